@@ -1,5 +1,6 @@
 """Bad input and bad days: what a hand, a model, a disk or another process may do, and what must not come of it."""
 
+import json
 import os
 import resource
 import signal
@@ -308,6 +309,21 @@ class TestStrangeFiles:
         engine.forget(ADA, TEA)
 
         assert not engine.fs.exists(ADA, TEA)
+
+    def test_forgetting_finds_what_a_hand_has_written_and_nothing_has_adopted(self, tmp_path: Path) -> None:
+        with open_engine(tmp_path) as engine:
+            for name in ("zebrafish", "tea", "jazz"):
+                engine.remember(ADA, f"I love {name}.", "preferences", name)
+            gone = f"{MEMORIES}/preferences/zebrafish"
+            edges = json.dumps([{"to_uri": gone, "relation_type": "mentions"}])
+            (folder_of(engine, TEA) / ".relations.json").write_text(edges, encoding="utf-8")
+            made = folder_of(engine, f"{MEMORIES}/preferences/jazz") / "by-hand"
+            made.mkdir()
+            (made / ".meta.json").write_text(json.dumps({"moved_to": gone}), encoding="utf-8")
+            engine.forget(ADA, gone)
+
+            assert engine.get_node(ADA, TEA).content
+        assert [path for path in tmp_path.rglob("*") if path.is_file() and b"zebrafish" in path.read_bytes()] == []
 
     def test_that_a_folder_hides_are_a_store_error(
         self, engine: ContextEngineService, monkeypatch: pytest.MonkeyPatch

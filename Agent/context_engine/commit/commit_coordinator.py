@@ -44,7 +44,7 @@ from ..extraction.reading import Allowance, ModelReader
 from ..fs.context_fs import ContextFS
 from ..fs.meta import read_meta
 from ..fs.transaction import Staged, Transaction
-from ..fs.uri import check_context, parse_uri, session_uri
+from ..fs.uri import parse_uri, session_uri, space_uris
 from ..providers.secrets import mask
 from .advisor import MergeAdvisor
 from .archive_builder import (
@@ -107,7 +107,7 @@ class CommitCoordinator:
         options: Mapping[str, Any] | None = None,
     ) -> CommitResult:
         """Archive what is new of a session, and write what is worth keeping; see `ContextEngineService`."""
-        check_context(ctx)
+        space_uris(ctx)
         session_uri(ctx)
         chosen = _check_options(options)
         said = read_messages(messages, self._fs.clock(), mask)

@@ -9,7 +9,6 @@ import errno
 import fcntl
 import os
 import signal
-import stat
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -45,15 +44,12 @@ class Disk:
         """Open a file for reading."""
         return os.open(name, _FILE, dir_fd=parent)
 
-    def read(self, fd: int, limit: int) -> bytes:
-        """Return a file's bytes, at most `limit` and one more."""
-        # As much memory as the file has, not as much as it may have: a buffer of the limit costs more than the reading.
-        left = min(limit + 1, os.fstat(fd).st_size)
-        chunks = []
-        while left and (chunk := os.read(fd, left)):
-            chunks.append(chunk)
-            left -= len(chunk)
-        return b"".join(chunks)
+    def read(self, fd: int, size: int) -> bytes:
+        """Return a file's bytes, at most so many."""
+        data = os.read(fd, size)
+        while len(data) < size and (more := os.read(fd, size - len(data))):
+            data += more
+        return data
 
     def look_up(self, name: str, parent: int) -> os.stat_result:
         """Return what is known of a name, without following it."""
@@ -149,10 +145,6 @@ class Disk:
         elif _syncfs(fd) != 0:
             code = ctypes.get_errno()
             raise OSError(code, os.strerror(code))
-
-    def is_regular(self, fd: int) -> bool:
-        """Whether an open file is a plain one."""
-        return stat.S_ISREG(self.look_at(fd).st_mode)
 
 
 def _find(name: str, *arguments: Any) -> Callable[..., int] | None:

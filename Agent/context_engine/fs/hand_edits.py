@@ -2,10 +2,9 @@
 
 import contextlib
 from collections.abc import Iterator
-from urllib.parse import unquote
 
 from ..core.config import CONTENT, META, UPSERT_CONTEXT
-from ..core.errors import ContextEngineError, NodeNotFoundError, StoreError
+from ..core.errors import NodeNotFoundError, StoreError
 from ..core.objects import OutboxEvent, RequestContext
 from .checks import decode
 from .history import History
@@ -78,9 +77,9 @@ class HandEdits(History):
     def _bare(self, uri: Uri) -> Iterator[Uri]:
         """Yield folders that a hand has put a content into, and no metadata."""
         for entry in self.folders.children(uri.folders):
-            with contextlib.suppress(ContextEngineError):
-                child = parse_uri(f"{uri.text}/{unquote(entry.name)}")
-                if child.folders[-1] == entry.name:
+            with contextlib.suppress(StoreError):  # as above
+                if (child := uri.child(entry.name)) is not None:
                     if not entry.is_node and self.folders.exists(child.folders, CONTENT):
                         yield child
-                    yield from self._bare(child)
+                    if entry.has_children:
+                        yield from self._bare(child)

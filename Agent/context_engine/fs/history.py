@@ -16,7 +16,7 @@ from .main_store import MainStore
 from .meta import leads_on, read_meta
 from .rescue import copies_of
 from .transaction import Staged, Transaction
-from .uri import Uri, check_access, check_context, is_visible, parse_uri
+from .uri import Uri, check_access, is_visible, parse_uri, space_uris
 
 __all__ = ["History"]
 
@@ -88,7 +88,7 @@ class History(MainStore):
     def log(self, ctx: RequestContext, limit: int = 20) -> list[dict[str, Any]]:
         """Return the last commits that changed something of the request's, newest first."""
         limit = check_count("limit", limit)
-        spaces = check_context(ctx)
+        spaces = space_uris(ctx)
         rows = self.journal.query(
             "SELECT c.id, c.sequence, c.name, c.at, c.author, c.state, json_group_array(DISTINCT h.uri) FROM commits c"
             " JOIN changes h USING (sequence) WHERE "

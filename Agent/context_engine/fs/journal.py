@@ -324,21 +324,10 @@ class Journal:
         size = sum(len(data or b"") for step in commit.steps for data in (step.before, step.after))
         sequence, deflater = commit.sequence, _Deflater()
         with self.writing("FULL") as connection:
-            _set_sequence(connection, commit.sequence)
-            plans = to_json(commit.plans)
-            row = (
-                commit.sequence,
-                commit.id,
-                commit.name,
-                "logged",
-                commit.boot,
-                commit.author,
-                commit.at,
-                plans,
-                size,
-            )
-            connection.execute("INSERT INTO commits VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", row)
-            sequence, deflater = commit.sequence, _Deflater()
+            _set_sequence(connection, sequence)
+            named = sequence, commit.id, commit.name, "logged", commit.boot, commit.author, commit.at
+            values = *named, to_json(commit.plans), size
+            connection.execute("INSERT INTO commits VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", values)
             rows = [(sequence, number, *deflater.pack(sequence, step)) for number, step in enumerate(commit.steps)]
             connection.executemany("INSERT INTO changes VALUES (?, ?, ?, ?, ?, ?)", rows)
             for step in commit.steps:

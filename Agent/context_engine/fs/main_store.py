@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import TypeVar
 from urllib.parse import unquote
 
-from ..core.config import CHECKPOINT_BYTES, CHECKPOINT_COMMITS, FILES, META, SPACE, WAL_BYTES
+from ..core.config import CHECKPOINT_BYTES, CHECKPOINT_COMMITS, CONTENT, FILES, META, SPACE, WAL_BYTES
 from ..core.errors import ContextEngineError, InvalidInputError, StoreCorruptError, StoreError, VersionConflictError
 from ..core.forks import watch_forks
 from ..core.objects import OutboxEvent, RequestContext
@@ -32,7 +32,7 @@ from .meta import is_whole, leads_on, state_of
 from .opening import adopt_folder, open_store, set_journal_aside
 from .redo import redo
 from .transaction import Transaction, apply_steps
-from .uri import Uri, check_access, check_context, parse_uri
+from .uri import Uri, check_access, parse_uri, space_uris
 
 __all__ = ["MainStore", "uri_of"]
 
@@ -211,10 +211,10 @@ class MainStore:
         Raises:
             VersionConflictError: At the end, where a node has changed since it was looked at.
         """
-        check_context(ctx)
+        space_uris(ctx)
         outer = self.current()
         if outer is not None:
-            if check_context(outer.ctx) != check_context(ctx):
+            if space_uris(outer.ctx) != space_uris(ctx):
                 raise InvalidInputError("a transaction is one request's")
             yield outer
             return
@@ -314,27 +314,25 @@ class MainStore:
 
     def walk(self, uri: Uri) -> Iterator[Uri]:
         """Yield a node and all beneath it, parents first; what has moved away is left out."""
-        for folders, has_content, _ in self.folders.walk(uri.folders):
+        for folders, image in self.folders.walk(uri.folders):
             found = uri_of(folders)
-            # What has moved away is metadata alone, so that only such a node's need be read.
-            if found is not None and (has_content or not self._leads_on(found)):
+            # What has moved away is metadata alone.
+            if found is not None and (not leads_on(image.get(META, b"")) or self.folders.exists(folders, CONTENT)):
                 yield found
 
     def _leads_on(self, uri: Uri) -> str:
         """Return where a node has moved to, "" where it has not."""
         return leads_on(self.folders.read(uri.folders, (META,)).get(META, b""))
 
-    def _spaces(self) -> Iterator[Uri]:
-        for account in self.folders.children(()):
-            for kind in ("users", "agents"):
-                for owner in self.folders.children((account.name, kind)):
-                    found = uri_of((account.name, kind, owner.name))
-                    if found is not None:
-                        yield found
-
     def spaces(self) -> list[str]:
-        """Return the URI of every space of the store, whoever's: for workers and `verify`."""
-        return [uri.text for uri in self._spaces()]
+        """Return the URI of every space of the store: for workers and `verify`."""
+        folders = (
+            (account, kind, owner)
+            for account in self.folders.child_names(())
+            for kind in ("users", "agents")
+            for owner in self.folders.child_names((account, kind))
+        )
+        return [found.text for found in map(uri_of, folders) if found is not None]
 
 
 def uri_of(folders: tuple[str, ...]) -> Uri | None:

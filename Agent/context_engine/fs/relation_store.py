@@ -3,13 +3,13 @@
 from collections.abc import Sequence
 
 from ..core.config import RELATIONS
-from ..core.errors import AccessDeniedError, ContextEngineError, InvalidInputError
+from ..core.errors import InvalidInputError
 from ..core.objects import RelationEdge, RequestContext
 from ..core.text import shorten
 from .context_fs import ContextFS
 from .meta import read_edges, write_edges
 from .transaction import Staged, Transaction
-from .uri import check_access
+from .uri import check_access, is_visible
 
 __all__ = ["RelationStore"]
 
@@ -32,7 +32,7 @@ class RelationStore:
         """
         found = self._fs.follow(ctx, uri)
         edges = read_edges(found.text, self._fs.read_file(ctx, uri, RELATIONS))
-        return [edge for edge in edges if _is_visible(ctx, edge.to_uri)]
+        return [edge for edge in edges if is_visible(ctx, edge.to_uri)]
 
     def upsert_edges(self, ctx: RequestContext, uri: str, edges: Sequence[RelationEdge]) -> None:
         """Add edges; one with the same target and type takes the place of what is there.
@@ -99,11 +99,3 @@ class RelationStore:
             return len(held) - len(kept)
 
         return self._fs.run(ctx, "relations", change)
-
-
-def _is_visible(ctx: RequestContext, uri: str) -> bool:
-    try:
-        check_access(ctx, uri)
-    except (ContextEngineError, AccessDeniedError):
-        return False
-    return True

@@ -7,7 +7,7 @@ import random
 import shutil
 import stat
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -48,6 +48,24 @@ def place(fs: ContextFS, uri: str = TEA) -> Path:
 
 def events(fs: ContextFS) -> list[tuple[str, str]]:
     return [(row[0], row[1]) for row in fs.journal.query("SELECT event_type, uri FROM outbox ORDER BY number")]
+
+
+class LinksDisk(Disk):
+    """Counts listings; with a number it says that every folder and file has so many links, as some file systems do."""
+
+    def __init__(self, links: int | None = None) -> None:
+        self._links = links
+        self.listed = 0
+
+    def list_folder(self, fd: int) -> Sequence[os.DirEntry[str]]:
+        """Count, and list."""
+        self.listed += 1
+        return super().list_folder(fd)
+
+    def look_at(self, fd: int) -> os.stat_result:
+        """Return what is known of an open file, but for its links."""
+        fields = list(super().look_at(fd))
+        return os.stat_result([*fields[:3], fields[3] if self._links is None else self._links, *fields[4:]])
 
 
 class TestNodes:
@@ -153,6 +171,44 @@ class TestNodes:
         assert fs.list_children(ADA, f"{TEAS}/a") == fs.list_children(ADA, f"{TEAS}/nothing") == []
         with pytest.raises(InvalidInputError):
             fs.list_children(ADA, TEAS, depth=0)
+
+    @pytest.mark.parametrize("links", [1, 2, 3])
+    def test_are_listed_whatever_the_file_system_says_of_links(self, tmp_path: Path, links: int) -> None:
+        fs = ContextFS(tmp_path, disk=LinksDisk(links))
+        for name in ("a", "a/b", "a/b/c", "d", "d/e"):
+            fs.write_node(ADA, node(f"{TEAS}/{name}"))
+
+        assert [each.text for each in fs.walk(parse_uri(TEAS))] == [
+            f"{TEAS}/{name}" for name in ("a", "a/b", "a/b/c", "d", "d/e")
+        ]
+        assert [each.name for each in fs.list_children(ADA, TEAS, recursive=True)] == list("abcde")
+        fs.close()
+
+    def test_without_children_are_not_looked_through(self, tmp_path: Path) -> None:
+        disk = LinksDisk()
+        fs = ContextFS(tmp_path, disk=disk)
+        for number in range(20):
+            fs.write_node(ADA, node(f"{TEAS}/{number}"))
+        if place(fs, TEAS).stat().st_nlink != 22:
+            pytest.skip("the file system does not count folders in its links")
+        disk.listed = 0
+
+        assert len(fs.list_children(ADA, TEAS)) == 20
+        assert disk.listed == 1
+        (place(fs, f"{TEAS}/7") / "by-hand").mkdir()
+        (place(fs, f"{TEAS}/7") / "by-hand" / "content.md").write_text("x", encoding="utf-8")
+        assert [each.name for each in fs.list_children(ADA, TEAS) if each.has_children] == ["7"]
+        assert fs.find_edits("ctx://acme/users/ada") == [f"{TEAS}/7/by-hand"]
+        fs.close()
+
+    @pytest.mark.parametrize("mark", ["", "\ufeff", " "])
+    def test_are_listed_as_their_metadata_say_however_it_was_saved(self, fs: ContextFS, mark: str) -> None:
+        fs.write_node(ADA, node())
+        path = place(fs) / ".meta.json"
+        text = path.read_text(encoding="utf-8").replace('"category": "preferences"', '"category": "events"')
+        path.write_text(mark + text, encoding="utf-8")
+
+        assert [each.category for each in fs.list_children(ADA, TEAS)] == ["events"]
 
     def test_belong_to_their_owner(self, fs: ContextFS) -> None:
         fs.write_node(ADA, node())

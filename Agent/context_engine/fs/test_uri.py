@@ -14,10 +14,10 @@ from Agent.context_engine.fs.uri import (
     archive_folder,
     category_uri,
     check_access,
-    check_context,
     memory_uri,
     parse_uri,
     session_uri,
+    space_uris,
 )
 
 ADA = RequestContext("acme", "ada", "helper", "s1")
@@ -102,7 +102,7 @@ class TestAccess:
     @pytest.mark.parametrize("user", ["", "..", "a/b", "a#b", "ada/../bob", None, 7, "x" * 300])
     def test_refuses_a_request_whose_ids_are_no_names(self, user: object) -> None:
         with pytest.raises(InvalidUriError):
-            check_context(RequestContext("acme", user, "helper"))  # type: ignore[arg-type]
+            space_uris(RequestContext("acme", user, "helper"))  # type: ignore[arg-type]
 
     def test_lets_no_hostile_text_out(self) -> None:
         is_storm = bool(os.environ.get("KEYWORD_TREE_STORM"))

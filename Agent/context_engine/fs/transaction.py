@@ -220,7 +220,7 @@ class Transaction:
         uri, to = self._move
         folders = self.fs.folders
         stub = folders.read(to.folders, (META,)).get(META)
-        is_stub = stub is not None and leads_on(stub) and not folders.children(to.folders)
+        is_stub = stub is not None and leads_on(stub) and not folders.child_names(to.folders)
         if folders.is_folder(to.folders) and not is_stub:
             raise ConflictError(f"{to.text!r} is taken", uris=[to.text])
         if not folders.is_folder(uri.folders):

@@ -17,6 +17,7 @@ import re
 import unicodedata
 from dataclasses import dataclass
 from functools import lru_cache
+from urllib.parse import unquote
 
 from ..core.config import OWNER_OF, SESSIONS, URI_CHARACTERS, URI_SEGMENTS
 from ..core.errors import AccessDeniedError, ContextEngineError, InvalidUriError
@@ -29,7 +30,6 @@ __all__ = [
     "archive_folder",
     "category_uri",
     "check_access",
-    "check_context",
     "join_uri",
     "memory_uri",
     "parse_uri",
@@ -92,6 +92,18 @@ class Uri:
             return rest[1] if rest[1] in OWNER_OF else ""
         return rest[0] if rest and rest[0] in (SESSIONS, "skills", "tools") else ""
 
+    def child(self, folder: str) -> "Uri | None":
+        """Return the URI of a folder within this one's; None where a hand has made one that no URI has."""
+        segment = unquote(folder)
+        text = f"{self.text}/{segment}"
+        if "/" in segment or len(text) > URI_CHARACTERS or len(self.segments) == URI_SEGMENTS:
+            return None
+        try:
+            is_ours = _folder_of(segment) == folder
+        except ValueError:
+            return None
+        return Uri(text, (*self.segments, segment), (*self.folders, folder)) if is_ours else None
+
     def is_beneath(self, other: "Uri") -> bool:
         """Whether it is `other`, or lies beneath it."""
         return self.segments[: len(other.segments)] == other.segments
@@ -150,8 +162,8 @@ def join_uri(*segments: str) -> str:
     return parse_uri(_SCHEME + "/".join(segments)).text
 
 
-def check_context(ctx: RequestContext) -> tuple[str, str]:
-    """Return the URIs of the two spaces that a request sees: its user's, and its agent's.
+def space_uris(ctx: RequestContext) -> tuple[str, str]:
+    """Return the URIs of the two spaces that a request sees: its user's first, then its agent's.
 
     Raises:
         InvalidUriError: `ctx` is no `RequestContext`, or one of its ids cannot be a segment.
@@ -169,11 +181,6 @@ def _spaces_of(account: str, user: str, agent: str) -> tuple[str, str]:
     return join_uri(account, "users", user), join_uri(account, "agents", agent)
 
 
-def space_uris(ctx: RequestContext) -> tuple[str, str]:
-    """Return the URIs of the request's two spaces, the user's first."""
-    return check_context(ctx)
-
-
 def check_access(ctx: RequestContext, uri: object) -> Uri:
     """Return a URI's parts, if the request may see it.
 
@@ -181,7 +188,7 @@ def check_access(ctx: RequestContext, uri: object) -> Uri:
         InvalidUriError: It is no URI.
         AccessDeniedError: It lies outside the request's spaces, whether anything is there or not.
     """
-    spaces = check_context(ctx)
+    spaces = space_uris(ctx)
     parsed = parse_uri(uri)
     if parsed.space not in spaces:
         told = f"{shorten(parsed.text)} is not of user {ctx.user_id!r}, nor of agent {ctx.agent_id!r}"
@@ -200,7 +207,7 @@ def is_visible(ctx: RequestContext, uri: str) -> bool:
 
 def category_uri(ctx: RequestContext, category: str) -> str:
     """Return the URI that the memories of a category lie beneath; of a profile its own."""
-    user, agent = check_context(ctx)
+    user, agent = space_uris(ctx)
     if category == SESSIONS:
         return f"{user}/{SESSIONS}"
     space = user if OWNER_OF[category] == "user" else agent

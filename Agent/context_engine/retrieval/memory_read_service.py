@@ -4,10 +4,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from ..core.checks import check_count
-from ..core.config import LEVELS
 from ..core.errors import ContextEngineError, InvalidInputError
 from ..core.objects import RelationEdge, RequestContext, RetrievedBlock
-from ..core.text import shorten
+from ..fs.checks import file_of
 from ..fs.context_fs import ContextFS
 from ..fs.relation_store import RelationStore
 
@@ -48,8 +47,7 @@ class MemoryReadService:
         """
         if ctx is None:
             raise InvalidInputError("reading needs the request's ctx")
-        if not isinstance(level, str) or level not in LEVELS:
-            raise InvalidInputError(f"level must be one of {', '.join(LEVELS)}, not {shorten(level)}")
+        file_of(level)  # refuses what is none
         check_count("max_relations", max_relations, least=0)
         node = self._fs.read_node(ctx, uri, include_content=level == "L2")
         edges = self._relations.get_edges(ctx, node.uri) if expand_relations else []

@@ -16,7 +16,7 @@ from ..core.config import BUDGET_TOKENS, OWNER_OF, SESSIONS
 from ..core.errors import InvalidInputError
 from ..core.objects import RequestContext, SessionArchive, TypedQuery
 from ..core.text import clean, shorten, strings_of
-from ..fs.uri import check_access, check_context
+from ..fs.uri import check_access, space_uris
 
 __all__ = ["QueryPlanner"]
 
@@ -60,7 +60,7 @@ class QueryPlanner:
         """
         if ctx is None:
             raise InvalidInputError("a query needs the request's ctx")
-        check_context(ctx)
+        space_uris(ctx)
         if not isinstance(query, str):
             raise InvalidInputError(f"query must be a text, not {shorten(query)}")
         if session_archive is not None and not isinstance(session_archive, SessionArchive):

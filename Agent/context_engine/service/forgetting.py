@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
 
 from ..commit.archive_builder import describe_archive, render_archive
-from ..core.config import META, RELATIONS, SESSIONS, UPSERT_CONTEXT
+from ..core.config import CONTENT, META, RELATIONS, SESSIONS, UPSERT_CONTEXT
 from ..core.errors import ContextEngineError, InvalidInputError, NodeNotFoundError
 from ..core.messages import decode_messages, forgotten_digest
 from ..core.objects import ForgetResult, Message, OutboxEvent, RequestContext
@@ -128,7 +128,7 @@ class Forgetter:
     def _unname(self, tx: Transaction, rows: "Sequence[_Row]", gone: set[str]) -> list[str]:
         """Stage what names memories that will be gone without their names, and return which nodes it were."""
         changed = []
-        for uri, _, image in rows:
+        for uri, image in rows:
             if uri.text in gone or not _names_one(uri, image, gone):
                 continue
             staged = tx.look(uri)
@@ -145,11 +145,12 @@ class Forgetter:
     def _look_around(self, ctx: RequestContext, uris: set[str], found: Uri) -> "tuple[list[_Row], list[Uri]]":
         """Return the request's nodes that may name one of some URIs, and the stubs that lead to a node, or under it.
 
-        Cost: two files of each node, once; again for each step of a move that the history has not.
+        Only the files say it, since a hand may have written there. Cost: the metadata of each node, and the edges of
+        those that have any, once; again for each step of a move that the history has not.
         """
         while True:
             rows = list(self._mentioning(ctx, uris))
-            stubs = _stubs(rows, found.text)
+            stubs = [uri for uri in _stubs(rows, found.text) if not self._fs.folders.exists(uri.folders, CONTENT)]
             if uris.issuperset(each.text for each in stubs):
                 return rows, stubs
             uris = uris.union(each.text for each in stubs)
@@ -157,12 +158,12 @@ class Forgetter:
     def _mentioning(self, ctx: RequestContext, uris: set[str]) -> "Iterator[_Row]":
         needles = [uri.encode() for uri in uris]
         for space in space_uris(ctx):
-            for folders, has_content, image in self._fs.folders.walk(parse_uri(space).folders, (RELATIONS, META)):
+            for folders, image in self._fs.folders.walk(parse_uri(space).folders, (META, RELATIONS)):
                 data = b"".join(image.values())  # JSON: a URI stands in it as it is, unless something is escaped
                 if b"\\" in data or any(needle in data for needle in needles):
                     uri = uri_of(folders)
                     if uri is not None:
-                        yield uri, has_content, image
+                        yield uri, image
 
     def finish(self, payload: Mapping[str, Any]) -> None:
         """Take what is gone out of index and journal; twice is as good as once."""
@@ -199,14 +200,13 @@ class Forgetter:
         return not self._spaces.note(space)  # what is in memory alone is not done
 
 
-_Row: TypeAlias = tuple[Uri, bool, Image]
-"""A node, whether it has a content, and its edges and metadata as files."""
+_Row: TypeAlias = tuple[Uri, Image]
+"""A node, and its metadata and edges as files."""
 
 
 def _stubs(rows: Sequence[_Row], uri: str) -> list[Uri]:
     """Return the folders that lead to a node, or under it, by one step or several; the history may be pruned."""
-    metas = [(stub, image.get(META, b"")) for stub, has_content, image in rows if not has_content]
-    leads = [(stub, to) for stub, meta in metas if (to := leads_on(meta))]
+    leads = [(stub, to) for stub, image in rows if (to := leads_on(image.get(META, b"")))]
     found: list[Uri] = []
     ends = [uri]
     while ends:
@@ -227,7 +227,7 @@ def _names_one(uri: Uri, image: Image, gone: set[str]) -> bool:
 
 def _citing(rows: Sequence[_Row]) -> Iterator[tuple[Uri, set[tuple[str, str]]]]:
     """Yield memories with the messages that they cite."""
-    for uri, _, image in rows:
+    for uri, image in rows:
         if uri.category != SESSIONS and not leads_on(image.get(META, b"")):
             refs = read_meta(uri, image)["source_refs"]
             yield uri, {(ref.get("archive", ""), ref.get("message", "")) for ref in refs}
