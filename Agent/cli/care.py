@@ -24,7 +24,7 @@ from ..keyword_tree import (
     KeywordTree,
     NotFoundError,
 )
-from .language import count_of, parts, say
+from .language import count_of, parts, say, say_error
 from .program import DISTRIBUTION, command, version
 from .screen import line, shorten, spell_row, table
 from .session import (
@@ -294,7 +294,7 @@ def repair(session: Session, new: str, take_cut: bool) -> int:
         "cut_files": [vars(cut) for cut in report.cut_files],
         **{key: [str(part) for part in getattr(report, key)] for key in ("rescued", "moved", "notes")},
     }
-    session.answer(value, line(str(report), keep_lines=True))
+    session.answer(value, line("\n".join(map(say_error, str(report).split("\n"))), keep_lines=True))
     return FOUND if report.has_all_data else STORE_PROBLEM
 
 

@@ -157,9 +157,11 @@ class TestServe:
     ) -> None:
         with socket.create_server(("127.0.0.1", 0)) as taken:
             port = str(taken.getsockname()[1])
-            assert main(["serve", "--data", str(tmp_path / "hub"), "--port", port]) != 0
+            for number in (port, "0", "99999"):
+                assert main(["serve", "--data", str(tmp_path / "hub"), "--port", number]) == 2
         said = capsys.readouterr()
-        assert "say another --port" in said.err
+        assert ["say another --port" in line for line in said.err.splitlines()] == [True, False, False]
+        assert said.err.endswith("'0' is no port\nknowhub: '99999' is no port\n")
         assert "login" not in said.out
         assert not (tmp_path / "hub").exists()
 

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from ...addresses import is_address
-from ...cli.language import choose_from_environment, say
+from ...cli.language import choose_from_environment, say, say_error
 from ..core.errors import ContextEngineError, InvalidInputError, NodeNotFoundError, StoreError
 from ..core.objects import RequestContext
 from ..core.text import one_line
@@ -63,7 +63,7 @@ def _commit(engine: ContextEngineService, ctx: RequestContext, options: argparse
     result = engine.commit_session(ctx, _read_messages(text))
     told = {"status": result.status, "stats": result.stats, "commit_id": result.commit_id}
     told["memories"] = [write.uri for write in result.write_results if write.action != "skip"]
-    why = f"\n{result.stats['why']}" if result.stats.get("why") else ""
+    why = f"\n{say_error(result.stats['why'])}" if result.stats.get("why") else ""
     counts = len(told["memories"]), result.stats["new"]
     return told, say("{}: {} memories, {} new messages", say(result.status), *counts) + why
 
