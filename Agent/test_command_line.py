@@ -1121,7 +1121,8 @@ class TestUndo:
         program.run("delete", "gil")
         program.run("delete", "tea")
 
-        program.run("undo")
+        assert "(gone)" in program.run("history", "--limit", "1")
+        assert "(gone)" not in program.run("undo")  # it is back
         assert (program.infos("Python"), program.infos("kitchen")) == ([], ["Tea first, milk second."])
         program.run("undo")
         assert program.infos("Python") == ["PEP 703 makes the GIL optional."]

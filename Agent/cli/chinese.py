@@ -39,7 +39,7 @@ TEXTS = {
     "{} written to {}": "{}写入 {}",
     "{} written to {} as {}": "{}写入 {}，格式 {}",
     "(nothing had to change)": "（没有需要改动的）",
-    "{:,} bytes became {:,}": "{:,} 字节压缩为 {:,} 字节",
+    "{:,} bytes became {:,}": "{:,} 字节变为 {:,} 字节",
     "steps applied: {:,}": "已执行 {:,} 步",
     "memory": "记忆",
     "model": "模型",
@@ -905,6 +905,7 @@ ERRORS = {
     ),
     "{} tokens begin with {}: see `knowhub token list`": "以 {1} 开头的令牌有 {0} 个：见 `knowhub token list`",
     "rights are {}": "权限只有 {0}",
+    "days must be a number not below 0: {}": "天数不能小于 0：{0}",
     "the key stands in KNOWHUB_KEY: put a new one before it there, and rotate again": (
         "密钥在 KNOWHUB_KEY 里：请把新的写在它前面，再轮换一次"
     ),

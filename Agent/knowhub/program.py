@@ -249,6 +249,8 @@ def _token(options: argparse.Namespace) -> int:
         rights = [name for name in str(options.rights).split(",") if name]
         if not set(rights) <= set(RIGHTS):
             raise KnowHubError("invalid", f"rights are {', '.join(RIGHTS)}")
+        if not 0 <= options.days < float("inf"):
+            raise KnowHubError("invalid", f"days must be a number not below 0: {options.days}")
         until = time.time() + options.days * 86_400 if options.days else None
         chosen = [scope for scope in options.scopes.split(",") if scope]
         print(tokens.make(options.principal or own_principal(), rights, chosen, until)[0])

@@ -47,6 +47,8 @@ class TestTokens:
         assert run(capsys, "token", "list", "--data", data) == ""
         run(capsys, "token", "revoke", "abc", "--data", data, status=2)
         run(capsys, "token", "make", "--data", data, "--rights", "read,fly", status=2)
+        for days in ("-5", "nan", "inf"):
+            run(capsys, "token", "make", "--data", data, "--days", days, status=2)
 
     def test_files_are_for_their_owner_alone(self, capsys: pytest.CaptureFixture[str], data: str) -> None:
         run(capsys, "token", "make", "--data", data)
