@@ -466,6 +466,11 @@ class TestLanguage:
         assert re.search(r"[\u4e00-\u9fff]", re.sub("编程|^错误", "", refusal)), refusal
         assert not re.search(r"[a-z]+ (is|has|cannot|must|no) ", refusal), refusal
 
+    def test_the_words_of_the_client_without_a_model_are_chinese(self, program: Program) -> None:
+        for query, said in {"what is the GIL?": "match: 排在第一，得分 ", "quantum tea": "missing: 没有"}.items():
+            shown = program.run("search", "--explain", query, "--lang", "zh", code=None)
+            assert said in shown, shown
+
     def test_damage_is_said_in_chinese(self, program: Program) -> None:
         log = program.data / "change_log.jsonl"
         log.write_bytes(log.read_bytes().replace(b"PEP 703", b"PEP 704"))

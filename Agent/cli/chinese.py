@@ -804,6 +804,13 @@ ERRORS = {
     "prices must be Prices(…): {}": "prices 必须是 Prices(…)：{0}",
     "the reply is nested too deeply": "模型的回答嵌套太深",
     "the reply {}: {}": "模型的回答{0:zh}：{1}",
+    # what LexicalLLMClient says of its choice
+    "first in the order, with a score of {}": "排在第一，得分 {0}",
+    "nothing says enough of the query": "没有一个说到了足够多",
+    "they have one name, and one says no more than another": "它们同名，说到的一样多",
+    "the new name ends with its name": "新名字以它的名字结尾",
+    "it has too little in common with any": "与哪一个都相差太远",
+    "the content names them": "内容提到了它们的名字",
     # shared trees
     "an address of a shared tree ends with # and its name: postgresql://host/database#u42": (
         "共享的树的地址以 # 和它的名字结尾：postgresql://host/database#u42"
