@@ -296,7 +296,8 @@ class Session:
         if found.candidates and is_exact:
             raise UnclearNameError(name, spell_places(tree, found.candidates), found.candidate_count)
         ranked = tree.RankCandidates(name, 5)
-        near = [node for node, confidence in ranked if confidence >= NEAR or _is_misspelt(name, node)]
+        misspelt = [node for node, _ in ranked if _is_misspelt(name, node)]
+        near = misspelt or [node for node, confidence in ranked if confidence >= NEAR]
         raise UnknownNameError(name, spell_places(tree, near))
 
     def find_info(self, tree: KeywordTree, id: str, *, is_changed: bool = False) -> Info | None:

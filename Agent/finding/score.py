@@ -9,9 +9,9 @@ score(u)   = (explained / Σ weight + TRIGRAMS · share of the trigrams of unkno
              coverage = the share of the weights that stands in u, its context and its best passage
              words = Σ weight / the weight of an unknown word: two words of four are better evidence than one of two
 
-A word that no text has stands for those that begin like it, at RELATED of its weight. All scores of a question are
-multiplied by ALONE where the best unit, which has infos or is a text without a name, says but one word of several, or
-nothing except by its names: whom it is about is known, and what it asks is not.
+A word that no text has stands for those that begin like it. All scores of a question are multiplied by ALONE where the
+best unit, which has infos or is a text without a name, says but one word of several, or nothing except by its names:
+whom it is about is known, and what it asks is not.
 """
 
 import math
@@ -31,7 +31,7 @@ K1, B = 1.2, 0.75  # BM25F's own (Robertson & Zaragoza 2009)
 NAME = 2.0  # what a name counts beside a text of usual length
 DECAY = 0.8  # what a unit has of its context's evidence
 ALONE = 0.4  # what a single word counts, or a name, where nothing else of the question is said
-RELATED, BEGINNING = 0.7, 0.6  # what a word counts that shares so much of its beginning with an unknown one
+BEGINNING = 0.6  # so much of a word, and of an unknown one, begins alike where the one stands for the other
 FURTHER = 0.8  # what each further passage counts beside the one before
 GROUP = 0.5  # what all that belongs together counts, as one text
 TOGETHER = 5_000  # documents of groups that are looked at
@@ -86,10 +86,7 @@ class Query:
         grams = dict.fromkeys(gram for term in unknown for gram in texts.trigrams(term))
         self.frequencies |= index.frequencies(grams)
         self.weights = {
-            term: weight
-            * self.idf(term)
-            * (CHARACTER if len(term) == 1 and texts.is_unspaced(term) else 1.0)
-            * (RELATED if term in self.related else 1.0)
+            term: weight * self.idf(term) * (CHARACTER if len(term) == 1 and texts.is_unspaced(term) else 1.0)
             for term, weight in asked.items()
         }
         self.postings = {term: self._postings(term) for term in self._choose(self.weights)}
@@ -98,9 +95,14 @@ class Query:
         self.mass = math.fsum(self.weights.values()) or 1.0
         self.breadth = math.sqrt(self.mass / self.idf(""))
         self.certainty: float | None = None
-        """What all scores are multiplied by; None until something was ranked."""
+        """ALONE or 1, see above; None until something was ranked."""
         self._tables: dict[int, float] = {}
         self._grams = list(grams)
+
+    @property
+    def factor(self) -> float:
+        """What the scores of all units are multiplied by."""
+        return self.breadth * (1.0 if self.certainty is None else self.certainty)
 
     def idf(self, term: str) -> float:
         """Return the inverse document frequency of a term."""
@@ -266,7 +268,7 @@ def rank(
         is_told = first in sizes or (first and not index.names_of(first))
         named = Evidence(query, rows, names_only=True).inherited(first).keys() if is_told else set()
         query.certainty = ALONE if is_told and _is_alone(query, covered[first], named) else 1.0
-    return [found._replace(score=query.certainty * query.breadth * found.score) for found in best_first]
+    return [found._replace(score=query.factor * found.score) for found in best_first]
 
 
 def _is_alone(query: Query, covered: Set[str], named: Set[str]) -> bool:

@@ -35,8 +35,6 @@ _WORD_LIMIT = 64  # characters of a word that are looked at
 
 ASIDE = 0.3
 """What the words of a sentence count that asks nothing, where another one asks."""
-QUERY_SATURATION = 7
-"""BM25's k3: how slowly a word that a question repeats gains (Robertson & Walker 1994)."""
 PASSAGE_LIMIT = 800
 """Characters of a passage."""
 
@@ -136,8 +134,7 @@ def question(query: str) -> dict[str, float]:
             often[term] += 1
             weights[term] = max(weights.get(term, 0.0), 1.0 if is_asking else ASIDE)
     telling = {term: weight for term, weight in weights.items() if term not in STOP_WORDS}
-    k3 = QUERY_SATURATION
-    return {term: weight * (k3 + 1) * often[term] / (k3 + often[term]) for term, weight in (telling or weights).items()}
+    return {term: weight * often[term] for term, weight in (telling or weights).items()}
 
 
 _find_paragraphs = re.compile(r"\n\s*\n").finditer

@@ -401,7 +401,7 @@ def _spread(asked: score.Query, found: Sequence[score.Found]) -> Iterator[score.
     said = {each.number: _gains(asked, each) for each in found}
     saying: dict[str, list[tuple[int, float]]] = {}
     for number, gains in said.items():
-        share = (0.1 + by_number[number].coverage) / asked.mass  # as the score has it
+        share = asked.factor * (0.1 + by_number[number].coverage) / asked.mass  # as the score has it
         for term, gain in gains.items():
             saying.setdefault(term, []).append((number, gain * share))
     worth = dict.fromkeys(saying, 1.0)
