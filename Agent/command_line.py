@@ -45,7 +45,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
             from .context_engine.service.command_line import main as run_context
 
             return run_context(words[1:])
-        print("the console command needs click and rich: pip install '.[cli]' in its repository", file=sys.stderr)
+        from .cli.language import choose_from_environment, say_error
+
+        choose_from_environment()
+        message = "the console command needs click and rich: pip install '.[cli]' in its repository"
+        print(say_error(message), file=sys.stderr)
         return 2
     except KeyboardInterrupt:
         return 130

@@ -331,8 +331,8 @@ class RepairReport:
         """Return the whole report for people."""
         lines = [
             f"Read {self.damaged_dir}, which was not changed, and wrote {self.new_dir}:",
-            f"{_count(self.operations, 'operation')}, {_count(self.keywords, 'keyword')}, "
-            f"{_count(self.infos, 'info')}, {_count(self.links, 'link')}.",
+            f"operations: {self.operations:,}, keywords: {self.keywords:,}, "
+            f"infos: {self.infos:,}, links: {self.links:,}.",
         ]
         data = [loss for loss in self.losses if loss.is_data]
         history = [loss for loss in self.losses if not loss.is_data]

@@ -198,6 +198,7 @@ RAISING = [
         for path in sorted((ROOT / "Agent" / folder).glob("*.py"))
         if not path.name.startswith(("test_", "conftest"))
     ),
+    *(ROOT / f"Agent/{name}.py" for name in ("adapters/mcp/sessions", "context_engine/fs/uri")),
 ]
 """Modules whose errors a user of the program meets."""
 
@@ -263,7 +264,7 @@ IN_TURN = [
     ("backup", ["copied"], "copied into copied"),
     ("verify", [], "all is well: 6 keywords"),
     ("compact", [], " bytes became "),
-    ("repair", ["repaired"], "6 keywords"),
+    ("repair", ["repaired"], "keywords: 6"),
     ("completion", ["zsh"], "#compdef keyword-tree"),
 ]
 
@@ -383,6 +384,22 @@ class TestLanguage:
         names = r"`.+?`|'.*?'|pip install.*|\w+\.\w+"
         assert [message for message in said if re.search("[a-z]{3,} [a-z]{2,}", re.sub(names, "", said[message]))] == []
 
+    def test_an_extra_that_is_missing_is_named_in_chinese(self) -> None:
+        paths = [path for path in (ROOT / "Agent").rglob("*.py") if not re.match("test_|chinese", path.name)]
+        texts = {text for path in paths for text in re.findall(r'"([^"]+ in its repository)"', path.read_text("utf-8"))}
+        with mock.patch.multiple(language, _chosen="zh"):
+            said = [language.say_error(text) for text in texts]
+
+        assert len(said) > 10
+        assert [one for one in said if not re.search("(需要|没有安装|找不到).*：在项目目录里 pip install", one)] == []
+
+    def test_the_extra_of_the_program_itself_is_named_in_chinese(self) -> None:
+        script = "import sys; sys.modules['click'] = None; from Agent.command_line import main; sys.exit(main([]))"
+        environment = {**ENVIRONMENT, "LANG": "zh_CN.UTF-8"}
+        done = subprocess.run([sys.executable, "-c", script], env=environment, capture_output=True, text=True)
+
+        assert (done.returncode, done.stderr) == (2, "命令行需要 click 和 rich：在项目目录里 pip install '.[cli]'\n")
+
     def test_a_translation_names_every_value_of_its_template(self) -> None:
         for template, chinese in ERRORS.items():
             places = set(range(template.count("{}")))
@@ -397,7 +414,7 @@ class TestLanguage:
         for name in ["", *every_command()]:
             said = program.run(*filter(None, [name]), "--help", KEYWORD_TREE_LANG="zh")
             shown = [one for one in said.splitlines() if one.strip() and not one.lstrip().startswith("keyword-tree")]
-            english = [one for one in shown if re.search(r"  [A-Z][a-z]+ [a-z]+ [a-z]+", one)]
+            english = [one for one in shown if re.search(r"  [A-Z][a-z]+:? [a-z]+", one)]
 
             assert said.startswith("用法："), name
             assert english == [], name
@@ -448,6 +465,11 @@ class TestLanguage:
         refusal = next(one for one in said.splitlines() if one.startswith("错误："))
         assert re.search(r"[\u4e00-\u9fff]", re.sub("编程|^错误", "", refusal)), refusal
         assert not re.search(r"[a-z]+ (is|has|cannot|must|no) ", refusal), refusal
+
+    def test_the_words_of_the_client_without_a_model_are_chinese(self, program: Program) -> None:
+        for query, said in {"what is the GIL?": "match: 排在第一，得分 ", "quantum tea": "missing: 没有"}.items():
+            shown = program.run("search", "--explain", query, "--lang", "zh", code=None)
+            assert said in shown, shown
 
     def test_damage_is_said_in_chinese(self, program: Program) -> None:
         log = program.data / "change_log.jsonl"
@@ -671,8 +693,15 @@ class TestMounted:
 
                 assert english.startswith("Usage: keyword-tree " + " ".join(words))
                 assert all(option in english for option in ("--data", "--json", "--lang"))
-                assert not re.search(r"^ .*  [A-Z][a-z]+ [a-z]+ [a-z]+", chinese, re.M), chinese
+                assert not re.search(r"^ .*  [A-Z][a-z]+:? [a-z]+", chinese, re.M), chinese
+                assert "LAMBDA" not in english
             assert [one for one in inner if f"\n  {one}" not in program.run(name, "--help")] == []
+
+    def test_a_group_without_a_command_shows_its_help_and_no_error(self, program: Program) -> None:
+        said = program.run("context", code=2)
+
+        assert said.startswith("Usage: keyword-tree context ")
+        assert (said.count("Usage: "), "Error" in said) == (1, False)
 
     def test_a_mistyped_one_and_a_wrong_value_are_refused_as_ours_are(self, program: Program) -> None:
         assert "No such command 'sreve'. Did you mean serve?" in program.run("hub", "sreve", code=2)
@@ -1097,7 +1126,8 @@ class TestUndo:
         program.run("delete", "gil")
         program.run("delete", "tea")
 
-        program.run("undo")
+        assert "(gone)" in program.run("history", "--limit", "1")
+        assert "(gone)" not in program.run("undo")  # it is back
         assert (program.infos("Python"), program.infos("kitchen")) == ([], ["Tea first, milk second."])
         program.run("undo")
         assert program.infos("Python") == ["PEP 703 makes the GIL optional."]
@@ -1190,6 +1220,8 @@ class TestCare:
         assert [line["file"] for line in report["corrected"]] == ["change_log.jsonl"]
         assert repaired.keyword("编程/Python") is not None
         assert "exists" in program.run("repair", str(repaired.data), code=2)
+        said = program.run("repair", "in-chinese", "--lang", "zh").splitlines()
+        assert (said[1], said[-1]) == ("操作 9、关键词 6、内容 2、链接 2。", "没有丢失什么。")
 
     def test_damage_comes_with_the_command_that_saves_what_can_be_saved(self, program: Program) -> None:
         log = program.data / "change_log.jsonl"

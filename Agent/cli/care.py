@@ -24,7 +24,7 @@ from ..keyword_tree import (
     KeywordTree,
     NotFoundError,
 )
-from .language import count_of, parts, say
+from .language import count_of, parts, say, say_error
 from .program import DISTRIBUTION, command, version
 from .screen import line, shorten, spell_row, table
 from .session import (
@@ -79,11 +79,11 @@ def local_time(timestamp: float) -> str:
     return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(timestamp))
 
 
-def describe(change: Change) -> str:
-    """Return what an operation touched: the first names, and how many more."""
+def describe(change: Change, shows_gone: bool = True) -> str:
+    """Return what an operation touched: the first names, how many more, and whether it left them deleted."""
     records = [record for record in change.after if not isinstance(record, InfoKeywordLink)]
     names = [shorten(record.name if isinstance(record, KeywordNode) else record.content, 40) for record in records[:3]]
-    gone = say(" (gone)") if records and all(record.deleted for record in records) else ""
+    gone = say(" (gone)") if shows_gone and records and all(record.deleted for record in records) else ""
     more = say(" and {:,} more", len(records) - 3) if len(records) > 3 else ""
     links = len(change.after) - len(records)
     return say(", ").join(names) + more + gone if records else count_of(links, "link")
@@ -171,7 +171,7 @@ def name_step(step: Step) -> tuple[str, str, str]:
     """Return an operation's number, what it is called and what it touched."""
     newest = step.parts[0]
     more = say(" and {:,} more parts", len(step.parts) - 1) if len(step.parts) > 1 else ""
-    return str(step.number), say_op(op_of(newest)), describe(newest) + more
+    return str(step.number), say_op(op_of(newest)), describe(newest, shows_gone=False) + more
 
 
 def op_of(change: Change) -> str:
@@ -294,7 +294,7 @@ def repair(session: Session, new: str, take_cut: bool) -> int:
         "cut_files": [vars(cut) for cut in report.cut_files],
         **{key: [str(part) for part in getattr(report, key)] for key in ("rescued", "moved", "notes")},
     }
-    session.answer(value, line(str(report), keep_lines=True))
+    session.answer(value, line("\n".join(map(say_error, str(report).split("\n"))), keep_lines=True))
     return FOUND if report.has_all_data else STORE_PROBLEM
 
 

@@ -39,7 +39,7 @@ TEXTS = {
     "{} written to {}": "{}写入 {}",
     "{} written to {} as {}": "{}写入 {}，格式 {}",
     "(nothing had to change)": "（没有需要改动的）",
-    "{:,} bytes became {:,}": "{:,} 字节压缩为 {:,} 字节",
+    "{:,} bytes became {:,}": "{:,} 字节变为 {:,} 字节",
     "steps applied: {:,}": "已执行 {:,} 步",
     "memory": "记忆",
     "model": "模型",
@@ -311,6 +311,9 @@ TEXTS = {
     "{} of {} entries, by {}, {:.1f} ms": "{1} 条中的 {0} 条，方式 {2}，{3:.1f} 毫秒",
     "damaged: this file holds no token": "已损坏：文件里没有令牌",
     "revoked: {}": "已吊销：{}",
+    "KnowHub on {}   data: {}   your token: {}": "KnowHub 在 {}   数据：{}   你的令牌：{}",
+    "log a browser in, once: {}": "让浏览器登录，只能用一次：{}",
+    "line {}: {}": "第 {} 行：{}",
     "{} written, {} there already": "写入 {} 条，已有 {} 条",
     "{} problems": "{} 个问题",
     "empty": "空的",
@@ -342,6 +345,11 @@ TEXTS = {
     "How much history stays.": "保留多少天的历史。",
     "Names of models, with commas; the first is the default.": "模型的名字，用逗号分开；第一个是默认的。",
     "Processes; one with threads is the fastest for writes.": "进程数；写入以一个多线程的进程最快。",
+    "Instead: postgresql://host/database#name, for several machines; KNOWHUB_LOG.": (
+        "改用 postgresql://host/database#name，供多台机器；KNOWHUB_LOG。"
+    ),
+    "A file in PEM: the certificate that it serves TLS with.": "PEM 文件：提供 TLS 所用的证书。",
+    "A file in PEM: the key of that certificate.": "PEM 文件：这个证书的密钥。",
     "A name that it may be called by.": "可以用来访问它的主机名。",
     "A proxy before it speaks TLS.": "前面有代理负责 TLS。",
     "Serve this session of a context engine's folder, and no tree.": "提供上下文引擎文件夹里的这个会话，而不是一棵树。",
@@ -370,7 +378,7 @@ COMMANDS = {
     "": """把知识记在一棵关键词树上，可以查看、更正、带走。""",
     "epilog": """\b
 KEYWORD 用 id、确切的名字或路径指明，例如 编程/Python；/ 是根。
-INFO 是挂在关键词上的一段内容，用 id 指明；`search` 和 `show --infos --ids` 会告诉。
+INFO 是挂在关键词上的一段内容，用 id 指明；`search` 和 `show --infos --ids` 会显示它。
 命令改动的一切，`undo` 都能撤销；再次 `undo` 退得更远，`redo` 往回走。
 
 \b
@@ -539,6 +547,7 @@ ERRORS = {
     "No such command '{}'.": "没有这个命令：{0}",
     "No such command '{}'. Did you mean {}?": "没有这个命令：{0}；是不是 {1}？",
     "Missing argument '{}'.": "缺少参数 {0}",
+    "Missing argument '{}'. Choose from:{}": "缺少参数 {0}，从这些里选：{1}",
     "Missing command.": "缺少命令",
     "Got unexpected extra argument ({})": "多余的参数：{0}",
     "Got unexpected extra arguments ({})": "多余的参数：{0}",
@@ -602,6 +611,24 @@ ERRORS = {
     "{} must be a folder, and cannot be the address of a server": "{0} 必须是文件夹，不能是服务器地址",
     "llm_client must have a method Chat: {}": "llm_client 必须有方法 Chat：{0}",
     "{} object has no attribute {}": "{0} 没有属性 {1}",
+    # an extra that is missing
+    "{}: pip install {} in its repository": "{0:zh}：在项目目录里 pip install {1}",
+    "the console command needs click and rich": "命令行需要 click 和 rich",
+    "{} is not installed": "{0} 没有安装",
+    "Markdown needs markdown-it-py": "Markdown 需要 markdown-it-py",
+    "notes need PyYAML": "笔记需要 PyYAML",
+    "shared trees need psycopg 3.3 or newer": "共享的树需要 psycopg 3.3 或更新版本",
+    "shared trees need psycopg": "共享的树需要 psycopg",
+    "psycopg finds no libpq ({})": "psycopg 找不到 libpq（{0}）",
+    "KnowHub needs its extra": "KnowHub 需要附加组件",
+    "KnowHub's pages need their extra": "KnowHub 的网页需要附加组件",
+    "KnowHub's server needs its extra": "KnowHub 的服务需要附加组件",
+    "KnowHub's tools need their extra": "KnowHub 的工具需要附加组件",
+    "KnowHub's vault needs its extra": "KnowHub 的保险库需要附加组件",
+    "the retriever needs langchain": "检索器需要 langchain",
+    "the LangGraph store needs langgraph": "LangGraph 的存储需要 langgraph",
+    "the MCP server needs the package mcp": "MCP 服务器需要 mcp 这个包",
+    "embeddings need numpy": "嵌入需要 numpy",
     # what the tree refuses
     "{} cannot be moved beneath itself, to {}": "{0} 不能移到它自己之下（{1}）",
     "{} cannot be merged with itself": "{0} 不能与自己合并",
@@ -738,13 +765,22 @@ ERRORS = {
     "it is not {}: {}": "编码不是 {0}：{1}",
     "{}.md is not {}: {}": "{0}.md 的编码不是 {1}：{2}",
     "{}.md: the comment about an info is damaged: {}": "{0}.md 里关于内容的注释已损坏：{1}",
-    "Markdown needs markdown-it-py: pip install '.[formats]' in its repository": (
-        "Markdown 需要 markdown-it-py：在项目目录里 pip install '.[formats]'"
+    # what was repaired, and what cannot be
+    "Read {}, which was not changed, and wrote {}:": "读了 {0}（没有改动它），写入 {1}：",
+    "operations: {}, keywords: {}, infos: {}, links: {}.": "操作 {0}、关键词 {1}、内容 {2}、链接 {3}。",
+    "Data that could not be saved, or of which nothing proves that it was ({}):": "没能保住、或无从证明的数据（{0}）：",
+    "History that could not be saved, while all data of it is there ({}):": "没能保住的历史，其数据都在（{0}）：",
+    "Kept aside when the store was opened ({}):": "打开时放到一边的（{0}）：",
+    "Damaged, and put right: the checksum proves it ({}):": "损坏后已改正，有校验和为证（{0}）：",
+    "Found in the projections alone ({}):": "只在投影里找到的（{0}）：",
+    "Has another place now ({}):": "换了位置的（{0}）：",
+    "Odd, but nothing is lost by it ({}):": "奇怪但没有丢失什么的（{0}）：",
+    "NOT verified: {}": (
+        "NOT verified：没有检查点能证明这一行完好。请在新存储里用 `keyword-tree show ID` 查看，或看文件里的那一行。"
     ),
-    "notes need PyYAML: pip install '.[formats]' in its repository": (
-        "笔记需要 PyYAML：在项目目录里 pip install '.[formats]'"
-    ),
-    # what cannot be repaired
+    "Rows were left in cut files: {}": "cut 文件里还有行：加上 --take-cut，修复到另一个新文件夹，就能取回。",
+    "Nothing is lost.": "没有丢失什么。",
+    "No data is lost, only history.": "数据没有丢失，只少了历史。",
     "there is no folder {} to make {} in": "没有文件夹 {0}，无法在其中新建 {1}",
     "there is no folder {}": "没有文件夹 {0}",
     "{} holds no keyword tree: none of its files is there": "{0} 里没有关键词树：它的文件一个也不在",
@@ -766,24 +802,20 @@ ERRORS = {
     "options must be a mapping, and is of type {}": "options 必须是映射，而不是 {0}",
     "{} must be {}, not below 0: {}": "{0} 必须是 {1:zh}，不小于 0：{2}",
     "prices must be Prices(…): {}": "prices 必须是 Prices(…)：{0}",
-    "{} is not installed: pip install '.[{}]' in its repository": "{0} 没有安装：在项目目录里 pip install '.[{1}]'",
     "the reply is nested too deeply": "模型的回答嵌套太深",
     "the reply {}: {}": "模型的回答{0:zh}：{1}",
+    # what LexicalLLMClient says of its choice
+    "first in the order, with a score of {}": "排在第一，得分 {0}",
+    "nothing says enough of the query": "没有一个说到了足够多",
+    "they have one name, and one says no more than another": "它们同名，说到的一样多",
+    "the new name ends with its name": "新名字以它的名字结尾",
+    "it has too little in common with any": "与哪一个都相差太远",
+    "the content names them": "内容提到了它们的名字",
     # shared trees
-    "shared trees need psycopg 3.3 or newer: pip install --upgrade '.[postgres]' in its repository": (
-        "共享的树需要 psycopg 3.3 或更新版本：在项目目录里 pip install --upgrade '.[postgres]'"
-    ),
-    "shared trees need psycopg: pip install '.[postgres]' in its repository": (
-        "共享的树需要 psycopg：在项目目录里 pip install '.[postgres]'"
-    ),
-    "psycopg finds no libpq ({}): pip install '.[postgres]' in its repository": (
-        "psycopg 找不到 libpq（{0}）：在项目目录里 pip install '.[postgres]'"
-    ),
     "an address of a shared tree ends with # and its name: postgresql://host/database#u42": (
         "共享的树的地址以 # 和它的名字结尾：postgresql://host/database#u42"
     ),
     "dsn must be a connection string as libpq reads it, or empty": "dsn 必须是 libpq 认识的连接串，或为空",
-    "dsn must be a string, not {}": "dsn 必须是字符串，而不是 {0}",
     "the log cannot be reached: {}": "连不上日志所在的服务器：{0}",
     "the log was closed": "日志已经关闭",
     "the server runs with fsync=off: what it acknowledges may be lost at a power cut": (
@@ -837,6 +869,23 @@ ERRORS = {
     "no commit has the id {}": "没有 id 为 {0} 的提交",
     "no node has the URI {}": "没有 URI 为 {0} 的节点",
     "there is no node {}": "没有节点 {0}",
+    "no node at {}": "没有节点 {0}",
+    "a URI has at most {} characters, not {}: {}": "URI 最多 {0} 个字符，而不是 {1} 个：{2}",
+    "a URI has at most {} segments, not {}: {}": "URI 最多 {0} 段，而不是 {1} 段：{2}",
+    "a URI is a string, not {}": "URI 是文字，而不是 {0}",
+    "a segment may not be {}": "URI 的一段不能是 {0}",
+    "a segment may not be blank": "URI 的一段不能为空",
+    "a segment may not hold {}": "URI 的一段不能含有 {0}",
+    "a segment must be in NFC": "URI 的一段必须是 NFC 形式",
+    "ctx must be a RequestContext, not {}": "ctx 必须是 RequestContext，而不是 {0}",
+    "{} must be a string, not {}": "{0} 必须是字符串，而不是 {1}",
+    "a segment is a string without a slash, not {}": "URI 的一段是不含斜杠的文字，而不是 {0}",
+    "a session is ACCOUNT/USER/AGENT/SESSION, not {}": "会话写作 ACCOUNT/USER/AGENT/SESSION，而不是 {0}",
+    "all of it was known": "这些都已知道",
+    "{}; the archive holds all that was said": "{0:zh}；说过的都在存档里",
+    "extracting failed": "提取失败",
+    "the model found nothing": "模型什么也没找到",
+    "without a model nothing is derived": "没有模型，不作推断",
     "what commit {} changed was forgotten": "提交 {0} 改动的已被遗忘",
     "later commits changed the same nodes: {}": "后来的提交改动了同样的节点：{0}",
     "{} was edited since": "{0} 之后被手工改过",
@@ -846,7 +895,7 @@ ERRORS = {
     "query must be a text, not {}": "query 必须是文字，而不是 {0}",
     "this cannot be remembered: {}": "这记不下来：{0}",
     "a URI begins with {}: {}": "URI 以 {0} 开头：{1}",
-    "a session needs a session_id: {}": "会话需要 session_id：{0}",
+    "a session needs a session_id: {}": "会话需要 session_id：命令行里用 --session，Python 里写进 RequestContext",
     "{} is no memory, but a whole space": "{0} 不是一条记忆，而是整个空间",
     "no store at {}, and it may not be made": "{0} 没有存储，也不许新建",
     "the store at {} is read-only": "{0} 的存储只能读",
@@ -854,9 +903,6 @@ ERRORS = {
     "the journal is damaged, `repair` sets it aside: {}": "日志已损坏，`repair` 会把它放到一边：{0}",
     "the journal cannot be written or read: {}": "日志不能读写：{0}",
     # the hub
-    "KnowHub's vault needs its extra: pip install '.[knowhub]' in its repository": (
-        "KnowHub 的保险库需要附加组件：在项目目录里 pip install '.[knowhub]'"
-    ),
     "no service is set up for the model {}: see OPENAI_API_KEY": "没有为模型 {0} 设置服务：见 OPENAI_API_KEY",
     "{} can be reached from outside: {}": "{0} 可以从外面访问：{1:zh}",
     "{}:{} cannot be had ({}): say another --port": "{0}:{1} 用不了（{2}）：请换一个 --port",
@@ -866,6 +912,7 @@ ERRORS = {
     ),
     "{} tokens begin with {}: see `knowhub token list`": "以 {1} 开头的令牌有 {0} 个：见 `knowhub token list`",
     "rights are {}": "权限只有 {0}",
+    "days must be a number not below 0: {}": "天数不能小于 0：{0}",
     "the key stands in KNOWHUB_KEY: put a new one before it there, and rotate again": (
         "密钥在 KNOWHUB_KEY 里：请把新的写在它前面，再轮换一次"
     ),

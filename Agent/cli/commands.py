@@ -38,7 +38,7 @@ from ..keyword_tree import (
     SearchResult,
     SearchStatus,
 )
-from .language import count_of, parts, say
+from .language import count_of, parts, say, say_error
 from .program import command
 from .screen import clean, draw_tree, line, shorten, spell_row, table
 from .session import FOUND, KEYWORD, NOT_FOUND, ROOT_ID, Session, Watcher, path_of, spell_keyword, spell_places
@@ -508,7 +508,7 @@ def show_rounds(session: Session, result: SearchResult, watcher: Watcher, limit:
         if len(rows) < step.shown:
             screen.print(line(("   " + say("… {:,} more", step.shown - len(rows)), "dim")))
         tokens = say("  {:,} + {:,} tokens", step.input_tokens, step.output_tokens) if step.input_tokens else ""
-        screen.print(line(("   " + step.action, "cyan"), f": {step.reason}", (tokens, "dim")))
+        screen.print(line(("   " + step.action, "cyan"), f": {say_error(step.reason)}", (tokens, "dim")))
     if not result.steps:
         screen.print(line((say("No model was asked."), "dim")))
 

@@ -317,6 +317,8 @@ class _Program(Group):
             sys.stdout.flush()  # now, while a reader that went away is not yet an error
         except click.Abort:
             ctx.exit(BAD_USE)  # the question was answered with no
+        except click.exceptions.NoArgsIsHelpError:
+            raise  # its message is the help of a group, and no error
         except click.UsageError as error:
             ctx.exit(_explain_use(session, error, wants_json))
         except (click.ClickException, click.exceptions.Exit):

@@ -111,7 +111,7 @@ def _serve(options: argparse.Namespace) -> int:
     told |= {"allow_secret_shapes": options.allow_secret_shapes}
     os.environ[_SETTINGS] = json.dumps(told)
     address = f"{scheme}://{options.host if ':' not in options.host else f'[{options.host}]'}:{options.port}"
-    said = f"KnowHub on {address}   data: {files.shown}   your token: {token_path()}"
+    said = say("KnowHub on {}   data: {}   your token: {}", address, files.shown, token_path())
     if options.allowed_host:  # the address that it listens on may be none that it answers to: 0.0.0.0, say
         name = options.allowed_host[0].lower()
         address = f"https://{name}" if options.behind_proxy else f"{scheme}://{name}:{options.port}"
@@ -122,7 +122,8 @@ def _serve(options: argparse.Namespace) -> int:
             with contextlib.suppress(OSError), socket.create_connection((options.host, options.port), 1.0):
                 break
             time.sleep(0.05)
-        print(f"{said}\nlog a browser in, once: {address}/login?code={tokens.make_login(mine)}", flush=True)
+        login = f"{address}/login?code={tokens.make_login(mine)}"
+        print(f"{said}\n{say('log a browser in, once: {}', login)}", flush=True)
 
     threading.Thread(target=announce, daemon=True).start()
     _allow_connections()
@@ -156,6 +157,8 @@ def _check_key(files: HubFiles) -> None:
 
 def _check_free(host: str, port: int) -> None:
     """Refuse a port that somebody listens on, before a link is printed that would lead there."""
+    if not 0 < port < 65_536:
+        raise KnowHubError("invalid", f"'{port}' is no port")
     try:
         with socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET):
             return
@@ -246,6 +249,8 @@ def _token(options: argparse.Namespace) -> int:
         rights = [name for name in str(options.rights).split(",") if name]
         if not set(rights) <= set(RIGHTS):
             raise KnowHubError("invalid", f"rights are {', '.join(RIGHTS)}")
+        if not 0 <= options.days < float("inf"):
+            raise KnowHubError("invalid", f"days must be a number not below 0: {options.days}")
         until = time.time() + options.days * 86_400 if options.days else None
         chosen = [scope for scope in options.scopes.split(",") if scope]
         print(tokens.make(options.principal or own_principal(), rights, chosen, until)[0])
@@ -282,7 +287,7 @@ def _import(options: argparse.Namespace) -> int:
         return 1 if report["errors"] else 0
     print(say("{} written, {} there already", report["written"], report["skipped"]))
     for error in report["errors"]:
-        print(f"line {error['line']}: {error['detail']}", file=sys.stderr)
+        print(say("line {}: {}", error["line"], error["detail"]), file=sys.stderr)
     return 1 if report["errors"] else 0
 
 
@@ -384,7 +389,7 @@ def make_parser() -> argparse.ArgumentParser:
             made.add_argument("--json", action="store_true", help="answer in JSON, for programs")
         if models:
             made.add_argument(
-                "--models", default=[], type=lambda text: [name for name in text.split(",") if name],
+                "--models", metavar="NAMES", default=[], type=lambda text: [name for name in text.split(",") if name],
                 help="names of models, with commas; the first is the default",
             )  # fmt: skip
         return made
@@ -394,8 +399,8 @@ def make_parser() -> argparse.ArgumentParser:
     serve.add_argument("--port", type=int, default=PORT)
     serve.add_argument("--workers", type=int, default=1, help="processes; one with threads is the fastest for writes")
     serve.add_argument("--allowed-host", action="append", default=[], help="a name that it may be called by")
-    serve.add_argument("--tls-cert")
-    serve.add_argument("--tls-key")
+    serve.add_argument("--tls-cert", help="a file in PEM: the certificate that it serves TLS with")
+    serve.add_argument("--tls-key", help="a file in PEM: the key of that certificate")
     serve.add_argument("--behind-proxy", action="store_true", help="a proxy before it speaks TLS")
     serve.add_argument("--cors", default="", help="the one origin whose scripts may ask it")
     serve.add_argument("--rate", type=float, default=50.0, help="requests a second for one token; 0 is no limit")

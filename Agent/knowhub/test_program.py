@@ -47,6 +47,8 @@ class TestTokens:
         assert run(capsys, "token", "list", "--data", data) == ""
         run(capsys, "token", "revoke", "abc", "--data", data, status=2)
         run(capsys, "token", "make", "--data", data, "--rights", "read,fly", status=2)
+        for days in ("-5", "nan", "inf"):
+            run(capsys, "token", "make", "--data", data, "--days", days, status=2)
 
     def test_files_are_for_their_owner_alone(self, capsys: pytest.CaptureFixture[str], data: str) -> None:
         run(capsys, "token", "make", "--data", data)
@@ -157,9 +159,11 @@ class TestServe:
     ) -> None:
         with socket.create_server(("127.0.0.1", 0)) as taken:
             port = str(taken.getsockname()[1])
-            assert main(["serve", "--data", str(tmp_path / "hub"), "--port", port]) != 0
+            for number in (port, "0", "99999"):
+                assert main(["serve", "--data", str(tmp_path / "hub"), "--port", number]) == 2
         said = capsys.readouterr()
-        assert "say another --port" in said.err
+        assert ["say another --port" in line for line in said.err.splitlines()] == [True, False, False]
+        assert said.err.endswith("'0' is no port\nknowhub: '99999' is no port\n")
         assert "login" not in said.out
         assert not (tmp_path / "hub").exists()
 

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from ...addresses import is_address
-from ...cli.language import choose_from_environment, say
+from ...cli.language import choose_from_environment, say, say_error
 from ..core.errors import ContextEngineError, InvalidInputError, NodeNotFoundError, StoreError
 from ..core.objects import RequestContext
 from ..core.text import one_line
@@ -63,7 +63,7 @@ def _commit(engine: ContextEngineService, ctx: RequestContext, options: argparse
     result = engine.commit_session(ctx, _read_messages(text))
     told = {"status": result.status, "stats": result.stats, "commit_id": result.commit_id}
     told["memories"] = [write.uri for write in result.write_results if write.action != "skip"]
-    why = f"\n{result.stats['why']}" if result.stats.get("why") else ""
+    why = f"\n{say_error(result.stats['why'])}" if result.stats.get("why") else ""
     counts = len(told["memories"]), result.stats["new"]
     return told, say("{}: {} memories, {} new messages", say(result.status), *counts) + why
 
@@ -90,7 +90,7 @@ def _read_messages(text: str) -> list[Any]:
     _argument("--topic", default="", help="what it is filed under"),
 )
 def _remember(engine: ContextEngineService, ctx: RequestContext, options: argparse.Namespace) -> Any:
-    """Keep one statement."""
+    """Store one statement as a memory."""
     uri = engine.remember(ctx, options.text, options.category, options.topic)
     return {"uri": uri}, uri
 
@@ -124,14 +124,14 @@ def _read(engine: ContextEngineService, ctx: RequestContext, options: argparse.N
 
 @_command("ls", _ANY_URI)
 def _ls(engine: ContextEngineService, ctx: RequestContext, options: argparse.Namespace) -> Any:
-    """List what lies beneath a URI."""
+    """List the nodes directly under a URI."""
     found = engine.list_children(ctx, _uri(ctx, options.uri))
     return found, "\n".join(f"{each.name}{'/' if each.has_children else ''}" for each in found)
 
 
 @_command("tree", _ANY_URI)
 def _tree(engine: ContextEngineService, ctx: RequestContext, options: argparse.Namespace) -> Any:
-    """Show all that lies beneath a URI, with a line of each."""
+    """Show all nodes under a URI, with a line of each."""
     root = _uri(ctx, options.uri)
     found = engine.list_children(ctx, root, recursive=True)
     depth = root.count("/") + 1
@@ -161,14 +161,14 @@ def _show(engine: ContextEngineService, ctx: RequestContext, options: argparse.N
 
 @_command("undo", _argument("commit_id"))
 def _undo(engine: ContextEngineService, ctx: RequestContext, options: argparse.Namespace) -> Any:
-    """Take a commit back, as a new one."""
+    """Undo a commit, as a new commit."""
     undone = engine.undo(ctx, options.commit_id)
     return {"commit_id": undone}, say("undone by {}", undone)
 
 
 @_command("mv", _argument("from_uri"), _argument("to_uri"))
 def _mv(engine: ContextEngineService, ctx: RequestContext, options: argparse.Namespace) -> Any:
-    """Give a node another place."""
+    """Move a node to another URI."""
     to = _uri(ctx, options.to_uri)
     engine.move_node(ctx, _uri(ctx, options.from_uri), to)
     return {"uri": to}, to
@@ -176,7 +176,7 @@ def _mv(engine: ContextEngineService, ctx: RequestContext, options: argparse.Nam
 
 @_command("forget", _URI, _argument("--sources", default="remove", choices=("remove", "keep")))
 def _forget(engine: ContextEngineService, ctx: RequestContext, options: argparse.Namespace) -> Any:
-    """Take a memory, and the messages it cites, out of every file."""
+    """Erase a memory, and the messages it cites, from every file."""
     result = engine.forget(ctx, _uri(ctx, options.uri), options.sources)
     also = "".join("\n" + say("kept, and citing the same: {}", uri) for uri in result.also_cited_by)
     return result, say("forgot {} memories and {} messages", len(result.uris), len(result.messages)) + also
@@ -184,7 +184,7 @@ def _forget(engine: ContextEngineService, ctx: RequestContext, options: argparse
 
 @_command("adopt", _ANY_URI)
 def _adopt(engine: ContextEngineService, ctx: RequestContext, options: argparse.Namespace) -> Any:
-    """Make versions of what hands have changed."""
+    """Commit what was edited by hand."""
     uri = _uri(ctx, options.uri)
     adopted = ([uri] if engine.adopt(ctx, uri) else []) if options.uri else engine.adopt_all(ctx)
     return adopted, "\n".join(adopted) or say("nothing has changed")
@@ -192,7 +192,7 @@ def _adopt(engine: ContextEngineService, ctx: RequestContext, options: argparse.
 
 @_command("worker", _argument("--once", action="store_true", help="work off what is due, and end"))
 def _worker(engine: ContextEngineService, ctx: RequestContext, options: argparse.Namespace) -> Any:
-    """Work off the outbox, and make versions of what hands have changed, until it is stopped."""
+    """Process the outbox, and commit what was edited by hand, until it is stopped."""
     next_look = 0.0
     while True:
         done = engine.work(adopt=options.once)
@@ -207,7 +207,7 @@ def _worker(engine: ContextEngineService, ctx: RequestContext, options: argparse
 
 @_command("status")
 def _status(engine: ContextEngineService, ctx: RequestContext, options: argparse.Namespace) -> Any:
-    """Tell what waits, what is dead, and what was reported."""
+    """Show what waits in the outbox, what has failed, and what was reported."""
     told = engine.status()
     return told, json.dumps(told, ensure_ascii=False, indent=1)
 
@@ -228,7 +228,7 @@ def _verify(engine: ContextEngineService, ctx: RequestContext, options: argparse
 
 @_command("repair")
 def _repair(engine: ContextEngineService, ctx: RequestContext, options: argparse.Namespace) -> Any:
-    """Make the index anew, and let dead events be tried again."""
+    """Rebuild the index, and retry what has failed in the outbox."""
     found = engine.repair()
     return found, "\n".join(found) or say("all agrees"), NOT_FOUND if found else 0
 
