@@ -208,7 +208,7 @@ class MemoryRetriever:
         if config.strategy is not RetrievalStrategy.KNOWLEDGE_ONLY:
             near, steps = self._walk(query, config.depth)
         hanging = self._infos_of(near, [], among)
-        lent = self._lend_names(query, hanging)
+        lent = self._lend_names(query, near, hanging)
         by_dice = isinstance(scoring, DiceOverlap)
         # Another order may bring forward what the text alone ranks later.
         reach = limit if _is_text_alone(scoring) and not by_dice else max(100, 4 * limit)
@@ -294,17 +294,22 @@ class MemoryRetriever:
                     near[other.entity.id], steps[other.entity.id] = other.score, other.steps
         return dict(sorted(near.items(), key=lambda item: -item[1])), steps
 
-    def _lend_names(self, query: str, hanging: Mapping[str, tuple[float, str]]) -> dict[str, dict[str, float]]:
-        """Return which terms of a question memories have by the name of a keyword that they hang on."""
-        asked, names = set(terms_of(query)), dict[str, dict[str, float]]()
-        for keyword_id in {keyword_id for nearness, keyword_id in hanging.values() if nearness == 1.0}:
+    def _lend_names(
+        self, query: str, near: Mapping[str, float], hanging: Mapping[str, tuple[float, str]]
+    ) -> dict[str, dict[str, float]]:
+        """Return which terms of a question memories have by the names of the keywords that they are linked to."""
+        asked, names = set(terms_of(query)), dict[str, set[str]]()
+        for keyword_id in (keyword_id for keyword_id, nearness in near.items() if nearness == 1.0):
             entity = self._graph.get_entity(keyword_id)
             if entity is not None:
                 tags = (tag for tag in entity.tags if tag not in ENTITY_TYPES)
-                said = asked.intersection(terms_of(" ".join([entity.name, *entity.aliases, *tags])))
-                names[keyword_id] = dict.fromkeys(said, 1.0)
-        named = {id: names.get(keyword_id) for id, (nearness, keyword_id) in hanging.items() if nearness == 1.0}
-        return {id: dict(terms) for id, terms in named.items() if terms}
+                names[keyword_id] = asked.intersection(terms_of(" ".join([entity.name, *entity.aliases, *tags])))
+        lent = dict[str, dict[str, float]]()
+        for id in (id for id, (nearness, _) in hanging.items() if nearness == 1.0):
+            linked = (names.get(link.keyword_id, set()) for link in self._tree.GetLinks(id))
+            if terms := set[str]().union(*linked):
+                lent[id] = dict.fromkeys(terms, 1.0)
+        return lent
 
     def _newest_first(
         self, query: str, scored: list[_Scored], limit: int, among: Choice | None

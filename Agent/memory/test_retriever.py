@@ -107,6 +107,26 @@ class TestKnowledgeChannel:
         assert found[0].path == ["饮食", "龙井"]
 
     @pytest.mark.parametrize(
+        ("names", "facts", "question"),
+        [
+            (("王丽", "乐乐", "过敏"), ("王丽对青霉素过敏。", "乐乐不能吃芒果。"), "乐乐对什么过敏？"),
+            (
+                ("Marta", "Olek", "allergy"),
+                ("Marta has an allergy: penicillin.", "Olek eats no nuts."),
+                "Olek's allergy?",
+            ),
+        ],
+    )
+    def test_a_fact_counts_by_the_names_of_all_keywords_it_is_linked_to(
+        self, tree: KeywordTree, names: tuple[str, ...], facts: tuple[str, ...], question: str
+    ) -> None:
+        one, other, topic = (tree.CreateKeyword(name).id for name in names)
+        for person, fact in zip((one, other), facts, strict=True):
+            tree.CreateInfo(fact, keyword_ids=[person, topic])
+
+        assert contents(MemoryRetriever(tree), question)[0] == facts[1]
+
+    @pytest.mark.parametrize(
         ("query", "said"),
         [
             ("Tomas", "Tomás feeds the cat."),
