@@ -2949,7 +2949,7 @@ class _State:
         self.nodes[id] = row  # first: the order of the values below is looked up in it
         for table, key in new:
             table.Add(key, id, is_last)
-        if new and self.tokens is not None:
+        if self.tokens is not None and (new or not self._is_default):  # a name of the same fold may have other tokens
             for token, fold in self._TokensOf(head.name, *head.aliases):
                 self.tokens.Add(token, fold)
 

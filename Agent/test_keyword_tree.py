@@ -1272,6 +1272,16 @@ class TestNormalize:
             assert capital.normalized == ["北京", "beijing"]
             assert tree.Search("BEIJING", False).node == capital
 
+    def test_may_mind_case_which_a_change_of_case_alone_then_follows(self, folder: Path) -> None:
+        with opened(folder, normalizer=str.split) as tree:
+            tea = tree.CreateKeyword("Green Tea", "root")
+            assert tree.Search("Tea", False).node == tea
+
+            renamed = tree.UpdateKeyword(tea.id, {"name": "Green TEA"}, tea.version)
+            assert tree.Search("TEA", False).node == renamed
+            assert tree.Search("Tea", False).status is NOT_FOUND
+            assert tree.Verify() == []
+
 
 class TestExactLookup:
     @pytest.mark.parametrize(
