@@ -4039,6 +4039,21 @@ class TestLinks:
             (ids[1], "SOURCE"),
         ]
 
+    def test_that_are_made_again_come_last_for_other_trees_too(self, tree: KeywordTree, folder: Path) -> None:
+        python, other = add(tree, "Python"), opened(folder)
+        infos = [tree.CreateInfo("0", keyword_ids=[python])]
+        tree.UnlinkInfo(infos[0].id, python)
+        infos += [tree.CreateInfo(f"{n}", keyword_ids=[python]) for n in range(1, 20)]
+        tree.LinkInfo(infos[0].id, python)
+
+        for instance in (tree, other, opened(folder)):
+            instance.Refresh()
+            assert instance.GetInfosOfKeyword(python) == [*infos[1:], infos[0]]
+            assert instance.UnlinkInfo(infos[-1].id, python)
+            assert instance.GetInfosOfKeyword(python) == [*infos[1:-1], infos[0]]
+            assert instance.Verify() == []
+            infos.pop()
+
     def test_are_given_as_records(self, tree: KeywordTree) -> None:
         python = add(tree, "Python")
         info = tree.CreateInfo("text")
