@@ -111,9 +111,10 @@ class Query:
     def _begin_like(self, term: str) -> dict[str, int]:
         """Return the words that share most of their beginning with an unknown one, with their frequencies."""
         least = max(4, _most_of(term))
-        if len(term) < least or texts.is_unspaced(term):
+        start = term[:least]
+        if len(term) < least or texts.is_unspaced(term) or any(map(str.isdigit, start)):  # a like number is another one
             return {}
-        begun = self.index.beginning(term[:least])
+        begun = self.index.beginning(start)
         return self.index.frequencies(each for each in begun if each[: _most_of(each)] == term[: _most_of(each)])
 
     def _postings(self, term: str) -> dict[int, int]:
