@@ -2886,7 +2886,7 @@ class _State:
             self._ApplyInfo(heads.get(row) or _ReadInfoHead(row), row, records.places.get(index, row))
         if records.links:
             rows = {heads.get(row) or _ReadLinkKey(row): row for row in records.links}
-            ordinals = list(map(_OrdinalOf, rows.values()))  # of a link made again the newest, in the place of the first
+            ordinals = list(map(_OrdinalOf, rows.values()))  # not in order where a link was made again
             are_last = ordinals[0] >= self.next_ordinal and ordinals == sorted(ordinals)
             self._ApplyLinks(rows, are_last)
             self.next_ordinal = max(self.next_ordinal, 1 + max(map(_OrdinalOf, records.links)))
