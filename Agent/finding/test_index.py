@@ -354,7 +354,7 @@ def test_a_number_that_begins_like_another_is_another() -> None:
 
 @pytest.mark.parametrize("question", ["Who is Carlos?", "Tell me about the contract", "interest"])
 def test_a_word_that_only_begins_like_one_of_a_fact_is_no_answer(question: str) -> None:
-    facts = ["Carla leads the project.", "The control room is on floor three.", "The internet password is hunter2."]
+    facts = ["Carla leads the project.", "The control panel is on floor three.", "The internet password is hunter2."]
     index = Index()
     index.put([Unit(fact, infos=[fact]) for fact in facts])
 
