@@ -2885,10 +2885,11 @@ class _State:
         for index, row in enumerate(records.infos):
             self._ApplyInfo(heads.get(row) or _ReadInfoHead(row), row, records.places.get(index, row))
         if records.links:
-            ordinals = list(map(_OrdinalOf, records.links))
+            rows = {heads.get(row) or _ReadLinkKey(row): row for row in records.links}
+            ordinals = list(map(_OrdinalOf, rows.values()))  # not in order where a link was made again
             are_last = ordinals[0] >= self.next_ordinal and ordinals == sorted(ordinals)
-            self._ApplyLinks({heads.get(row) or _ReadLinkKey(row): row for row in records.links}, are_last)
-            self.next_ordinal = max(self.next_ordinal, 1 + max(ordinals))
+            self._ApplyLinks(rows, are_last)
+            self.next_ordinal = max(self.next_ordinal, 1 + max(map(_OrdinalOf, records.links)))
 
     def _AddPlainNodes(self, rows: list[bytes]) -> bool:
         """Take rows in if all of them are new and plain, as a batch's are; else change nothing.
@@ -2949,7 +2950,7 @@ class _State:
         self.nodes[id] = row  # first: the order of the values below is looked up in it
         for table, key in new:
             table.Add(key, id, is_last)
-        if new and self.tokens is not None:
+        if self.tokens is not None and (new or not self._is_default):  # a name of the same fold may have other tokens
             for token, fold in self._TokensOf(head.name, *head.aliases):
                 self.tokens.Add(token, fold)
 

@@ -1272,6 +1272,16 @@ class TestNormalize:
             assert capital.normalized == ["北京", "beijing"]
             assert tree.Search("BEIJING", False).node == capital
 
+    def test_may_mind_case_which_a_change_of_case_alone_then_follows(self, folder: Path) -> None:
+        with opened(folder, normalizer=str.split) as tree:
+            tea = tree.CreateKeyword("Green Tea", "root")
+            assert tree.Search("Tea", False).node == tea
+
+            renamed = tree.UpdateKeyword(tea.id, {"name": "Green TEA"}, tea.version)
+            assert tree.Search("TEA", False).node == renamed
+            assert tree.Search("Tea", False).status is NOT_FOUND
+            assert tree.Verify() == []
+
 
 class TestExactLookup:
     @pytest.mark.parametrize(
@@ -4028,6 +4038,21 @@ class TestLinks:
             (ids[3], "RELATED"),
             (ids[1], "SOURCE"),
         ]
+
+    def test_that_are_made_again_come_last_for_other_trees_too(self, tree: KeywordTree, folder: Path) -> None:
+        python, other = add(tree, "Python"), opened(folder)
+        infos = [tree.CreateInfo("0", keyword_ids=[python])]
+        tree.UnlinkInfo(infos[0].id, python)
+        infos += [tree.CreateInfo(f"{n}", keyword_ids=[python]) for n in range(1, 20)]
+        tree.LinkInfo(infos[0].id, python)
+
+        for instance in (tree, other, opened(folder)):
+            instance.Refresh()
+            assert instance.GetInfosOfKeyword(python) == [*infos[1:], infos[0]]
+            assert instance.UnlinkInfo(infos[-1].id, python)
+            assert instance.GetInfosOfKeyword(python) == [*infos[1:-1], infos[0]]
+            assert instance.Verify() == []
+            infos.pop()
 
     def test_are_given_as_records(self, tree: KeywordTree) -> None:
         python = add(tree, "Python")

@@ -11,7 +11,8 @@ score(u)   = (explained / Σ weight + TRIGRAMS · share of the trigrams of unkno
 
 A word that no text has stands for those that begin like it. All scores of a question are multiplied by ALONE where the
 best unit, which has infos or is a text without a name, says but one word of several, or nothing except by its names:
-whom it is about is known, and what it asks is not.
+whom it is about is known, and what it asks is not. They are multiplied by ALONE² where it has no word of the question
+but such as begin like an unknown one.
 """
 
 import math
@@ -112,9 +113,10 @@ class Query:
     def _begin_like(self, term: str) -> dict[str, int]:
         """Return the words that share most of their beginning with an unknown one, with their frequencies."""
         least = max(4, _most_of(term))
-        if len(term) < least or texts.is_unspaced(term):
+        start = term[:least]
+        if len(term) < least or texts.is_unspaced(term) or any(map(str.isdigit, start)):  # a like number is another one
             return {}
-        begun = self.index.beginning(term[:least])
+        begun = self.index.beginning(start)
         return self.index.frequencies(each for each in begun if each[: _most_of(each)] == term[: _most_of(each)])
 
     def _postings(self, term: str) -> dict[int, int]:
@@ -268,6 +270,8 @@ def rank(
         is_told = first in sizes or (first and not index.names_of(first))
         named = Evidence(query, rows, names_only=True).inherited(first).keys() if is_told else set()
         query.certainty = ALONE if is_told and _is_alone(query, covered[first], named) else 1.0
+        if first and set() < covered[first] <= query.related.keys():  # Carla is not Carlos, if "teaches" is "teacher"
+            query.certainty = ALONE**2
     return [found._replace(score=query.factor * found.score) for found in best_first]
 
 

@@ -344,6 +344,24 @@ def test_a_word_that_no_text_has_stands_for_those_that_begin_like_it() -> None:
     assert not index.search("team")
 
 
+def test_a_number_that_begins_like_another_is_another() -> None:
+    index = Index()
+    index.put([Unit("printer", infos=["Ticket 123499 is about the printer."]), Unit("trip", infos=["A trip to Rome."])])
+
+    assert index.search("What is ticket 123499 about?")[0].score > 0.5
+    assert index.search("What is ticket 123456 about?")[0].score < 0.3
+
+
+@pytest.mark.parametrize("question", ["Who is Carlos?", "Tell me about the contract", "interest"])
+def test_a_word_that_only_begins_like_one_of_a_fact_is_no_answer(question: str) -> None:
+    facts = ["Carla leads the project.", "The control panel is on floor three.", "The internet password is hunter2."]
+    index = Index()
+    index.put([Unit(fact, infos=[fact]) for fact in facts])
+
+    assert [hit.score < 0.3 for hit in index.search(question)] == [True]
+    assert index.search("internet password")[0].score > 0.5
+
+
 def test_one_word_of_several_is_no_answer() -> None:
     index = Index()
     index.put(

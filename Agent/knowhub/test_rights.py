@@ -406,6 +406,19 @@ class TestKeys:
         assert (report["written"], again["written"]) == (1, 0)
         assert done(alice.get("/api/knowledge"))["results"] == []
 
+    def test_what_was_done_before_a_purge_is_not_done_again(self, hub: KnowHub, alice: Any) -> None:
+        body = {"feedback_list": [{"knowledge_id": save(alice)["id"], "is_helpful": True}]}
+        calls = [("/api/knowledge", ENTRY, {"Idempotency-Key": "k"})]
+        calls += [("/api/knowledge/batch_update", body, {"Idempotency-Key": "b"})]
+        for path, json, headers in calls:
+            done(alice.post(path, json=json, headers=headers))
+        hub.purge(Token("root", frozenset(["admin"])))
+
+        for path, json, headers in calls:
+            answer = alice.post(path, json=json, headers=headers)
+            assert (answer.status_code, answer.json()["type"]) == (409, "/problems/conflict"), answer.text
+            assert "purge" in answer.json()["detail"]
+
     def test_a_token_is_made_once(self, served: Served) -> None:
         admin = served.client("root", ("read", "write", "admin"), ["*"])
         body, headers = {"principal": "dora"}, {"Idempotency-Key": "k"}

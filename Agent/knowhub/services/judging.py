@@ -140,7 +140,10 @@ class Judging:
             self._store.as_now(earlier[0])
             operation_id = earlier[0].operation_id
         else:
-            operation_id = self._store.create(token, "feedback", made, mark)[0] if made else ""
+            try:
+                operation_id = self._store.create(token, "feedback", made, mark)[0] if made else ""
+            except DuplicateIdError as error:
+                raise under_way() from error
         return {"updated": len(made), "operation_id": operation_id, "results": results}
 
     def feedback(self, token: Token, id: str, query: PageQuery | Mapping[str, Any] = {}) -> PageOut:  # noqa: B006

@@ -198,8 +198,8 @@ def gone_since() -> KnowHubError:
 
 
 def under_way() -> KnowHubError:
-    """Return the answer to a call that came twice, and at once."""
-    return KnowHubError("conflict", "the same request is under way: try again")
+    """Return the answer to a call that came twice, and at once, or again after a purge, which forgets the keys."""
+    return KnowHubError("conflict", "the same request is under way, or was done before a purge: read what is there")
 
 
 # What is told, and in which form
