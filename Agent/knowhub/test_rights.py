@@ -408,7 +408,7 @@ class TestKeys:
 
     def test_what_was_done_before_a_purge_is_not_done_again(self, hub: KnowHub, alice: Any) -> None:
         body = {"feedback_list": [{"knowledge_id": save(alice)["id"], "is_helpful": True}]}
-        calls = [("/api/knowledge", ENTRY, {"Idempotency-Key": "k"})]
+        calls: list[tuple[str, Any, Any]] = [("/api/knowledge", ENTRY, {"Idempotency-Key": "k"})]
         calls += [("/api/knowledge/batch_update", body, {"Idempotency-Key": "b"})]
         for path, json, headers in calls:
             done(alice.post(path, json=json, headers=headers))
