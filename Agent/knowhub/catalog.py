@@ -174,7 +174,7 @@ class Catalog:
             except Exception as error:  # the thread must outlive a disk that fails for a while
                 if not failed:
                     _log.warning("cannot follow the ledger: %s", type(error).__name__)
-                failed = True
+                failed, quiet = True, 0
 
     def catch_up(self) -> bool:
         """Take in what is new in the ledger; says whether anything was.
