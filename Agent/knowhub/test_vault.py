@@ -27,6 +27,7 @@ from Agent.knowhub.support import serve
 from Agent.knowhub.tokens import Token
 from Agent.knowhub.vault import KeyRing, Vault, find_ring, key_path
 from Agent.secrets_in_text import secret_shape
+from Agent.tests.shared.own_server import free_port
 
 SECRET = "SENTINEL-密码-hunter2-Zq9x"
 RESOURCE = {"title": "A test account", "body": "100 calls a day", "content_type": "credential", "secure_body": SECRET}
@@ -583,7 +584,7 @@ class TestWrongKey:
             hub.put_resource(LOCAL, "a", RESOURCE)
         monkeypatch.setenv("KNOWHUB_KEY", wrong)
 
-        assert main(["serve", "--data", str(tmp_path / "hub"), "--port", "0"]) == 2
+        assert main(["serve", "--data", str(tmp_path / "hub"), "--port", str(free_port())]) == 2
         assert "did not seal" in capsys.readouterr().err
         with KnowHub(tmp_path / "hub") as hub:
             refused("vault-locked", hub.put_resource, LOCAL, "b", RESOURCE)  # nothing is sealed by two keys
