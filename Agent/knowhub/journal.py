@@ -126,7 +126,7 @@ class Journal:
     def _catch_up(self) -> sqlite3.Connection:
         if self._connection is None:
             self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            self._connection = sqlite3.connect(self._path, 30.0, isolation_level=None, check_same_thread=False)
+            self._connection = sqlite3.connect(self._path, timeout=30.0, isolation_level=None, check_same_thread=False)
             self._path.chmod(0o600)
             self._connection.executescript(f"PRAGMA synchronous=OFF; PRAGMA secure_delete=ON; {_SCHEMA}")
         connection = self._connection
