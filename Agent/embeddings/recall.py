@@ -39,6 +39,7 @@ from typing import Any
 
 from typing_extensions import override
 
+from ..finding.calibration import WORDS, with_meaning
 from ..finding.texts import passages
 from ..finding.tree import TreeRanker
 from ..keyword_tree import Evidence, Fits, InvalidInputError, KeywordTexts, KeywordTree, Ranker, StoreError, TreeView
@@ -51,9 +52,6 @@ __all__ = ["EmbeddingTree", "MeaningRanker"]
 
 USUAL = 0.4
 """The nearness that is an answer as often as not."""
-
-WORDS = 1.5
-"""The power of the words' score: with 1 up to 14 % of foreign questions are answered in a tree, with 1.5 6 %."""
 
 DECAY = 0.8
 """What a keyword has of its parent's nearness; as with words, see `finding.score`."""
@@ -201,7 +199,7 @@ class MeaningRanker:
         for id, (nearness, beginning) in self._nearness(text, ids).items():
             found = fits.evidence.get(id, Evidence(0.0))
             meaning = nearness**2 / (nearness**2 + USUAL**2)
-            score = round(1 - (1 - found.score**WORDS) * (1 - meaning), 4)
+            score = round(with_meaning(found.score, meaning), 4)
             evidence[id] = Evidence(score, found.excerpt, beginning if meaning > found.score**WORDS else "")
         ranked = [id for id in dict.fromkeys((*fits.ids, *near)) if evidence[id].score]
         return fits._replace(ids=sorted(ranked, key=lambda id: -evidence[id].score), evidence=evidence)

@@ -31,6 +31,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, Protocol, TypeAlias, TypeVar
 
 from ..finding import texts
+from ..finding.calibration import with_meaning
 from ..finding.index import Hit, Index, LostIndexError, Unit
 from ..keyword_tree import Info, InvalidInputError, KeywordNode, KeywordTree
 from .log_follower import LogChanges, LogFollower, Position, all_infos, outside_operations
@@ -46,8 +47,6 @@ KINDS = ("fact", "episode", "pattern", "skill")
 
 NEARNESS = 2.0
 """What another ranking's nearness counts: 0.25 is an answer."""
-WORDS = 1.5
-"""The power of the words' score beside another ranking's; as in `embeddings.recall`."""
 
 _PAGE = 1_000  # infos of one transaction
 _FEW = 5_000  # memories: so many are asked for by their ids
@@ -549,7 +548,7 @@ class Memories:
         said: dict[str, Hit | None] = {hit.id: hit for hit in hits}
         said |= {id: None for id in near if id in wanted and id not in said}
         found = [
-            Found(id, _either(hit.score**WORDS if hit else 0.0, near.get(id, 0.0)), hit.excerpt if hit else "")
+            Found(id, with_meaning(hit.score if hit else 0.0, near.get(id, 0.0)), hit.excerpt if hit else "")
             for id, hit in said.items()
         ]
         return sorted(found, key=lambda one: -one.score)[:limit]
@@ -576,11 +575,6 @@ class Memories:
                     if not self._resume(self._index.position):
                         self._catch_up()
             self._index.close()
-
-
-def _either(some: float, other: float) -> float:
-    """Return how sure it is by two signs together (noisy or)."""
-    return 1.0 - (1.0 - some) * (1.0 - other)
 
 
 def _position(said: str) -> Position:
