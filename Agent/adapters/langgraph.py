@@ -238,7 +238,8 @@ class KeywordTreeStore(BaseStore):
     def batch(self, ops: Iterable[Op]) -> list[Result]:
         """Carry out operations: all reads on the state before, then all puts as one operation of the tree.
 
-        Cost: one sync where something changes; a call of the embedder where texts are new.
+        Cost: one sync where something changes, one more where a namespace is new; a call of the embedder where texts
+        are new.
         """
         ops = list(ops)
         puts: dict[tuple[_Path, str], PutOp] = {}
@@ -433,8 +434,13 @@ class KeywordTreeStore(BaseStore):
     # -- writing --------------------------------------------------------------
 
     def _write(self, puts: Mapping[tuple[_Path, str], PutOp]) -> None:
-        """Make what the puts say one operation; where another process was quicker, plan again on what it left."""
+        """Make what the puts say one operation; where another process was quicker, plan again on what it left.
+
+        New namespaces are an operation of their own before it, so that the first item of one can be undone when others
+        have joined it.
+        """
         texts = {place: _encode(op) for place, op in puts.items() if op.value is not None}
+        try_again(lambda: self._ensure_namespaces(namespace for namespace, _ in texts))
         self._note(puts, try_again(lambda: self._carry_out(self._plan(puts, texts))))
 
     def _note(self, puts: Iterable[tuple[_Path, str]], operation_id: str | None) -> None:
@@ -451,7 +457,6 @@ class KeywordTreeStore(BaseStore):
         self, puts: Mapping[tuple[_Path, str], PutOp], texts: Mapping[tuple[_Path, str], str]
     ) -> list[Callable[[], object]]:
         now = self._clock()
-        keywords: dict[str, dict[str, Any]] = {}
         infos: list[dict[str, Any]] = []
         writes: list[Callable[[], object]] = []
         for (namespace, key), op in puts.items():
@@ -463,20 +468,25 @@ class KeywordTreeStore(BaseStore):
             own = _own_metadata(namespace, op, now)
             text = texts[namespace, key]
             if info is None:
-                keyword_id = self._keyword_id(namespace, keywords)
+                keyword = self.tree.GetKeyword(_namespace_id(namespace))  # one that was merged leads to another
                 spec = {"id": id, "content": text, "metadata": {AUTHOR: own}, "created_by": AUTHOR}
-                infos.append({**spec, "keyword_ids": [keyword_id]})
+                infos.append({**spec, "keyword_ids": [_namespace_id(namespace) if keyword is None else keyword.id]})
             elif info.content != text or info.metadata.get(AUTHOR) != own:
                 patch = {"content": text, "metadata": {**info.metadata, AUTHOR: own}}
                 writes.append(_later(self.tree.UpdateInfo, id, patch, None, AUTHOR))
         if infos:
             writes.insert(0, _later(self.tree.BatchCreateInfos, infos))
-        if keywords:
-            writes.insert(0, _later(self.tree.BatchCreateKeywords, list(keywords.values())))
         return writes
 
-    def _keyword_id(self, namespace: _Path, keywords: dict[str, dict[str, Any]]) -> str:
-        """Return the keyword of a namespace; those that are not there join `keywords`, from the top down."""
+    def _ensure_namespaces(self, namespaces: Iterable[_Path]) -> None:
+        keywords: dict[str, dict[str, Any]] = {}
+        for namespace in namespaces:
+            self._add_missing(namespace, keywords)
+        if keywords:
+            self.tree.BatchCreateKeywords(list(keywords.values()))
+
+    def _add_missing(self, namespace: _Path, keywords: dict[str, dict[str, Any]]) -> None:
+        """Add to `keywords` those of a namespace that are not there, from the top down."""
         parent_id = "root"
         missing: list[tuple[str, _Path]] = []
         for count in range(len(namespace), 0, -1):
@@ -491,7 +501,6 @@ class KeywordTreeStore(BaseStore):
             keywords[id] = {"id": id, "name": _fit_name(path[-1]), "parent_id": parent_id, "metadata": own}
             keywords[id]["created_by"] = AUTHOR
             parent_id = id
-        return parent_id
 
     def _carry_out(self, writes: Sequence[Callable[[], object]]) -> str | None:
         """Make writes one operation; return its id, None where nothing was written (yet)."""

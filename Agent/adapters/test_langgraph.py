@@ -63,7 +63,7 @@ class TestAuthor:
         store.delete(NAMESPACE, "dog")
 
         changes = store.tree.History()
-        assert [change.author for change in changes if change.op != "create_store"] == ["langgraph"] * 4
+        assert [change.author for change in changes if change.op != "create_store"] == ["langgraph"] * 5
 
 
 class TestItems:
@@ -196,7 +196,7 @@ class TestBatch:
         item = store.get(NAMESPACE, "a")
         assert item is not None
         assert item.value == {"n": 4}
-        assert len(store.tree.History()) == before + 1
+        assert len(store.tree.History()) == before + 2  # the new namespace, the puts
 
     def test_is_undone_as_one(self, store: KeywordTreeStore) -> None:
         store.put(NAMESPACE, "a", {"n": 1})
@@ -223,6 +223,17 @@ class TestBatch:
         store.delete(NAMESPACE, "c")
         store.tree.Undo(store.operation_of(NAMESPACE, "c") or "")
         assert sorted(keys(store.search(NAMESPACE))) == ["a", "c"]
+
+    def test_the_first_item_of_a_namespace_can_be_undone_when_others_have_joined_it(
+        self, store: KeywordTreeStore
+    ) -> None:
+        for key in "ab":
+            store.put(NAMESPACE, key, {"text": key})
+        operation = store.operation_of(NAMESPACE, "a")
+        assert operation is not None
+        store.tree.Undo(operation)
+
+        assert keys(store.search(NAMESPACE)) == ["b"]
 
     def test_of_an_open_operation_of_the_callers_none_is_remembered(self, store: KeywordTreeStore) -> None:
         with store.tree.Operation("mine") as operation:
