@@ -35,7 +35,8 @@ def find_problems(store: _FileStore, state: _State) -> Iterator[str]:
     """Rebuild everything from the log; yield what differs from `state`, and what breaks an invariant, in sentences."""
     fresh = _State(state.normalizer)
     try:
-        problems = list(store.FindProblems(fresh))
+        find_in = find_file_problems if isinstance(store, _FileStore) else type(store).FindProblems
+        problems = list(find_in(store, fresh))
     except StoreCorruptError as error:
         yield str(error)
         return
@@ -73,7 +74,7 @@ def find_file_problems(store: _FileStore, fresh: _State) -> Iterator[str]:
         raise StoreCorruptError(LOG_NAME, 0, f"operation {reader.seq + 1} cannot be read")
     fresh.next_ordinal = max(fresh.next_ordinal, reader.next_ordinal)
     if not store.is_readonly:  # beside a writer they may be behind its log for a moment
-        for name in store.FindUnfit(reader.projected):
+        for name in store.projections.FindUnfit(reader.projected):
             yield f"{name} does not fit the log, or cannot be read; opening mends it"
     for name in store.files.List(store.data_dir):
         if re.match("cut_tail-(nodes|infos|links)-", name):

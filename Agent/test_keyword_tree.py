@@ -611,9 +611,12 @@ class TestModule:
                 public |= {name.id for name in names if isinstance(name, ast.Name)}
         public = {name for name in public if not name.startswith("_")}
 
-        exported = [*kt.__all__, *kt.__port__]
-        assert len(exported) == len(set(exported))
-        assert set(exported) == public
+        siblings = "".join(path.read_text("utf-8") for path in SOURCE.parent.rglob("*.py") if path != SOURCE)
+        assert len(kt.__all__) == len(set(kt.__all__))
+        assert set(kt.__all__) <= public
+        # What is public besides is a port: a sibling stands on it, where the package is there.
+        port = public - set(kt.__all__)
+        assert not (SOURCE.parent / "repair.py").exists() or {n for n in port if n not in siblings} == set()
 
     def test_maps_its_rooms_in_its_docstring(self) -> None:
         rooms = re.findall(r"^# == (.+?) =+$", SOURCE.read_text("utf-8"), re.MULTILINE)
@@ -639,7 +642,7 @@ class TestModule:
         text = SOURCE.read_text("utf-8")
         tree = next(each for each in ast.parse(text).body if getattr(each, "name", "") == "KeywordTree")
 
-        assert len(text.splitlines()) < 6470
+        assert len(text.splitlines()) <= 6000
         assert (tree.end_lineno or 0) - tree.lineno < 900
         assert text.count("# guard:") <= 20
 

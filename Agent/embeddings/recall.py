@@ -30,7 +30,6 @@ import os
 import reprlib
 import sys
 import threading
-from collections import deque
 from collections.abc import Collection, Iterable, Mapping
 from functools import partial
 from heapq import nsmallest
@@ -60,7 +59,6 @@ _NEAREST = 200  # texts, and keywords: as many as the words bring
 _PASSAGE = 400  # characters of an info that are embedded together; a small model blurs more
 _BEGINNING = 80  # characters of an info by which it is known
 _PIECE = 1_000  # keywords that are read at a time
-_NOTED = 10_000  # changes that are noted; where more came, everything is read again
 _log = logging.getLogger(__name__)
 
 
@@ -156,7 +154,7 @@ class MeaningRanker:
         self._worker, self._patience_s = Worker(self.vectors), patience_s
         self._knowing = Knowing(self.vectors, trust)
         self._lock: Any = threading.RLock()  # guards what follows; Any: typeshed does not know `_is_owned`
-        self._noted: deque[Collection[str]] | None = None  # None: everything is to be read
+        self._position: str | None = None  # of the log, up to which it has followed; None: everything is to be read
         self._texts_of: dict[str, dict[str, str]] = {}  # id -> text -> how the info begins whose passage it is, or ""
         self._ids_of: dict[str, dict[str, None]] = {}
         self._parent_of: dict[str, str] = {}
@@ -166,16 +164,7 @@ class MeaningRanker:
         """Script → how far the model is trusted there, 0 to 1, of the scripts that came up so far."""
         return self._knowing.by_script
 
-    def Note(self, ids: Collection[str] | None) -> None:  # noqa: N802  the interface's names
-        """Take down the keywords to be read again. Cost: below 1 µs."""
-        self._words.Note(ids)
-        noted = self._noted
-        if noted is not None and ids is not None and len(noted) < _NOTED:
-            noted.append(ids)
-        else:
-            self._noted = None
-
-    def Fit(  # noqa: N802
+    def Fit(  # noqa: N802  the interface's names
         self, query: str, more: str = "", *, is_placing: bool = False, count: int = 50, among: Collection[str] = ()
     ) -> Fits:
         """Return the keywords that fit a text, or the parents that a new keyword could have; see `Ranker.Fit`.
@@ -257,21 +246,18 @@ class MeaningRanker:
         if self._lock._is_owned():
             raise StoreError("a signal handler cannot rank while its own thread does")
         with self._lock:
-            noted, self._noted = self._noted, deque()  # first: what is written from now on is noted
-            try:
-                if noted is None:
-                    changed = dict.fromkeys((*self._view.Ids(), *self._texts_of))
-                else:
-                    changed = {id: None for ids in noted for id in ids}
-                changed.pop("root", None)
-                left = iter(changed)
-                while piece := list(islice(left, _PIECE)):
-                    found = {each.id: each for each in self._view.Read(piece)}
-                    for id in piece:
-                        self._hold(id, found.get(id))
-            except BaseException:  # nobody knows how far it came
-                self._noted = None
-                raise
+            position = self._view.Position()
+            if position == self._position:
+                return
+            changed = self._view.ChangedSince(self._position) if self._position else None
+            self._position = None  # until all is taken in: nobody knows how far it comes
+            everything = (*self._view.Ids(), *self._texts_of) if changed is None else ()
+            left = (id for id in changed or dict.fromkeys(everything) if id != "root")
+            while piece := list(islice(left, _PIECE)):
+                found = {each.id: each for each in self._view.Read(piece)}
+                for id in piece:
+                    self._hold(id, found.get(id))
+            self._position = position
 
     def _read(self, keyword: KeywordTexts) -> dict[str, str]:
         """Return what of a keyword is embedded, and of each passage how its info begins."""

@@ -1,9 +1,9 @@
 """The ranking of a tree's keywords: a `Ranker` over an `Index`, which follows the tree's changes when it is asked.
 
 The index of a large tree is a file in `indexes/` beside the tree's own. That of a small tree, of one without a folder,
-and of one as it was (`KeywordTree.At`) is in memory. A write only notes which keywords it changed. The next question
-reads those again, in pieces; what another process has taken in is not taken in twice, since the index keeps the
-position of the log up to which it follows. The file is never the truth: a lost or damaged one is made again, and where
+and of one as it was (`KeywordTree.At`) is in memory. A write does not call it: the index keeps the position of the
+log up to which it follows, and the next question reads again, in pieces, what the log says has changed since, unless
+another process has taken that in already. The file is never the truth: a lost or damaged one is made again, and where
 it cannot be written (a full disk, a folder that is read-only) the index is made in memory, and `Fits.note` says so.
 """
 
@@ -12,7 +12,6 @@ import logging
 import os
 import sqlite3
 import threading
-from collections import deque
 from collections.abc import Collection, Iterable, Iterator
 from typing import Any
 
@@ -26,7 +25,6 @@ _LOGGER = logging.getLogger(__name__)
 _KEPT_FROM = 2_000  # keywords, or infos, from which on the index is a file: fewer are taken in within a moment
 _RANKED = 200  # keywords that are ranked for a question, at least
 _PIECE = 1_000  # keywords, or infos of them, that are read at a time
-_NOTED = 10_000  # changes that are noted; where more came, the log tells what changed
 _BUSY, _LOCKED = 5, 6  # of SQLite: another process writes
 
 
@@ -45,17 +43,9 @@ class TreeRanker:
         self._path = os.path.join(str(view.data_dir), "indexes", "keywords.db") if has_file else None
         self.index = Index(self._path if self._path and os.path.isfile(self._path) else None)
         self._lock: Any = threading.RLock()  # Any: typeshed does not know `_is_owned`
-        self._noted: deque[Collection[str]] | None = None  # None: the log must tell what changed
+        self._follows = False  # False before the first question, and where it is unknown how far it came
         self._position = ""  # up to which this ranker has followed
         self._note = ""  # why the index is in memory
-
-    def Note(self, ids: Collection[str] | None) -> None:
-        """Take down the keywords to be read again. Cost: below 1 µs."""
-        noted = self._noted
-        if noted is not None and ids is not None and len(noted) < _NOTED:
-            noted.append(ids)
-        else:
-            self._noted = None
 
     def Fit(
         self, query: str, more: str = "", *, is_placing: bool = False, count: int = 50, among: Collection[str] = ()
@@ -66,7 +56,7 @@ class TreeRanker:
             try:
                 return self._rank(query, more, is_placing, count, among)._replace(note=note)
             except LostIndexError:  # damaged where nothing was written: once more, after all is taken in again
-                self._noted = None
+                self._follows = False
                 note = self._follow()
                 return self._rank(query, more, is_placing, count, among)._replace(note=note)
 
@@ -117,10 +107,10 @@ class TreeRanker:
                 self._take_in_changes()
             except LostIndexError as error:
                 _LOGGER.warning("the index of keywords is made again: %s", error)
-                self._noted = None
+                self._follows = False
                 self._take_in_changes()
         except (sqlite3.OperationalError, OSError) as error:
-            self._noted = None
+            self._follows = False
             if isinstance(error, StoreError):  # of the tree
                 raise
             code = getattr(error, "sqlite_errorcode", 0) & 255
@@ -134,7 +124,7 @@ class TreeRanker:
             self.index = Index()
             self._take_in_changes()
         except BaseException:  # nobody knows how far it came
-            self._noted = None
+            self._follows = False
             raise
         return self._note
 
@@ -144,15 +134,13 @@ class TreeRanker:
         return False
 
     def _take_in_changes(self) -> None:
-        noted, self._noted = self._noted, deque()  # first: what is written from now on is noted
-        if self.index.path != self._path and self._is_large(noted is None):
-            self.index, noted = Index(self._path), None
+        is_first, self._follows = not self._follows, True
+        if self.index.path != self._path and self._is_large(is_first):
+            self.index, is_first = Index(self._path), True
         position, stored = self._view.Position(), self.index.position
-        if noted is not None and stored == self._position:
-            changed: set[str] | None = {id for ids in noted for id in ids}
-        elif stored and stored == position:
-            changed = set()
-        elif noted is not None and _number(stored) > _number(position):
+        if stored == position and (stored or not is_first):
+            changed: set[str] | None = set()
+        elif not is_first and _number(stored) > _number(position):
             return  # another process has taken in more than this one has read
         else:
             changed = self._view.ChangedSince(stored) if stored else None

@@ -520,26 +520,6 @@ class TestCandidateFields:
         with pytest.raises(InvalidInputError, match="candidate_fields must be some of"):
             KeywordTree(str(tmp_path), client)
 
-    def test_paths_alone_stand_in_a_list(self, tmp_path: Path) -> None:
-        client = Asks()
-        with KeywordTree(str(tmp_path), client, view="paths") as tree:
-            food = tree.CreateKeyword("food", "root")
-            tree.CreateKeyword("tea", food.id)
-            tree.Search("what may I drink?")
-
-        assert client.questions[0]["candidates"] == ["food", "food / tea"]
-        assert "its idx is its place in that list" in client.systems[0]
-        with pytest.raises(InvalidInputError, match="view"):
-            KeywordTree(str(tmp_path / "other"), view="ids")  # type: ignore[arg-type]
-
-    def test_an_index_into_a_list_of_paths_is_matched(self, tmp_path: Path) -> None:
-        with KeywordTree(str(tmp_path), StubLLMClient([{"action": "match", "node_id": 1}]), view="paths") as tree:
-            food = tree.CreateKeyword("food", "root")
-            tree.CreateKeyword("tea", food.id)
-            found = tree.Search("what may I drink?").node
-
-            assert found is not None
-
 
 class TestRecent:
     @pytest.mark.parametrize("depth", [1, 3, 12])

@@ -6,7 +6,6 @@ import logging
 import shutil
 import subprocess
 import sys
-from collections.abc import Collection
 from pathlib import Path
 
 import pytest
@@ -24,13 +23,9 @@ class ByLength:
 
     def __init__(self, view: TreeView) -> None:
         self.view = view
-        self.noted: list[Collection[str] | None] = []
         self.is_closed = False
 
-    def Note(self, ids: Collection[str] | None) -> None:  # noqa: N802  the interface's names
-        self.noted.append(ids)
-
-    def Fit(self, query: str, more: str = "", **_: object) -> Fits:  # noqa: N802
+    def Fit(self, query: str, more: str = "", **_: object) -> Fits:  # noqa: N802  the interface's names
         texts = [each for each in self.view.Read(self.view.Ids()) if each.parent_id is not None]
         return Fits([each.id for each in sorted(texts, key=lambda each: -len(each.names[0]))], {})
 
@@ -73,12 +68,13 @@ def test_the_copied_file_ranks_plainly_and_logs_it_once(tmp_path: Path) -> None:
 def test_another_one_is_asked_where_it_is_given(tmp_path: Path) -> None:
     with KeywordTree(str(tmp_path), ranker=ByLength) as tree:
         tea, long = tree.CreateKeyword("tea", "root"), tree.CreateKeyword("a longer name", "root")
+        ranker = inside.ranker_of(tree)
+        position = ranker.view.Position()
         info = tree.CreateInfo("hot", keyword_ids=[tea.id])
         tree.UpdateInfo(info.id, {"content": "cold"})
 
         assert [node.id for node, _ in tree.RankCandidates("x")] == [long.id, tea.id]
-        assert inside.ranker_of(tree).noted == [None, {tea.id}, {long.id}, {tea.id}, {tea.id}]
-        ranker = inside.ranker_of(tree)
+        assert ranker.view.ChangedSince(position) == {tea.id}
     assert ranker.is_closed
 
 
