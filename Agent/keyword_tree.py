@@ -1481,24 +1481,26 @@ def ReadNextOrdinal(raw: bytes) -> int:
     return 0 if match is None else int(match[1])
 
 
-def _ReadRows(payload: bytes) -> Rows:
-    """Cut the rows of a line's `before` or `after` apart, without decoding them."""
+def _ReadRows(raw: bytes, start: int, stop: int) -> Rows:
     records = NoRows()
-    if payload.startswith(_MANY[0]):
-        starts = [*map(payload.find, _MANY[:3]), len(payload) - len(_MANY[3])]
-        if starts != sorted(starts) or not payload.endswith(_MANY[3]):
-            raise _Malformed("neither a row nor rows", payload)
-        for rows, mark, start, stop in zip(records[:3], _MANY, starts, starts[1:], strict=False):
-            joined = payload[start + len(mark) : stop]
-            rows.extend(joined.split(_BETWEEN) if joined else ())
-    elif payload != b"null":
+    if raw.startswith(_MANY[0], start):
+        starts = [*(raw.find(mark, start, stop) for mark in _MANY[:3]), stop - len(_MANY[3])]
+        if starts != sorted(starts) or not raw.endswith(_MANY[3], start, stop):
+            raise _Malformed("neither a row nor rows", raw[start:stop])
+        for rows, mark, begin, end in zip(records[:3], _MANY, starts, starts[1:], strict=False):
+            begin += len(mark)
+            while begin < end:  # in pieces: no second copy of many rows is made
+                cut = raw.find(_BETWEEN, min(begin + CHUNK, end), end)
+                rows.extend(raw[begin : end if cut < 0 else cut].split(_BETWEEN))
+                begin = end if cut < 0 else cut + len(_BETWEEN)
+    elif (payload := raw[start:stop]) != b"null":
         records[:3][_KindOf(payload)].append(payload)
     return records
 
 
 def ReadAfter(raw: bytes, locate: Callable[[int, bytes], Any] | None = None) -> Rows:
     """Return the rows that a line brings; `locate` returns the place of a long one from where it begins in the line."""
-    records = _ReadRows(raw[raw.find(_AFTER) + len(_AFTER) : -1])
+    records = _ReadRows(raw, raw.find(_AFTER) + len(_AFTER), len(raw) - 1)
     if locate is not None:
         _LocateLong(records, raw, locate)
     return records
@@ -1524,7 +1526,7 @@ def _LocateLong(records: Rows, raw: bytes, locate: Callable[[int, bytes], Any]) 
 def ReadOperation(raw: bytes) -> tuple[int, LoggedOperation]:
     """Return the number of a whole line, and its operation."""
     middle = raw.find(_BEFORE)
-    before = _ReadRows(raw[middle + len(_BEFORE) : raw.find(_AFTER)])
+    before = _ReadRows(raw, middle + len(_BEFORE), raw.find(_AFTER))
     try:
         envelope: _Row = json.loads(raw[:middle] + b"}")
         head = envelope["op"], envelope["operation_id"], envelope["timestamp"]
@@ -1548,8 +1550,9 @@ def _ReadForward(files: _Files, fd: int, offset: int, stop: int) -> Iterator[lis
     for chunk in _ReadChunks(files, fd, offset, stop):
         parts.append(chunk)
         if b"\n" in chunk:  # a line of many chunks is joined once, when its end is there
-            *lines, rest = b"".join(parts).split(b"\n")
-            parts = [rest]
+            parts = [b"".join(parts)]
+            *lines, rest = parts.pop().split(b"\n")  # a batch's line may be large: no second copy of it is kept
+            parts.append(rest)
             yield lines
 
 
@@ -2682,9 +2685,10 @@ class _State:
     def Apply(self, records: Rows) -> None:
         self.change_count += 1
         heads = records.heads
-        if len(records.nodes) <= 1 or not self._AddPlainNodes(records.nodes):
-            for row in records.nodes:
-                self._ApplyNode(heads.get(row) or _ReadNode(row), row)
+        for bulk in [records.nodes] if len(records.nodes) <= 1 else _InBulks(records.nodes):
+            if len(bulk) <= 1 or not self._AddPlainNodes(bulk):
+                for row in bulk:
+                    self._ApplyNode(heads.get(row) or _ReadNode(row), row)
         for index, row in enumerate(records.infos):
             self._ApplyInfo(heads.get(row) or _ReadInfoHead(row), row, records.places.get(index, row))
         if records.links:
@@ -3549,7 +3553,7 @@ class _Descent:
         candidates = targets if outcome == "ambiguous" else []
         chosen = targets if is_choice and (reading.case == "vanished" or outcome != "missing") else []
         suggested = stood_at if outcome == "missing" else None, reading.suggest_name
-        ended = cast("str", outcome), reason, trace.steps, io if trace.rounds else None
+        ended = str(outcome), reason, trace.steps, io if trace.rounds else None
         return _End(*ended, node_id, path, candidates, chosen, stood_at, *suggested, trace.fits)
 
     # -- views ----------------------------------------------------------------
@@ -5072,7 +5076,7 @@ class _Searcher:
         found, ids = None, list[str]()
         with self._engine.SeeOwn() as state:
             if descent.node_id in state.nodes:
-                found = self._Look(cast("str", descent.node_id))
+                found = self._Look(str(descent.node_id))
             ids = [id for id in descent.candidates if id in state.nodes]
             result = self._BuildAmbiguousResult(ids, descent.reason) if ids else SearchResult(SearchStatus.NOT_FOUND)
         if found is not None:
@@ -5793,7 +5797,7 @@ class KeywordTree:
         Cost: reads the log backwards to the operation; one sync.
         """
         self._CheckAndRefresh(operation_id=operation_id)
-        operation = self._journal.Find(cast("str", operation_id))
+        operation = self._journal.Find(str(operation_id))
         try:
             return self._writer.WriteAs("undo", lambda tx: _PlanUndo(tx, operation), changed_by)
         except ConflictError:
