@@ -20,6 +20,7 @@ import pytest
 from Agent import keyword_tree as kt
 from Agent.keyword_tree import ConflictError, KeywordTree, RelationType, StoreCorruptError, StoreError
 from Agent.repair import Loss, RepairError, RepairReport, main, repair
+from Agent.tests.support import inside
 from Agent.tests.support.log_format import KINDS, is_whole, operation_line, rows_of, seal
 
 SEEDS = 2000 if os.environ.get("KEYWORD_TREE_STORM") == "1" else 24
@@ -1075,13 +1076,15 @@ class TestData:
 
     @pytest.mark.parametrize("missing", ["lib", "odd"])
     def test_is_not_where_a_row_that_a_checkpoint_vouches_for_could_not_be_taken(
-        self, damaged: Path, new: Path, missing: str
+        self, damaged: Path, new: Path, missing: str, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         places = TestPlaces()
         row = places.row_of(damaged, "cook", id="odd", ordinal=90, color="red")  # of another version
         places.forge(damaged, lambda: [row])
-        with KeywordTree(str(damaged)) as tree:
-            tree.BatchCreateKeywords([{"name": "behind", "parent_id": "root"}])
+        with monkeypatch.context() as other_version:
+            inside.add_field(other_version, "color")
+            with KeywordTree(str(damaged)) as tree:
+                tree.BatchCreateKeywords([{"name": "behind", "parent_id": "root"}])
         write_lines(damaged, [line for line in lines_of(damaged) if b'"id":"%b"' % missing.encode() not in line])
         report = repaired(damaged, new)
 

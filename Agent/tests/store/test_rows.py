@@ -80,5 +80,5 @@ def test_with_what_json_has_no_word_for_is_refused(tmp_path: Path, number: str) 
     (tmp_path / LOG).write_bytes(reframed([first, forged]))
     for kind in KINDS:
         (tmp_path / f"{kind}.jsonl").unlink(missing_ok=True)
-    with KeywordTree(str(tmp_path)) as tree, pytest.raises(StoreCorruptError, match="no JSON"):
+    with pytest.raises(StoreCorruptError, match="no JSON"), KeywordTree(str(tmp_path)) as tree:
         print(tree.GetKeyword(tea.id))
