@@ -4730,7 +4730,7 @@ class _Engine:
                 self.store.End()
                 self._Reopen()
             except BaseException:
-                self.must_reopen = True  # the open descriptors may be those of replaced files
+                self.must_reopen = not self.store.is_readonly  # the open descriptors may be those of replaced files
                 raise
 
         self.Exclusively(Work)

@@ -137,10 +137,10 @@ class TestClose:
 
     def test_lets_a_long_content_be_read_that_it_interrupts(self, disk: FaultyDisk) -> None:
         tree = KeywordTree(FOLDER)
-        with stepping_in(disk, "pread infos.jsonl", tree.Close) as met:
+        with stepping_in(disk, "pread change_log.jsonl", tree.Close) as met:
             assert [info.content for info in tree.ListInfos()] == [LONG]
 
-        assert met == ["pread infos.jsonl"]
+        assert met == ["pread change_log.jsonl"]
         with pytest.raises(ClosedError):
             names_under(tree)
         assert disk.open_count() == 0
@@ -567,7 +567,7 @@ class TestReaders:
                 assert is_closing.wait(30)
 
         def listen(made: str) -> None:
-            if made == "pread infos.jsonl" and threading.current_thread() is reader:
+            if made == "pread change_log.jsonl" and threading.current_thread() is reader:
                 is_reading.set()
                 closer.join(0.3)
             if made == "flock lock" and threading.current_thread() is closer and not is_closing.is_set():
