@@ -176,6 +176,8 @@ TEXTS = {
     "": "",
     "no keyword has the name, path or id {!r}": "没有关键词的名字、路径或 id 是 {!r}",
     "; perhaps:": "；也许是：",
+    "to create it: ": "要新建它：",
+    "another one of this name is at {}": "另有同名的：{}",
     "repair works on folders: copy the shared tree into one first": (
         "repair 只能修复文件夹：请先把共享的树复制到文件夹"
     ),

@@ -131,13 +131,14 @@ DATA = f"The folder of the memory.  [env: {DATA_VARIABLE}; default: {DEFAULT_DAT
 
 
 # Callbacks set them, before the command and after it alike; the environment is asked once, by Session.
-def share(command: _Command, asks: bool = True, data: str = "") -> _Command:
+def share(command: _Command, asks: bool = True, data: str = "", has_json: bool = True) -> _Command:
     """Give a command the options of all.
 
     Args:
         command: to be extended.
         asks: whether it may ask a model, and shows the options for it.
         data: the help of `--data`; "" where it is the folder of the tree.
+        has_json: whether it answers in JSON, and shows the option for it.
     """
     options: Sequence[Callable[[_Command], _Command]] = (
         click.option(
@@ -149,7 +150,12 @@ def share(command: _Command, asks: bool = True, data: str = "") -> _Command:
             help=data or DATA,
         ),
         click.option(
-            "--json", is_flag=True, expose_value=False, callback=_set_json, help="Answer in JSON, for programs."
+            "--json",
+            is_flag=True,
+            expose_value=False,
+            callback=_set_json,
+            hidden=not has_json,
+            help="Answer in JSON, for programs.",
         ),
         click.option(
             "--lang",
