@@ -11,7 +11,7 @@ INSTALL = $(RUN) -m pip install --quiet --quiet --disable-pip-version-check --ed
 # torch is large: an environment of its own, and never in CI.
 MODEL := $(VENV)-embeddings
 
-.PHONY: help demo shared context test check reference bench peers embeddings storm clean
+.PHONY: help demo shared context prepare test check reference bench peers embeddings storm clean
 help:
 	@echo "make demo    build a memory of this machine's Python library and search it   (DEMO_FOLDER=… keeps it)"
 	@echo "make quick   run the pages' sessions and a tenth of the tests, in half a minute"
@@ -40,7 +40,9 @@ context: $(VENV)/.installed
 shared: $(VENV)/.installed-test
 	@$(RUN) examples/two_machines.py
 
-test: $(VENV)/.installed-test $(VENV)/mcp-1 $(VENV)/oldest-cli
+prepare: $(VENV)/.installed-test $(VENV)/mcp-1 $(VENV)/oldest-cli
+
+test: prepare
 	$(RUN) -m pytest --numprocesses auto --dist worksteal
 
 check: $(VENV)/.installed-check

@@ -1,7 +1,10 @@
 """Tests of the house itself: packaging, documents, and which module may know which."""
 
 import ast
+import os
 import re
+import subprocess
+import sys
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
@@ -53,8 +56,20 @@ class TestPackaging:
     def test_the_changelog_knows_the_version(self) -> None:
         assert f"## [{PROJECT['version']}]" in read("CHANGELOG.md")
 
-    def test_ci_runs_the_tests_and_nothing_else(self) -> None:
+    def test_ci_ends_with_the_tests(self) -> None:
         assert read(".ci/run").rstrip().endswith("\nmake test")
+
+    @pytest.mark.parametrize(("named", "code"), [("Chromium", 0), ("Chromium,PostgreSQL", 1)])
+    def test_a_skip_for_want_of_what_ci_has_installed_fails(self, tmp_path: Path, named: str, code: int) -> None:
+        test = tmp_path / "test_skips.py"
+        test.write_text("import pytest\n\ndef test_of_a_server():\n    pytest.skip('PostgreSQL is not installed')\n")
+        command = [sys.executable, "-m", "pytest", "-p", "conftest", f"--rootdir={tmp_path}", str(test)]
+        done = subprocess.run(
+            command, cwd=ROOT, env={**os.environ, "KEYWORD_TREE_MUST_TEST": named}, capture_output=True, text=True
+        )
+
+        assert done.returncode == code, done.stdout
+        assert ("1 failed" in done.stdout) == bool(code)
 
 
 class TestArrow:
