@@ -650,9 +650,6 @@ ERRORS = {
     "{} of a step must be {}: {}": "步骤的 {0} 必须是 {1}：{2}",
     "this operation no longer fits what others wrote: {}": "这个操作与别人写入的已经不合：{0:zh}",
     "an operation is entered once: ask the tree for another": "一个操作只能进入一次：请再向树要一个",
-    "a suspended generator has an operation open within this one: let it end first": (
-        "一个挂起的生成器在这个操作里还开着另一个操作：请先让它结束"
-    ),
     "{} cannot be a part of an operation": "{0} 不能放在一个操作里",
     "Close within {}: it holds what is not committed, let it end first": (
         "不能在 {0} 里 Close：它还有未提交的，请先让它结束"
@@ -692,7 +689,6 @@ ERRORS = {
     # damage
     "change_log.jsonl, line {}: {}": "日志 change_log.jsonl 第 {0} 行已损坏：{1:zh}",
     "change_log.jsonl: {}": "日志 change_log.jsonl 已损坏：{0:zh}",
-    "snapshot.json, line {}: {}": "快照 snapshot.json 第 {0} 行已损坏：{1:zh}",
     "the first line does not tell the format": "第一行没有写明格式",
     "operation {} is damaged or missing, {}": "操作 {0} 已损坏或缺失，{1:zh}",
     "though operation {}, behind it, tells that it was on the disk": "而之后的操作 {0} 表明它曾在磁盘上",
@@ -706,12 +702,10 @@ ERRORS = {
     "the log is gone, though it was read": "读过的日志不见了",
     "the {}, but {} is there": "{0:zh}，而 {1} 还在",
     "log is missing": "日志缺失",
-    "log is empty": "日志是空的",
     "this is no log of a keyword tree: {}": "这不是关键词树的日志：{0}",
     "this was not written for the snapshot {}, or has changed": "这不是为快照 {0} 写的，或已被改动",
     "the log of the snapshot {} has changed since it was made": "快照 {0} 的日志在保存之后变了",
     "the content at offset {} has changed": "偏移 {0} 处的内容变了",
-    "a line has changed since it was read: {}": "有一行在读过之后变了：{0}",
     "the root hangs beneath another keyword": "根挂在了别的关键词之下",
     "keywords hang beneath {}, which does not exist": "有关键词挂在不存在的 {0} 之下",
     "nodes.jsonl: {}": "nodes.jsonl 已损坏：{0:zh}",
@@ -749,9 +743,7 @@ ERRORS = {
     "an export must not be in the memory's own folder: {}": "不能导出到记忆自己的文件夹里：{0}",
     "{}, line {}: {}": "{0} 第 {1} 行：{2:zh}",
     "this is no JSON: {}": "不是 JSON：{0}",
-    "JSON needs one of {} here, not {}": "不是 JSON：这里应当是 {0} 之一，而不是 {1}",
     'it is no KeywordTree document: it has no "keywords"': "不是 KeywordTree 的文件：里面没有 keywords",
-    "there is more after the end of the document": "文件结尾之后还有别的内容",
     "{} is not as it should be: {}": "{0} 不对：{1}",
     "{} is not known here, only up to {}": "不认识 {0}，最多到 {1}",
     "no id: {}": "不是 id：{0}",
@@ -853,7 +845,6 @@ ERRORS = {
     "only trees of a shared log can be followed": "只有共享日志里的树可以跟随",
     "the log of the tree {} has no operation {}": "树 {0} 的日志里没有操作 {1}",
     "somebody else has written to the tree {}": "别人已写入树 {0}",
-    "another process has written to the tree {}": "另一个进程已写入树 {0}",
     "the outcome is unknown: {}": "结果未知：{0}",
     "nothing was changed: {}": "没有改动任何东西：{0:zh}",
     "the server drops what is written: is there a trigger on kt_batch?": (
@@ -869,8 +860,6 @@ ERRORS = {
     "the messages are no list": "消息不是列表",
     "{}: no UTF-8: {}": "{0}：不是 UTF-8：{1}",
     "no commit has the id {}": "没有 id 为 {0} 的提交",
-    "no node has the URI {}": "没有 URI 为 {0} 的节点",
-    "there is no node {}": "没有节点 {0}",
     "no node at {}": "没有节点 {0}",
     "a URI has at most {} characters, not {}: {}": "URI 最多 {0} 个字符，而不是 {1} 个：{2}",
     "a URI has at most {} segments, not {}: {}": "URI 最多 {0} 段，而不是 {1} 段：{2}",

@@ -505,11 +505,6 @@ class Memories:
             return choose
         return self._read(lambda db: frozenset(accept(db.execute(sql, values))))
 
-    @property
-    def has_ranker(self) -> bool:
-        """Whether another ranking is mixed in, by which is found what shares no word."""
-        return self._ranker is not None
-
     def rank(
         self,
         query: str,
