@@ -17,7 +17,7 @@ What a model says is read as tolerantly as is safe:
 >>> read_reply('Sure!\n```json\n{"action": "match", "node_id": 3}\n```\nAnything else?')
 {'action': 'match', 'node_id': 3}
 
-Where no argument is given, the environment tells:
+Where no argument is given, the environment counts:
 
     KEYWORD_TREE_MODEL                      the model's name; none is built in, they change too often
     OPENAI_API_KEY, OPENAI_BASE_URL         for `OpenAIChatClient`
@@ -42,7 +42,7 @@ head know no deadline at all; so each attempt has a thread of its own, which is 
    after what Retry-After says, at least after a time that doubles. What cannot be waited for in time is not waited for.
 3. The reply is looked for in a tool's arguments, then in the text: as JSON, as JSON between other words but behind what
    a model thinks aloud, and at last as JSON that `json-repair` can mend. A reply that was cut is not fixed: of a list
-   of which half is missing nobody would know.
+   of which half is missing looks whole.
 """
 
 import contextlib
@@ -97,7 +97,7 @@ MEND_LIMIT = 4096
 this many, over a minute for 64 Ki. What is longer must be JSON as it stands."""
 
 ANSWER_TOKENS = 1024
-"""What Anthropic's interface must be told: a reply has some 60 tokens, and a reason may be long."""
+"""What Anthropic's interface requires: a reply has some 60 tokens, and a reason may be long."""
 
 
 # Errors: what a caller would do about it. A deadline that passes is a plain `TimeoutError`, as the port asks.
@@ -163,7 +163,7 @@ class Prices(NamedTuple):
 
 @dataclass(frozen=True)
 class Usage:
-    """What was used, as far as the service tells it."""
+    """What was used, as far as the service reports it."""
 
     calls: int = 0
     """Requests that were sent, those that failed and were tried again included."""
@@ -229,7 +229,7 @@ class _ChatClient(LLMClient):
     """What of that client calls a model."""
     _ADDRESS: ClassVar[str]
     _MODES: ClassVar[tuple[str, ...]]
-    """How the service can be told which form the reply is to have, the strictest first."""
+    """How the form of the reply can be asked for, the strictest first."""
     # So that one whose making fails can still be shown in a traceback:
     model = ""
     _host = ""
@@ -629,7 +629,7 @@ class AnthropicChatClient(_ChatClient):
         content, ended = _at(body, "content"), str(_at(body, "stop_reason"))
         blocks = content if isinstance(content, list) else []
         inputs = [_at(block, "input") for block in blocks if _at(block, "type") == "tool_use"]
-        refusal = str(_at(body, "stop_details", "explanation") or "no reason told") if ended == "refusal" else ""
+        refusal = str(_at(body, "stop_details", "explanation") or "no reason given") if ended == "refusal" else ""
         return _Said((inputs and inputs[0]) or _join(content), refusal, ended)
 
     @override
@@ -723,7 +723,7 @@ def _words_of(body: object) -> str:
 def _look_at_head(latest: threading.local, response: Any) -> None:
     """Read what is not 200 within limits, and leave it; called when the head of an answer is there.
 
-    Nobody is followed to another address: what is called first is this.
+    No redirect is followed: this is called before the package could.
 
     Args:
         latest: has the `deadline` of this thread's call.

@@ -13,7 +13,7 @@ it, and lists exactly what could not be saved.
 ...     tools = tree.CreateKeyword("tools", "root")
 ...     _ = tree.CreateKeyword("hammer", tools.id)
 >>> log = damaged / "change_log.jsonl"
->>> _ = log.write_bytes(log.read_bytes().replace(b'"tools"', b'"toolz"', 1))
+>>> _ = log.write_bytes(log.read_bytes().replace(b'"tools"', b'"toolr"', 1))
 >>> KeywordTree(str(damaged))
 Traceback (most recent call last):
 Agent.keyword_tree.StoreCorruptError: change_log.jsonl, line 2: operation 2 is damaged or missing, ...
@@ -32,7 +32,7 @@ Where things are saved from, in this order:
 2. Every damaged line whose checksum is right with one bit flipped. It is again what was written.
 3. Where a number is missing all the same: the rows that `nodes.jsonl`, `infos.jsonl` and `links.jsonl` have at that
    place and no line of the log brings. They become one operation `repair_rows`, which names their files and lines. A
-   row is *verified* if a checkpoint's checksum says so; of another nobody can tell whether it is unharmed.
+   row is *verified* if a checkpoint's checksum says so; of any other it is unknown whether it is unharmed.
 
 Then the whole is made consistent by one operation `repair_places`: a keyword that others hang under or are linked to,
 and that could not be saved, is made again under its old id, as "(lost) …" under the root; a link to an info that could
@@ -45,7 +45,7 @@ store lacks is counted; `take_cut=True` (`--take-cut`) takes it in as one more o
 that were changed since. A file `cut_tail-change_log-…` holds the end of a log that was never acknowledged, and is only
 listed.
 
-What is lost of *data* (a record, or its newest state) is told apart from what is lost of *history* (who changed what
+What is lost of *data* (a record, or its newest state) is kept apart from what is lost of *history* (who changed what
 and when, what was there before, what a model was asked): where a checkpoint's checksums prove that the projections were
 whole, and they bring all that the log lacks, data is complete.
 
@@ -79,7 +79,7 @@ from typing import Any, BinaryIO, NamedTuple, TypeAlias
 from . import keyword_tree as kt
 from .addresses import is_address
 
-try:  # Windows has no flock; there nobody should write while this reads.
+try:  # Windows has no flock; there nothing may write while this reads.
     import fcntl
 except ImportError:  # pragma: no cover - this branch cannot be run on the machines we test on
     fcntl = None  # type: ignore[assignment]  # typeshed knows the module on the platform that checks it
@@ -136,10 +136,10 @@ class Loss:
     """Its length in bytes; 0 if it is missing altogether."""
 
     first_seq: int = 0
-    """The first operation concerned, by its number in the log; 0 if that cannot be told."""
+    """The first operation concerned, by its number in the log; 0 if that is unknown."""
 
     last_seq: int = 0
-    """The last operation concerned; 0 if it cannot be told how many there were."""
+    """The last operation concerned; 0 if it is unknown how many there were."""
 
     ids: tuple[str, ...] = ()
     """The ids of records and operations that could still be read there."""
@@ -217,16 +217,16 @@ class Move:
     """Of the keyword."""
 
     lost_parent_id: str
-    """Where it hung."""
+    """Its parent before."""
 
     parent_id: str
-    """Where it hangs now; the same id if that keyword was made again under it."""
+    """Its parent now; the same id if that keyword was made again under it."""
 
     def __str__(self) -> str:
         """Return a line for people."""
         if self.parent_id == self.lost_parent_id:
-            return f"keyword {self.id}: still beneath {self.parent_id}, which is lost and was made anew under its id"
-        return f"keyword {self.id}: from beneath {self.lost_parent_id}, which is gone, to beneath {self.parent_id}"
+            return f"keyword {self.id}: still under {self.parent_id}, which is lost and was recreated with the same id"
+        return f"keyword {self.id}: from {self.lost_parent_id}, which is gone, to {self.parent_id}"
 
 
 @dataclass(frozen=True)
@@ -349,7 +349,7 @@ class RepairReport:
         if any(not rescue.is_verified for rescue in self.rescued):
             lines += [
                 "",
-                "NOT verified: no checkpoint tells whether the row is unharmed. Look at it in the new store by "
+                "NOT verified: no checkpoint proves that the row is unharmed. Look at it in the new store by "
                 "its id, with GetKeyword, GetInfo or `keyword-tree show ID`, or at its line in the file named.",
             ]
         if any(cut.lacking and not cut.taken and not cut.file.startswith(_CUT_LOG) for cut in self.cut_files):
@@ -746,7 +746,7 @@ class _Sign(NamedTuple):
     digest: bytes
     key: _Key
     version: tuple[str, ...]  # no two states of one record share it
-    likeness: tuple[str, ...]  # the more of it two rows share, the more they are the same, damaged
+    traits: tuple[str, ...]  # the more of them two rows share, the likelier one is a damaged copy of the other
     ordinal: int | None
 
 
@@ -860,14 +860,14 @@ def _copies(lines: Sequence[_Line], rows: Sequence[_Brought]) -> dict[int, int]:
     copies: dict[int, int] = {}
     for row in rows:
         # It is the line that is most alike; one that cannot be read may be any, before one of another record.
-        copy = max(left, key=lambda line: 3.5 if line.sign is None else _likeness(line.sign, row.sign))
+        copy = max(left, key=lambda line: 3.5 if line.sign is None else _shared_traits(line.sign, row.sign))
         left.remove(copy)
         copies[copy.line] = row.operation
     return copies
 
 
-def _likeness(one: _Sign, other: _Sign) -> int:
-    return sum(a == b for a, b in zip(one.likeness, other.likeness, strict=True))
+def _shared_traits(one: _Sign, other: _Sign) -> int:
+    return sum(a == b for a, b in zip(one.traits, other.traits, strict=True))
 
 
 def _decode(raw: bytes, kind: str) -> _Row | None:
@@ -1104,7 +1104,7 @@ class _Repair:
         if not self.chosen and not any(line.sign for each in self.projections.values() for line in each.lines):
             raise RepairError(f"nothing in {self.damaged} could be read as a keyword tree's")
         self._compare()
-        if self.losses:  # what nobody misses needs no proof
+        if self.losses:  # without a loss nothing needs proof
             self._verify()
 
     def _scan(self, path: Path) -> tuple[list[_Found], list[_Damage]]:
@@ -1263,7 +1263,7 @@ class _Repair:
             if sign is not None and (kind, sign.digest) not in self.held:
                 self.held.add((kind, sign.digest))
                 lacking.append((sign.key, _Source(kind, path.name, _Line(line, offset, len(raw), sign), False, raw)))
-        # Whoever changed a record behind the cut knew nothing of these rows, and yet means it to be as it is now.
+        # A record that was changed after the cut is meant to be as it is now.
         may = [(key, each) for key, each in lacking if self.changed.get((kind, key), 0) < number]
         taken: set[int] = set()
         if self.takes_cut:
@@ -1407,13 +1407,13 @@ class _Repair:
         if (len(log), zlib.crc32(log)) == (length, crc):
             return log
         found, _ = self._scan(path)
-        mended = bytearray(log)
+        fixed = bytearray(log)
         for line in found:
-            mended[line.offset : line.offset + len(line.corrected)] = line.corrected
-        if (len(mended), zlib.crc32(mended)) != (length, crc):
+            fixed[line.offset : line.offset + len(line.corrected)] = line.corrected
+        if (len(fixed), zlib.crc32(fixed)) != (length, crc):
             return None
         self._list_corrected(path, found)
-        return bytes(mended)
+        return bytes(fixed)
 
     def _write_places(self) -> None:
         """Give everything a place whose own is lost."""
@@ -1424,8 +1424,8 @@ class _Repair:
         links: list[_Row] = []
         before: dict[str, list[_Row]] = {"nodes": [], "links": []}
 
-        def make_anew(id: str, of: str) -> None:
-            detail = f"a keyword is lost, though {of} it are there: made anew, as {_lost_name(id)!r}"
+        def recreate(id: str, of: str) -> None:
+            detail = f"a keyword is lost, though {of} it are there: recreated as {_lost_name(id)!r}"
             self.losses.append(Loss(detail, "nodes.jsonl", ids=(id,)))
             changed[id] = nodes[id] = self._lost_keyword(id)
             made.add(id)
@@ -1443,7 +1443,7 @@ class _Repair:
                 if (parent_id,) in self.state.rows["nodes"]:  # deleted: the nearest that is left
                     move(id, self._living_ancestor(parent_id, nodes))
                     continue
-                make_anew(parent_id, "keywords beneath")
+                recreate(parent_id, "keywords under")
             if parent_id in made:
                 self.moved.append(Move(id, parent_id, parent_id))
         for id in list(_circles(nodes)):
@@ -1455,7 +1455,7 @@ class _Repair:
             elif keyword_id in nodes:
                 continue
             elif (keyword_id,) not in self.state.rows["nodes"]:
-                make_anew(keyword_id, "infos at")
+                recreate(keyword_id, "infos at")
                 continue
             else:
                 self.notes.append(f"the link {' → '.join(key)} was taken away: its keyword is deleted")

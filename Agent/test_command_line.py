@@ -1239,7 +1239,7 @@ class TestCare:
     def test_verifies_finds_damage_and_repairs_beside_it(self, program: Program) -> None:
         assert program.run("verify") == "all is well: 6 keywords, 2 infos, 2 links\n"
         log = program.data / "change_log.jsonl"
-        log.write_bytes(log.read_bytes().replace(b'"kitchen"', b'"kitchem"', 1))
+        log.write_bytes(log.read_bytes().replace(b'"kitchen"', b'"kitcheo"', 1))
         repaired = Program(program.data.with_name("repaired"))
 
         assert "change_log.jsonl, line " in program.run("verify", code=3)
