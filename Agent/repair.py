@@ -689,30 +689,12 @@ def _describe_damages(chosen: list[_Found], damages: list[_Damage], first_number
 
 
 def _describe_gap(first: int, last: int, here: list[_Damage]) -> Iterator[Loss]:
-    """Tell which of the missing numbers is which piece of damage."""
-    reported: dict[int, _Damage] = {}
-    if len(here) == last - first + 1:
-        reported = {first + index: damage for index, damage in enumerate(here)}
-    else:
-        for damage in here:
-            seq = _MatchSeq(damage.raw)
-            if seq is not None and first <= int(seq[1]) <= last:
-                reported.setdefault(int(seq[1]), damage)
-    for seq_told, damage in sorted(reported.items()):
-        yield _loss_of(damage, seq_told, seq_told)
-    runs: list[list[int]] = []
-    expected = first
-    for stop in [*sorted(reported), last + 1]:
-        if expected < stop:
-            runs.append([expected, stop - 1])
-        expected = stop + 1
-    places = {damage.offset for damage in reported.values()}
-    others = [damage for damage in here if damage.offset not in places]
-    for damage in others:
-        yield _loss_of(damage, runs[0][0] if runs else first, runs[-1][1] if runs else last)
-    if not others:
-        for run in runs:
-            yield Loss("nothing is left of it in the log", first_seq=run[0], last_seq=run[1])
+    """Tell which bytes stand at the place of missing numbers: a piece each, or all for all."""
+    is_one_each = len(here) == last - first + 1
+    for place, damage in enumerate(here):
+        yield _loss_of(damage, *((first + place, first + place) if is_one_each else (first, last)))
+    if not here:
+        yield Loss("nothing is left of it in the log", first_seq=first, last_seq=last)
 
 
 def _missing(chosen: list[_Found], expected: int) -> Iterator[tuple[int, int]]:
