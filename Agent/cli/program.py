@@ -20,7 +20,6 @@ from .session import BAD_USE, DATA_VARIABLE, DEFAULT_DATA, MODEL_VARIABLE, UNREA
 
 __all__ = [
     "DISTRIBUTION",
-    "MODULES",
     "SECTIONS",
     "Asked",
     "Group",
@@ -44,39 +43,12 @@ SECTIONS = {
 """What people want to do, and the commands for it."""
 
 MODULES = {
-    ".commands": (
-        "add",
-        "info",
-        "link",
-        "search",
-        "ask",
-        "rank",
-        "show",
-        "rename",
-        "alias",
-        "confirm",
-        "move",
-        "merge",
-        "delete",
-    ),
-    ".care": (
-        "metrics",
-        "reorganize",
-        "history",
-        "undo",
-        "redo",
-        "snapshot",
-        "restore",
-        "backup",
-        "verify",
-        "compact",
-        "repair",
-        "doctor",
-    ),
-    ".carry": ("import", "export", "completion"),
-    ".mounting": ("context", "hub", "shared", "mcp"),
+    ".care": "metrics reorganize history undo redo snapshot restore backup verify compact repair doctor",
+    ".carry": "import export completion",
+    ".mounting": "context hub shared mcp",
 }
-"""Where each command is; a module is imported when one of its commands is wanted, since a prompt waits for it."""
+"""Where each command is that is not in `.commands`; a module is imported when one of its commands is wanted, since a
+prompt waits for it."""
 
 DISTRIBUTION = "keyword-tree-memory"
 """The name under which pip knows the package."""
@@ -280,9 +252,8 @@ class _Program(Group):
     @override
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """Return a command, from its module."""
-        for module, names in MODULES.items():
-            if cmd_name in names:
-                importlib.import_module(module, __package__)
+        module = next((module for module, names in MODULES.items() if cmd_name in names.split()), ".commands")
+        importlib.import_module(module, __package__)
         command = super().get_command(ctx, cmd_name)
         if command is not None:
             translate(command)
