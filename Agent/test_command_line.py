@@ -364,9 +364,9 @@ class TestEveryCommand:
 
     def test_finds_no_store_in_an_empty_folder_and_makes_none(self, tmp_path: Path) -> None:
         nothing = Program(tmp_path / "none")
-        lines = "show|search x|rank x|info x --change y|link a b|metrics|export x.json|rename a b|alias a b|confirm a b"
-        lines += "|move a b|merge a b|delete a|history|undo|snapshot|snapshot --list|restore a|backup b|verify|compact"
-        lines += "|repair new|reorganize"
+        lines = "show|search x|rank x|info x --to y|info x --change y|link a b|metrics|export x.json|rename a b"
+        lines += "|alias a b|confirm a b|move a b|merge a b|delete a|history|undo|snapshot|snapshot --list|restore a"
+        lines += "|backup b|verify|compact|repair new|reorganize"
         for line in lines.split("|"):
             assert nothing.ask(*shlex.split(line), code=3)["error"] == "NoStoreError"
         assert list(tmp_path.iterdir()) == []

@@ -174,7 +174,8 @@ def info(
     if content is None or not content.strip():
         raise click.UsageError("Missing argument 'CONTENT'.")
     auto = not names if auto is None else auto
-    with session.open(makes=True, client=session.client() if auto else None) as tree:
+    # A keyword that is named is there already, and so is its memory.
+    with session.open(makes=not names, client=session.client() if auto else None) as tree:
         ids = [session.find(tree, name, may_add=True).id for name in names]
         with tree.Operation("create_info") as operation:
             stored = tree.CreateInfo(read_content(content), source or "", ids, auto)
