@@ -194,11 +194,16 @@ RAISING = [
     *(ROOT / f"Agent/{name}.py" for name in ("addresses", "keyword_tree", "model_clients", "reorganize", "repair")),
     *(
         path
-        for folder in ("formats", "shared_tree", "context_engine")
-        for path in sorted((ROOT / "Agent" / folder).rglob("*.py"))
+        for folder in ("formats", "shared_tree")
+        for path in sorted((ROOT / "Agent" / folder).glob("*.py"))
         if not path.name.startswith(("test_", "conftest"))
     ),
     ROOT / "Agent/adapters/mcp/sessions.py",
+    *(
+        path
+        for path in sorted((ROOT / "Agent/context_engine").rglob("*.py"))
+        if not path.name.startswith(("test_", "conftest"))
+    ),
 ]
 """Modules whose errors a user of the program meets."""
 
