@@ -62,7 +62,7 @@ def _place(options: argparse.Namespace) -> str | Path:
 
 def make_app() -> Any:
     """Return the application of a worker, as the server's environment tells it."""
-    from .application import create_app
+    from .application import add_mcp, create_app
     from .gate import Settings
     from .pages import add_pages
 
@@ -75,12 +75,8 @@ def make_app() -> Any:
     app = create_app(hub, settings, closes_hub=True)
     add_pages(app)
     with contextlib.suppress(ImportError):  # the extra `[knowhub-mcp]`
-        from .mcp_server import add_mcp
-
         add_mcp(app)
-    # What a hub holds stays: each time that 30,000 entries are looked through for garbage, all stands for 0.2 s.
-    gc.collect()
-    gc.freeze()
+    gc.freeze()  # what a hub holds stays: to look through 30,000 entries for garbage stops everything for 0.2 s
     return app
 
 

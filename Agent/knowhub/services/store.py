@@ -33,6 +33,9 @@ __all__ = [
 ]
 __all__ += ["write_cursor"]
 
+KEY_DAYS = 8
+"""So many days, today's included, an Idempotency-Key is known by the id that it made, where a purge forgot the call."""
+
 
 @dataclass
 class Store:
@@ -137,18 +140,20 @@ class Store:
         return record
 
     def new_id(self, kind: str, token: Token, key: str, place: str = "") -> str:
-        """Return the id of a new record; two calls with one key, and at once, get the same one.
+        """Return the id of a new record; of two calls with one key, at once or within a week, the same one.
 
         Raises:
             KnowHubError: `conflict`: what the key made was deleted, and the log that told of the call was purged.
         """
         digest = digest_of("\0".join([token.principal, key, place])) if key else secrets.token_hex(16)
-        day = f"{datetime.fromtimestamp(self.clock(), UTC):%Y%m%d}-" if kind == "knowledge" else ""
-        id = f"{kind}-{day}{digest[: 20 if kind == 'feedback' else 12]}"
-        there = self.ledger.stored(id) if key else None
+        ids = [f"{kind}-{digest[: 20 if kind == 'feedback' else 12]}"]
+        if kind == "knowledge":
+            days = (self.clock() - 86_400 * back for back in range(KEY_DAYS if key else 1))
+            ids = [f"{kind}-{datetime.fromtimestamp(day, UTC):%Y%m%d}-{digest[:12]}" for day in days]
+        there = next(filter(None, map(self.ledger.stored, ids)), None) if key else None
         if there is not None and there.deleted:
             raise gone_since()
-        return id
+        return ids[0] if there is None else there.id
 
     def page(
         self, kind: str, wanted: Callable[[Known], bool], query: ListQuery | PageQuery
