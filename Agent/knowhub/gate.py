@@ -7,6 +7,7 @@ figures without ids. What fails inside becomes a problem (RFC 9457) that tells n
 
 import asyncio
 import contextlib
+import itertools
 import json
 import logging
 import secrets
@@ -116,7 +117,7 @@ class Gate:
             return
         began = time.perf_counter()
         state: Json = scope.setdefault("state", {})
-        request_id = state["request_id"] = secrets.token_hex(8)
+        request_id = state["request_id"] = f"{_PROCESS}-{next(_NUMBERS):x}"
         status = 0
 
         async def answer(message: Message) -> None:
@@ -257,6 +258,7 @@ class Gate:
         _log.info(json.dumps(told, ensure_ascii=False))
 
 
+_PROCESS, _NUMBERS = secrets.token_hex(4), itertools.count(1)  # no call of the system for each request
 _METHODS = frozenset(["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"])
 
 

@@ -43,6 +43,7 @@ from .tokens import Token
 try:
     from fastapi import Depends, FastAPI, Header, Path, Query, Request, Response
     from fastapi.responses import StreamingResponse
+    from pydantic_core import to_json
     from starlette.concurrency import run_in_threadpool
     from starlette.convertors import StringConvertor, register_url_convertor
 except ImportError as error:  # pragma: no cover - the tests run with the extra
@@ -97,8 +98,7 @@ Who = Annotated[Token, Depends(_who)]
 def answer(data: Any, status: int = 200, version: int | None = None) -> Response:
     """Return data as JSON, with its version as ETag."""
     headers = {} if version is None else {"ETag": f'"{version}"'}
-    body = json.dumps(data, ensure_ascii=False, separators=(",", ":")).encode()
-    return Response(body, status, headers, "application/json")
+    return Response(to_json(data), status, headers, "application/json")
 
 
 def problem(error: KnowHubError, instance: str, headers: dict[str, str] | None = None) -> Response:

@@ -136,9 +136,10 @@ class Finding:
         for id in order_by_quality(ids, quality, len(ids)):
             record = self._store.ledger.read(id)
             # A model takes its time: what was hidden meanwhile must not come out.
-            is_seen = record is not None and sees(searching.token, record) and not record.fields.get("merged_into")
-            if record is not None and is_seen and len(results) < query.top_k:
+            if record is not None and sees(searching.token, record) and not record.fields.get("merged_into"):
                 results.append(self._result(record, quality[id]))
+                if len(results) == query.top_k:
+                    break
         return {
             "results": results,
             "count": len(results),

@@ -241,14 +241,17 @@ def read_case(record: Record) -> Json:
     return held if isinstance(held, dict) else {}
 
 
-def _strings_in(value: object) -> Iterator[str]:
-    if isinstance(value, str):
-        yield value
-    elif isinstance(value, Mapping):
-        yield from _strings_in([*value, *value.values()])
-    elif isinstance(value, list):
-        for each in value:
-            yield from _strings_in(each)
+def _strings_in(value: object) -> list[str]:
+    found, left = list[str](), [value]
+    while left:
+        each = left.pop()
+        if isinstance(each, str):
+            found.append(each)
+        elif isinstance(each, dict):
+            left += [*each, *each.values()]
+        elif isinstance(each, list):
+            left += each
+    return found
 
 
 def digest_of(text: str) -> str:
