@@ -194,7 +194,7 @@ RAISING = [
     *(ROOT / f"Agent/{name}.py" for name in ("addresses", "keyword_tree", "model_clients", "reorganize", "repair")),
     *(
         path
-        for folder in ("formats", "shared_tree")
+        for folder in ("formats", "shared_tree", "knowhub", "knowhub/services")
         for path in sorted((ROOT / "Agent" / folder).glob("*.py"))
         if not path.name.startswith(("test_", "conftest"))
     ),

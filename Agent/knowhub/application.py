@@ -140,17 +140,15 @@ async def _sweep(hub: KnowHub) -> None:
 def _handle_errors(api: FastAPI, application: Application) -> None:
     @api.exception_handler(KnowHubError)
     async def refuse(request: Request, error: KnowHubError) -> Response:
-        return problem(error, request.url.path)
+        return problem(error, request)
 
     @api.exception_handler(RequestValidationError)
     async def refuse_invalid(request: Request, error: RequestValidationError) -> Response:
-        return problem(problem_of(error.errors(), skip=1), request.url.path)
+        return problem(problem_of(error.errors(), skip=1), request)
 
     @api.exception_handler(Exception)
     async def tell_nothing(request: Request, error: Exception) -> Response:
-        return problem(
-            KnowHubError("internal", f"the log says more under {request.state.request_id}"), request.url.path
-        )
+        return problem(KnowHubError("internal", f"the log says more under {request.state.request_id}"), request)
 
     @api.exception_handler(HTTPException)
     async def refuse_otherwise(request: Request, error: HTTPException) -> Response:
@@ -162,7 +160,7 @@ def _handle_errors(api: FastAPI, application: Application) -> None:
             wrong = KnowHubError("not-found", "there is no such path")
         is_for_programs = request.url.path.startswith("/api/") or "text/html" not in request.headers.get("accept", "")
         if application.show_problem is None or is_for_programs:
-            return problem(wrong, request.url.path, headers)
+            return problem(wrong, request, headers)
         page = await application.show_problem(request, wrong)
         page.headers.update(headers)
         return page

@@ -13,7 +13,9 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qsl, quote, urlencode, urlsplit
 
+from ..cli.language import chinese_of
 from .application import Application
+from .gate import wants_chinese
 from .hub import KnowHub
 from .routing import wait_for
 from .schemas import CONTENT_TYPES, RIGHTS, TYPES, Json, KnowHubError, kind_of, not_found
@@ -112,8 +114,7 @@ class Pages:
         chosen = request.cookies.get(_LANGUAGE_COOKIE)
         if chosen in WORDS:
             return str(chosen)
-        first = request.headers.get("accept-language", "").split(",")[0].strip().lower()
-        return "zh" if first.startswith("zh") else "en"
+        return "zh" if wants_chinese(request.headers.raw) else "en"
 
     async def show(self, request: Request, name: str, status: int = 200, **values: Any) -> Response:
         """Return a page.  It is written in the pool: Markdown of a long text takes its time."""
@@ -121,6 +122,8 @@ class Pages:
         token = request.state.token
         path = request.url.path + (f"?{request.url.query}" if request.url.query else "")
         shared = {"t": WORDS[language], "language": language, "token": token, "here": path, "types_known": TYPES}
+        if isinstance(error := values.get("problem"), KnowHubError):
+            values["problem"] = error.to_json(in_chinese=language == "zh")
         template = self._environment.get_template(name)
         return HTMLResponse(await run_in_threadpool(template.render, **shared, **values), status)
 
@@ -382,8 +385,10 @@ def _compare(versions: Sequence[Json]) -> None:
         newer["lines"] = _difference(older, newer) if place < _VERSIONS_COMPARED else []
 
 
-def _compare_proposals(proposals: Sequence[Json]) -> None:
+def _compare_proposals(proposals: Sequence[Json], language: str) -> None:
     for each in proposals:
+        if language == "zh":
+            each["why"] = "；".join(map(chinese_of, each["why"].split("; ")))
         each["lines"] = _difference({"content": each["old_content"]}, {"content": each["content"]})
 
 
@@ -479,7 +484,7 @@ def _add_judging(pages: Pages, route: Route) -> None:
     @route("/proposals")
     async def proposals(request: Request, token: Token) -> Response:
         told = await run_in_threadpool(hub.proposals, token, {"limit": 20, **_query(request, "state", "cursor")})
-        await run_in_threadpool(_compare_proposals, told["results"])
+        await run_in_threadpool(_compare_proposals, told["results"], pages.language(request))
         return await pages.show(request, "proposals.html", told=told)
 
     @route("/proposals/{id:proposal_id}/{decision}", "POST")
@@ -506,8 +511,10 @@ def _add_judging(pages: Pages, route: Route) -> None:
             return RedirectResponse("/operations", 303)
         told = await run_in_threadpool(hub.slim, token, {"dry_run": True})
         plan = json.dumps(told["plan"], ensure_ascii=False)
-        names = {each["keep"]: each["task"] for each in told["plan"]["clusters"]}
-        return await pages.show(request, "slim.html", told=told, plan=plan, names=names)
+        if pages.language(request) == "zh":
+            for each in told["skipped"]:
+                each["reason"] = "；".join(map(chinese_of, each["reason"].split("; ")))
+        return await pages.show(request, "slim.html", told=told, plan=plan)
 
 
 _RESOURCE_FIELDS = ("title", "content_type", "body", "expires_at", "scopes")

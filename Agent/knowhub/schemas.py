@@ -18,6 +18,7 @@ from functools import lru_cache
 from typing import Annotated, Any, Literal, TypeAlias
 from urllib.parse import quote
 
+from ..cli.language import chinese_of
 from ..keyword_tree import KeywordTreeError
 
 try:
@@ -106,11 +107,13 @@ class KnowHubError(KeywordTreeError):
         """The HTTP status."""
         return PROBLEMS[self.code][0]
 
-    def to_json(self, instance: str = "") -> Json:
-        """Return the problem as it is sent."""
+    def to_json(self, instance: str = "", *, in_chinese: bool = False) -> Json:
+        """Return the problem as it is sent, in English or in Chinese."""
         status, title = PROBLEMS[self.code]
-        told: Json = {"type": f"/problems/{self.code}", "title": title, "status": status, "detail": self.detail}
-        return told | {"instance": quote(instance, safe="/"), "errors": self.errors}
+        say = chinese_of if in_chinese else str
+        told: Json = {"type": f"/problems/{self.code}", "title": say(title), "status": status}
+        told |= {"detail": say(self.detail), "instance": quote(instance, safe="/")}
+        return told | {"errors": [{**each, "detail": say(each["detail"])} for each in self.errors]}
 
 
 PROBLEMS: Mapping[str, tuple[int, str]] = {

@@ -12,7 +12,7 @@ from typing import Annotated, Any
 
 from . import answers
 from .checks import need
-from .gate import PROBLEM_TYPE, problem_bytes, problem_headers
+from .gate import PROBLEM_TYPE, problem_answer
 from .hub import KnowHub
 from .routing import wait_for
 from .schemas import (
@@ -101,10 +101,10 @@ def answer(data: Any, status: int = 200, version: int | None = None) -> Response
     return Response(to_json(data), status, headers, "application/json")
 
 
-def problem(error: KnowHubError, instance: str, headers: dict[str, str] | None = None) -> Response:
+def problem(error: KnowHubError, request: Request, headers: dict[str, str] | None = None) -> Response:
     """Return a problem."""
-    status, body = problem_bytes(error, instance)
-    return Response(body, status, {**problem_headers(error), **(headers or {})}, PROBLEM_TYPE)
+    status, own, body = problem_answer(error, request.scope)
+    return Response(body, status, {**own, **(headers or {})})
 
 
 def read_version(if_match: str | None, *, needed: bool) -> int | None:

@@ -23,9 +23,8 @@ ADA = Token("ada", RIGHTS, frozenset({"team:a"}))
 BOB = Token("bob", RIGHTS, frozenset({"team:a", "team:b"}))
 EVE = Token("eve", RIGHTS, frozenset({"team:e"}))
 ROOT = Token("root", RIGHTS | {"curate", "admin"}, frozenset({"*"}))
-_DERIVED = (
-    "_known _entries _by_scope _private _by_type _by_score _merged _hidden _negative _in_time _votes _feedback".split()
-)
+_DERIVED = ["_known", "_entries", "_by_scope", "_private", "_by_type", "_by_score", "_merged", "_hidden", "_negative"]
+_DERIVED += ["_in_time", "_votes", "_feedback"]
 CURATOR = Token("carl", RIGHTS | {"curate"}, frozenset({"team:a"}))
 
 

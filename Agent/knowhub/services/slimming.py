@@ -161,7 +161,7 @@ class Slimming:
         )
         if sum(len(cluster.merge) for cluster in clusters) > math.ceil(count * SLIM_SHARE):
             raise KnowHubError("conflict", "more than a fifth of the entries would go at once")
-        for cluster in clusters:
+        for place, cluster in enumerate(clusters):
             records = [self._store.record(token, id, "knowledge") for id in (cluster.keep, *cluster.merge)]
             places = {(frozenset(each.fields["scopes"]), each.created_by) for each in records}
             if len(places) > 1 or {each.id for each in records} != {cluster.keep, *cluster.merge}:
@@ -170,7 +170,8 @@ class Slimming:
                 raise KnowHubError("conflict", "an entry was changed since: it outgrew the plan")
             stopped = self._check_cluster(cluster, records)
             if stopped:
-                raise KnowHubError("conflict", "a guard stops the merging: " + "; ".join(stopped)[:500])
+                told = [{"pointer": f"/plan/clusters/{place}", "detail": each} for each in stopped[:50]]
+                raise KnowHubError("conflict", "a guard stops the merging", told)
             self._store.check_secrets([cluster.task, cluster.content])
         return clusters
 
