@@ -172,7 +172,7 @@ def every_command() -> dict[str, click.Command]:
 def texts_of_the_source() -> set[str]:
     """Return what the modules of the program say to people."""
     said: set[str] = set()
-    parts = ("context_engine/service/command_line", "knowhub/program", "shared_tree/__main__")
+    parts = ("context_engine/service/command_line", "knowhub/commands", "shared_tree/__main__")
     for path in [*(ROOT / "Agent/cli").glob("*.py"), *(ROOT / f"Agent/{part}.py" for part in parts)]:
         for call in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if not isinstance(call, ast.Call):

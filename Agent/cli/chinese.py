@@ -311,6 +311,17 @@ TEXTS = {
     "{} of {} entries, by {}, {:.1f} ms": "{1} 条中的 {0} 条，方式 {2}，{3:.1f} 毫秒",
     "damaged: this file holds no token": "已损坏：文件里没有令牌",
     "revoked: {}": "已吊销：{}",
+    "There is no token yet: `knowhub token make` makes one, and so does `knowhub serve`.": (
+        "还没有令牌：`knowhub token make` 生成一个，`knowhub serve` 也会。"
+    ),
+    "{} secrets are wrapped by the first key of KNOWHUB_KEY": "{} 个机密已改用 KNOWHUB_KEY 的第一个密钥",
+    "{} secrets are wrapped by a new key in {}": "{} 个机密已改用 {} 里的新密钥",
+    "The old keys still open old backups and other hubs; take them out of KNOWHUB_KEY.": (
+        "旧密钥还能打开旧备份和别的知识库；请把它们从 KNOWHUB_KEY 里去掉。"
+    ),
+    "The old keys still open old backups and other hubs; --drop-old takes them away.": (
+        "旧密钥还能打开旧备份和别的知识库；--drop-old 会去掉它们。"
+    ),
     "KnowHub on {}   data: {}   your token: {}": "KnowHub 在 {}   数据：{}   你的令牌：{}",
     "log a browser in, once: {}": "让浏览器登录，只能用一次：{}",
     "line {}: {}": "第 {} 行：{}",
@@ -510,8 +521,8 @@ INFO 是挂在关键词上的一段内容，用 id 指明；`search` 和 `show -
     "hub ask": "在终端里查找。",
     "hub token": "新建、列出或吊销令牌；让浏览器登录。",
     "hub key": "轮换保险库的主密钥。",
-    "hub import": "读入知识。",
-    "hub export": "把全部写成 JSON 行，不含秘密。",
+    "hub import": "读入 JSON 行：导出的，或有 task、content、types 的任何行。",
+    "hub export": "把全部写成 JSON 行，不含机密。",
     "hub doctor": "查看是否一切正常。",
     "hub purge": "永远忘掉历史和已删除的。",
     "hub mcp": "在标准输入输出上提供 MCP。",

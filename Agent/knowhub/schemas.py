@@ -354,9 +354,9 @@ class KnowledgeIn(Body):
 
 
 class KnowledgeLine(KnowledgeIn):
-    """Knowledge as an export has it."""
+    """Knowledge as an export has it; a line without `id` gets one made from what it says."""
 
-    id: KnowledgeId
+    id: KnowledgeId | None = None
     created_at: Time | None = None
     created_by: Short = ""
     merged_into: Annotated[str, StringConstraints(pattern=r"^(knowledge-[0-9A-Za-z-]{1,60})?$")] = ""
