@@ -14,7 +14,7 @@
 import asyncio
 import contextlib
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Callable
 from importlib.metadata import version
 from typing import Any
 
@@ -57,7 +57,7 @@ class Application:
         show_problem: Returns a problem as a page, where there are pages.
     """
 
-    show_problem: Callable[[Request, KnowHubError], Awaitable[Response]] | None = None
+    show_problem: Callable[[Request, KnowHubError], Response] | None = None
 
     def __init__(self, hub: KnowHub, settings: Settings, *, closes_hub: bool) -> None:
         # It writes down what is searched for, whoever starts the server and however.
@@ -161,7 +161,7 @@ def _handle_errors(api: FastAPI, application: Application) -> None:
         is_for_programs = request.url.path.startswith("/api/") or "text/html" not in request.headers.get("accept", "")
         if application.show_problem is None or is_for_programs:
             return problem(wrong, request, headers)
-        page = await application.show_problem(request, wrong)
+        page = await run_in_threadpool(application.show_problem, request, wrong)
         page.headers.update(headers)
         return page
 
