@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import lru_cache
-from typing import Annotated, Any, Literal, TypeAlias
+from typing import Annotated, Any, Literal, TypeAlias, get_args
 from urllib.parse import quote
 
 from ..cli.language import chinese_of
@@ -59,16 +59,16 @@ __all__ = [
 Json: TypeAlias = dict[str, Any]
 """A JSON object, as it goes over the wire."""
 
-TYPES = ("user_profile", "strategy", "tool", "usecase", "definition", "plan")
+Type = Literal["user_profile", "strategy", "tool", "usecase", "definition", "plan"]
+TYPES: tuple[str, ...] = get_args(Type)
 """What knowledge can be; an entry may be several."""
 
-CATEGORIES = ("paper", "exp", "skill", "book")
-"""Where knowledge can come from."""
-
-CONTENT_TYPES = ("text", "code", "credential", "cookie")
+ContentType = Literal["text", "code", "credential", "cookie"]
+CONTENT_TYPES: tuple[str, ...] = get_args(ContentType)
 """What a resource can be."""
 
-RIGHTS = ("read", "write", "curate", "secrets", "admin")
+Right = Literal["read", "write", "curate", "secrets", "admin"]
+RIGHTS: tuple[str, ...] = get_args(Right)
 """What a token may: see, save and judge, change others', read secrets, keep the house."""
 
 OWNER_SCOPE = "user:owner"
@@ -284,10 +284,7 @@ KnowledgeId = Annotated[str, StringConstraints(pattern=r"^knowledge-[0-9A-Za-z-]
 _SEGMENT = r"(?:\.*[A-Za-z0-9_-][A-Za-z0-9._-]*)"
 RESOURCE_ID_PATTERN = rf"^{_SEGMENT}(?:/{_SEGMENT}){{0,7}}$"
 ResourceId = Annotated[str, StringConstraints(max_length=RESOURCE_ID_LIMIT, pattern=RESOURCE_ID_PATTERN)]
-Type = Literal["user_profile", "strategy", "tool", "usecase", "definition", "plan"]
 Category = Literal["paper", "exp", "skill", "book"]
-ContentType = Literal["text", "code", "credential", "cookie"]
-Right = Literal["read", "write", "curate", "secrets", "admin"]
 # The limits come first: after a validator of our own, the schema would not show them.
 Score = Annotated[int, Field(ge=1, le=5, strict=True), BeforeValidator(_whole)]
 Confidence = Annotated[float, Field(ge=0, le=1, strict=True, allow_inf_nan=False)]

@@ -181,9 +181,7 @@ class Entries:
             return {"id": id, "operation_id": earlier[0].operation_id}
         record = self._store.record_at(token, id, "knowledge", version)
         self._store.check_owner(token, record)
-        operation_id, _ = self._store.change(
-            token, "delete", lambda: [self._store.ledger.delete(record.id, record.version)], mark
-        )
+        operation_id = self._store.hide(token, "delete", record, mark)
         self._store.catalog.catch_up()
         return {"id": record.id, "operation_id": operation_id}
 

@@ -186,9 +186,7 @@ class Resources:
             return {"id": id, "operation_id": earlier[0].operation_id}
         record = self._store.record_at(token, f"resource/{id}", "resource", version)
         self._store.check_owner(token, record)
-        operation_id, _ = self._store.change(
-            token, "drop", lambda: [self._store.ledger.delete(record.id, record.version)], call
-        )
+        operation_id = self._store.hide(token, "drop", record, call)
         self._store.vault.destroy(str(record.fields.get("secret_ref") or ""))
         self._store.catalog.catch_up()
         return {"id": id, "operation_id": operation_id}

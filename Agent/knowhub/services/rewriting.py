@@ -9,7 +9,7 @@ from ...keyword_tree import VersionConflictError
 from ...secrets_in_text import secret_shape
 from ..answers import ChangedOut, DoneOut, EvolutionOut, PageOut
 from ..catalog import Known
-from ..checks import is_storable, need, parse
+from ..checks import is_text, need, parse
 from ..evolving import check_rewrite
 from ..routing import REWRITE_S, SCHEMAS, Asked, Reply, build_messages
 from ..schemas import AcceptIn, Json, KnowHubError, KnowledgeUpdate, ProposalQuery, Record, iso_time, kind_of, not_found
@@ -64,7 +64,7 @@ class Rewriting:
         if reply is not None and evolving.asked is not None:
             reason = reply.reason
             data = reply.data.get("content") if isinstance(reply.data, Mapping) else None
-            if not reason and (not isinstance(data, str) or not data.strip() or not is_storable(data)):
+            if not reason and not is_text(data):
                 reason = "invalid_reply"
             if reason not in ("model_busy", "model_limit", "model_resting", "no_model"):
                 self._store.models.note(evolving.asked.model, not reason)

@@ -10,10 +10,10 @@ from ...finding.texts import terms as terms_of
 from ...keyword_tree import VersionConflictError
 from ..answers import SlimOut
 from ..catalog import Known, text_of
-from ..checks import is_storable, need, parse
+from ..checks import is_text, need, parse
 from ..evolving import SLIM_SHARE, check_merge, find_clusters
 from ..routing import REWRITE_S, SCHEMAS, Asked, build_messages
-from ..schemas import Cluster, Json, KnowHubError, Plan, Record, SlimIn
+from ..schemas import CONTENT_LIMIT, TASK_LIMIT, Cluster, Json, KnowHubError, Plan, Record, SlimIn
 from ..tokens import Token
 from .store import Store, asker_of
 
@@ -135,7 +135,7 @@ class Slimming:
         task, content = data.get("task"), data.get("content")
         if data.get("same") is False:
             return None, "they differ"
-        if data.get("same") is not True or not _is_text(task, 2_000) or not _is_text(content, 65_536):
+        if data.get("same") is not True or not is_text(task, TASK_LIMIT) or not is_text(content, CONTENT_LIMIT):
             return None, "invalid_reply"
         made.task, made.content, made.reason = str(task), str(content), "model"
         stopped = self._check_cluster(made, records)
@@ -207,7 +207,3 @@ class Slimming:
 def _likeness(terms: Mapping[str, set[str]], one: str, other: str) -> bool:
     mine, theirs = terms.get(one, set()), terms.get(other, set())
     return one != other and len(mine & theirs) >= _ALIKE * len(mine | theirs)
-
-
-def _is_text(value: object, limit: int) -> bool:
-    return isinstance(value, str) and bool(value.strip()) and len(value) <= limit and is_storable(value)

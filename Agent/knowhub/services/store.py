@@ -108,6 +108,10 @@ class Store:
             self.catalog.catch_up()
             raise KnowHubError("changed", f"it has version {error.current} by now: read it again") from error
 
+    def hide(self, token: Token, verb: str, record: Record, mark: str) -> str:
+        """Delete a record, undoably, if it has still the version that was read; return the operation's id."""
+        return self.change(token, verb, lambda: [self.ledger.delete(record.id, record.version)], mark)[0]
+
     def known(self, token: Token, id: str, kind: str) -> Known:
         """Return what is known of a record that a token sees; of what was merged, what it was merged into."""
         known = self.catalog.lead(id) if kind_of(id) == kind else None
