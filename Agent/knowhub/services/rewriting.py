@@ -11,7 +11,7 @@ from ..answers import ChangedOut, DoneOut, EvolutionOut, PageOut
 from ..catalog import Known
 from ..checks import is_text, need, parse
 from ..evolving import check_rewrite
-from ..routing import REWRITE_S, SCHEMAS, Asked, Reply, build_messages
+from ..routing import REWRITE_S, Asked, Reply
 from ..schemas import AcceptIn, Json, KnowHubError, KnowledgeUpdate, ProposalQuery, Record, iso_time, kind_of, not_found
 from ..tokens import Token, is_visible
 from .entries import Entries
@@ -52,9 +52,8 @@ class Rewriting:
         evolving = Evolving(token, record, proposal, str(body.evolve_feedback), None, why)
         if not why:
             question = {"query": record.fields["task"], "content": record.content, "feedback": body.evolve_feedback}
-            schema, model = SCHEMAS["evolve_knowledge"], self._store.models.choose(body.model)
-            messages = build_messages("evolve_knowledge", question, schema)
-            evolving.asked = Asked("evolve_knowledge", messages, schema, model, asker_of(token), REWRITE_S)
+            model = self._store.models.choose(body.model)
+            evolving.asked = Asked("evolve_knowledge", question, model, asker_of(token), REWRITE_S)
         return evolving
 
     def finish_evolving(self, evolving: Evolving, reply: Reply | None) -> EvolutionOut:

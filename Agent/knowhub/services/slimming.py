@@ -12,7 +12,7 @@ from ..answers import SlimOut
 from ..catalog import Known, text_of
 from ..checks import is_text, need, parse
 from ..evolving import SLIM_SHARE, check_merge, find_clusters
-from ..routing import REWRITE_S, SCHEMAS, Asked, build_messages
+from ..routing import REWRITE_S, Asked
 from ..schemas import CONTENT_LIMIT, TASK_LIMIT, Cluster, Json, KnowHubError, Plan, Record, SlimIn
 from ..tokens import Token
 from .store import Store, asker_of
@@ -126,9 +126,8 @@ class Slimming:
             {"idx": idx, "types": each.fields["types"], "task": each.fields["task"], "content": each.content}
             for idx, each in enumerate(records)
         ]
-        schema = SCHEMAS["merge_knowledge"]
-        messages = build_messages("merge_knowledge", {"query": "", "entries": shown}, schema)
-        reply = self._store.models.ask(Asked("merge_knowledge", messages, schema, model, asker_of(token), REWRITE_S))
+        question = {"query": "", "entries": shown}
+        reply = self._store.models.ask(Asked("merge_knowledge", question, model, asker_of(token), REWRITE_S))
         if reply.reason:
             return None, reply.reason
         data = reply.data if isinstance(reply.data, Mapping) else {}
