@@ -199,7 +199,8 @@ class Catalog:
         while not self._stop.wait(FOLLOW_S):
             try:
                 with self._lock:
-                    self._read_terms(100)  # little by little: at once, all others would wait
+                    if self._by_term:  # something was saved; little by little: at once, all others would wait
+                        self._read_terms(100)
                 quiet = 0 if self.catch_up() else quiet + 1
                 if quiet == QUIET or len(self._unindexed) >= TOGETHER:
                     self._give_index()
@@ -526,7 +527,7 @@ class Catalog:
         terms = set(texts.terms(task))
         shared, left, unread = Counter[str](), _COUNTED, 0
         with self._lock:
-            self._read_terms(MANY)
+            self._read_terms(TOGETHER)
             for ids in sorted((self._by_term.get(term, ()) for term in terms), key=len):
                 left -= len(ids)
                 if left < 0 and shared:
