@@ -129,8 +129,8 @@ def reflect(transcript: str | Sequence[Mapping[str, Any]], goal: str, llm_client
     """Draft resources and knowledge of what was done; saves nothing.
 
     What looks like a secret is cut out first, so that no model sees it: what is sent and what is drafted holds its
-    placeholder. What does not look like one stays: see `secrets_in_text`. Without a model: long code, credentials and cookies,
-    and one entry of the goal and the last answer.
+    placeholder. What does not look like one stays, see `secrets_in_text`. Without a model: long code, credentials and
+    cookies, and one entry of the goal and the last answer.
 
     Args:
         transcript: Text, or messages with `role` and `content`.
