@@ -69,11 +69,10 @@ class Application:
         self.tasks: list[asyncio.Task[None]] = []
         self._outer: Any = self.gate
         if settings.cors:
+            methods = ["GET", "POST", "PUT", "PATCH", "DELETE"]
             allowed = ["Authorization", "Content-Type", "If-Match", "Idempotency-Key"]
             shown = ["ETag", "Retry-After", "X-Request-Id"]
-            methods = ["GET", "POST", "PUT", "PATCH", "DELETE"]
-            origins = [settings.cors]
-            self._outer = CORSMiddleware(self.gate, origins, methods, allowed, expose_headers=shown)
+            self._outer = CORSMiddleware(self.gate, [settings.cors], methods, allowed, expose_headers=shown)
         for kind in ("knowledge", "feedback", "resource", "proposal"):
             gauge = Gauge(f"knowhub_{kind}_records", f"Records: {kind}", registry=self.gate.registry)
             gauge.set_function(lambda kind=kind: hub.catalog.counts().get(kind, 0))  # type: ignore[misc]
