@@ -12,7 +12,7 @@ A body is one of the models here, and unknown fields are refused. No error repea
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import lru_cache
 from typing import Annotated, Any, Literal, TypeAlias, get_args
@@ -218,6 +218,10 @@ class Record:
     def kind(self) -> str:
         """`"knowledge"`, `"feedback"`, `"proposal"`, `"resource"`, `"trace"`, or "" for what is not ours."""
         return kind_of(self.id)
+
+    def changed(self, content: str | None = None, **fields: Any) -> "Record":
+        """Return what is to take the place of this version: another content, other fields."""
+        return replace(self, content=self.content if content is None else content, fields={**self.fields, **fields})
 
 
 _KIND = re.compile(r"(knowledge|feedback|proposal)-|(resource|trace)/")

@@ -90,25 +90,14 @@ class Rewriting:
                 return {**told, "state": "applied", "operation_id": operation_id}
             stopped.append("the entry was changed meanwhile")
         why = "; ".join(stopped)[:1000]
-        own = {**evolving.proposal.fields, "why": why}
-        proposed = Record(evolving.proposal.id, text, "", own, evolving.proposal.created_by)
-        version = evolving.proposal.version
-        operation_id, _ = self._store.change(token, "propose", lambda: [self._store.ledger.update(proposed, version)])
+        proposed = evolving.proposal.changed(text, why=why)
+        operation_id, _ = self._store.change(token, "propose", lambda: [self._store.ledger.update(proposed)])
         return {**told, "state": "proposed", "reason": why, "operation_id": operation_id}
 
     def _apply(self, token: Token, proposal: Record, record: Record, text: str, mark: str = "") -> str:
         """Give an entry a new content, and close the proposal: one operation."""
-        own = {**proposal.fields, "state": "accepted"}
-
-        def plan() -> list[Record]:
-            changed = Record(record.id, text, record.source, record.fields, record.created_by)
-            closed = Record(proposal.id, text, "", own, proposal.created_by)
-            return [
-                self._store.ledger.update(changed, record.version),
-                self._store.ledger.update(closed, proposal.version),
-            ]
-
-        return self._store.write(token, "evolve", plan, mark)[0]
+        changed = record.changed(text), proposal.changed(text, state="accepted")
+        return self._store.write(token, "evolve", lambda: [*map(self._store.ledger.update, changed)], mark)[0]
 
     def _sees_proposal(self, token: Token, known: Known) -> bool:
         """Return whether a token sees both the entry as it is, and as it was when the proposal was written."""
@@ -185,8 +174,6 @@ class Rewriting:
         if earlier:
             return {"id": id, "operation_id": earlier[0].operation_id}
         proposal, _ = self._open_proposal(token, id)
-        closed = Record(id, proposal.content, "", {**proposal.fields, "state": "rejected"}, proposal.created_by)
-        operation_id, _ = self._store.change(
-            token, "reject", lambda: [self._store.ledger.update(closed, proposal.version)], mark
-        )
+        closed = proposal.changed(state="rejected")
+        operation_id, _ = self._store.change(token, "reject", lambda: [self._store.ledger.update(closed)], mark)
         return {"id": id, "operation_id": operation_id}

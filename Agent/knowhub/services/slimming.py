@@ -4,6 +4,7 @@ import itertools
 import math
 import threading
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from ...finding.texts import terms as terms_of
@@ -194,13 +195,8 @@ class Slimming:
         own["source"]["urls"] = list(dict.fromkeys(urls))[:20]
         for other in others:
             own["tags"] = dict(list(({**other.fields["tags"], **own["tags"]}).items())[-20:])
-        kept = Record(best.id, cluster.content, best.source, own, best.created_by)
-        written = [self._store.ledger.update(kept, cluster.versions[best.id])]
-        for other in others:
-            led = {**other.fields, "merged_into": best.id}
-            gone = Record(other.id, other.content, other.source, led, other.created_by)
-            written.append(self._store.ledger.update(gone, cluster.versions[other.id]))
-        return written
+        merged = [best.changed(cluster.content, **own), *(other.changed(merged_into=best.id) for other in others)]
+        return [self._store.ledger.update(replace(each, version=cluster.versions[each.id])) for each in merged]
 
 
 def _likeness(terms: Mapping[str, set[str]], one: str, other: str) -> bool:
