@@ -190,9 +190,12 @@ class _Mcp:
 
 async def _hold(entered: contextlib.AbstractAsyncContextManager[None], is_up: asyncio.Event) -> None:
     """Keep a context open until the task is cancelled; it must be left by the task that entered it."""
-    async with entered:
+    try:
+        async with entered:
+            is_up.set()
+            await asyncio.Event().wait()
+    finally:  # also where it cannot be entered: else the first call would wait for ever
         is_up.set()
-        await asyncio.Event().wait()
 
 
 def add_mcp(application: Application) -> None:
