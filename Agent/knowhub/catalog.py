@@ -191,8 +191,10 @@ class Catalog:
         with contextlib.suppress(KeywordTreeError, OSError):
             self._index.catch_up()
             self._index.close()
-            if self.is_ready and (self.catch_up() or self._unkept):
-                self._keep()
+            if self.is_ready:
+                self.catch_up()
+                if self._unkept > len(self._known) // 20:  # fewer are soon read from the log
+                    self._keep()
 
     def _follow(self) -> None:
         failed, quiet = False, 0  # so many looks in a row that found nothing new
@@ -206,7 +208,7 @@ class Catalog:
                     self._give_index()
                 if quiet == QUIET:
                     self._ledger.journal.catch_up()
-                    if self._unkept > MANY:
+                    if self._unkept > max(MANY, len(self._known) // 10):
                         self._keep()
                 failed = False
             except ClosedError:
