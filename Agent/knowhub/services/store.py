@@ -112,6 +112,14 @@ class Store:
         """Delete a record, undoably, if it has still the version that was read; return the operation's id."""
         return self.change(token, verb, lambda: [self.ledger.delete(record.id, record.version)], mark)[0]
 
+    def newest(self, id: str, version: int | None = None) -> Record | None:
+        """Return a record, also what is left of a deleted one; what another process wrote just now is read, too."""
+        record = self.ledger.stored(id)
+        if record is None or (version is not None and record.version < version):
+            self.catalog.catch_up()
+            record = self.ledger.stored(id)
+        return record
+
     def known(self, token: Token, id: str, kind: str) -> Known:
         """Return what is known of a record that a token sees; of what was merged, what it was merged into."""
         known = self.catalog.lead(id) if kind_of(id) == kind else None
@@ -135,10 +143,8 @@ class Store:
         Raises:
             KnowHubError: `changed`: it has another one by now.
         """
+        self.newest(id, version)
         record = self.record(token, id, kind)
-        if version is not None and record.version < version:  # this process is behind the one that told it
-            self.catalog.catch_up()
-            record = self.record(token, id, kind)
         if version not in (None, record.version):
             raise KnowHubError("changed", f"it has version {record.version} by now: read it again")
         return record
