@@ -1032,7 +1032,7 @@ ERRORS = {
         "同样的请求正在进行，或在清除之前已完成：请读取现有的内容"
     ),
     "it was made, and its text is shown once: revoke {}": "令牌已生成，其文字只显示一次：请吊销 {0}",
-    "nobody writes into a scope that is not their own": "不能写入不属于自己的范围",
+    "the token may not write into this scope": "不能写入不属于自己的范围",
     "the owner is what the token says: naming another needs `admin`": "所有者由令牌决定：写别人需要 `admin` 权限",
     "it is another's: changing it needs the right `curate`": "这是别人的：修改它需要 `curate` 权限",
     "it is another's operation: undoing it needs the right `curate`": "这是别人的操作：撤销它需要 `curate` 权限",
@@ -1054,7 +1054,7 @@ ERRORS = {
     "the proposal was {} already": "这条建议已处理：{0:zh}",
     "accepted": "已采纳",
     "rejected": "已拒绝",
-    "nobody has written a text yet: give one as `content`": "还没有新的内容：请写在 `content` 里",
+    "there is no text yet: give one as `content`": "还没有新的内容：请写在 `content` 里",
     "the entry was changed since: it outgrew the proposal": "条目后来改过，这条建议已不适用",
     "another slimming is under way": "另一次合并正在进行",
     "an entry is in the plan twice": "同一条目在计划里出现两次",

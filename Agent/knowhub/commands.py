@@ -28,7 +28,7 @@ from .vault import Vault, key_path
 
 __all__ = ["ask", "doctor", "export", "key", "make_app", "mcp", "purge", "serve", "take_in", "token"]
 
-_SETTINGS = "KNOWHUB_SERVE"  # what the workers of one server are told
+_SETTINGS = "KNOWHUB_SERVE"  # how the workers of one server answer
 
 
 def make_models(names: Sequence[str]) -> dict[str, LLMClient]:

@@ -111,9 +111,9 @@ class KnowHubError(KeywordTreeError):
         """Return the problem as it is sent, in English or in Chinese."""
         status, title = PROBLEMS[self.code]
         say = chinese_of if in_chinese else str
-        told: Json = {"type": f"/problems/{self.code}", "title": say(title), "status": status}
-        told |= {"detail": say(self.detail), "instance": quote(instance, safe="/")}
-        return told | {"errors": [{**each, "detail": say(each["detail"])} for each in self.errors]}
+        problem: Json = {"type": f"/problems/{self.code}", "title": say(title), "status": status}
+        problem |= {"detail": say(self.detail), "instance": quote(instance, safe="/")}
+        return problem | {"errors": [{**each, "detail": say(each["detail"])} for each in self.errors]}
 
 
 PROBLEMS: Mapping[str, tuple[int, str]] = {

@@ -214,8 +214,8 @@ class TestDoors:
         answers += [served.anonymous(dict(client.headers, Authorization="")).get("/api/knowledge")]
 
         for answer in answers:
-            told = answer.json()
-            said = [told["title"], told["detail"], *(each["detail"] for each in told["errors"])]
+            refusal = answer.json()
+            said = [refusal["title"], refusal["detail"], *(each["detail"] for each in refusal["errors"])]
             assert answer.status_code >= 400
             assert answer.headers["content-language"] == "zh"
             assert [one for one in said if re.search("[a-z]{3,} [a-z]{2,}", re.sub("`.+?`", "", one))] == []

@@ -65,7 +65,7 @@ class ToolResult:
 
 
 class Tool(Protocol, Generic[_P, _R_co]):
-    """An async function with the schema that a model is told."""
+    """An async function with the schema that a model reads."""
 
     schema: Json
     __name__: str
@@ -147,9 +147,9 @@ async def knowledge_search(
 @reporting("Knowledge search failed")
 async def _search(query: str, top_k: int, min_score: int, types: list[str] | None, timeout_s: float) -> ToolResult:
     params = {"q": query[:2000], "top_k": top_k, "min_score": min_score, "types": ",".join(types or ()) or None}
-    told = await request("GET", "/api/knowledge/search", params=params, timeout_s=timeout_s)
-    items = told["results"]
-    rest = {name: value for name, value in told.items() if name != "results"}
+    answer = await request("GET", "/api/knowledge/search", params=params, timeout_s=timeout_s)
+    items = answer["results"]
+    rest = {name: value for name, value in answer.items() if name != "results"}
     output = knowledge_block(items, language_of(query))
     return ToolResult(f"🔍 {len(items)} found", output, {"items": items, **rest})
 
@@ -186,12 +186,12 @@ async def knowledge_save(
         "message_id": message_id,
         "resource_ids": resource_ids or [],
     }
-    told = await request("POST", "/api/knowledge", body=body)
-    entry = told["entry"]
+    answer = await request("POST", "/api/knowledge", body=body)
+    entry = answer["entry"]
     output = f"{entry['id']}: {tidy(entry['task'])}"
-    for other in told["similar"]:
+    for other in answer["similar"]:
         output += f"\nresembles {other['id']}: {tidy(other['task'])}"
-    return ToolResult("✅ Knowledge saved", output, {"items": [entry], **told})
+    return ToolResult("✅ Knowledge saved", output, {"items": [entry], **answer})
 
 
 @tool()
@@ -207,21 +207,21 @@ async def knowledge_update(
     given = {"add_helpful_case": add_helpful_case, "add_harmful_case": add_harmful_case}
     given |= {"update_score": update_score, "evolve_feedback": evolve_feedback}  # type: ignore[dict-item]
     body = {name: value for name, value in given.items() if value is not None}
-    told = await request("PUT", f"/api/knowledge/{quote(knowledge_id, safe='')}", body=body)
-    judged, evolution = told["entry"]["eval"], told.get("evolution")
+    answer = await request("PUT", f"/api/knowledge/{quote(knowledge_id, safe='')}", body=body)
+    judged, evolution = answer["entry"]["eval"], answer.get("evolution")
     output = f"score {judged['score']}, helpful {judged['helpful']}, harmful {judged['harmful']}"
     if evolution:
         why = f" ({evolution['reason']})" if evolution["reason"] else ""
         output += f"; the rewriting is {evolution['state']}{why}"
-    return ToolResult("✅ Knowledge updated", output, {"items": [told["entry"]], **told})
+    return ToolResult("✅ Knowledge updated", output, {"items": [answer["entry"]], **answer})
 
 
 @tool()
 @reporting("Feedback was not kept")
 async def knowledge_batch_update(feedback_list: list[dict[str, Any]]) -> ToolResult:
     """Judge several entries at once: each with knowledge_id, is_helpful and case."""
-    told = await request("POST", "/api/knowledge/batch_update", body={"feedback_list": feedback_list})
-    return ToolResult("✅ Feedback kept", f"{told['updated']} judged", {"items": told["results"], **told})
+    answer = await request("POST", "/api/knowledge/batch_update", body={"feedback_list": feedback_list})
+    return ToolResult("✅ Feedback kept", f"{answer['updated']} judged", {"items": answer["results"], **answer})
 
 
 @tool()
@@ -231,11 +231,11 @@ async def knowledge_list(
 ) -> ToolResult:
     """List what was saved, newest first."""
     params = {"limit": limit, "types": ",".join(types or ()) or None, "scopes": ",".join(scopes or ()) or None}
-    told = await request("GET", "/api/knowledge", params=params)
-    items = told["results"]
+    answer = await request("GET", "/api/knowledge", params=params)
+    items = answer["results"]
     lines = [f"{item['id']} [{', '.join(item['types'])}] {tidy(item['task'])}" for item in items]
-    more = "\n… and more" if told["next_cursor"] else ""
-    metadata = {"items": items, "next_cursor": told["next_cursor"]}
+    more = "\n… and more" if answer["next_cursor"] else ""
+    metadata = {"items": items, "next_cursor": answer["next_cursor"]}
     return ToolResult(f"📋 {len(items)} entries", "\n".join(lines) + more, metadata)
 
 
@@ -254,10 +254,10 @@ async def knowledge_get(knowledge_id: str) -> ToolResult:
 async def knowledge_slim(model: str = "google/gemini-2.0-flash-001", dry_run: bool = False) -> ToolResult:
     """Merge entries that say the same; with dry_run only say which."""
     body = {"model": model, "dry_run": dry_run}
-    told = await request("POST", "/api/knowledge/slim", body=body, timeout_s=600.0)
-    clusters = told["plan"]["clusters"]
-    output = f"{told['merged']} merged, {len(clusters)} groups, by {told['model'] or 'equal texts'}"
-    return ToolResult("✅ Slimmed" if told["merged"] else "📋 Slim plan", output, {"items": clusters, **told})
+    answer = await request("POST", "/api/knowledge/slim", body=body, timeout_s=600.0)
+    clusters = answer["plan"]["clusters"]
+    output = f"{answer['merged']} merged, {len(clusters)} groups, by {answer['model'] or 'equal texts'}"
+    return ToolResult("✅ Slimmed" if answer["merged"] else "📋 Slim plan", output, {"items": clusters, **answer})
 
 
 @tool()
@@ -278,14 +278,14 @@ async def resource_save(
     given = {"title": title} | {name: value for name, value in said.items() if value}
     path = _resource_path(resource_id)
     try:
-        told = await request("PUT", path, body={"scopes": await default_scopes(), **given})
+        answer = await request("PUT", path, body={"scopes": await default_scopes(), **given})
     except CallError as error:
         if error.code != "version-needed":
             raise
         there = await request("GET", path)  # what is not said stays as it is
-        told = await request("PUT", path, body=given, if_match=f'"{there["version"]}"')
-    kept = told["resource"]
-    return ToolResult("✅ Resource saved", _resource_text(kept), {"items": [kept], **told})
+        answer = await request("PUT", path, body=given, if_match=f'"{there["version"]}"')
+    kept = answer["resource"]
+    return ToolResult("✅ Resource saved", _resource_text(kept), {"items": [kept], **answer})
 
 
 @tool()
@@ -296,8 +296,8 @@ async def resource_get(resource_id: str, reveal: bool = False) -> ToolResult:
     placeholder = _placeholder(found["id"]) if found["secret"] == "sealed" else ""
     metadata: Json = {"items": [{**found, "placeholder": placeholder}]}
     if reveal:
-        told = await request("GET", _resource_path(resource_id, "secret"))
-        metadata["secure_body"] = told["secure_body"]
+        answer = await request("GET", _resource_path(resource_id, "secret"))
+        metadata["secure_body"] = answer["secure_body"]
     return ToolResult(f"📦 {tidy(found['title'])}", _resource_text(found), metadata)
 
 

@@ -154,7 +154,7 @@ class Rewriting:
         own_words = body.content
         text = own_words or proposal.content
         if not text:
-            raise KnowHubError("conflict", "nobody has written a text yet: give one as `content`")
+            raise KnowHubError("conflict", "there is no text yet: give one as `content`")
         self._store.check_secrets(text)
         if not own_words and record.version < proposal.fields["version"]:  # another process wrote it just now
             self._store.catalog.catch_up()

@@ -170,8 +170,8 @@ class Slimming:
                 raise KnowHubError("conflict", "an entry was changed since: it outgrew the plan")
             stopped = self._check_cluster(cluster, records)
             if stopped:
-                told = [{"pointer": f"/plan/clusters/{place}", "detail": each} for each in stopped[:50]]
-                raise KnowHubError("conflict", "a guard stops the merging", told)
+                reasons = [{"pointer": f"/plan/clusters/{place}", "detail": each} for each in stopped[:50]]
+                raise KnowHubError("conflict", "a guard stops the merging", reasons)
             self._store.check_secrets([cluster.task, cluster.content])
         return clusters
 

@@ -194,7 +194,7 @@ class Store:
         for scope in scopes:
             is_foreign = is_anothers and scope == OWNER_SCOPE and old is not None and scope not in old.fields["scopes"]
             if is_foreign or not token.owns_scope(scope):
-                raise KnowHubError("forbidden", "nobody writes into a scope that is not their own")
+                raise KnowHubError("forbidden", "the token may not write into this scope")
 
     def check_said_owner(self, token: Token, owner: str | None, old: str = "") -> None:
         """Refuse another owner than the token's principal, but for who may `admin`."""
