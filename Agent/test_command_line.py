@@ -172,7 +172,7 @@ def every_command() -> dict[str, click.Command]:
 def texts_of_the_source() -> set[str]:
     """Return what the modules of the program say to people."""
     said: set[str] = set()
-    parts = ("context_engine/service/command_line", "knowhub/program", "shared_tree/__main__")
+    parts = ("context_engine/service/command_line", "knowhub/commands", "shared_tree/__main__")
     for path in [*(ROOT / "Agent/cli").glob("*.py"), *(ROOT / f"Agent/{part}.py" for part in parts)]:
         for call in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if not isinstance(call, ast.Call):
@@ -194,7 +194,7 @@ RAISING = [
     *(ROOT / f"Agent/{name}.py" for name in ("addresses", "keyword_tree", "model_clients", "reorganize", "repair")),
     *(
         path
-        for folder in ("formats", "shared_tree")
+        for folder in ("formats", "shared_tree", "knowhub", "knowhub/services")
         for path in sorted((ROOT / "Agent" / folder).glob("*.py"))
         if not path.name.startswith(("test_", "conftest"))
     ),

@@ -224,6 +224,15 @@ def cpu_of(process: "subprocess.Popen[bytes]") -> float:
     return (int(told[11]) + int(told[12])) / os.sysconf("SC_CLK_TCK")
 
 
+def settle(process: "subprocess.Popen[bytes]", most_s: float = 60.0) -> None:
+    """Wait until a process has nothing left to do: what it derives once after a start is no call's cost."""
+    until, quiet = time.monotonic() + most_s, 0
+    while quiet < 3 and time.monotonic() < until:
+        before = cpu_of(process)
+        time.sleep(0.5)
+        quiet = quiet + 1 if cpu_of(process) - before < 0.05 else 0
+
+
 def percentile(values: list[float], share: float) -> float:
     """Return the value that a share of the values does not exceed."""
     return sorted(values)[min(len(values) - 1, int(share * len(values)))]
@@ -271,6 +280,10 @@ def measure_servers(folder: str, entries: int, seconds: float) -> None:
         }
 
     try:
+        for kind, (process, port) in servers.items():
+            for make in calls(kind).values():
+                asyncio.run(hammer(f"http://127.0.0.1:{port}", text, make, 0.1))
+            settle(process)
         titles = f"{'':10} {'plain/s':>9} {'hub/s':>9} {'ratio':>7} {'plain p95':>10} {'hub p95':>9} {'ratio':>7}"
         print(f"{titles}   CPU ms a call")
         for name in ("get", "save", "feedback", "recall"):
