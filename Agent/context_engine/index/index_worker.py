@@ -202,7 +202,7 @@ class IndexWorker:
             if META not in image or leads_on(image[META]):
                 index.remove(uri.text)
                 return
-            known, node = index.node(uri.text), self._fs.node_of(uri, image)
+            known, node = index.node(uri.text), self._fs.node_of(uri, image, uri.category != SESSIONS)
             digest = passages.projected_digest(uri.text, node.metadata, node.category, node.metadata["digests"])
             if known is not None and known.digest == digest:
                 return
