@@ -251,17 +251,15 @@ def _masked(value: Any, mask: Callable[[str], str], name: str = "") -> Any:
     return value
 
 
-def _read_json(kept: dict[str, Any], place: int, now: float) -> Message:
-    """Return the message that an object of JSON is."""
+def _read_json(kept: dict[str, Any], place: int, now: float, id: str = "") -> Message:
+    """Return the message that an object of JSON is; where nothing names it, its id is ""."""
     text = clean("\n".join(filter(None, _texts_of(kept, with_tools=True))))
     if len(text.encode()) > MESSAGE_BYTES:
         raise InvalidInputError(f"message {place} is larger than {MESSAGE_BYTES} bytes")
-    id = clean(_own_id(kept))
     at = _time_in(kept)
     name = kept.get("name", kept.get("speaker"))
-    return Message(
-        id, _role_of(kept), text, now if at is None else at, clean(name) if isinstance(name, str) else "", kept
-    )
+    name = clean(name) if isinstance(name, str) else ""
+    return Message(id or clean(_own_id(kept)), _role_of(kept), text, now if at is None else at, name, kept)
 
 
 def _time_in(raw: Mapping[str, Any]) -> float | None:
@@ -388,10 +386,9 @@ def _decode(line: bytes, number: int, where: str, before: float = 0.0) -> Messag
         if row.keys() not in _WRAPPED:
             if not row:
                 raise KeyError("content")
-            id, at = row.pop("_id", None), read_time(row.pop("_at", None))
-            message = _read_json(row, number, before if at is None else at)
-            id = clean(str(id)) if id else message.id or _id_of(_said(message), 0)
-            return _with_id(message, id)
+            id, at = row.pop("_id", None), read_time(row.pop("_at", None)) if "_at" in row else None
+            message = _read_json(row, number, before if at is None else at, clean(str(id)) if id else "")
+            return message if message.id else _with_id(message, _id_of(_said(message), 0))
         id, at = clean(str(row["id"])), read_time(row["at"]) or 0.0
         if "forgotten" in row:
             return Message(id, "unknown", clean(str(row["forgotten"])), at, forgotten=True)
