@@ -425,12 +425,15 @@ class Journal:
             connection.execute("UPDATE outbox SET status = 'pending' WHERE status = 'done'")
             connection.execute("UPDATE outbox SET status = 'pending', lease_until = NULL WHERE status = 'leased'")
 
-    def wal_size(self) -> int:
-        """Return how many bytes the WAL has."""
-        try:
-            return os.stat(f"{self.path}-wal").st_size
-        except FileNotFoundError:
-            return 0
+    def sizes(self) -> tuple[int, int]:
+        """Return how many bytes the file has, and its WAL."""
+        found = []
+        for ending in ("", "-wal"):
+            try:
+                found.append(os.stat(self.path + ending).st_size)
+            except FileNotFoundError:
+                found.append(0)
+        return found[0], found[1]
 
     def truncate(self) -> None:
         """Copy the WAL into the file and empty it; others that read keep it as it is, and are not waited for."""

@@ -8,6 +8,7 @@ What a hand wrote here is taken as far as it makes sense; where it makes none, a
 """
 
 import json
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -31,6 +32,8 @@ __all__ = [
 ]
 
 FORMAT = 1
+
+_find_head = re.compile(rb'\n "(category|updated_at)": "([ -!#-\[\]-~]+)"').findall
 
 _TYPES = {"sessions": "session", "skills": "skill", "tools": "tool"}
 
@@ -100,7 +103,10 @@ def read_meta(uri: Uri, image: Image) -> dict[str, Any]:
 
 def read_head(uri: Uri, data: bytes) -> tuple[str, float]:
     """Return what a listing shows of a metadata file: the category, and when the node was written."""
-    return _head_of(uri, _load(data))
+    # As the engine writes it, each of these lines has one blank in front, and what is within a field more.
+    lines = dict(_find_head(data)) if data.startswith(b"{\n") else {}
+    held = {name.decode(): value.decode() for name, value in lines.items()} if len(lines) == 2 else _load(data)
+    return _head_of(uri, held)
 
 
 def _head_of(uri: Uri, held: dict[str, Any]) -> tuple[str, float]:
