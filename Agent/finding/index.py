@@ -331,6 +331,7 @@ class Index:
         self._identity: object = None
         self._pid = os.getpid()
         self._depth = 0
+        self._grouped: tuple[object, dict[str, array[int]]] = None, {}  # the documents of groups, while nothing changes
 
     # -- the file -------------------------------------------------------------
 
@@ -681,10 +682,15 @@ class Index:
         """Return document → group of what belongs to some groups, but for their infos; of the smaller groups first."""
         found: dict[int, str] = {}
         with self.reading() as db:
+            state = id(db), limit, db.total_changes, db.execute("pragma data_version").fetchone()
+            if self._grouped[0] != state:  # a session is asked for by every question to it
+                self._grouped = state, {}
             for group in sorted(groups):
-                sql = "select document from unit where grp = ? and grp <> '' and document is not null limit ?"
-                rows = db.execute(sql, (group, limit - len(found))).fetchall()
-                found |= dict.fromkeys(chain.from_iterable(rows), group)
+                if group not in self._grouped[1]:
+                    sql = "select document from unit where grp = ? and grp <> '' and document is not null limit ?"
+                    rows = db.execute(sql, (group, limit)).fetchall()
+                    self._grouped[1][group] = array("I", chain.from_iterable(rows))
+                found |= dict.fromkeys(self._grouped[1][group][: limit - len(found)], group)
         return found
 
     def ids(self) -> set[str]:
