@@ -8,7 +8,6 @@ What a hand wrote here is taken as far as it makes sense; where it makes none, a
 """
 
 import json
-import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -33,7 +32,6 @@ __all__ = [
 
 FORMAT = 1
 
-_find_head = re.compile(rb'\n "(category|updated_at)": "([ -!#-\[\]-~]+)"').findall
 
 _TYPES = {"sessions": "session", "skills": "skill", "tools": "tool"}
 
@@ -103,10 +101,17 @@ def read_meta(uri: Uri, image: Image) -> dict[str, Any]:
 
 def read_head(uri: Uri, data: bytes) -> tuple[str, float]:
     """Return what a listing shows of a metadata file: the category, and when the node was written."""
-    # As the engine writes it, each of these lines has one blank in front, and what is within a field more.
-    lines = dict(_find_head(data)) if data.startswith(b"{\n") else {}
-    held = {name.decode(): value.decode() for name, value in lines.items()} if len(lines) == 2 else _load(data)
+    category, updated_at = _line_of(data, b"category"), _line_of(data, b"updated_at")
+    held = {"category": category, "updated_at": updated_at} if category and updated_at else _load(data)
     return _head_of(uri, held)
+
+
+def _line_of(data: bytes, name: bytes) -> str:
+    """Return a field of metadata as the engine writes it, with one blank in front of its line; "" for another form."""
+    head = b'\n "' + name + b'": "'
+    start = data.find(head) + len(head)
+    text = data[start : data.find(b'",\n', start)] if start >= len(head) and data.startswith(b"{\n") else b""
+    return text.decode("ascii") if text.isascii() and b"\\" not in text and b'"' not in text else ""
 
 
 def _head_of(uri: Uri, held: dict[str, Any]) -> tuple[str, float]:
