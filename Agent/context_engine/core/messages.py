@@ -253,8 +253,11 @@ def _masked(value: Any, mask: Callable[[str], str], name: str = "") -> Any:
 
 def _read_json(kept: dict[str, Any], place: int, now: float, id: str = "") -> Message:
     """Return the message that an object of JSON is; where nothing names it, its id is ""."""
-    text = clean("\n".join(filter(None, _texts_of(kept, with_tools=True))))
-    if len(text.encode()) > MESSAGE_BYTES:
+    text = kept.get("content")
+    if not isinstance(text, str) or "tool_calls" in kept:
+        text = "\n".join(filter(None, _texts_of(kept, with_tools=True)))
+    text = clean(text)
+    if len(text) > MESSAGE_BYTES // 4 and len(text.encode()) > MESSAGE_BYTES:
         raise InvalidInputError(f"message {place} is larger than {MESSAGE_BYTES} bytes")
     at = _time_in(kept)
     name = kept.get("name", kept.get("speaker"))
