@@ -168,11 +168,12 @@ def _encode_name(length: int) -> int:
 def _encode_texts(found: Sequence[str]) -> dict[str, int]:
     """Return each term of a text with its code."""
     step = 1 + bisect.bisect(_TEXT_STEPS, len(found))
+    most = _MOST * _ONCE + step
     codes: dict[str, int] = {}
     for term in found:
-        codes[term] = codes.get(term, step) + _ONCE
-    most = _MOST * _ONCE + step
-    return codes if len(found) < len(codes) + _MOST else {term: min(most, code) for term, code in codes.items()}
+        code = codes.get(term, step)
+        codes[term] = code + _ONCE if code < most else code
+    return codes
 
 
 def decode(code: int) -> tuple[float, int, float]:
