@@ -792,6 +792,17 @@ class TestJournal:
         ]
         assert [each.before["content.md"] for each in past[:-1]] == [each.after["content.md"] for each in past[1:]]
 
+    def test_is_emptied_later_where_a_worker_writes_to_it(self, fs: ContextFS) -> None:
+        fs.write_node(ADA, node())
+        worker = sqlite3.connect(fs.journal.path, isolation_level=None)
+        worker.execute("BEGIN IMMEDIATE")
+        fs.journal.truncate()
+        worker.execute("ROLLBACK")
+        worker.close()
+        fs.journal.truncate()
+
+        assert fs.journal.sizes()[1] == 0
+
     def test_reads_a_step_that_was_added_to_a_commit(self, fs: ContextFS) -> None:
         fs.write_node(ADA, node(content="- no sugar\n" * 50))
         sequence = fs.journal.last_sequence()
