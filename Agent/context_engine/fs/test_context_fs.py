@@ -5,6 +5,7 @@ import json
 import os
 import random
 import shutil
+import sqlite3
 import stat
 import threading
 from collections.abc import Callable, Sequence
