@@ -440,9 +440,7 @@ class Journal:
         with self._lock, _translated(self.path):
             connection = self._connect("FULL")
             connection.execute("PRAGMA busy_timeout = 100")
-            with contextlib.suppress(
-                sqlite3.OperationalError
-            ):  # a worker writes, or the disk is full: the next one does it
+            with contextlib.suppress(sqlite3.OperationalError):  # a worker writes, or the disk is full: another time
                 connection.executescript("PRAGMA incremental_vacuum")  # `execute` would free one page
             connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
             connection.execute("PRAGMA busy_timeout = 60000")
