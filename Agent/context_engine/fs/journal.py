@@ -524,8 +524,11 @@ def _prepare(connection: sqlite3.Connection) -> None:
         connection.execute(statement)
     if is_old:
         rows = connection.execute("SELECT sequence, uri, file, before, after FROM former ORDER BY sequence, step")
-        for sequence, steps in groupby(rows.fetchall(), lambda row: int(row[0])):
-            _put_steps(connection, sequence, [Step(*row[1:]) for row in steps])
+        for sequence, group in groupby(rows.fetchall(), lambda row: int(row[0])):
+            steps = [Step(*row[1:]) for row in group]
+            if any((image or b"")[:2] in (b"x\x9c", b"x\xbb") for step in steps for image in step[2:4]):
+                raise sqlite3.DatabaseError("its images are deflated one by one, as in no release")
+            _put_steps(connection, sequence, steps)
         connection.execute(_DROP_SYNCED)
         connection.execute("DROP TABLE former")
 
