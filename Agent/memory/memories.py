@@ -67,7 +67,7 @@ create table if not exists named(unit blob, keyword text, primary key (unit, key
 create index if not exists named_keyword on named(keyword);
 create table if not exists related(keyword text primary key) without rowid;
 """
-_LAYOUT = "2"  # of these tables; another one is filled again
+_LAYOUT = "3"  # of these tables; another one is filled again
 
 
 class Ranker(Protocol):
