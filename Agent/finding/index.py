@@ -40,7 +40,7 @@ from . import calibration, evidence, score, texts
 
 __all__ = ["Hit", "Index", "LostIndexError", "Unit"]
 
-_FORMAT = f"3 {sys.byteorder}"  # another one is made again
+_FORMAT = f"4 {sys.byteorder}"  # another one is made again
 _SEALED_FROM = 128  # postings of a term that are kept as they come; from then on sorted and deflated
 _BATCH_BYTES = 1 << 23  # postings that are collected before they are written
 _WAIT_S = 2.0  # for another process that writes

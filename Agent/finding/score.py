@@ -9,10 +9,11 @@ score(u)   = (explained / Σ weight + TRIGRAMS · share of the trigrams of unkno
              coverage = the share of the weights that stands in u, its context and its best passage
              words = Σ weight / the weight of an unknown word: two words of four are better evidence than one of two
 
-A word that no text has stands for those that begin like it. All scores of a question are multiplied by ALONE where the
-best unit, which has infos or is a text without a name, says but one word of several, or nothing except by its names:
-whom it is about is known, and what it asks is not. They are multiplied by ALONE² where it has no word of the question
-but such as begin like an unknown one.
+A word that no text has stands for those that it misspells, else for those that begin like it. All scores of a question
+are multiplied by ALONE where the best unit, which has infos or is a text without a name, says but one word of several,
+or nothing except by its names: whom it is about is known, and what it asks is not. So they are where it lacks a number
+of CODE characters: another one is meant. They are multiplied by ALONE² where it has but stop words of the question, and
+words that begin like an unknown one.
 """
 
 import math
@@ -32,6 +33,7 @@ K1, B = 1.2, 0.75  # BM25F's own (Robertson & Zaragoza 2009)
 NAME = 2.0  # what a name counts beside a text of usual length
 DECAY = 0.8  # what a unit has of its context's evidence
 ALONE = 0.4  # what a single word counts, or a name, where nothing else of the question is said
+CODE = 4  # characters of a number, or a word with digits, that must be there: INV-2024002 is not INV-2024001
 BEGINNING = 0.6  # so much of a word, and of an unknown one, begins alike where the one stands for the other
 FURTHER = 0.8  # what each further passage counts beside the one before
 GROUP = 0.5  # what all that belongs together counts, as one text
@@ -82,7 +84,9 @@ class Query:
         ]
         self.frequencies = index.frequencies(asked)
         unknown = [term for term in asked if term not in self.frequencies]
-        self.related = {term: found for term in unknown if (found := self._begin_like(term))}
+        meant = {term: found for term in unknown if (found := index.frequencies(texts.corrections(term)))}
+        self.alike = {term: found for term in unknown if term not in meant and (found := self._begin_like(term))}
+        self.related = meant | self.alike
         self.frequencies |= {term: sum(found.values()) for term, found in self.related.items()}
         grams = dict.fromkeys(gram for term in unknown for gram in texts.trigrams(term))
         self.frequencies |= index.frequencies(grams)
@@ -114,7 +118,7 @@ class Query:
         """Return the words that share most of their beginning with an unknown one, with their frequencies."""
         least = max(4, _most_of(term))
         start = term[:least]
-        if len(term) < least or texts.is_unspaced(term) or any(map(str.isdigit, start)):  # a like number is another one
+        if len(term) < least or texts.is_unspaced(term) or texts.has_digit(start):  # a like number is another one
             return {}
         begun = self.index.beginning(start)
         return self.index.frequencies(each for each in begun if each[: _most_of(each)] == term[: _most_of(each)])
@@ -268,18 +272,22 @@ def rank(
     if query.certainty is None:
         first = best_first[0].number if best_first else 0
         is_told = first in sizes or (first and not index.names_of(first))
-        named = Evidence(query, rows, names_only=True).inherited(first).keys() if is_told else set()
-        query.certainty = ALONE if is_told and _is_alone(query, covered[first], named) else 1.0
-        if first and set() < covered[first] <= query.related.keys():  # Carla is not Carlos, if "teaches" is "teacher"
-            query.certainty = ALONE**2
+        named = Evidence(query, rows, names_only=True).inherited(first).keys() if is_told else None
+        query.certainty = _certainty(query, covered.get(first, set()), named)
     return [found._replace(score=query.factor * found.score) for found in best_first]
 
 
-def _is_alone(query: Query, covered: Set[str], named: Set[str]) -> bool:
-    """Whether what is covered of a question is but one word of several, or nothing beside some names."""
-    top = max(covered, key=lambda term: query.weights[term], default="")
-    one = {term for term in covered if term == top or (texts.is_unspaced(term) and not {*term}.isdisjoint(top))}
-    return covered < query.weights.keys() and (covered <= one or covered <= named)
+def _certainty(query: Query, covered: Set[str], named: Set[str] | None) -> float:
+    """Return what remains of all scores, by the terms that the best unit covers and, where it tells more, its names."""
+    lacking = query.weights.keys() - covered
+    if covered and covered <= query.alike.keys() | texts.STOP_WORDS:  # Carla is not Carlos
+        return ALONE**2
+    certainty = ALONE if any(len(term) >= CODE and texts.has_digit(term) for term in lacking) else 1.0
+    if named is not None and lacking:
+        top = max(covered, key=lambda term: query.weights[term], default="")
+        one = {term for term in covered if term == top or (texts.is_unspaced(term) and not {*term}.isdisjoint(top))}
+        certainty *= ALONE if covered <= one or covered <= named else 1.0
+    return certainty
 
 
 def _within(
