@@ -22,6 +22,7 @@ each alone would keep most of it.
 import bisect
 import contextlib
 import json
+import operator
 import os
 import sqlite3
 import struct
@@ -32,7 +33,7 @@ import zlib
 from array import array
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from itertools import accumulate, chain
+from itertools import accumulate, chain, repeat
 from typing import Any, NamedTuple, TypeAlias
 from urllib.parse import quote
 
@@ -234,11 +235,15 @@ def _unpack(data: bytes) -> dict[int, _Said]:
     return {number: said if number & 1 or isinstance(said, list) else [[], said] for number, said in rows}
 
 
-def _seal(postings: Iterable[tuple[int, int]]) -> bytes:
-    """Return postings, sorted by document, as they are kept."""
-    documents, codes = zip(*postings, strict=True)
-    steps = array("I", (after - before for before, after in zip((0, *documents), documents, strict=False)))
-    return zlib.compress(steps.tobytes() + array("H", codes).tobytes())
+def _seal(tail: bytes) -> tuple[int, bytes]:
+    """Return postings as they are kept, sorted by document, and the first document."""
+    halves = array("H", tail)
+    documents, codes = [*map(operator.or_, halves[::3], map(operator.lshift, halves[1::3], repeat(16)))], halves[2::3]
+    if any(map(operator.gt, documents, documents[1:])):
+        rows = sorted(zip(documents, codes, strict=True))
+        documents, codes = [row[0] for row in rows], array("H", [row[1] for row in rows])
+    steps = array("I", map(operator.sub, documents, (0, *documents)))
+    return documents[0], zlib.compress(steps.tobytes() + codes.tobytes())
 
 
 def _unseal(data: bytes) -> Iterable[tuple[int, int]]:
@@ -572,18 +577,22 @@ class Index:
         db.executemany("insert into document values (?, ?)", batch.owners)
         for term, documents in batch.removed.items():
             self._remove_postings(db, term, documents)
-        append = (
-            "insert into posting values (?, 0, ?, ?) on conflict do update"
-            " set n = n + excluded.n, data = cast(data || excluded.data as blob) returning length(data)"
-        )
+        append = "insert into posting values (?, 0, ?, ?) on conflict do update"
+        append += " set n = n + excluded.n, data = cast(data || excluded.data as blob) returning length(data)"
+        begin = "insert into posting values (?, 0, ?, x'') on conflict do update set n = n + excluded.n, data = x''"
         for term in sorted(batch.added):
             data = bytes(batch.added[term])
-            ((length,),) = db.execute(append, (term, len(data) // 6, data)).fetchall()
-            if length >= 6 * _SEALED_FROM:
-                (tail,) = db.execute("select data from posting where term = ? and first = 0", (term,)).fetchone()
-                postings = sorted(_open_tail(tail))
-                db.execute("insert into posting values (?, ?, 0, ?)", (term, postings[0][0], _seal(postings)))
-                db.execute("update posting set data = x'' where term = ? and first = 0", (term,))
+            count = len(data) // 6
+            if count < _SEALED_FROM:
+                ((length,),) = db.execute(append, (term, count, data)).fetchall()
+                if length < 6 * _SEALED_FROM:
+                    continue
+                data, count = b"", 0
+            sql = "select data from posting where term = ? and first = 0"  # many are sealed with those before, at once
+            for (tail,) in db.execute(sql, (term,)).fetchall():
+                data = tail + data
+            db.execute("insert into posting values (?, ?, 0, ?)", (term, *_seal(data)))
+            db.execute(begin, (term, count))
         db.execute("update meta set value = ? where key = 'next'", (batch.next,))
         for name, count in batch.counts.items():
             db.execute(
@@ -611,7 +620,10 @@ class Index:
             kept = [posting for posting in sealed if posting[0] not in left]
             found += len(sealed) - len(kept)
             if kept:
-                db.execute("update posting set data = ? where term = ? and first = ?", (_seal(kept), term, row[0]))
+                db.execute(
+                    "update posting set data = ? where term = ? and first = ?",
+                    (_seal(_close_tail(kept))[1], term, row[0]),
+                )
             else:
                 db.execute("delete from posting where term = ? and first = ?", (term, row[0]))
             left = {at for at in left if at < row[0]}

@@ -783,7 +783,7 @@ class TestJournal:
         fs.write_node(ADA, node(content=text))
         for number in range(5):
             fs.write_level(ADA, TEA, "L2", f"- {number}\n{text}")
-        ((size,),) = fs.journal.query("SELECT sum(length(before)) + sum(length(after)) FROM changes")
+        ((size,),) = fs.journal.query("SELECT sum(length(images)) FROM changes")
         # Six commits: each has the text once, deflated to half, though five of them have it before and after.
         assert size < 6 * 0.7 * len(text)
         past = fs.history(ADA, TEA)
