@@ -678,14 +678,11 @@ class Index:
         return {*rows.values(), *chain.from_iterable(self._passages_of(rows).values())}
 
     def documents_in(self, groups: Collection[str], limit: int) -> dict[int, str]:
-        """Return document → group of what belongs to some groups, but for their infos; of the smaller groups first."""
-        found: dict[int, str] = {}
+        """Return document → group of what belongs to some groups, but for their infos; at most so many."""
+        marks = ",".join("?" * len(groups))
+        sql = f"select document, grp from unit where grp in ({marks}) and grp <> '' and document is not null limit ?"
         with self.reading() as db:
-            for group in sorted(groups):
-                sql = "select document from unit where grp = ? and grp <> '' and document is not null limit ?"
-                rows = db.execute(sql, (group, limit - len(found))).fetchall()
-                found |= dict.fromkeys(chain.from_iterable(rows), group)
-        return found
+            return dict(db.execute(sql, (*groups, limit)))
 
     def ids(self) -> set[str]:
         """Return the ids of all units."""
@@ -759,11 +756,5 @@ class Index:
             asked = score.Query(self, texts.question(query))
             found = score.rank(asked, limit, groups=groups, among=among, lent=lent)
             scale = calibration.scale_of(self)
-            return [
-                Hit(each.id, scale(each.score), self._quote(asked, each) if quotes is None or at < quotes else "")
-                for at, each in enumerate(found)
-            ]
-
-    def _quote(self, asked: score.Query, found: score.Found) -> str:
-        read = self.read(found.documents[: evidence.QUOTED])
-        return evidence.quote([text for _, text in read.values()], asked.quoted())
+            excerpts = evidence.quote(self, evidence.Words(asked.quoted()), found[:quotes])
+            return [Hit(each.id, scale(each.score), excerpts.get(each.id, "")) for each in found]

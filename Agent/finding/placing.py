@@ -115,9 +115,6 @@ def _judge(
         if number is not None and child in found:
             parent = rows[number].id
             above[parent] = max(above.get(parent, 0.0), _FROM_CHILD * scale(found[child].score))
-    words, judged = evidence.Words(query.weights), dict[str, Evidence]()
-    for id in wanted:
-        own = found.get(id)
-        excerpt = words.Quote(text for _, text in query.index.read(own.documents[:1]).values()) if own else ""
-        judged[id] = Evidence(max(above.get(id, 0.0), scale(own.score) if own else 0.0), excerpt)
-    return judged
+    excerpts = evidence.quote(query.index, evidence.Words(query.weights), [found[id] for id in wanted if id in found])
+    own = {id: scale(each.score) for id, each in found.items()}
+    return {id: Evidence(max(above.get(id, 0.0), own.get(id, 0.0)), excerpts.get(id, "")) for id in wanted}

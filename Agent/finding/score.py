@@ -19,6 +19,7 @@ words that begin like an unknown one.
 import math
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Set
+from functools import partial
 from heapq import heappush, heappushpop, nlargest
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
@@ -70,6 +71,21 @@ def _most_of(word: str) -> int:
     return math.ceil(BEGINNING * len(word))
 
 
+class _Table(dict[int, float]):
+    """Code → what a function makes of it, once."""
+
+    def __init__(self, compute: Callable[[int], float]) -> None:
+        self._compute = compute
+
+    def __missing__(self, code: int) -> float:
+        found = self[code] = self._compute(code)
+        return found
+
+
+def _saturate(tf: _Table, code: int, most: float = K1) -> float:
+    return tf[code] / (most + tf[code])
+
+
 class Query:
     """A question's terms with what the index has of them."""
 
@@ -101,7 +117,10 @@ class Query:
         self.breadth = math.sqrt(self.mass / self.idf(""))
         self.certainty: float | None = None
         """ALONE or 1, see above; None until something was ranked."""
-        self._tables: dict[int, float] = {}
+        self.tf = tuple(_Table(partial(self._read_code, is_passage=is_passage)) for is_passage in (False, True))
+        """For units and for passages: code → how often the document has the term, by the lengths of its fields."""
+        self.saturated = tuple(_Table(partial(_saturate, table)) for table in self.tf)
+        """The same of tf / (K1 + tf)."""
         self._grams = list(grams)
 
     @property
@@ -144,76 +163,65 @@ class Query:
                 return
             yield term
 
-    def tf(self, code: int, is_passage: bool) -> float:
-        """Return what a posting says of how often its document has the term, by the lengths of its fields."""
-        key = code << 1 | is_passage
-        found = self._tables.get(key)
-        if found is None:
-            from .index import decode
+    def _read_code(self, code: int, is_passage: bool) -> float:
+        from .index import decode
 
-            length, count, text_length = decode(code)
-            mean_name, mean_text, mean_passage = self._means
-            found = self._name_weight / (1 - B + B * length / mean_name) if length else 0.0
-            mean = mean_passage if is_passage else mean_text
-            found += count / (1 - B + B * text_length / mean) if count else 0.0
-            self._tables[key] = found
-        return found
-
-    def saturate(self, code: int, is_passage: bool) -> float:
-        """Return tf / (K1 + tf) of a posting."""
-        tf = self.tf(code, is_passage)
-        return tf / (K1 + tf)
+        length, count, text_length = decode(code)
+        mean_name, mean_text, mean_passage = self._means
+        found = self._name_weight / (1 - B + B * length / mean_name) if length else 0.0
+        mean = mean_passage if is_passage else mean_text
+        return found + (count / (1 - B + B * text_length / mean) if count else 0.0)
 
     def gains(self) -> tuple[dict[int, float], dict[int, float]]:
         """Return document → score of its own terms: of units, and of passages."""
         own, passages = dict[int, float](), dict[int, float]()
+        by_unit, by_passage = self.saturated
         for term, postings in self.postings.items():
             weight = self.weights[term]
-            table: dict[int, float] = {}
             for document, code in postings.items():
-                key = code << 1 | document & 1
-                gain = table.get(key)
-                if gain is None:
-                    gain = table[key] = weight * self.saturate(code, bool(document & 1))
-                into = passages if document & 1 else own
-                into[document] = into.get(document, 0.0) + gain
+                if document & 1:
+                    passages[document] = passages.get(document, 0.0) + weight * by_passage[code]
+                else:
+                    own[document] = own.get(document, 0.0) + weight * by_unit[code]
         return own, passages
 
-    def tfs_of(self, document: int, names_only: bool = False) -> dict[str, float]:
-        """Return term → tf of one document, or of its names alone."""
-        found = {}
+    def gains_of(self, document: int, names_only: bool = False) -> dict[str, float]:
+        """Return term → gain of one document, or of its names alone."""
+        table, bits, found = self.saturated[document & 1], NAME_BITS if names_only else ~0, dict[str, float]()
         for term, postings in self.postings.items():
-            code = postings.get(document)
-            if code is not None:
-                tf = self.tf(code & NAME_BITS if names_only else code, bool(document & 1))
-                if tf:
-                    found[term] = tf
+            if (code := postings.get(document, 0)) and (gain := table[code & bits]):
+                found[term] = gain * self.weights[term]
+        return found
+
+    def gains_with(self, passage: int, document: int) -> dict[str, float]:
+        """Return term → gain of a passage, as if all of its unit's document stood in it, too."""
+        found, (by_unit, by_passage) = dict[str, float](), self.tf
+        for term, postings in self.postings.items():
+            if code := postings.get(passage, 0):
+                tf = by_passage[code] + by_unit[postings.get(document, 0)]
+                found[term] = self.weights[term] * tf / (K1 + tf)
         return found
 
     def coverage(self, document: int) -> float:
         """Return the share of the weights of the terms that one document has."""
         return sum(self.weights[term] for term, postings in self.postings.items() if document in postings) / self.mass
 
-    def weigh(self, tfs: Mapping[str, float]) -> dict[str, float]:
-        """Return term → gain."""
-        return {term: self.weights[term] * tf / (K1 + tf) for term, tf in tfs.items()}
-
     def similar_names(self) -> dict[int, float]:
         """Return document → 0 … 1: the share of the question's trigrams that its names have, by their weight."""
         found: dict[int, float] = {}
         mass = math.fsum(map(self.idf, self._grams)) or 1.0
+        saturated = _Table(partial(_saturate, self.tf[0], most=K1 * self._name_weight))
         for gram in self._choose(self._grams):
             weight = self.idf(gram) / mass
             for document, code in self.index.postings(gram).items():
-                tf = self.tf(code, is_passage=False) / self._name_weight
-                found[document] = found.get(document, 0.0) + weight * tf / (K1 + tf)
+                found[document] = found.get(document, 0.0) + weight * saturated[code]
         return found
 
 
 def best(scores: Mapping[int, float], count: int) -> list[int]:
     """Return the keys of the greatest values, ties by key."""
     if len(scores) > count:
-        least = sorted(scores.values())[-count]
+        least = nlargest(count, scores.values())[-1]
         scores = {key: one for key, one in scores.items() if one >= least}
     return sorted(scores, key=lambda key: (-scores[key], key))[:count]
 
@@ -257,10 +265,10 @@ def rank(
             continue
         shares = lent.get(row.id) if lent else None
         said = passages_of.get(number, ())
-        if len(best_scores) == limit and not (said or shares or row.above or number in inner or row.group in whole):
-            document = row.document or 0  # what its own terms say is all that it has
+        if len(best_scores) == limit and not (said or shares or row.above or number in inner):
+            document = row.document or 0  # what its own terms and its group say is all that it has
             most = own.get(document, 0.0) / query.mass + TRIGRAMS * latin * similar.get(document, 0.0)
-            if most * (0.1 + query.coverage(document)) < (1 - 1e-9) * best_scores[0]:
+            if (most + whole.get(row.group, 0.0)) * (0.1 + query.coverage(document)) < (1 - 1e-9) * best_scores[0]:
                 continue
         explained, coverage, documents, covered[number] = evidence.of(number, said, number in inner, shares)
         explained += TRIGRAMS * latin * similar.get(row.document or 0, 0.0) + whole.get(row.group, 0.0)
@@ -368,8 +376,8 @@ class Evidence:
         for number in reversed(chain):
             document = self._rows[number].document
             gains = {term: DECAY * gain for term, gain in found.items()}
-            own = {} if document is None else self._query.tfs_of(document, self._names_only)
-            for term, gain in self._query.weigh(own).items():
+            own = {} if document is None else self._query.gains_of(document, self._names_only)
+            for term, gain in own.items():
                 gains[term] = max(gain, gains.get(term, 0.0))
             found = self._inherited[number] = gains
         return found
@@ -383,12 +391,8 @@ class Evidence:
     ) -> tuple[float, float, list[int], Set[str]]:
         """Return what a unit explains, its coverage, both as shares, its passages, best first, and what it covers."""
         query = self._query
-        document = self._rows[number].document
-        own = query.tfs_of(document) if passages and document is not None else {}
-        said = []
-        for passage in passages:
-            tfs = query.tfs_of(passage)
-            said.append((query.weigh({term: tf + own.get(term, 0.0) for term, tf in tfs.items()}), passage))
+        document = self._rows[number].document or 0
+        said = [(query.gains_with(passage, document), passage) for passage in passages]
         said.sort(key=lambda pair: -math.fsum(pair[0].values()))
         gains = dict(self.inherited(number))
         for term, gain in said[0][0].items() if said else ():
