@@ -32,15 +32,12 @@ __all__ = ["Evidence", "Found", "Query", "best", "rank"]
 
 K1, B = 1.2, 0.75  # BM25F's own (Robertson & Zaragoza 2009)
 NAME = 2.0  # what a name counts beside a text of usual length
-DECAY = 0.8  # what a unit has of its context's evidence
+DECAY = 0.75  # what a unit has of its context's evidence
 ALONE = 0.4  # what a single word counts, or a name, where nothing else of the question is said
 CODE = 4  # characters of a number, or a word with digits, that must be there: INV-2024002 is not INV-2024001
 BEGINNING = 0.6  # so much of a word, and of an unknown one, begins alike where the one stands for the other
-FURTHER = 0.8  # what each further passage counts beside the one before
-GROUP = 0.5  # what all that belongs together counts, as one text
+FURTHER = 0.5  # what each further passage counts beside the one before, and all of a group as one text
 TOGETHER = 5_000  # documents of groups that are looked at
-THEME = 0.28  # so much of what a unit does not have of the question is its children's, but no more than
-THEME_LEAST = 0.81  # leaves it: above DECAY, so that a child that says nothing never comes before its parent
 TRIGRAMS = 0.3  # what trigrams of names count, at most, of words that no text has
 CHARACTER = 0.2  # what a single character counts beside a pair, in scripts without blanks
 
@@ -335,7 +332,7 @@ def _allow(ids: Collection[str], among: Among | None) -> Collection[str]:
 def _together(query: Query, groups: Iterable[str]) -> dict[str, float]:
     """Return what some groups explain of a question, each as if it were one text; BM25 over groups."""
     documents = query.index.documents_in({group for group in groups if group}, TOGETHER)
-    if not GROUP or not documents:
+    if not documents:
         return {}
     lengths = Counter(documents.values())
     mean = lengths.total() / len(lengths)
@@ -344,7 +341,7 @@ def _together(query: Query, groups: Iterable[str]) -> dict[str, float]:
     for term, postings in query.postings.items():
         often = Counter(documents[document] for document in documents.keys() & postings.keys())
         rarity = math.log(1 + (len(norms) - len(often) + 0.5) / (len(often) + 0.5)) / query.idf(term)
-        weight = GROUP * query.weights[term] * rarity / query.mass
+        weight = FURTHER * query.weights[term] * rarity / query.mass
         for group, count in often.items():
             found[group] += weight * count / (count + norms[group])
     return found
@@ -404,8 +401,8 @@ class Evidence:
                 covered[term] = max(covered.get(term, 0.0), weight)
         coverage = math.fsum(covered.values()) / query.mass
         explained = math.fsum(gains.values())
-        if has_children and not said:
-            explained *= max(THEME_LEAST, 1 - THEME * (1 - coverage))
+        if has_children and not said:  # what it lacks is rather its children's, but none that says nothing precedes it
+            explained *= 1 - (1 - DECAY) * (1 - coverage)
         for place, (further, _) in enumerate(said[1:], 1):
             explained += FURTHER**place * math.fsum(further.values())
         if said:  # a unit of many passages has something of every question
