@@ -354,11 +354,11 @@ def placing(report: common.Report, options: Namespace) -> None:
 
 def _said() -> tuple[Callable[[], str], list[str]]:
     """Return what draws the beginning of a real text, some 70 characters, and questions that are asked of such."""
-    draw, told = random.Random(8), list[str]()
+    draw, contents = random.Random(8), list[str]()
     for name in ("awesome_python", "awesome_python_cn", "memorybank_en", "memorybank_cn"):
-        told += [row["content"] for row in finding_sets.rows_of(f"{name}/infos.jsonl")]
+        contents += [row["content"] for row in finding_sets.rows_of(f"{name}/infos.jsonl")]
     rows = (finding_sets.rows_of(f"memorybank_{language}/questions.jsonl") for language in ("en", "cn"))
-    return lambda: draw.choice(told)[:73], [row["question"] for part in rows for row in part]
+    return lambda: draw.choice(contents)[:73], [row["question"] for part in rows for row in part]
 
 
 def _many(count: int, infos: int) -> Iterator[Unit]:

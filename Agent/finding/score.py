@@ -283,7 +283,7 @@ def rank(
 
 
 def _certainty(query: Query, covered: Set[str], named: Set[str] | None) -> float:
-    """Return what remains of all scores, by the terms that the best unit covers and, where it tells more, its names."""
+    """Return what remains of all scores, by what the best unit covers and, where it has texts, by what its names do."""
     lacking = query.weights.keys() - covered
     if covered and covered <= query.alike.keys() | texts.STOP_WORDS:  # Carla is not Carlos
         return ALONE**2

@@ -620,7 +620,7 @@ class TestWhatWasTakenBack:
 
 @pytest.mark.parametrize(("name", "query"), [("birthdays", "birthday"), ("birthday", "birthdays")])
 def test_a_keyword_is_named_in_singular_or_plural(tmp_path: Path, name: str, query: str) -> None:
-    with KeywordTree(tmp_path) as tree:
+    with KeywordTree(str(tmp_path)) as tree:
         linked = tree.CreateInfo("Anna: 3 May", "notes", [tree.CreateKeyword(name).id])
         assert [found.info.id for found in MemoryRetriever(tree).retrieve(query)] == [linked.id]
 
