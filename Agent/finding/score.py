@@ -97,8 +97,9 @@ class Query:
         ]
         self.frequencies = index.frequencies(asked)
         unknown = [term for term in asked if term not in self.frequencies]
-        meant = {term: found for term in unknown if (found := index.frequencies(texts.corrections(term)))}
-        self.alike = {term: found for term in unknown if term not in meant and (found := self._begin_like(term))}
+        few = unknown[:TERMS]  # of a page, as many as are read
+        meant = {term: found for term in few if (found := index.frequencies(texts.corrections(term)))}
+        self.alike = {term: found for term in few if term not in meant and (found := self._begin_like(term))}
         self.related = meant | self.alike
         self.frequencies |= {term: sum(found.values()) for term, found in self.related.items()}
         grams = dict.fromkeys(gram for term in unknown for gram in texts.trigrams(term))
