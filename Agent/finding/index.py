@@ -41,7 +41,7 @@ from . import calibration, evidence, score, texts
 
 __all__ = ["Hit", "Index", "LostIndexError", "Unit"]
 
-_FORMAT = f"3 {sys.byteorder}"  # another one is made again
+_FORMAT = f"4 {sys.byteorder}"  # another one is made again
 _SEALED_FROM = 128  # postings of a term that are kept as they come; from then on sorted and deflated
 _BATCH_BYTES = 1 << 23  # postings that are collected before they are written
 _WAIT_S = 2.0  # for another process that writes
@@ -680,7 +680,8 @@ class Index:
         return {*rows.values(), *chain.from_iterable(self._passages_of(rows).values())}
 
     def documents_in(self, groups: Collection[str], limit: int) -> dict[int, str]:
-        """Return document → group of what belongs to some groups, but for their infos; of the smaller groups first."""
+        """Return document → group of what belongs to some groups, but for their infos; at most so many."""
+        sql = "select document from unit where grp = ? and grp <> '' and document is not null limit ?"
         found: dict[int, str] = {}
         with self.reading() as db:
             state = id(db), limit, db.total_changes, db.execute("pragma data_version").fetchone()
@@ -688,7 +689,6 @@ class Index:
                 self._grouped = state, {}
             for group in sorted(groups):
                 if group not in self._grouped[1]:
-                    sql = "select document from unit where grp = ? and grp <> '' and document is not null limit ?"
                     rows = db.execute(sql, (group, limit)).fetchall()
                     self._grouped[1][group] = array("I", chain.from_iterable(rows))
                 found |= dict.fromkeys(self._grouped[1][group][: limit - len(found)], group)
@@ -766,11 +766,5 @@ class Index:
             asked = score.Query(self, texts.question(query))
             found = score.rank(asked, limit, groups=groups, among=among, lent=lent)
             scale = calibration.scale_of(self)
-            return [
-                Hit(each.id, scale(each.score), self._quote(asked, each) if quotes is None or at < quotes else "")
-                for at, each in enumerate(found)
-            ]
-
-    def _quote(self, asked: score.Query, found: score.Found) -> str:
-        read = self.read(found.documents[: evidence.QUOTED])
-        return evidence.quote([text for _, text in read.values()], asked.quoted())
+            excerpts = evidence.quote(self, evidence.Words(asked.quoted()), found[:quotes])
+            return [Hit(each.id, scale(each.score), excerpts.get(each.id, "")) for each in found]

@@ -364,6 +364,24 @@ def test_a_number_that_begins_like_another_is_another() -> None:
     assert index.search("What is ticket 123456 about?")[0].score < 0.3
 
 
+def test_another_number_is_another_one() -> None:
+    index = Index()
+    index.put([Unit("1", ["INV-2024001"]), Unit("2", (), "The invoice INV-2024001 was paid in May.")])
+    assert index.search("INV-2024001", 1)[0].score > 0.8
+    assert index.search("was INV-2024001 paid?", 1)[0].score > 0.5
+    for query in ("INV-2024002", "was INV-2024002 paid?", "who paid INV-2024002 in May?"):
+        assert all(hit.score < 0.3 for hit in index.search(query)), query
+
+
+@pytest.mark.parametrize("query", ["Bethoven", "who was Beetthoven?", "Beehtoven"])
+def test_a_misspelled_name_is_answered_and_another_name_is_not(query: str) -> None:
+    index = Index()
+    index.put([Unit("b", ["Beethoven"]), Unit("m", ["Maria"]), Unit("a", ["Anna"])])
+    assert [(hit.id, hit.score > 0.5) for hit in index.search(query)] == [("b", True)]
+    for name in ("Marta", "Hanna", "Hannah Bthovn"):
+        assert all(hit.score < 0.3 for hit in index.search(name)), name
+
+
 @pytest.mark.parametrize("question", ["Who is Carlos?", "Tell me about the contract", "interest"])
 def test_a_word_that_only_begins_like_one_of_a_fact_is_no_answer(question: str) -> None:
     facts = ["Carla leads the project.", "The control panel is on floor three.", "The internet password is hunter2."]

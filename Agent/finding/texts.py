@@ -10,9 +10,10 @@ from collections import Counter
 from collections.abc import Iterator
 from functools import lru_cache
 from itertools import chain
+from string import ascii_lowercase
 
-__all__ = ["STOP_WORDS", "find_runs", "fold", "is_unspaced"]
-__all__ += ["passages", "question", "sentences", "terms", "trigrams", "words"]
+__all__ = ["STOP_WORDS", "find_runs", "fold", "has_digit", "is_unspaced"]
+__all__ += ["corrections", "passages", "question", "sentences", "terms", "trigrams", "words"]
 
 # Letters of scripts that put no blanks between words.
 _UNSPACED = (
@@ -35,6 +36,7 @@ _find_parts = re.compile(r"[A-Z]?[a-z]{2,}|[A-Z]{2,}(?![a-z])|\d+").findall
 _drop_accents = re.compile("[\u0300-\u036f]+").sub
 _is_accented = re.compile("[\u00c0-\u024f\u0300-\u052f\u1e00-\u1fff]").search
 is_unspaced = re.compile(f"[{_UNSPACED}]").match
+has_digit = re.compile(r"\d").search
 _WORD_LIMIT = 64  # characters of a word that are looked at
 
 ASIDE = 0.3
@@ -112,11 +114,23 @@ def terms(text: str) -> list[str]:
 
 
 def trigrams(word: str) -> list[str]:
-    """Return the trigrams of a word's stem: by what an inflection and a misspelling are found."""
-    if is_unspaced(word):
+    """Return the trigrams of a word's stem: by what an inflection and a misspelling are found; of a number none."""
+    if is_unspaced(word) or has_digit(word):
         return []
     framed = f"^{word}$"
     return ["~" + framed[start : start + 3] for start in range(len(word))]
+
+
+def corrections(word: str) -> list[str]:
+    """Return what a word of five Latin letters or more may misspell: a letter less, one more, or two turned.
+
+    The first and the last are right, and none is another one: Hanna is not Anna, and Marta is not Maria.
+    """
+    if len(word) < 5 or not (word.isascii() and word.isalpha()):
+        return []
+    found = [word[:at] + word[at + 1 :] for at in range(1, len(word) - 1)]
+    found += [word[:at] + word[at + 1] + word[at] + word[at + 2 :] for at in range(1, len(word) - 2)]
+    return found + [word[:at] + more + word[at:] for at in range(1, len(word)) for more in ascii_lowercase]
 
 
 # What makes a question of a Chinese sentence, or could stand in any: it says nothing of what is asked, and the pairs
