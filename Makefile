@@ -6,12 +6,13 @@ VENV := .venv
 RUN := $(VENV)/bin/python
 # One stamp per interpreter and per extra: a second run installs nothing, another PYTHON builds .venv again.
 MADE := $(VENV)/.made-with-$(subst /,-,$(PYTHON))
-INSTALL = $(RUN) -m pip install --quiet --quiet --disable-pip-version-check --editable
+# Compiling all that is fetched takes a third of the time, and most of it is never imported.
+INSTALL = $(RUN) -m pip install --quiet --quiet --disable-pip-version-check --no-compile --editable
 
 # torch is large: an environment of its own, and never in CI.
 MODEL := $(VENV)-embeddings
 
-.PHONY: help demo shared context test check reference bench peers embeddings storm clean
+.PHONY: help demo shared context prepare test check reference bench peers embeddings storm clean
 help:
 	@echo "make demo    build a memory of this machine's Python library and search it   (DEMO_FOLDER=… keeps it)"
 	@echo "make quick   run the pages' sessions and a tenth of the tests, in half a minute"
@@ -40,7 +41,9 @@ context: $(VENV)/.installed
 shared: $(VENV)/.installed-test
 	@$(RUN) examples/two_machines.py
 
-test: $(VENV)/.installed-test $(VENV)/mcp-1 $(VENV)/oldest-cli
+prepare: $(VENV)/.installed-test $(VENV)/mcp-1 $(VENV)/oldest-cli
+
+test: prepare
 	$(RUN) -m pytest --numprocesses auto --dist worksteal
 
 check: $(VENV)/.installed-check
@@ -72,15 +75,15 @@ $(MODEL)/.installed: pyproject.toml
 
 # The first generation of the MCP SDK, beside the second one that is installed: both serve the tests.
 $(VENV)/mcp-1: $(MADE)
-	@rm -rf $@ && $(RUN) -m pip install --quiet --quiet --disable-pip-version-check --target $@ 'mcp<2'
+	@rm -rf $@ && $(RUN) -m pip install --quiet --quiet --disable-pip-version-check --no-compile --target $@ 'mcp<2'
 
 # The oldest click and rich that pyproject.toml allows: one test runs the command line with them.
 $(VENV)/oldest-cli: $(MADE)
-	@rm -rf $@ && $(RUN) -m pip install --quiet --quiet --no-warn-conflicts --disable-pip-version-check --target $@ click==8.2.0 rich==14.3.0
+	@rm -rf $@ && $(RUN) -m pip install --quiet --quiet --no-warn-conflicts --disable-pip-version-check --no-compile --target $@ click==8.2.0 rich==14.3.0
 
 # Has dependencies of its own; what it cannot bring, `make peers` says and passes over.
 $(VENV)/mem0: $(MADE)
-	@rm -rf $@; $(RUN) -m pip install --quiet --quiet --disable-pip-version-check --target $@ mem0ai==2.2.1 || mkdir -p $@
+	@rm -rf $@; $(RUN) -m pip install --quiet --quiet --disable-pip-version-check --no-compile --target $@ mem0ai==2.2.1 || mkdir -p $@
 
 clean:
 	rm -rf $(VENV) $(MODEL) .peers build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -5,6 +5,7 @@ import importlib
 import os
 import signal
 import sys
+from collections.abc import Generator
 from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
 from pathlib import Path
@@ -43,6 +44,18 @@ with contextlib.suppress(ImportError):
 # interrupts.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Let a test fail that skips for want of what KEYWORD_TREE_MUST_TEST names, separated by commas."""
+    report = yield
+    if report.skipped and isinstance(report.longrepr, tuple):
+        reason = report.longrepr[2]
+        must = [name for name in os.environ.get("KEYWORD_TREE_MUST_TEST", "").split(",") if name and name in reason]
+        if must:
+            report.outcome, report.longrepr = "failed", f"{reason} (KEYWORD_TREE_MUST_TEST names {', '.join(must)})"
+    return report
 
 
 @pytest.fixture(autouse=True)

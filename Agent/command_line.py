@@ -69,13 +69,8 @@ def hub(arguments: Sequence[str] | None = None) -> int:
     Returns:
         The exit code; 2 where the extra `[knowhub]` is missing.
     """
-    try:
-        from .knowhub.program import main as run_hub
-    except ImportError as error:
-        if "pip install" not in str(error):
-            raise
-        print(f"knowhub: {error}", file=sys.stderr)
-        return 2
+    from .knowhub.program import main as run_hub
+
     return run_hub(arguments)
 
 

@@ -17,7 +17,7 @@ What a model says is read as tolerantly as is safe:
 >>> read_reply('Sure!\n```json\n{"action": "match", "node_id": 3}\n```\nAnything else?')
 {'action': 'match', 'node_id': 3}
 
-Where no argument is given, the environment tells:
+Where no argument is given, the environment counts:
 
     KEYWORD_TREE_MODEL                      the model's name; none is built in, they change too often
     OPENAI_API_KEY, OPENAI_BASE_URL         for `OpenAIChatClient`
@@ -42,7 +42,7 @@ head know no deadline at all; so each attempt has a thread of its own, which is 
    after what Retry-After says, at least after a time that doubles. What cannot be waited for in time is not waited for.
 3. The reply is looked for in a tool's arguments, then in the text: as JSON, as JSON between other words but behind what
    a model thinks aloud, and at last as JSON that `json-repair` can mend. A reply that was cut is not fixed: of a list
-   of which half is missing nobody would know.
+   of which half is missing looks whole.
 """
 
 import contextlib
@@ -52,6 +52,7 @@ import functools
 import importlib
 import json
 import math
+import operator
 import os
 import queue
 import re
@@ -96,7 +97,7 @@ MEND_LIMIT = 4096
 this many, over a minute for 64 Ki. What is longer must be JSON as it stands."""
 
 ANSWER_TOKENS = 1024
-"""What Anthropic's interface must be told: a reply has some 60 tokens, and a reason may be long."""
+"""What Anthropic's interface requires: a reply has some 60 tokens, and a reason may be long."""
 
 
 # Errors: what a caller would do about it. A deadline that passes is a plain `TimeoutError`, as the port asks.
@@ -162,7 +163,7 @@ class Prices(NamedTuple):
 
 @dataclass(frozen=True)
 class Usage:
-    """What was used, as far as the service tells it."""
+    """What was used, as far as the service reports it."""
 
     calls: int = 0
     """Requests that were sent, those that failed and were tried again included."""
@@ -213,10 +214,6 @@ class _Outcome(NamedTuple):
     is_transient: bool = False
     """Whether another attempt may go better."""
 
-    @property
-    def retry_after_s(self) -> float:
-        return self.failure.retry_after_s if isinstance(self.failure, ServiceError) else 0.0
-
 
 class _ChatClient(LLMClient):
     """What both clients do: environment, attempts, deadline, budget, counting, errors.
@@ -226,9 +223,13 @@ class _ChatClient(LLMClient):
 
     _PACKAGE: ClassVar[str]
     """The official package, and the extra that brings it."""
+    _CLASS: ClassVar[str]
+    """The package's client."""
+    _CALL: ClassVar[str]
+    """What of that client calls a model."""
     _ADDRESS: ClassVar[str]
     _MODES: ClassVar[tuple[str, ...]]
-    """How the service can be told which form the reply is to have, the strictest first."""
+    """How the form of the reply can be asked for, the strictest first."""
     # So that one whose making fails can still be shown in a traceback:
     model = ""
     _host = ""
@@ -296,9 +297,12 @@ class _ChatClient(LLMClient):
         """Make what two processes cannot share: a lock and connections."""
         self._lock = threading.Lock()  # guards the sum
         look = functools.partial(_look_at_head, self._latest)  # of which no part is this client: it can be collected
-        wire = self._package.DefaultHttpxClient(event_hooks={"response": [look]})
-        # Servers of one's own ask for no key, but the packages insist on one.
-        self._service = self._connect(self._key or "none", self._address, wire)
+        self._service = getattr(self._package, self._CLASS)(
+            api_key=self._key or "none",  # servers of one's own ask for no key, but the packages insist on one
+            base_url=self._address,
+            max_retries=0,
+            http_client=self._package.DefaultHttpxClient(event_hooks={"response": [look]}),
+        )
         self._close = weakref.finalize(self, self._service.close)
 
     def _begin_anew(self) -> None:
@@ -397,7 +401,7 @@ class _ChatClient(LLMClient):
         # Failures are results here, not exceptions: a traceback would hold the request, and the key.
         retrying = tenacity.Retrying(
             retry=tenacity.retry_if_result(lambda outcome: outcome.is_transient),
-            wait=lambda state: max(state.outcome.result().retry_after_s, backoff(state)),
+            wait=lambda state: max(getattr(state.outcome.result().failure, "retry_after_s", 0.0), backoff(state)),
             stop=tenacity.stop_after_attempt(self._retries + 1)
             | tenacity.stop_before_delay(max(0.0, deadline - time.monotonic())),
             retry_error_callback=lambda state: state.outcome.result(),
@@ -429,9 +433,10 @@ class _ChatClient(LLMClient):
         """Send once.  Returns the body, or what went wrong."""
         has_begun = False
         try:
-            with self._open(request, max(0.001, deadline - time.monotonic())) as response:
+            create = operator.attrgetter(self._CALL)(self._service).with_streaming_response.create
+            with create(**request, timeout=max(0.001, deadline - time.monotonic())) as response:
                 has_begun = True
-                return self._parse_body(self._read_body(response.iter_bytes(), deadline))
+                return self._read(response.iter_bytes(), deadline)
         except Exception as error:  # the packages and two generations of HTTP libraries have no common base
             cause = error.__cause__ or error
             if isinstance(cause, _StatusError):
@@ -441,21 +446,15 @@ class _ChatClient(LLMClient):
             failure = ServiceError(self._clean(f"{self._host}: {what} ({type(cause).__name__})"))
             return _Outcome(None, failure, is_connection)
 
-    def _read_body(self, chunks: Iterator[bytes], deadline: float) -> bytes | None:
-        """Return an answer's bytes, None where they are too many."""
+    def _read(self, chunks: Iterator[bytes], deadline: float) -> _Outcome:
+        """Return as `_attempt` does: an error that was raised here would keep this frame, and what strangers sent."""
         body = bytearray()
         for chunk in chunks:
             body += chunk
             if len(body) > BODY_LIMIT:
-                return None
+                return _Outcome(None, ReplyError(f"the answer has more than {BODY_LIMIT:,} bytes"))
             if time.monotonic() >= deadline:
-                raise TimeoutError
-        return bytes(body)
-
-    def _parse_body(self, body: bytes | None) -> _Outcome:
-        """Return as `_attempt` does: an error that was raised here would keep this frame, and what strangers sent."""
-        if body is None:
-            return _Outcome(None, ReplyError(f"the answer has more than {BODY_LIMIT:,} bytes"))
+                break  # the caller has left
         try:
             return _Outcome(self._hide(json.loads(body)))
         except (ValueError, RecursionError):
@@ -511,16 +510,8 @@ class _ChatClient(LLMClient):
         self._latest.usage += usage
 
     @abstractmethod
-    def _connect(self, key: str, address: str, wire: Any) -> Any:
-        """Return the package's own client over an HTTP client; it is not to retry."""
-
-    @abstractmethod
     def _build_request(self, messages: list[dict[str, str]], json_schema: dict[str, Any], mode: str) -> dict[str, Any]:
         """Return the arguments of a request."""
-
-    @abstractmethod
-    def _open(self, request: dict[str, Any], timeout_s: float) -> contextlib.AbstractContextManager[Any]:
-        """Send a request; the response's body is still to be read."""
 
     @abstractmethod
     def _find_reply(self, body: object) -> _Said:
@@ -571,13 +562,9 @@ class OpenAIChatClient(_ChatClient):
         ImportError: the package is not installed; the message says how to.
     """
 
-    _PACKAGE = "openai"
+    _PACKAGE, _CLASS, _CALL = "openai", "OpenAI", "chat.completions"
     _ADDRESS = "https://api.openai.com/v1"
     _MODES = ("schema", "object", "text")
-
-    @override
-    def _connect(self, key: str, address: str, wire: Any) -> Any:
-        return self._package.OpenAI(api_key=key, base_url=address, max_retries=0, http_client=wire)
 
     @override
     def _build_request(self, messages: list[dict[str, str]], json_schema: dict[str, Any], mode: str) -> dict[str, Any]:
@@ -588,11 +575,6 @@ class OpenAIChatClient(_ChatClient):
         elif mode == "object":
             request["response_format"] = {"type": "json_object"}
         return request
-
-    @override
-    def _open(self, request: dict[str, Any], timeout_s: float) -> contextlib.AbstractContextManager[Any]:
-        create = self._service.chat.completions.with_streaming_response.create
-        return create(**request, timeout=timeout_s)  # type: ignore[no-any-return]  # the package is not typed here
 
     @override
     def _find_reply(self, body: object) -> _Said:
@@ -624,13 +606,9 @@ class AnthropicChatClient(_ChatClient):
     `options={"cache_control": {"type": "ephemeral"}}`.
     """
 
-    _PACKAGE = "anthropic"
+    _PACKAGE, _CLASS, _CALL = "anthropic", "Anthropic", "messages"
     _ADDRESS = "https://api.anthropic.com"
     _MODES = ("schema", "text")
-
-    @override
-    def _connect(self, key: str, address: str, wire: Any) -> Any:
-        return self._package.Anthropic(api_key=key, base_url=address, max_retries=0, http_client=wire)
 
     @override
     def _build_request(self, messages: list[dict[str, str]], json_schema: dict[str, Any], mode: str) -> dict[str, Any]:
@@ -647,16 +625,11 @@ class AnthropicChatClient(_ChatClient):
         }
 
     @override
-    def _open(self, request: dict[str, Any], timeout_s: float) -> contextlib.AbstractContextManager[Any]:
-        create = self._service.messages.with_streaming_response.create
-        return create(**request, timeout=timeout_s)  # type: ignore[no-any-return]  # the package is not typed here
-
-    @override
     def _find_reply(self, body: object) -> _Said:
         content, ended = _at(body, "content"), str(_at(body, "stop_reason"))
         blocks = content if isinstance(content, list) else []
         inputs = [_at(block, "input") for block in blocks if _at(block, "type") == "tool_use"]
-        refusal = str(_at(body, "stop_details", "explanation") or "no reason told") if ended == "refusal" else ""
+        refusal = str(_at(body, "stop_details", "explanation") or "no reason given") if ended == "refusal" else ""
         return _Said((inputs and inputs[0]) or _join(content), refusal, ended)
 
     @override
@@ -750,7 +723,7 @@ def _words_of(body: object) -> str:
 def _look_at_head(latest: threading.local, response: Any) -> None:
     """Read what is not 200 within limits, and leave it; called when the head of an answer is there.
 
-    Nobody is followed to another address: what is called first is this.
+    No redirect is followed: this is called before the package could.
 
     Args:
         latest: has the `deadline` of this thread's call.
@@ -783,16 +756,14 @@ def _retry_after_s(headers: Mapping[str, str], now: float) -> float:
     >>> _retry_after_s({"retry-after": "Thu, 01 Jan 1970 00:01:00 GMT"}, 12.0)
     48.0
     """
-    seconds = 0.0
-    for name, scale in (("retry-after", 1.0), ("retry-after-ms", 0.001)):  # milliseconds are the more exact
+    for name, scale in (("retry-after-ms", 0.001), ("retry-after", 1.0)):  # milliseconds are the more exact
         with contextlib.suppress(KeyError, ValueError):
-            seconds = float(headers[name]) * scale
-    if not seconds and "retry-after" in headers:
-        with contextlib.suppress(ValueError, OverflowError):
-            date = email.utils.parsedate_to_datetime(headers["retry-after"])
-            # One of HTTP's three forms of a date names no zone; all of them are in UTC.
-            seconds = (date if date.tzinfo else date.replace(tzinfo=datetime.UTC)).timestamp() - now
-    return seconds if seconds > 0 else 0.0
+            return max(0.0, float(headers[name]) * scale)
+    with contextlib.suppress(KeyError, ValueError, OverflowError):
+        date = email.utils.parsedate_to_datetime(headers["retry-after"])
+        # One of HTTP's three forms of a date names no zone; all of them are in UTC.
+        return max(0.0, (date if date.tzinfo else date.replace(tzinfo=datetime.UTC)).timestamp() - now)
+    return 0.0
 
 
 # Reading what a model says

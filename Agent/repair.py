@@ -13,7 +13,7 @@ it, and lists exactly what could not be saved.
 ...     tools = tree.CreateKeyword("tools", "root")
 ...     _ = tree.CreateKeyword("hammer", tools.id)
 >>> log = damaged / "change_log.jsonl"
->>> _ = log.write_bytes(log.read_bytes().replace(b'"tools"', b'"toolz"', 1))
+>>> _ = log.write_bytes(log.read_bytes().replace(b'"tools"', b'"toolr"', 1))
 >>> KeywordTree(str(damaged))
 Traceback (most recent call last):
 Agent.keyword_tree.StoreCorruptError: change_log.jsonl, line 2: operation 2 is damaged or missing, ...
@@ -29,11 +29,10 @@ Where things are saved from, in this order:
 
 1. Every line of `change_log.jsonl` whose own checksum is right, also behind damage, in the order of its numbers. Such
    lines are copied as they are (who, when, what was asked of a model), with new numbers.
-2. Every damaged line whose checksum is right with one bit flipped, or with rows as they stand elsewhere too (in a
-   projection, or before and after another operation), or with both. It is again what was written.
+2. Every damaged line whose checksum is right with one bit flipped. It is again what was written.
 3. Where a number is missing all the same: the rows that `nodes.jsonl`, `infos.jsonl` and `links.jsonl` have at that
    place and no line of the log brings. They become one operation `repair_rows`, which names their files and lines. A
-   row is *verified* if a checkpoint's checksum says so; of another nobody can tell whether it is unharmed.
+   row is *verified* if a checkpoint's checksum says so; of any other it is unknown whether it is unharmed.
 
 Then the whole is made consistent by one operation `repair_places`: a keyword that others hang under or are linked to,
 and that could not be saved, is made again under its old id, as "(lost) …" under the root; a link to an info that could
@@ -46,7 +45,7 @@ store lacks is counted; `take_cut=True` (`--take-cut`) takes it in as one more o
 that were changed since. A file `cut_tail-change_log-…` holds the end of a log that was never acknowledged, and is only
 listed.
 
-What is lost of *data* (a record, or its newest state) is told apart from what is lost of *history* (who changed what
+What is lost of *data* (a record, or its newest state) is kept apart from what is lost of *history* (who changed what
 and when, what was there before, what a model was asked): where a checkpoint's checksums prove that the projections were
 whole, and they bring all that the log lacks, data is complete.
 
@@ -80,7 +79,7 @@ from typing import Any, BinaryIO, NamedTuple, TypeAlias
 from . import keyword_tree as kt
 from .addresses import is_address
 
-try:  # Windows has no flock; there nobody should write while this reads.
+try:  # Windows has no flock; there nothing may write while this reads.
     import fcntl
 except ImportError:  # pragma: no cover - this branch cannot be run on the machines we test on
     fcntl = None  # type: ignore[assignment]  # typeshed knows the module on the platform that checks it
@@ -137,10 +136,10 @@ class Loss:
     """Its length in bytes; 0 if it is missing altogether."""
 
     first_seq: int = 0
-    """The first operation concerned, by its number in the log; 0 if that cannot be told."""
+    """The first operation concerned, by its number in the log; 0 if that is unknown."""
 
     last_seq: int = 0
-    """The last operation concerned; 0 if it cannot be told how many there were."""
+    """The last operation concerned; 0 if it is unknown how many there were."""
 
     ids: tuple[str, ...] = ()
     """The ids of records and operations that could still be read there."""
@@ -218,16 +217,16 @@ class Move:
     """Of the keyword."""
 
     lost_parent_id: str
-    """Where it hung."""
+    """Its parent before."""
 
     parent_id: str
-    """Where it hangs now; the same id if that keyword was made again under it."""
+    """Its parent now; the same id if that keyword was made again under it."""
 
     def __str__(self) -> str:
         """Return a line for people."""
         if self.parent_id == self.lost_parent_id:
-            return f"keyword {self.id}: still beneath {self.parent_id}, which is lost and was made anew under its id"
-        return f"keyword {self.id}: from beneath {self.lost_parent_id}, which is gone, to beneath {self.parent_id}"
+            return f"keyword {self.id}: still under {self.parent_id}, which is lost and was recreated with the same id"
+        return f"keyword {self.id}: from {self.lost_parent_id}, which is gone, to {self.parent_id}"
 
 
 @dataclass(frozen=True)
@@ -350,7 +349,7 @@ class RepairReport:
         if any(not rescue.is_verified for rescue in self.rescued):
             lines += [
                 "",
-                "NOT verified: no checkpoint tells whether the row is unharmed. Look at it in the new store by "
+                "NOT verified: no checkpoint proves that the row is unharmed. Look at it in the new store by "
                 "its id, with GetKeyword, GetInfo or `keyword-tree show ID`, or at its line in the file named.",
             ]
         if any(cut.lacking and not cut.taken and not cut.file.startswith(_CUT_LOG) for cut in self.cut_files):
@@ -486,30 +485,25 @@ def _damage_in(raw: bytes, start: int, stop: int, number: int, offset: int) -> I
 
 # -- putting damaged lines right ----------------------------------------------
 #
-# A line is taken as it was written only if its checksum says so. It is read as it stands, with all rows that stand
-# elsewhere (in a projection, or before and after other operations) in their places, and with one of them. Each reading
-# is tried with one bit flipped, too: CRC-32 is linear, so which bits of the checksum a flipped bit changes depends only
-# on how far from the end it is, and one bit is found by walking over the line once.
+# A line is taken as it was written only if its checksum says so, as it stands or with one bit flipped. CRC-32 is
+# linear: which bits of the checksum a flipped bit changes depends only on how far from the end it is, so one bit is
+# found by walking over the line once.
 #
-# A try lets a wrong line through once in 2^32 times. So there are at most `_TRIES` for a line, 1 in 32,768 that one
-# does; and what comes of it must be an operation of whole rows as well, and fit the lines before and after it.
+# A try lets a wrong line through once in 2^32 times. So there are at most `_TRIES` for a reading of a line, 1 in
+# 32,768 that one does; and what comes of it must be an operation of whole rows as well, and fit the lines before and
+# after it.
 
 _POLYNOMIAL = 0xEDB88320
 _TRIES = 1 << 17
 _LINE_SIGNS = (b'"prev": "', b'"operation_id": "')  # one of them stands in whatever was a line
-_HEAD = re.compile(rb'\{"(?:id":"[^"]*"|info_id":"[^"]*","keyword_id":"[^"]*")')
-_FindHeads, _MatchHead = _HEAD.finditer, _HEAD.match
 
 
-def _prove(
-    found: list[_Found], damages: list[_Damage], rows: Mapping[bytes, list[bytes]]
-) -> tuple[list[_Found], list[_Damage]]:
+def _prove(found: list[_Found], damages: list[_Damage]) -> tuple[list[_Found], list[_Damage]]:
     """Put damaged lines right, as far as their checksums prove it.
 
     Args:
         found: the lines that are whole, in the order of the file.
         damages: everything else.
-        rows: the beginning of a row -> rows that begin so.
 
     Returns:
         All lines that are whole now, in the order of the file, and the damage that is left.
@@ -525,10 +519,10 @@ def _prove(
         damage = waiting.pop()
         behind = bisect.bisect(offsets, damage.offset)
         prev = found[behind].prev if behind < len(found) else b""
-        whole = _prove_one(damage, prev, known, rows)
+        whole = _prove_one(damage, prev, known)
         if whole is None and waiting and _may_be_one(damage, waiting[-1]):
             both = damage.raw + b"\n" + waiting[-1].raw  # a flipped bit has made a newline
-            whole = _prove_one(damage._replace(length=len(both), raw=both), prev, known, rows)
+            whole = _prove_one(damage._replace(length=len(both), raw=both), prev, known)
             if whole is not None:
                 waiting.pop()
         if whole is None:
@@ -544,69 +538,41 @@ def _may_be_one(damage: _Damage, behind: _Damage) -> bool:
     return is_adjacent and not (_LINE_SIGNS[0] in damage.raw and _LINE_SIGNS[0] in behind.raw)
 
 
-def _prove_one(
-    damage: _Damage, prev: bytes, known: Mapping[int, list[_Found]], rows: Mapping[bytes, list[bytes]]
-) -> _Found | None:
+def _prove_one(damage: _Damage, prev: bytes, known: Mapping[int, list[_Found]]) -> _Found | None:
     """Return the one line that fits in the place of damage, and whose checksum is right; None if there is not just one.
 
     Args:
         damage: its bytes.
         prev: what the next whole line says of the checksum of the line in front of it.
         known: number -> lines.
-        rows: see `_prove`.
     """
     if not any(sign in damage.raw for sign in _LINE_SIGNS):
         return None
     fitting: set[_Found] = set()
-    tries = _TRIES
-    for text in dict.fromkeys(_readings(damage.raw, rows)):
+    for text in {damage.raw, damage.raw[: damage.raw.rfind(b"}") + 1]}:  # bytes may follow that are none of it
         start = max(text.find(b'"seq": ', 0, 2 * _CRC_END), 0) or _CRC_END
         said, body = text[start - 11 : start - 3], text[start:]
-        bits = 8 * len(body) if 8 * len(body) <= tries else 0
-        tries -= bits
-        for crc, corrected in _correct(body, {crc for crc in (said, prev) if _IsCrc(crc)}, bits):
+        for crc, corrected in _correct(body, {crc for crc in (said, prev) if _IsCrc(crc)}):
             fitting |= _fitting(crc, corrected, damage, known)
         own = b"%08x" % zlib.crc32(body)
-        if not fitting and _differing(own, said).bit_count() == 1:  # the flipped bit is one of the checksum
+        if not fitting and _differ_in_one_bit(own, said):  # the flipped bit is one of the checksum
             fitting |= _fitting(own, body, damage, known)
     return fitting.pop() if len(fitting) == 1 else None
 
 
-def _readings(raw: bytes, rows: Mapping[bytes, list[bytes]]) -> Iterator[bytes]:
-    """Yield what may have been a line: as it stands, then with rows that stand elsewhere in their places."""
-    for text in {raw, raw[: raw.rfind(b"}") + 1]}:
-        yield text
-        places: list[tuple[int, bytes]] = []
-        end = 0
-        for head in _FindHeads(text):
-            start = head.start()
-            if start >= end and head[0] in rows:
-                row = min(rows[head[0]], key=lambda row: _differing(text[start : start + len(row)], row).bit_count())
-                places.append((start, row))
-                end = start + len(row)
-        whole = text
-        for start, row in places:
-            whole = whole[:start] + row + whole[start + len(row) :]
-        yield whole
-        yield whole[:end] + b"}" * bool(end)  # where what stood after the last row is gone
-        yield from (text[:start] + row + text[start + len(row) :] for start, row in places)
+def _differ_in_one_bit(one: bytes, other: bytes) -> bool:
+    return len(one) == len(other) and (int.from_bytes(one) ^ int.from_bytes(other)).bit_count() == 1
 
 
-def _differing(one: bytes, other: bytes) -> int:
-    """Return the bits in which two texts differ."""
-    size = max(len(one), len(other))
-    return int.from_bytes(one.ljust(size, b"\0"), "big") ^ int.from_bytes(other.ljust(size, b"\0"), "big")
-
-
-def _correct(text: bytes, crcs: set[bytes], bits: int) -> Iterator[tuple[bytes, bytes]]:
-    """Yield checksum and text, where one of these fits it or what one flipped bit, of the last `bits`, makes of it."""
+def _correct(text: bytes, crcs: set[bytes]) -> Iterator[tuple[bytes, bytes]]:
+    """Yield checksum and text, where one of these fits it, or a short enough text with one bit flipped."""
     own = zlib.crc32(text)
     wanted = {own ^ int(crc, 16): crc for crc in crcs}
     if 0 in wanted:
         yield wanted[0], text
         return
-    effect = 1
-    for place in range(bits):  # from the last bit to the first, of each byte the highest first
+    effect, bits = 1, 8 * len(text)
+    for place in range(bits if bits <= _TRIES else 0):  # from the last bit to the first, of each byte the highest first
         effect = effect >> 1 ^ (_POLYNOMIAL if effect & 1 else 0)
         if effect in wanted:
             yield wanted[effect], (int.from_bytes(text, "big") ^ 1 << (place ^ 7)).to_bytes(len(text), "big")
@@ -631,17 +597,12 @@ def _is_operation(raw: bytes) -> bool:
     """Tell whether a line is an operation of whole rows."""
     try:
         _, operation = kt.ReadOperation(raw)
-        for row in _rows_in(operation):
+        for row in itertools.chain(*operation.before[:3], *operation.after[:3]):
             kt.ReadRecord(row)
     except (kt.StoreCorruptError, ValueError):
         return False
     named = operation.op, operation.id, operation.author
     return all(isinstance(text, str) for text in named) and isinstance(operation.timestamp, (int, float))
-
-
-def _rows_in(operation: kt.LoggedOperation) -> Iterator[bytes]:
-    for records in (operation.before, operation.after):
-        yield from itertools.chain(records.nodes, records.infos, records.links)
 
 
 # -- which lines count --------------------------------------------------------
@@ -728,30 +689,12 @@ def _describe_damages(chosen: list[_Found], damages: list[_Damage], first_number
 
 
 def _describe_gap(first: int, last: int, here: list[_Damage]) -> Iterator[Loss]:
-    """Tell which of the missing numbers is which piece of damage."""
-    reported: dict[int, _Damage] = {}
-    if len(here) == last - first + 1:
-        reported = {first + index: damage for index, damage in enumerate(here)}
-    else:
-        for damage in here:
-            seq = _MatchSeq(damage.raw)
-            if seq is not None and first <= int(seq[1]) <= last:
-                reported.setdefault(int(seq[1]), damage)
-    for seq_told, damage in sorted(reported.items()):
-        yield _loss_of(damage, seq_told, seq_told)
-    runs: list[list[int]] = []
-    expected = first
-    for stop in [*sorted(reported), last + 1]:
-        if expected < stop:
-            runs.append([expected, stop - 1])
-        expected = stop + 1
-    places = {damage.offset for damage in reported.values()}
-    others = [damage for damage in here if damage.offset not in places]
-    for damage in others:
-        yield _loss_of(damage, runs[0][0] if runs else first, runs[-1][1] if runs else last)
-    if not others:
-        for run in runs:
-            yield Loss("nothing is left of it in the log", first_seq=run[0], last_seq=run[1])
+    """Tell which bytes stand at the place of missing numbers: a piece each, or all for all."""
+    is_one_each = len(here) == last - first + 1
+    for place, damage in enumerate(here):
+        yield _loss_of(damage, *((first + place, first + place) if is_one_each else (first, last)))
+    if not here:
+        yield Loss("nothing is left of it in the log", first_seq=first, last_seq=last)
 
 
 def _missing(chosen: list[_Found], expected: int) -> Iterator[tuple[int, int]]:
@@ -785,7 +728,7 @@ class _Sign(NamedTuple):
     digest: bytes
     key: _Key
     version: tuple[str, ...]  # no two states of one record share it
-    likeness: tuple[str, ...]  # the more of it two rows share, the more they are the same, damaged
+    traits: tuple[str, ...]  # the more of them two rows share, the likelier one is a damaged copy of the other
     ordinal: int | None
 
 
@@ -899,14 +842,14 @@ def _copies(lines: Sequence[_Line], rows: Sequence[_Brought]) -> dict[int, int]:
     copies: dict[int, int] = {}
     for row in rows:
         # It is the line that is most alike; one that cannot be read may be any, before one of another record.
-        copy = max(left, key=lambda line: 3.5 if line.sign is None else _likeness(line.sign, row.sign))
+        copy = max(left, key=lambda line: 3.5 if line.sign is None else _shared_traits(line.sign, row.sign))
         left.remove(copy)
         copies[copy.line] = row.operation
     return copies
 
 
-def _likeness(one: _Sign, other: _Sign) -> int:
-    return sum(a == b for a, b in zip(one.likeness, other.likeness, strict=True))
+def _shared_traits(one: _Sign, other: _Sign) -> int:
+    return sum(a == b for a, b in zip(one.traits, other.traits, strict=True))
 
 
 def _decode(raw: bytes, kind: str) -> _Row | None:
@@ -1143,43 +1086,18 @@ class _Repair:
         if not self.chosen and not any(line.sign for each in self.projections.values() for line in each.lines):
             raise RepairError(f"nothing in {self.damaged} could be read as a keyword tree's")
         self._compare()
-        if self.losses:  # what nobody misses needs no proof
+        if self.losses:  # without a loss nothing needs proof
             self._verify()
 
     def _scan(self, path: Path) -> tuple[list[_Found], list[_Damage]]:
-        """Scan a log, and put right what can be: what one bit explains, then what rows from elsewhere do."""
-        found, damages = _scan(path)
-        if damages:
-            found, damages = _prove(found, damages, {})
-        for _ in range(2):  # a line that was put right has rows and neighbours, too
-            if heads := {head[0] for damage in damages for head in _FindHeads(damage.raw)}:
-                found, damages = _prove(found, damages, self._rows_beginning(heads, path, found))
-        return found, damages
+        """Scan a log, and put right what one bit explains."""
+        return _prove(*_scan(path))
 
     def _list_corrected(self, path: Path, found: list[_Found]) -> None:
         name = str(path.relative_to(self.damaged))
         self.corrected += [
             Correction(name, line.line, line.offset, line.length, line.seq) for line in found if line.corrected
         ]
-
-    def _rows_beginning(self, heads: set[bytes], path: Path, found: list[_Found]) -> dict[bytes, list[bytes]]:
-        """Return the rows that begin so, from the projections, and from before and after other operations."""
-        rows: dict[bytes, dict[bytes, None]] = {head: {} for head in heads}
-        for row in self._all_rows(path, found):
-            head = _MatchHead(row)
-            if head is not None and head[0] in rows:
-                rows[head[0]][row] = None
-        return {head: list(alike) for head, alike in rows.items() if alike}
-
-    def _all_rows(self, path: Path, found: list[_Found]) -> Iterator[bytes]:
-        for kind in _KINDS:
-            projection = self.damaged / f"{kind}.jsonl"
-            if projection.exists():
-                yield from (raw for _, _, raw in _read_lines(projection))
-        with open(path, "rb") as file:
-            for line in found:
-                with contextlib.suppress(kt.StoreCorruptError):
-                    yield from _rows_in(kt.ReadOperation(line.read(file))[1])
 
     def _compare(self) -> None:
         """Find which lines of the projections the log does not have, and where they belong."""
@@ -1327,7 +1245,7 @@ class _Repair:
             if sign is not None and (kind, sign.digest) not in self.held:
                 self.held.add((kind, sign.digest))
                 lacking.append((sign.key, _Source(kind, path.name, _Line(line, offset, len(raw), sign), False, raw)))
-        # Whoever changed a record behind the cut knew nothing of these rows, and yet means it to be as it is now.
+        # A record that was changed after the cut is meant to be as it is now.
         may = [(key, each) for key, each in lacking if self.changed.get((kind, key), 0) < number]
         taken: set[int] = set()
         if self.takes_cut:
@@ -1401,59 +1319,41 @@ class _Repair:
 
     def copy_history(self, target: Path) -> None:
         """Copy the lines of the logs that compactions set aside, each number once, as far as they are whole."""
-        by_seq: dict[int, list[tuple[Path, _Found]]] = {}
-        missing: list[Loss] = []
-        spans: list[tuple[int, int]] = []  # the first and last number that each file should hold
-        top = 0
+        expected = 0  # the number that comes next; 0 where nothing says
         for path in self._history():
+            # One that a compaction left which failed is a second name of a log: what follows stands elsewhere, too.
+            limit = min(int(path.stem) + 1, self.first_number)
+            if limit <= expected:
+                continue
             name = f"{kt.HISTORY}/{path.name}"
             found, damages = self._scan(path)
             self._list_corrected(path, found)
-            # One that a compaction left which failed is a second name of the log: its end stands there already.
-            limit = min(int(path.stem) + 1, self.first_number)
-            lines, others, notes = _choose([line for line in found if line.seq < limit], name)
-            if not lines and limit <= int(path.stem):
-                continue
+            lines, others, notes = _choose([line for line in found if expected <= line.seq < limit], name)
+            start = min((line.offset for line in found if line.seq >= expected), default=0)
             stop = min((line.offset for line in found if line.seq >= limit), default=sys.maxsize)
-            damages = [damage for damage in damages if damage.offset < stop]
-            first = _first_number(lines, damages, top)
-            end = _Found(limit, 0, stop, 0, b"", b"", "", None)  # so that what is missing in front of it is told
-            missing += [replace(loss, file=name) for loss in _describe_damages([*lines, end], damages, first)]
-            for line in lines:
-                there = by_seq.setdefault(line.seq, [])
-                if all(other.crc != line.crc for _, other in there):
-                    there.append((path, line))
-            self.losses += [replace(loss, is_data=False) for loss in others]
+            damages = [damage for damage in damages if start <= damage.offset < stop or not expected]
+            first = expected or _first_number(lines, damages, 0)
+            if first > 1 and not expected:
+                self._tell_missing_beginning(first, path, lines)
+            end = _Found(limit, 0, stop, 0, b"", b"", "", None)  # so that what is missing in front of it is listed
+            missing = _describe_damages([*lines, end], damages, first)
+            self.losses += [replace(loss, file=name, is_data=False) for loss in (*others, *missing)]
             self.notes += notes
-            spans.append((first, limit - 1))
-            top = int(path.stem)
-        reported: set[tuple[int, ...]] = set()
-        for loss in missing:  # a log may have two names there: what one lacks the other may hold, or lack as well
-            place = (loss.line, loss.offset, loss.length, loss.first_seq, loss.last_seq)
-            numbers = range(loss.first_seq, loss.last_seq + 1) if loss.first_seq else ()
-            if place not in reported and not (numbers and all(number in by_seq for number in numbers)):
-                reported.add(place)
-                detail = loss.detail if loss.line else "nothing is left of it in this file"
-                self.losses.append(replace(loss, detail=detail, is_data=False))
-        ordered, others = _choose_of_files(by_seq)
-        self.losses += [replace(loss, is_data=False) for loss in others]
-        self._tell_missing_files(spans, ordered)
-        _write_history(target, ordered)
+            _write_history(target, path, lines)
+            expected = limit
+        if not expected and self.first_number > 1:
+            self._tell_missing_beginning(self.first_number, self.damaged / kt.LOG_NAME, self.chosen)
+        elif 0 < expected < self.first_number:
+            detail = "nothing is left of it in history/"
+            self.losses.append(Loss(detail, kt.HISTORY, 0, 0, 0, expected, self.first_number - 1, is_data=False))
 
-    def _tell_missing_files(self, spans: list[tuple[int, int]], ordered: list[tuple[Path, _Found]]) -> None:
-        """List the numbers that a file of the history held which is not there."""
-        nothing = "nothing is left of it in history/"
-        lowest = expected = min((first for first, _ in spans), default=self.first_number)
-        if lowest > 1:
-            log = [(self.damaged / kt.LOG_NAME, line) for line in self.chosen]
-            was_kept = _holds_deleted(ordered or log)
-            if was_kept or (self.damaged / kt.HISTORY).exists():
-                why = "" if was_kept else ": it is missing, or CompactStorage(keep_history=False) has removed it"
-                self.losses.append(Loss(nothing + why, kt.HISTORY, first_seq=1, last_seq=lowest - 1, is_data=False))
-        for first, last in [*sorted(spans), (self.first_number, self.first_number)]:
-            if first > expected:
-                self.losses.append(Loss(nothing, kt.HISTORY, first_seq=expected, last_seq=first - 1, is_data=False))
-            expected = max(expected, last + 1)
+    def _tell_missing_beginning(self, first: int, path: Path, lines: Sequence[_Found]) -> None:
+        """List the numbers before those of the oldest log that is left, where they were kept or may have been."""
+        was_kept = _holds_deleted(path, lines)
+        if was_kept or (self.damaged / kt.HISTORY).exists():
+            why = "" if was_kept else ": it is missing, or CompactStorage(keep_history=False) has removed it"
+            detail = f"nothing is left of it in history/{why}"
+            self.losses.append(Loss(detail, kt.HISTORY, first_seq=1, last_seq=first - 1, is_data=False))
 
     def copy_snapshots(self, target: Path) -> None:
         """Copy the snapshots that are as they were made."""
@@ -1489,13 +1389,13 @@ class _Repair:
         if (len(log), zlib.crc32(log)) == (length, crc):
             return log
         found, _ = self._scan(path)
-        mended = bytearray(log)
+        fixed = bytearray(log)
         for line in found:
-            mended[line.offset : line.offset + len(line.corrected)] = line.corrected
-        if (len(mended), zlib.crc32(mended)) != (length, crc):
+            fixed[line.offset : line.offset + len(line.corrected)] = line.corrected
+        if (len(fixed), zlib.crc32(fixed)) != (length, crc):
             return None
         self._list_corrected(path, found)
-        return bytes(mended)
+        return bytes(fixed)
 
     def _write_places(self) -> None:
         """Give everything a place whose own is lost."""
@@ -1506,8 +1406,8 @@ class _Repair:
         links: list[_Row] = []
         before: dict[str, list[_Row]] = {"nodes": [], "links": []}
 
-        def make_anew(id: str, of: str) -> None:
-            detail = f"a keyword is lost, though {of} it are there: made anew, as {_lost_name(id)!r}"
+        def recreate(id: str, of: str) -> None:
+            detail = f"a keyword is lost, though {of} it are there: recreated as {_lost_name(id)!r}"
             self.losses.append(Loss(detail, "nodes.jsonl", ids=(id,)))
             changed[id] = nodes[id] = self._lost_keyword(id)
             made.add(id)
@@ -1525,7 +1425,7 @@ class _Repair:
                 if (parent_id,) in self.state.rows["nodes"]:  # deleted: the nearest that is left
                     move(id, self._living_ancestor(parent_id, nodes))
                     continue
-                make_anew(parent_id, "keywords beneath")
+                recreate(parent_id, "keywords under")
             if parent_id in made:
                 self.moved.append(Move(id, parent_id, parent_id))
         for id in list(_circles(nodes)):
@@ -1537,7 +1437,7 @@ class _Repair:
             elif keyword_id in nodes:
                 continue
             elif (keyword_id,) not in self.state.rows["nodes"]:
-                make_anew(keyword_id, "infos at")
+                recreate(keyword_id, "infos at")
                 continue
             else:
                 self.notes.append(f"the link {' → '.join(key)} was taken away: its keyword is deleted")
@@ -1573,50 +1473,28 @@ class _Repair:
         return id
 
 
-def _choose_of_files(by_seq: Mapping[int, list[tuple[Path, _Found]]]) -> tuple[list[tuple[Path, _Found]], list[Loss]]:
-    """Return one line for each number, in their order; of two files that differ the one whose line fits the chain."""
-    ordered: list[tuple[Path, _Found]] = []
-    losses: list[Loss] = []
-    for seq in sorted(by_seq):
-        before = ordered[-1][1].crc if ordered and ordered[-1][1].seq == seq - 1 else None
-        paths = {line: path for path, line in by_seq[seq]}
-        best = _best_of(list(paths), before, [line for _, line in by_seq.get(seq + 1, [])])
-        place = f"{kt.HISTORY}/{paths[best].name}, line {best.line},"
-        others = [line for line in paths if line is not best]
-        losses += [_loss_of_other(line, place, f"{kt.HISTORY}/{paths[line].name}") for line in others]
-        ordered.append((paths[best], best))
-    return ordered, losses
-
-
-def _holds_deleted(lines: Sequence[tuple[Path, _Found]]) -> bool:
-    """Tell whether the state that lines begin with holds what only a compaction that kept the history leaves in it."""
-    for path, line in itertools.takewhile(lambda pair: pair[1].op == kt.STATE, lines):
-        with open(path, "rb") as file:
+def _holds_deleted(path: Path, lines: Sequence[_Found]) -> bool:
+    """Tell whether the state that a log begins with holds what only a compaction that kept the history leaves in it."""
+    with open(path, "rb") as file:
+        for line in itertools.takewhile(lambda line: line.op == kt.STATE, lines):
             rows = _rows_of(json.loads(line.read(file)))
-        if any(row.get("deleted") for row in rows["infos"]):
-            return True
-        if any(row.get("deleted") and (row.get("name") or row["metadata"].get("digest")) for row in rows["nodes"]):
-            return True
+            if any(row.get("deleted") for row in rows["infos"]):
+                return True
+            if any(row.get("deleted") and (row.get("name") or row["metadata"].get("digest")) for row in rows["nodes"]):
+                return True
     return False
 
 
-def _write_history(target: Path, lines: Sequence[tuple[Path, _Found]]) -> None:
+def _write_history(target: Path, path: Path, lines: Sequence[_Found]) -> None:
     """Write files that hold numbers without a gap, each called by the last of them."""
-    runs: list[list[tuple[Path, _Found]]] = []
-    for path, line in lines:
-        is_next = bool(runs) and runs[-1][-1][1].seq == line.seq - 1
-        if not is_next or runs[-1][-1][0] != path:
-            runs.append([])
-        runs[-1].append((path, line))
-    expected = 0
-    for run in runs:
-        first, last = run[0][1].seq, run[-1][1].seq
+    # In a run, number and place rise together.
+    for _, group in itertools.groupby(enumerate(lines), lambda pair: pair[1].seq - pair[0]):
+        run = [line for _, line in group]
         target.mkdir(mode=0o700, exist_ok=True)
-        with open(run[0][0], "rb") as old, _Writer(target / f"{last:018d}.jsonl") as new:
-            new.begin(first)  # chained again: what was left out must not look like damage
-            for _, line in run:
-                new.copy(line.read(old), begins=first != expected and line.seq == first)
-        expected = last + 1
+        with open(path, "rb") as old, _Writer(target / f"{run[-1].seq:018d}.jsonl") as new:
+            new.begin(run[0].seq)  # chained again: what was left out must not look like damage
+            for line in run:
+                new.copy(line.read(old), begins=line is run[0])
 
 
 @contextlib.contextmanager

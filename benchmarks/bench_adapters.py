@@ -1,26 +1,22 @@
 """What the adapters cost, each beside the peer whose place it takes, in one run.
 
-python -m benchmarks.bench_adapters [--quick] [--only store,mcp,mem0]
+python -m benchmarks.bench_adapters [--quick] [--only store,mcp]
 
 store  `KeywordTreeStore` beside LangGraph's SqliteStore (a file) and InMemoryStore
 mcp    `keyword-tree-mcp` beside the reference memory server, both over stdio (needs Node, and `make peers` once)
-mem0   `Memory` beside mem0ai with a local Qdrant and an embedder that counts letters (needs `make peers` once)
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
-import json
 import os
 import statistics
-import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from functools import partial
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +25,6 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from benchmarks import common
 
 BATCH = 1_000
-MEM0_CALLS = 200
 
 
 def milliseconds(seconds: Sequence[float]) -> str:
@@ -197,57 +192,7 @@ def measure_servers(options: argparse.Namespace, folder: Path, report: common.Re
     report.table(caption, ["", "ours", "server-memory", "ratio"], rows)
 
 
-# == mem0 =====================================================================================
-
-
-def measure_mem0(options: argparse.Namespace, folder: Path, report: common.Report) -> None:
-    """Add and search, each in a process of its own."""
-    from benchmarks.peers import mem0_suite
-
-    if not (mem0_suite.SITE / "mem0").is_dir():
-        raise common.Skip(f"mem0ai is not in {mem0_suite.SITE}: `make peers` puts it there")
-    measured = {}
-    for kind, path in (("ours", common.ROOT), ("mem0", mem0_suite.SITE)):
-        done = subprocess.run(
-            [sys.executable, str(Path(__file__)), "--worker", kind, str(folder / f"mem0-{kind}")],
-            env={**os.environ, "PYTHONPATH": str(path)},
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        if done.returncode:
-            raise common.Skip(f"{kind} cannot run: {done.stderr.strip().splitlines()[-1]}")
-        measured[kind] = json.loads(done.stdout.splitlines()[-1])
-    rows = []
-    for title, times in measured["ours"].items():
-        other = measured["mem0"][title]
-        ratio = statistics.median(times) / statistics.median(other)
-        rows.append([title, milliseconds(times), milliseconds(other), f"{ratio:.2f}"])
-    caption = f"mem0's calls, {MEM0_CALLS} memories, ms a call (mem0ai's embedder costs nothing here)"
-    report.table(caption, ["", "ours", "mem0ai", "ratio"], rows)
-
-
-def work_for_mem0(kind: str, folder: str) -> None:
-    """Time the calls of one of the two, and print the seconds as JSON."""
-    sys.path.insert(0, str(Path(__file__).parent / "peers"))
-    mem0_script = import_module("mem0_script")
-    memory = mem0_script.open_memory(kind, folder)
-    times: dict[str, list[float]] = {"add": [], "search": [], "get_all": [], "history": []}
-    ids = []
-    for n in range(MEM0_CALLS):
-        began = time.perf_counter()
-        added = memory.add(f"memory {n} says word{n % 50} of topic{n % 7}", user_id="ada", infer=False)
-        times["add"].append(time.perf_counter() - began)
-        ids.append(added["results"][0]["id"])
-    for n in range(50):
-        search = partial(memory.search, f"word{n} topic{n % 7}", filters={"user_id": "ada"})
-        times["search"].append(common.timed(search))
-        times["get_all"].append(common.timed(partial(memory.get_all, filters={"user_id": "ada"})))
-        times["history"].append(common.timed(partial(memory.history, ids[n])))
-    print(json.dumps(times))
-
-
-PARTS = {"store": measure_stores, "mcp": measure_servers, "mem0": measure_mem0}
+PARTS = {"store": measure_stores, "mcp": measure_servers}
 
 
 def run(options: argparse.Namespace) -> None:
@@ -263,7 +208,4 @@ def run(options: argparse.Namespace) -> None:
 
 
 if __name__ == "__main__":
-    if sys.argv[1:2] == ["--worker"]:
-        work_for_mem0(*sys.argv[2:4])
-    else:
-        run(common.parser(__doc__).parse_args())
+    run(common.parser(__doc__).parse_args())

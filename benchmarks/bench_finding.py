@@ -31,6 +31,7 @@ import time
 from argparse import Namespace
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -351,55 +352,73 @@ def placing(report: common.Report, options: Namespace) -> None:
 # == Costs ===================================================================================
 
 
+def _said() -> tuple[Callable[[], str], list[str]]:
+    """Return what draws the beginning of a real text, some 70 characters, and questions that are asked of such."""
+    draw, contents = random.Random(8), list[str]()
+    for name in ("awesome_python", "awesome_python_cn", "memorybank_en", "memorybank_cn"):
+        contents += [row["content"] for row in finding_sets.rows_of(f"{name}/infos.jsonl")]
+    rows = (finding_sets.rows_of(f"memorybank_{language}/questions.jsonl") for language in ("en", "cn"))
+    return lambda: draw.choice(contents)[:73], [row["question"] for part in rows for row in part]
+
+
 def _many(count: int, infos: int) -> Iterator[Unit]:
     """Yield keywords whose names and infos are made of the words of real ones."""
-    draw, words = random.Random(8), list[str]()
-    for name in ("awesome_python", "awesome_python_cn", "memorybank_en", "memorybank_cn"):
-        words += [row["content"] for row in finding_sets.rows_of(f"{name}/infos.jsonl")]
+    say, _ = _said()
     for number in range(count):
-        name = f"{draw.choice(words)[:24].strip() or 'name'} {number}"
-        yield Unit(f"k{number}", [name], infos=[f"{draw.choice(words)[:300]} {number}" for _ in range(infos)])
+        yield Unit(f"k{number}", [f"{say()[:24].strip()} {number}"], infos=[f"{say()} {number}" for _ in range(infos)])
 
 
-def _serve_opening(folder: str) -> Callable[..., dict[str, Any]]:
-    tree = KeywordTree(folder)
-    before = common.rss_mb()
-    draw = random.Random(9)
-    asked = [row["question"] for row in finding_sets.rows_of("memorybank_en/questions.jsonl")]
-    asked += [row["question"] for row in finding_sets.rows_of("memorybank_cn/questions.jsonl")]
+def _serve_opening(folder: str, is_memory: bool) -> Callable[..., dict[str, Any]]:
+    store = MemoryStore(folder, extract=None) if is_memory else KeywordTree(folder)
+    ask: Callable[[str, int], object] = store.recall if isinstance(store, MemoryStore) else store.RankCandidates
+    before, draw, (_, asked) = common.rss_mb(), random.Random(9), _said()
 
     def answer(questions: int) -> dict[str, Any]:
         times = []
         for query in draw.choices(asked, k=questions):
-            began = time.process_time()
-            tree.RankCandidates(query, 10)
-            times.append(time.process_time() - began)
+            times.append(_processor_s(partial(ask, query, 10)))
         return {"times": times, "grown": common.rss_mb() - before}
 
     return answer
 
 
+def _processor_s(work: Callable[[], object]) -> float:
+    began = time.process_time()
+    work()
+    return time.process_time() - began
+
+
 def costs(report: common.Report, options: Namespace) -> None:
     """Print what the first question after opening takes, later ones, memory, and what the index takes on disk."""
-    rows = []
-    for count, infos in ((5_000, 1),) if options.quick else ((50_000, 0), (100_000, 3)):
+    rows, scale = [], 20 if options.quick else 1
+    for count, infos in ((50_000 // scale, 0), (100_000 // scale, 3), (0, 100_000 // scale)):
         with common.working_folder(options) as folder:
-            with KeywordTree(str(folder)) as tree:
+            if count:
                 units = list(_many(count, infos))
-                text = sum(len(name.encode()) for unit in units for name in [*unit.names, *unit.infos])
-                fill(tree, units)
-                del units
-                began = time.process_time()
-                tree.RankCandidates("warm up")
-                made = time.process_time() - began
-            size = sum(path.stat().st_size for path in (folder / "indexes").rglob("*") if path.is_file())
-            with common.Worker(MODULE, "opening", folder=str(folder)) as worker:
+                with KeywordTree(str(folder)) as tree:
+                    fill(tree, units)
+                    made = _processor_s(partial(tree.RankCandidates, "warm up"))
+            else:
+                say, _ = _said()
+                units = [Unit("", infos=[f"{say()} {number}"]) for number in range(infos)]
+                with MemoryStore(str(folder), extract=None) as store:
+                    for start in range(0, infos, 10_000):
+                        part = units[start : start + 10_000]
+                        store.tree.BatchCreateInfos([{"content": each.infos[0], "keyword_ids": []} for each in part])
+                    made = _processor_s(partial(store.recall, "warm up"))
+            text = sum(len(said.encode()) for unit in units for said in [*unit.names, *unit.infos])
+            del units
+            files = [path for path in folder.rglob("indexes/*.db") if path.is_file()]
+            size = sum(path.stat().st_size for path in files)
+            with common.Worker(MODULE, "opening", folder=str(folder), is_memory=not count) as worker:
                 first = worker.ask(questions=1)
                 later = worker.ask(questions=400)
         p50, p95 = (1e3 * common.percentile(later["times"], share) for share in (0.5, 0.95))
         times = [f"{made:.1f}", f"{first['times'][0]:.2f}", f"{p50:.1f} / {p95:.1f}"]
         sizes = [f"{later['grown']:.0f}", f"{size / 2**20:.0f}", f"{text / 2**20:.0f}"]
-        rows.append([f"{count:,} keywords, {count * infos:,} infos", *times, *sizes])
+        name = f"{count:,} keywords, {count * infos:,} infos" if count else f"{infos:,} memories"
+        rows.append([name, *times, *sizes])
+        report.line(" | ".join(rows[-1]))
     columns = ["", "taken in s", "first s", "later ms p50 / p95", "grows MiB", "index MiB", "text"]
     report.table("The index of words: taken in, asked first after opening, asked later", columns, rows)
 

@@ -1,12 +1,9 @@
-"""Measure KnowHub: `python -m benchmarks.bench_knowhub [--entries 5000] [--seconds 5] [--only servers,mem0,…]`.
+"""Measure KnowHub: `python -m benchmarks.bench_knowhub [--entries 5000] [--seconds 5] [--only servers,recall,…]`.
 
 servers    its server beside a plain one over FastAPI and sqlite (WAL, synchronous=FULL, FTS5; tokens, votes and history
            as here), each in a process of its own, with the same client and the same entries, in turns
-mem0       saving and searching beside mem0ai's library, without a model on either side (needs `make peers` once)
 recall     among 30,000 entries, for tokens that see more or less of them; opening, also after a kill
 processes  whether the feedback of eight processes, and of eight clients of two workers, is all there
-commands   the right tool for a question, beside FTS5: needs --commands FOLDER with checkouts of the repositories
-           tldr-pages/tldr, TellinaTool/nl2bash and jaywcjlove/linux-command as `tldr`, `nl2bash`, `linux-command`
 
 Ratios count: the machine's own speed is in both sides.
 """
@@ -27,7 +24,6 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -228,6 +224,15 @@ def cpu_of(process: "subprocess.Popen[bytes]") -> float:
     return (int(told[11]) + int(told[12])) / os.sysconf("SC_CLK_TCK")
 
 
+def settle(process: "subprocess.Popen[bytes]", most_s: float = 60.0) -> None:
+    """Wait until a process has nothing left to do: what it derives once after a start is no call's cost."""
+    until, quiet = time.monotonic() + most_s, 0
+    while quiet < 3 and time.monotonic() < until:
+        before = cpu_of(process)
+        time.sleep(0.5)
+        quiet = quiet + 1 if cpu_of(process) - before < 0.05 else 0
+
+
 def percentile(values: list[float], share: float) -> float:
     """Return the value that a share of the values does not exceed."""
     return sorted(values)[min(len(values) - 1, int(share * len(values)))]
@@ -275,6 +280,10 @@ def measure_servers(folder: str, entries: int, seconds: float) -> None:
         }
 
     try:
+        for kind, (process, port) in servers.items():
+            for make in calls(kind).values():
+                asyncio.run(hammer(f"http://127.0.0.1:{port}", text, make, 0.1))
+            settle(process)
         titles = f"{'':10} {'plain/s':>9} {'hub/s':>9} {'ratio':>7} {'plain p95':>10} {'hub p95':>9} {'ratio':>7}"
         print(f"{titles}   CPU ms a call")
         for name in ("get", "save", "feedback", "recall"):
@@ -297,108 +306,6 @@ def measure_servers(folder: str, entries: int, seconds: float) -> None:
             process.terminate()
         for process, _ in servers.values():
             process.wait(30)
-
-
-# mem0's library
-
-
-MEM0 = """
-import json, os, random, sys, time, zlib
-os.environ["MEM0_TELEMETRY"] = "False"
-os.environ["MEM0_DIR"] = sys.argv[1]
-from mem0 import Memory
-
-SIZE = 384
-
-
-class Hashing:
-    def embed(self, text, memory_action=None):
-        vector = [0.001] * SIZE
-        for word in text.lower().split():
-            vector[zlib.crc32(word.encode()) % SIZE] += 1.0
-        return vector
-
-    def embed_batch(self, texts, memory_action=None):
-        return [self.embed(text) for text in texts]
-
-
-store = {"provider": "qdrant", "config": {"path": sys.argv[1] + "/qdrant", "embedding_model_dims": SIZE}}
-none = {"provider": "openai", "config": {"api_key": "none"}}
-memory = Memory.from_config(
-    {"vector_store": store, "llm": none, "embedder": none, "history_db_path": sys.argv[1] + "/history.db"}
-)
-memory.embedding_model = Hashing()
-print(json.dumps("ready"), flush=True)
-for line in sys.stdin:
-    call, texts = json.loads(line)
-    if call == "fill":  # by its store's own call: by `add` it would take half an hour
-        vectors = memory.embedding_model.embed_batch(texts)
-        rows = [{"data": text, "user_id": "bench", "hash": str(n)} for n, text in enumerate(texts)]
-        ids = ["%08x-0000-4000-8000-000000000000" % n for n in range(len(texts))]
-        for start in range(0, len(texts), 500):
-            part = slice(start, start + 500)
-            memory.vector_store.insert(vectors[part], rows[part], ids[part])
-    took = []
-    for text in texts if call != "fill" else ():
-        began = time.perf_counter()
-        if call == "save":
-            memory.add(text, user_id="bench", infer=False)
-        else:
-            found = memory.search(text, filters={"user_id": "bench"})
-            assert found["results"]
-        took.append(time.perf_counter() - began)
-    print(json.dumps(took), flush=True)
-"""
-
-
-def measure_mem0(folder: str, entries: int) -> None:
-    """Print the time of a save and of a search beside mem0ai's, each in a process of its own, in turns."""
-    from Agent.knowhub.hub import LOCAL, KnowHub
-    from benchmarks.peers.mem0_suite import SITE
-
-    if not (SITE / "mem0").is_dir():
-        print(f"mem0: skipped, mem0ai is not in {SITE}: `make peers` puts it there")
-        return
-    chooser = random.Random(5)
-    rows = [entry(number, chooser) for number in range(entries)]
-    environment = {**os.environ, "PYTHONPATH": str(SITE)}
-    command = [sys.executable, "-c", MEM0, f"{folder}/mem0"]
-    Path(folder, "mem0").mkdir()
-    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL}
-    with subprocess.Popen(command, env=environment, text=True, **pipes) as theirs, KnowHub(f"{folder}/beside") as hub:  # type: ignore[call-overload]
-
-        def ask(*call: Any) -> list[float]:
-            print(json.dumps(call), file=theirs.stdin, flush=True)
-            return list(json.loads(theirs.stdout.readline()))
-
-        assert json.loads(theirs.stdout.readline()) == "ready"
-        ask("fill", [f"{row['task']} {row['content']}" for row in rows])
-        hub.take_in(LOCAL, [{"id": f"knowledge-20260101-{number:012x}", **row} for number, row in enumerate(rows)])
-        took: dict[str, list[list[float]]] = {"save": [[], []], "search": [[], []]}
-        for _ in range(5):
-            new = [entry(chooser.randrange(10**9), chooser) for _ in range(20)]
-            queries = [words(chooser, 5) for _ in range(20)]
-            took["save"][0] += ask("save", [f"{row['task']} {row['content']}" for row in new])
-            took["search"][0] += ask("search", queries)
-            took["save"][1] += timed(lambda row: hub.save(LOCAL, row), new)
-            took["search"][1] += timed(lambda query: hub.search(LOCAL, {"q": query}), queries)
-        theirs.stdin.close()
-    for call, (other, own) in took.items():
-        p50 = [statistics.median(times) * 1000 for times in (other, own)]
-        ratio = p50[0] / p50[1]
-        print(
-            f"{entries} entries, {call:6} p50 mem0ai {p50[0]:7.2f} ms, hub {p50[1]:6.2f} ms: {ratio:.1f} x", flush=True
-        )
-
-
-def timed(call: Callable[[Any], Any], arguments: list[Any]) -> list[float]:
-    """Return the time of each call, in seconds."""
-    took = []
-    for argument in arguments:
-        began = time.perf_counter()
-        call(argument)
-        took.append(time.perf_counter() - began)
-    return took
 
 
 # Recall among many
@@ -556,96 +463,7 @@ def measure_workers(folder: str) -> None:
     print(f"8 clients of 2 workers: {count} of 2000 judgements, {2000 / took:.0f}/s", flush=True)
 
 
-# The right tool for a question
-
-
-def read_pages(folder: Path) -> list[tuple[str, str, str]]:
-    """Return the examples of tldr pages: tool, what for, command line."""
-    found = []
-    for path in sorted(folder.glob("*/*.md")):
-        lines = [line.strip() for line in path.read_text(encoding="utf-8").splitlines() if line.strip()]
-        for line, after in pairwise(lines):
-            if line.startswith("- ") and after.startswith("`"):
-                found.append((path.stem, line[2:].rstrip("：:"), after.strip("`")))
-    return found
-
-
-def questions_of_nl2bash(folder: Path, tools: set[str], most: int = 12) -> list[tuple[str, str]]:
-    """Return questions and their tools, at most so many of each tool."""
-    asked = (folder / "data/bash/all.nl").read_text(encoding="utf-8").splitlines()
-    commands = (folder / "data/bash/all.cm").read_text(encoding="utf-8").splitlines()
-    counts: dict[str, int] = {}
-    found = []
-    for question, command in zip(asked, commands, strict=False):
-        tool = command.split()[0] if command.split() else ""
-        if tool in tools and counts.get(tool, 0) < most:
-            counts[tool] = counts.get(tool, 0) + 1
-            found.append((question, tool))
-    return found
-
-
-def questions_of_linux_command(folder: Path, tools: set[str]) -> list[tuple[str, str]]:
-    """Return what Chinese pages say first of a tool, and the tool."""
-    found = []
-    for path in sorted((folder / "command").glob("*.md")):
-        lines = [line.strip() for line in path.read_text(encoding="utf-8").splitlines()]
-        said = [line for line in lines if line and not line.startswith(("=", "#", "-"))]
-        if path.stem in tools and len(said) > 1:
-            found.append((said[1].replace(path.stem, ""), path.stem))
-    return found
-
-
-def measure_commands(folder: str, place: str) -> None:
-    """Print for how many questions the right tool is among the first 5 found, and the first 100, beside FTS5."""
-    sources = Path(place) if place else None
-    if sources is None or not (sources / "tldr/pages").is_dir():
-        print("commands: skipped, --commands names no folder with a checkout of tldr-pages/tldr as `tldr`")
-        return
-    pages = read_pages(sources / "tldr/pages")
-    questions = questions_of_nl2bash(sources / "nl2bash", {tool for tool, _, _ in pages})
-    find_tools(f"{folder}/english", "English", pages, questions)
-    pages = read_pages(sources / "tldr/pages.zh")
-    questions = questions_of_linux_command(sources / "linux-command", {tool for tool, _, _ in pages})
-    find_tools(f"{folder}/chinese", "Chinese", pages, questions)
-
-
-def find_tools(folder: str, language: str, pages: list[tuple[str, str, str]], questions: list[tuple[str, str]]) -> None:
-    """Ask a hub and FTS5, which hold the same texts."""
-    from Agent.knowhub.hub import LOCAL, KnowHub
-
-    base = sqlite3.connect(":memory:")
-    tokenizer = "porter" if language == "English" else "trigram"
-    base.execute(f"CREATE VIRTUAL TABLE text USING fts5 (said, tokenize='{tokenizer}')")
-    rows = [f"{what}\n{tool}\n{command}" for tool, what, command in pages]
-    base.executemany("INSERT INTO text (rowid, said) VALUES (?, ?)", enumerate(rows))
-    ids = [f"knowledge-20260101-{number:012x}" for number in range(len(pages))]
-    with KnowHub(folder) as hub:
-        lines = (
-            {"id": id, "task": what[:2000], "content": command, "types": ["tool"], "tags": {"tool": tool}}
-            for id, (tool, what, command) in zip(ids, pages, strict=True)
-        )
-        report = hub.take_in(LOCAL, lines)
-        tool_of = {id: tool for id, (tool, _, _) in zip(ids, pages, strict=True)}
-        right = {"hub": [0, 0], "FTS5": [0, 0]}
-        for question, tool in questions:
-            first = [row["tags"]["tool"] for row in hub.search(LOCAL, {"q": question, "top_k": 5})["results"]]
-            many = [tool_of[id] for id in hub.catalog.rank(question, 100, ids)]
-            parts = (
-                question.split() if language == "English" else [question[n : n + 3] for n in range(len(question) - 2)]
-            )
-            wanted = " OR ".join('"' + part.replace('"', "") + '"' for part in parts if part.replace('"', ""))
-            call = "SELECT rowid FROM text WHERE text MATCH ? ORDER BY bm25(text) LIMIT 100"
-            theirs = [pages[row[0]][0] for row in base.execute(call, (wanted,))] if wanted else []
-            for name, few, all_found in (("hub", first, many), ("FTS5", theirs[:5], theirs)):
-                right[name][0] += tool in few
-                right[name][1] += tool in all_found
-    said = f"{language}: {report['written']} examples, {len(questions)} questions"
-    for name, (five, hundred) in right.items():
-        share = [100 * count / len(questions) for count in (five, hundred)]
-        print(f"{said}, {name}: right tool in 5 {share[0]:.1f} %, in 100 {share[1]:.1f} %", flush=True)
-
-
-PARTS = ("servers", "mem0", "recall", "processes", "commands")
+PARTS = ("servers", "recall", "processes")
 
 
 def main() -> None:
@@ -658,7 +476,6 @@ def main() -> None:
     parser.add_argument("--large", type=int, default=30_000)
     parser.add_argument("--seconds", type=float, default=6.0, help="for each call and server")
     parser.add_argument("--only", default=",".join(PARTS), help="some of the parts, with commas")
-    parser.add_argument("--commands", default="", metavar="FOLDER", help="holds the three checkouts")
     options = parser.parse_args()
     parts = options.only.split(",")
     with tempfile.TemporaryDirectory() as folder:
@@ -666,16 +483,12 @@ def main() -> None:
         os.environ["XDG_CONFIG_HOME"] = f"{folder}/config"
         if "servers" in parts:
             measure_servers(folder, options.entries, options.seconds)
-        if "mem0" in parts:
-            measure_mem0(folder, options.entries)
         if "recall" in parts:
             measure_recall(folder, options.large)
             measure_kills(folder)
         if "processes" in parts:
             measure_processes(folder)
             measure_workers(folder)
-        if "commands" in parts:
-            measure_commands(folder, options.commands)
 
 
 if __name__ == "__main__":

@@ -1,12 +1,11 @@
-"""Measure `Agent.memory`: what it finds, how fast it writes and recalls, and whether a correction replaces.
+"""Measure `Agent.memory`: what it finds, and how fast it writes and recalls.
 
     python -m benchmarks.bench_memory --locomo locomo10.json --memdaily messages_and_QAs
 
-Parts (`--only`): evidence, remember, recall, correct.
+Parts (`--only`): evidence, remember, recall.
 
 - evidence: the share of each question's evidence among the first 5 and 10 memories, without a model, beside BM25
   (Robertson & Zaragoza 2009, k1 1.5, b 0.75) over the same memories;
-  what else was tried: the speaker's name, the time in the text, decay with time, keywords, the graph.
   LoCoMo (github.com/snap-research/LoCoMo, data/locomo10.json): the turns of a conversation, its session is the source;
   questions whose evidence is named, all categories. MemDaily (github.com/nuster1128/MemSim, the folder
   data_generation/final_dataset/messages_and_QAs): the messages of a user, equal ones once, a trajectory is the source.
@@ -16,7 +15,6 @@ Parts (`--only`): evidence, remember, recall, correct.
 - recall: questions to 100,000 memories, with filters, with keywords, with a graph that rules have filled, beside
   sqlite3's FTS5 (bm25) on the same contents; and what the first one takes, with the index on disk and without. Where
   neither set is there, the contents are those of MemoryBank (see `common.data_folder`).
-- correct: 1,000 facts, each corrected twice; a recall must return the last, the history show three.
 """
 
 from __future__ import annotations
@@ -34,17 +32,15 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import closing
 from datetime import UTC, datetime
 from functools import partial
-from itertools import pairwise, permutations
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from Agent.keyword_tree import KeywordTree
-from Agent.memory.keywords import STOP_WORDS, ChineseKeywordExtractor
+from Agent.memory.keywords import STOP_WORDS
 from Agent.memory.memory_fields import MEMORY_KEY
-from Agent.memory.retriever import RetrieverConfig
-from Agent.memory.scoring import Hybrid, ScoreWeights, ScoringStrategy, text_overlap
 from Agent.memory.store import MemoryStore
 from Agent.tests.support.plain_extractor import PlainExtractor
 from benchmarks import common
@@ -58,7 +54,6 @@ class Memory(NamedTuple):
     source: str
     speaker: str = ""
     when: datetime | None = None
-    place: str = ""
 
 
 class Question(NamedTuple):
@@ -118,7 +113,7 @@ def read_memdaily(folder: Path) -> Set:
                 id_of[message["mid"]] = seen[user].setdefault(text, own_id)
                 if seen[user][text] == own_id:
                     day = datetime.strptime(message["time"][:11], "%Y年%m月%d日")
-                    memories.append(Memory(own_id, text, source, "", day, message["place"]))
+                    memories.append(Memory(own_id, text, source, "", day))
             asked = trajectory["question_list"][0]
             evidence = frozenset(id_of[step] for step in asked["target_step_id"] if step in id_of)
             if evidence and "[ERROR" not in asked["question"] + str(asked["answer"]):
@@ -142,7 +137,7 @@ def read_memorybank() -> tuple[list[str], list[str]]:
 class Bm25:
     """BM25 as the books have it, over words without stop words and single Chinese characters: the yardstick."""
 
-    def __init__(self, memories: Iterable[Memory], terms: Callable[[str], list[str]]) -> None:
+    def __init__(self, terms: Callable[[str], list[str]], memories: Iterable[Memory]) -> None:
         self.terms = terms
         self.ids = []
         self.lengths = []
@@ -155,7 +150,7 @@ class Bm25:
                 self.postings[term].append((number, count))
         self.average = sum(self.lengths) / max(1, len(self.lengths))
 
-    def ask(self, query: str) -> list[str]:
+    def __call__(self, query: str) -> list[str]:
         """Return the ids of the first ten."""
         scores: dict[int, float] = defaultdict(float)
         for term in self.terms(query):
@@ -186,11 +181,6 @@ def characters_and_pairs(text: str) -> list[str]:
     return [*found, *(a + b for a, b in pairwise(found) if len(a) == len(b) == 1 and not (a + b).isascii())]
 
 
-def bm25_over(terms: Callable[[str], list[str]]) -> Callable[[list[Memory]], Ask]:
-    """Return what makes a BM25 over those terms ready to be asked."""
-    return lambda memories: Bm25(memories, terms).ask
-
-
 def share_found(sets: Set, prepare: Callable[[list[Memory]], Ask]) -> tuple[float, float]:
     """Return the mean share of evidence among the first 5 and 10, in percent."""
     sums, count = [0.0, 0.0], 0
@@ -204,74 +194,16 @@ def share_found(sets: Set, prepare: Callable[[list[Memory]], Ask]) -> tuple[floa
     return 100 * sums[0] / count, 100 * sums[1] / count
 
 
-class Way(NamedTuple):
-    """How memories are kept, and looked for."""
-
-    scoring: ScoringStrategy | None = None
-    text: Callable[[Memory], str] = lambda memory: memory.text
-    keywords: Callable[[list[Memory]], list[list[str]]] | None = None
-    is_related: bool = False
-    is_dice: bool = False
-    """Whether the first 50 are put in the order of `text_overlap`, the Dice coefficient over bigrams."""
-
-
-def fill(store: MemoryStore, memories: Sequence[Memory], way: Way = Way()) -> None:  # noqa: B008  it never changes
-    """Keep many memories as `remember` does, in two operations."""
-    names = way.keywords(memories if isinstance(memories, list) else list(memories)) if way.keywords else []
-    own_names = names or [[] for _ in memories]
-    related: dict[str, dict[str, object]] = {name: {} for held in names for name in held}
-    for held in names if way.is_related else ():
-        for one, other in permutations(held, 2):
-            related[one].setdefault(f"relation:together:{other}", {"weight": 1.0, "number": len(related[one])})
-    store.tree.BatchCreateKeywords([{"id": name, "name": name, "metadata": held} for name, held in related.items()])
+def fill(store: MemoryStore, memories: Sequence[Memory]) -> None:
+    """Keep many memories as `remember` does, in one operation."""
     specs = []
-    for memory, held in zip(memories, own_names, strict=True):
+    for memory in memories:
         own: dict[str, object] = {"kind": "fact"}
         if memory.when is not None:
             own["time"] = memory.when.replace(tzinfo=UTC).timestamp()
-        spec = {"id": memory.id, "content": way.text(memory), "source": memory.source, "metadata": {MEMORY_KEY: own}}
-        specs.append({**spec, "keyword_ids": held})
+        metadata = {MEMORY_KEY: own}
+        specs.append({"id": memory.id, "content": memory.text, "source": memory.source, "metadata": metadata})
     store.tree.BatchCreateInfos(specs)
-
-
-def without_speaker(memory: Memory) -> str:
-    """Return the text alone."""
-    return memory.text.removeprefix(f"{memory.speaker}: ")
-
-
-def with_time(memory: Memory) -> str:
-    """Return the text behind its day, in its own language."""
-    if memory.when is None:
-        return memory.text
-    day = memory.when
-    written = f"{day.day} {day:%B} {day.year}" if memory.speaker else f"{day.year}年{day.month}月{day.day}日"
-    return f"{written} {memory.text}"
-
-
-def speaker_or_place(memories: list[Memory]) -> list[list[str]]:
-    """Return who spoke, or where it was, as the keyword of each."""
-    return [[memory.speaker or memory.place] for memory in memories]
-
-
-def rare_words(memories: list[Memory]) -> list[list[str]]:
-    """Return the three rarest keywords of each that others have, too."""
-    extract = ChineseKeywordExtractor().extract
-    held = [extract(without_speaker(memory)) for memory in memories]
-    counts = Counter(word for found in held for word in found)
-    return [sorted((word for word in found if counts[word] > 1), key=lambda word: counts[word])[:3] for found in held]
-
-
-WAYS: Mapping[str, Way] = {
-    "`MemoryStore.recall`": Way(),
-    "its first 50, by the Dice coefficient of bigrams": Way(is_dice=True),
-    "− the speaker's name in the text": Way(text=without_speaker),
-    "+ the day in the text": Way(text=with_time),
-    "+ decay with time, 0.1": Way(scoring=Hybrid(ScoreWeights(0.9, 0.0, 0.1, 0.0))),
-    "+ the speaker, or the place, as keyword": Way(keywords=speaker_or_place),
-    "+ three rare words as keywords": Way(keywords=rare_words),
-    "… and the graph, 0.2": Way(scoring=Hybrid(ScoreWeights(0.8, 0.2, 0.0, 0.0)), keywords=rare_words, is_related=True),
-    "… and all four scores, as `Hybrid()` has them": Way(scoring=Hybrid(), keywords=rare_words, is_related=True),
-}
 
 
 def measure_evidence(sets: Mapping[str, Set], report: common.Report) -> None:
@@ -283,8 +215,8 @@ def measure_evidence(sets: Mapping[str, Set], report: common.Report) -> None:
     }
     rows: list[list[str]] = []
     asks: dict[str, Callable[[Set], tuple[float, float]]]
-    asks = {name: partial(share_found, prepare=bm25_over(terms)) for name, terms in plain.items()}
-    asks |= {name: partial(share_found_by_store, way=way) for name, way in WAYS.items()}
+    asks = {name: partial(share_found, prepare=partial(Bm25, terms)) for name, terms in plain.items()}
+    asks["`MemoryStore.recall`"] = share_found_by_store
     for name, ask in asks.items():
         figures = [ask(chosen) for chosen in sets.values()]
         rows.append([name, *(f"{figure:.1f}" for pair in figures for figure in pair)])
@@ -293,26 +225,18 @@ def measure_evidence(sets: Mapping[str, Set], report: common.Report) -> None:
     report.table("Evidence among the first 5 and 10, in percent", ["way", *columns], rows)
 
 
-def share_found_by_store(sets: Set, way: Way) -> tuple[float, float]:
+def share_found_by_store(sets: Set) -> tuple[float, float]:
     """Return the same for a `MemoryStore`, one namespace for each conversation or user."""
     with tempfile.TemporaryDirectory() as folder:
         stores: list[MemoryStore] = []
 
         def prepare(memories: list[Memory]) -> Ask:
-            config = RetrieverConfig(scoring=way.scoring)
             newest = max((memory.when for memory in memories if memory.when), default=datetime(2026, 1, 1))
             now = newest.replace(tzinfo=UTC).timestamp()
-            store = MemoryStore(folder, user=str(len(stores)), config=config, clock=lambda: now)
+            store = MemoryStore(folder, user=str(len(stores)), clock=lambda: now)
             stores.append(store)
-            fill(store, memories, way)
-
-            def ask(query: str) -> list[str]:
-                found = [memory.info for memory in store.recall(query, 50 if way.is_dice else 10)]
-                if way.is_dice:
-                    found.sort(key=lambda info: -text_overlap(query, body=info.content))
-                return [info.id for info in found]
-
-            return ask
+            fill(store, memories)
+            return lambda query: [memory.info.id for memory in store.recall(query, 10)]
 
         figures = share_found(sets, prepare)
         for store in stores:
@@ -463,26 +387,6 @@ def spread(ask: Callable[[str], object], questions: Sequence[str]) -> list[str]:
     return [f"{common.percentile(took, share):.1f}" for took in (clocked, computed) for share in (0.5, 0.95)]
 
 
-def measure_correct(count: int, report: common.Report) -> None:
-    """Print whether a correction replaces."""
-    places = ["Paris", "Rome", "杭州"]
-    right = shown = 0
-    with tempfile.TemporaryDirectory() as made, MemoryStore(made) as store:
-        for number in range(count):
-            id = store.remember(f"Person{number} lives in {places[0]}.", keywords=["where people live"])
-            for place in places[1:]:
-                id = store.correct(id, f"Person{number} lives in {place}.")
-            history = [version.content for version in store.history(id)]
-            shown += history == [f"Person{number} lives in {place}." for place in reversed(places)]
-        for number in range(count):
-            found = store.recall(f"Where does Person{number} live?", 10)
-            mine = [memory.info.content for memory in found if f"Person{number} " in memory.info.content]
-            right += mine == [f"Person{number} lives in {places[-1]}."] and found[0].info.content == mine[0]
-    rows = [["recalls that return the last fact first, and no older one", right]]
-    rows.append(["histories that show three", shown])
-    report.table(f"{count:,} facts, each corrected twice", ["", "facts"], rows)
-
-
 def run(argv: Sequence[str] | None = None) -> None:
     """Run the parts that are wanted."""
     options = common.parser(__doc__)
@@ -508,8 +412,6 @@ def run(argv: Sequence[str] | None = None) -> None:
                 measure_recall(sets, 10_000 if chosen.quick else 100_000, folder, report)
             except common.Skip as reason:
                 report.skipped("recall", reason)
-        if common.wanted(chosen, "correct"):
-            measure_correct(100 if chosen.quick else 1_000, report)
 
 
 if __name__ == "__main__":

@@ -91,6 +91,11 @@ class Safeguard(NamedTuple):
 
     def taken_from(self, source: str) -> str:
         """Return a module's text without comments and without the safeguard; SafeguardError where it is not there."""
+        before, function, after = self.parts_of(source)
+        return "\n".join([*before, function.replace(self.code, self.without), *after])
+
+    def parts_of(self, source: str) -> tuple[list[str], str, list[str]]:
+        """Return the lines before the function that holds it, that function's text, and the lines after it."""
         lines, places = _read(source)
         if self.function not in places:
             raise SafeguardError(f"{self.name}: there is no {self.function}")
@@ -98,7 +103,7 @@ class Safeguard(NamedTuple):
         text = "\n".join(lines[start:stop])
         if (count := text.count(self.code)) != self.times:
             raise SafeguardError(f"{self.name}: {self.code!r} is {count} times in {self.function}, not {self.times}")
-        return "\n".join([*lines[:start], text.replace(self.code, self.without), *lines[stop:]])
+        return lines[:start], text, lines[stop:]
 
 
 def read_table(path: Path = TABLE) -> list[Safeguard]:

@@ -57,7 +57,7 @@ SESSIONS = {
         "keyword-tree add 豆豆 --parent / --alias 我家的狗",
         'keyword-tree info "豆豆怕打雷，打雷时要抱着它。" --to 豆豆',
         'keyword-tree ask "谁对花生过敏？"',
-        'keyword-tree ask "狗怕什么？"',
+        'keyword-tree ask "狗怕打雷吗？"',
         "keyword-tree undo",
         "keyword-tree show --infos",
     ),

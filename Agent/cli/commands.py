@@ -124,16 +124,15 @@ def add(session: Session, name: str, parent: str | None, aliases: tuple[str, ...
     """
     client = None if parent is not None else session.client()
     with session.open(makes=True, client=client) as tree:
-        parent_id = None if parent is None else session.find(tree, parent).id
+        parent_id = None if parent is None else session.find(tree, parent, may_add=True).id
+        others = [path_of(tree, node.id) for node in tree.FindByName(name)]
         with tree.Operation("create_keyword") as operation:
             node = tree.CreateKeyword(name, parent_id, list(aliases), description)
         value = {"keyword": spell_keyword(tree, node)}
         is_left = parent is None and node.parent_id == ROOT_ID and len(tree) > 1
-        path = path_of(tree, node.id)
-        if is_left:
-            session.tell(tree, operation.id, value, "added {}, at the top: no keyword fits it", path)
-        else:
-            session.tell(tree, operation.id, value, "added {}", path)
+        text = "added {}, at the top: no keyword fits it" if is_left else "added {}"
+        note = say("another one of this name is at {}", say(", ").join(others)) if others else ""
+        session.tell(tree, operation.id, value, text, path_of(tree, node.id), note=note)
 
 
 @command("info", asks=True)
@@ -175,8 +174,9 @@ def info(
     if content is None or not content.strip():
         raise click.UsageError("Missing argument 'CONTENT'.")
     auto = not names if auto is None else auto
-    with session.open(makes=True, client=session.client() if auto else None) as tree:
-        ids = [session.find(tree, name).id for name in names]
+    # A keyword that is named is there already, and so is its memory.
+    with session.open(makes=not names, client=session.client() if auto else None) as tree:
+        ids = [session.find(tree, name, may_add=True).id for name in names]
         with tree.Operation("create_info") as operation:
             stored = tree.CreateInfo(read_content(content), source or "", ids, auto)
         links = [node for node, _ in tree.GetKeywordsOfInfo(stored.id)]
@@ -312,20 +312,21 @@ def pairs_of(text: str) -> set[str]:
 
 
 def draw_recalled(texts: list[dict[str, Any]]) -> RenderableType:
-    """Return the sentences, each with its keyword and source; long ones in full on lines of their own."""
+    """Return the sentences, each with score, keyword and source; long ones in full on lines of their own."""
     rows = [
         (
+            line((f"{text['score']:.2f}", "dim")),
             line((" / ".join(text["path"]) or say("no keyword"), "cyan")),
             line(shorten(text["sentence"], SENTENCE_SHOWN)),
             line((text["source"], "dim")),
         )
         for text in texts
     ]
-    if all(sentence.cell_len <= ONE_LINE for _, sentence, _ in rows):
+    if all(sentence.cell_len <= ONE_LINE for _, _, sentence, _ in rows):
         return table(rows)
     drawn: list[RenderableType] = []
-    for where, sentence, source in rows:
-        drawn.append(where.append("  ").append_text(source))
+    for score, where, sentence, source in rows:
+        drawn.append(score.append("  ").append_text(where).append("  ").append_text(source))
         drawn.append(Padding(Text(sentence.plain), (0, 0, 0, 2)))
     return Group(*drawn)
 

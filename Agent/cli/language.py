@@ -19,6 +19,7 @@ from functools import cache
 __all__ = [
     "LANGUAGES",
     "LANGUAGE_VARIABLE",
+    "chinese_of",
     "choose",
     "choose_from_environment",
     "count_of",
@@ -80,8 +81,11 @@ def say_error(message: str) -> str:
     ("没有 id 为 'tea' 的关键词", "名字不能为空：' '")
     >>> choose("en")
     """
-    if _chosen != "zh":
-        return message
+    return chinese_of(message) if _chosen == "zh" else message
+
+
+def chinese_of(message: str) -> str:
+    """Return what an error says in Chinese, whatever the chosen language; what no template fits stays in English."""
     from .chinese import ERRORS
 
     if message in ERRORS:
@@ -93,7 +97,7 @@ def say_error(message: str) -> str:
             if found:
                 return chinese.format(*map(_Value, found.groups()))
     context, colon, rest = message.partition(": ")
-    said = say_error(rest) if colon else rest
+    said = chinese_of(rest) if colon else rest
     return message if said == rest else f"{context}：{said}"
 
 
@@ -101,7 +105,7 @@ class _Value(str):
     """What stands at the place of a template; `{0:zh}` puts it into Chinese."""
 
     def __format__(self, spec: str) -> str:
-        return say_error(str(self)) if spec == "zh" else super().__format__(spec)
+        return chinese_of(str(self)) if spec == "zh" else super().__format__(spec)
 
 
 @cache

@@ -155,7 +155,7 @@ def make_command(
         return int(importlib.import_module(part.module, __package__).run(read) or 0)
 
     command = Asked(name, callback=run, params=list(parameters(parser, part.place(Session()))), help=text)
-    return share(command, asks=False, data=part.data)
+    return share(command, asks=False, data=part.data, has_json=answers_json)
 
 
 class _Mounted(Group):

@@ -20,7 +20,6 @@ from .session import BAD_USE, DATA_VARIABLE, DEFAULT_DATA, MODEL_VARIABLE, UNREA
 
 __all__ = [
     "DISTRIBUTION",
-    "MODULES",
     "SECTIONS",
     "Asked",
     "Group",
@@ -44,39 +43,12 @@ SECTIONS = {
 """What people want to do, and the commands for it."""
 
 MODULES = {
-    ".commands": (
-        "add",
-        "info",
-        "link",
-        "search",
-        "ask",
-        "rank",
-        "show",
-        "rename",
-        "alias",
-        "confirm",
-        "move",
-        "merge",
-        "delete",
-    ),
-    ".care": (
-        "metrics",
-        "reorganize",
-        "history",
-        "undo",
-        "redo",
-        "snapshot",
-        "restore",
-        "backup",
-        "verify",
-        "compact",
-        "repair",
-        "doctor",
-    ),
-    ".carry": ("import", "export", "completion"),
-    ".mounting": ("context", "hub", "shared", "mcp"),
+    ".care": "metrics reorganize history undo redo snapshot restore backup verify compact repair doctor",
+    ".carry": "import export completion",
+    ".mounting": "context hub shared mcp",
 }
-"""Where each command is; a module is imported when one of its commands is wanted, since a prompt waits for it."""
+"""Where each command is that is not in `.commands`; a module is imported when one of its commands is wanted, since a
+prompt waits for it."""
 
 DISTRIBUTION = "keyword-tree-memory"
 """The name under which pip knows the package."""
@@ -131,13 +103,14 @@ DATA = f"The folder of the memory.  [env: {DATA_VARIABLE}; default: {DEFAULT_DAT
 
 
 # Callbacks set them, before the command and after it alike; the environment is asked once, by Session.
-def share(command: _Command, asks: bool = True, data: str = "") -> _Command:
+def share(command: _Command, asks: bool = True, data: str = "", has_json: bool = True) -> _Command:
     """Give a command the options of all.
 
     Args:
         command: to be extended.
         asks: whether it may ask a model, and shows the options for it.
         data: the help of `--data`; "" where it is the folder of the tree.
+        has_json: whether it answers in JSON, and shows the option for it.
     """
     options: Sequence[Callable[[_Command], _Command]] = (
         click.option(
@@ -149,7 +122,12 @@ def share(command: _Command, asks: bool = True, data: str = "") -> _Command:
             help=data or DATA,
         ),
         click.option(
-            "--json", is_flag=True, expose_value=False, callback=_set_json, help="Answer in JSON, for programs."
+            "--json",
+            is_flag=True,
+            expose_value=False,
+            callback=_set_json,
+            hidden=not has_json,
+            help="Answer in JSON, for programs.",
         ),
         click.option(
             "--lang",
@@ -274,9 +252,8 @@ class _Program(Group):
     @override
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """Return a command, from its module."""
-        for module, names in MODULES.items():
-            if cmd_name in names:
-                importlib.import_module(module, __package__)
+        module = next((module for module, names in MODULES.items() if cmd_name in names.split()), ".commands")
+        importlib.import_module(module, __package__)
         command = super().get_command(ctx, cmd_name)
         if command is not None:
             translate(command)

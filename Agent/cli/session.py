@@ -89,11 +89,13 @@ class UnclearNameError(InvalidInputError):
 class UnknownNameError(NotFoundError):
     """No keyword bears the name; others may have been meant."""
 
-    def __init__(self, name: str, rows: list[dict[str, Any]]) -> None:
+    def __init__(self, name: str, rows: list[dict[str, Any]], next_step: str = "") -> None:
         super().__init__("keyword", name)
         said = say("no keyword has the name, path or id {!r}", shorten(clean(name), 60))
         self.args = (said + (say("; perhaps:") if rows else ""),)
         self.rows = rows
+        self.next_step = next_step
+        """The command that creates it, where that is what a caller may have meant."""
 
 
 class BlockedUndoError(ConflictError):
@@ -277,10 +279,15 @@ class Session:
 
     # -- naming ---------------------------------------------------------------
 
-    def find(self, tree: KeywordTree, name: str) -> KeywordNode:
+    def find(self, tree: KeywordTree, name: str, *, may_add: bool = False) -> KeywordNode:
         """Return the one keyword with this id, name or path.
 
         A name counts only as it is but for case and width: `delete C` must not take C# for it.
+
+        Args:
+            tree: to look in.
+            name: of the keyword.
+            may_add: whether the error names the command that creates it.
 
         Raises:
             UnclearNameError: several have it.
@@ -298,7 +305,8 @@ class Session:
         ranked = tree.RankCandidates(name, 5)
         misspelt = [node for node, _ in ranked if _is_misspelt(name, node)]
         near = misspelt or [node for node, confidence in ranked if confidence >= NEAR]
-        raise UnknownNameError(name, spell_places(tree, near))
+        step = f"keyword-tree add {shlex.quote(clean(name))}{self.named_folder()}" if may_add else ""
+        raise UnknownNameError(name, spell_places(tree, near), step)
 
     def find_info(self, tree: KeywordTree, id: str, *, is_changed: bool = False) -> Info | None:
         """Return the info with this id, unless it is a keyword's.
@@ -367,6 +375,8 @@ class Session:
         step, why = "", ""
         if isinstance(error, StoreCorruptError):
             step, why = self.next_step(), say(SAVE)
+        elif isinstance(error, UnknownNameError):
+            step, why = error.next_step, say("to create it: ")
         elif isinstance(error, BlockedUndoError):
             step, why = f"keyword-tree undo {error.first}{self.named_folder()}", say("undo that first: ")
         if code == STOPPED:
@@ -377,10 +387,10 @@ class Session:
             self.messages.write_json({**said_json, **({"candidates": list(rows)} if rows else {})})
             return code
         self.messages.print(line((say("Error: "), "red"), said, keep_lines=True), soft_wrap=True)
-        if step:
-            self.messages.print(line(why, step, keep_lines=True), soft_wrap=True)
         if rows:
             self.messages.print(table([(row["id"], row["path"]) for row in rows]))
+        if step:
+            self.messages.print(line(why, step, keep_lines=True), soft_wrap=True)
         return code
 
 

@@ -1,5 +1,6 @@
 """Tests of what is lost or damaged in `.ctx`: the index may be, the journal says so, and a way leads out."""
 
+import contextlib
 import logging
 import shutil
 import sqlite3
@@ -12,10 +13,20 @@ import pytest
 
 from Agent.context_engine import ContextEngineService, RequestContext
 from Agent.context_engine.core.errors import StoreCorruptError
+from Agent.context_engine.fs.journal import _SCAFFOLD
 
 ADA = RequestContext("acme", "ada", "helper", "s1")
 JAZZ = "ctx://acme/users/ada/memories/preferences/jazz"
 SAID = [{"role": "user", "content": "I love jazz, and Miles Davis most."}]
+
+
+CHANGES_OF_0_1 = """
+DROP TABLE changes; DROP TABLE unsynced;
+CREATE TABLE changes(
+    sequence INTEGER NOT NULL, step INTEGER NOT NULL, uri TEXT NOT NULL, file TEXT NOT NULL, before BLOB, after BLOB);
+CREATE INDEX changes_of ON changes(sequence, step);
+CREATE INDEX changes_at ON changes(uri, sequence);
+"""
 
 
 def index_of(folder: Path) -> Path:
@@ -100,8 +111,8 @@ class TestAJournal:
         path = tmp_path / ".ctx/journal.db"
         with sqlite3.connect(path) as connection:  # a page that only whoever reads all images meets
             uri = "ctx://acme/users/ada/memories/preferences/large"
-            rows = [(1, 900 + number, uri, "content.md", None, b"x" * 40_000) for number in range(9)]
-            connection.executemany("INSERT INTO changes VALUES (?, ?, ?, ?, ?, ?)", rows)
+            rows = [(1, uri, b"x" * 40_000) for _ in range(9)]
+            connection.executemany("INSERT INTO changes(sequence, uri, images) VALUES (?, ?, ?)", rows)
         connection.close()
         data = bytearray(path.read_bytes())
         for start in range(len(data) - 5 * 4096, len(data), 4096):
@@ -118,10 +129,41 @@ class TestAJournal:
 
     def test_that_is_damaged_is_set_aside_at_the_opening_after_it_was_noticed(self, damaged: Path) -> None:
         with ContextEngineService(damaged) as engine, pytest.raises(StoreCorruptError, match="repair"):
-            engine.fs.journal.query("SELECT sum(length(before)), sum(length(after)) FROM changes")
+            engine.fs.journal.query("SELECT max(images) FROM changes")
         with ContextEngineService(damaged) as engine:
             assert engine.remember(ADA, "Likes tea.", "preferences", "tea")
         assert list(damaged.glob(".ctx/aside/journal-*/journal.db"))
+
+    @pytest.mark.parametrize("readonly", [False, True])
+    def test_of_version_0_1_is_taken_over(self, tmp_path: Path, readonly: bool) -> None:
+        with ContextEngineService(tmp_path) as engine:
+            uri = engine.remember(ADA, "Likes jazz.", "preferences", "jazz")
+            engine.remember(ADA, "Likes blues.", "preferences", "jazz")
+            engine.move_node(ADA, uri, f"{uri}-and-blues")
+            past, steps = engine.history(ADA, uri), {each: engine.fs.journal.steps(each) for each in (1, 2, 3)}
+        with sqlite3.connect(tmp_path / ".ctx/journal.db") as connection:
+            connection.executescript(CHANGES_OF_0_1)
+            rows = [(each, place, *step[:4]) for each in steps for place, step in enumerate(steps[each])]
+            connection.executemany("INSERT INTO changes VALUES (?, ?, ?, ?, ?, ?)", rows)
+        connection.close()
+
+        with ContextEngineService(tmp_path, readonly=readonly) as engine:
+            assert engine.history(ADA, uri) == past
+            assert {each: engine.fs.journal.steps(each) for each in steps} == steps
+            assert engine.verify() == []
+
+    def test_of_no_release_is_set_aside(self, tmp_path: Path) -> None:
+        with ContextEngineService(tmp_path) as engine:
+            uri = engine.remember(ADA, "Likes jazz.", "preferences", "jazz")
+        with sqlite3.connect(tmp_path / ".ctx/journal.db") as connection:
+            connection.executescript(f"{CHANGES_OF_0_1} UPDATE commits SET state = 'logged';")
+            row = (1, 0, uri, "content.md", None, zlib.compress(b"- Likes jazz.\n"))
+            connection.execute("INSERT INTO changes VALUES (?, ?, ?, ?, ?, ?)", row)
+        connection.close()
+
+        with ContextEngineService(tmp_path) as engine:
+            assert "\n- Likes jazz." in engine.fs.read_level(ADA, uri, "L2")
+            assert "deflated one by one" in engine.status()["reports"][0]["text"]
 
     def test_that_was_set_aside_is_reported_at_every_opening(
         self, damaged: Path, caplog: pytest.LogCaptureFixture
@@ -196,11 +238,16 @@ def test_no_image_of_what_was_forgotten_stays_deflated(tmp_path: Path) -> None:
         engine.forget(ADA, uri)
         assert engine.fs.journal.images_of(uri, "content.md") == set()
         assert engine.fs.journal.images_of(other, "content.md")
-        with engine.words(uri).reading() as db:
-            texts = [row[0] for row in db.execute("SELECT data FROM document")]
-    data = [path.read_bytes() for path in (tmp_path / ".ctx").rglob("*.db*")]
-    assert not any(b"xylographer" in each for each in [*data, *map(_inflated, texts)])
+    data = {path.name: _inflated(path.read_bytes()) for path in (tmp_path / ".ctx").rglob("*.db")}
+    assert not any(b"xylographer" in each for each in data.values())
+    assert all(b"Likes tea." in each for each in data.values())
 
 
 def _inflated(data: bytes) -> bytes:
-    return data if data[:1] == b"\0" else zlib.decompress(data)
+    """Return a file with all that any bytes of it inflate to, those of freed places too."""
+    found = [data]
+    for place in (place for place in range(len(data)) if data[place] == 0x78):
+        with contextlib.suppress(zlib.error):
+            inflater = zlib.decompressobj(zdict=_SCAFFOLD) if data[place + 1] == 0xBB else zlib.decompressobj()
+            found.append(inflater.decompress(data[place : place + 10_000]))
+    return b"\n".join(found)

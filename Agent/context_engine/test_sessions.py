@@ -16,6 +16,7 @@ import pytest
 
 from Agent.context_engine import (
     AccessDeniedError,
+    ConflictError,
     ContextEngineService,
     InvalidInputError,
     InvalidUriError,
@@ -147,6 +148,50 @@ class TestCommitting:
         kept = decode_messages(engine.fs.read_file(ADA, uri, "messages.jsonl"))
         assert [message.raw for message in kept] == said
         assert "[m1] 2026-11-20 08:00 user: Hello there" in engine.read_memory(ADA, uri, "L2").content_excerpt
+
+    def test_is_a_page_of_its_messages_unless_a_hand_writes_another(self, engine: ContextEngineService) -> None:
+        archive = engine.commit_session(ADA, say("Hello there", "I love jazz.")).archive
+        assert archive is not None
+        uri, page = (
+            archive.archive_uri,
+            "[m1] 2026-11-20 08:00 user: Hello there\n[m2] 2026-11-20 08:00 user: I love jazz.\n",
+        )
+        path = Path(engine.fs.resolve_path(ADA, uri)) / "content.md"
+        assert path.read_text("utf-8") == "See messages.jsonl.\n"
+        assert engine.fs.read_level(ADA, uri, "L2") == page
+        node = engine.get_node(ADA, uri)
+        assert node.content == page
+        engine.write_node(ADA, node)
+        assert engine.get_node(ADA, uri) == node  # it says what it said
+        node.abstract = "About jazz."
+        engine.write_node(ADA, node)
+        assert path.read_text("utf-8") == "See messages.jsonl.\n"
+        path.write_text("My notes.\n", encoding="utf-8")
+        assert engine.read_memory(ADA, uri, "L2").content_excerpt == "My notes.\n"
+        assert engine.adopt(ADA, uri)
+        assert engine.verify() == []
+
+    def test_keeps_what_was_said_once_it_lasts_in_one_file_alone(self, tmp_path: Path) -> None:
+        said = say(*(f"Message {number} of {os.urandom(40).hex()}" for number in range(500)))
+        with ContextEngineService(tmp_path) as engine:
+            done = engine.commit_session(ADA, said)
+            assert done.archive is not None
+            uri, journal = done.archive.archive_uri, engine.fs.space / "journal.db"
+            kept = engine.fs.read_file(ADA, uri, MESSAGES)
+            assert engine.fs.journal.images_of(uri, MESSAGES) == {kept}
+            engine.fs.checkpoint()
+
+            assert engine.fs.journal.images_of(uri, MESSAGES) == set()
+            assert journal.stat().st_size < len(kept)
+            assert engine.history(ADA, uri)[0].after[MESSAGES] == kept.decode()
+            undone = engine.undo(ADA, done.commit_id)
+            assert not engine.fs.exists(ADA, uri)
+            assert engine.history(ADA, uri)[1].after[MESSAGES] == kept.decode()
+            again = engine.undo(ADA, undone)
+            assert engine.fs.read_file(ADA, uri, MESSAGES) == kept
+            (Path(engine.fs.resolve_path(ADA, uri)) / MESSAGES).write_bytes(kept[: len(kept) // 2])
+            with pytest.raises(ConflictError, match="edited"):
+                engine.undo(ADA, again)
 
     def test_of_100_messages_shows_each_by_itself(self, engine: ContextEngineService) -> None:
         said = say(*(f"Number{number} is here. " + "word " * 400 * (number % 3 == 0) for number in range(100)))

@@ -3,9 +3,14 @@
 import math
 import re
 from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING
 
 from ..keyword_tree import Info
 from . import texts
+
+if TYPE_CHECKING:
+    from .index import Index
+    from .score import Found
 
 __all__ = ["QUOTED", "Words", "quote"]
 
@@ -71,6 +76,8 @@ class Words:
         return [*fitting, *others][:_SHOWN], self.Quote(contents, contents[0] if is_meant else "")
 
 
-def quote(contents: Iterable[str], weights: Mapping[str, float]) -> str:
-    """Return the sentence of some texts that has most of a question, at most 160 characters of it, or ""."""
-    return Words(weights).Quote(contents)
+def quote(index: "Index", words: Words, found: Iterable["Found"]) -> dict[str, str]:
+    """Return id → the sentence of its texts that fits best, or ""; all texts are read at once."""
+    chosen = {each.id: each.documents[:QUOTED] for each in found}
+    read = index.read([document for documents in chosen.values() for document in documents])
+    return {id: words.Quote(read[document][1] for document in documents) for id, documents in chosen.items()}

@@ -14,13 +14,15 @@ derived: it can be deleted at any time, and whoever fills it keeps in `position`
 Tables. `posting` has for each term the documents that have it: recent ones as they come (the row with first = 0, which
 also counts all of them), older ones sorted, as differences, and deflated. Why not FTS5: before SQLite 3.42 the words of
 deleted texts stay in its file until all of it is merged, and it does not return how often a word occurs in a document,
-so that every candidate had to be read again (3 times as slow). `document` keeps the texts, deflated: deleting needs
-their words, and a hit quotes them.
+so that every candidate had to be read again (3 times as slow). `said` keeps the texts, since deleting needs their words
+and a hit quotes them: some twenty together, in the order of their documents, which deflate to half their size, where
+each alone would keep most of it.
 """
 
 import bisect
 import contextlib
 import json
+import operator
 import os
 import sqlite3
 import struct
@@ -31,29 +33,43 @@ import zlib
 from array import array
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from itertools import accumulate, chain
-from typing import Any, NamedTuple
+from itertools import accumulate, chain, repeat
+from typing import Any, NamedTuple, TypeAlias
 from urllib.parse import quote
 
 from . import calibration, evidence, score, texts
 
 __all__ = ["Hit", "Index", "LostIndexError", "Unit"]
 
-_FORMAT = f"2 {sys.byteorder}"  # another one is made again
+_FORMAT = f"4 {sys.byteorder}"  # another one is made again
 _SEALED_FROM = 128  # postings of a term that are kept as they come; from then on sorted and deflated
 _BATCH_BYTES = 1 << 23  # postings that are collected before they are written
 _WAIT_S = 2.0  # for another process that writes
 _PARAMETERS = 500  # of one statement
+_UNITS = 250  # that are looked up together
+_BLOCK, _WEIGHT = 20, 128  # texts that are deflated together: three such fill a page; a long one counts as several
 
 _SCHEMA = """
 create table meta(key text primary key, value) without rowid;
 create table unit(num integer primary key, id text unique not null, above integer, grp text not null, document integer);
-create table document(num integer primary key, unit integer not null, data blob not null);
+create table document(num integer primary key, unit integer not null);
+create table said(first integer primary key, data blob not null);
 create table posting(term text, first integer, n integer, data blob, primary key (term, first)) without rowid;
 create index unit_above on unit(above) where above is not null;
 create index unit_group on unit(grp, document) where grp <> '';
-create index document_unit on document(unit);
+create index passage_unit on document(unit) where num & 1;
 """
+
+
+def _parts(units: Iterable["Unit"]) -> Iterator[list["Unit"]]:
+    """Yield units in parts of which each has no unit twice."""
+    part: dict[str, Unit] = {}
+    for unit in units:
+        if unit.id in part or len(part) == _UNITS:
+            yield [*part.values()]
+            part = {}
+        part[unit.id] = unit
+    yield [*part.values()]
 
 
 _INHERITED: list[object] = []  # connections of a parent process: closing one would release locks that the parent holds
@@ -142,6 +158,7 @@ class UnitRow(NamedTuple):
 
 _NAME_STEPS = [2 ** (step / 2) for step in range(1, 15)]
 _TEXT_STEPS = [2 ** (step / 2) for step in range(1, 31)]
+_ONCE, _MOST = 1 << 5, 7
 
 
 def _encode_name(length: int) -> int:
@@ -151,7 +168,12 @@ def _encode_name(length: int) -> int:
 def _encode_texts(found: Sequence[str]) -> dict[str, int]:
     """Return each term of a text with its code."""
     step = 1 + bisect.bisect(_TEXT_STEPS, len(found))
-    return {term: min(7, count) << 5 | step for term, count in Counter(found).items()}
+    most = _MOST * _ONCE + step
+    codes: dict[str, int] = {}
+    for term in found:
+        code = codes.get(term, step)
+        codes[term] = code + _ONCE if code < most else code
+    return codes
 
 
 def decode(code: int) -> tuple[float, int, float]:
@@ -186,21 +208,43 @@ def _read_passage(text: str) -> _Tokens:
     return _Tokens(_encode_texts(found), {"passages": 1, "passage terms": len(found)})
 
 
-def _pack(text: str) -> bytes:
-    data = text.encode("utf-8", "surrogatepass")
-    return zlib.compress(data) if len(data) > 100 else b"\0" + data
+_Said: TypeAlias = str | list[Any]
+"""A document as it is kept: a passage, or the names and the text of a unit."""
 
 
-def _unpack(data: bytes) -> str:
-    data = data[1:] if data[:1] == b"\0" else zlib.decompress(data)
-    return data.decode("utf-8", "surrogatepass")
+def _read(said: _Said) -> _Tokens:
+    return _read_passage(said) if isinstance(said, str) else _read_own(*said)
 
 
-def _seal(postings: Iterable[tuple[int, int]]) -> bytes:
-    """Return postings, sorted by document, as they are kept."""
-    documents, codes = zip(*postings, strict=True)
-    steps = array("I", (after - before for before, after in zip((0, *documents), documents, strict=False)))
-    return zlib.compress(steps.tobytes() + array("H", codes).tobytes())
+def _weight_of(said: _Said) -> int:
+    return 1 + len(said if isinstance(said, str) else said[1]) // _WEIGHT
+
+
+_to_json = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
+
+
+def _pack(block: Mapping[int, _Said]) -> bytes:
+    """Return texts as they are kept: the steps between their numbers, then each; of a unit without names its text."""
+    steps = [after - before for before, after in zip((0, *block), block, strict=False)]
+    kept = (said if isinstance(said, str) or said[0] else said[1] for said in block.values())
+    return zlib.compress(_to_json([steps, *kept]).encode("utf-8", "surrogatepass"))
+
+
+def _unpack(data: bytes) -> dict[int, _Said]:
+    steps, *kept = json.loads(zlib.decompress(data).decode("utf-8", "surrogatepass"))
+    rows = zip(accumulate(steps), kept, strict=True)
+    return {number: said if number & 1 or isinstance(said, list) else [[], said] for number, said in rows}
+
+
+def _seal(tail: bytes) -> tuple[int, bytes]:
+    """Return postings as they are kept, sorted by document, and the first document."""
+    halves = array("H", tail)
+    documents, codes = [*map(operator.or_, halves[::3], map(operator.lshift, halves[1::3], repeat(16)))], halves[2::3]
+    if any(map(operator.gt, documents, documents[1:])):
+        rows = sorted(zip(documents, codes, strict=True))
+        documents, codes = [row[0] for row in rows], array("H", [row[1] for row in rows])
+    steps = array("I", map(operator.sub, documents, (0, *documents)))
+    return documents[0], zlib.compress(steps.tobytes() + codes.tobytes())
 
 
 def _unseal(data: bytes) -> Iterable[tuple[int, int]]:
@@ -221,7 +265,6 @@ def _close_tail(postings: Iterable[tuple[int, int]]) -> bytes:
 # == The index ===============================================================================
 
 
-_to_json = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 _pack_halves = struct.Struct("=HH").pack
 _CODES = [code.to_bytes(2, sys.byteorder) for code in range(1 << 12)]
 
@@ -232,23 +275,38 @@ class _Batch:
     def __init__(self, first_number: int) -> None:
         self.added: defaultdict[str, bytearray] = defaultdict(bytearray)
         self.removed: defaultdict[str, set[int]] = defaultdict(set)
+        self.said: dict[int, _Said] = {}
+        self.owners: list[tuple[int, int]] = []
+        self.gone: set[int] = set()
         self.counts: Counter[str] = Counter()
         self.size = 0
         self.next = first_number
         self.ids: set[str] = set()
 
-    def add(self, document: int, tokens: _Tokens) -> None:
-        for name, count in tokens.counts.items():
+    def add(self, unit: int, said: _Said) -> int:
+        """Take in a document of a unit, and return its number."""
+        document = 2 * self.next + isinstance(said, str)  # passages have odd numbers, which tells them without a look
+        self.next += 1
+        self.said[document] = said
+        self.owners.append((document, unit))
+        codes, counts = _read(said)
+        for name, count in counts.items():
             self.counts[name] += count
-        self.size += 6 * len(tokens.codes)
-        added, head = self.added, _pack_halves(document & 0xFFFF, document >> 16)
-        for term, code in tokens.codes.items():
-            added[term] += head + _CODES[code]
+        self.size += 6 * len(codes)
+        added, head, last, posting = self.added, _pack_halves(document & 0xFFFF, document >> 16), -1, b""
+        for term, code in codes.items():
+            if code != last:
+                posting, last = head + _CODES[code], code
+            added[term] += posting
+        return document
 
-    def remove(self, document: int, tokens: _Tokens) -> None:
-        self.counts.subtract(tokens.counts)
-        self.size += 6 * len(tokens.codes)
-        for term in tokens.codes:
+    def remove(self, document: int, said: _Said) -> None:
+        """Drop a document."""
+        self.gone.add(document)
+        codes, counts = _read(said)
+        self.counts.subtract(counts)
+        self.size += 6 * len(codes)
+        for term in codes:
             self.removed[term].add(document)
 
 
@@ -274,6 +332,7 @@ class Index:
         self._identity: object = None
         self._pid = os.getpid()
         self._depth = 0
+        self._grouped: tuple[object, dict[str, array[int]]] = None, {}  # the documents of groups, while nothing changes
 
     # -- the file -------------------------------------------------------------
 
@@ -397,102 +456,145 @@ class Index:
         units = [_check(unit) for unit in units]
         with self._using("begin immediate") as db:
             batch = self._begin_batch(db)
-            for unit in units:
-                if batch.size > _BATCH_BYTES or unit.id in batch.ids:
+            for part in _parts(units):
+                if batch.size > _BATCH_BYTES or not batch.ids.isdisjoint(unit.id for unit in part):
                     self._write(db, batch)
                     batch = self._begin_batch(db)
-                self._put(db, batch, unit)
+                self._put(db, batch, part)
             self._write(db, batch)
             calibration.calibrate(self)
 
     def remove(self, ids: Iterable[str]) -> None:
         """Remove units, as far as they are there. No byte of their texts stays in the file."""
-        ids = list(ids)
+        ids = list(dict.fromkeys(ids))
         with self._using("begin immediate") as db:
-            batch = self._begin_batch(db)
-            for id in ids:
-                row = db.execute("select num, document from unit where id = ?", (id,)).fetchone()
-                if row is None:
-                    continue
-                num, own = row
-                for document, data in db.execute("select num, data from document where unit = ?", (num,)).fetchall():
-                    self._drop(db, batch, document, data, is_own=document == own)
-                if db.execute("select 1 from unit where above = ?", (num,)).fetchone():
-                    db.execute("update unit set document = null, above = null where num = ?", (num,))
-                else:
-                    db.execute("delete from unit where num = ?", (num,))
-                if batch.size > _BATCH_BYTES:
-                    self._write(db, batch)
-                    batch = self._begin_batch(db)
-            self._write(db, batch)
+            for start in range(0, len(ids), _UNITS):
+                batch = self._begin_batch(db)
+                rows = dict(self._select("select num, document from unit where id in", ids[start : start + _UNITS]))
+                owned = [own for own in rows.values() if own is not None]
+                owned += [at for found in self._passages_of(rows).values() for at in found]
+                for document, said in self._texts(db, owned).items():
+                    batch.remove(document, said)
+                self._write(db, batch)
+                above = self.parents_among(rows)
+                db.executemany("delete from unit where num = ?", [(num,) for num in rows if num not in above])
+                sql = "update unit set document = null, above = null where num = ?"
+                db.executemany(sql, [(num,) for num in above])
 
     def _begin_batch(self, db: sqlite3.Connection) -> _Batch:
         return _Batch(int(db.execute("select value from meta where key = 'next'").fetchone()[0]))
 
-    def _number_of(self, db: sqlite3.Connection, id: str) -> int:
-        row = db.execute("select num from unit where id = ?", (id,)).fetchone()
-        if row is None:
-            return int(db.execute("insert into unit(id, grp) values (?, '')", (id,)).lastrowid or 0)
-        return int(row[0])
-
-    def _put(self, db: sqlite3.Connection, batch: _Batch, unit: Unit) -> None:
-        batch.ids.add(unit.id)
-        row = db.execute("select num, document from unit where id = ?", (unit.id,)).fetchone()
-        num, own = row or (self._number_of(db, unit.id), 0)  # no document has the number 0
-        above = None if unit.context is None else self._number_of(db, unit.context)
-        stored = dict(db.execute("select num, data from document where unit = ?", (num,))) if row else {}
-        data = _pack(_to_json([list(unit.names), unit.text]))
-        old = stored.pop(own, None)
-        if old != data:
-            if old is not None:
-                self._drop(db, batch, own, old, is_own=True)
-            own = self._add(db, batch, num, data, _read_own(unit.names, unit.text), is_own=True)
-        db.execute("update unit set above = ?, grp = ?, document = ? where num = ?", (above, unit.group, own, num))
-        kept = defaultdict[bytes, list[int]](list)
-        for at, said in stored.items():
-            kept[said].append(at)
-        for info in unit.infos:
-            for passage in texts.passages(info):
-                said = _pack(passage)
-                if kept.get(said):
-                    kept[said].pop()
+    def _put(self, db: sqlite3.Connection, batch: _Batch, units: Sequence[Unit]) -> None:
+        """Take in units of which none is twice, nor in the batch already."""
+        batch.ids.update(unit.id for unit in units)
+        ids = dict.fromkeys(id for unit in units for id in (unit.id, unit.context) if id is not None)
+        found = self._select("select id, num, document from unit where id in", ids)
+        rows: dict[str, tuple[int, int | None]] = {id: (num, own) for id, num, own in found}
+        passages = self._passages_of([num for num, _ in rows.values()])
+        owned = [rows[unit.id][1] for unit in units if unit.id in rows]
+        kept = self._texts(db, [*filter(None, owned), *chain.from_iterable(passages.values())])
+        (last,) = db.execute("select max(num) from unit").fetchone()
+        new = [id for id in ids if id not in rows]
+        rows.update((id, (num, None)) for num, id in enumerate(new, (last or 0) + 1))
+        placed: list[tuple[int, str, int | None, str, int | None]] = [(rows[id][0], id, None, "", None) for id in new]
+        for unit in units:
+            num, own = rows[unit.id]
+            said: _Said = [[*unit.names], unit.text]
+            if own is None or kept[own] != said:
+                if own is not None:
+                    batch.remove(own, kept[own])
+                own = batch.add(num, said)
+            held = defaultdict[_Said, list[int]](list)
+            for at in passages.get(num, ()):
+                held[kept[at]].append(at)
+            for passage in chain.from_iterable(map(texts.passages, unit.infos)):
+                if held.get(passage):
+                    held[passage].pop()
                 else:
-                    self._add(db, batch, num, said, _read_passage(passage), is_own=False)
-        for said, numbers in kept.items():
-            for at in numbers:
-                self._drop(db, batch, at, said, is_own=False)
+                    batch.add(num, passage)
+            for gone, numbers in held.items():
+                for at in numbers:
+                    batch.remove(at, gone)
+            above = None if unit.context is None else rows[unit.context][0]
+            placed.append((num, unit.id, above, unit.group, own))
+        sql = "insert into unit values (?, ?, ?, ?, ?) on conflict(num) do update"
+        sql += " set above = excluded.above, grp = excluded.grp, document = excluded.document"
+        db.executemany(sql, placed)
 
-    def _add(
-        self, db: sqlite3.Connection, batch: _Batch, num: int, data: bytes, tokens: _Tokens, *, is_own: bool
-    ) -> int:
-        document = 2 * batch.next + (not is_own)  # passages have odd numbers, which tells them without a look
-        batch.next += 1
-        db.execute("insert into document values (?, ?, ?)", (document, num, data))
-        batch.add(document, tokens)
-        return document
+    def _passages_of(self, units: Collection[int]) -> dict[int, list[int]]:
+        """Return unit → documents of its infos, where there are any."""
+        found = defaultdict[int, list[int]](list)
+        for unit, document in self._select("select unit, num from document where num & 1 and unit in", units):
+            found[unit].append(document)
+        return found
 
-    def _drop(self, db: sqlite3.Connection, batch: _Batch, document: int, data: bytes, *, is_own: bool) -> None:
-        text = _unpack(data)
-        batch.remove(document, _read_own(*json.loads(text)) if is_own else _read_passage(text))
-        db.execute("delete from document where num = ?", (document,))
+    # -- texts ----------------------------------------------------------------
+
+    def _texts(self, db: sqlite3.Connection, documents: Iterable[int]) -> dict[int, _Said]:
+        """Return what documents say, of those that are there."""
+        wanted = sorted(documents)
+        said = {document: each for _, block in self._blocks(db, wanted) for document, each in block.items()}
+        return {document: said[document] for document in wanted if document in said}
+
+    def _blocks(self, db: sqlite3.Connection, documents: Iterable[int]) -> Iterator[tuple[int, dict[int, _Said]]]:
+        """Yield the blocks that have some documents, each with its key, once where the documents are in order."""
+        block: dict[int, _Said] = {}
+        for document in documents:
+            if document not in block:
+                sql = "select first, data from said where first <= ? order by first desc limit 1"
+                for first, data in db.execute(sql, (document,)).fetchall():
+                    block = _unpack(data)
+                    yield first, block
+
+    def _write_texts(self, db: sqlite3.Connection, batch: _Batch) -> None:
+        for first, block in self._blocks(db, sorted(batch.gone)):
+            left = {document: said for document, said in block.items() if document not in batch.gone}
+            if left:
+                db.execute("update said set data = ? where first = ?", (_pack(left), first))
+            else:
+                db.execute("delete from said where first = ?", (first,))
+        if not batch.said:
+            return
+        block, size = dict[int, _Said](), 0
+        blocks = [block]
+        for key, data in db.execute("select first, data from said order by first desc limit 1").fetchall():
+            before = _unpack(data)
+            if (weight := sum(map(_weight_of, before.values()))) < _BLOCK:
+                db.execute("delete from said where first = ?", (key,))
+                block |= before
+                size = weight
+        for document, said in batch.said.items():
+            if size >= _BLOCK:
+                block, size = {}, 0
+                blocks.append(block)
+            block[document] = said
+            size += _weight_of(said)
+        db.executemany("insert into said values (?, ?)", [(min(block), _pack(block)) for block in blocks])
 
     # -- postings -------------------------------------------------------------
 
     def _write(self, db: sqlite3.Connection, batch: _Batch) -> None:
+        self._write_texts(db, batch)
+        db.executemany("delete from document where num = ?", [(document,) for document in batch.gone])
+        db.executemany("insert into document values (?, ?)", batch.owners)
         for term, documents in batch.removed.items():
             self._remove_postings(db, term, documents)
-        append = (
-            "insert into posting values (?, 0, ?, ?) on conflict do update"
-            " set n = n + excluded.n, data = cast(data || excluded.data as blob) returning length(data)"
-        )
+        append = "insert into posting values (?, 0, ?, ?) on conflict do update"
+        append += " set n = n + excluded.n, data = cast(data || excluded.data as blob) returning length(data)"
+        begin = "insert into posting values (?, 0, ?, x'') on conflict do update set n = n + excluded.n, data = x''"
         for term in sorted(batch.added):
             data = bytes(batch.added[term])
-            ((length,),) = db.execute(append, (term, len(data) // 6, data)).fetchall()
-            if length >= 6 * _SEALED_FROM:
-                (tail,) = db.execute("select data from posting where term = ? and first = 0", (term,)).fetchone()
-                postings = sorted(_open_tail(tail))
-                db.execute("insert into posting values (?, ?, 0, ?)", (term, postings[0][0], _seal(postings)))
-                db.execute("update posting set data = x'' where term = ? and first = 0", (term,))
+            count = len(data) // 6
+            if count < _SEALED_FROM:
+                ((length,),) = db.execute(append, (term, count, data)).fetchall()
+                if length < 6 * _SEALED_FROM:
+                    continue
+                data, count = b"", 0
+            sql = "select data from posting where term = ? and first = 0"  # many are sealed with those before, at once
+            for (tail,) in db.execute(sql, (term,)).fetchall():
+                data = tail + data
+            db.execute("insert into posting values (?, ?, 0, ?)", (term, *_seal(data)))
+            db.execute(begin, (term, count))
         db.execute("update meta set value = ? where key = 'next'", (batch.next,))
         for name, count in batch.counts.items():
             db.execute(
@@ -520,7 +622,10 @@ class Index:
             kept = [posting for posting in sealed if posting[0] not in left]
             found += len(sealed) - len(kept)
             if kept:
-                db.execute("update posting set data = ? where term = ? and first = ?", (_seal(kept), term, row[0]))
+                db.execute(
+                    "update posting set data = ? where term = ? and first = ?",
+                    (_seal(_close_tail(kept))[1], term, row[0]),
+                )
             else:
                 db.execute("delete from posting where term = ? and first = ?", (term, row[0]))
             left = {at for at in left if at < row[0]}
@@ -571,17 +676,22 @@ class Index:
 
     def documents_of(self, ids: Collection[str]) -> set[int]:
         """Return all documents of some units, given by their ids."""
-        numbers = self.numbers(ids).values()
-        return {row[0] for row in self._select("select num from document where unit in", numbers)}
+        rows = dict(self._select("select num, document from unit where document is not null and id in", ids))
+        return {*rows.values(), *chain.from_iterable(self._passages_of(rows).values())}
 
     def documents_in(self, groups: Collection[str], limit: int) -> dict[int, str]:
-        """Return document → group of what belongs to some groups, but for their infos; of the smaller groups first."""
+        """Return document → group of what belongs to some groups, but for their infos; at most so many."""
+        sql = "select document from unit where grp = ? and grp <> '' and document is not null limit ?"
         found: dict[int, str] = {}
         with self.reading() as db:
+            state = id(db), limit, db.total_changes, db.execute("pragma data_version").fetchone()
+            if self._grouped[0] != state:  # a session is asked for by every question to it
+                self._grouped = state, {}
             for group in sorted(groups):
-                sql = "select document from unit where grp = ? and grp <> '' and document is not null limit ?"
-                rows = db.execute(sql, (group, limit - len(found))).fetchall()
-                found |= dict.fromkeys(chain.from_iterable(rows), group)
+                if group not in self._grouped[1]:
+                    rows = db.execute(sql, (group, limit)).fetchall()
+                    self._grouped[1][group] = array("I", chain.from_iterable(rows))
+                found |= dict.fromkeys(self._grouped[1][group][: limit - len(found)], group)
         return found
 
     def ids(self) -> set[str]:
@@ -595,8 +705,7 @@ class Index:
 
     def passage_counts(self, numbers: Collection[int]) -> dict[int, int]:
         """Return unit → how many passages its infos have, where there are any."""
-        sql = "select unit from document where num & 1 and unit in"
-        return dict(Counter(row[0] for row in self._select(sql, numbers)))
+        return {unit: len(found) for unit, found in self._passages_of(numbers).items()}
 
     def children(self, number: int, limit: int) -> list[int]:
         """Return units that have this one as their context."""
@@ -606,12 +715,9 @@ class Index:
 
     def read(self, documents: Collection[int]) -> dict[int, tuple[list[str], str]]:
         """Return document → names and text; a passage has no names."""
-        found = {}
-        for num, data in self._select("select num, data from document where num in", documents):
-            text = _unpack(data)
-            names, text = ([], text) if num & 1 else json.loads(text)
-            found[num] = (names, text)
-        return found
+        with self.reading() as db:
+            found = self._texts(db, documents).items()
+        return {document: ([], said) if isinstance(said, str) else (said[0], said[1]) for document, said in found}
 
     def names_of(self, number: int) -> list[str]:
         """Return the names of a unit."""
@@ -660,11 +766,5 @@ class Index:
             asked = score.Query(self, texts.question(query))
             found = score.rank(asked, limit, groups=groups, among=among, lent=lent)
             scale = calibration.scale_of(self)
-            return [
-                Hit(each.id, scale(each.score), self._quote(asked, each) if quotes is None or at < quotes else "")
-                for at, each in enumerate(found)
-            ]
-
-    def _quote(self, asked: score.Query, found: score.Found) -> str:
-        read = self.read(found.documents[: evidence.QUOTED])
-        return evidence.quote([text for _, text in read.values()], asked.quoted())
+            excerpts = evidence.quote(self, evidence.Words(asked.quoted()), found[:quotes])
+            return [Hit(each.id, scale(each.score), excerpts.get(each.id, "")) for each in found]

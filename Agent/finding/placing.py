@@ -22,7 +22,6 @@ NAME = 1.0  # what a name counts beside a text of usual length
 CERTAINTY = 0.85  # what remains of a score: 91 of 200 everyday keywords placed rightly, 8 wrongly (1.0: 92, 12)
 _LIKE = 200  # keywords that vote
 _END = 64  # characters at the end of a name in which another one is looked for
-_FROM_CHILD = 0.8  # what a likeness to a child says of its parent
 
 
 def kind_in(name: str) -> str:
@@ -114,10 +113,7 @@ def _judge(
     for child, number in children.items():
         if number is not None and child in found:
             parent = rows[number].id
-            above[parent] = max(above.get(parent, 0.0), _FROM_CHILD * scale(found[child].score))
-    words, judged = evidence.Words(query.weights), dict[str, Evidence]()
-    for id in wanted:
-        own = found.get(id)
-        excerpt = words.Quote(text for _, text in query.index.read(own.documents[:1]).values()) if own else ""
-        judged[id] = Evidence(max(above.get(id, 0.0), scale(own.score) if own else 0.0), excerpt)
-    return judged
+            above[parent] = max(above.get(parent, 0.0), score.DECAY * scale(found[child].score))
+    excerpts = evidence.quote(query.index, evidence.Words(query.weights), [found[id] for id in wanted if id in found])
+    own = {id: scale(each.score) for id, each in found.items()}
+    return {id: Evidence(max(above.get(id, 0.0), own.get(id, 0.0)), excerpts.get(id, "")) for id in wanted}

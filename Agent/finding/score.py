@@ -9,15 +9,17 @@ score(u)   = (explained / Σ weight + TRIGRAMS · share of the trigrams of unkno
              coverage = the share of the weights that stands in u, its context and its best passage
              words = Σ weight / the weight of an unknown word: two words of four are better evidence than one of two
 
-A word that no text has stands for those that begin like it. All scores of a question are multiplied by ALONE where the
-best unit, which has infos or is a text without a name, says but one word of several, or nothing except by its names:
-whom it is about is known, and what it asks is not. They are multiplied by ALONE² where it has no word of the question
-but such as begin like an unknown one.
+A word that no text has stands for those that it misspells, else for those that begin like it. All scores of a question
+are multiplied by ALONE where the best unit, which has infos or is a text without a name, says but one word of several,
+or nothing except by its names: whom it is about is known, and what it asks is not. So they are where it lacks a number
+of CODE characters: another one is meant. They are multiplied by ALONE² where it has but stop words of the question, and
+words that begin like an unknown one.
 """
 
 import math
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Set
+from functools import partial
 from heapq import heappush, heappushpop, nlargest
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
@@ -30,14 +32,12 @@ __all__ = ["Evidence", "Found", "Query", "best", "rank"]
 
 K1, B = 1.2, 0.75  # BM25F's own (Robertson & Zaragoza 2009)
 NAME = 2.0  # what a name counts beside a text of usual length
-DECAY = 0.8  # what a unit has of its context's evidence
+DECAY = 0.75  # what a unit has of its context's evidence
 ALONE = 0.4  # what a single word counts, or a name, where nothing else of the question is said
+CODE = 4  # characters of a number, or a word with digits, that must be there: INV-2024002 is not INV-2024001
 BEGINNING = 0.6  # so much of a word, and of an unknown one, begins alike where the one stands for the other
-FURTHER = 0.8  # what each further passage counts beside the one before
-GROUP = 0.5  # what all that belongs together counts, as one text
+FURTHER = 0.5  # what each further passage counts beside the one before, and all of a group as one text
 TOGETHER = 5_000  # documents of groups that are looked at
-THEME = 0.28  # so much of what a unit does not have of the question is its children's, but no more than
-THEME_LEAST = 0.81  # leaves it: above DECAY, so that a child that says nothing never comes before its parent
 TRIGRAMS = 0.3  # what trigrams of names count, at most, of words that no text has
 CHARACTER = 0.2  # what a single character counts beside a pair, in scripts without blanks
 
@@ -68,6 +68,21 @@ def _most_of(word: str) -> int:
     return math.ceil(BEGINNING * len(word))
 
 
+class _Table(dict[int, float]):
+    """Code → what a function makes of it, once."""
+
+    def __init__(self, compute: Callable[[int], float]) -> None:
+        self._compute = compute
+
+    def __missing__(self, code: int) -> float:
+        found = self[code] = self._compute(code)
+        return found
+
+
+def _saturate(tf: _Table, code: int, most: float = K1) -> float:
+    return tf[code] / (most + tf[code])
+
+
 class Query:
     """A question's terms with what the index has of them."""
 
@@ -82,7 +97,10 @@ class Query:
         ]
         self.frequencies = index.frequencies(asked)
         unknown = [term for term in asked if term not in self.frequencies]
-        self.related = {term: found for term in unknown if (found := self._begin_like(term))}
+        few = unknown[:TERMS]  # of a page, as many as are read
+        meant = {term: found for term in few if (found := index.frequencies(texts.corrections(term)))}
+        self.alike = {term: found for term in few if term not in meant and (found := self._begin_like(term))}
+        self.related = meant | self.alike
         self.frequencies |= {term: sum(found.values()) for term, found in self.related.items()}
         grams = dict.fromkeys(gram for term in unknown for gram in texts.trigrams(term))
         self.frequencies |= index.frequencies(grams)
@@ -97,7 +115,10 @@ class Query:
         self.breadth = math.sqrt(self.mass / self.idf(""))
         self.certainty: float | None = None
         """ALONE or 1, see above; None until something was ranked."""
-        self._tables: dict[int, float] = {}
+        self.tf = tuple(_Table(partial(self._read_code, is_passage=is_passage)) for is_passage in (False, True))
+        """For units and for passages: code → how often the document has the term, by the lengths of its fields."""
+        self.saturated = tuple(_Table(partial(_saturate, table)) for table in self.tf)
+        """The same of tf / (K1 + tf)."""
         self._grams = list(grams)
 
     @property
@@ -114,7 +135,7 @@ class Query:
         """Return the words that share most of their beginning with an unknown one, with their frequencies."""
         least = max(4, _most_of(term))
         start = term[:least]
-        if len(term) < least or texts.is_unspaced(term) or any(map(str.isdigit, start)):  # a like number is another one
+        if len(term) < least or texts.is_unspaced(term) or texts.has_digit(start):  # a like number is another one
             return {}
         begun = self.index.beginning(start)
         return self.index.frequencies(each for each in begun if each[: _most_of(each)] == term[: _most_of(each)])
@@ -140,76 +161,65 @@ class Query:
                 return
             yield term
 
-    def tf(self, code: int, is_passage: bool) -> float:
-        """Return what a posting says of how often its document has the term, by the lengths of its fields."""
-        key = code << 1 | is_passage
-        found = self._tables.get(key)
-        if found is None:
-            from .index import decode
+    def _read_code(self, code: int, is_passage: bool) -> float:
+        from .index import decode
 
-            length, count, text_length = decode(code)
-            mean_name, mean_text, mean_passage = self._means
-            found = self._name_weight / (1 - B + B * length / mean_name) if length else 0.0
-            mean = mean_passage if is_passage else mean_text
-            found += count / (1 - B + B * text_length / mean) if count else 0.0
-            self._tables[key] = found
-        return found
-
-    def saturate(self, code: int, is_passage: bool) -> float:
-        """Return tf / (K1 + tf) of a posting."""
-        tf = self.tf(code, is_passage)
-        return tf / (K1 + tf)
+        length, count, text_length = decode(code)
+        mean_name, mean_text, mean_passage = self._means
+        found = self._name_weight / (1 - B + B * length / mean_name) if length else 0.0
+        mean = mean_passage if is_passage else mean_text
+        return found + (count / (1 - B + B * text_length / mean) if count else 0.0)
 
     def gains(self) -> tuple[dict[int, float], dict[int, float]]:
         """Return document → score of its own terms: of units, and of passages."""
         own, passages = dict[int, float](), dict[int, float]()
+        by_unit, by_passage = self.saturated
         for term, postings in self.postings.items():
             weight = self.weights[term]
-            table: dict[int, float] = {}
             for document, code in postings.items():
-                key = code << 1 | document & 1
-                gain = table.get(key)
-                if gain is None:
-                    gain = table[key] = weight * self.saturate(code, bool(document & 1))
-                into = passages if document & 1 else own
-                into[document] = into.get(document, 0.0) + gain
+                if document & 1:
+                    passages[document] = passages.get(document, 0.0) + weight * by_passage[code]
+                else:
+                    own[document] = own.get(document, 0.0) + weight * by_unit[code]
         return own, passages
 
-    def tfs_of(self, document: int, names_only: bool = False) -> dict[str, float]:
-        """Return term → tf of one document, or of its names alone."""
-        found = {}
+    def gains_of(self, document: int, names_only: bool = False) -> dict[str, float]:
+        """Return term → gain of one document, or of its names alone."""
+        table, bits, found = self.saturated[document & 1], NAME_BITS if names_only else ~0, dict[str, float]()
         for term, postings in self.postings.items():
-            code = postings.get(document)
-            if code is not None:
-                tf = self.tf(code & NAME_BITS if names_only else code, bool(document & 1))
-                if tf:
-                    found[term] = tf
+            if (code := postings.get(document, 0)) and (gain := table[code & bits]):
+                found[term] = gain * self.weights[term]
+        return found
+
+    def gains_with(self, passage: int, document: int) -> dict[str, float]:
+        """Return term → gain of a passage, as if all of its unit's document stood in it, too."""
+        found, (by_unit, by_passage) = dict[str, float](), self.tf
+        for term, postings in self.postings.items():
+            if code := postings.get(passage, 0):
+                tf = by_passage[code] + by_unit[postings.get(document, 0)]
+                found[term] = self.weights[term] * tf / (K1 + tf)
         return found
 
     def coverage(self, document: int) -> float:
         """Return the share of the weights of the terms that one document has."""
         return sum(self.weights[term] for term, postings in self.postings.items() if document in postings) / self.mass
 
-    def weigh(self, tfs: Mapping[str, float]) -> dict[str, float]:
-        """Return term → gain."""
-        return {term: self.weights[term] * tf / (K1 + tf) for term, tf in tfs.items()}
-
     def similar_names(self) -> dict[int, float]:
         """Return document → 0 … 1: the share of the question's trigrams that its names have, by their weight."""
         found: dict[int, float] = {}
         mass = math.fsum(map(self.idf, self._grams)) or 1.0
+        saturated = _Table(partial(_saturate, self.tf[0], most=K1 * self._name_weight))
         for gram in self._choose(self._grams):
             weight = self.idf(gram) / mass
             for document, code in self.index.postings(gram).items():
-                tf = self.tf(code, is_passage=False) / self._name_weight
-                found[document] = found.get(document, 0.0) + weight * tf / (K1 + tf)
+                found[document] = found.get(document, 0.0) + weight * saturated[code]
         return found
 
 
 def best(scores: Mapping[int, float], count: int) -> list[int]:
     """Return the keys of the greatest values, ties by key."""
     if len(scores) > count:
-        least = sorted(scores.values())[-count]
+        least = nlargest(count, scores.values())[-1]
         scores = {key: one for key, one in scores.items() if one >= least}
     return sorted(scores, key=lambda key: (-scores[key], key))[:count]
 
@@ -253,10 +263,10 @@ def rank(
             continue
         shares = lent.get(row.id) if lent else None
         said = passages_of.get(number, ())
-        if len(best_scores) == limit and not (said or shares or row.above or number in inner or row.group in whole):
-            document = row.document or 0  # what its own terms say is all that it has
+        if len(best_scores) == limit and not (said or shares or row.above or number in inner):
+            document = row.document or 0  # what its own terms and its group say is all that it has
             most = own.get(document, 0.0) / query.mass + TRIGRAMS * latin * similar.get(document, 0.0)
-            if most * (0.1 + query.coverage(document)) < (1 - 1e-9) * best_scores[0]:
+            if (most + whole.get(row.group, 0.0)) * (0.1 + query.coverage(document)) < (1 - 1e-9) * best_scores[0]:
                 continue
         explained, coverage, documents, covered[number] = evidence.of(number, said, number in inner, shares)
         explained += TRIGRAMS * latin * similar.get(row.document or 0, 0.0) + whole.get(row.group, 0.0)
@@ -268,18 +278,22 @@ def rank(
     if query.certainty is None:
         first = best_first[0].number if best_first else 0
         is_told = first in sizes or (first and not index.names_of(first))
-        named = Evidence(query, rows, names_only=True).inherited(first).keys() if is_told else set()
-        query.certainty = ALONE if is_told and _is_alone(query, covered[first], named) else 1.0
-        if first and set() < covered[first] <= query.related.keys():  # Carla is not Carlos, if "teaches" is "teacher"
-            query.certainty = ALONE**2
+        named = Evidence(query, rows, names_only=True).inherited(first).keys() if is_told else None
+        query.certainty = _certainty(query, covered.get(first, set()), named)
     return [found._replace(score=query.factor * found.score) for found in best_first]
 
 
-def _is_alone(query: Query, covered: Set[str], named: Set[str]) -> bool:
-    """Whether what is covered of a question is but one word of several, or nothing beside some names."""
-    top = max(covered, key=lambda term: query.weights[term], default="")
-    one = {term for term in covered if term == top or (texts.is_unspaced(term) and not {*term}.isdisjoint(top))}
-    return covered < query.weights.keys() and (covered <= one or covered <= named)
+def _certainty(query: Query, covered: Set[str], named: Set[str] | None) -> float:
+    """Return what remains of all scores, by what the best unit covers and, where it has texts, by what its names do."""
+    lacking = query.weights.keys() - covered
+    if covered and covered <= query.alike.keys() | texts.STOP_WORDS:  # Carla is not Carlos
+        return ALONE**2
+    certainty = ALONE if any(len(term) >= CODE and texts.has_digit(term) for term in lacking) else 1.0
+    if named is not None and lacking:
+        top = max(covered, key=lambda term: query.weights[term], default="")
+        one = {term for term in covered if term == top or (texts.is_unspaced(term) and not {*term}.isdisjoint(top))}
+        certainty *= ALONE if covered <= one or covered <= named else 1.0
+    return certainty
 
 
 def _within(
@@ -319,7 +333,7 @@ def _allow(ids: Collection[str], among: Among | None) -> Collection[str]:
 def _together(query: Query, groups: Iterable[str]) -> dict[str, float]:
     """Return what some groups explain of a question, each as if it were one text; BM25 over groups."""
     documents = query.index.documents_in({group for group in groups if group}, TOGETHER)
-    if not GROUP or not documents:
+    if not documents:
         return {}
     lengths = Counter(documents.values())
     mean = lengths.total() / len(lengths)
@@ -328,7 +342,7 @@ def _together(query: Query, groups: Iterable[str]) -> dict[str, float]:
     for term, postings in query.postings.items():
         often = Counter(documents[document] for document in documents.keys() & postings.keys())
         rarity = math.log(1 + (len(norms) - len(often) + 0.5) / (len(often) + 0.5)) / query.idf(term)
-        weight = GROUP * query.weights[term] * rarity / query.mass
+        weight = FURTHER * query.weights[term] * rarity / query.mass
         for group, count in often.items():
             found[group] += weight * count / (count + norms[group])
     return found
@@ -360,8 +374,8 @@ class Evidence:
         for number in reversed(chain):
             document = self._rows[number].document
             gains = {term: DECAY * gain for term, gain in found.items()}
-            own = {} if document is None else self._query.tfs_of(document, self._names_only)
-            for term, gain in self._query.weigh(own).items():
+            own = {} if document is None else self._query.gains_of(document, self._names_only)
+            for term, gain in own.items():
                 gains[term] = max(gain, gains.get(term, 0.0))
             found = self._inherited[number] = gains
         return found
@@ -375,12 +389,8 @@ class Evidence:
     ) -> tuple[float, float, list[int], Set[str]]:
         """Return what a unit explains, its coverage, both as shares, its passages, best first, and what it covers."""
         query = self._query
-        document = self._rows[number].document
-        own = query.tfs_of(document) if passages and document is not None else {}
-        said = []
-        for passage in passages:
-            tfs = query.tfs_of(passage)
-            said.append((query.weigh({term: tf + own.get(term, 0.0) for term, tf in tfs.items()}), passage))
+        document = self._rows[number].document or 0
+        said = [(query.gains_with(passage, document), passage) for passage in passages]
         said.sort(key=lambda pair: -math.fsum(pair[0].values()))
         gains = dict(self.inherited(number))
         for term, gain in said[0][0].items() if said else ():
@@ -392,8 +402,8 @@ class Evidence:
                 covered[term] = max(covered.get(term, 0.0), weight)
         coverage = math.fsum(covered.values()) / query.mass
         explained = math.fsum(gains.values())
-        if has_children and not said:
-            explained *= max(THEME_LEAST, 1 - THEME * (1 - coverage))
+        if has_children and not said:  # what it lacks is rather its children's, but none that says nothing precedes it
+            explained *= 1 - (1 - DECAY) * (1 - coverage)
         for place, (further, _) in enumerate(said[1:], 1):
             explained += FURTHER**place * math.fsum(further.values())
         if said:  # a unit of many passages has something of every question

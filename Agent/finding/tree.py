@@ -91,12 +91,9 @@ class TreeRanker:
             judged += score.rank(asked, len(rest), among=rest) if rest else []
             scale = calibration.scale_of(self.index)
             words = evidence.Words(asked.quoted())
-            quoted = {each.id: Evidence(scale(each.score), self.quote(words, each)) for each in judged}
-            return Fits([each.id for each in found], quoted, words=words)
-
-    def quote(self, words: evidence.Words, found: score.Found) -> str:
-        """Return the sentence of a keyword's texts that fits best."""
-        return words.Quote(text for _, text in self.index.read(found.documents[: evidence.QUOTED]).values())
+            excerpts = evidence.quote(self.index, words, judged)
+            judgements = {each.id: Evidence(scale(each.score), excerpts[each.id]) for each in judged}
+            return Fits([each.id for each in found], judgements, words=words)
 
     # -- following ------------------------------------------------------------
 

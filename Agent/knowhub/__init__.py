@@ -2,13 +2,12 @@
 
 Needs the extra `[knowhub]`; the library in `keyword_tree` knows nothing of it. Read in this order:
 
-    schemas     records, limits and errors             ledger      the port to the store, a KeywordTree behind it
-    catalog     who sees what, counters, full text     tokens      who asks, and what they may
-    vault       secrets, sealed outside of the tree    routing     the search in two stages
-    evolving    rewriting and merging, with guards     checks      what every body and every caller must pass
-    shapes      what looks like a secret
-    rooms       what a hub does, one subject each      hub         `KnowHub`, the door: all rooms under one roof
-    gate, server, answers, application     REST        pages, templates    for people
-    mcp_server  for other agents' hosts
-    tools, calling, goals, goal_tool, prompts, skills  the agent's side        program     the command `knowhub`
+    schemas     records, limits and errors             ledger      records in a KeywordTree; journal: its operations
+    catalog     who sees what, counters, full text     tokens      callers and their rights
+    vault       secrets, sealed outside of the tree    files       where tokens and secrets are: a folder, or PostgreSQL
+    routing     the search in two stages               evolving    rewriting and merging, with guards
+    services    what a hub does, a subject each        hub         `KnowHub`, the API in process
+    gate, server, answers, application, connections    REST        pages, words, templates    for people
+    mcp_server  for other agents' hosts                program, commands, identity            the command `knowhub`
+    tools, calling, goals, goal_tool, prompts, skills  the agent's side
 """

@@ -14,7 +14,8 @@
 import asyncio
 import contextlib
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Callable
+from importlib.metadata import version
 from typing import Any
 
 from .answers import ProblemOut
@@ -32,11 +33,11 @@ try:
     from starlette.concurrency import run_in_threadpool
     from starlette.exceptions import HTTPException
     from starlette.middleware.cors import CORSMiddleware
-    from starlette.routing import Match
+    from starlette.routing import Match, Route
 except ImportError as error:  # pragma: no cover - the tests run with the extra
     raise ImportError("KnowHub's server needs its extra: pip install '.[knowhub]' in its repository") from error
 
-__all__ = ["Application", "create_app"]
+__all__ = ["Application", "add_mcp", "create_app"]
 
 SWEEP_S = 60.0
 """Seconds between two looks for what has expired."""
@@ -52,10 +53,11 @@ class Application:
     Attributes:
         api: The FastAPI application itself.
         gate: What all requests pass.
+        tasks: What runs until the server stops.
         show_problem: Returns a problem as a page, where there are pages.
     """
 
-    show_problem: Callable[[Request, KnowHubError], Awaitable[Response]] | None = None
+    show_problem: Callable[[Request, KnowHubError], Response] | None = None
 
     def __init__(self, hub: KnowHub, settings: Settings, *, closes_hub: bool) -> None:
         # It writes down what is searched for, whoever starts the server and however.
@@ -64,13 +66,13 @@ class Application:
         self.settings = settings
         self.api = _make_api(self, closes_hub)
         self.gate = Gate(self.api, hub.tokens, settings)
+        self.tasks: list[asyncio.Task[None]] = []
         self._outer: Any = self.gate
         if settings.cors:
+            methods = ["GET", "POST", "PUT", "PATCH", "DELETE"]
             allowed = ["Authorization", "Content-Type", "If-Match", "Idempotency-Key"]
             shown = ["ETag", "Retry-After", "X-Request-Id"]
-            methods = ["GET", "POST", "PUT", "PATCH", "DELETE"]
-            origins = [settings.cors]
-            self._outer = CORSMiddleware(self.gate, origins, methods, allowed, expose_headers=shown)
+            self._outer = CORSMiddleware(self.gate, [settings.cors], methods, allowed, expose_headers=shown)
         for kind in ("knowledge", "feedback", "resource", "proposal"):
             gauge = Gauge(f"knowhub_{kind}_records", f"Records: {kind}", registry=self.gate.registry)
             gauge.set_function(lambda kind=kind: hub.catalog.counts().get(kind, 0))  # type: ignore[misc]
@@ -98,14 +100,11 @@ def _make_api(application: Application, closes_hub: bool) -> FastAPI:
 
     @contextlib.asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
-        sweeping = asyncio.create_task(_sweep(hub))
-        async with contextlib.AsyncExitStack() as stack:
-            for enter in application.api.state.entered:
-                await stack.enter_async_context(enter())
-            yield
-        sweeping.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await sweeping
+        application.tasks.append(asyncio.create_task(_sweep(hub)))
+        yield
+        for task in application.tasks:
+            task.cancel()
+        await asyncio.gather(*application.tasks, return_exceptions=True)
         if closes_hub:
             await run_in_threadpool(hub.close)
 
@@ -121,7 +120,6 @@ def _make_api(application: Application, closes_hub: bool) -> FastAPI:
         # Validation failures would be told with what was sent, and that may be a secret.
         telemetry={"tracing": False, "metrics": False, "logs": False, "auto_configure": False},
     )
-    api.state.entered = []
     _handle_errors(api, application)
     add_routes(api, hub)
     _add_house(api, application)
@@ -141,17 +139,15 @@ async def _sweep(hub: KnowHub) -> None:
 def _handle_errors(api: FastAPI, application: Application) -> None:
     @api.exception_handler(KnowHubError)
     async def refuse(request: Request, error: KnowHubError) -> Response:
-        return problem(error, request.url.path)
+        return problem(error, request)
 
     @api.exception_handler(RequestValidationError)
     async def refuse_invalid(request: Request, error: RequestValidationError) -> Response:
-        return problem(problem_of(error.errors(), skip=1), request.url.path)
+        return problem(problem_of(error.errors(), skip=1), request)
 
     @api.exception_handler(Exception)
     async def tell_nothing(request: Request, error: Exception) -> Response:
-        return problem(
-            KnowHubError("internal", f"the log says more under {request.state.request_id}"), request.url.path
-        )
+        return problem(KnowHubError("internal", f"the log says more under {request.state.request_id}"), request)
 
     @api.exception_handler(HTTPException)
     async def refuse_otherwise(request: Request, error: HTTPException) -> Response:
@@ -163,10 +159,55 @@ def _handle_errors(api: FastAPI, application: Application) -> None:
             wrong = KnowHubError("not-found", "there is no such path")
         is_for_programs = request.url.path.startswith("/api/") or "text/html" not in request.headers.get("accept", "")
         if application.show_problem is None or is_for_programs:
-            return problem(wrong, request.url.path, headers)
-        page = await application.show_problem(request, wrong)
+            return problem(wrong, request, headers)
+        page = await run_in_threadpool(application.show_problem, request, wrong)
         page.headers.update(headers)
         return page
+
+
+class _Mcp:
+    """`/mcp`: importing the SDK takes as long as all else of a start, so the first call does it."""
+
+    def __init__(self, application: Application) -> None:
+        self._application, self._lock = application, asyncio.Lock()
+        self._app: Any = None
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request."""
+        async with self._lock:
+            if self._app is None:
+                self._app, manager = await run_in_threadpool(self._make)
+                is_up = asyncio.Event()
+                self._application.tasks.append(asyncio.create_task(_hold(manager.run(), is_up)))
+                await is_up.wait()
+        await self._app(scope, receive, send)
+
+    def _make(self) -> tuple[Any, Any]:
+        from .mcp_server import make_http_app
+
+        return make_http_app(self._application)
+
+
+async def _hold(entered: contextlib.AbstractAsyncContextManager[None], is_up: asyncio.Event) -> None:
+    """Keep a context open until the task is cancelled; it must be left by the task that entered it."""
+    try:
+        async with entered:
+            is_up.set()
+            await asyncio.Event().wait()
+    finally:  # also where it cannot be entered: else the first call would wait for ever
+        is_up.set()
+
+
+def add_mcp(application: Application) -> None:
+    """Add `/mcp` to a server: streamable HTTP, without sessions, so that any worker can answer.
+
+    Raises:
+        ImportError: The extra `[knowhub-mcp]` is missing.
+    """
+    if not version("mcp").startswith("2."):
+        raise ImportError("KnowHub's MCP server needs its extra: pip install '.[knowhub-mcp]'")
+    # The SDK's own middleware identifies the caller; the gate has let in only whom it knows.
+    application.api.router.routes.append(Route("/mcp", _Mcp(application), include_in_schema=False))
 
 
 def _methods_of(api: FastAPI, scope: Scope) -> set[str]:

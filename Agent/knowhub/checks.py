@@ -6,6 +6,7 @@ Traceback (most recent call last):
 Agent.knowhub.schemas.KnowHubError: /top_k: Input should be less than or equal to 50
 """
 
+import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, TypeVar
@@ -15,7 +16,7 @@ from pydantic import BaseModel, ValidationError
 from .schemas import RESOURCE_ID_LIMIT, RESOURCE_ID_PATTERN, Body, KnowHubError, Parameters, invalid
 from .tokens import Token
 
-__all__ = ["check_resource_id", "is_storable", "need", "parse", "problem_of"]
+__all__ = ["check_resource_id", "is_text", "need", "parse", "problem_of"]
 
 _RESOURCE_ID = re.compile(RESOURCE_ID_PATTERN).fullmatch
 
@@ -103,10 +104,8 @@ def check_resource_id(id: str) -> None:
         raise invalid("/id", "1 to 8 segments of letters, digits, `._-`, none of dots alone, 200 characters at most")
 
 
-def is_storable(text: str) -> bool:
-    """Return whether a text has only whole characters: no lone surrogate."""
-    try:
-        text.encode()
-    except UnicodeEncodeError:
+def is_text(value: object, limit: float = math.inf) -> bool:
+    """Return whether a value is a text that can be stored: not blank, not too long, of whole characters."""
+    if not isinstance(value, str) or not value.strip() or len(value) > limit:
         return False
-    return True
+    return not any("\ud800" <= char <= "\udfff" for char in value)

@@ -86,7 +86,6 @@ class FolderFiles:
         self.folder = Path(folder)
 
     def mark(self, name: str) -> object:
-        """See `Files`."""
         try:
             status = os.stat(self.folder / name)
         except OSError:
@@ -94,19 +93,16 @@ class FolderFiles:
         return status.st_ino, status.st_mtime_ns, status.st_size
 
     def read(self, name: str) -> bytes | None:
-        """See `Files`."""
         try:
             return (self.folder / name).read_bytes()
         except FileNotFoundError:
             return None
 
     def write(self, name: str, data: bytes, *, is_first: bool = False) -> None:
-        """See `Files`."""
         self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         write_new(self.folder / name, data, is_first=is_first)
 
     def remove(self, name: str, *, wipe: bool = False) -> bool:
-        """See `Files`."""
         path = self.folder / name
         try:
             if wipe:
@@ -122,19 +118,16 @@ class FolderFiles:
         return True
 
     def names(self) -> list[str]:
-        """See `Files`."""
         with contextlib.suppress(FileNotFoundError):
             return sorted(os.listdir(self.folder))
         return []
 
     def made_at(self, name: str) -> float | None:
-        """See `Files`."""
         with contextlib.suppress(OSError):
             return os.stat(self.folder / name).st_mtime
         return None
 
     def is_writable(self) -> bool:
-        """See `Files`."""
         with contextlib.suppress(OSError):
             status = os.statvfs(self.folder.parent)
             return os.access(self.folder.parent, os.W_OK) and status.f_bavail * status.f_frsize > 16 * 1024 * 1024
@@ -175,11 +168,9 @@ class TableFiles:
             _rows(pool, f"SELECT 1 FROM kt_knowhub_file WHERE {_ONE}", ("", "", ""))
 
     def mark(self, name: str) -> object:
-        """See `Files`."""
         return self.read(name)
 
     def read(self, name: str) -> bytes | None:
-        """See `Files`."""
         now = time.monotonic()
         known = self._cache.get(name)
         if known is None or known[0] <= now:
@@ -190,7 +181,6 @@ class TableFiles:
         return known[1]
 
     def write(self, name: str, data: bytes, *, is_first: bool = False) -> None:
-        """See `Files`."""
         kept = "SET data = kt_knowhub_file.data" if is_first else "SET data = excluded.data"
         sql = f"INSERT INTO kt_knowhub_file VALUES (%s, %s, %s, %s) ON CONFLICT (tree_id, kind, name) DO UPDATE {kept}"
         [[there]] = _rows(self._pool, f"{sql} RETURNING data", (*self._key, name, data))
@@ -199,24 +189,20 @@ class TableFiles:
             raise FileExistsError(name)
 
     def remove(self, name: str, *, wipe: bool = False) -> bool:
-        """See `Files`."""
         gone = _rows(self._pool, f"DELETE FROM kt_knowhub_file WHERE {_ONE} RETURNING 1", (*self._key, name))
         self._cache.pop(name, None)
         return bool(gone)
 
     def names(self) -> list[str]:
-        """See `Files`."""
         sql = "SELECT name FROM kt_knowhub_file WHERE tree_id = %s AND kind = %s ORDER BY name"
         return [str(row[0]) for row in _rows(self._pool, sql, self._key)]
 
     def made_at(self, name: str) -> float | None:
-        """See `Files`."""
         sql = f"SELECT extract(epoch FROM made_at) FROM kt_knowhub_file WHERE {_ONE}"
         found = _rows(self._pool, sql, (*self._key, name))
         return float(found[0][0]) if found else None
 
     def is_writable(self) -> bool:
-        """See `Files`."""
         with contextlib.suppress(KnowHubError):
             return not _rows(self._pool, "SELECT pg_is_in_recovery()", ())[0][0]
         return False

@@ -7,13 +7,14 @@ figures without ids. What fails inside becomes a problem (RFC 9457) that tells n
 
 import asyncio
 import contextlib
+import itertools
 import json
 import logging
 import secrets
 import time
 import traceback
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable, MutableMapping
+from collections.abc import Awaitable, Callable, Iterable, MutableMapping
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import unquote
@@ -27,7 +28,7 @@ try:
 except ImportError as error:  # pragma: no cover - the tests run with the extra
     raise ImportError("KnowHub's server needs its extra: pip install '.[knowhub]' in its repository") from error
 
-__all__ = ["Gate", "Settings", "problem_bytes"]
+__all__ = ["Gate", "Settings", "problem_answer", "wants_chinese"]
 
 HEAD_LIMIT = 32 * 1024
 """Bytes of a request's head, its path and query included."""
@@ -77,9 +78,24 @@ class Settings:
     """Whether browsers come by https."""
 
 
-def problem_bytes(error: KnowHubError, instance: str) -> tuple[int, bytes]:
-    """Return the status and the body of a problem."""
-    return error.status, json.dumps(error.to_json(instance), ensure_ascii=False).encode()
+def wants_chinese(headers: Iterable[tuple[bytes, bytes]]) -> bool:
+    """Return whether the language that a request asks for first is Chinese."""
+    wanted = (value.strip().lower() for name, value in headers if name.lower() == b"accept-language")
+    return any(value.startswith(b"zh") for value in wanted)
+
+
+def problem_answer(error: KnowHubError, scope: Scope) -> tuple[int, dict[str, str], bytes]:
+    """Return the status, the headers and the body of a problem, in the language of the request."""
+    in_chinese = wants_chinese(scope["headers"])
+    headers = {"Content-Type": PROBLEM_TYPE, "Content-Language": "zh" if in_chinese else "en"}
+    if error.retry_after_s:
+        headers["Retry-After"] = str(max(1, round(error.retry_after_s + 0.5)))
+    if error.code == "unauthenticated":
+        headers["WWW-Authenticate"] = "Bearer"
+    if error.code in ("too-large", "timeout", "headers-too-large"):
+        headers["Connection"] = "close"
+    body = error.to_json(str(scope["path"]), in_chinese=in_chinese)
+    return error.status, headers, json.dumps(body, ensure_ascii=False).encode()
 
 
 class Gate:
@@ -116,7 +132,7 @@ class Gate:
             return
         began = time.perf_counter()
         state: Json = scope.setdefault("state", {})
-        request_id = state["request_id"] = secrets.token_hex(8)
+        request_id = state["request_id"] = f"{_PROCESS}-{next(_NUMBERS):x}"
         status = 0
 
         async def answer(message: Message) -> None:
@@ -131,7 +147,7 @@ class Gate:
             await self.app(scope, replay, answer)
         except KnowHubError as error:
             if not status:
-                await _send_problem(error, str(scope["path"]), answer)
+                await _send_problem(error, scope, answer)
         except (asyncio.CancelledError, GeneratorExit):
             status = status or 499
             raise
@@ -139,7 +155,7 @@ class Gate:
             _log_error(error, request_id)
             if not status:
                 problem = KnowHubError("internal", f"the log says more under {request_id}")
-                await _send_problem(problem, str(scope["path"]), answer)
+                await _send_problem(problem, scope, answer)
         finally:
             self._note(scope, status, time.perf_counter() - began, request_id)
 
@@ -257,6 +273,7 @@ class Gate:
         _log.info(json.dumps(told, ensure_ascii=False))
 
 
+_PROCESS, _NUMBERS = secrets.token_hex(4), itertools.count(1)  # no call of the system for each request
 _METHODS = frozenset(["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"])
 
 
@@ -273,22 +290,10 @@ def _log_error(error: BaseException, request_id: str) -> None:
     _errors.error(json.dumps(told))
 
 
-async def _send_problem(error: KnowHubError, instance: str, send: Send) -> None:
-    status, body = problem_bytes(error, instance)
-    headers = [(b"content-type", PROBLEM_TYPE.encode()), (b"content-length", str(len(body)).encode())]
-    headers += [(name.lower().encode(), value.encode()) for name, value in problem_headers(error).items()]
+async def _send_problem(error: KnowHubError, scope: Scope, send: Send) -> None:
+    status, named, body = problem_answer(error, scope)
+    headers = [(name.lower().encode(), value.encode()) for name, value in named.items()]
+    headers.append((b"content-length", str(len(body)).encode()))
     with contextlib.suppress(OSError):
         await send({"type": "http.response.start", "status": status, "headers": headers})
         await send({"type": "http.response.body", "body": body})
-
-
-def problem_headers(error: KnowHubError) -> dict[str, str]:
-    """Return the headers that go with a problem."""
-    headers = {}
-    if error.retry_after_s:
-        headers["Retry-After"] = str(max(1, round(error.retry_after_s + 0.5)))
-    if error.code == "unauthenticated":
-        headers["WWW-Authenticate"] = "Bearer"
-    if error.code in ("too-large", "timeout", "headers-too-large"):
-        headers["Connection"] = "close"
-    return headers

@@ -129,8 +129,8 @@ def reflect(transcript: str | Sequence[Mapping[str, Any]], goal: str, llm_client
     """Draft resources and knowledge of what was done; saves nothing.
 
     What looks like a secret is cut out first, so that no model sees it: what is sent and what is drafted holds its
-    placeholder. What does not look like one stays: see `shapes`. Without a model: long code, credentials and cookies,
-    and one entry of the goal and the last answer.
+    placeholder. What does not look like one stays, see `secrets_in_text`. Without a model: long code, credentials and
+    cookies, and one entry of the goal and the last answer.
 
     Args:
         transcript: Text, or messages with `role` and `content`.
@@ -180,37 +180,14 @@ def _plain(texts: Sequence[str], goal: str, ids: list[str]) -> list[Json]:
     return [{**made, "resource_ids": ids[:50]}]
 
 
-_REFLECT: Json = {
-    "type": "object",
-    "properties": {
-        "knowledge": {
-            "type": "array",
-            "items": {
-                "type": "object",
-                "properties": {
-                    "task": {"type": "string"},
-                    "content": {"type": "string"},
-                    "types": {"type": "array", "items": {"type": "string"}},
-                    "score": {"type": "integer"},
-                },
-                "required": ["task", "content", "types", "score"],
-                "additionalProperties": False,
-            },
-        }
-    },
-    "required": ["knowledge"],
-    "additionalProperties": False,
-}
-
-
 def _ask(texts: Sequence[str], goal: str, client: LLMClient, ids: list[str]) -> list[Json]:
-    from .routing import build_messages  # pydantic is needed from here on
+    from .routing import chat  # pydantic is needed from here on
     from .schemas import KnowledgeIn
 
     transcript = "\n\n".join(texts)[-60_000:]
     question = {"query": goal, "prompt": KNOWLEDGE_EXTRACTION_PROMPT[language_of(goal)], "transcript": transcript}
     try:
-        reply = client.Chat(build_messages("reflect", {**question, "resources": ids}, _REFLECT), _REFLECT)
+        reply = chat(client, "reflect", {**question, "resources": ids})
     except Exception:  # the model's port: without it, the draft is a plain one
         return []
     rows = reply.get("knowledge") if isinstance(reply, Mapping) else None

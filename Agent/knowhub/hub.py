@@ -23,6 +23,7 @@ is `not-found`, whatever is asked of it. Bodies are dicts or the models of `sche
 Errors are `KnowHubError`; nothing was written then, but for `outcome-unknown`.
 """
 
+import contextlib
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -86,23 +87,20 @@ class KnowHub:
     ) -> None:
         if models is None and llm_client is not None:
             models = {str(getattr(llm_client, "model", "") or type(llm_client).__name__): llm_client}
-        self.files = open_files(place)
-        self.folder = self.files.folder
-        self.models = Models(models)
-        self.tokens = Tokens(self.files.tokens, clock)
-        self.vault = Vault(self.files.secrets, ring, clock, self.folder)
-        self._is_closed = False
-        try:
+        with contextlib.ExitStack() as opened:
+            self.files = open_files(place)
+            opened.callback(self.files.close)
+            self.folder = self.files.folder
+            self.tokens = Tokens(self.files.tokens, clock)
+            self.vault = Vault(self.files.secrets, ring, clock, self.folder)
             self.ledger = TreeLedger(self.files.tree, self.folder / "indexes" / "operations.sqlite", clock=clock)
-        except BaseException:
-            self.files.close()
-            raise
-        self.catalog = Catalog(self.ledger, self.folder / "indexes" / "knowhub.index", ranker)
-        try:
+            opened.callback(self.ledger.close)
+            self.catalog = Catalog(self.ledger, self.folder / "indexes" / "knowhub.index", ranker)
+            opened.callback(self.catalog.close)
             self.catalog.open()
-        except BaseException:
-            self.close()
-            raise
+            self.models = Models(models)
+            opened.callback(self.models.close)
+            self._opened = opened.pop_all()
         store = Store(self.ledger, self.catalog, self.vault, self.tokens, self.models, clock, allow_secret_shapes)
 
         entries, finding, resources = Entries(store), Finding(store), Resources(store)
@@ -131,12 +129,7 @@ class KnowHub:
 
     def close(self) -> None:
         """Leave the index on disk and close the store.  Closing twice is no error."""
-        if not self._is_closed:
-            self._is_closed = True
-            self.models.close()
-            self.catalog.close()
-            self.ledger.close()
-            self.files.close()
+        self._opened.close()
 
     def __enter__(self) -> Self:
         return self

@@ -17,6 +17,7 @@ import contextlib
 import errno
 import hashlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Self, TypeVar
 
@@ -126,7 +127,7 @@ class TreeLedger:
         for record in records:
             there = self.stored(record.id)
             if there is not None and there.deleted and there.created_by == record.created_by:
-                filled.append(self.update(record, there.version))
+                filled.append(self.update(replace(record, version=there.version)))
                 continue
             ids = [self._keyword(path, record.created_by) for path in _places(record)]
             spec = {"id": record.id, "content": record.content, "source": record.source, "keyword_ids": ids}
@@ -137,12 +138,12 @@ class TreeLedger:
         found = {record.id: record for record in [*new, *filled]}
         return [found[record.id] for record in records]
 
-    def update(self, record: Record, version: int) -> Record:
-        """Store a record's new state, if it still has this version."""
+    def update(self, record: Record) -> Record:
+        """Store a record's new state, if the version that it names is still the newest; see `Record.changed`."""
         with _told():
             before = self.stored(record.id)
             patch = {"content": record.content, "source": record.source, "metadata": {OWN: record.fields}}
-            info = self.tree.UpdateInfo(record.id, patch, version=version)
+            info = self.tree.UpdateInfo(record.id, patch, version=record.version)
             if before is not None:
                 self._relink(before, record)
         found = record_of(info)
@@ -151,7 +152,7 @@ class TreeLedger:
 
     def put(self, record: Record, old: Record | None) -> list[Record]:
         """Store a new record, or a record's new state in the place of one that was read."""
-        return self.create([record]) if old is None else [self.update(record, old.version)]
+        return self.create([record]) if old is None else [self.update(replace(record, version=old.version))]
 
     def delete(self, id: str, version: int) -> Record:
         """Hide a record, undoably: what stays is its id, whose it was and who saw it, so that nobody else takes it."""
@@ -159,7 +160,7 @@ class TreeLedger:
         if there is None:
             raise not_found()
         kept = {name: there.fields[name] for name in _KEPT if name in there.fields}
-        return self.update(Record(id, "", "", {**kept, "gone": True}, there.created_by), version)
+        return self.update(replace(there, content="", source="", fields={**kept, "gone": True}, version=version))
 
     def drop(self, id: str) -> Record:
         """Delete what nothing refers to any more, its id included: cases and proposals of what is gone."""

@@ -6,11 +6,10 @@ No secret goes this way; a resource shows a placeholder, which the agent's own t
 """
 
 import asyncio
-import contextlib
 import inspect
 import json
 import logging
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 from typing import Any, TypeVar
 
 import httpx
@@ -32,11 +31,10 @@ try:
     from mcp.server.auth.settings import AuthSettings
     from mcp.server.mcpserver.exceptions import ResourceNotFoundError, ToolError
     from mcp.server.transport_security import TransportSecuritySettings
-    from starlette.routing import Route
 except ImportError as error:
     raise ImportError("KnowHub's MCP server needs its extra: pip install '.[knowhub-mcp]' 'mcp>=2.3,<3'") from error
 
-__all__ = ["add_mcp", "make_server", "serve_stdio"]
+__all__ = ["make_http_app", "make_server", "serve_stdio"]
 
 INSTRUCTIONS = (
     "Knowledge that agents and people share: find it by the task before you begin, save what you learned, judge what "
@@ -182,8 +180,8 @@ class _Verifier:
         return AccessToken(token=token, client_id=found.principal, scopes=sorted(found.rights), expires_at=expires_at)
 
 
-def add_mcp(application: Application) -> None:
-    """Add `/mcp` to a server: streamable HTTP, without sessions, so that any worker can answer."""
+def make_http_app(application: Application) -> tuple[Any, Any]:
+    """Return the SDK's application for `/mcp`, and its session manager, which must run as long as it answers."""
     hub, settings = application.hub, application.settings
     hosts = [*settings.allowed_hosts, *(f"{host}:*" for host in settings.allowed_hosts)]
     base = "https://" if settings.is_secure else "http://"
@@ -191,22 +189,9 @@ def add_mcp(application: Application) -> None:
     address = f"{base}{settings.allowed_hosts[0]}"
     auth = AuthSettings(issuer_url=address, resource_server_url=f"{address}/mcp", validate_token_resource=False)  # type: ignore[arg-type]
     server = make_server(hub, None, application=application, auth=(auth, _Verifier(hub)))
-    app = server.streamable_http_app(
-        stateless_http=True,
-        json_response=True,
-        transport_security=TransportSecuritySettings(allowed_hosts=hosts, allowed_origins=origins),
-    )
-
-    @contextlib.asynccontextmanager
-    async def entered() -> AsyncIterator[None]:
-        async with server.session_manager.run():
-            yield
-
-    application.api.state.entered.append(entered)
-    for route in app.routes:
-        if getattr(route, "path", "") == "/mcp":
-            # The SDK's own middleware says who asks; the gate has let in only whom it knows.
-            application.api.router.routes.append(Route("/mcp", app, include_in_schema=False))
+    security = TransportSecuritySettings(allowed_hosts=hosts, allowed_origins=origins)
+    app = server.streamable_http_app(stateless_http=True, json_response=True, transport_security=security)
+    return app, server.session_manager
 
 
 def serve_stdio(hub: KnowHub, token: Token) -> None:

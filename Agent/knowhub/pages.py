@@ -13,7 +13,9 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qsl, quote, urlencode, urlsplit
 
+from ..cli.language import chinese_of
 from .application import Application
+from .gate import wants_chinese
 from .hub import KnowHub
 from .routing import wait_for
 from .schemas import CONTENT_TYPES, RIGHTS, TYPES, Json, KnowHubError, kind_of, not_found
@@ -112,21 +114,22 @@ class Pages:
         chosen = request.cookies.get(_LANGUAGE_COOKIE)
         if chosen in WORDS:
             return str(chosen)
-        first = request.headers.get("accept-language", "").split(",")[0].strip().lower()
-        return "zh" if first.startswith("zh") else "en"
+        return "zh" if wants_chinese(request.headers.raw) else "en"
 
-    async def show(self, request: Request, name: str, status: int = 200, **values: Any) -> Response:
-        """Return a page.  It is written in the pool: Markdown of a long text takes its time."""
+    def show(self, request: Request, name: str, status: int = 200, **values: Any) -> Response:
+        """Return a page.  To be called in the pool: Markdown of a long text takes its time."""
         language = self.language(request)
         token = request.state.token
         path = request.url.path + (f"?{request.url.query}" if request.url.query else "")
         shared = {"t": WORDS[language], "language": language, "token": token, "here": path, "types_known": TYPES}
+        if isinstance(error := values.get("problem"), KnowHubError):
+            values["problem"] = error.to_json(in_chinese=language == "zh")
         template = self._environment.get_template(name)
-        return HTMLResponse(await run_in_threadpool(template.render, **shared, **values), status)
+        return HTMLResponse(template.render(**shared, **values), status)
 
-    async def refuse(self, request: Request, error: KnowHubError) -> Response:
+    def refuse(self, request: Request, error: KnowHubError) -> Response:
         """Return the page of a problem."""
-        return await self.show(request, "problem.html", error.status, problem=error)
+        return self.show(request, "problem.html", error.status, problem=error)
 
 
 async def _form(request: Request) -> dict[str, str]:
@@ -164,7 +167,8 @@ def _is_from_here(request: Request) -> bool:
     return origin is None or urlsplit(origin).netloc == request.headers.get("host")
 
 
-Handler = Callable[[Request, Token], Awaitable[Response]]
+Form = dict[str, str]
+Handler = Callable[[Request, Token, Form], Response | Awaitable[Response]]
 Route = Callable[..., Callable[[Handler], Handler]]
 
 
@@ -173,104 +177,89 @@ def add_pages(application: Application) -> None:
     pages, api = Pages(application), application.api
     application.show_problem = pages.refuse
 
-    def route(path: str, *methods: str) -> Callable[[Handler], Handler]:
+    def route(path: str, *methods: str, is_open: bool = False) -> Callable[[Handler], Handler]:
+        """Return what makes a function the handler of a path: it runs in the pool, but where it waits for a model."""
+
         def mark(handle: Handler) -> Handler:
             async def answer(request: Request) -> Response:
                 token = request.state.token
-                if request.method != "GET" and not _is_from_here(request):
-                    error = KnowHubError("forbidden", "a form of another site is not believed")
-                    return await pages.refuse(request, error)
-                if token is None:
-                    return RedirectResponse(f"/login?{urlencode({'next': request.url.path})}", 303)
                 try:
-                    return await handle(request, token)
+                    is_form = request.method == "POST"
+                    if is_form and not _is_from_here(request):
+                        raise KnowHubError("forbidden", "a form of another site is not believed")
+                    if token is None and not is_open:
+                        return RedirectResponse(f"/login?{urlencode({'next': request.url.path})}", 303)
+                    form = await _form(request) if is_form else {}
+                    given = await run_in_threadpool(handle, request, token, form)
+                    return given if isinstance(given, Response) else await given
                 except KnowHubError as error:
-                    return await pages.refuse(request, error)
+                    return await run_in_threadpool(pages.refuse, request, error)
 
             api.add_route(path, answer, methods=list(methods or ("GET",)), include_in_schema=False)
             return handle
 
         return mark
 
-    _add_login(pages)
+    _add_login(pages, route)
     _add_entries(pages, route)
     _add_judging(pages, route)
     _add_resources(pages, route)
     _add_others(pages, route)
 
 
-def _add_login(pages: Pages) -> None:
-    api, hub = pages.app.api, pages.hub
+def _add_login(pages: Pages, route: Route) -> None:
+    hub, gate, is_secure = pages.hub, pages.app.gate, pages.app.settings.is_secure
 
-    async def login(request: Request) -> Response:
+    @route("/login", "GET", "POST", is_open=True)
+    def login(request: Request, token: Token, form: Form) -> Response:
         """Log a browser in, by a link that is good once or by a token."""
-        try:
-            form = await _form(request) if request.method == "POST" else {}
-        except KnowHubError as error:
-            return await pages.refuse(request, error)
         given = form.get("token", "") if request.method == "POST" else request.query_params.get("code", "")
-        wanted = request.query_params.get("next", "/")
-        wanted = wanted if wanted.startswith("/") and not wanted.startswith(("//", "/\\")) else "/"
-        if request.method == "POST" and not _is_from_here(request):
-            return await pages.refuse(request, KnowHubError("forbidden", "a form of another site is not believed"))
         if not given or request.method == "HEAD":  # a program that only looks must not use the link up
-            return await pages.show(request, "login.html", failed=False)
-        made = await run_in_threadpool(hub.tokens.log_in, given.strip())
+            return pages.show(request, "login.html", failed=False)
+        made = hub.tokens.log_in(given.strip())
         if made is None:
-            return await pages.show(request, "login.html", 401, failed=True)
-        pages.app.gate.count(made[1])
-        answer = RedirectResponse(wanted, 303)
-        answer.set_cookie(
-            pages.app.gate.cookie_name,
-            made[0],
-            max_age=SESSION_S,
-            httponly=True,
-            samesite="strict",
-            secure=pages.app.settings.is_secure,
-        )
+            return pages.show(request, "login.html", 401, failed=True)
+        gate.count(made[1])
+        answer = RedirectResponse(_local(request.query_params.get("next", "/")), 303)
+        kept: Json = {"max_age": SESSION_S, "httponly": True, "samesite": "strict", "secure": is_secure}
+        answer.set_cookie(gate.cookie_name, made[0], **kept)
         return answer
 
-    async def logout(request: Request) -> Response:
-        token = request.state.token
-        if not _is_from_here(request):
-            return await pages.refuse(request, KnowHubError("forbidden", "a form of another site is not believed"))
+    @route("/logout", "POST", is_open=True)
+    def logout(request: Request, token: Token | None, form: Form) -> Response:
         if token is not None and token.kind == "session":  # a token of its own stays: it was asked with, not logged in
-            await run_in_threadpool(hub.tokens.revoke, token.digest)
+            hub.tokens.revoke(token.digest)
         answer = RedirectResponse("/login", 303)
-        is_secure = pages.app.settings.is_secure
-        answer.delete_cookie(pages.app.gate.cookie_name, secure=is_secure, httponly=True, samesite="strict")
+        answer.delete_cookie(gate.cookie_name, secure=is_secure, httponly=True, samesite="strict")
         return answer
 
-    async def language(request: Request) -> Response:
-        chosen = request.query_params.get("to", "en")
-        back = request.query_params.get("back", "/")
-        answer = RedirectResponse(back if back.startswith("/") and not back.startswith(("//", "/\\")) else "/", 303)
-        answer.set_cookie(_LANGUAGE_COOKIE, "zh" if chosen == "zh" else "en", max_age=31_536_000, samesite="strict")
+    @route("/language", is_open=True)
+    def language(request: Request, token: Token, form: Form) -> Response:
+        answer = RedirectResponse(_local(request.query_params.get("back", "/")), 303)
+        chosen = "zh" if request.query_params.get("to") == "zh" else "en"
+        answer.set_cookie(_LANGUAGE_COOKIE, chosen, max_age=31_536_000, samesite="strict")
         return answer
 
     style = (_FOLDER / "style.css").read_bytes()
 
-    async def stylesheet(request: Request) -> Response:
+    @route("/style.css", is_open=True)
+    def stylesheet(request: Request, token: Token, form: Form) -> Response:
         return Response(style, media_type="text/css", headers={"Cache-Control": "max-age=3600"})
 
-    async def document(request: Request) -> Response:
+    @route("/api", is_open=True)
+    def document(request: Request, token: Token, form: Form) -> Response:
         """Show the API, from the document that describes it, without foreign scripts."""
-        told = api.openapi()
         rows = [
             {"path": path, "method": method.upper(), "told": operation}
-            for path, operations in told["paths"].items()
+            for path, operations in pages.app.api.openapi()["paths"].items()
             for method, operation in operations.items()
         ]
-        return await pages.show(request, "api.html", rows=rows)
+        return pages.show(request, "api.html", rows=rows)
 
-    for path, handle, methods in (
-        ("/login", login, ["GET", "POST"]),
-        ("/logout", logout, ["POST"]),
-        ("/language", language, ["GET"]),
-        ("/style.css", stylesheet, ["GET"]),
-        ("/api", document, ["GET"]),
-    ):
-        api.add_route(path, handle, methods=methods, include_in_schema=False)
+
+def _local(address: str) -> str:
+    """Return an address of these pages, or the first page for any other."""
+    return address if address.startswith("/") and not address.startswith(("//", "/\\")) else "/"
 
 
 def _query(request: Request, *names: str) -> Json:
@@ -281,83 +270,76 @@ def _add_entries(pages: Pages, route: Route) -> None:
     hub = pages.hub
 
     @route("/")
-    async def home(request: Request, token: Token) -> Response:
+    async def home(request: Request, token: Token, form: Form) -> Response:
         """Search: by words at once, by a model where that is asked for."""
         query = _query(request, "q", "types", "min_score", "route")
-        found = None
+        more: Json = {"query": query, "has_model": not hub.models.available()}
         if query.get("q", "").strip():
             asked = {"route": "recall", "min_score": 1, "top_k": 20, **query}
             searching = await run_in_threadpool(hub.begin_search, token, asked)
             reply = await wait_for(hub.models, searching.asked)
-            found = await run_in_threadpool(hub.finish_search, searching, reply)
-        newest = None
-        if found is None:
+            more["found"] = await run_in_threadpool(hub.finish_search, searching, reply)
+        else:
             wanted = {"limit": 10, **_query(request, "cursor", "tag", "types")}
-            newest = await run_in_threadpool(hub.list_knowledge, token, wanted)
-        has_model = not hub.models.available()
-        return await pages.show(request, "home.html", query=query, found=found, newest=newest, has_model=has_model)
+            more["newest"] = await run_in_threadpool(hub.list_knowledge, token, wanted)
+        return await run_in_threadpool(pages.show, request, "home.html", **more)
 
     @route("/knowledge/new", "GET", "POST")
-    async def new(request: Request, token: Token) -> Response:
+    def new(request: Request, token: Token, form: Form) -> Response:
         if request.method != "POST":
             form = {"scopes": "\n".join(["user:owner", *sorted(token.scopes - {"*"})]), "score": "3"}
-            return await pages.show(request, "edit.html", form=form)
-        form = await _form(request)
+            return pages.show(request, "edit.html", form=form)
         try:
-            made = await run_in_threadpool(hub.save, token, _entry_of(form))
+            made = hub.save(token, _entry_of(form))
         except KnowHubError as error:
-            return await pages.show(request, "edit.html", error.status, form=form, problem=error)
+            return pages.show(request, "edit.html", error.status, form=form, problem=error)
         return RedirectResponse(f"/knowledge/{made['entry']['id']}", 303)
 
     @route("/knowledge/{id:knowledge_id}")
-    async def entry(request: Request, token: Token) -> Response:
-        told = await run_in_threadpool(hub.get, token, request.path_params["id"])
-        cases = await run_in_threadpool(hub.feedback, token, told["id"], {"limit": 20})
+    def entry(request: Request, token: Token, form: Form) -> Response:
+        told = hub.get(token, request.path_params["id"])
+        cases = hub.feedback(token, told["id"], {"limit": 20})
         paths = [["types", name] for name in told["types"]] + [["tags", *pair] for pair in told["tags"].items()]
         is_own = told["created_by"] == token.principal or token.may("curate")
-        return await pages.show(request, "entry.html", entry=told, cases=cases, paths=paths, is_own=is_own)
+        return pages.show(request, "entry.html", entry=told, cases=cases, paths=paths, is_own=is_own)
 
     @route("/knowledge/{id:knowledge_id}/edit", "GET", "POST")
-    async def edit(request: Request, token: Token) -> Response:
+    def edit(request: Request, token: Token, form: Form) -> Response:
         id = request.path_params["id"]
-        told = await run_in_threadpool(hub.get, token, id)
+        told = hub.get(token, id)
         if request.method != "POST":
-            return await pages.show(request, "edit.html", entry=told, form=_fields_of(told))
-        form = await _form(request)
+            return pages.show(request, "edit.html", entry=told, form=_fields_of(told))
         body = _entry_of(form, told["tags"])
         patch = {name: body[name] for name in _changed(form, _fields_of(told))}
         try:
             if patch:
-                await run_in_threadpool(hub.patch, token, id, patch, _number(form.get("version")))
+                hub.patch(token, id, patch, _number(form.get("version")))
         except KnowHubError as error:  # what was typed stays; after a conflict, beside what is there by now
-            there = await run_in_threadpool(hub.get, token, id)
+            there = hub.get(token, id)
             shown: Json = {**there, "score": there["eval"]["score"]}
             lines = _difference(shown, {**shown, **patch}) if error.code == "changed" else []
-            return await pages.show(
-                request, "edit.html", error.status, entry=shown, form=form, problem=error, lines=lines
-            )
+            return pages.show(request, "edit.html", error.status, entry=shown, form=form, problem=error, lines=lines)
         return RedirectResponse(f"/knowledge/{id}", 303)
 
     @route("/knowledge/{id:knowledge_id}/delete", "POST")
-    async def delete(request: Request, token: Token) -> Response:
-        form = await _form(request)
-        await run_in_threadpool(hub.delete, token, request.path_params["id"], _number(form.get("version")))
+    def delete(request: Request, token: Token, form: Form) -> Response:
+        hub.delete(token, request.path_params["id"], _number(form.get("version")))
         return RedirectResponse("/operations", 303)
 
     @route("/knowledge/{id:knowledge_id}/history")
-    async def history(request: Request, token: Token) -> Response:
-        told = await run_in_threadpool(hub.history, token, request.path_params["id"])
+    def history(request: Request, token: Token, form: Form) -> Response:
+        told = hub.history(token, request.path_params["id"])
         versions = told["results"]
-        await run_in_threadpool(_compare, versions)
-        return await pages.show(request, "history.html", id=told["id"], versions=versions)
+        _compare(versions)
+        return pages.show(request, "history.html", id=told["id"], versions=versions)
 
     @route("/tree")
-    async def tree(request: Request, token: Token) -> Response:
+    def tree(request: Request, token: Token, form: Form) -> Response:
         """Show types and tags, and the newest entries of the one that is opened."""
         chosen = _query(request, "types", "tag", "cursor")
-        found = await run_in_threadpool(hub.list_knowledge, token, {"limit": 20, **chosen}) if chosen else None
-        counts, tags = await run_in_threadpool(_count_tree, hub, token)
-        return await pages.show(request, "tree.html", counts=counts, tags=tags, found=found, chosen=chosen)
+        found = hub.list_knowledge(token, {"limit": 20, **chosen}) if chosen else None
+        counts, tags = _count_tree(hub, token)
+        return pages.show(request, "tree.html", counts=counts, tags=tags, found=found, chosen=chosen)
 
 
 def _count_tree(hub: KnowHub, token: Token) -> tuple[dict[str, int], dict[str, dict[str, int]]]:
@@ -382,8 +364,10 @@ def _compare(versions: Sequence[Json]) -> None:
         newer["lines"] = _difference(older, newer) if place < _VERSIONS_COMPARED else []
 
 
-def _compare_proposals(proposals: Sequence[Json]) -> None:
+def _compare_proposals(proposals: Sequence[Json], language: str) -> None:
     for each in proposals:
+        if language == "zh":
+            each["why"] = "；".join(map(chinese_of, each["why"].split("; ")))
         each["lines"] = _difference({"content": each["old_content"]}, {"content": each["content"]})
 
 
@@ -456,19 +440,17 @@ def _add_judging(pages: Pages, route: Route) -> None:
     hub = pages.hub
 
     @route("/knowledge/{id:knowledge_id}/feedback", "POST")
-    async def judge(request: Request, token: Token) -> Response:
-        id, form = request.path_params["id"], await _form(request)
+    def judge(request: Request, token: Token, form: Form) -> Response:
+        id = request.path_params["id"]
         case = {name: form[name] for name in ("task", "outcome", "reason") if form.get(name)}
         body: Json = {"add_helpful_case" if form.get("is_helpful") == "yes" else "add_harmful_case": case}
-        await run_in_threadpool(hub.update, token, id, body)
+        hub.update(token, id, body)
         return RedirectResponse(f"/knowledge/{id}", 303)
 
     @route("/knowledge/{id:knowledge_id}/evolve", "POST")
-    async def evolve(request: Request, token: Token) -> Response:
-        id, form = request.path_params["id"], await _form(request)
-        _, evolving = await run_in_threadpool(
-            hub.begin_update, token, id, {"evolve_feedback": form.get("feedback", "")}
-        )
+    async def evolve(request: Request, token: Token, form: Form) -> Response:
+        id, wish = request.path_params["id"], {"evolve_feedback": form.get("feedback", "")}
+        _, evolving = await run_in_threadpool(hub.begin_update, token, id, wish)
         if evolving is not None:
             reply = await wait_for(hub.models, evolving.asked)
             told = await run_in_threadpool(hub.finish_evolving, evolving, reply)
@@ -477,37 +459,38 @@ def _add_judging(pages: Pages, route: Route) -> None:
         return RedirectResponse(f"/knowledge/{id}", 303)
 
     @route("/proposals")
-    async def proposals(request: Request, token: Token) -> Response:
-        told = await run_in_threadpool(hub.proposals, token, {"limit": 20, **_query(request, "state", "cursor")})
-        await run_in_threadpool(_compare_proposals, told["results"])
-        return await pages.show(request, "proposals.html", told=told)
+    def proposals(request: Request, token: Token, form: Form) -> Response:
+        told = hub.proposals(token, {"limit": 20, **_query(request, "state", "cursor")})
+        _compare_proposals(told["results"], pages.language(request))
+        return pages.show(request, "proposals.html", told=told)
 
     @route("/proposals/{id:proposal_id}/{decision}", "POST")
-    async def decide(request: Request, token: Token) -> Response:
-        id, decision, form = request.path_params["id"], request.path_params["decision"], await _form(request)
+    def decide(request: Request, token: Token, form: Form) -> Response:
+        id, decision = request.path_params["id"], request.path_params["decision"]
         if decision not in ("accept", "reject"):
             raise not_found()
         if decision == "accept":
             body = {"content": form["content"]} if form.get("content", "").strip() else {}
-            await run_in_threadpool(hub.accept, token, id, body)
+            hub.accept(token, id, body)
         else:
-            await run_in_threadpool(hub.reject, token, id)
+            hub.reject(token, id)
         return RedirectResponse("/proposals", 303)
 
     @route("/slim", "GET", "POST")
-    async def slim(request: Request, token: Token) -> Response:
+    def slim(request: Request, token: Token, form: Form) -> Response:
         if request.method == "POST":
-            form = await _form(request)
             try:
                 plan = json.loads(form.get("plan", ""))
             except (ValueError, RecursionError):
                 raise KnowHubError("invalid", "the plan cannot be read") from None
-            await run_in_threadpool(hub.slim, token, {"plan": plan})
+            hub.slim(token, {"plan": plan})
             return RedirectResponse("/operations", 303)
-        told = await run_in_threadpool(hub.slim, token, {"dry_run": True})
+        told = hub.slim(token, {"dry_run": True})
         plan = json.dumps(told["plan"], ensure_ascii=False)
-        names = {each["keep"]: each["task"] for each in told["plan"]["clusters"]}
-        return await pages.show(request, "slim.html", told=told, plan=plan, names=names)
+        if pages.language(request) == "zh":
+            for each in told["skipped"]:
+                each["reason"] = "；".join(map(chinese_of, each["reason"].split("; ")))
+        return pages.show(request, "slim.html", told=told, plan=plan)
 
 
 _RESOURCE_FIELDS = ("title", "content_type", "body", "expires_at", "scopes")
@@ -522,32 +505,31 @@ def _resource_fields(resource: Mapping[str, Any]) -> dict[str, str]:
 def _add_resources(pages: Pages, route: Route) -> None:
     hub = pages.hub
 
-    async def show_all(request: Request, token: Token, form: Json, problem: KnowHubError | None = None) -> Response:
-        told = await run_in_threadpool(hub.list_resources, token, {"limit": 20, **_query(request, "prefix", "cursor")})
+    def show_all(request: Request, token: Token, form: Json, problem: KnowHubError | None = None) -> Response:
+        told = hub.list_resources(token, {"limit": 20, **_query(request, "prefix", "cursor")})
         status, more = problem.status if problem else 200, {"content_types": CONTENT_TYPES, "problem": problem}
-        return await pages.show(request, "resources.html", status, told=told, form=form, **more)
+        return pages.show(request, "resources.html", status, told=told, form=form, **more)
 
-    async def show(
+    def show(
         request: Request, token: Token, id: str, form: Json | None = None, problem: KnowHubError | None = None,
         secret: str | None = None,
     ) -> Response:  # fmt: skip
-        told = await run_in_threadpool(hub.get_resource, token, id)
-        history = await run_in_threadpool(hub.history, token, f"resource/{id}")
+        told = hub.get_resource(token, id)
+        history = hub.history(token, f"resource/{id}")
         form = {**(form or _resource_fields(told)), "id": id, "version": told["version"]}
         status, more = problem.status if problem else 200, {"content_types": CONTENT_TYPES, "problem": problem}
-        return await pages.show(
+        return pages.show(
             request, "resource.html", status, resource=told, secret=secret, history=history, form=form, **more
         )
 
     @route("/resources")
-    async def resources(request: Request, token: Token) -> Response:
-        return await show_all(request, token, {"scopes": "user:owner"})
+    def resources(request: Request, token: Token, form: Form) -> Response:
+        return show_all(request, token, {"scopes": "user:owner"})
 
     @route("/resources", "POST")
-    async def keep(request: Request, token: Token) -> Response:
-        form = await _form(request)
+    def keep(request: Request, token: Token, form: Form) -> Response:
         id, version = form.get("id", ""), _number(form.get("version"))
-        there = await run_in_threadpool(hub.get_resource, token, id) if version is not None else None
+        there = hub.get_resource(token, id) if version is not None else None
         changed = _changed(form, _resource_fields(there) if there else dict.fromkeys(_RESOURCE_FIELDS, ""))
         given: Json = {**form, "expires_at": form.get("expires_at") or None}
         given["scopes"] = _entry_of(form)["scopes"] or ["user:owner"]
@@ -556,25 +538,24 @@ def _add_resources(pages: Pages, route: Route) -> None:
             body["secure_body"] = form["secure_body"]
         try:
             if body:  # what it does not say stays
-                await run_in_threadpool(hub.put_resource, token, id, {"title": form.get("title", ""), **body}, version)
+                hub.put_resource(token, id, {"title": form.get("title", ""), **body}, version)
         except KnowHubError as error:  # what was typed stays, but for the secret: no page repeats one
-            return await (show(request, token, id, form, error) if there else show_all(request, token, form, error))
+            return show(request, token, id, form, error) if there else show_all(request, token, form, error)
         return RedirectResponse(f"/resources/{quote(id, safe='/')}", 303)
 
     @route("/resources/{id:path}")
-    async def resource(request: Request, token: Token) -> Response:
-        return await show(request, token, request.path_params["id"])
+    def resource(request: Request, token: Token, form: Form) -> Response:
+        return show(request, token, request.path_params["id"])
 
     @route("/reveal/{id:path}", "POST")
-    async def reveal(request: Request, token: Token) -> Response:
+    def reveal(request: Request, token: Token, form: Form) -> Response:
         """Show a secret: a POST, so that no history and no cache keeps it."""
-        told = await run_in_threadpool(hub.reveal, token, request.path_params["id"])
-        return await show(request, token, request.path_params["id"], secret=told["secure_body"])
+        told = hub.reveal(token, request.path_params["id"])
+        return show(request, token, request.path_params["id"], secret=told["secure_body"])
 
     @route("/drop/{id:path}", "POST")
-    async def drop(request: Request, token: Token) -> Response:
-        form = await _form(request)
-        await run_in_threadpool(hub.delete_resource, token, request.path_params["id"], _number(form.get("version")))
+    def drop(request: Request, token: Token, form: Form) -> Response:
+        hub.delete_resource(token, request.path_params["id"], _number(form.get("version")))
         return RedirectResponse("/resources", 303)
 
 
@@ -582,37 +563,36 @@ def _add_others(pages: Pages, route: Route) -> None:
     hub = pages.hub
 
     @route("/operations")
-    async def operations(request: Request, token: Token) -> Response:
-        told = await run_in_threadpool(hub.operations, token, {"limit": 20, **_query(request, "cursor")})
-        return await pages.show(request, "operations.html", told=told, kind_of=kind_of)
+    def operations(request: Request, token: Token, form: Form) -> Response:
+        told = hub.operations(token, {"limit": 20, **_query(request, "cursor")})
+        return pages.show(request, "operations.html", told=told, kind_of=kind_of)
 
     @route("/operations/{id}/undo", "POST")
-    async def undo(request: Request, token: Token) -> Response:
-        await run_in_threadpool(hub.undo, token, request.path_params["id"])
+    def undo(request: Request, token: Token, form: Form) -> Response:
+        hub.undo(token, request.path_params["id"])
         return RedirectResponse("/operations", 303)
 
     @route("/goals")
-    async def goals(request: Request, token: Token) -> Response:
+    def goals(request: Request, token: Token, form: Form) -> Response:
         from .goals import GoalTree
 
-        told = await run_in_threadpool(hub.list_goals, token, {"limit": 20, **_query(request, "cursor")})
+        told = hub.list_goals(token, {"limit": 20, **_query(request, "cursor")})
         for each in told["results"]:
             each["text"] = GoalTree.from_json(each).render()
-        return await pages.show(request, "goals.html", told=told)
+        return pages.show(request, "goals.html", told=told)
 
     @route("/tokens", "GET", "POST")
-    async def tokens(request: Request, token: Token) -> Response:
+    def tokens(request: Request, token: Token, form: Form) -> Response:
         made = None
         if request.method == "POST":
-            form = await _form(request)
             body = {"principal": form.get("principal", ""), "rights": _list(form.get("rights"))}
-            made = await run_in_threadpool(hub.make_token, token, {**body, "scopes": _list(form.get("scopes"))})
-        told = await run_in_threadpool(hub.list_tokens, token)
-        return await pages.show(request, "tokens.html", told=told, made=made, rights=RIGHTS)
+            made = hub.make_token(token, {**body, "scopes": _list(form.get("scopes"))})
+        told = hub.list_tokens(token)
+        return pages.show(request, "tokens.html", told=told, made=made, rights=RIGHTS)
 
     @route("/tokens/{id}/revoke", "POST")
-    async def revoke(request: Request, token: Token) -> Response:
-        await run_in_threadpool(hub.revoke_token, token, request.path_params["id"])
+    def revoke(request: Request, token: Token, form: Form) -> Response:
+        hub.revoke_token(token, request.path_params["id"])
         return RedirectResponse("/tokens", 303)
 
 

@@ -10,367 +10,15 @@ knowhub mcp                           a server for other agents' hosts, on stdin
 """
 
 import argparse
-import contextlib
-import gc
-import ipaddress
-import json
-import logging
-import os
-import shutil
-import socket
 import sys
-import threading
-import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from pathlib import Path
-from typing import Any
+from collections.abc import Sequence
 
-from ..cli.language import choose_from_environment, say
-from ..keyword_tree import KeywordTreeError, LLMClient
-from ..model_clients import client_from_environment
-from .files import HubFiles, open_files
-from .hub import LOCAL, KnowHub
-from .identity import hub_place, own_principal, own_token, token_path
-from .schemas import RIGHTS, Json, KnowHubError
-from .tokens import Tokens
-from .vault import Vault, key_path
+from ..cli.language import choose_from_environment, say_error
+from ..keyword_tree import KeywordTreeError
 
-__all__ = ["main", "make_app", "make_parser", "run"]
+__all__ = ["main", "make_parser", "run"]
 
 PORT = 8790
-_SETTINGS = "KNOWHUB_SERVE"  # what the workers of one server are told
-
-
-def make_models(names: Sequence[str]) -> dict[str, LLMClient]:
-    """Return clients for models by name, or the one that the environment names."""
-    found: dict[str, LLMClient] = {}
-    for name in names or [""]:
-        client = client_from_environment(**({"model": name} if name else {}))
-        if client is not None:
-            found[name or client.model] = client
-        elif name:
-            raise KnowHubError("invalid", f"no service is set up for the model {name!r}: see OPENAI_API_KEY")
-    return found
-
-
-def _place(options: argparse.Namespace) -> str | Path:
-    return hub_place(options.data, options.log)
-
-
-# Serving
-
-
-def make_app() -> Any:
-    """Return the application of a worker, as the server's environment tells it."""
-    from .application import create_app
-    from .gate import Settings
-    from .pages import add_pages
-
-    _log_lines()
-    told = json.loads(os.environ[_SETTINGS])
-    hub = KnowHub(
-        told["data"], models=make_models(told["models"]), allow_secret_shapes=bool(told["allow_secret_shapes"])
-    )
-    settings = Settings(tuple(told["hosts"]), told["cors"], float(told["rate"]), bool(told["is_secure"]))
-    app = create_app(hub, settings, closes_hub=True)
-    add_pages(app)
-    with contextlib.suppress(ImportError):  # the extra `[knowhub-mcp]`
-        from .mcp_server import add_mcp
-
-        add_mcp(app)
-    # What a hub holds stays: each time that 30,000 entries are looked through for garbage, all stands for 0.2 s.
-    gc.collect()
-    gc.freeze()
-    return app
-
-
-def _serve(options: argparse.Namespace) -> int:
-    import uvicorn
-
-    from .connections import Connection
-
-    hosts = ["127.0.0.1", "localhost", "[::1]", *options.allowed_host]
-    is_sealed = options.allowed_host and (options.tls_cert or options.behind_proxy)
-    if not _is_loopback(options.host) and not is_sealed:
-        needed = "say --allowed-host NAME, and --tls-cert FILE --tls-key FILE or --behind-proxy"
-        raise KnowHubError("invalid", f"{options.host} can be reached from outside: {needed}")
-    _check_free(options.host, options.port)
-    place = _place(options)
-    files = open_files(place)
-    _check_key(files)
-    tokens = Tokens(files.tokens)
-    _, mine = own_token(tokens)
-    scheme = "https" if options.tls_cert else "http"
-    told = {
-        "data": str(place),
-        "shown": files.shown,
-        "models": options.models,
-        "hosts": [host.lower() for host in hosts],
-    }
-    told |= {"cors": options.cors, "rate": options.rate, "is_secure": bool(options.tls_cert or options.behind_proxy)}
-    told |= {"allow_secret_shapes": options.allow_secret_shapes}
-    os.environ[_SETTINGS] = json.dumps(told)
-    address = f"{scheme}://{options.host if ':' not in options.host else f'[{options.host}]'}:{options.port}"
-    said = say("KnowHub on {}   data: {}   your token: {}", address, files.shown, token_path())
-    if options.allowed_host:  # the address that it listens on may be none that it answers to: 0.0.0.0, say
-        name = options.allowed_host[0].lower()
-        address = f"https://{name}" if options.behind_proxy else f"{scheme}://{name}:{options.port}"
-
-    def announce() -> None:
-        """Print the link when it leads somewhere."""
-        while True:
-            with contextlib.suppress(OSError), socket.create_connection((options.host, options.port), 1.0):
-                break
-            time.sleep(0.05)
-        login = f"{address}/login?code={tokens.make_login(mine)}"
-        print(f"{said}\n{say('log a browser in, once: {}', login)}", flush=True)
-
-    threading.Thread(target=announce, daemon=True).start()
-    _allow_connections()
-    uvicorn.run(
-        f"{__package__}.program:make_app",
-        factory=True,
-        host=options.host,
-        port=options.port,
-        workers=options.workers,
-        access_log=False,  # it would write down what is searched for
-        log_config=None,
-        log_level="warning",
-        server_header=False,
-        timeout_graceful_shutdown=10,
-        ssl_certfile=options.tls_cert,
-        ssl_keyfile=options.tls_key,
-        proxy_headers=options.behind_proxy,
-        http=Connection,
-        ws="none",
-        lifespan="on",
-    )
-    return 0
-
-
-def _check_key(files: HubFiles) -> None:
-    """Refuse a master key that is not the one of this hub's secrets, before anything is served or sealed."""
-    vault = Vault(files.secrets, folder=files.folder)
-    if vault.is_used():
-        vault.prove()
-
-
-def _check_free(host: str, port: int) -> None:
-    """Refuse a port that somebody listens on, before a link is printed that would lead there."""
-    if not 0 < port < 65_536:
-        raise KnowHubError("invalid", f"'{port}' is no port")
-    try:
-        with socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET):
-            return
-    except OSError as error:
-        raise KnowHubError("conflict", f"{host}:{port} cannot be had ({error.strerror}): say another --port") from error
-
-
-def _is_loopback(host: str) -> bool:
-    if host == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
-
-
-def _log_lines() -> None:
-    handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(logging.Formatter("%(message)s"))
-    for name in {"keyword_tree.knowhub", __package__, "uvicorn.error"}:  # the first two are one where it is installed
-        logger = logging.getLogger(name)
-        logger.addHandler(handler)
-        logger.setLevel(logging.WARNING if name == "uvicorn.error" else logging.INFO)
-        logger.propagate = False
-
-
-def _allow_connections() -> None:
-    """Ask for as many open files as may be had: a connection is one."""
-    import resource
-
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = min(hard, 65_536) if hard != resource.RLIM_INFINITY else 65_536
-    if soft < wanted:
-        with contextlib.suppress(OSError, ValueError):
-            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
-
-
-# The other commands
-
-
-def _ask(options: argparse.Namespace) -> int:
-    with KnowHub(_place(options), models=make_models(options.models)) as hub:
-        began = time.perf_counter()
-        found = hub.search(LOCAL, {"q": options.question, "top_k": options.top_k, "min_score": 1})
-        took_ms = (time.perf_counter() - began) * 1000
-        if options.json:
-            print(json.dumps(found, ensure_ascii=False))
-            return 0
-        _show(found, took_ms)
-        if not hub.catalog.counts().get("knowledge"):
-            print(say("The hub is empty: `knowhub import FILE` reads knowledge in."))
-    return 0
-
-
-def _show(found: Mapping[str, Any], took_ms: float) -> None:
-    for result in found["results"]:
-        judged = result["eval"]
-        print(f"\n{result['task']}")
-        counts = judged["score"], judged["helpful"], judged["harmful"]
-        print("  " + say("score {}, helpful {}, harmful {}, {}", *counts, result["id"]))
-        for line in result["content"].strip().splitlines()[:6]:
-            print(f"  {_printable(line)[:110]}")
-    how = found["routing"] + (f" ({found['reason']})" if found["reason"] else "")
-    print("\n" + say("{} of {} entries, by {}, {:.1f} ms", found["count"], found["eligible"], how, took_ms))
-
-
-def _printable(text: str) -> str:
-    return "".join(char if char.isprintable() else " " for char in text)
-
-
-def _token(options: argparse.Namespace) -> int:
-    tokens = Tokens(open_files(_place(options)).tokens)
-    if options.action == "list":
-        for token in tokens.all():
-            scopes = ",".join(sorted(token.scopes)) or "-"
-            print(f"{token.digest[:12]}  {token.principal}  {','.join(sorted(token.rights))}  {scopes}")
-        for name in tokens.damaged():
-            print(f"{name[:12]}  {say('damaged: this file holds no token')}")
-    elif options.action == "revoke":
-        found = [token for token in tokens.all() if options.id and token.digest.startswith(options.id)]
-        if len(found) != 1:
-            raise KnowHubError("not-found", f"{len(found)} tokens begin with {options.id!r}: see `knowhub token list`")
-        tokens.revoke(found[0].digest)
-        print(say("revoked: {}", found[0].principal))
-    elif options.action == "login":
-        print(f"http://127.0.0.1:{options.port}/login?code={tokens.make_login(own_token(tokens)[1])}")
-    else:
-        rights = [name for name in str(options.rights).split(",") if name]
-        if not set(rights) <= set(RIGHTS):
-            raise KnowHubError("invalid", f"rights are {', '.join(RIGHTS)}")
-        if not 0 <= options.days < float("inf"):
-            raise KnowHubError("invalid", f"days must be a number not below 0: {options.days}")
-        until = time.time() + options.days * 86_400 if options.days else None
-        chosen = [scope for scope in options.scopes.split(",") if scope]
-        print(tokens.make(options.principal or own_principal(), rights, chosen, until)[0])
-    return 0
-
-
-def _key(options: argparse.Namespace) -> int:
-    if options.action == "path":
-        print("KNOWHUB_KEY" if os.environ.get("KNOWHUB_KEY") else key_path())
-        return 0
-    is_given = bool(os.environ.get("KNOWHUB_KEY"))
-    with KnowHub(_place(options)) as hub:
-        if is_given and len(hub.vault.ring()) < 2:
-            detail = "the key stands in KNOWHUB_KEY: put a new one before it there, and rotate again"
-            raise KnowHubError("invalid", detail)
-        count = hub.vault.rotate(drop_old=options.drop_old)
-    print(
-        f"{count} secrets are wrapped by {'the first key of KNOWHUB_KEY' if is_given else f'a new key in {key_path()}'}"
-    )
-    if not options.drop_old or is_given:
-        how = "take them out of KNOWHUB_KEY" if is_given else "--drop-old takes them away"
-        print(f"The old keys are still there, for old backups and other hubs; {how}.")
-    return 0
-
-
-def _import(options: argparse.Namespace) -> int:
-    with KnowHub(_place(options)) as hub, contextlib.ExitStack() as stack:
-        source: Any = sys.stdin
-        if options.file != "-":
-            source = stack.enter_context(open(options.file, encoding="utf-8-sig"))
-        report = hub.take_in(LOCAL, _lines(source))
-    if options.json:
-        print(json.dumps(report, ensure_ascii=False))
-        return 1 if report["errors"] else 0
-    print(say("{} written, {} there already", report["written"], report["skipped"]))
-    for error in report["errors"]:
-        print(say("line {}: {}", error["line"], error["detail"]), file=sys.stderr)
-    return 1 if report["errors"] else 0
-
-
-def _lines(source: Iterable[str]) -> Iterator[Json]:
-    for number, line in enumerate(source, 1):
-        if line.strip():
-            try:
-                row = json.loads(line)
-            except (ValueError, RecursionError):
-                raise KnowHubError("invalid", f"line {number} is no JSON") from None
-            yield row if isinstance(row, dict) else {"kind": "no object"}
-
-
-def _export(options: argparse.Namespace) -> int:
-    with KnowHub(_place(options)) as hub, contextlib.ExitStack() as stack:
-        out: Any = sys.stdout
-        if options.file != "-":
-            descriptor = os.open(options.file, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-            out = stack.enter_context(open(descriptor, "w", encoding="utf-8"))
-        for line in hub.export(LOCAL):
-            out.write(json.dumps(line, ensure_ascii=False) + "\n")
-    return 0
-
-
-def _doctor(options: argparse.Namespace) -> int:
-    try:
-        problems = _look(_place(options))
-    except KnowHubError as error:
-        if error.code != "store-damaged":
-            raise
-        problems = [f"the store is damaged: {error.__cause__}"]
-    for said in problems:
-        print(f"! {said}")
-    print(say("{} problems", len(problems)) if problems else say("all is well"))
-    return 1 if problems else 0
-
-
-def _look(place: str | Path) -> list[str]:
-    """Print what a hub holds; return what is wrong."""
-    with KnowHub(place) as hub:
-        problems = [*hub.ledger.tree.recovery, *hub.ledger.tree.Verify()]
-        if hub.vault.references():
-            try:
-                hub.vault.ring()
-                problems += hub.vault.problems()
-            except KnowHubError as error:
-                problems.append(f"vault: {error.detail}")
-        problems += [f"tokens/{name} holds no token" for name in hub.tokens.damaged()]
-        problems += [f"{id} is called like a record of a hub and is none" for id in hub.ledger.odd_ids()]
-        for path in (hub.folder, hub.folder / "tokens", hub.folder / "vault"):
-            if path.exists() and path.stat().st_mode & 0o077:
-                problems.append(f"others can read {path}: chmod 700")
-        counts = hub.catalog.counts()
-        sealed, named = set(hub.vault.references()), hub.catalog.secret_references()
-        orphans = len(sealed - named)
-        print("  ".join(f"{kind}: {count}" for kind, count in sorted(counts.items())) or say("empty"))
-        held = len(sealed & named), orphans, len(hub.tokens.all())
-        print(say("secrets: {}, without an owner: {}, tokens: {}", *held))
-    return problems
-
-
-def _purge(options: argparse.Namespace) -> int:
-    if not options.yes:
-        raise KnowHubError("invalid", "it forgets all history and what was deleted, for good: say --yes")
-    with KnowHub(_place(options)) as hub:
-        hub.purge(LOCAL)
-    for indexes in (hub.folder / "indexes", hub.folder / "tree" / "indexes"):
-        shutil.rmtree(indexes, ignore_errors=True)
-    print(say("What was deleted is gone; snapshots, if there are any, still hold it."))
-    return 0
-
-
-def _mcp(options: argparse.Namespace) -> int:
-    from .mcp_server import serve_stdio
-
-    _check_key(open_files(_place(options)))
-    with KnowHub(_place(options), models=make_models(options.models)) as hub:
-        _, token = own_token(hub.tokens)
-        serve_stdio(hub, token)
-    return 0
-
-
-# The command line
 
 
 def make_parser() -> argparse.ArgumentParser:
@@ -380,9 +28,9 @@ def make_parser() -> argparse.ArgumentParser:
     )
     commands = parser.add_subparsers(required=True, metavar="command")
 
-    def add(name: str, run: Any, text: str, *, models: bool = False, json: bool = False) -> argparse.ArgumentParser:
+    def add(name: str, text: str, *, models: bool = False, json: bool = False) -> argparse.ArgumentParser:
         made = commands.add_parser(name, help=text, description=text)
-        made.set_defaults(run=run)
+        made.set_defaults(run="take_in" if name == "import" else name)
         made.add_argument("--data", help="the data folder; KNOWHUB_DATA, else ~/.local/share/knowhub")
         made.add_argument("--log", help="instead: postgresql://host/database#name, for several machines; KNOWHUB_LOG")
         if json:
@@ -394,7 +42,7 @@ def make_parser() -> argparse.ArgumentParser:
             )  # fmt: skip
         return made
 
-    serve = add("serve", _serve, "serve REST, web pages and MCP", models=True)
+    serve = add("serve", "serve REST, web pages and MCP", models=True)
     serve.add_argument("--host", default="127.0.0.1")
     serve.add_argument("--port", type=int, default=PORT)
     serve.add_argument("--workers", type=int, default=1, help="processes; one with threads is the fastest for writes")
@@ -405,36 +53,38 @@ def make_parser() -> argparse.ArgumentParser:
     serve.add_argument("--cors", default="", help="the one origin whose scripts may ask it")
     serve.add_argument("--rate", type=float, default=50.0, help="requests a second for one token; 0 is no limit")
     serve.add_argument("--allow-secret-shapes", action="store_true", help="take knowledge that looks like a key")
-    ask = add("ask", _ask, "search from the terminal", models=True, json=True)
+    ask = add("ask", "search from the terminal", models=True, json=True)
     ask.add_argument("question")
     ask.add_argument("--top-k", type=int, default=3)
-    token = add("token", _token, "make, list or revoke tokens; log a browser in")
+    token = add("token", "make, list or revoke tokens; log a browser in")
     token.add_argument("action", nargs="?", choices=("make", "list", "revoke", "login"), default="make")
     token.add_argument("id", nargs="?", default="", help="for revoke: how its id begins")
     token.add_argument("--principal", default="", help="whose it is; your git e-mail address")
-    token.add_argument("--rights", default="read,write", help=",".join(RIGHTS))
+    token.add_argument("--rights", default="read,write", help="read,write,curate,secrets,admin")
     token.add_argument("--scopes", default="", help="what it sees besides its own, with commas; * is all")
     token.add_argument("--days", type=float, default=0.0, help="how long it is good for; 0 is for ever")
     token.add_argument("--port", type=int, default=PORT)
-    key = add("key", _key, "rotate the vault's master key")
+    key = add("key", "rotate the vault's master key")
     key.add_argument("action", choices=("rotate", "path"))
     key.add_argument(
         "--drop-old", action="store_true", help="forget the old keys: old backups, and hubs not rotated, open no more"
     )
-    take = add("import", _import, "read knowledge in", json=True)
+    take = add("import", "read JSON lines in: those of an export, or any with task, content and types", json=True)
     take.add_argument("file", help="- is stdin")
-    give = add("export", _export, "write all as JSON lines, no secrets")
+    give = add("export", "write all as JSON lines, no secrets")
     give.add_argument("file", nargs="?", default="-")
-    add("doctor", _doctor, "look whether all is well")
-    purge = add("purge", _purge, "forget history and what was deleted, for good")
+    add("doctor", "look whether all is well")
+    purge = add("purge", "forget history and what was deleted, for good")
     purge.add_argument("--yes", action="store_true")
-    add("mcp", _mcp, "serve MCP on stdin and stdout", models=True)
+    add("mcp", "serve MCP on stdin and stdout", models=True)
     return parser
 
 
 def run(options: argparse.Namespace) -> int:
     """Run a command whose words were read; errors are the caller's."""
-    return int(options.run(options))
+    from . import commands  # needs the extra, which `--help` does not
+
+    return int(getattr(commands, options.run)(options))
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -444,7 +94,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         return run(options)
     except (KeywordTreeError, OSError, ImportError) as error:
-        print(f"knowhub: {error}", file=sys.stderr)
+        print(f"knowhub: {say_error(str(error))}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
         return 130

@@ -23,7 +23,7 @@ from typing import Any
 from ..keyword_tree import LLMClient
 from .schemas import Json, KnowHubError
 
-__all__ = ["Asked", "Models", "Reply", "build_messages", "read_chosen"]
+__all__ = ["Asked", "Models", "Reply", "chat", "read_chosen"]
 
 SHOWN_LIMIT = 100
 """So many candidates a model is shown."""
@@ -76,34 +76,32 @@ TASKS: Mapping[str, str] = {
     ),
 }
 
-_STRINGS = {"type": "string"}
+
+def _object(**properties: Json) -> Json:
+    return {"type": "object", "properties": properties, "required": list(properties), "additionalProperties": False}
+
+
+def _list(items: Json) -> Json:
+    return {"type": "array", "items": items}
+
+
+_STRING, _INTEGER = {"type": "string"}, {"type": "integer"}
+_LESSON = _object(task=_STRING, content=_STRING, types=_list(_STRING), score=_INTEGER)
 SCHEMAS: Mapping[str, Json] = {
-    "route_knowledge": {
-        "type": "object",
-        "properties": {"chosen": {"type": "array", "items": {"type": "integer"}}},
-        "required": ["chosen"],
-        "additionalProperties": False,
-    },
-    "evolve_knowledge": {
-        "type": "object",
-        "properties": {"content": _STRINGS},
-        "required": ["content"],
-        "additionalProperties": False,
-    },
-    "merge_knowledge": {
-        "type": "object",
-        "properties": {"same": {"type": "boolean"}, "task": _STRINGS, "content": _STRINGS},
-        "required": ["same", "task", "content"],
-        "additionalProperties": False,
-    },
+    "route_knowledge": _object(chosen=_list(_INTEGER)),
+    "evolve_knowledge": _object(content=_STRING),
+    "merge_knowledge": _object(same={"type": "boolean"}, task=_STRING, content=_STRING),
+    "reflect": _object(knowledge=_list(_LESSON)),
 }
+"""Intent → the JSON schema of its reply."""
 
 
-def build_messages(intent: str, question: Json, schema: Json) -> list[dict[str, str]]:
-    """Return a question in the library's form: a system text that ends with the schema, and one JSON object."""
-    system = f"{TASKS[intent]}\n{RULES}\nReply schema: {json.dumps(schema, ensure_ascii=False)}"
+def chat(client: LLMClient, intent: str, question: Json) -> Any:
+    """Return a model's reply to a question in the library's form: a system text with the schema, one JSON object."""
+    system = f"{TASKS[intent]}\n{RULES}\nReply schema: {json.dumps(SCHEMAS[intent], ensure_ascii=False)}"
     content = json.dumps({"intent": intent, **question}, ensure_ascii=False)
-    return [{"role": "system", "content": system}, {"role": "user", "content": content}]
+    messages = [{"role": "system", "content": system}, {"role": "user", "content": content}]
+    return client.Chat(messages, SCHEMAS[intent])
 
 
 def shown_text(text: str, limit: int = TASK_SHOWN) -> str:
@@ -133,8 +131,8 @@ class Asked:
     """A question to a model, ready to be sent."""
 
     intent: str
-    messages: list[dict[str, str]]
-    schema: Json
+    """One of `TASKS`."""
+    question: Json
     model: str
     """One of the names of `Models`."""
     who: str
@@ -251,7 +249,7 @@ class Models:
     def _call(self, asked: Asked) -> Reply:
         client = self._clients[asked.model]
         try:
-            data = client.Chat(asked.messages, asked.schema)
+            data = chat(client, asked.intent, asked.question)
             return Reply(data, usage=_usage(asked.model, client))
         except TimeoutError:
             return Reply(reason="model_timeout", usage=_usage(asked.model, client))

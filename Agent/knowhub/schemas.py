@@ -12,12 +12,13 @@ A body is one of the models here, and unknown fields are refused. No error repea
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import lru_cache
-from typing import Annotated, Any, Literal, TypeAlias
+from typing import Annotated, Any, Literal, TypeAlias, get_args
 from urllib.parse import quote
 
+from ..cli.language import chinese_of
 from ..keyword_tree import KeywordTreeError
 
 try:
@@ -58,16 +59,16 @@ __all__ = [
 Json: TypeAlias = dict[str, Any]
 """A JSON object, as it goes over the wire."""
 
-TYPES = ("user_profile", "strategy", "tool", "usecase", "definition", "plan")
+Type = Literal["user_profile", "strategy", "tool", "usecase", "definition", "plan"]
+TYPES: tuple[str, ...] = get_args(Type)
 """What knowledge can be; an entry may be several."""
 
-CATEGORIES = ("paper", "exp", "skill", "book")
-"""Where knowledge can come from."""
-
-CONTENT_TYPES = ("text", "code", "credential", "cookie")
+ContentType = Literal["text", "code", "credential", "cookie"]
+CONTENT_TYPES: tuple[str, ...] = get_args(ContentType)
 """What a resource can be."""
 
-RIGHTS = ("read", "write", "curate", "secrets", "admin")
+Right = Literal["read", "write", "curate", "secrets", "admin"]
+RIGHTS: tuple[str, ...] = get_args(Right)
 """What a token may: see, save and judge, change others', read secrets, keep the house."""
 
 OWNER_SCOPE = "user:owner"
@@ -106,11 +107,13 @@ class KnowHubError(KeywordTreeError):
         """The HTTP status."""
         return PROBLEMS[self.code][0]
 
-    def to_json(self, instance: str = "") -> Json:
-        """Return the problem as it is sent."""
+    def to_json(self, instance: str = "", *, in_chinese: bool = False) -> Json:
+        """Return the problem as it is sent, in English or in Chinese."""
         status, title = PROBLEMS[self.code]
-        told: Json = {"type": f"/problems/{self.code}", "title": title, "status": status, "detail": self.detail}
-        return told | {"instance": quote(instance, safe="/"), "errors": self.errors}
+        say = chinese_of if in_chinese else str
+        problem: Json = {"type": f"/problems/{self.code}", "title": say(title), "status": status}
+        problem |= {"detail": say(self.detail), "instance": quote(instance, safe="/")}
+        return problem | {"errors": [{**each, "detail": say(each["detail"])} for each in self.errors]}
 
 
 PROBLEMS: Mapping[str, tuple[int, str]] = {
@@ -216,6 +219,10 @@ class Record:
         """`"knowledge"`, `"feedback"`, `"proposal"`, `"resource"`, `"trace"`, or "" for what is not ours."""
         return kind_of(self.id)
 
+    def changed(self, content: str | None = None, **fields: Any) -> "Record":
+        """Return what is to take the place of this version: another content, other fields."""
+        return replace(self, content=self.content if content is None else content, fields={**self.fields, **fields})
+
 
 _KIND = re.compile(r"(knowledge|feedback|proposal)-|(resource|trace)/")
 
@@ -281,10 +288,7 @@ KnowledgeId = Annotated[str, StringConstraints(pattern=r"^knowledge-[0-9A-Za-z-]
 _SEGMENT = r"(?:\.*[A-Za-z0-9_-][A-Za-z0-9._-]*)"
 RESOURCE_ID_PATTERN = rf"^{_SEGMENT}(?:/{_SEGMENT}){{0,7}}$"
 ResourceId = Annotated[str, StringConstraints(max_length=RESOURCE_ID_LIMIT, pattern=RESOURCE_ID_PATTERN)]
-Type = Literal["user_profile", "strategy", "tool", "usecase", "definition", "plan"]
 Category = Literal["paper", "exp", "skill", "book"]
-ContentType = Literal["text", "code", "credential", "cookie"]
-Right = Literal["read", "write", "curate", "secrets", "admin"]
 # The limits come first: after a validator of our own, the schema would not show them.
 Score = Annotated[int, Field(ge=1, le=5, strict=True), BeforeValidator(_whole)]
 Confidence = Annotated[float, Field(ge=0, le=1, strict=True, allow_inf_nan=False)]
@@ -351,9 +355,9 @@ class KnowledgeIn(Body):
 
 
 class KnowledgeLine(KnowledgeIn):
-    """Knowledge as an export has it."""
+    """Knowledge as an export has it; a line without `id` gets one made from what it says."""
 
-    id: KnowledgeId
+    id: KnowledgeId | None = None
     created_at: Time | None = None
     created_by: Short = ""
     merged_into: Annotated[str, StringConstraints(pattern=r"^(knowledge-[0-9A-Za-z-]{1,60})?$")] = ""

@@ -12,7 +12,7 @@ from typing import Annotated, Any
 
 from . import answers
 from .checks import need
-from .gate import PROBLEM_TYPE, problem_bytes, problem_headers
+from .gate import PROBLEM_TYPE, problem_answer
 from .hub import KnowHub
 from .routing import wait_for
 from .schemas import (
@@ -43,6 +43,7 @@ from .tokens import Token
 try:
     from fastapi import Depends, FastAPI, Header, Path, Query, Request, Response
     from fastapi.responses import StreamingResponse
+    from pydantic_core import to_json
     from starlette.concurrency import run_in_threadpool
     from starlette.convertors import StringConvertor, register_url_convertor
 except ImportError as error:  # pragma: no cover - the tests run with the extra
@@ -97,14 +98,13 @@ Who = Annotated[Token, Depends(_who)]
 def answer(data: Any, status: int = 200, version: int | None = None) -> Response:
     """Return data as JSON, with its version as ETag."""
     headers = {} if version is None else {"ETag": f'"{version}"'}
-    body = json.dumps(data, ensure_ascii=False, separators=(",", ":")).encode()
-    return Response(body, status, headers, "application/json")
+    return Response(to_json(data), status, headers, "application/json")
 
 
-def problem(error: KnowHubError, instance: str, headers: dict[str, str] | None = None) -> Response:
+def problem(error: KnowHubError, request: Request, headers: dict[str, str] | None = None) -> Response:
     """Return a problem."""
-    status, body = problem_bytes(error, instance)
-    return Response(body, status, {**problem_headers(error), **(headers or {})}, PROBLEM_TYPE)
+    status, own, body = problem_answer(error, request.scope)
+    return Response(body, status, {**own, **(headers or {})})
 
 
 def read_version(if_match: str | None, *, needed: bool) -> int | None:

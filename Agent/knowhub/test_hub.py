@@ -11,6 +11,7 @@ import pytest
 
 from Agent.keyword_tree import KeywordTree, StubLLMClient
 from Agent.knowhub import catalog as catalog_module
+from Agent.knowhub.catalog import Catalog
 from Agent.knowhub.checks import problem_of
 from Agent.knowhub.hub import LOCAL, KnowHub
 from Agent.knowhub.schemas import Json, KnowHubError, KnowledgeIn
@@ -22,6 +23,8 @@ ADA = Token("ada", RIGHTS, frozenset({"team:a"}))
 BOB = Token("bob", RIGHTS, frozenset({"team:a", "team:b"}))
 EVE = Token("eve", RIGHTS, frozenset({"team:e"}))
 ROOT = Token("root", RIGHTS | {"curate", "admin"}, frozenset({"*"}))
+_DERIVED = ["_known", "_entries", "_by_scope", "_private", "_by_type", "_by_score", "_merged", "_hidden", "_negative"]
+_DERIVED += ["_in_time", "_votes", "_feedback"]
 CURATOR = Token("carl", RIGHTS | {"curate"}, frozenset({"team:a"}))
 
 
@@ -187,6 +190,17 @@ class TestKey:
             first = hub.save(LOCAL, told(), key="k")["entry"]["id"]
             now[0] += 2
             assert hub.save(LOCAL, told(), key="k")["entry"]["id"] == first
+
+    def test_makes_nothing_twice_after_a_purge_and_midnight(self, tmp_path: Path) -> None:
+        now = [1_772_755_199.0]
+        with KnowHub(tmp_path, clock=lambda: now[0]) as hub:
+            kept = hub.save(ADA, told(), key="k-1")["entry"]["id"]
+            hub.delete(ADA, hub.save(ADA, told("fry it"), key="k-2")["entry"]["id"])
+            hub.purge(LOCAL)
+            now[0] += 6 * 86_400
+            refused("conflict", hub.save, ADA, told(), key="k-1")
+            refused("conflict", hub.save, ADA, told("fry it"), key="k-2")
+            assert [each["id"] for each in hub.list_knowledge(ADA)["results"]] == [kept]
 
     def test_holds_for_feedback_and_batches(self, hub: KnowHub) -> None:
         id = save(hub)
@@ -733,6 +747,44 @@ class TestProcesses:
         with KnowHub(tmp_path / "hub") as again:
             assert again.get(LOCAL, id) == before
             assert found(again, "tea") == ["tea"]
+
+    def test_an_opening_takes_what_was_kept_and_what_was_written_since(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        place = tmp_path / "hub"
+        with KnowHub(place) as hub:
+            kept, gone, into = (
+                save(hub, ADA, task=f"task {name}", tags={"a": "b"}, scopes=["team:a"]) for name in "xyz"
+            )
+            hub.update(BOB, kept, {"add_harmful_case": {}})
+            hub.take_in(LOCAL, [{**told("double"), "id": "knowledge-1", "created_by": "ada", "merged_into": into}])
+            hub.put_resource(ADA, "a/b", {"title": "t", "secure_body": "hush"})
+        after_first = (place / "indexes/knowhub.known").read_bytes()
+        with KnowHub(place) as hub:
+            hub.delete(ADA, gone)
+            hub.update(voter(), kept, {"add_harmful_case": {}})
+            hub.patch(ADA, into, {"types": ["plan"]})
+        everything = {name: value for name, value in vars(hub.catalog).items() if name in _DERIVED}
+        (place / "indexes/knowhub.known").write_bytes(after_first)  # as after a kill
+        with monkeypatch.context() as patched:
+            patched.setattr(Catalog, "_begin", lambda self: pytest.fail("it read everything"))
+            with KnowHub(place) as again:
+                assert {name: vars(again.catalog)[name] for name in _DERIVED} == everything
+        for damage in (b"", after_first[:-40], b'[[], [1, "x"], []]', b'{"a": 1}'):
+            (place / "indexes/knowhub.known").write_bytes(damage)
+            with KnowHub(place) as again:
+                assert {name: vars(again.catalog)[name] for name in _DERIVED} == everything
+
+    def test_what_was_purged_is_in_no_file(self, tmp_path: Path) -> None:
+        with KnowHub(tmp_path) as hub:
+            hub.delete(LOCAL, save(hub, task="SENTINEL-task"))
+            save(hub)
+        assert b"SENTINEL" in (tmp_path / "tree/change_log.jsonl").read_bytes()
+        with KnowHub(tmp_path) as hub:
+            hub.purge(LOCAL)
+            assert not [path for path in tmp_path.rglob("*") if path.is_file() and b"SENTINEL" in path.read_bytes()]
+        with KnowHub(tmp_path) as hub:
+            assert [each["task"] for each in hub.list_knowledge(LOCAL)["results"]] == ["boil an egg"]
 
     def test_compacting_loses_nothing_that_is_there(self, hub: KnowHub) -> None:
         id = save(hub, task="tea")

@@ -21,10 +21,9 @@ import pytest
 from starlette.testclient import TestClient
 
 from Agent.keyword_tree import StubLLMClient
-from Agent.knowhub.application import create_app
+from Agent.knowhub.application import add_mcp, create_app
 from Agent.knowhub.gate import Settings
 from Agent.knowhub.hub import KnowHub
-from Agent.knowhub.mcp_server import add_mcp
 from Agent.knowhub.pages import add_pages
 from Agent.knowhub.schemas import Json, KnowHubError
 from Agent.knowhub.tokens import Token

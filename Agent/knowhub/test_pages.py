@@ -384,6 +384,8 @@ class TestWork:
         client = log_in(served)
         assert '<html lang="zh-CN">' in client.get("/", headers={"Accept-Language": "zh-CN,en"}).text
         assert '<html lang="en">' in client.get("/", headers={"Accept-Language": "de"}).text
+        missing = client.get("/knowledge/knowledge-1", headers={"Accept-Language": "zh"})
+        assert "没有这个对象，或这个令牌看不到它" in missing.text
         client.get("/language?to=zh&back=/tree")
         assert "分类" in client.get("/tree").text
         assert client.get("/language?to=zh&back=//evil.example").headers["location"] == "/"

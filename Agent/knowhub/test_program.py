@@ -13,6 +13,7 @@ from pathlib import Path
 import httpx
 import pytest
 
+from Agent.cli import language
 from Agent.knowhub.hub import LOCAL, KnowHub
 from Agent.knowhub.identity import own_token
 from Agent.knowhub.program import main
@@ -44,7 +45,7 @@ class TestTokens:
         assert "bot  read,write  team:a,team:b" in listed
         assert text not in listed
         run(capsys, "token", "revoke", listed[:12], "--data", data)
-        assert run(capsys, "token", "list", "--data", data) == ""
+        assert run(capsys, "token", "list", "--data", data).startswith("There is no token yet")
         run(capsys, "token", "revoke", "abc", "--data", data, status=2)
         run(capsys, "token", "make", "--data", data, "--rights", "read,fly", status=2)
         for days in ("-5", "nan", "inf"):
@@ -76,6 +77,36 @@ class TestCarrying:
             assert expected in run(capsys, "import", "--data", f"{data}2", str(out))
         out.write_text("not json\n")
         run(capsys, "import", "--data", data, str(out), status=2)
+
+    def test_imports_lines_written_by_hand_once(
+        self, capsys: pytest.CaptureFixture[str], data: str, tmp_path: Path
+    ) -> None:
+        lines = tmp_path / "by-hand.jsonl"
+        lines.write_text(json.dumps(ENTRY) + "\n" + json.dumps({**ENTRY, "task": "煮蛋"}), encoding="utf-8")
+
+        assert run(capsys, "import", str(lines), "--data", data) == "2 written, 0 there already\n"
+        assert run(capsys, "import", str(lines), "--data", data) == "0 written, 2 there already\n"
+
+    def test_speaks_chinese_where_that_is_asked_for(
+        self, capsys: pytest.CaptureFixture[str], data: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setenv("KEYWORD_TREE_LANG", "zh")
+        try:
+            assert "还没有令牌" in run(capsys, "token", "list", "--data", data)
+            assert main(["purge", "--data", data]) == 2
+            assert "请加 --yes" in capsys.readouterr().err
+        finally:
+            language.choose("en")
+
+    @pytest.mark.parametrize(
+        ("module", "words"), [("knowhub.program", ["import"]), ("command_line", ["hub", "import"])]
+    )
+    def test_help_needs_no_extra(self, module: str, words: list[str]) -> None:
+        code = "import sys; sys.modules['pydantic'] = sys.modules['cryptography'] = None; "
+        code += f"from Agent.{module} import main; sys.exit(main({[*words, '--help']}))"
+        done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+
+        assert "with task, content and types" in " ".join(done.stdout.split())
 
     def test_what_is_no_object_is_reported_by_its_line(
         self, capsys: pytest.CaptureFixture[str], data: str, tmp_path: Path

@@ -192,6 +192,36 @@ class TestDoors:
             assert answer.status_code == 422
             assert said not in answer.text
 
+    def test_problems_are_chinese_where_that_is_asked_for(self, served: Served) -> None:
+        client = served.client("zhang", ["read", "write"], ["team:x"])
+        client.headers["Accept-Language"] = "zh-CN,zh;q=0.9,en;q=0.8"
+        wrong: list[Any] = [
+            *({}, [], "x", {"task": 1}, body(types=["recipe"]), body(types=[]), body(types="tool"), body(score=9)),
+            *(body(score=0), body(score="x"), body(score=2.5), body(tags=[]), body(tags={"a": 1}), body(nonsense=1)),
+            *(body("x" * 2001), body(""), body(" "), body(scopes=["a,b"]), body(scopes=["*"]), body(confidence="x")),
+            *(body(source={"timestamp": "soon"}), body(source={"urls": ["ftp://x"]}), body(message_id="x" * 201)),
+            *(body(task="sk-ant-" + "abcdef0123456789" * 2), body(resource_ids=["a//b"]), body(types=["tool"] * 21)),
+        ]
+        answers = [client.post("/api/knowledge", json=each) for each in wrong]
+        answers += [client.post("/api/knowledge", content="{"), client.put("/api/resource/a/..", json={"title": "t"})]
+        answers += [client.get(path) for path in ("/api/token", "/nowhere", "/api/knowledge/knowledge-1", "/metrics")]
+        answers += [
+            client.get("/api/knowledge", params=each) for each in ({"limit": "x"}, {"limit": 0}, {"cursor": "0"})
+        ]
+        answers += [client.get("/api/knowledge/search", params={"q": "x", "top_k": 99, "types": "tea", "no": 1})]
+        answers += [client.delete("/api/knowledge"), client.patch("/api/knowledge/knowledge-1", json={})]
+        answers += [client.put("/api/resource/a", json={"title": "t", "metadata": {"expires_at": "soon"}})]
+        answers += [served.anonymous(dict(client.headers, Authorization="")).get("/api/knowledge")]
+
+        for answer in answers:
+            refusal = answer.json()
+            said = [refusal["title"], refusal["detail"], *(each["detail"] for each in refusal["errors"])]
+            assert answer.status_code >= 400
+            assert answer.headers["content-language"] == "zh"
+            assert [one for one in said if re.search("[a-z]{3,} [a-z]{2,}", re.sub("`.+?`", "", one))] == []
+        english = client.get("/nowhere", headers={"Accept-Language": "de, zh"})
+        assert english.json()["detail"] == "there is no such path"
+
     def test_a_wrong_method_is_told_all_right_ones(self, served: Served) -> None:
         client = served.client()
         answer = client.request("DELETE", "/api/knowledge")

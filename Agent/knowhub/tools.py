@@ -20,6 +20,7 @@ A secret reaches neither a model nor a transcript: a resource shows `{{secret:<i
 the moment when a tool acts.
 """
 
+import functools
 import inspect
 import re
 import types as python_types
@@ -64,7 +65,7 @@ class ToolResult:
 
 
 class Tool(Protocol, Generic[_P, _R_co]):
-    """An async function with the schema that a model is told."""
+    """An async function with the schema that a model reads."""
 
     schema: Json
     __name__: str
@@ -116,11 +117,20 @@ def _type_schema(hint: Any) -> Json:
 # What all tools share
 
 
-async def _try(title: str, call: Callable[[], Awaitable[ToolResult]]) -> ToolResult:
-    try:
-        return await call()
-    except Exception as error:  # tools do not raise: a model reads what is wrong
-        return ToolResult(f"❌ {title}", f"{title}: {error}", {"items": []}, str(error))
+def reporting(title: str) -> Callable[[Callable[_P, Awaitable[ToolResult]]], Callable[_P, Awaitable[ToolResult]]]:
+    """Let an async function return what went wrong, under a title, instead of raising it: a model reads it."""
+
+    def mark(function: Callable[_P, Awaitable[ToolResult]]) -> Callable[_P, Awaitable[ToolResult]]:
+        @functools.wraps(function)
+        async def call(*args: _P.args, **kwargs: _P.kwargs) -> ToolResult:
+            try:
+                return await function(*args, **kwargs)
+            except Exception as error:
+                return ToolResult(f"❌ {title}", f"{title}: {error}", {"items": []}, str(error))
+
+        return call
+
+    return mark
 
 
 # The eight tools
@@ -134,19 +144,18 @@ async def knowledge_search(
     return await _search(query, top_k, min_score, types, TIMEOUT_S)
 
 
+@reporting("Knowledge search failed")
 async def _search(query: str, top_k: int, min_score: int, types: list[str] | None, timeout_s: float) -> ToolResult:
-    async def call() -> ToolResult:
-        params = {"q": query[:2000], "top_k": top_k, "min_score": min_score, "types": ",".join(types or ()) or None}
-        told = await request("GET", "/api/knowledge/search", params=params, timeout_s=timeout_s)
-        items = told["results"]
-        rest = {name: value for name, value in told.items() if name != "results"}
-        output = knowledge_block(items, language_of(query))
-        return ToolResult(f"🔍 {len(items)} found", output, {"items": items, **rest})
-
-    return await _try("Knowledge search failed", call)
+    params = {"q": query[:2000], "top_k": top_k, "min_score": min_score, "types": ",".join(types or ()) or None}
+    answer = await request("GET", "/api/knowledge/search", params=params, timeout_s=timeout_s)
+    items = answer["results"]
+    rest = {name: value for name, value in answer.items() if name != "results"}
+    output = knowledge_block(items, language_of(query))
+    return ToolResult(f"🔍 {len(items)} found", output, {"items": items, **rest})
 
 
 @tool()
+@reporting("Knowledge was not saved")
 async def knowledge_save(
     task: str,
     content: str,
@@ -164,32 +173,29 @@ async def knowledge_save(
     resource_ids: list[str] | None = None,
 ) -> ToolResult:
     """Keep a lesson: `task` is the situation, `content` what to do there. No passwords or keys: see resource_save."""
-
-    async def call() -> ToolResult:
-        source = {"name": source_name, "category": source_category, "urls": urls or [], "agent_id": agent_id}
-        body = {
-            "task": task,
-            "content": content,
-            "types": types,
-            "tags": tags or {},
-            "scopes": scopes or await default_scopes(),
-            "owner": owner or f"agent:{agent_id}",
-            "source": {**source, "submitted_by": submitted_by},
-            "score": score,
-            "message_id": message_id,
-            "resource_ids": resource_ids or [],
-        }
-        told = await request("POST", "/api/knowledge", body=body)
-        entry = told["entry"]
-        output = f"{entry['id']}: {tidy(entry['task'])}"
-        for other in told["similar"]:
-            output += f"\nresembles {other['id']}: {tidy(other['task'])}"
-        return ToolResult("✅ Knowledge saved", output, {"items": [entry], **told})
-
-    return await _try("Knowledge was not saved", call)
+    source = {"name": source_name, "category": source_category, "urls": urls or [], "agent_id": agent_id}
+    body = {
+        "task": task,
+        "content": content,
+        "types": types,
+        "tags": tags or {},
+        "scopes": scopes or await default_scopes(),
+        "owner": owner or f"agent:{agent_id}",
+        "source": {**source, "submitted_by": submitted_by},
+        "score": score,
+        "message_id": message_id,
+        "resource_ids": resource_ids or [],
+    }
+    answer = await request("POST", "/api/knowledge", body=body)
+    entry = answer["entry"]
+    output = f"{entry['id']}: {tidy(entry['task'])}"
+    for other in answer["similar"]:
+        output += f"\nresembles {other['id']}: {tidy(other['task'])}"
+    return ToolResult("✅ Knowledge saved", output, {"items": [entry], **answer})
 
 
 @tool()
+@reporting("Knowledge was not updated")
 async def knowledge_update(
     knowledge_id: str,
     add_helpful_case: dict[str, Any] | None = None,
@@ -198,79 +204,64 @@ async def knowledge_update(
     evolve_feedback: str | None = None,
 ) -> ToolResult:
     """Judge an entry by a case (task, outcome, reason), score it 1 to 5, or say how its text should be improved."""
-
-    async def call() -> ToolResult:
-        given = {"add_helpful_case": add_helpful_case, "add_harmful_case": add_harmful_case}
-        given |= {"update_score": update_score, "evolve_feedback": evolve_feedback}  # type: ignore[dict-item]
-        body = {name: value for name, value in given.items() if value is not None}
-        told = await request("PUT", f"/api/knowledge/{quote(knowledge_id, safe='')}", body=body)
-        judged, evolution = told["entry"]["eval"], told.get("evolution")
-        output = f"score {judged['score']}, helpful {judged['helpful']}, harmful {judged['harmful']}"
-        if evolution:
-            why = f" ({evolution['reason']})" if evolution["reason"] else ""
-            output += f"; the rewriting is {evolution['state']}{why}"
-        return ToolResult("✅ Knowledge updated", output, {"items": [told["entry"]], **told})
-
-    return await _try("Knowledge was not updated", call)
+    given = {"add_helpful_case": add_helpful_case, "add_harmful_case": add_harmful_case}
+    given |= {"update_score": update_score, "evolve_feedback": evolve_feedback}  # type: ignore[dict-item]
+    body = {name: value for name, value in given.items() if value is not None}
+    answer = await request("PUT", f"/api/knowledge/{quote(knowledge_id, safe='')}", body=body)
+    judged, evolution = answer["entry"]["eval"], answer.get("evolution")
+    output = f"score {judged['score']}, helpful {judged['helpful']}, harmful {judged['harmful']}"
+    if evolution:
+        why = f" ({evolution['reason']})" if evolution["reason"] else ""
+        output += f"; the rewriting is {evolution['state']}{why}"
+    return ToolResult("✅ Knowledge updated", output, {"items": [answer["entry"]], **answer})
 
 
 @tool()
+@reporting("Feedback was not kept")
 async def knowledge_batch_update(feedback_list: list[dict[str, Any]]) -> ToolResult:
     """Judge several entries at once: each with knowledge_id, is_helpful and case."""
-
-    async def call() -> ToolResult:
-        told = await request("POST", "/api/knowledge/batch_update", body={"feedback_list": feedback_list})
-        return ToolResult("✅ Feedback kept", f"{told['updated']} judged", {"items": told["results"], **told})
-
-    return await _try("Feedback was not kept", call)
+    answer = await request("POST", "/api/knowledge/batch_update", body={"feedback_list": feedback_list})
+    return ToolResult("✅ Feedback kept", f"{answer['updated']} judged", {"items": answer["results"], **answer})
 
 
 @tool()
+@reporting("Knowledge was not listed")
 async def knowledge_list(
     limit: int = 10, types: list[str] | None = None, scopes: list[str] | None = None
 ) -> ToolResult:
     """List what was saved, newest first."""
-
-    async def call() -> ToolResult:
-        params = {"limit": limit, "types": ",".join(types or ()) or None, "scopes": ",".join(scopes or ()) or None}
-        told = await request("GET", "/api/knowledge", params=params)
-        items = told["results"]
-        lines = [f"{item['id']} [{', '.join(item['types'])}] {tidy(item['task'])}" for item in items]
-        more = "\n… and more" if told["next_cursor"] else ""
-        metadata = {"items": items, "next_cursor": told["next_cursor"]}
-        return ToolResult(f"📋 {len(items)} entries", "\n".join(lines) + more, metadata)
-
-    return await _try("Knowledge was not listed", call)
+    params = {"limit": limit, "types": ",".join(types or ()) or None, "scopes": ",".join(scopes or ()) or None}
+    answer = await request("GET", "/api/knowledge", params=params)
+    items = answer["results"]
+    lines = [f"{item['id']} [{', '.join(item['types'])}] {tidy(item['task'])}" for item in items]
+    more = "\n… and more" if answer["next_cursor"] else ""
+    metadata = {"items": items, "next_cursor": answer["next_cursor"]}
+    return ToolResult(f"📋 {len(items)} entries", "\n".join(lines) + more, metadata)
 
 
 @tool()
+@reporting("The entry was not read")
 async def knowledge_get(knowledge_id: str) -> ToolResult:
     """Return one entry whole, with its cases."""
-
-    async def call() -> ToolResult:
-        entry = await request("GET", f"/api/knowledge/{quote(knowledge_id, safe='')}")
-        return ToolResult(
-            f"📖 {tidy(entry['task'])}", knowledge_block([entry], language_of(entry["task"])), {"items": [entry]}
-        )
-
-    return await _try("The entry was not read", call)
+    entry = await request("GET", f"/api/knowledge/{quote(knowledge_id, safe='')}")
+    return ToolResult(
+        f"📖 {tidy(entry['task'])}", knowledge_block([entry], language_of(entry["task"])), {"items": [entry]}
+    )
 
 
 @tool()
+@reporting("Nothing was merged")
 async def knowledge_slim(model: str = "google/gemini-2.0-flash-001", dry_run: bool = False) -> ToolResult:
     """Merge entries that say the same; with dry_run only say which."""
-
-    async def call() -> ToolResult:
-        body = {"model": model, "dry_run": dry_run}
-        told = await request("POST", "/api/knowledge/slim", body=body, timeout_s=600.0)
-        clusters = told["plan"]["clusters"]
-        output = f"{told['merged']} merged, {len(clusters)} groups, by {told['model'] or 'equal texts'}"
-        return ToolResult("✅ Slimmed" if told["merged"] else "📋 Slim plan", output, {"items": clusters, **told})
-
-    return await _try("Nothing was merged", call)
+    body = {"model": model, "dry_run": dry_run}
+    answer = await request("POST", "/api/knowledge/slim", body=body, timeout_s=600.0)
+    clusters = answer["plan"]["clusters"]
+    output = f"{answer['merged']} merged, {len(clusters)} groups, by {answer['model'] or 'equal texts'}"
+    return ToolResult("✅ Slimmed" if answer["merged"] else "📋 Slim plan", output, {"items": clusters, **answer})
 
 
 @tool()
+@reporting("The resource was not saved")
 async def resource_save(
     resource_id: str,
     title: str,
@@ -282,39 +273,32 @@ async def resource_save(
     expires_at: str | None = None,
 ) -> ToolResult:
     """Keep code, an account or a cookie under a path; whatever must stay secret goes into secure_body alone."""
-
-    async def call() -> ToolResult:
-        said: Json = {"body": body, "metadata": metadata, "secure_body": secure_body, "expires_at": expires_at}
-        said |= {"scopes": scopes, "content_type": "" if content_type == "text" else content_type}
-        given = {"title": title} | {name: value for name, value in said.items() if value}
-        path = _resource_path(resource_id)
-        try:
-            told = await request("PUT", path, body={"scopes": await default_scopes(), **given})
-        except CallError as error:
-            if error.code != "version-needed":
-                raise
-            there = await request("GET", path)  # what is not said stays as it is
-            told = await request("PUT", path, body=given, if_match=f'"{there["version"]}"')
-        kept = told["resource"]
-        return ToolResult("✅ Resource saved", _resource_text(kept), {"items": [kept], **told})
-
-    return await _try("The resource was not saved", call)
+    said: Json = {"body": body, "metadata": metadata, "secure_body": secure_body, "expires_at": expires_at}
+    said |= {"scopes": scopes, "content_type": "" if content_type == "text" else content_type}
+    given = {"title": title} | {name: value for name, value in said.items() if value}
+    path = _resource_path(resource_id)
+    try:
+        answer = await request("PUT", path, body={"scopes": await default_scopes(), **given})
+    except CallError as error:
+        if error.code != "version-needed":
+            raise
+        there = await request("GET", path)  # what is not said stays as it is
+        answer = await request("PUT", path, body=given, if_match=f'"{there["version"]}"')
+    kept = answer["resource"]
+    return ToolResult("✅ Resource saved", _resource_text(kept), {"items": [kept], **answer})
 
 
 @tool()
+@reporting("The resource was not read")
 async def resource_get(resource_id: str, reveal: bool = False) -> ToolResult:
     """Read a resource; where it has a secret, write the placeholder shown and let a tool fill it in."""
-
-    async def call() -> ToolResult:
-        found = await request("GET", _resource_path(resource_id))
-        placeholder = _placeholder(found["id"]) if found["secret"] == "sealed" else ""
-        metadata: Json = {"items": [{**found, "placeholder": placeholder}]}
-        if reveal:
-            told = await request("GET", _resource_path(resource_id, "secret"))
-            metadata["secure_body"] = told["secure_body"]
-        return ToolResult(f"📦 {tidy(found['title'])}", _resource_text(found), metadata)
-
-    return await _try("The resource was not read", call)
+    found = await request("GET", _resource_path(resource_id))
+    placeholder = _placeholder(found["id"]) if found["secret"] == "sealed" else ""
+    metadata: Json = {"items": [{**found, "placeholder": placeholder}]}
+    if reveal:
+        answer = await request("GET", _resource_path(resource_id, "secret"))
+        metadata["secure_body"] = answer["secure_body"]
+    return ToolResult(f"📦 {tidy(found['title'])}", _resource_text(found), metadata)
 
 
 def _resource_path(id: str, kind: str = "resource") -> str:

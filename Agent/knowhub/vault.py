@@ -47,6 +47,10 @@ _KNOWN = "0" * 32
 """The file of a known text, sealed with the first secret: what opens it is the hub's key."""
 
 
+def _locked(detail: str) -> KnowHubError:
+    return KnowHubError("vault-locked", detail)
+
+
 # Master keys
 
 
@@ -70,7 +74,7 @@ class KeyRing:
 
     def __init__(self, keys: Collection[bytes]) -> None:
         if not keys or any(len(key) != 32 for key in keys):
-            raise KnowHubError("vault-locked", "a master key has 32 bytes, written in base64, one a line")
+            raise _locked("a master key has 32 bytes, written in base64, one a line")
         self._keys = {hashlib.sha256(b"knowhub master key\0" + key).hexdigest()[:16]: key for key in keys}
 
     def __repr__(self) -> str:
@@ -87,7 +91,7 @@ class KeyRing:
         try:
             keys = [base64.b64decode(word, altchars=b"-_", validate=True) for word in re.split(r"[\s,]+", text) if word]
         except (binascii.Error, ValueError):
-            raise KnowHubError("vault-locked", "a master key has 32 bytes, written in base64, one a line") from None
+            raise _locked("a master key has 32 bytes, written in base64, one a line") from None
         return cls(keys)
 
     def to_text(self) -> str:
@@ -128,22 +132,20 @@ def find_ring(data_folder: Path, *, may_make: bool) -> KeyRing:
         return KeyRing.parse(text)
     path = key_path()
     if path.resolve().is_relative_to(data_folder.resolve()):
-        raise KnowHubError("vault-locked", "the master key must not lie in the data folder")
+        raise _locked("the master key must not lie in the data folder")
     for _ in range(2):
         try:
             if path.stat().st_mode & 0o077:
-                raise KnowHubError("vault-locked", "others can read the file of the master key: chmod 600")
+                raise _locked("others can read the file of the master key: chmod 600")
             return KeyRing.parse(path.read_text(encoding="ascii"))
         except FileNotFoundError:
             if not may_make:
-                raise KnowHubError(
-                    "vault-locked", "there are secrets, but no master key: bring back its file, or set KNOWHUB_KEY"
-                ) from None
+                raise _locked("there are secrets, but no master key: bring back its file, or set KNOWHUB_KEY") from None
             with contextlib.suppress(FileExistsError):  # somebody was quicker: theirs is read
                 keep_ring(KeyRing.make(), path, is_first=True)
         except (OSError, UnicodeDecodeError):
             break
-    raise KnowHubError("vault-locked", "the file of the master key cannot be read")
+    raise _locked("the file of the master key cannot be read")
 
 
 def keep_ring(ring: KeyRing, path: Path | None = None, *, is_first: bool = False) -> None:
@@ -160,7 +162,7 @@ def keep_ring(ring: KeyRing, path: Path | None = None, *, is_first: bool = False
     except FileExistsError:
         raise
     except OSError as error:
-        raise KnowHubError("vault-locked", "the file of the master key cannot be written") from error
+        raise _locked("the file of the master key cannot be written") from error
 
 
 # The vault
@@ -244,9 +246,7 @@ class Vault:
             self._proved = None
             if isinstance(error, KnowHubError) and error.code == "disk-full":
                 raise
-            raise KnowHubError(
-                "vault-locked", "this master key did not seal the secrets of this hub: bring back the one that did"
-            ) from None
+            raise _locked("this master key did not seal the secrets of this hub: bring back the one that did") from None
 
     def seal(self, resource_id: str, text: str, *, known: str = "") -> str:
         """Write a secret, durably, and return its reference; `known` is one that is given."""
@@ -281,9 +281,7 @@ class Vault:
             opened = AESGCM(data_key).decrypt(_unb64(held["nonce2"]), _unb64(held["sealed"]), bound)
             return opened.decode()
         except (InvalidTag, KeyError, ValueError, TypeError):
-            raise KnowHubError(
-                "vault-locked", "the secret does not open: it was changed, or belongs elsewhere"
-            ) from None
+            raise _locked("the secret does not open: it was changed, or belongs elsewhere") from None
 
     def is_used(self) -> bool:
         """Return whether anything was ever sealed here."""
@@ -352,7 +350,7 @@ class Vault:
             try:
                 data_key, bound = self._unwrap(held, reference, resource_id)
             except (InvalidTag, KeyError, ValueError, TypeError):
-                raise KnowHubError("vault-locked", f"the sealed file {reference} does not open") from None
+                raise _locked(f"the sealed file {reference} does not open") from None
             nonce = secrets.token_bytes(12)
             wrapped = AESGCM(master).encrypt(nonce, data_key, bound)
             held |= {"key": name, "nonce": _b64(nonce), "wrapped": _b64(wrapped)}
@@ -375,9 +373,7 @@ class Vault:
     def _unwrap(self, held: dict[str, str], reference: str, resource_id: str) -> tuple[bytes, bytes]:
         master = self.ring().get(str(held.get("key")))
         if master is None:
-            raise KnowHubError(
-                "vault-locked", "no master key at hand opens this secret: bring back the one that sealed it"
-            )
+            raise _locked("no master key at hand opens this secret: bring back the one that sealed it")
         bound = _bind(reference, resource_id)
         return AESGCM(master).decrypt(_unb64(held["nonce"]), _unb64(held["wrapped"]), bound), bound
 
@@ -392,7 +388,7 @@ class Vault:
         except (OSError, ValueError):
             held = None
         if not isinstance(held, dict):
-            raise KnowHubError("vault-locked", f"the sealed file {reference} is damaged")
+            raise _locked(f"the sealed file {reference} is damaged")
         return held
 
 

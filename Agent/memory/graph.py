@@ -416,14 +416,15 @@ def _fit_one(keyword: str, names: tuple[str, ...], description: str) -> int:
 def units_of(text: str) -> str:
     """Return the words of `text`, the characters where words are not spaced, and runs of symbols, each between blanks.
 
-    So a text has a keyword where the one string has the other. Symbols count, since C, C++ and C# are three things.
+    Words lose their English plural: what is called birthdays is found by "birthday". So a text has a keyword where the
+    one string has the other. Symbols count, since C, C++ and C# are three things.
     """
     units: list[str] = []
     for symbols, run in groupby(fold(text), _is_symbol):
         if symbols:
             units.append("".join(run))
         else:
-            units.extend(unit for unspaced, spaced in find_runs("".join(run)) for unit in (unspaced or (spaced,)))
+            units += (unit for unspaced, spaced in find_runs("".join(run)) for unit in unspaced or (_stem(spaced),))
     return f" {' '.join(units)} "
 
 
@@ -434,11 +435,11 @@ def _is_symbol(char: str) -> bool:
     return char == "#" or (not char.isalnum() and unicodedata.category(char)[0] == "S")
 
 
-def _stem(tag: str) -> str:
+def _stem(word: str) -> str:
     """Return an English word without its plural: tags, libraries; status, analysis and css have none."""
-    if not tag.isascii() or not tag.endswith("s") or tag.endswith(("ss", "us", "is")) or len(tag) < 4:
-        return tag
-    return f"{tag[:-3]}y" if tag.endswith("ies") and len(tag) > 4 else tag[:-1]
+    if not word.isascii() or not word.endswith("s") or word.endswith(("ss", "us", "is")) or len(word) < 4:
+        return word
+    return f"{word[:-3]}y" if word.endswith("ies") and len(word) > 4 else word[:-1]
 
 
 def fold(text: str) -> str:

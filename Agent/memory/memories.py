@@ -59,6 +59,7 @@ create table if not exists memory(
     source text not null, time real not null, asks integer not null,
     sum integer not null, more text not null, sayings text);
 create index if not exists memory_source on memory(source, num) where source <> '';
+create index if not exists memory_sayings on memory(num) where sayings is not null;
 create table if not exists supersedes(new text, old text, primary key (new, old)) without rowid;
 create index if not exists supersedes_old on supersedes(old);
 create table if not exists refers(source text, target text, primary key (source, target)) without rowid;
@@ -67,7 +68,7 @@ create table if not exists named(unit blob, keyword text, primary key (unit, key
 create index if not exists named_keyword on named(keyword);
 create table if not exists related(keyword text primary key) without rowid;
 """
-_LAYOUT = "2"  # of these tables; another one is filled again
+_LAYOUT = "3"  # of these tables; another one is filled again
 
 
 class Ranker(Protocol):
@@ -504,11 +505,6 @@ class Memories:
         if self._read(lambda db: db.execute(count, values).fetchone()[0]) > _FEW:
             return choose
         return self._read(lambda db: frozenset(accept(db.execute(sql, values))))
-
-    @property
-    def has_ranker(self) -> bool:
-        """Whether another ranking is mixed in, by which is found what shares no word."""
-        return self._ranker is not None
 
     def rank(
         self,

@@ -242,6 +242,10 @@ class MemoryStore:
         finally:
             self.tree.Close()
 
+    def __repr__(self) -> str:
+        """Return one line: the folder, and how much it holds."""
+        return repr(self.tree).replace("KeywordTree", "MemoryStore", 1)
+
     def __enter__(self) -> Self:
         return self
 

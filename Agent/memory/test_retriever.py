@@ -618,6 +618,13 @@ class TestWhatWasTakenBack:
         assert [(each.info.id, each.later) for each in found] == [(old, "")]
 
 
+@pytest.mark.parametrize(("name", "query"), [("birthdays", "birthday"), ("birthday", "birthdays")])
+def test_a_keyword_is_named_in_singular_or_plural(tmp_path: Path, name: str, query: str) -> None:
+    with KeywordTree(str(tmp_path)) as tree:
+        linked = tree.CreateInfo("Anna: 3 May", "notes", [tree.CreateKeyword(name).id])
+        assert [found.info.id for found in MemoryRetriever(tree).retrieve(query)] == [linked.id]
+
+
 def test_hybrid_walks_the_graph_as_far_as_depth_says(tmp_path: Path) -> None:
     from Agent.memory.store import MemoryStore
 

@@ -1,8 +1,12 @@
 """Tests of the house itself: packaging, documents, and which module may know which."""
 
 import ast
+import os
 import re
+import subprocess
+import sys
 import tomllib
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -53,8 +57,20 @@ class TestPackaging:
     def test_the_changelog_knows_the_version(self) -> None:
         assert f"## [{PROJECT['version']}]" in read("CHANGELOG.md")
 
-    def test_ci_runs_the_tests_and_nothing_else(self) -> None:
+    def test_ci_ends_with_the_tests(self) -> None:
         assert read(".ci/run").rstrip().endswith("\nmake test")
+
+    @pytest.mark.parametrize(("named", "code"), [("Chromium", 0), ("Chromium,PostgreSQL", 1)])
+    def test_a_skip_for_want_of_what_ci_has_installed_fails(self, tmp_path: Path, named: str, code: int) -> None:
+        test = tmp_path / "test_skips.py"
+        test.write_text("import pytest\n\ndef test_of_a_server():\n    pytest.skip('PostgreSQL is not installed')\n")
+        command = [sys.executable, "-m", "pytest", "-p", "conftest", f"--rootdir={tmp_path}", str(test)]
+        done = subprocess.run(
+            command, cwd=ROOT, env={**os.environ, "KEYWORD_TREE_MUST_TEST": named}, capture_output=True, text=True
+        )
+
+        assert done.returncode == code, done.stdout
+        assert ("1 failed" in done.stdout) == bool(code)
 
 
 class TestArrow:
@@ -171,10 +187,8 @@ class TestWords:
         files = [path for path in files if not any(part.startswith(".") for part in path.relative_to(ROOT).parts)]
         skipped = (Path(__file__).name, "reference.md")  # the table itself, and a copy of docstrings
         texts = {path.resolve(): path.read_text(encoding="utf-8") for path in files if path.name not in skipped}
-        counts = {
-            word: sum(len(re.findall(rf"\b{word}\b", text, re.IGNORECASE)) for text in texts.values())
-            for word in OUR_WORDS
-        }
+        any_of_them = re.compile(rf"\b(?:{'|'.join(OUR_WORDS)})\b")
+        counts = Counter(word for text in texts.values() for word in any_of_them.findall(text.lower()))
 
         assert len(texts) > 100
         assert {word: count for word, count in counts.items() if count > OUR_WORDS[word]} == {}

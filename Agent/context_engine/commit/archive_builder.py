@@ -1,4 +1,4 @@
-"""`ArchiveBuilder`: what was said, as a node: `messages.jsonl` as it came, `content.md` to be read."""
+"""`ArchiveBuilder`: what was said, as a node, in `messages.jsonl` as it came."""
 
 import contextlib
 import json
@@ -14,11 +14,12 @@ from ..core.config import (
     LEVEL_TOKENS,
     MESSAGES,
     OVERVIEW,
+    SEE_MESSAGES,
 )
 from ..core.errors import StoreError
 from ..core.messages import decode_messages, encode_message, encode_messages, read_messages, said_digest
 from ..core.objects import Message, RequestContext, SessionArchive
-from ..core.text import CountTokens, count_tokens, cut_tokens, date_of, digest_of, one_line, strings_of, time_of
+from ..core.text import CountTokens, count_tokens, cut_tokens, date_of, digest_of, one_line, strings_of
 from ..extraction.tools import describe_tool
 from ..fs.context_fs import ContextFS
 from ..fs.uri import Uri, archive_folder, check_access, parse_uri, session_uri
@@ -144,15 +145,16 @@ def _check_contexts(ctx: RequestContext, used: Sequence[str] | None) -> list[str
 def split_messages(messages: Sequence[Message]) -> list[tuple[list[Message], bytes]]:
     """Return messages in parts that are small enough for one archive each, each with its file."""
     parts: list[tuple[list[Message], list[bytes]]] = []
-    size = 0
+    size, before = 0, None
     for message in messages:
-        line = encode_message(message)  # with its images: a file of them must stay readable
+        line = encode_message(message, before)  # with its images: a file of them must stay readable
         if not parts or len(parts[-1][0]) >= ARCHIVE_MESSAGES or size + len(line) > ARCHIVE_BYTES:
             parts.append(([], []))
-            size = 0
+            size, line = 0, encode_message(message)
         parts[-1][0].append(message)
         parts[-1][1].append(line)
         size += len(line)
+        before = message.at
     return [(part, b"".join(lines)) for part, lines in parts]
 
 
@@ -176,16 +178,10 @@ def render_archive(
     kept = [message.text for message in messages if not message.forgotten and message.role != "tool"]
     limit = min(LEVEL_TOKENS["L1"] - 20, max(_SHORT, sum(map(count, kept)) // 8))
     overview = "\n".join(f"- {sentence}" for sentence in telling_sentences(kept, limit, count))
-    lines = []
-    for number, message in enumerate(messages, 1):
-        who = f"{message.role} ({message.name})" if message.name else message.role
-        # A line of its own begins with [m…]: what somebody said over several lines can pretend to be none.
-        text = "(forgotten)" if message.forgotten else "\n    ".join(message.text.splitlines())
-        lines.append(f"[m{number}] {time_of(message.at)[:16].replace('T', ' ')} {who}: {text}\n")
     return {
         ABSTRACT: abstract.encode(),
         OVERVIEW: overview.encode(),
-        CONTENT: "".join(lines).encode(),
+        CONTENT: SEE_MESSAGES,
         MESSAGES: encoded or encode_messages(messages),
     }
 

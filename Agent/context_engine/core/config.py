@@ -12,6 +12,9 @@ LEVELS: Mapping[str, str] = MappingProxyType({"L0": ABSTRACT, "L1": OVERVIEW, "L
 FILES = (ABSTRACT, OVERVIEW, CONTENT, RELATIONS, MESSAGES, META)
 """A node's files in the order of writing: whoever sees the metadata sees all that they name."""
 
+SEE_MESSAGES = b"See messages.jsonl.\n"
+"""The content of an archive, whose L2 is a page of its messages: what was said is in one file."""
+
 LEVEL_TOKENS: Mapping[str, int] = MappingProxyType({"L0": 100, "L1": 500, "L2": 5_000})
 """What the engine writes at most; an edit by hand may be longer."""
 
@@ -55,11 +58,11 @@ CREATE, MERGE, APPEND, SKIP = "create", "merge", "append", "skip"
 UPSERT_CONTEXT, DELETE_CONTEXT, MOVE_CONTEXT = "UPSERT_CONTEXT", "DELETE_CONTEXT", "MOVE_CONTEXT"
 UPSERT_RELATION, EXTRACT_ARCHIVE = "UPSERT_RELATION", "EXTRACT_ARCHIVE"
 
-CHECKPOINT_COMMITS, CHECKPOINT_BYTES = 500, 64 * 1024 * 1024
-"""So much may wait for a sync of the files; the journal holds it until then."""
+CHECKPOINT_COMMITS, CHECKPOINT_BYTES = 500, 1024 * 1024
+"""So much may wait for a sync of the files, of bytes as many as the journal has where that is more, up to 64 times."""
 
-WAL_BYTES = 1024 * 1024
-"""From here on a WAL is copied into its file and emptied."""
+WAL_BYTES = 256 * 1024
+"""From here on, and an eighth of its file, a WAL is copied into that and emptied."""
 
 LEASE_S, BACKOFF_S, BACKOFF_LIMIT_S, ATTEMPTS = 60.0, 1.0, 600.0, 8
 """How long a claimed event is a worker's own, and how often and when a failed one is tried again."""

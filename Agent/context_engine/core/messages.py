@@ -9,8 +9,8 @@ r"""Messages in every shape of the field, as one, and as `messages.jsonl` keeps 
 Taken are OpenAI's shapes (`content` as a text or parts, `tool_calls`, role `tool`), Anthropic's (`tool_use`,
 `tool_result` among a user's parts), objects with `model_dump()`, and plain `{"role", "content"}` with `id`, `name`,
 `at` (or `timestamp`, `created_at`, `time`, `date`) where there are any. A line of the file is the message as it came,
-with an `_at` where it had no time of its own, and an `_id` where its id does not follow from that. Where it has such
-names itself, and in older files, it is wrapped:
+with an `_at` where it had no time of its own, and that is another one than the line's before, and an `_id` where its id
+does not follow from what it says. Where it has such names itself, and in older files, it is wrapped:
 
     {"_at": "2026-11-22T08:00:00Z", "role": "user", "content": "…"}
     {"id": "…", "at": "…", "message": {…as it came…}}
@@ -37,6 +37,7 @@ __all__ = [
     "own_words",
     "read_message",
     "read_messages",
+    "render_messages",
     "said_digest",
     "tell_repeats",
 ]
@@ -206,12 +207,16 @@ def read_message(raw: object, place: int, now: float, mask: Callable[[str], str]
         raw = dump() if callable(dump) else {"content": raw} if isinstance(raw, str) else raw
         if not isinstance(raw, Mapping):
             raise InvalidInputError(f"message {place} must be an object, not {shorten(raw)}")
-    try:
-        written = clean(to_json(dict(raw)))
-        kept = json.loads(written)
-    except (TypeError, ValueError, RecursionError) as error:
-        raise InvalidInputError(f"message {place} is no JSON: {error}") from error
-    if len(written) > RAW_BYTES:
+    if {*map(type, raw), *map(type, raw.values())} == {str}:  # as most are
+        kept = {clean(name): clean(value) for name, value in raw.items()}
+        size = sum(map(len, kept.values()))
+    else:
+        try:
+            written = clean(to_json(dict(raw)))
+            kept, size = json.loads(written), len(written)
+        except (TypeError, ValueError, RecursionError) as error:
+            raise InvalidInputError(f"message {place} is no JSON: {error}") from error
+    if size > RAW_BYTES:
         raise InvalidInputError(f"message {place} is larger than {RAW_BYTES} bytes, with all that it carries")
     return _read_json(_mask_tools(kept, mask), place, now)
 
@@ -246,21 +251,25 @@ def _masked(value: Any, mask: Callable[[str], str], name: str = "") -> Any:
     return value
 
 
-def _read_json(kept: dict[str, Any], place: int, now: float) -> Message:
-    """Return the message that an object of JSON is."""
-    text = clean("\n".join(filter(None, _texts_of(kept, with_tools=True))))
-    if len(text.encode()) > MESSAGE_BYTES:
+def _read_json(kept: dict[str, Any], place: int, now: float, id: str = "") -> Message:
+    """Return the message that an object of JSON is; where nothing names it, its id is ""."""
+    text = kept.get("content")
+    if not isinstance(text, str) or "tool_calls" in kept:
+        text = "\n".join(filter(None, _texts_of(kept, with_tools=True)))
+    text = clean(text)
+    if len(text) > MESSAGE_BYTES // 4 and len(text.encode()) > MESSAGE_BYTES:
         raise InvalidInputError(f"message {place} is larger than {MESSAGE_BYTES} bytes")
-    id = clean(_own_id(kept))
     at = _time_in(kept)
     name = kept.get("name", kept.get("speaker"))
-    return Message(
-        id, _role_of(kept), text, now if at is None else at, clean(name) if isinstance(name, str) else "", kept
-    )
+    name = clean(name) if isinstance(name, str) else ""
+    return Message(id or clean(_own_id(kept)), _role_of(kept), text, now if at is None else at, name, kept)
 
 
 def _time_in(raw: Mapping[str, Any]) -> float | None:
-    return next((at for name in _TIMES if (at := read_time(raw.get(name))) is not None), None)
+    for name in _TIMES:
+        if name in raw and (at := read_time(raw[name])) is not None:
+            return at
+    return None
 
 
 def _role_of(raw: Mapping[str, Any]) -> str:
@@ -315,19 +324,20 @@ def _plain(value: object) -> str:
 
 def encode_messages(messages: Sequence[Message]) -> bytes:
     """Return the file of some messages, a line each."""
-    return b"".join(map(encode_message, messages))
+    befores = [None, *(message.at for message in messages)]
+    return b"".join(map(encode_message, messages, befores))
 
 
-def encode_message(message: Message) -> bytes:
-    """Return the line of one message."""
+def encode_message(message: Message, before: float | None = None) -> bytes:
+    """Return the line of one message; `before` is the time of the line in front of it."""
     raw, row = message.raw, dict[str, Any]()
     if message.forgotten or raw.keys() in _WRAPPED or "_id" in raw or "_at" in raw:
         row = {"id": message.id, "at": time_of(message.at)}
         raw = {"forgotten": message.text} if message.forgotten else {"message": raw}
     else:
-        if message.id not in (_own_id(raw), _id_of(_said(message), 0)):
+        if message.id != _own_id(raw) and message.id != _id_of(_said(message), 0):
             row["_id"] = message.id
-        if _time_in(raw) is None:
+        if message.at != before and _time_in(raw) is None:
             row["_at"] = time_of(message.at)
     return clean(to_json({**row, **raw}) + "\n").encode()
 
@@ -338,11 +348,29 @@ def decode_messages(data: bytes, where: str = "messages.jsonl") -> list[Message]
     Raises:
         StoreCorruptError: A line is none of ours.
     """
-    return [_decode(line, number, where) for number, line in enumerate(lines_of(data), 1)]
+    found: list[Message] = []
+    at = 0.0
+    for number, line in enumerate(lines_of(data), 1):
+        found.append(_decode(line, number, where, at))
+        at = found[-1].at
+    return found
+
+
+def render_messages(messages: Iterable[Message]) -> str:
+    """Return messages as a page to be read."""
+    lines = []
+    for number, message in enumerate(messages, 1):
+        who = f"{message.role} ({message.name})" if message.name else message.role
+        # A line of its own begins with [m…]: what somebody said over several lines can pretend to be none.
+        text = "(forgotten)" if message.forgotten else "\n    ".join(message.text.splitlines())
+        lines.append(f"[m{number}] {time_of(message.at)[:16].replace('T', ' ')} {who}: {text}\n")
+    return "".join(lines)
 
 
 def decode_message(lines: Sequence[bytes], number: int, where: str = "messages.jsonl") -> Message | None:
     """Return one message of a file's lines, counted from 1; None where there are not so many.
+
+    It has the time of its own line alone.
 
     Raises:
         StoreCorruptError: Its line is none of ours.
@@ -355,16 +383,15 @@ def lines_of(data: bytes) -> list[bytes]:
     return [line for line in data.split(b"\n") if line.strip()]
 
 
-def _decode(line: bytes, number: int, where: str) -> Message:
+def _decode(line: bytes, number: int, where: str, before: float = 0.0) -> Message:
     try:
         row = json.loads(line)
         if row.keys() not in _WRAPPED:
             if not row:
                 raise KeyError("content")
-            id, at = row.pop("_id", None), read_time(row.pop("_at", None)) or 0.0
-            message = _read_json(row, number, at)
-            id = clean(str(id)) if id else message.id or _id_of(_said(message), 0)
-            return _with_id(message, id)
+            id, at = row.pop("_id", None), read_time(row.pop("_at", None)) if "_at" in row else None
+            message = _read_json(row, number, before if at is None else at, clean(str(id)) if id else "")
+            return message if message.id else _with_id(message, _id_of(_said(message), 0))
         id, at = clean(str(row["id"])), read_time(row["at"]) or 0.0
         if "forgotten" in row:
             return Message(id, "unknown", clean(str(row["forgotten"])), at, forgotten=True)

@@ -180,7 +180,7 @@ class CommitResult:
     """Of the last transaction; `undo` takes it."""
 
 
-@dataclass(frozen=True)
+@dataclass
 class IndexRecord:
     """What the index keeps of one level of a node, or of one passage of it."""
 

@@ -5,6 +5,7 @@ import re
 import unicodedata
 from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime
+from functools import lru_cache
 from hashlib import blake2b
 from typing import Any, TypeAlias
 
@@ -120,10 +121,13 @@ def read_time(value: object) -> float | None:
             return None
         seconds = float(value) / 1000 if value > 1e11 else float(value)  # some services count milliseconds
         return seconds if date_of(seconds) else None
-    if not isinstance(value, str):
-        return None
+    return _read_written_time(value.strip()) if isinstance(value, str) and len(value) < 100 else None
+
+
+@lru_cache(1024)  # what a commit has written has one time
+def _read_written_time(value: str) -> float | None:
     try:
-        return read_time(datetime.fromisoformat(value.strip().replace("Z", "+00:00")))
+        return read_time(datetime.fromisoformat(value.replace("Z", "+00:00")))
     except ValueError:
         return None
 

@@ -27,8 +27,20 @@ from typing import Any
 
 from ...addresses import is_address
 from ..core.checks import check_count
-from ..core.config import ABSTRACT, CONTENT, FILES, LEVEL_TOKENS, LEVELS, META, OVERVIEW, SESSIONS
+from ..core.config import (
+    ABSTRACT,
+    CONTENT,
+    FILES,
+    LEVEL_TOKENS,
+    LEVELS,
+    MESSAGES,
+    META,
+    OVERVIEW,
+    SEE_MESSAGES,
+    SESSIONS,
+)
 from ..core.errors import ConflictError, InvalidInputError, NodeNotFoundError
+from ..core.messages import decode_messages, render_messages
 from ..core.objects import ContextNode, NodeStat, NodeSummary, RequestContext
 from ..core.text import CountTokens, count_tokens, merge_unique, shorten
 from .checks import check_meta, check_version, decode, encode, file_of
@@ -157,31 +169,27 @@ class ContextFS(HandEdits):
         held: dict[tuple[str, Sequence[str]], Image] = getattr(self._local, "images", {})
         return held
 
-    def node_of(self, uri: Uri, image: Image) -> ContextNode:
+    def node_of(self, uri: Uri, image: Image, include_content: bool = True) -> ContextNode:
         """Return the node that some files make.
 
         Raises:
             NodeNotFoundError: They make none.
             StoreCorruptError: One is no UTF-8.
         """
-        return self._node_of(uri, _staged_of(uri, image))
+        return self._node_of(uri, _staged_of(uri, image), include_content)
 
     def _node_of(self, uri: Uri, staged: Staged, include_content: bool = True) -> ContextNode:
         meta = dict(staged.meta or {})
         named = meta.pop("digests", {})  # of what was not read the metadata's word is taken
-        texts = {
-            name: decode(uri, name, staged.files.get(name, b""))
-            for name in ((ABSTRACT, OVERVIEW, CONTENT) if include_content else (ABSTRACT, OVERVIEW))
-        }
         return ContextNode(
             uri=uri.text,
             parent_uri=uri.parent,
             context_type=meta.pop("type"),
             category=meta.pop("category"),
             owner_space=uri.owner_space,
-            abstract=texts[ABSTRACT],
-            overview=texts[OVERVIEW],
-            content=texts.get(CONTENT, ""),
+            abstract=_text_of(uri, ABSTRACT, staged.files),
+            overview=_text_of(uri, OVERVIEW, staged.files),
+            content=_text_of(uri, CONTENT, staged.files) if include_content else "",
             metadata={**meta, "digests": ({} if include_content else named) | digests_of(staged.files)},
         )
 
@@ -202,8 +210,8 @@ class ContextFS(HandEdits):
             NodeNotFoundError: There is no such node.
         """
         name = file_of(level)
-        found, staged = self._look_up(ctx, uri, (name, META))
-        return decode(found, name, staged.files.get(name, b""))
+        found, staged = self._look_up(ctx, uri, (name, MESSAGES, META) if name == CONTENT else (name, META))
+        return _text_of(found, name, staged.files)
 
     def read_metadata(self, ctx: RequestContext, uri: str) -> dict[str, Any]:
         """Return what `.meta.json` holds, with digests of the files as they are."""
@@ -268,7 +276,14 @@ class ContextFS(HandEdits):
             if "source_refs" in fields:  # who read the node was not shown others' sources: they stay
                 hidden = [ref for ref in meta["source_refs"] if not is_visible(ctx, ref.get("archive", ""))]
                 fields["source_refs"] = merge_unique(fields["source_refs"], hidden)
-            tx.put(uri, Staged({**(present.files if present else {}), **encoded}, meta | fields))
+            files = {**(present.files if present else {}), **encoded}
+            if (
+                present
+                and present.files.get(CONTENT) == SEE_MESSAGES
+                and node.content == self._node_of(uri, present).content
+            ):
+                files[CONTENT] = SEE_MESSAGES
+            tx.put(uri, Staged(files, meta | fields))
 
         self.run(ctx, "write_node", change)
 
@@ -361,6 +376,14 @@ class ContextFS(HandEdits):
                 held = self.count_tokens(present.get(name, b"").decode("utf-8", "replace"))
                 if held <= limit or tokens > held + limit:
                     raise InvalidInputError(f"{level} of {uri.text!r} has {tokens} tokens, more than {limit}")
+
+
+def _text_of(uri: Uri, name: str, files: Image) -> str:
+    """Return a level of a node; the content of an archive is the page of what was said, unless it has another one."""
+    data = files.get(name, b"")
+    if data == SEE_MESSAGES and name == CONTENT:
+        return render_messages(decode_messages(files.get(MESSAGES, b""), uri.text))
+    return decode(uri, name, data)
 
 
 def _staged_of(uri: Uri, image: Image) -> Staged:

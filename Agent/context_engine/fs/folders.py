@@ -373,12 +373,16 @@ class Folders:
             yield names, image
         for name in inner:
             if name != SPACE:
-                with contextlib.suppress(OSError):
+                try:
                     below = self._disk.open_folder(name, fd)
-                    try:
-                        yield from self._walk_opened(below, (*names, name), files, is_counted)
-                    finally:
-                        self._disk.close(below)
+                except OSError:
+                    continue
+                try:
+                    yield from self._walk_opened(below, (*names, name), files, is_counted)
+                except OSError:
+                    continue
+                finally:
+                    self._disk.close(below)
 
     def _folders_in(self, fd: int, is_counted: bool) -> tuple[list[str], bool]:
         """Return the names of the folders in an open one, and whether the link counts of those are to be trusted.

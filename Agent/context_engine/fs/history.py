@@ -57,11 +57,11 @@ class History(MainStore):
     def _last_move(self, uri: str, before: int) -> tuple[int, str] | None:
         """Return the sequence of the move that brought a node here, and where it was."""
         rows = self.journal.query(
-            f"SELECT sequence, uri, after FROM changes WHERE file = '{MOVE}' AND sequence < ? ORDER BY sequence DESC",
+            "SELECT sequence, uri, moved_to FROM changes WHERE moved_to IS NOT NULL AND sequence < ?"
+            " ORDER BY sequence DESC",
             (before,),
         )
-        for sequence, source, after in rows:
-            to = bytes(after).decode()
+        for sequence, source, to in rows:
             if uri == to or uri.startswith(f"{to}/"):
                 return sequence, source + uri[len(to) :]
         return None
@@ -78,12 +78,19 @@ class History(MainStore):
     def _entry(self, ctx: RequestContext, uri: str, row: Sequence[Any]) -> HistoryEntry:
         steps = [step for step in self.journal.steps(row[1]) if step.uri == uri and step.file != MOVE]
         before = {step.file: step.before.decode("utf-8", "replace") for step in steps if step.before is not None}
-        after = {step.file: step.after.decode("utf-8", "replace") for step in steps if step.after is not None}
+        made = {step.file: self._made(ctx, step) if step.digest else step.after for step in steps}
+        after = {file: image.decode("utf-8", "replace") for file, image in made.items() if image is not None}
         change = "created" if META not in before else "deleted" if META not in after else "changed"
         for image in (before, after):
             if META in image:
                 image[META] = _visible_meta(ctx, image[META])
         return HistoryEntry(row[0], row[1], row[2], row[3], _author(ctx, row[4]), change, before, after)
+
+    def _made(self, ctx: RequestContext, step: Step) -> bytes | None:
+        """Return what a step has made of a file, and the journal has given up; None where it is nowhere any more."""
+        files = self.folders.read(self.follow(ctx, step.uri).folders, (step.file,))
+        images = [*files.values(), *self.journal.images_of(step.uri, step.file)]
+        return next(filter(step.has_made, images), step.after)
 
     def log(self, ctx: RequestContext, limit: int = 20) -> list[dict[str, Any]]:
         """Return the last commits that changed something of the request's, newest first."""
@@ -141,7 +148,7 @@ class History(MainStore):
     def _stage_before(self, tx: Transaction, uri: Uri, steps: Sequence[Step]) -> None:
         """Stage a node as it was before some steps."""
         present = self.read_image(uri)
-        if any(present.get(step.file) != step.after for step in steps):
+        if not all(step.has_made(present.get(step.file)) for step in steps):
             raise ConflictError(f"{uri.text!r} was edited since", uris=[uri.text])
         # Of an adopted edit the journal may not know what was there before: then that stays.
         is_adopted = any(step.file == META and step.before is not None for step in steps)
@@ -160,8 +167,8 @@ class History(MainStore):
             for uri in uris
             for row in self.journal.query(
                 "SELECT c.id, h.uri FROM changes h JOIN commits c USING (sequence) WHERE h.sequence > ? AND"
-                " (h.uri = ? OR (h.file = ? AND ? > h.uri || '/' AND ? < h.uri || '0'))",
-                (commit.sequence, uri, MOVE, uri, uri),
+                " (h.uri = ? OR (h.moved_to IS NOT NULL AND ? > h.uri || '/' AND ? < h.uri || '0'))",
+                (commit.sequence, uri, uri, uri),
             )
         }
         if later:
@@ -207,11 +214,12 @@ class History(MainStore):
                         values,
                     )
                     connection.execute(f"DELETE FROM changes WHERE {where}", values)
+                    connection.execute(f"DELETE FROM unsynced WHERE {where}", values)
                     connection.execute(f"DELETE FROM reports WHERE {where}", values)
                     if uri in gone:
                         connection.execute(f"DELETE FROM nodes WHERE {where}", values)
                         connection.execute(f"DELETE FROM outbox WHERE {where}", values)
-                        connection.execute("DELETE FROM changes WHERE file = ? AND after = ?", (MOVE, uri.encode()))
+                        connection.execute("DELETE FROM changes WHERE moved_to = ?", (uri,))
             for place in copies_of(self.aside, [*gone, *kept]):
                 shutil.rmtree(place)
             if not self.journal.rewrite():

@@ -1,7 +1,8 @@
 """`.ctx/journal.db`: the write-ahead log of the files, what was last written, and the outbox, in one sqlite3 file.
 
     commits    one row for each: sequence, id, name, state, boot id, who, when, the write plans
-    changes    its steps in order: a file of a node before and after, or (`file` is `>`) a folder's new place
+    changes    its steps in order, a row for each node: its files before and after, deflated, or a folder's new place
+    unsynced   what was said in a new archive, until its file lasts: then that has it, and the change its digest
     nodes      each node as it was last written: sequence, version, digest of its files ("" is a tombstone)
     outbox     where the index has to look
     counters   the last sequence, which is never given twice
@@ -24,14 +25,15 @@ import threading
 import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import groupby
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from ..core.config import FILES, META
+from ..core.config import FILES, MESSAGES, META
 from ..core.errors import StoreCorruptError, StoreError
 from ..core.forks import watch_forks
 from ..core.objects import OutboxEvent
-from ..core.text import to_json
+from ..core.text import file_digest, to_json
 from ..providers.sqlite_files import is_damage, open_readonly
 
 __all__ = ["DAMAGED", "Commit", "Journal", "NodeRow", "Step"]
@@ -45,10 +47,11 @@ CREATE TABLE IF NOT EXISTS commits(
     author TEXT NOT NULL, at REAL NOT NULL, plans TEXT NOT NULL, bytes INTEGER NOT NULL);
 CREATE INDEX IF NOT EXISTS commits_open ON commits(state) WHERE state <> 'synced';
 CREATE TABLE IF NOT EXISTS changes(
-    sequence INTEGER NOT NULL, step INTEGER NOT NULL, uri TEXT NOT NULL, file TEXT NOT NULL, before BLOB, after BLOB);
-CREATE INDEX IF NOT EXISTS changes_of ON changes(sequence, step);
+    number INTEGER PRIMARY KEY, sequence INTEGER NOT NULL, uri TEXT NOT NULL, moved_to TEXT, images BLOB);
+CREATE INDEX IF NOT EXISTS changes_of ON changes(sequence);
 CREATE INDEX IF NOT EXISTS changes_at ON changes(uri, sequence);
-CREATE INDEX IF NOT EXISTS changes_moves ON changes(sequence) WHERE file = '>';
+CREATE INDEX IF NOT EXISTS changes_moves ON changes(sequence) WHERE moved_to IS NOT NULL;
+CREATE TABLE IF NOT EXISTS unsynced(sequence INTEGER NOT NULL, uri TEXT NOT NULL, image BLOB NOT NULL);
 CREATE TABLE IF NOT EXISTS nodes(
     uri TEXT PRIMARY KEY, sequence INTEGER NOT NULL, version INTEGER NOT NULL, state TEXT NOT NULL) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS outbox(
@@ -60,10 +63,11 @@ CREATE INDEX IF NOT EXISTS outbox_open ON outbox(status, due_at) WHERE status <>
 CREATE TABLE IF NOT EXISTS reports(at REAL NOT NULL, uri TEXT NOT NULL, text TEXT NOT NULL);
 """
 
+_DROP_SYNCED = "DELETE FROM unsynced WHERE sequence IN (SELECT sequence FROM commits WHERE state = 'synced')"
+
 DAMAGED = "journal.damaged"
 """A file beside the journal: it was found to be damaged, and the next opening reads all of it."""
 
-_STEP = "uri, file, before, after"
 MOVE = ">"
 """What stands for a file's name in a step that moves a folder."""
 
@@ -75,11 +79,19 @@ class Step(NamedTuple):
     file: str
     before: bytes | None
     after: bytes | None
+    digest: str = ""
+    """That of `after`, where the journal has given it up: then the file alone has it, and `after` is None."""
+
+    def has_made(self, present: bytes | None) -> bool:
+        """Whether what is there is what this step has made."""
+        if self.digest and present is not None:
+            return file_digest(present) == self.digest
+        return present == self.after
 
 
-_WINDOW = 32 * 1024  # bytes: so far back deflate looks
-_DEFLATED = (b"x\x9c", b"x\xbb")  # how zlib's data begins, without a dictionary and with one; no text in UTF-8 does
 _SCAFFOLD = (
+    b'[["messages.jsonl", null, ""], [".abstract.md", null, ], [".overview.md", null, ], ["content.md", null, ],'
+    b' [".relations.json", null, 3], [".meta.json", null, ]]\n'
     b'[]\n{\n "format": 1,\n "uri": "ctx:///users//memories/sessions/preferences/entities/",\n'
     b' "version": 1,\n "sequence": ,\n "type": "memory",\n "category": "session",\n'
     b' "owner_space": "user:",\n "title": "",\n "aliases": [],\n "confirmed": [],\n'
@@ -88,55 +100,37 @@ _SCAFFOLD = (
     b'  ".overview.md": "",\n  "content.md": "",\n  ".relations.json": "a01c73f4dc4ccec5ce8a5ee9babeaae6",\n'
     b'  "messages.jsonl": ""\n },\n "metadata": {\n  "stats": {\n  }\n }\n}\n'
 )
-"""What deflate may refer to in the first image of a node already; it can never change."""
+"""What deflate may refer to from the first byte on; it can never change."""
 
 
-class _Deflater:
-    """Deflates the images of commits, or inflates them: each image of a node may refer to those before it.
+def _is_apart(step: Step) -> bool:
+    """Whether an image is kept until it lasts: what was said is most of a store, and only `forget` changes it."""
+    return step.file == MESSAGES and step.before is None and step.after is not None
 
-    An image after a change refers to the one before it, and an archive's messages to its content, so that a text is
-    kept about once.
-    """
 
-    def __init__(self) -> None:
-        self._known: dict[object, bytes] = {}
+def _pack(steps: Sequence[Step]) -> bytes:
+    """Return the files of a node, before and after, as they are kept: their names and lengths, then their bytes."""
+    head: list[list[str | int | None]] = []
+    images: list[bytes] = []
+    for step in steps:
+        kept = (step.before, None if _is_apart(step) else step.after)
+        head.append([step.file, *(None if image is None else len(image) for image in kept)])
+        if _is_apart(step):
+            head[-1][2] = file_digest(step.after or b"")
+        images += [image for image in kept if image is not None]
+    made = zlib.compressobj(zdict=_SCAFFOLD)
+    return made.compress(b"".join([to_json(head).encode(), b"\n", *images])) + made.flush()
 
-    def pack(self, sequence: int, step: Step) -> Step:
-        """Return a step as it is kept; a move's URI is looked for, and stays as it is."""
-        if step.file == MOVE:
-            return step
-        key = sequence, step.uri
-        return step._replace(before=self._deflate(key, step.before), after=self._deflate(key, step.after))
 
-    def unpack(self, sequence: int, step: Step) -> Step:
-        """Return a step as it was; those of a commit in their order."""
-        if step.file == MOVE:
-            return step
-        key = sequence, step.uri
-        return step._replace(before=self._inflate(key, step.before), after=self._inflate(key, step.after))
-
-    def _deflate(self, key: object, image: bytes | None) -> bytes | None:
-        if image is None:
-            return None
-        made = zlib.compressobj(zdict=self._note(key, image))
-        kept = made.compress(image) + made.flush()
-        return kept if len(kept) < len(image) or image.startswith(_DEFLATED) else image
-
-    def _inflate(self, key: object, kept: bytes | None) -> bytes | None:
-        if kept is None:
-            return None
-        image = bytes(kept)
-        if image.startswith(_DEFLATED):
-            with contextlib.suppress(zlib.error):
-                image = zlib.decompressobj(zdict=self._known.get(key, _SCAFFOLD)).decompress(image)
-        self._note(key, image)
-        return image
-
-    def _note(self, key: object, image: bytes) -> bytes:
-        """Let later images of a node refer to one, and return what this one may refer to."""
-        known = self._known.get(key, _SCAFFOLD)
-        self._known[key] = (known + image)[-_WINDOW:]
-        return known
+def _unpack(uri: str, packed: bytes) -> Iterator[Step]:
+    head, _, data = zlib.decompressobj(zdict=_SCAFFOLD).decompress(packed).partition(b"\n")
+    place = 0
+    for file, before, after in json.loads(head):
+        images: list[bytes | None] = []
+        for length in (before, after):
+            images.append(data[place : place + length] if isinstance(length, int) else None)
+            place += length if isinstance(length, int) else 0
+        yield Step(uri, file, images[0], images[1], after if isinstance(after, str) else "")
 
 
 class NodeRow(NamedTuple):
@@ -204,11 +198,14 @@ class Journal:
         try:
             if fresh:
                 os.chmod(self.path, 0o600)
+            made.execute("PRAGMA auto_vacuum = INCREMENTAL")
             made.execute("PRAGMA journal_mode = WAL")
             made.execute(f"PRAGMA synchronous = {synchronous}")
             made.execute("PRAGMA wal_autocheckpoint = 0")
             made.execute("PRAGMA secure_delete = ON")
-            made.executescript(f"BEGIN IMMEDIATE; {_SCHEMA} COMMIT;")
+            made.execute("BEGIN IMMEDIATE")
+            _prepare(made)
+            made.execute("COMMIT")
             self._inode = os.stat(self.path).st_ino
         except sqlite3.Error:
             made.close()
@@ -217,12 +214,15 @@ class Journal:
 
     def _open_readonly(self) -> sqlite3.Connection:
         """Open without writing a byte, even where no file for the WAL's index can be made."""
-        made = open_readonly(self.path)
-        if made is not None:
-            return made
+        kept = open_readonly(self.path)
+        if kept is not None and not _is_old(kept):
+            return kept
         made = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
-        made.executescript(_SCHEMA)
-        if os.path.exists(self.path):
+        if kept is not None:
+            kept.backup(made)
+            kept.close()
+        _prepare(made)
+        if kept is None and os.path.exists(self.path):
             text = f"the journal at {self.path!r} cannot be read, so there is no history: `repair` sets it aside"
             made.execute("INSERT INTO reports VALUES (0, '', ?)", (text,))
             _log.warning("%s", text)
@@ -322,14 +322,13 @@ class Journal:
             ended: Events that this commit is the end of.
         """
         size = sum(len(data or b"") for step in commit.steps for data in (step.before, step.after))
-        sequence, deflater = commit.sequence, _Deflater()
+        sequence = commit.sequence
         with self.writing("FULL") as connection:
             _set_sequence(connection, sequence)
             named = sequence, commit.id, commit.name, "logged", commit.boot, commit.author, commit.at
             values = *named, to_json(commit.plans), size
             connection.execute("INSERT INTO commits VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", values)
-            rows = [(sequence, number, *deflater.pack(sequence, step)) for number, step in enumerate(commit.steps)]
-            connection.executemany("INSERT INTO changes VALUES (?, ?, ?, ?, ?, ?)", rows)
+            _put_steps(connection, sequence, commit.steps)
             for step in commit.steps:
                 if step.file == MOVE:
                     _move_nodes(connection, step.uri, (step.after or b"").decode())
@@ -365,18 +364,25 @@ class Journal:
         """Return what a commit changed."""
         return self._steps("sequence = ?", sequence)
 
-    def _steps(self, where: str, value: object, deflater: _Deflater | None = None) -> list[Step]:
-        rows = self.query(f"SELECT sequence, {_STEP} FROM changes WHERE {where} ORDER BY sequence, step", (value,))
-        deflater = deflater or _Deflater()
-        return [deflater.unpack(row[0], Step(*row[1:])) for row in rows]
+    def _steps(self, where: str, value: object) -> list[Step]:
+        sql = f"SELECT sequence, uri, moved_to, images FROM changes WHERE {where} ORDER BY sequence, number"
+        found: list[Step] = []
+        for sequence, uri, moved_to, images in self.query(sql, (value,)):
+            if moved_to is not None:
+                found.append(Step(uri, MOVE, None, moved_to.encode()))
+                continue
+            for step in _unpack(uri, images):
+                if step.digest:
+                    sql = "SELECT image FROM unsynced WHERE sequence = ? AND uri = ?"
+                    for (image,) in self.query(sql, (sequence, uri)):
+                        step = step._replace(after=zlib.decompress(image))
+                found.append(step)
+        return found
 
     def add_step(self, sequence: int, step: Step) -> None:
         """Add to a commit what was found in a file's place while it was written."""
-        deflater = _Deflater()
         with self.writing() as connection:
-            number = len(self._steps("sequence = ?", sequence, deflater))
-            row = (sequence, number, *deflater.pack(sequence, step))
-            connection.execute("INSERT INTO changes VALUES (?, ?, ?, ?, ?, ?)", row)
+            _put_steps(connection, sequence, [step])
 
     def find_commit(self, commit_id: str) -> Commit | None:
         """Return a commit with its steps, None where none has the id."""
@@ -388,7 +394,7 @@ class Journal:
     def images_of(self, uri: str, file: str) -> set[bytes]:
         """Return every image of a file that the journal holds."""
         steps = self._steps("uri = ?", uri)
-        return {image for step in steps if step.file == file for image in step[2:] if image is not None}
+        return {image for step in steps if step.file == file for image in (step.before, step.after) if image}
 
     def last_images(self, uri: str) -> dict[str, bytes | None]:
         """Return each of a node's files as the journal last wrote it, None where it holds no image of it."""
@@ -400,6 +406,7 @@ class Journal:
         """Say that all that is applied lasts; what the index did lasts, too, so its events may go."""
         with self.writing("FULL") as connection:
             connection.execute("UPDATE commits SET state = 'synced' WHERE state = 'applied'")
+            connection.execute(_DROP_SYNCED)
             connection.execute("DELETE FROM outbox WHERE status = 'done'")
 
     def waiting(self) -> tuple[int, int]:
@@ -418,18 +425,23 @@ class Journal:
             connection.execute("UPDATE outbox SET status = 'pending' WHERE status = 'done'")
             connection.execute("UPDATE outbox SET status = 'pending', lease_until = NULL WHERE status = 'leased'")
 
-    def wal_size(self) -> int:
-        """Return how many bytes the WAL has."""
-        try:
-            return os.stat(f"{self.path}-wal").st_size
-        except FileNotFoundError:
-            return 0
+    def sizes(self) -> tuple[int, int]:
+        """Return how many bytes the file has, and its WAL."""
+        found = []
+        for ending in ("", "-wal"):
+            try:
+                found.append(os.stat(self.path + ending).st_size)
+            except FileNotFoundError:
+                found.append(0)
+        return found[0], found[1]
 
     def truncate(self) -> None:
         """Copy the WAL into the file and empty it; others that read keep it as it is, and are not waited for."""
         with self._lock, _translated(self.path):
             connection = self._connect("FULL")
             connection.execute("PRAGMA busy_timeout = 100")
+            with contextlib.suppress(sqlite3.OperationalError):  # a worker writes, or the disk is full: another time
+                connection.executescript("PRAGMA incremental_vacuum")  # `execute` would free one page
             connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
             connection.execute("PRAGMA busy_timeout = 60000")
 
@@ -481,6 +493,44 @@ class Journal:
 
 def _commit_of(row: tuple[Any, ...], plans: list[dict[str, Any]], steps: list[Step]) -> Commit:
     return Commit(row[0], row[1], row[2], row[3], row[4], row[5], row[6], plans, steps)
+
+
+def _put_steps(connection: sqlite3.Connection, sequence: int, steps: Sequence[Step]) -> None:
+    sql = "INSERT INTO changes(sequence, uri, moved_to, images) VALUES (?, ?, ?, ?)"
+    for (uri, is_move), group in groupby(steps, lambda step: (step.uri, step.file == MOVE)):
+        mine = list(group)
+        for step in mine if is_move else ():
+            connection.execute(sql, (sequence, uri, (step.after or b"").decode(), None))
+        if not is_move:
+            connection.execute(sql, (sequence, uri, None, _pack(mine)))
+        for step in filter(_is_apart, mine):
+            image = zlib.compress(step.after or b"", 1)
+            connection.execute("INSERT INTO unsynced VALUES (?, ?, ?)", (sequence, uri, image))
+
+
+def _is_old(connection: sqlite3.Connection) -> bool:
+    """Whether a journal has a row of changes for each file, as those of version 0.1 have."""
+    return "before" in {row[1] for row in connection.execute("PRAGMA table_info(changes)")}
+
+
+def _prepare(connection: sqlite3.Connection) -> None:
+    """Make the tables that are not there; the changes of an older journal become what they are now."""
+    is_old = _is_old(connection)
+    if is_old:
+        for index in ("changes_of", "changes_at", "changes_moves"):
+            connection.execute(f"DROP INDEX IF EXISTS {index}")
+        connection.execute("ALTER TABLE changes RENAME TO former")
+    for statement in _SCHEMA.split(";"):
+        connection.execute(statement)
+    if is_old:
+        rows = connection.execute("SELECT sequence, uri, file, before, after FROM former ORDER BY sequence, step")
+        for sequence, group in groupby(rows.fetchall(), lambda row: int(row[0])):
+            steps = [Step(*row[1:]) for row in group]
+            if any((image or b"")[:2] in (b"x\x9c", b"x\xbb") for step in steps for image in step[2:4]):
+                raise sqlite3.DatabaseError("its images are deflated one by one, as in no release")
+            _put_steps(connection, sequence, steps)
+        connection.execute(_DROP_SYNCED)
+        connection.execute("DROP TABLE former")
 
 
 def put_event(connection: sqlite3.Connection, event: OutboxEvent, due_at: float, status: str) -> None:

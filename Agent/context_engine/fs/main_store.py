@@ -40,6 +40,7 @@ T = TypeVar("T")
 
 _ATTEMPTS = 50
 _KNOWN_EDITS = 1_024
+_BYTES = 64 * CHECKPOINT_BYTES
 
 
 class MainStore:
@@ -171,9 +172,11 @@ class MainStore:
         self.journal.mark_applied([commit.sequence], self.boot)
         self._commits_since += 1
         self._bytes_since += sum(len(data or b"") for step in commit.steps for data in (step.before, step.after))
-        if self._commits_since >= CHECKPOINT_COMMITS or self._bytes_since >= CHECKPOINT_BYTES:
+        size, wal = self.journal.sizes()
+        # A sync costs by the file: of a large store there are fewer.
+        if self._commits_since >= CHECKPOINT_COMMITS or self._bytes_since >= min(max(CHECKPOINT_BYTES, size), _BYTES):
             self.checkpoint()
-        elif self.journal.wal_size() > WAL_BYTES:
+        elif wal > max(WAL_BYTES, size // 8):
             self.journal.truncate()
 
     def checkpoint(self) -> None:

@@ -32,6 +32,7 @@ __all__ = [
 
 FORMAT = 1
 
+
 _TYPES = {"sessions": "session", "skills": "skill", "tools": "tool"}
 
 
@@ -100,7 +101,17 @@ def read_meta(uri: Uri, image: Image) -> dict[str, Any]:
 
 def read_head(uri: Uri, data: bytes) -> tuple[str, float]:
     """Return what a listing shows of a metadata file: the category, and when the node was written."""
-    return _head_of(uri, _load(data))
+    category, updated_at = _line_of(data, b"category"), _line_of(data, b"updated_at")
+    held = {"category": category, "updated_at": updated_at} if category and updated_at else _load(data)
+    return _head_of(uri, held)
+
+
+def _line_of(data: bytes, name: bytes) -> str:
+    """Return a field of metadata as the engine writes it, with one blank in front of its line; "" for another form."""
+    head = b'\n "' + name + b'": "'
+    start = data.find(head) + len(head)
+    text = data[start : data.find(b'",\n', start)] if start >= len(head) and data.startswith(b"{\n") else b""
+    return text.decode("ascii") if text.isascii() and b"\\" not in text and b'"' not in text else ""
 
 
 def _head_of(uri: Uri, held: dict[str, Any]) -> tuple[str, float]:

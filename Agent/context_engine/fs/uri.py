@@ -94,7 +94,7 @@ class Uri:
 
     def child(self, folder: str) -> "Uri | None":
         """Return the URI of a folder within this one's; None where a hand has made one that no URI has."""
-        segment = unquote(folder)
+        segment = folder if _is_plain(folder) else unquote(folder)
         text = f"{self.text}/{segment}"
         if "/" in segment or len(text) > URI_CHARACTERS or len(self.segments) == URI_SEGMENTS:
             return None

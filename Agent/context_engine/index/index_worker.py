@@ -40,7 +40,7 @@ __all__ = ["IndexWorker", "batches", "context_of", "projected_digest"]
 
 _log = logging.getLogger(__name__)
 _TOGETHER = 200  # nodes that are projected while the index is held: others wait for it two seconds
-_ARCHIVE = 50  # what one of 1,000 messages counts among them
+_ARCHIVE = 25  # what one of 1,000 messages counts among them
 
 Handler = Callable[[OutboxEvent, RequestContext], None]
 
@@ -202,7 +202,7 @@ class IndexWorker:
             if META not in image or leads_on(image[META]):
                 index.remove(uri.text)
                 return
-            known, node = index.node(uri.text), self._fs.node_of(uri, image)
+            known, node = index.node(uri.text), self._fs.node_of(uri, image, uri.category != SESSIONS)
             digest = passages.projected_digest(uri.text, node.metadata, node.category, node.metadata["digests"])
             if known is not None and known.digest == digest:
                 return

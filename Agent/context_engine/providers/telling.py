@@ -11,7 +11,7 @@ __all__ = ["telling_sentences", "telling_words"]
 
 _extract = ChineseKeywordExtractor().extract
 _WORDS = 40  # that sentences are chosen by
-_TEXTS = 250  # of more texts so many, evenly spread, tell what all of them are about
+_TEXTS = 100  # of more texts so many, evenly spread, tell what all of them are about
 _SAID_ALWAYS = """
 hey hello thanks thank yes yeah good great really like just know think get got one also much make made going want user
 assistant tool image 你好 谢谢 好的 觉得 感觉 知道 喜欢 真的 今天 一下

@@ -365,7 +365,7 @@ class WordIndex:
                 if key not in hits:
                     own = _gains(asked, each)
                     above = units.get(units[each.number].above or 0)
-                    answers = above is not None and above.document is not None and asked.tfs_of(above.document)
+                    answers = above is not None and above.document is not None and asked.gains_of(above.document)
                     terms = tuple(term for term in asked.weights if term in own)
                     hits[key] = WordHit(
                         uri, scale(each.score), level, part, category, at, terms, bool(answers), speaker
@@ -419,7 +419,7 @@ def _spread(asked: score.Query, found: Sequence[score.Found]) -> Iterator[score.
 def _gains(asked: score.Query, found: score.Found) -> dict[str, float]:
     gains: dict[str, float] = {}
     for document in found.documents:
-        for term, gain in asked.weigh(asked.tfs_of(document)).items():
+        for term, gain in asked.gains_of(document).items():
             gains[term] = max(gain, gains.get(term, 0.0))
     return gains
 

@@ -107,7 +107,8 @@ def _search(engine: ContextEngineService, ctx: RequestContext, options: argparse
     target = _uri(ctx, options.beneath) if options.beneath else None
     found = engine.search_memory(ctx, options.query, target, top_k=options.top, budget_tokens=options.budget)
     lines = [
-        f"{block.content_excerpt or block.abstract}\n    {block.uri}  [{block.match_reason}]" for block in found.blocks
+        f"{block.content_excerpt or block.abstract}\n    {block.uri}  [{_say_reason(block.match_reason)}]"
+        for block in found.blocks
     ]
     lines += [say("({} more did not fit)", found.omitted)] if found.omitted else []
     nothing = "nothing fits for user {!r}, agent {!r}, account {!r}"
@@ -223,14 +224,14 @@ def _prune(engine: ContextEngineService, ctx: RequestContext, options: argparse.
 def _verify(engine: ContextEngineService, ctx: RequestContext, options: argparse.Namespace) -> Any:
     """Compare files, journal, index and outbox; change nothing."""
     found = engine.verify()
-    return found, "\n".join(found) or say("all agrees"), NOT_FOUND if found else 0
+    return found, "\n".join(map(say_error, found)) or say("all agrees"), NOT_FOUND if found else 0
 
 
 @_command("repair")
 def _repair(engine: ContextEngineService, ctx: RequestContext, options: argparse.Namespace) -> Any:
     """Rebuild the index, and retry what has failed in the outbox."""
     found = engine.repair()
-    return found, "\n".join(found) or say("all agrees"), NOT_FOUND if found else 0
+    return found, "\n".join(map(say_error, found)) or say("all agrees"), NOT_FOUND if found else 0
 
 
 def _uri(ctx: RequestContext, text: str) -> str:
@@ -238,6 +239,10 @@ def _uri(ctx: RequestContext, text: str) -> str:
         return text
     space = join_uri(ctx.account_id, "users", ctx.user_id)
     return f"{space}/{text.strip('/')}" if text else space
+
+
+def _say_reason(reason: str) -> str:
+    return say("; ").join(map(say_error, reason.split("; ")))
 
 
 def _time(seconds: float) -> str:
@@ -288,8 +293,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except BrokenPipeError:
         return 0
     except (ContextEngineError, OSError, ImportError) as error:
-        told = {"error": type(error).__name__, "message": str(error)}
-        print(json.dumps(told, ensure_ascii=False) if options.json else f"error: {error}", file=sys.stderr)
+        told = {"error": type(error).__name__, "message": say_error(str(error))}
+        text = say("Error: ") + told["message"]
+        print(json.dumps(told, ensure_ascii=False) if options.json else text, file=sys.stderr)
         is_store = isinstance(error, StoreError) or (
             isinstance(error, OSError) and not isinstance(error, (ContextEngineError, FileNotFoundError))
         )

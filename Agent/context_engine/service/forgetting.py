@@ -156,11 +156,10 @@ class Forgetter:
             uris = uris.union(each.text for each in stubs)
 
     def _mentioning(self, ctx: RequestContext, uris: set[str]) -> "Iterator[_Row]":
-        needles = [uri.encode() for uri in uris]
+        needles = [b"\\", *(uri.encode() for uri in uris)]  # JSON: a URI is in it as it is, unless something is escaped
         for space in space_uris(ctx):
             for folders, image in self._fs.folders.walk(parse_uri(space).folders, (META, RELATIONS)):
-                data = b"".join(image.values())  # JSON: a URI stands in it as it is, unless something is escaped
-                if b"\\" in data or any(needle in data for needle in needles):
+                if any(any(map(data.__contains__, needles)) for data in image.values()):
                     uri = uri_of(folders)
                     if uri is not None:
                         yield uri, image

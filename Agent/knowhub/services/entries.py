@@ -164,13 +164,8 @@ class Entries:
         self._store.check_said_owner(token, given.get("owner"), record.fields["owner"])
         self._store.check_secrets(given)
 
-        def plan() -> list[Record]:
-            content = given.get("content", record.content)
-            own = {**record.fields, **{name: value for name, value in given.items() if name != "content"}}
-            changed = Record(record.id, content, record.source, own, record.created_by)
-            return [self._store.ledger.update(changed, record.version)]
-
-        operation_id, [made] = self._store.change(token, "change", plan, mark)
+        changed = record.changed(**given)
+        operation_id, [made] = self._store.change(token, "change", lambda: [self._store.ledger.update(changed)], mark)
         return {"entry": self.show(token, made), "operation_id": operation_id}
 
     def delete(self, token: Token, id: str, version: int | None = None, key: str = "") -> DoneOut:
@@ -181,9 +176,7 @@ class Entries:
             return {"id": id, "operation_id": earlier[0].operation_id}
         record = self._store.record_at(token, id, "knowledge", version)
         self._store.check_owner(token, record)
-        operation_id, _ = self._store.change(
-            token, "delete", lambda: [self._store.ledger.delete(record.id, record.version)], mark
-        )
+        operation_id = self._store.hide(token, "delete", record, mark)
         self._store.catalog.catch_up()
         return {"id": record.id, "operation_id": operation_id}
 

@@ -9,17 +9,7 @@ from typing import Any
 
 from ..answers import Judged, ResultOut, SearchOut
 from ..checks import need, parse
-from ..routing import (
-    ROUTE_S,
-    SCHEMAS,
-    SHOWN_LIMIT,
-    Asked,
-    Reply,
-    build_messages,
-    order_by_quality,
-    read_chosen,
-    shown_text,
-)
+from ..routing import ROUTE_S, SHOWN_LIMIT, Asked, Reply, order_by_quality, read_chosen, shown_text
 from ..schemas import Record, SearchQuery
 from ..tokens import Token, sees
 from .store import Store, asker_of, entry_fields
@@ -78,8 +68,8 @@ class Finding:
         if why:
             return Searching(token, query, began, len(eligible), [], recalled, None, reason=why)
         candidates = self._candidates(eligible, recalled)
-        asked, key = self._ask_route(token, query.q, candidates, limit)
-        chosen = self._store.models.cached(key)
+        asked = self._ask_route(token, query.q, candidates, limit)
+        chosen = self._store.models.cached(asked.cache_key)
         needed = asked if chosen is None else None
         return Searching(token, query, began, len(eligible), candidates, recalled[:limit], needed, chosen)
 
@@ -99,7 +89,7 @@ class Finding:
         known = self._store.catalog.get(id)
         return self._store.catalog.quality(known) if known else -math.inf
 
-    def _ask_route(self, token: Token, query: str, candidates: list[str], limit: int) -> tuple[Asked, Any]:
+    def _ask_route(self, token: Token, query: str, candidates: list[str], limit: int) -> Asked:
         shown, versions = [], []
         for idx, id in enumerate(candidates):
             known = self._store.catalog.get(id)
@@ -107,12 +97,9 @@ class Finding:
             shown.append({"idx": idx, "types": types, "task": task})
             versions.append((id, known.version if known else 0))
         question = {"query": query, "limit": limit, "candidates": shown}
-        schema = SCHEMAS["route_knowledge"]
-        key = (self._store.models.choose(), query, limit, tuple(versions))
-        messages = build_messages("route_knowledge", question, schema)
-        return Asked(
-            "route_knowledge", messages, schema, self._store.models.choose(), asker_of(token), ROUTE_S, key
-        ), key
+        model = self._store.models.choose()
+        key = (model, query, limit, tuple(versions))
+        return Asked("route_knowledge", question, model, asker_of(token), ROUTE_S, key)
 
     def finish_search(self, searching: Searching, reply: Reply | None) -> SearchOut:
         """Do the second half of a search: read what a model said, and order by quality."""
@@ -136,9 +123,10 @@ class Finding:
         for id in order_by_quality(ids, quality, len(ids)):
             record = self._store.ledger.read(id)
             # A model takes its time: what was hidden meanwhile must not come out.
-            is_seen = record is not None and sees(searching.token, record) and not record.fields.get("merged_into")
-            if record is not None and is_seen and len(results) < query.top_k:
+            if record is not None and sees(searching.token, record) and not record.fields.get("merged_into"):
                 results.append(self._result(record, quality[id]))
+                if len(results) == query.top_k:
+                    break
         return {
             "results": results,
             "count": len(results),

@@ -78,8 +78,7 @@ class Judging:
             def plan(now: Record = now) -> list[Record]:
                 written = self._store.ledger.create(made) if made else []
                 if score is not None:
-                    changed = Record(now.id, now.content, now.source, {**now.fields, "score": score}, now.created_by)
-                    written.append(self._store.ledger.update(changed, now.version))
+                    written.append(self._store.ledger.update(now.changed(score=score)))
                 return written
 
             try:

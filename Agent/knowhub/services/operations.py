@@ -1,6 +1,7 @@
 """What was done, by whom, and taking it back."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from ..answers import PageOut, UndoneOut
@@ -109,8 +110,7 @@ class Operations:
                 continue
             if was.kind in ("knowledge", "resource"):
                 self._store.check_scopes(token, was.fields["scopes"], now)
-            back = Record(id, was.content, was.source, was.fields, now.created_by)
-            written.append(self._store.ledger.update(back, now.version))
+            written.append(self._store.ledger.update(replace(was, version=now.version)))
         return written
 
     def purge(self, token: Token) -> None:

@@ -115,10 +115,7 @@ class Resources:
     def _resource_there(self, token: Token, id: str, version: int | None) -> Record | None:
         """Return the resource of an id; of one that a token does not see it learns only that the id is in use."""
         check_resource_id(id)
-        old = self._store.ledger.stored(f"resource/{id}")
-        if old is None or (version is not None and old.version < version):
-            self._store.catalog.catch_up()
-            old = self._store.ledger.stored(f"resource/{id}")
+        old = self._store.newest(f"resource/{id}", version)
         if old is not None and (old.created_by != token.principal if old.deleted else not sees(token, old)):
             raise KnowHubError("conflict", "the id is in use")
         return None if old is None or old.deleted else old
@@ -186,9 +183,7 @@ class Resources:
             return {"id": id, "operation_id": earlier[0].operation_id}
         record = self._store.record_at(token, f"resource/{id}", "resource", version)
         self._store.check_owner(token, record)
-        operation_id, _ = self._store.change(
-            token, "drop", lambda: [self._store.ledger.delete(record.id, record.version)], call
-        )
+        operation_id = self._store.hide(token, "drop", record, call)
         self._store.vault.destroy(str(record.fields.get("secret_ref") or ""))
         self._store.catalog.catch_up()
         return {"id": id, "operation_id": operation_id}

@@ -9,9 +9,9 @@ from ...keyword_tree import VersionConflictError
 from ...secrets_in_text import secret_shape
 from ..answers import ChangedOut, DoneOut, EvolutionOut, PageOut
 from ..catalog import Known
-from ..checks import is_storable, need, parse
+from ..checks import is_text, need, parse
 from ..evolving import check_rewrite
-from ..routing import REWRITE_S, SCHEMAS, Asked, Reply, build_messages
+from ..routing import REWRITE_S, Asked, Reply
 from ..schemas import AcceptIn, Json, KnowHubError, KnowledgeUpdate, ProposalQuery, Record, iso_time, kind_of, not_found
 from ..tokens import Token, is_visible
 from .entries import Entries
@@ -52,9 +52,8 @@ class Rewriting:
         evolving = Evolving(token, record, proposal, str(body.evolve_feedback), None, why)
         if not why:
             question = {"query": record.fields["task"], "content": record.content, "feedback": body.evolve_feedback}
-            schema, model = SCHEMAS["evolve_knowledge"], self._store.models.choose(body.model)
-            messages = build_messages("evolve_knowledge", question, schema)
-            evolving.asked = Asked("evolve_knowledge", messages, schema, model, asker_of(token), REWRITE_S)
+            model = self._store.models.choose(body.model)
+            evolving.asked = Asked("evolve_knowledge", question, model, asker_of(token), REWRITE_S)
         return evolving
 
     def finish_evolving(self, evolving: Evolving, reply: Reply | None) -> EvolutionOut:
@@ -64,7 +63,7 @@ class Rewriting:
         if reply is not None and evolving.asked is not None:
             reason = reply.reason
             data = reply.data.get("content") if isinstance(reply.data, Mapping) else None
-            if not reason and (not isinstance(data, str) or not data.strip() or not is_storable(data)):
+            if not reason and not is_text(data):
                 reason = "invalid_reply"
             if reason not in ("model_busy", "model_limit", "model_resting", "no_model"):
                 self._store.models.note(evolving.asked.model, not reason)
@@ -91,25 +90,14 @@ class Rewriting:
                 return {**told, "state": "applied", "operation_id": operation_id}
             stopped.append("the entry was changed meanwhile")
         why = "; ".join(stopped)[:1000]
-        own = {**evolving.proposal.fields, "why": why}
-        proposed = Record(evolving.proposal.id, text, "", own, evolving.proposal.created_by)
-        version = evolving.proposal.version
-        operation_id, _ = self._store.change(token, "propose", lambda: [self._store.ledger.update(proposed, version)])
+        proposed = evolving.proposal.changed(text, why=why)
+        operation_id, _ = self._store.change(token, "propose", lambda: [self._store.ledger.update(proposed)])
         return {**told, "state": "proposed", "reason": why, "operation_id": operation_id}
 
     def _apply(self, token: Token, proposal: Record, record: Record, text: str, mark: str = "") -> str:
         """Give an entry a new content, and close the proposal: one operation."""
-        own = {**proposal.fields, "state": "accepted"}
-
-        def plan() -> list[Record]:
-            changed = Record(record.id, text, record.source, record.fields, record.created_by)
-            closed = Record(proposal.id, text, "", own, proposal.created_by)
-            return [
-                self._store.ledger.update(changed, record.version),
-                self._store.ledger.update(closed, proposal.version),
-            ]
-
-        return self._store.write(token, "evolve", plan, mark)[0]
+        changed = record.changed(text), proposal.changed(text, state="accepted")
+        return self._store.write(token, "evolve", lambda: [*map(self._store.ledger.update, changed)], mark)[0]
 
     def _sees_proposal(self, token: Token, known: Known) -> bool:
         """Return whether a token sees both the entry as it is, and as it was when the proposal was written."""
@@ -166,7 +154,7 @@ class Rewriting:
         own_words = body.content
         text = own_words or proposal.content
         if not text:
-            raise KnowHubError("conflict", "nobody has written a text yet: give one as `content`")
+            raise KnowHubError("conflict", "there is no text yet: give one as `content`")
         self._store.check_secrets(text)
         if not own_words and record.version < proposal.fields["version"]:  # another process wrote it just now
             self._store.catalog.catch_up()
@@ -186,8 +174,6 @@ class Rewriting:
         if earlier:
             return {"id": id, "operation_id": earlier[0].operation_id}
         proposal, _ = self._open_proposal(token, id)
-        closed = Record(id, proposal.content, "", {**proposal.fields, "state": "rejected"}, proposal.created_by)
-        operation_id, _ = self._store.change(
-            token, "reject", lambda: [self._store.ledger.update(closed, proposal.version)], mark
-        )
+        closed = proposal.changed(state="rejected")
+        operation_id, _ = self._store.change(token, "reject", lambda: [self._store.ledger.update(closed)], mark)
         return {"id": id, "operation_id": operation_id}

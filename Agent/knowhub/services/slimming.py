@@ -4,16 +4,17 @@ import itertools
 import math
 import threading
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from ...finding.texts import terms as terms_of
 from ...keyword_tree import VersionConflictError
 from ..answers import SlimOut
 from ..catalog import Known, text_of
-from ..checks import is_storable, need, parse
+from ..checks import is_text, need, parse
 from ..evolving import SLIM_SHARE, check_merge, find_clusters
-from ..routing import REWRITE_S, SCHEMAS, Asked, build_messages
-from ..schemas import Cluster, Json, KnowHubError, Plan, Record, SlimIn
+from ..routing import REWRITE_S, Asked
+from ..schemas import CONTENT_LIMIT, TASK_LIMIT, Cluster, Json, KnowHubError, Plan, Record, SlimIn
 from ..tokens import Token
 from .store import Store, asker_of
 
@@ -126,16 +127,15 @@ class Slimming:
             {"idx": idx, "types": each.fields["types"], "task": each.fields["task"], "content": each.content}
             for idx, each in enumerate(records)
         ]
-        schema = SCHEMAS["merge_knowledge"]
-        messages = build_messages("merge_knowledge", {"query": "", "entries": shown}, schema)
-        reply = self._store.models.ask(Asked("merge_knowledge", messages, schema, model, asker_of(token), REWRITE_S))
+        question = {"query": "", "entries": shown}
+        reply = self._store.models.ask(Asked("merge_knowledge", question, model, asker_of(token), REWRITE_S))
         if reply.reason:
             return None, reply.reason
         data = reply.data if isinstance(reply.data, Mapping) else {}
         task, content = data.get("task"), data.get("content")
         if data.get("same") is False:
             return None, "they differ"
-        if data.get("same") is not True or not _is_text(task, 2_000) or not _is_text(content, 65_536):
+        if data.get("same") is not True or not is_text(task, TASK_LIMIT) or not is_text(content, CONTENT_LIMIT):
             return None, "invalid_reply"
         made.task, made.content, made.reason = str(task), str(content), "model"
         stopped = self._check_cluster(made, records)
@@ -161,7 +161,7 @@ class Slimming:
         )
         if sum(len(cluster.merge) for cluster in clusters) > math.ceil(count * SLIM_SHARE):
             raise KnowHubError("conflict", "more than a fifth of the entries would go at once")
-        for cluster in clusters:
+        for place, cluster in enumerate(clusters):
             records = [self._store.record(token, id, "knowledge") for id in (cluster.keep, *cluster.merge)]
             places = {(frozenset(each.fields["scopes"]), each.created_by) for each in records}
             if len(places) > 1 or {each.id for each in records} != {cluster.keep, *cluster.merge}:
@@ -170,7 +170,8 @@ class Slimming:
                 raise KnowHubError("conflict", "an entry was changed since: it outgrew the plan")
             stopped = self._check_cluster(cluster, records)
             if stopped:
-                raise KnowHubError("conflict", "a guard stops the merging: " + "; ".join(stopped)[:500])
+                reasons = [{"pointer": f"/plan/clusters/{place}", "detail": each} for each in stopped[:50]]
+                raise KnowHubError("conflict", "a guard stops the merging", reasons)
             self._store.check_secrets([cluster.task, cluster.content])
         return clusters
 
@@ -194,19 +195,10 @@ class Slimming:
         own["source"]["urls"] = list(dict.fromkeys(urls))[:20]
         for other in others:
             own["tags"] = dict(list(({**other.fields["tags"], **own["tags"]}).items())[-20:])
-        kept = Record(best.id, cluster.content, best.source, own, best.created_by)
-        written = [self._store.ledger.update(kept, cluster.versions[best.id])]
-        for other in others:
-            led = {**other.fields, "merged_into": best.id}
-            gone = Record(other.id, other.content, other.source, led, other.created_by)
-            written.append(self._store.ledger.update(gone, cluster.versions[other.id]))
-        return written
+        merged = [best.changed(cluster.content, **own), *(other.changed(merged_into=best.id) for other in others)]
+        return [self._store.ledger.update(replace(each, version=cluster.versions[each.id])) for each in merged]
 
 
 def _likeness(terms: Mapping[str, set[str]], one: str, other: str) -> bool:
     mine, theirs = terms.get(one, set()), terms.get(other, set())
     return one != other and len(mine & theirs) >= _ALIKE * len(mine | theirs)
-
-
-def _is_text(value: object, limit: int) -> bool:
-    return isinstance(value, str) and bool(value.strip()) and len(value) <= limit and is_storable(value)

@@ -5,7 +5,7 @@ import hashlib
 import json
 import math
 import secrets
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
@@ -32,6 +32,9 @@ __all__ = [
     "under_way",
 ]
 __all__ += ["write_cursor"]
+
+KEY_DAYS = 8
+"""So many days, today's included, an Idempotency-Key is known by the id that it made, where a purge forgot the call."""
 
 
 @dataclass
@@ -105,6 +108,18 @@ class Store:
             self.catalog.catch_up()
             raise KnowHubError("changed", f"it has version {error.current} by now: read it again") from error
 
+    def hide(self, token: Token, verb: str, record: Record, mark: str) -> str:
+        """Delete a record, undoably, if it has still the version that was read; return the operation's id."""
+        return self.change(token, verb, lambda: [self.ledger.delete(record.id, record.version)], mark)[0]
+
+    def newest(self, id: str, version: int | None = None) -> Record | None:
+        """Return a record, also what is left of a deleted one; what another process wrote just now is read, too."""
+        record = self.ledger.stored(id)
+        if record is None or (version is not None and record.version < version):
+            self.catalog.catch_up()
+            record = self.ledger.stored(id)
+        return record
+
     def known(self, token: Token, id: str, kind: str) -> Known:
         """Return what is known of a record that a token sees; of what was merged, what it was merged into."""
         known = self.catalog.lead(id) if kind_of(id) == kind else None
@@ -128,27 +143,27 @@ class Store:
         Raises:
             KnowHubError: `changed`: it has another one by now.
         """
+        self.newest(id, version)
         record = self.record(token, id, kind)
-        if version is not None and record.version < version:  # this process is behind the one that told it
-            self.catalog.catch_up()
-            record = self.record(token, id, kind)
         if version not in (None, record.version):
             raise KnowHubError("changed", f"it has version {record.version} by now: read it again")
         return record
 
     def new_id(self, kind: str, token: Token, key: str, place: str = "") -> str:
-        """Return the id of a new record; two calls with one key, and at once, get the same one.
+        """Return the id of a new record; of two calls with one key, at once or within a week, the same one.
 
         Raises:
             KnowHubError: `conflict`: what the key made was deleted, and the log that told of the call was purged.
         """
         digest = digest_of("\0".join([token.principal, key, place])) if key else secrets.token_hex(16)
-        day = f"{datetime.fromtimestamp(self.clock(), UTC):%Y%m%d}-" if kind == "knowledge" else ""
-        id = f"{kind}-{day}{digest[: 20 if kind == 'feedback' else 12]}"
-        there = self.ledger.stored(id) if key else None
+        ids = [f"{kind}-{digest[: 20 if kind == 'feedback' else 12]}"]
+        if kind == "knowledge":
+            days = (self.clock() - 86_400 * back for back in range(KEY_DAYS if key else 1))
+            ids = [f"{kind}-{datetime.fromtimestamp(day, UTC):%Y%m%d}-{digest[:12]}" for day in days]
+        there = next(filter(None, map(self.ledger.stored, ids)), None) if key else None
         if there is not None and there.deleted:
             raise gone_since()
-        return id
+        return ids[0] if there is None else there.id
 
     def page(
         self, kind: str, wanted: Callable[[Known], bool], query: ListQuery | PageQuery
@@ -179,7 +194,7 @@ class Store:
         for scope in scopes:
             is_foreign = is_anothers and scope == OWNER_SCOPE and old is not None and scope not in old.fields["scopes"]
             if is_foreign or not token.owns_scope(scope):
-                raise KnowHubError("forbidden", "nobody writes into a scope that is not their own")
+                raise KnowHubError("forbidden", "the token may not write into this scope")
 
     def check_said_owner(self, token: Token, owner: str | None, old: str = "") -> None:
         """Refuse another owner than the token's principal, but for who may `admin`."""
@@ -236,14 +251,17 @@ def read_case(record: Record) -> Json:
     return held if isinstance(held, dict) else {}
 
 
-def _strings_in(value: object) -> Iterator[str]:
-    if isinstance(value, str):
-        yield value
-    elif isinstance(value, Mapping):
-        yield from _strings_in([*value, *value.values()])
-    elif isinstance(value, list):
-        for each in value:
-            yield from _strings_in(each)
+def _strings_in(value: object) -> list[str]:
+    found, left = list[str](), [value]
+    while left:
+        each = left.pop()
+        if isinstance(each, str):
+            found.append(each)
+        elif isinstance(each, dict):
+            left += [*each, *each.values()]
+        elif isinstance(each, list):
+            left += each
+    return found
 
 
 def digest_of(text: str) -> str:

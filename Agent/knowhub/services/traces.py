@@ -25,11 +25,8 @@ class Traces:
     def get_goals(self, token: Token, trace_id: str) -> GoalsOut:
         """Return a goal tree of one's own."""
         need(token, "read")
-        record = self._store.ledger.read(f"trace/{trace_id}")
-        if record is None:
-            self._store.catalog.catch_up()
-            record = self._store.ledger.read(f"trace/{trace_id}")
-        if record is None or record.created_by != token.principal:
+        record = self._store.newest(f"trace/{trace_id}")
+        if record is None or record.deleted or record.created_by != token.principal:
             raise not_found()
         return {"trace_id": trace_id, "goals": record.fields["goals"], "version": record.version}
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 import sys
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import pytest
@@ -376,9 +376,10 @@ def note_keywords_indexed(patch: pytest.MonkeyPatch, note: Callable[[str], objec
     """Pass on the id of each keyword that the index of a ranking takes in."""
     real = index.Index._put
 
-    def put(self: Any, db: Any, batch: Any, unit: index.Unit) -> None:
-        note(unit.id)
-        real(self, db, batch, unit)
+    def put(self: Any, db: Any, batch: Any, units: Sequence[index.Unit]) -> None:
+        for unit in units:
+            note(unit.id)
+        real(self, db, batch, units)
 
     patch.setattr(index.Index, "_put", put)
 
