@@ -109,7 +109,7 @@ def _read_view(messages: Sequence[Mapping[str, object]]) -> _View | None:
     try:
         question = json.loads(str(messages[-1]["content"]))
         intent, query = question["intent"], question["query"]
-        listed = list(enumerate(question["candidates"]))
+        listed = list(question["candidates"])
     except (LookupError, TypeError, ValueError, RecursionError):
         return None
     if not isinstance(intent, str) or not isinstance(query, str):
@@ -119,7 +119,7 @@ def _read_view(messages: Sequence[Mapping[str, object]]) -> _View | None:
     if type(recent) is int and recent > 0:
         listed = listed[recent:]
     said = frozenset(texts.terms(f"{text} {question.get('description')}"))
-    candidates = [candidate for idx, item in listed if (candidate := _read_candidate(idx, item, said))]
+    candidates = [candidate for item in listed if (candidate := _read_candidate(item, said))]
     while candidates and _is_group(candidates[-1].name):  # they stand at the end
         candidates.pop()
     if isinstance(context := question.get("context"), str):  # of several keywords with one name
@@ -135,16 +135,10 @@ def _with_context(candidate: _Candidate, context: str) -> _Candidate:
     return replace(candidate, score=max(candidate.score, 0.8 * share))
 
 
-def _read_candidate(place: int, item: object, said: Collection[str]) -> _Candidate | None:
-    """Return a candidate of either form of a view; where paths stand alone, its place in the list is its index."""
-    reported = {"path": item} if isinstance(item, str) else item
-    if not isinstance(reported, dict) or not isinstance(path := reported.get("path"), str):
+def _read_candidate(item: object, said: Collection[str]) -> _Candidate | None:
+    if not isinstance(item, dict) or not isinstance(path := item.get("path"), str):
         return None
-    idx, name, score = (
-        reported.get("idx", place),
-        reported.get("name", path.rpartition(" / ")[2]),
-        reported.get("score"),
-    )
+    idx, name, score = item.get("idx"), item.get("name"), item.get("score")
     if type(idx) is not int or not isinstance(name, str):
         return None
     if not isinstance(score, float):  # the question was put for a client that asks for none

@@ -234,8 +234,8 @@ class TestInATree:
         assert tree.Search("how long does wheat bread keep").node == tree.GetKeyword(placed.id)
         assert tree.Search("明天会下雨吗").status is SearchStatus.NOT_FOUND
 
-    def test_answers_places_and_links_by_paths_alone_too(self, tmp_path: Path) -> None:
-        with KeywordTree(str(tmp_path), LexicalLLMClient(), view="paths") as tree:
+    def test_answers_places_and_links(self, tmp_path: Path) -> None:
+        with KeywordTree(str(tmp_path), LexicalLLMClient()) as tree:
             food, anna = (tree.CreateKeyword(name, "root") for name in ("Food", "Anna"))
             bread = tree.CreateKeyword("bread", food.id)
             tree.BatchCreateKeywords([{"name": f"Place {number}", "parent_id": "root"} for number in range(60)])
