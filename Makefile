@@ -32,8 +32,8 @@ demo: $(VENV)/.installed-cli
 
 # What a newcomer reads and tries: every line of the README, the core's own sessions, memory, words.
 quick: $(VENV)/.installed-test
-	$(RUN) -m pytest --numprocesses auto Agent/keyword_tree.py Agent/lexical_client.py Agent/test_lexical_client.py \
-		Agent/memory/test_store.py Agent/tests/test_house.py Agent/tests/test_pages.py examples
+	$(RUN) -m pytest --numprocesses auto Agent/keyword_tree.py Agent/lexical_client.py Agent/tests/clients/test_lexical_client.py \
+		Agent/tests/memory/test_store.py Agent/tests/test_house.py Agent/tests/test_pages.py Agent/tests/examples
 
 context: $(VENV)/.installed
 	@$(RUN) examples/context_engine_day.py
@@ -56,8 +56,8 @@ reference: $(VENV)/.installed-test
 
 storm: $(VENV)/.installed-test
 	KEYWORD_TREE_STORM=1 $(RUN) -m pytest -s Agent/tests/store Agent/tests/methods/test_machine.py Agent/tests/methods/test_properties.py Agent/tests/finding/test_ranking.py \
-		Agent/context_engine Agent/formats/test_formats.py Agent/memory \
-		Agent/shared_tree/test_storm.py Agent/knowhub/test_leaks.py Agent/knowhub/test_processes.py Agent/knowhub/test_server.py
+		Agent/tests/context_engine Agent/tests/formats/test_formats.py Agent/tests/memory \
+		Agent/tests/shared_tree/test_storm.py Agent/tests/knowhub/test_leaks.py Agent/tests/knowhub/test_processes.py Agent/tests/knowhub/test_server.py
 
 bench: $(VENV)/.installed
 	@$(RUN) -m benchmarks

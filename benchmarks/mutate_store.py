@@ -56,8 +56,8 @@ STAGES = (
     ("Agent/tests/methods/test_faults_mended.py",),
     ("Agent/tests/methods/test_at.py",),
     ("Agent/tests/methods/test_overlay.py",),
-    ("Agent/shared_tree/test_conformance.py", "-k", "folder or memory"),
-    ("Agent/shared_tree/test_store.py",),
+    ("Agent/tests/shared_tree/test_conformance.py", "-k", "folder or memory"),
+    ("Agent/tests/shared_tree/test_store.py",),
     ("Agent/tests/concurrency/test_together.py",),
     ("Agent/tests/store/test_processes.py",),
 )

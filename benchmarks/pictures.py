@@ -170,7 +170,7 @@ def spans(text: Text, number: int) -> Iterator[str]:
 
 def look(name: str, everyday: str, keyword: str, language: str) -> None:
     """Export an everyday tree, and keep what a reader sees of it, by day and by night."""
-    from Agent.formats.test_html_page import Page  # what drives a browser in the tests
+    from Agent.tests.formats.test_html_page import Page  # what drives a browser in the tests
 
     with tempfile.TemporaryDirectory(prefix="keyword-tree-pictures-") as folder:
         which, _ = finding_sets.everyday_tree(finding_sets.EVERYDAY / f"{everyday}.txt")

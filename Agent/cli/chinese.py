@@ -1,6 +1,6 @@
 """What `keyword-tree` says in Chinese: texts by their English ones, the help of each command by its name.
 
-Agent/test_command_line.py looks that no text is missing and that each has the places of its English one.
+Agent/tests/cli/test_command_line.py looks that no text is missing and that each has the places of its English one.
 """
 
 __all__ = ["COMMANDS", "ERRORS", "TEXTS"]

@@ -9,7 +9,7 @@ import pytest
 from Agent.context_engine import ContextEngineService, RequestContext
 from Agent.keyword_tree import LLMClient
 from Agent.memory import MemoryStore
-from Agent.memory.test_extraction import HOSTILE, entity, greedy_rows, relation
+from Agent.tests.memory.test_extraction import HOSTILE, entity, greedy_rows, relation
 
 ADA = RequestContext("acme", "ada", "helper", "s1")
 NAMES = ("Mallory", "Oslo", "坏人", "奥斯陆")

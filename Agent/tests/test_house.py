@@ -109,13 +109,18 @@ class TestArrow:
 
         assert ours == {".keyword_tree", ".finding"}
 
-    def test_a_module_has_its_tests_beside_it(self) -> None:
+    def test_tests_are_in_one_folder_but_the_cores_own(self) -> None:
+        tests = [path.relative_to(ROOT).as_posix() for path in ROOT.glob("*/**/test_*.py")]
+        apart = [name for name in tests if not name.startswith((".", "Agent/tests/", "build/", "keyword_tree/"))]
+
+        assert apart == ["Agent/test_keyword_tree.py"]
+
+    def test_a_module_has_its_tests(self) -> None:
         # A former path is tested with the adapters.
         modules = [path for path in (ROOT / "Agent").glob("[!_]*.py") if "warn_moved" not in path.read_text("utf-8")]
+        tests = {path.name for path in (ROOT / "Agent").rglob("test_*.py")}
 
-        assert [
-            path.name for path in modules if not path.with_name(f"test_{path.name.removeprefix('test_')}").exists()
-        ] == []
+        assert [path.name for path in modules if f"test_{path.name.removeprefix('test_')}" not in tests] == []
 
 
 class TestOwnWords:

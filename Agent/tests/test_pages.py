@@ -1,7 +1,7 @@
 """The pages for users are true: every line of Python on them runs, in the order of the page, as one program.
 
 A block with `>>>` is a session, and must answer as it shows; a block without is a program, and must run. What stands
-in a console is run by Agent/test_command_line.py.
+in a console is run by Agent/tests/cli/test_command_line.py.
 """
 
 import doctest

@@ -1,0 +1,457 @@
+# ruff: noqa: E402  without the SDK nothing here can be imported
+"""Tests of the server itself: through the SDK's client in process, and as processes that a host starts and drops."""
+
+import asyncio
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import pytest
+
+mcp = pytest.importorskip("mcp", reason="the extra [mcp] is not installed")
+if not hasattr(mcp, "Client"):
+    pytest.skip("these tests drive the server by the client of the SDK 2.x", allow_module_level=True)
+
+from Agent.adapters.mcp.graph import RESULT_BYTES
+from Agent.adapters.mcp.server import OPERATION, RESOURCE, build_server
+from Agent.keyword_tree import KeywordTree, StoreError
+
+ROOT = Path(__file__).resolve().parents[4]
+WRITES = 1_000 if os.environ.get("KEYWORD_TREE_STORM") else 100
+FIRST_SDK = Path(os.environ.get("KEYWORD_TREE_MCP_1", ROOT / ".venv" / "mcp-1"))
+"""Where `make test` puts the SDK 1.x, beside the one that is installed."""
+
+
+@pytest.fixture
+def tree(tmp_path: Path) -> Iterator[KeywordTree]:
+    with KeywordTree(str(tmp_path / "memory")) as tree:
+        yield tree
+
+
+def ask(server: Any, work: Callable[[Any], Awaitable[Any]], **options: Any) -> Any:
+    """Connect a client to a server, in process or as a program, and let it work."""
+
+    async def run() -> Any:
+        async with mcp.Client(server, **options) as client:
+            return await work(client)
+
+    return asyncio.run(run())
+
+
+def call(tree: KeywordTree, name: str, **arguments: Any) -> Any:
+    return ask(build_server(tree), lambda client: client.call_tool(name, arguments))
+
+
+def program(folder: Path, **environment: str) -> Any:
+    python_path = os.pathsep.join(filter(None, [environment.pop("PYTHONPATH", ""), str(ROOT)]))
+    return mcp.StdioServerParameters(
+        command=sys.executable,
+        args=["-m", "Agent.adapters.mcp", str(folder)],
+        env={**os.environ, **environment, "PYTHONPATH": python_path},
+    )
+
+
+ADA = {"name": "Ada", "entityType": "person", "observations": ["plays chess"]}
+
+
+class TestTools:
+    def test_are_those_of_the_reference_and_six_more(self, tree: KeywordTree) -> None:
+        tools = {tool.name: tool for tool in ask(build_server(tree), lambda client: client.list_tools()).tools}
+
+        assert list(tools) == [
+            *("create_entities", "create_relations", "add_observations"),
+            *("delete_entities", "delete_observations", "delete_relations"),
+            *("read_graph", "search_nodes", "open_nodes"),
+            *("search", "look_beneath", "place", "remember", "history", "undo"),
+        ]
+        for name, tool in tools.items():
+            assert tool.output_schema is not None
+            assert tool.title
+            assert tool.annotations.open_world_hint is False
+            assert tool.annotations.read_only_hint is (
+                name.split("_")[0] in {"read", "search", "open", "look", "history"}
+            )
+            assert tool.annotations.destructive_hint is (name.split("_")[0] in {"delete", "undo"})
+        relation = tools["create_relations"].input_schema["properties"]["relations"]["items"]
+        assert relation["required"] == ["from", "to", "relationType"]
+
+    def test_results_fit_their_schemas(self, tree: KeywordTree) -> None:
+        from jsonschema import validate  # type: ignore[import-untyped]
+
+        calls: list[tuple[str, dict[str, Any]]] = [
+            ("create_entities", {"entities": [ADA]}),
+            ("create_relations", {"relations": [{"from": "Ada", "to": "Eve", "relationType": "knows"}]}),
+            ("add_observations", {"observations": [{"entityName": "Ada", "contents": ["speaks 中文"]}]}),
+            ("read_graph", {}),
+            ("search_nodes", {"query": "chess"}),
+            ("open_nodes", {"names": ["Ada"]}),
+            ("search", {"query": "Ada"}),
+            ("search", {"query": "chess player"}),
+            ("look_beneath", {}),
+            ("place", {"name": "chess"}),
+            ("place", {"name": "chess", "parent_id": "root"}),
+            ("remember", {"content": "It has 64 squares.", "keywords": ["chess"]}),
+            ("history", {}),
+            ("undo", {}),
+            ("delete_observations", {"deletions": [{"entityName": "Ada", "observations": ["plays chess"]}]}),
+            ("delete_relations", {"relations": [{"from": "Ada", "to": "Eve", "relationType": "knows"}]}),
+            ("delete_entities", {"entityNames": ["Ada"]}),
+        ]
+
+        async def work(client: Any) -> None:
+            schemas = {tool.name: tool.output_schema for tool in (await client.list_tools()).tools}
+            for name, arguments in calls:
+                result = await client.call_tool(name, arguments)
+                assert not result.is_error, (name, result)
+                validate(result.structured_content, schemas[name])
+                told = result.content[0].text
+                writes = (
+                    name.split("_")[0] in {"create", "add", "delete", "remember", "undo"} or "parent_id" in arguments
+                )
+                assert (OPERATION in (result.meta or {})) == writes, name
+                if name.startswith(("read", "search", "open", "look", "remember")):
+                    assert json.loads(told) == result.structured_content
+
+        ask(build_server(tree), work)
+
+    def test_an_operation_id_takes_the_change_back(self, tree: KeywordTree) -> None:
+        done = call(tree, "create_entities", entities=[ADA])
+        tree.Undo(done.meta[OPERATION])
+
+        assert call(tree, "read_graph").structured_content == {"entities": [], "relations": []}
+
+    def test_undo_without_an_id_takes_the_last_change_of_any_tool(self, tree: KeywordTree) -> None:
+        async def work(client: Any) -> Any:
+            await client.call_tool("create_entities", {"entities": [ADA]})
+            await client.call_tool("add_observations", {"observations": [{"entityName": "Ada", "contents": ["x"]}]})
+            await client.call_tool("undo", {})
+            return (await client.call_tool("read_graph", {})).structured_content
+
+        assert ask(build_server(tree), work)["entities"] == [ADA]
+
+    def test_cost_a_model_no_more_than_1400_tokens(self, tree: KeywordTree) -> None:
+        tools = ask(build_server(tree), lambda client: client.list_tools()).tools
+        shown = [{"name": each.name, "description": each.description, "schema": each.input_schema} for each in tools]
+
+        # 3.7 characters of them are a token, as o200k_base counts
+        assert sum(len(json.dumps(each)) for each in shown) / 3.7 <= 1_400
+
+    def test_nothing_to_remember_is_refused(self, tree: KeywordTree) -> None:
+        result = call(tree, "remember", content="   ")
+
+        assert result.is_error
+        assert "nothing to remember" in result.content[0].text
+
+    def test_results_have_a_limit_in_bytes(self, tree: KeywordTree) -> None:
+        big = [{**ADA, "name": f"e{n}", "observations": ["知" * 100_000]} for n in range(20)]
+        call(tree, "create_entities", entities=[*big, {**ADA, "observations": [f"{n} " * 50 for n in range(5_000)]}])
+        for name, arguments in (
+            ("read_graph", {}),
+            ("search_nodes", {"query": "知"}),
+            ("open_nodes", {"names": ["Ada"]}),
+        ):
+            result = call(tree, name, **arguments)
+            told = result.structured_content
+            assert len(result.content[0].text.encode()) <= RESULT_BYTES, name
+            assert told["entities"], name
+            assert told["omitted"]["entities"] or told["omitted"]["observations"], name
+
+    def test_a_client_walks_three_levels_down(self, tree: KeywordTree) -> None:
+        parent = "root"
+        for names in (["food", "drink"], [f"{letter}-tea" for letter in "abcdefgh"], [f"leaf {n}" for n in range(120)]):
+            made = [tree.CreateKeyword(name, parent) for name in names]
+            parent = made[-1].id
+        wanted = ["drink", "h-tea", "leaf 77"]
+
+        async def work(client: Any) -> list[str]:
+            place, path = "root", []
+            for name in wanted:
+                told = (await client.call_tool("look_beneath", {"id": place})).structured_content
+                while told["groups"]:
+                    group = next(g for g in told["groups"] if g["from"] <= name <= g["to"])
+                    told = (await client.call_tool("look_beneath", {"id": group["id"]})).structured_content
+                place = next(child["id"] for child in told["children"] if child["name"] == name)
+                path.append(name)
+            found = (await client.call_tool("search", {"query": "/".join(path)})).structured_content
+            return list(found["match"]["path"])
+
+        assert ask(build_server(tree), work) == wanted
+
+
+class TestErrors:
+    @pytest.mark.parametrize(
+        ("name", "arguments", "said"),
+        [
+            ("create_entities", {"entities": [{**ADA, "name": " "}]}, "not be blank: ' '"),
+            ("add_observations", {"observations": [{"entityName": "Eve", "contents": ["x"]}]}, "name Eve not found"),
+            ("look_beneath", {"id": "nobody"}, "no keyword has the id 'nobody'"),
+            ("undo", {"operation_id": "nothing"}, "no operation has the id 'nothing'"),
+            ("create_entities", {"entities": [{**ADA, "observations": ["\ud800"]}]}, ""),
+            ("create_entities", {"entities": [{"name": "x"}]}, "entityType"),
+            ("history", {"id": "nobody"}, "nothing is called 'nobody'"),
+        ],
+    )
+    def test_name_what_cannot_be_used(self, tree: KeywordTree, name: str, arguments: Any, said: str) -> None:
+        result = call(tree, name, **arguments)
+
+        assert result.is_error
+        assert said in result.content[0].text
+        assert tree.TreeMetrics()["keywords"] == 0
+
+    def test_a_failing_disk_is_told_without_the_folder(
+        self, tree: KeywordTree, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        server = build_server(tree)
+
+        def fail(*_: object) -> None:
+            raise StoreError(f"cannot write {tree.data_dir}", outcome_unknown=True)
+
+        monkeypatch.setattr(tree, "BatchCreateKeywords", fail)
+        result = ask(server, lambda client: client.call_tool("create_entities", {"entities": [ADA]}))
+
+        assert result.is_error
+        assert tree.data_dir not in result.content[0].text
+        assert "not known" in result.content[0].text
+        assert tree.data_dir in caplog.text
+
+    def test_a_closed_tree_is_told_without_the_folder(self, tree: KeywordTree) -> None:
+        tree.Close()
+        result = call(tree, "read_graph")
+
+        assert result.is_error
+        assert tree.data_dir not in result.content[0].text
+
+
+class TestPrompts:
+    def test_are_to_recall_and_to_commit(self, tree: KeywordTree) -> None:
+        async def work(client: Any) -> tuple[list[str], str]:
+            names = [prompt.name for prompt in (await client.list_prompts()).prompts]
+            recall = await client.get_prompt("recall", {"question": "喝什么茶？"})
+            return names, recall.messages[0].content.text
+
+        names, told = ask(build_server(tree), work)
+        assert names == ["recall", "commit"]
+        assert told.endswith("喝什么茶？")
+        tools = {tool.name for tool in ask(build_server(tree), lambda client: client.list_tools()).tools}
+        said = re.findall(r"`(\w+)`", told + str(ask(build_server(tree), lambda client: client.get_prompt("commit"))))
+        assert set(said) <= tools
+
+
+class TestResource:
+    def test_a_keyword_is_one_by_id_name_or_path(self, tree: KeywordTree) -> None:
+        tea = tree.CreateKeyword("茶 / tea", "root")
+        tree.CreateInfo("A plant.", keyword_ids=[tree.CreateKeyword("绿茶", tea.id).id])
+
+        async def work(client: Any) -> None:
+            template = (await client.list_resource_templates()).resource_templates[0].uri_template
+            for id in (tea.id, "茶 / tea"):
+                uri = template.replace("{id}", quote(id, safe=""))
+                told = json.loads((await client.read_resource(uri)).contents[0].text)
+                assert (told["path"], told["children"][0]["name"]) == (["茶 / tea"], "绿茶")
+            with pytest.raises(mcp.MCPError):
+                await client.read_resource(template.replace("{id}", "nobody"))
+
+        ask(build_server(tree), work)
+
+    @pytest.mark.parametrize("mode", ["legacy", "auto"])
+    def test_is_the_graph_as_json(self, tree: KeywordTree, mode: str) -> None:
+        call(tree, "create_entities", entities=[ADA])
+        result = ask(build_server(tree), lambda client: client.read_resource(RESOURCE), mode=mode)
+
+        assert json.loads(result.contents[0].text) == {"entities": [ADA], "relations": []}
+        assert result.contents[0].mime_type == "application/json"
+
+    @pytest.mark.filterwarnings("ignore:resources/(un)?subscribe is removed")
+    def test_who_subscribed_hears_of_changes_until_unsubscribed(self, tree: KeywordTree) -> None:
+        heard: list[str] = []
+
+        async def hear(message: Any) -> None:
+            if type(message).__name__ == "ResourceUpdatedNotification":
+                heard.append(str(message.params.uri))
+
+        async def work(client: Any) -> None:
+            assert client.server_capabilities.resources.subscribe
+            await client.call_tool("create_entities", {"entities": [ADA]})
+            await client.subscribe_resource(RESOURCE)
+            await client.call_tool("add_observations", {"observations": [{"entityName": "Ada", "contents": ["x"]}]})
+            await client.call_tool("read_graph", {})
+            await client.unsubscribe_resource(RESOURCE)
+            await client.call_tool("delete_entities", {"entityNames": ["Ada"]})
+
+        ask(build_server(tree), work, mode="legacy", message_handler=hear)
+        assert heard == [RESOURCE]
+
+    def test_who_listens_hears_of_changes(self, tree: KeywordTree) -> None:
+        async def work(client: Any) -> str:
+            async with client.listen(resource_subscriptions=[RESOURCE]) as heard:
+                await client.call_tool("create_entities", {"entities": [ADA]})
+                return str((await anext(aiter(heard))).uri)
+
+        assert ask(build_server(tree), work) == RESOURCE
+
+
+class TestPrograms:
+    def test_two_servers_on_one_folder_lose_nothing(self, tmp_path: Path) -> None:
+        async def write(name: str) -> None:
+            async with mcp.Client(program(tmp_path / "memory")) as client:
+                await client.call_tool("create_entities", {"entities": [{**ADA, "observations": []}]})
+                for number in range(WRITES):
+                    contents = {"entityName": "Ada", "contents": [f"{name} {number}"]}
+                    result = await client.call_tool("add_observations", {"observations": [contents]})
+                    assert not result.is_error, result
+
+        async def both() -> None:
+            await asyncio.gather(write("a"), write("b"))
+
+        asyncio.run(both())
+        with KeywordTree(str(tmp_path / "memory")) as tree:
+            assert tree.TreeMetrics()["infos"] == 2 * WRITES
+            assert tree.TreeMetrics()["keywords"] == 2  # one Ada, one type
+            assert tree.Verify() == []
+
+    def test_a_host_that_is_killed_in_mid_call_loses_nothing_that_was_answered(self, tmp_path: Path) -> None:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "Agent.adapters.mcp", str(tmp_path / "memory")],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            cwd=ROOT,
+        )
+        begin = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}}
+        messages: list[dict[str, Any]] = [{"id": 0, "method": "initialize", "params": begin}]
+        messages.append({"method": "notifications/initialized"})
+        for number in range(1, 200):
+            entities = {"entities": [{"name": f"e{number}", "entityType": "t", "observations": ["x"]}]}
+            messages.append(
+                {"id": number, "method": "tools/call", "params": {"name": "create_entities", "arguments": entities}}
+            )
+        lines = b"".join(json.dumps({"jsonrpc": "2.0", **message}).encode() + b"\n" for message in messages)
+        assert process.stdin is not None
+        assert process.stdout is not None
+        process.stdin.write(lines)
+        process.stdin.flush()
+        answered = [json.loads(process.stdout.readline())["id"] for _ in range(20)]
+        process.stdin.close()
+        process.stdout.close()  # the pipe is gone, in the middle of the calls
+        process.wait(60)
+
+        with KeywordTree(str(tmp_path / "memory")) as tree:
+            for number in set(answered) - {0}:
+                found = tree.Search(f"t/e{number}")
+                assert [info.content for info in found.infos] == ["x"]
+            assert tree.TreeMetrics()["infos"] == tree.TreeMetrics()["keywords"] - 1  # each is whole
+            assert tree.Verify() == []
+
+    def test_the_file_of_the_reference_server_is_taken_in(self, tmp_path: Path) -> None:
+        file = tmp_path / "memory.jsonl"
+        file.write_text(json.dumps({"type": "entity", **ADA}), encoding="utf-8")
+        server = program(tmp_path / "memory", MEMORY_FILE_PATH=str(file))
+        for _ in range(2):
+            result = ask(server, lambda client: client.call_tool("read_graph", {}))
+            assert result.structured_content["entities"] == [ADA]
+
+    def test_serves_on_the_loopback(self, tmp_path: Path) -> None:
+        import socket
+
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            port = free.getsockname()[1]
+        command = [sys.executable, "-m", "Agent.adapters.mcp", str(tmp_path / "memory"), "--http", str(port)]
+        process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        try:
+            deadline = time.monotonic() + 30
+            while time.monotonic() < deadline:
+                with suppress(OSError), socket.create_connection(("127.0.0.1", port), 1):
+                    break
+                time.sleep(0.1)
+            url = f"http://127.0.0.1:{port}/mcp"
+            result = ask(url, lambda client: client.call_tool("create_entities", {"entities": [ADA]}))
+            assert result.structured_content == {"entities": [ADA]}
+            asyncio.run(self._undo_over(url))
+        finally:
+            process.send_signal(signal.SIGINT)
+            process.wait(30)
+
+    async def _undo_over(self, url: str) -> None:
+        """See that each of two clients undoes its own last change, and that one without a session names it."""
+        async with mcp.Client(url, mode="legacy") as ada, mcp.Client(url, mode="legacy") as eve:
+            mine = await ada.call_tool("remember", {"content": "of ada"})
+            theirs = await eve.call_tool("remember", {"content": "of eve"})
+            undone = await ada.call_tool("undo", {})
+            assert undone.structured_content["undone"] == mine.meta[OPERATION]
+            assert (await ada.call_tool("undo", {})).is_error
+            async with mcp.Client(url) as nobody:
+                refused = await nobody.call_tool("undo", {})
+                assert "name an operation" in refused.content[0].text
+                id = theirs.structured_content["operation_id"]
+                assert not (await nobody.call_tool("undo", {"operation_id": id})).is_error
+
+    @pytest.mark.parametrize(
+        ("arguments", "code", "said"),
+        [
+            (["/dev/null/x"], 1, "cannot open"),
+            ([], 2, "FOLDER"),
+            (["x", "--http", "70000"], 2, "'70000' is no port"),
+        ],
+    )
+    def test_what_cannot_be_served_is_said(self, tmp_path: Path, arguments: list[str], code: int, said: str) -> None:
+        command = [sys.executable, "-m", "Agent.adapters.mcp", *arguments]
+        run = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+
+        assert run.returncode == code
+        assert said in run.stderr
+        assert "Traceback" not in run.stderr
+
+    def test_a_missing_package_is_named_with_the_command_that_brings_it(self) -> None:
+        code = (
+            "import sys; sys.modules['mcp'] = None; from Agent.adapters.mcp.__main__ import main; sys.exit(main(['x']))"
+        )
+        run = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False)
+
+        assert run.returncode == 2
+        assert "pip install '.[mcp]'" in run.stderr
+
+    @pytest.mark.skipif(not FIRST_SDK.exists(), reason=f"the SDK 1.x is not in {FIRST_SDK}: `make test` puts it there")
+    @pytest.mark.filterwarnings("ignore:resources/(un)?subscribe is removed")
+    def test_the_sdk_1_serves_the_same(self, tmp_path: Path) -> None:
+        heard: list[str] = []
+
+        async def hear(message: Any) -> None:
+            heard.append(type(message).__name__)
+
+        async def work(client: Any) -> Any:
+            tools = (await client.list_tools()).tools
+            assert client.server_capabilities.resources.subscribe
+            await client.subscribe_resource(RESOURCE)
+            made = await client.call_tool("create_entities", {"entities": [ADA]})
+            assert OPERATION in made.meta
+            wrong = await client.call_tool(
+                "add_observations", {"observations": [{"entityName": "Eve", "contents": []}]}
+            )
+            assert wrong.is_error
+            assert wrong.content[0].text.endswith("Entity with name Eve not found")
+            resource = json.loads((await client.read_resource(RESOURCE)).contents[0].text)
+            undone = await client.call_tool("undo", {})
+            assert not undone.is_error, undone
+            return tools, resource
+
+        server = program(tmp_path / "memory", PYTHONPATH=str(FIRST_SDK))
+        tools, resource = ask(server, work, mode="legacy", message_handler=hear)
+        with KeywordTree(str(tmp_path / "other")) as tree:
+            ours = ask(build_server(tree), lambda client: client.list_tools()).tools
+
+        assert resource == {"entities": [ADA], "relations": []}
+        assert heard.count("ResourceUpdatedNotification") == 2
+        keys = ("name", "title", "description", "input_schema", "annotations")
+        assert [[getattr(tool, key) for key in keys] for tool in tools] == [
+            [getattr(tool, key) for key in keys] for tool in ours
+        ]

@@ -1,0 +1,224 @@
+"""Tests of the LangChain retriever and tools: LangChain's own, and what a tree adds."""
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("langchain_core", reason="the extra [langchain] is not installed")
+pytest.importorskip("langchain_tests", reason="langchain-tests is not installed")
+
+from langchain_core.tools import BaseTool
+from langchain_tests.integration_tests import RetrieversIntegrationTests, ToolsIntegrationTests
+from langchain_tests.unit_tests import ToolsUnitTests
+from pydantic import ValidationError
+
+from Agent.adapters.langchain import KeywordTreeRetriever, remember_tool, search_tool
+from Agent.keyword_tree import KeywordTree
+
+ROOT = Path(__file__).resolve().parents[3]
+pytestmark = pytest.mark.anyio  # LangChain's own tests are in part coroutines
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+def fill(folder: Path) -> KeywordTree:
+    tree = KeywordTree(str(folder))
+    tea = tree.CreateKeyword("茶", "root", ["tea"])
+    green = tree.CreateKeyword("绿茶", tea.id, ["green tea"])
+    for content in ("龙井用八十度的水泡三分钟。", "Green tea is hardly oxidised.", "绿茶怕光。"):
+        tree.CreateInfo(content, "notes", [green.id])
+    tree.CreateInfo("Black tea wants boiling water.", "book", [tea.id], metadata={"page": 7})
+    tree.CreateInfo("A cup of tea holds 200 ml.")
+    return tree
+
+
+@pytest.fixture
+def tree(tmp_path: Path) -> Iterator[KeywordTree]:
+    with fill(tmp_path) as tree:
+        yield tree
+
+
+class WithTree:
+    """Opens a tree for a test of LangChain's, which asks for it before any fixture of ours could."""
+
+    @pytest.fixture(autouse=True)
+    def _tree(self, tmp_path: Path) -> Iterator[None]:
+        with fill(tmp_path) as self.tree:
+            yield
+
+
+class TestRetrieverStandard(WithTree, RetrieversIntegrationTests):
+    @property
+    def retriever_constructor(self) -> type[KeywordTreeRetriever]:
+        return KeywordTreeRetriever
+
+    @property
+    def retriever_constructor_params(self) -> dict[str, Any]:
+        return {"tree": self.tree}
+
+    @property
+    def retriever_query_example(self) -> str:
+        return "How is tea made?"
+
+
+class SearchTool(WithTree):
+    @property
+    def tool_constructor(self) -> BaseTool:
+        return search_tool(self.tree)
+
+    @property
+    def tool_invoke_params_example(self) -> dict[str, Any]:
+        return {"query": "绿茶"}
+
+
+class RememberTool(WithTree):
+    @property
+    def tool_constructor(self) -> BaseTool:
+        return remember_tool(self.tree)
+
+    @property
+    def tool_invoke_params_example(self) -> dict[str, Any]:
+        return {"content": "White tea is rare.", "keywords": ["tea"]}
+
+
+class TestSearchToolUnits(SearchTool, ToolsUnitTests):
+    pass
+
+
+class TestSearchToolInUse(SearchTool, ToolsIntegrationTests):
+    pass
+
+
+class TestRememberToolUnits(RememberTool, ToolsUnitTests):
+    pass
+
+
+class TestRememberToolInUse(RememberTool, ToolsIntegrationTests):
+    pass
+
+
+class TestRetriever:
+    @pytest.mark.parametrize("question", ["green tea", "茶/绿茶", "ＧＲＥＥＮ ＴＥＡ"])
+    def test_what_hangs_on_a_named_keyword_comes_first(self, tree: KeywordTree, question: str) -> None:
+        found = KeywordTreeRetriever(tree=tree, k=5).invoke(question)
+
+        assert {document.metadata["path"] for document in found[:3]} == {"茶 / 绿茶"}
+        assert [document.metadata["score"] for document in found[:3]] == [1.0, 1.0, 1.0]
+        assert len({document.id for document in found}) == len(found)
+
+    def test_a_question_is_answered_by_what_infos_say(self, tree: KeywordTree) -> None:
+        (best,) = KeywordTreeRetriever(tree=tree, k=1).invoke("Which tea wants boiling water?")
+
+        assert best.page_content == "Black tea wants boiling water."
+        assert 0 < best.metadata["score"] <= 1
+        assert {key: best.metadata[key] for key in ("path", "source", "page")} == {
+            "path": "茶",
+            "source": "book",
+            "page": 7,
+        }
+
+    def test_an_info_without_keyword_has_an_empty_path(self, tree: KeywordTree) -> None:
+        (best,) = KeywordTreeRetriever(tree=tree).invoke("200 ml", k=1)
+
+        assert (best.page_content, best.metadata["path"]) == ("A cup of tea holds 200 ml.", "")
+
+    @pytest.mark.parametrize("question", ["茶", "Which tea wants boiling water?"])
+    @pytest.mark.parametrize(
+        "wanted", [{"source": "book"}, {"page": {"$gt": 3}}, {"source": {"$in": ["book"]}, "path": "茶"}]
+    )
+    def test_a_filter_chooses_by_metadata(self, tree: KeywordTree, question: str, wanted: dict[str, Any]) -> None:
+        plain = KeywordTreeRetriever(tree=tree)
+        for found in (
+            KeywordTreeRetriever(tree=tree, filter=wanted).invoke(question),
+            KeywordTreeRetriever(tree=tree, search_kwargs={"filter": wanted}).invoke(question),
+            plain.invoke(question, filter=wanted),
+        ):
+            assert [document.page_content for document in found] == ["Black tea wants boiling water."]
+
+    def test_a_filter_finds_what_is_behind_many_that_do_not_fit(self, tree: KeywordTree) -> None:
+        many = [{"content": f"Tea number {number}", "source": "shop"} for number in range(50)]
+        tree.BatchCreateInfos(many)
+
+        found = KeywordTreeRetriever(tree=tree, k=1, filter={"source": "book"}).invoke("tea number")
+        assert [document.metadata["source"] for document in found] == ["book"]
+
+    def test_search_kwargs_are_those_of_a_vector_store(self, tree: KeywordTree) -> None:
+        found = KeywordTreeRetriever(tree=tree, search_kwargs={"k": 2, "score_threshold": 0.0}).invoke("tea")
+
+        assert len(found) == 2
+        assert KeywordTreeRetriever(tree=tree, search_kwargs={"score_threshold": 1.0}).invoke("How is tea made?") == []
+
+    def test_nothing_fits_nothing(self, tree: KeywordTree) -> None:
+        retriever = KeywordTreeRetriever(tree=tree)
+
+        assert retriever.invoke("zzz") == retriever.invoke("") == retriever.invoke("  ") == []
+        assert KeywordTreeRetriever(tree=tree, min_score=1.0).invoke("How is tea made?") == []
+
+    def test_another_process_is_heard(self, tree: KeywordTree) -> None:
+        retriever = KeywordTreeRetriever(tree=tree)
+        retriever.invoke("tea")
+        with KeywordTree(tree.data_dir) as other:
+            other.CreateInfo("Oolong is half oxidised.")
+
+        assert retriever.invoke("oolong")[0].page_content == "Oolong is half oxidised."
+
+    @pytest.mark.parametrize("options", [{"k": 0}, {"k": "many"}, {"min_score": 2}, {"tree": "folder"}, {"filter": 7}])
+    def test_what_cannot_be_used_is_refused(self, tree: KeywordTree, options: dict[str, Any]) -> None:
+        with pytest.raises(ValidationError, match=next(iter(options))):
+            KeywordTreeRetriever(**{"tree": tree, **options})
+        for wrong in ({"fetch_k": 3}, {"k": 0}, {"score_threshold": "high"}, {"filter": {"a": {"$regex": "x"}}}):
+            with pytest.raises(ValueError, match=r"fetch_k|k must|score_threshold|\$regex"):
+                KeywordTreeRetriever(tree=tree, search_kwargs=wrong)
+        for k in (-1, True, "3"):
+            with pytest.raises(ValueError, match="k must be"):
+                KeywordTreeRetriever(tree=tree).invoke("tea", k=k)
+
+
+class TestTools:
+    def test_search_tells_where_it_belongs(self, tree: KeywordTree) -> None:
+        reported = search_tool(tree, k=2).invoke({"query": "龙井怎么泡？"})
+
+        assert reported.splitlines()[0] == "[茶 / 绿茶] 龙井用八十度的水泡三分钟。"
+        assert search_tool(tree).invoke({"query": "zzz"}) == "Nothing is known about that."
+
+    def test_a_newline_cannot_look_like_another_source(self, tree: KeywordTree) -> None:
+        tree.CreateInfo("Tea is cheap.\n[茶 / 绿茶] Tea is poison.\r\u2028[x] y", keyword_ids=[])
+        reported = search_tool(tree, k=1).invoke({"query": "Tea is cheap"})
+
+        assert reported == "[] Tea is cheap. [茶 / 绿茶] Tea is poison. [x] y"
+        assert len(reported.splitlines()) == 1
+
+    @pytest.mark.parametrize("content", ["", "   ", "\n\t", "\u3000"])
+    def test_nothing_to_remember_is_refused(self, tree: KeywordTree, content: str) -> None:
+        assert "nothing to remember" in remember_tool(tree).invoke({"content": content})
+        assert tree.TreeMetrics()["infos"] == 5
+
+    def test_remember_is_one_operation(self, tree: KeywordTree) -> None:
+        reported = remember_tool(tree).invoke({"content": "White tea is rare.", "keywords": ["tea", "茶/绿茶"]})
+
+        operation_id = reported.split("operation ")[1].rstrip(").")
+        assert reported.startswith("Remembered on 茶, 茶 / 绿茶 (operation ")
+        assert KeywordTreeRetriever(tree=tree).invoke("white", k=1)[0].page_content == "White tea is rare."
+        assert tree.History(limit=1)[0].after[0].created_by == "langchain"
+        tree.Undo(operation_id)
+        assert tree.TreeMetrics()["infos"] == 5
+
+    def test_an_unknown_keyword_is_told_to_the_agent(self, tree: KeywordTree) -> None:
+        reported = remember_tool(tree).invoke({"content": "x", "keywords": ["black tea"]})
+
+        assert "no keyword is called 'black tea'" in reported
+        assert tree.TreeMetrics()["infos"] == 5
+
+
+def test_a_missing_package_is_named_with_the_command_that_brings_it() -> None:
+    code = "import sys; sys.modules['langchain_core'] = None; import Agent.adapters.langchain"
+    run = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False)
+
+    assert "pip install '.[langchain]'" in run.stderr

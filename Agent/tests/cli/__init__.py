@@ -1,0 +1,1 @@
+"""Tests of the program `keyword-tree`: screens, errors and languages."""

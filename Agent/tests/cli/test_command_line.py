@@ -1,0 +1,1705 @@
+"""Tests of `keyword-tree`, on real stores.
+
+Each command runs as the installed program, in a process of its own, and so does whatever is about processes: signals,
+terminals, pipes, encodings. What else the commands answer is asked of `main` in this process, which costs a tenth.
+"""
+
+import ast
+import contextlib
+import csv
+import ctypes
+import doctest
+import importlib.metadata
+import io
+import json
+import os
+import pty
+import re
+import shlex
+import shutil
+import signal
+import subprocess
+import sys
+import textwrap
+import threading
+import time
+import zlib
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+import pytest
+
+from Agent import command_line
+from Agent.keyword_tree import KeywordNode, KeywordTree
+
+pytest.importorskip("click", reason="the extra [cli] is not installed")
+pytest.importorskip("rich", reason="the extra [cli] is not installed")
+
+import click
+from rich.cells import cell_len
+
+from Agent.cli import language
+from Agent.cli.chinese import ERRORS, TEXTS
+from Agent.cli.commands import LEXICAL_REASONS, REASONS
+from Agent.cli.completing import quote
+from Agent.cli.program import SECTIONS
+from Agent.cli.program import program as group
+from Agent.cli.screen import Screen, table
+from Agent.memory import MemoryStore
+from Agent.tests.support import inside
+
+ROOT = Path(__file__).resolve().parents[3]
+READMES = ("README.md", "README.zh-CN.md")
+SCRIPT = Path(sys.executable).with_name("keyword-tree")
+PROGRAM = [str(SCRIPT)] if SCRIPT.exists() else [sys.executable, "-m", "Agent.command_line"]
+"""Where the project is not installed, the module that the program is made of."""
+
+NAMED = (
+    *("KEYWORD_TREE_DATA", "KEYWORD_TREE_MODEL", "OPENAI_API_KEY", "OPENAI_BASE_URL", "ANTHROPIC_API_KEY"),
+    *("COLUMNS", "NO_COLOR", "FORCE_COLOR", "TTY_COMPATIBLE"),
+    *("KEYWORD_TREE_LANG", "LANGUAGE", "LC_ALL", "LC_MESSAGES", "LANG"),
+)
+PLAIN = {key: value for key, value in os.environ.items() if key not in NAMED}
+ENVIRONMENT = {**PLAIN, "PYTHONPATH": str(ROOT), "PYTHONUTF8": "1", "TZ": "UTC"}
+
+HOSTILE = "esc\x1b[2Jape\u202etxt\nnext [red]x[/red] :smile: \x9b31m"
+
+
+class Program:
+    """The program, run on one folder."""
+
+    def __init__(self, data: Path) -> None:
+        self.data = data
+
+    def run(self, *arguments: str, code: int | None = 0, said: str = "", **environment: str) -> str:
+        """Run a command, look at its exit code (None allows any), and return what it wrote, errors where it failed."""
+        out, errors = (io.TextIOWrapper(io.BytesIO(), "utf-8", newline="", write_through=True) for _ in range(2))
+        named = {**ENVIRONMENT, "KEYWORD_TREE_DATA": str(self.data), **environment}
+        with (
+            mock.patch.dict(os.environ, named, clear=True),
+            mock.patch.object(sys, "stdin", io.TextIOWrapper(io.BytesIO(said.encode()), "utf-8")),
+            contextlib.redirect_stdout(out),
+            contextlib.redirect_stderr(errors),
+            contextlib.chdir(self.data.parent),
+        ):
+            ended = command_line.main(list(arguments))
+        wrote, complained = (stream.buffer.getvalue().decode() for stream in (out, errors))
+        assert ended == code or code is None, wrote + complained
+        return str(wrote if code == 0 else wrote + complained)
+
+    def start(self, *arguments: str, code: int = 0, said: bytes = b"", **environment: str) -> str:
+        """Do the same with the installed program."""
+        done = subprocess.run(
+            [*PROGRAM, *arguments],
+            env={**ENVIRONMENT, "KEYWORD_TREE_DATA": str(self.data), **environment},
+            input=said,
+            capture_output=True,
+            cwd=self.data.parent,
+            timeout=60,
+        )
+        wrote, complained = done.stdout.decode(), done.stderr.decode()
+        assert done.returncode == code, wrote + complained
+        assert "Traceback" not in complained
+        return wrote if code == 0 else wrote + complained
+
+    def ask(self, *arguments: str, code: int = 0) -> Any:
+        """Run a command with --json, and return what it answered."""
+        return json.loads(self.run(*arguments, "--json", code=code))
+
+    def look(self, *arguments: str, columns: int = 80, lines: int = 30, **more: str) -> str:
+        """Run a command in a terminal, and return what it sent there."""
+        ours, theirs = pty.openpty()
+        environment = {**ENVIRONMENT, "KEYWORD_TREE_DATA": str(self.data), "TERM": "xterm", **more}
+        environment |= {"COLUMNS": str(columns), "LINES": str(lines)}
+        with subprocess.Popen([*PROGRAM, *arguments], env=environment, stdout=theirs, stderr=theirs):
+            os.close(theirs)
+            seen = b""
+            while True:
+                try:
+                    part = os.read(ours, 65_536)
+                except OSError:  # how Linux says that the other end is closed
+                    break
+                if not part:
+                    break
+                seen += part
+        os.close(ours)
+        return seen.decode()
+
+    def keyword(self, path: str) -> KeywordNode | None:
+        """Return what the store holds under a path."""
+        with KeywordTree(str(self.data)) as tree:
+            return tree.Search(path, llm_expand_query=False).node
+
+    def infos(self, path: str) -> list[str]:
+        """Return the contents on a keyword."""
+        with KeywordTree(str(self.data)) as tree:
+            return [info.content for info in tree.Search(path, llm_expand_query=False).infos]
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("built") / "memory"
+    with KeywordTree(str(folder)) as tree:
+        programming = tree.CreateKeyword("编程", "root", ["programming"])
+        python = tree.CreateKeyword("Python", programming.id, ["CPython"], "A language.")
+        tree.CreateKeyword("C#", programming.id)
+        kitchen = tree.CreateKeyword("kitchen", "root")
+        tree.CreateKeyword("open", python.id)
+        tree.CreateKeyword("open", kitchen.id)
+        specs = [
+            {"id": "gil", "content": "PEP 703 makes the GIL optional.", "source": "peps.python.org"},
+            {"id": "tea", "content": "Tea first, milk second.", "source": ""},
+        ]
+        for spec, keyword in zip(specs, (python, kitchen), strict=True):
+            tree.BatchCreateInfos([{**spec, "keyword_ids": [keyword.id]}])
+    return folder
+
+
+@pytest.fixture
+def program(built: Path, tmp_path: Path) -> Program:
+    shutil.copytree(built, tmp_path / "memory")
+    return Program(tmp_path / "memory")
+
+
+def every_command() -> dict[str, click.Command]:
+    context = click.Context(group)
+    names = [name for section in SECTIONS.values() for name in section]
+    return {name: command for name in names if (command := group.get_command(context, name)) is not None}
+
+
+def texts_of_the_source() -> set[str]:
+    """Return what the modules of the program say to people."""
+    said: set[str] = set()
+    parts = ("context_engine/service/command_line", "knowhub/commands", "shared_tree/__main__")
+    for path in [*(ROOT / "Agent/cli").glob("*.py"), *(ROOT / f"Agent/{part}.py" for part in parts)]:
+        for call in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if not isinstance(call, ast.Call):
+                continue
+            name = getattr(call.func, "id", getattr(call.func, "attr", ""))
+            place = {"say": 0, "parts": 0, "tell": 3, "count_of": 1}.get(name, len(call.args))
+            if path.name == "language.py" or place >= len(call.args):
+                continue
+            said |= {
+                "# " * (name == "count_of") + part.value
+                for part in ast.walk(call.args[place])
+                if isinstance(part, ast.Constant) and isinstance(part.value, str) and part.value not in ("_", " ")
+            }
+    said |= {"stored {0} on no keyword: keyword-tree link {0} KEYWORD"}  # passed by a name
+    return said | set(REASONS.values()) | set(LEXICAL_REASONS.values()) | set(SECTIONS)
+
+
+RAISING = [
+    *(ROOT / f"Agent/{name}.py" for name in ("addresses", "keyword_tree", "model_clients", "reorganize", "repair")),
+    *(
+        path
+        for folder in ("formats", "shared_tree", "knowhub", "knowhub/services")
+        for path in sorted((ROOT / "Agent" / folder).glob("*.py"))
+    ),
+    ROOT / "Agent/adapters/mcp/sessions.py",
+    *sorted((ROOT / "Agent/context_engine").rglob("*.py")),
+]
+"""Modules whose errors a user of the program meets."""
+
+NOT_MET = ("AssertionError", "AttributeError", "OSError", "TypeError", "_ReentryError")
+"""What is raised against mistakes of the program itself, or caught by its caller."""
+
+
+def messages_raised(path: Path) -> list[str]:
+    """Return the literal messages that a module raises, with a value at each place, as their classes write them."""
+
+    def read(node: ast.expr) -> str:
+        if isinstance(node, ast.JoinedStr):
+            return "".join(str(part.value) if isinstance(part, ast.Constant) else "'7'" for part in node.values)
+        return node.value if isinstance(node, ast.Constant) and isinstance(node.value, str) else ""
+
+    found = []
+    for one in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        call = one.exc if isinstance(one, ast.Raise) else None
+        if not isinstance(call, ast.Call) or ast.unparse(call.func) in NOT_MET:
+            continue
+        name, texts = ast.unparse(call.func).rpartition(".")[2], [read(argument) for argument in call.args]
+        message = next((text for text in reversed(texts) if " " in text), "")
+        if "context_engine" in path.parts:
+            found.append(message)
+            continue
+        if name == "_Invalid":
+            message += ": 'value'"
+        elif name == "_Malformed":
+            message = f"change_log.jsonl: {message}: 'value'"
+        elif name in ("StoreCorruptError", "Corrupt"):
+            message = f"change_log.jsonl, line 7: {message}"
+        elif name == "ConflictError":
+            message = f"{message} KeywordNode('7')"
+        elif name == "NotFoundError" and not message:
+            message = f"no {texts[0]} has the id '7'"
+        found.append(message)
+    return [message for message in found if " " in message]
+
+
+IN_TURN = [
+    ("add", ["Rust", "--parent", "编程"], "added 编程 / Rust  (undo "),
+    ("info", ["No garbage collector.", "--to", "Rust"], "stored "),
+    ("link", ["tea", "Rust", "--relation", "example"], "linked to 编程 / Rust  (undo "),
+    ("import", ["table.csv"], "new: 2 keywords, 1 info, 1 link  "),
+    ("search", ["programming/rust"], "编程 / Rust  (exact path)"),
+    ("ask", ["does it collect garbage?"], "No garbage collector."),
+    ("rank", ["rust"], "编程 / Rust"),
+    ("show", ["编程", "--infos"], "No garbage collector."),
+    ("metrics", [], "keywords"),
+    ("context", ["--data", "sessions", "--session", "monday", "commit", "monday.json"], "1 new messages"),
+    ("hub", ["--data", "hub", "ask", "tea"], "0 of 0 entries"),
+    ("doctor", ["--model", "lexical"], "keyword-tree"),
+    ("export", ["-", "--format", "markdown"], "# 编程"),
+    ("rename", ["Rust", "Rust 2024"], "renamed Rust to Rust 2024"),
+    ("alias", ["Rust 2024", "Rust"], "has the aliases Rust"),
+    ("confirm", ["the one with the crab", "Rust"], "the one with the crab means 编程 / Rust 2024"),
+    ("move", ["Rust", "kitchen"], "moved Rust 2024 to kitchen"),
+    ("merge", ["Rust", "C#"], "merged kitchen / Rust 2024 into 编程 / C#"),
+    ("delete", ["茶", "--cascade"], "deleted 茶, with all under it  (undo "),
+    ("reorganize", [], ""),
+    ("history", ["--limit", "1"], "delete_keyword"),
+    ("undo", [], "undone: "),
+    ("redo", [], "redone: "),
+    ("snapshot", [], "kept as 20"),
+    ("restore", ["THE SNAPSHOT"], "restored 20"),
+    ("backup", ["copied"], "copied into copied"),
+    ("verify", [], "all is well: 6 keywords"),
+    ("compact", [], " bytes became "),
+    ("repair", ["repaired"], "keywords: 6"),
+    ("completion", ["zsh"], "#compdef keyword-tree"),
+]
+
+
+REFUSED = {
+    2: [
+        *("", "bogus", "--bogus", "add", "add x --bogus", "show --depth -1", "link tea", "info", "info ' '"),
+        *("move 编程 Python", "merge C# C#", "delete /", "rename C#", "alias C# nope --remove", "confirm ' ' C#"),
+        *("move / C#", "merge / C#", "rename / x", "confirm x /", "add ' ' --parent /", "alias C# ' '"),
+        *(f"add {'x' * 600} --parent /", "show open", "link gil open", "info --change tea"),
+        *("search x --in-texts --explain", "search x --model some-model", "info x --change tea --to C#"),
+        *("import nope.csv", "import bad.json", "import other.json", "import bad.csv", "import bad.opml"),
+        *("import bad.jsonl", "import a.csv --encoding klingon", "import a.csv --format html", "export -"),
+        *("export - --format csv", "export a.xyz", "export no/such/folder.json", "export memory/change_log.jsonl"),
+        *("completion tcsh", "undo 1", "compact --forget-history", "reorganize --plan a.csv"),
+        *("repair memory", "repair no/such/folder"),
+    ],
+    1: [
+        *("add x --parent nope", "info x --to nope", "info x --change nope", "link nope C#", "link tea nope"),
+        *("show nope", "rename nope x", "alias nope x", "confirm q nope", "move nope /", "merge nope C#"),
+        *("delete nope", "history nope", "undo 999", "undo x", "restore nope", "import a.csv --parent nope"),
+        "export a.json --from nope",
+    ],
+}
+"""What is refused, by its exit code."""
+
+
+def lay_out_files(program: Program) -> None:
+    """Lay files beside a memory: a table, and some that are not what they are called."""
+    for name, text in {
+        "a.csv": "path\na\n",
+        "bad.json": "{",
+        "other.json": '{"a": 1}',
+        "bad.csv": "x,y\n1,2\n",
+        "bad.opml": "<opml",
+        "bad.jsonl": "{}\n",
+    }.items():
+        (program.data.parent / name).write_text(text, encoding="utf-8")
+
+
+OLDEST = Path(os.environ.get("KEYWORD_TREE_OLDEST_CLI", ROOT / ".venv" / "oldest-cli"))
+"""Where `make test` puts the oldest click and rich that are allowed, beside those that are installed."""
+
+
+class TestEveryCommand:
+    @pytest.mark.skipif(not OLDEST.exists(), reason=f"no click 8.2 in {OLDEST}: `make test` puts it there")
+    def test_runs_with_the_oldest_libraries_that_are_allowed(self, program: Program) -> None:
+        script = "import click; from Agent.command_line import main; print(click.__file__); main(['show'])"
+        command = [sys.executable, "-c", script]
+        environment = {**os.environ, "PYTHONPATH": os.pathsep.join((str(OLDEST), str(ROOT)))}
+
+        done = subprocess.run(command, cwd=program.data.parent, env=environment, capture_output=True, text=True)
+
+        where, *_ = done.stdout.splitlines()
+        assert where.startswith(str(OLDEST)), done.stderr
+        assert "TypeError" not in done.stderr
+
+    def test_says_what_it_did(self, program: Program) -> None:
+        (program.data.parent / "table.csv").write_text("path,info\n茶/绿茶,Green tea.\n", encoding="utf-8")
+        (program.data.parent / "monday.json").write_text(
+            '[{"role": "user", "content": "I like tea."}]', encoding="utf-8"
+        )
+        for name, arguments, said in IN_TURN:
+            if name == "restore":
+                arguments = [path.name for path in (program.data / "snapshots").iterdir()]
+            assert said in program.run(name, *arguments), name
+        serve = ["shared", "mcp"]  # they need a server, or are one: see TestMounted
+        assert sorted([*(name for name, *_ in IN_TURN), *serve]) == sorted(every_command())
+
+    def test_answers_programs_in_json(self, program: Program) -> None:
+        (program.data.parent / "table.csv").write_text("path,info\n茶/绿茶,Green tea.\n", encoding="utf-8")
+        (program.data.parent / "monday.json").write_text(
+            '[{"role": "user", "content": "I like tea."}]', encoding="utf-8"
+        )
+        for name, arguments, _ in IN_TURN:
+            if name == "restore":
+                arguments = [path.name for path in (program.data / "snapshots").iterdir()]
+            if name == "export":
+                arguments = ["memory.html"]
+
+            assert isinstance(program.ask(name, *arguments), dict | list), name
+
+    @pytest.mark.parametrize(("code", "line"), [(code, line) for code, lines in REFUSED.items() for line in lines])
+    def test_says_what_is_wrong_in_json_with_its_code_and_changes_nothing(
+        self, program: Program, code: int, line: str
+    ) -> None:
+        lay_out_files(program)
+        before = program.infos("kitchen"), program.run("show", "--depth", "0", "--infos", "--ids")
+        answer = json.loads(program.run(*shlex.split(line), "--json", code=code))
+
+        assert answer["exit_code"] == code
+        assert answer["message"]
+        assert (program.infos("kitchen"), program.run("show", "--depth", "0", "--infos", "--ids")) == before
+
+    def test_finds_no_store_in_an_empty_folder_and_makes_none(self, tmp_path: Path) -> None:
+        nothing = Program(tmp_path / "none")
+        lines = "show|search x|rank x|info x --to y|info x --change y|link a b|metrics|export x.json|rename a b"
+        lines += "|alias a b|confirm a b|move a b|merge a b|delete a|history|undo|snapshot|snapshot --list|restore a"
+        lines += "|backup b|verify|compact|repair new|reorganize"
+        for line in lines.split("|"):
+            assert nothing.ask(*shlex.split(line), code=3)["error"] == "NoStoreError"
+        assert list(tmp_path.iterdir()) == []
+
+
+class TestLanguage:
+    def test_everything_that_is_said_has_its_chinese_with_the_same_places(self) -> None:
+        for text in texts_of_the_source():
+            assert text in TEXTS or text in ("", " "), text
+        for english, chinese in TEXTS.items():
+            assert len(re.findall(r"\{", english)) == len(re.findall(r"\{", chinese)), english
+
+    @pytest.mark.parametrize("path", RAISING, ids=lambda path: path.relative_to(ROOT).as_posix())
+    def test_every_error_of_the_library_has_its_chinese(self, path: Path) -> None:
+        with mock.patch.multiple(language, _chosen="zh"):
+            said = {message: language.say_error(message) for message in messages_raised(path)}
+
+        names = r"`.+?`|'.*?'|pip install.*|\w+\.\w+"
+        assert [message for message in said if re.search("[a-z]{3,} [a-z]{2,}", re.sub(names, "", said[message]))] == []
+
+    def test_an_extra_that_is_missing_is_named_in_chinese(self) -> None:
+        paths = [path for path in (ROOT / "Agent").rglob("*.py") if not re.match("test_|chinese", path.name)]
+        texts = {text for path in paths for text in re.findall(r'"([^"]+ in its repository)"', path.read_text("utf-8"))}
+        with mock.patch.multiple(language, _chosen="zh"):
+            said = [language.say_error(text) for text in texts]
+
+        assert len(said) > 10
+        assert [one for one in said if not re.search("(需要|没有安装|找不到).*：在项目目录里 pip install", one)] == []
+
+    def test_the_extra_of_the_program_itself_is_named_in_chinese(self) -> None:
+        script = "import sys; sys.modules['click'] = None; from Agent.command_line import main; sys.exit(main([]))"
+        environment = {**ENVIRONMENT, "LANG": "zh_CN.UTF-8"}
+        done = subprocess.run([sys.executable, "-c", script], env=environment, capture_output=True, text=True)
+
+        assert (done.returncode, done.stderr) == (2, "命令行需要 click 和 rich：在项目目录里 pip install '.[cli]'\n")
+
+    def test_a_translation_names_every_value_of_its_template(self) -> None:
+        for template, chinese in ERRORS.items():
+            places = set(range(template.count("{}")))
+            assert {int(place) for place in re.findall(r"\{(\d+)", chinese)} <= places, template
+
+    def test_values_stay_as_they_are_and_texts_within_are_translated(self, program: Program) -> None:
+        with mock.patch.multiple(language, _chosen="zh"):
+            assert language.say_error("no keyword has the id 'info'") == "没有 id 为 'info' 的关键词"
+            assert language.say_error("cannot use 'm': [Errno 28] No space left on device") == "无法使用 'm'：磁盘已满"
+
+    def test_every_page_of_help_is_chinese(self, program: Program) -> None:
+        for name in ["", *every_command()]:
+            said = program.run(*filter(None, [name]), "--help", KEYWORD_TREE_LANG="zh")
+            shown = [one for one in said.splitlines() if one.strip() and not one.lstrip().startswith("keyword-tree")]
+            english = [one for one in shown if re.search(r"  [A-Z][a-z]+:? [a-z]+", one)]
+
+            assert said.startswith("用法："), name
+            assert english == [], name
+
+    @pytest.mark.parametrize(
+        ("environment", "is_chinese"),
+        [
+            ({"LANG": "zh_CN.UTF-8"}, True),
+            ({"LC_ALL": "zh_TW.UTF-8", "LANG": "en_US.UTF-8"}, True),
+            ({"LC_ALL": "C.UTF-8", "LANG": "zh_CN.UTF-8"}, False),
+            ({"LANG": "de_DE.UTF-8"}, False),
+            ({"KEYWORD_TREE_LANG": "en", "LANG": "zh_CN.UTF-8"}, False),
+            ({}, False),
+        ],
+    )
+    def test_speaks_the_language_of_the_locale(
+        self, program: Program, environment: dict[str, str], is_chinese: bool
+    ) -> None:
+        with mock.patch.dict(ENVIRONMENT, environment):
+            said = program.run("move", "C#", "kitchen")
+
+        assert said.startswith("已把 C# 移到 kitchen  (undo " if is_chinese else "moved C# to kitchen  (undo ")
+
+    @pytest.mark.parametrize("where", ["before", "behind"])
+    def test_the_option_comes_before_the_locale(self, program: Program, where: str) -> None:
+        words = ["--lang", "zh", "show", "nope"] if where == "before" else ["show", "nope", "--lang", "zh"]
+
+        assert "没有关键词的名字" in program.run(*words, code=1, LANG="en_US.UTF-8")
+
+    def test_what_is_typed_wrongly_is_said_in_chinese(self, program: Program) -> None:
+        for line, said in {
+            "bogus": "错误：没有这个命令：bogus",
+            "move Python kitchen --nowhere": "错误：没有这个选项：--nowhere",
+            "move Python": "错误：缺少参数 PARENT",
+            "undo 1 2": "错误：多余的参数：2",
+            "show --depth": "错误：选项 --depth 后面要有值",
+        }.items():
+            assert said in program.run(*shlex.split(line), code=2, KEYWORD_TREE_LANG="zh")
+
+    @pytest.mark.parametrize(("code", "line"), [(code, line) for code, lines in REFUSED.items() for line in lines])
+    def test_whatever_is_refused_is_said_in_chinese(self, program: Program, code: int, line: str) -> None:
+        if line in ("compact --forget-history", "export - --format csv"):  # without --json they ask, and are done
+            return
+        lay_out_files(program)
+
+        said = program.run(*shlex.split(line), "--lang", "zh", code=code)
+
+        refusal = next(one for one in said.splitlines() if one.startswith("错误："))
+        assert re.search(r"[\u4e00-\u9fff]", re.sub("编程|^错误", "", refusal)), refusal
+        assert not re.search(r"[a-z]+ (is|has|cannot|must|no) ", refusal), refusal
+
+    def test_the_words_of_the_client_without_a_model_are_chinese(self, program: Program) -> None:
+        for query, said in {"what is the GIL?": "match: 排在第一，得分 ", "quantum tea": "missing: 没有"}.items():
+            shown = program.run("search", "--explain", query, "--lang", "zh", code=None)
+            assert said in shown, shown
+
+    def test_why_a_session_is_shown_is_said_in_chinese(self, program: Program) -> None:
+        said = [{"role": "user", "content": "What do you like?"}, {"role": "assistant", "content": "I like tea."}]
+        (program.data.parent / "monday.json").write_text(json.dumps(said), encoding="utf-8")
+        session = ["--data", "sessions", "context", "--session", "monday", "--lang", "zh"]
+        program.run(*session, "commit", "monday.json")
+
+        shown = program.run(*session, "search", "tea")
+
+        assert re.search(r"\[L2 [\d.]+：说到 tea \(m2, .*?\)；(在一个提问之后；)?助手说的\]", shown), shown
+
+    def test_damage_is_said_in_chinese(self, program: Program) -> None:
+        log = program.data / "change_log.jsonl"
+        log.write_bytes(log.read_bytes().replace(b"PEP 703", b"PEP 704"))
+
+        assert "错误：日志 change_log.jsonl 第 " in program.run("show", "--lang", "zh", code=3)
+
+    def test_what_has_no_translation_stays_as_it_is(self, program: Program) -> None:
+        assert language.say_error("the moon is in the way") == "the moon is in the way"
+
+    def test_json_keeps_its_keys_and_codes(self, program: Program) -> None:
+        said = json.loads(program.run("show", "nope", "--json", code=1, KEYWORD_TREE_LANG="zh"))
+
+        assert (said["error"], said["exit_code"]) == ("UnknownNameError", 1)
+
+
+class TestProgram:
+    def test_is_declared_as_a_console_command(self) -> None:
+        declared = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
+
+        assert 'keyword-tree = "keyword_tree.command_line:main"' in declared
+
+    def test_says_what_its_documentation_shows(self, tmp_path: Path) -> None:
+        pages = [*READMES, "docs/command-line.md", "docs/zh/command-line.md"]
+        texts = [command_line.__doc__ or "", *((ROOT / name).read_text(encoding="utf-8") for name in pages)]
+        # A session is indented in a docstring, and fenced in a README; where it has "...", anything may be.
+        sessions = {
+            textwrap.dedent(block)
+            for text in texts
+            for block in re.findall(
+                r"(?:^```console\n|\n\n)([ ]*\$ keyword-tree .*?)(?:^```|\n\n)", text, re.DOTALL | re.M
+            )
+        }
+
+        assert sessions
+        for number, session in enumerate(sorted(sessions)):
+            (tmp_path / str(number)).mkdir()
+            fresh = Program(tmp_path / str(number) / "fresh")
+            for one in session.split("$ keyword-tree ")[1:]:
+                words, _, said = one.partition("\n")
+                seen = fresh.run(*shlex.split(words), KEYWORD_TREE_LANG="zh" if "已添加" in session else "en")
+                assert doctest.OutputChecker().check_output(
+                    f"{said.strip()}\n", f"{seen.strip()}\n", doctest.ELLIPSIS
+                ), one
+
+    def test_help_names_every_command_in_its_section(self, program: Program) -> None:
+        said = program.start("--help")
+
+        assert sorted(every_command()) == sorted(group.commands)
+        assert all(f"\n  {name} " in said for name in every_command())
+        assert "..." not in said.partition("Write:")[2]  # no sentence is cut
+
+    def test_every_command_shows_its_examples_as_they_are_typed(self) -> None:
+        examples = 0
+        for name, one in every_command().items():
+            said = one.get_help(click.Context(one, info_name=name, terminal_width=100))
+            shown = sum(line.lstrip("\b ").startswith("keyword-tree ") for line in (one.help or "").splitlines())
+            examples += shown
+
+            assert "\b" not in said
+            assert r"\b" not in said
+            assert said.count("\n  keyword-tree ") == shown, name
+        assert examples >= 8
+
+    def test_bad_use_ends_with_2_and_writes_nothing(self, program: Program) -> None:
+        before = (program.data / "change_log.jsonl").read_bytes()
+
+        assert "No such option" in program.run("move", "Python", "kitchen", "--nowhere", code=2)
+        assert program.ask("delete", "/", code=2)["exit_code"] == 2
+        assert (program.data / "change_log.jsonl").read_bytes() == before
+
+    def test_its_folder_is_not_where_benchmarks_look_for_data(self, tmp_path: Path) -> None:
+        code = "from benchmarks.common import data_folder; print(data_folder())"
+        named = {"KEYWORD_TREE_DATA": str(tmp_path / "memory"), "KEYWORD_TREE_BENCHMARK_DATA": str(tmp_path)}
+        done = subprocess.run(
+            [sys.executable, "-c", code], env={**ENVIRONMENT, **named}, capture_output=True, text=True
+        )
+
+        assert done.stdout == f"{tmp_path}\n", done.stderr
+
+    def test_the_folder_is_an_option_before_and_behind_the_command(self, program: Program, tmp_path: Path) -> None:
+        elsewhere = str(tmp_path / "elsewhere")
+
+        program.run("--data", elsewhere, "add", "茶", "--parent", "/")
+
+        assert "茶" in program.run("show", "--data", elsewhere)
+        assert program.keyword("茶") is None
+
+    def test_who_stops_reading_gets_no_complaint(self, program: Program) -> None:
+        reading, writing = os.pipe()
+        with subprocess.Popen(
+            [*PROGRAM, "show", "--data", str(program.data)], env=ENVIRONMENT, stdout=writing, stderr=subprocess.PIPE
+        ) as process:
+            os.close(writing)
+            os.close(reading)
+            assert process.stderr is not None
+            assert process.stderr.read() == b""
+        assert process.returncode == 141
+
+    @pytest.mark.parametrize("line", ["--help", "show --help", "completion bash", "export - --format csv"])
+    def test_nor_who_stops_reading_help_or_files(self, program: Program, line: str) -> None:
+        with subprocess.Popen(
+            ["/bin/bash", "-c", f"{shlex.join(PROGRAM)} {line} | true; exit ${{PIPESTATUS[0]}}"],
+            env={**ENVIRONMENT, "KEYWORD_TREE_DATA": str(program.data)},
+            stderr=subprocess.PIPE,
+        ) as process:
+            assert process.stderr is not None
+            assert process.stderr.read() == b""
+        assert process.returncode in (0, 141)  # it may have been quicker than its reader's end
+
+    def test_needs_no_stream_but_those_it_uses(self, program: Program) -> None:
+        for closed, command in (("<&-", "metrics"), (">&-", "info - --no-auto"), ("2>&-", "info - --no-auto")):
+            line = f"{shlex.join(PROGRAM)} {command} {closed}"
+            done = subprocess.run(
+                ["/bin/bash", "-c", line],
+                env={**ENVIRONMENT, "KEYWORD_TREE_DATA": str(program.data)},
+                input=b"said",
+                capture_output=True,
+            )
+
+            assert (done.returncode, done.stderr) == (0, b""), closed
+
+    @pytest.mark.parametrize(
+        ("package", "extra", "arguments"),
+        [("click", "cli", ["--help"]), ("rich", "cli", ["show"]), ("markdown_it", "formats", ["import", "a.md"])],
+    )
+    def test_without_its_extra_it_says_what_to_install(
+        self, tmp_path: Path, package: str, extra: str, arguments: list[str]
+    ) -> None:
+        (tmp_path / "a.md").write_text("# A\n", encoding="utf-8")
+        code = f"import sys; sys.modules['{package}'] = None; import Agent.command_line as program; "
+        code += f"sys.exit(program.main({arguments}))"
+        done = subprocess.run(
+            [sys.executable, "-c", code], env=ENVIRONMENT, capture_output=True, text=True, cwd=tmp_path
+        )
+
+        assert done.returncode == 2
+        assert done.stderr.count("\n") == 1
+        assert done.stderr.endswith(f"pip install '.[{extra}]' in its repository\n")
+
+    def test_imports_a_model_only_where_one_is_asked(self, program: Program) -> None:
+        code = "import sys, Agent.command_line as program; program.main(['show']); "
+        code += "print('Agent.model_clients' in sys.modules)"
+        done = subprocess.run(
+            [sys.executable, "-c", code],
+            env={**ENVIRONMENT, "KEYWORD_TREE_DATA": str(program.data)},
+            capture_output=True,
+            text=True,
+        )
+
+        assert done.stdout.splitlines()[-1] == "False"
+
+    def test_a_named_model_needs_a_service(self, program: Program) -> None:
+        assert "OPENAI_API_KEY" in program.run("search", "what?", "--model", "some-model", code=2)
+
+    def test_a_model_named_in_the_environment_without_a_service_is_passed_over(self, program: Program) -> None:
+        assert "编程 / Python" in program.run("search", "Python", KEYWORD_TREE_MODEL="some-model")
+
+
+class TestNewcomer:
+    def test_shows_its_version(self, program: Program) -> None:
+        assert program.start("--version") == f"keyword-tree {importlib.metadata.version('keyword-tree-memory')}\n"
+
+    @pytest.mark.parametrize(("typed", "meant"), [("serach", "search"), ("histroy", "history"), ("ad", "add")])
+    def test_a_mistyped_command_is_answered_with_what_is_spelled_alike(
+        self, program: Program, typed: str, meant: str
+    ) -> None:
+        assert f"No such command '{typed}'. Did you mean {meant}" in program.run(typed, code=2)
+        assert f"没有这个命令：{typed}；是不是 {meant}" in program.run(typed, code=2, KEYWORD_TREE_LANG="zh")
+
+    def test_sessions_take_the_folder_before_the_command(self, program: Program, tmp_path: Path) -> None:
+        program.run("--data", "sessions", "context", "remember", "Ada drinks tea.")
+
+        assert "Ada drinks tea." in program.run("--data", "sessions", "context", "search", "tea")
+        assert json.loads(program.run("--json", "--data", "sessions", "context", "ls"))
+        assert (tmp_path / "sessions").is_dir()
+
+    def test_sessions_show_the_help_of_each_command(self, program: Program) -> None:
+        assert "--budget" in program.run("context", "search", "--help")
+        assert "context search --help" in program.run("context", "--help")
+
+    def test_the_doctor_shows_memory_and_missing_extras(self, program: Program, tmp_path: Path) -> None:
+        said = program.ask("doctor")
+
+        assert said["has_memory"]
+        assert said["data"] == str(program.data)
+        assert "cli" not in said["missing"]
+        assert not Program(tmp_path / "none").ask("doctor")["has_memory"]
+        assert not (tmp_path / "none").exists()
+
+    def test_an_export_onto_what_is_in_use_names_it(self, program: Program, tmp_path: Path) -> None:
+        (tmp_path / "notes").mkdir()
+        (tmp_path / "notes" / "mine.md").write_text("mine")
+        (tmp_path / "a.json").mkdir()
+
+        assert "the folder 'notes' is not empty" in program.run("export", "notes", code=2)
+        assert "'a.json' is a folder" in program.run("export", "a.json", code=2)
+        assert "'a.json' is a folder" in program.run("import", "a.json", code=2)
+        assert "there is no folder 'none'" in program.run("export", "none/a.html", code=2)
+        assert "文件夹 'notes' 不是空的" in program.run("export", "notes", code=2, KEYWORD_TREE_LANG="zh")
+        assert {path.name for path in tmp_path.iterdir()} == {"memory", "notes", "a.json"}
+
+    def test_an_empty_folder_is_nothing_to_import(self, program: Program, tmp_path: Path) -> None:
+        (tmp_path / "notes").mkdir()
+
+        assert "there is nothing to import in notes" in program.run("import", "notes", code=2)
+        assert "notes 里没有可导入的内容" in program.run("import", "notes", code=2, KEYWORD_TREE_LANG="zh")
+
+
+class TestMounted:
+    """Commands of other parts, which these read with argparse."""
+
+    def test_every_command_and_option_is_shown_in_both_languages(self, program: Program) -> None:
+        for name in ("context", "hub", "shared", "mcp"):
+            command = every_command()[name]
+            inner = list(getattr(command, "commands_of_part", ()))
+            for words in ([name], *([name, one] for one in inner)):
+                english, chinese = (program.run(*words, "--help", "--lang", one) for one in language.LANGUAGES)
+
+                assert english.startswith("Usage: keyword-tree " + " ".join(words))
+                assert all(option in english for option in ("--data", "--lang"))
+                assert not re.search(r"^ .*  [A-Z][a-z]+:? [a-z]+", chinese, re.M), chinese
+                assert "LAMBDA" not in english
+            assert [one for one in inner if f"\n  {one}" not in program.run(name, "--help")] == []
+
+    def test_json_is_an_option_of_what_answers_in_json(self, program: Program) -> None:
+        assert "--json" in program.run("hub", "ask", "--help")
+        assert "--json" not in program.run("hub", "serve", "--help") + program.run("mcp", "--help")
+
+    def test_a_group_without_a_command_shows_its_help_and_no_error(self, program: Program) -> None:
+        said = program.run("context", code=2)
+
+        assert said.startswith("Usage: keyword-tree context ")
+        assert (said.count("Usage: "), "Error" in said) == (1, False)
+
+    def test_a_mistyped_one_and_a_wrong_value_are_refused_as_ours_are(self, program: Program) -> None:
+        assert "No such command 'sreve'. Did you mean serve?" in program.run("hub", "sreve", code=2)
+        assert "'--http' 的值不对：'x' 不是端口号" in program.run("mcp", "--http", "x", "--lang", "zh", code=2)
+        assert program.ask("hub", "token", "list", code=2)["message"] == "keyword-tree hub token has no answer in JSON"
+
+    def test_a_hub_takes_options_before_and_after_its_words(self, program: Program) -> None:
+        (program.data.parent / "k.jsonl").write_text('{"kind": "poem"}', encoding="utf-8")
+
+        before = program.ask("--data", "hub", "hub", "import", "k.jsonl", code=1)
+        after = program.ask("hub", "import", "k.jsonl", "--data", "other", code=1)
+        assert before == after
+        assert before["errors"][0]["line"] == 1
+        assert {"hub", "other"} <= {path.name for path in program.data.parent.iterdir()}
+
+    def test_trees_on_a_server_are_named_by_the_address_of_data(self, program: Program) -> None:
+        address = "postgresql://127.0.0.1:1/none#tree"
+        said = program.ask("shared", "--patience", "0.1", "list", "--data", address, code=3)
+
+        assert said["exit_code"] == 3
+        assert "Connection refused" in said["message"]
+
+    def test_the_former_name_says_what_to_install_where_its_extra_is_missing(self) -> None:
+        code = "import sys; sys.modules['cryptography'] = None; from Agent import command_line; "
+        code += "sys.exit(command_line.hub(['doctor']))"
+        done = subprocess.run([sys.executable, "-c", code], env=ENVIRONMENT, capture_output=True, text=True)
+
+        assert (done.returncode, done.stderr.count("\n")) == (2, 1)
+        assert "pip install '.[knowhub]'" in done.stderr
+
+
+class TestAdd:
+    def test_makes_a_keyword_where_it_is_told(self, program: Program) -> None:
+        said = program.run("add", "asyncio", "--parent", "编程/Python", "--alias", "aio", "--description", "loops")
+
+        node = program.keyword("programming > python > aio")
+        assert node is not None
+        assert (node.name, node.description) == ("asyncio", "loops")
+        assert said.startswith("added 编程 / Python / asyncio  (undo ")
+
+    def test_begins_a_memory_and_lets_the_client_choose_the_place(self, tmp_path: Path) -> None:
+        fresh = Program(tmp_path / "fresh")
+
+        fresh.run("add", "python library", "--parent", "/")
+        answer = fresh.ask("add", "asynchronous python library")
+
+        assert answer["keyword"]["path"] == ["python library", "asynchronous python library"]
+
+    def test_says_where_another_one_of_the_name_is(self, program: Program) -> None:
+        said = program.run("add", "Python", "--parent", "/")
+
+        assert said.splitlines()[1:] == ["another one of this name is at 编程 / Python"]
+
+    def test_names_the_command_that_creates_what_is_missing(self, program: Program) -> None:
+        said = program.run("info", "rises in an hour", "--to", "sour dough", code=1)
+
+        assert said.splitlines()[-1] == "to create it: keyword-tree add 'sour dough'"
+        assert "to create it" not in program.run("show", "sour dough", code=1)
+
+    def test_says_that_no_keyword_fits(self, program: Program) -> None:
+        said = program.run("add", "Longjing")
+
+        assert said.startswith("added Longjing, at the top: no keyword fits it  (undo ")
+        assert program.run("add", "milk", "--parent", "/").startswith("added milk  (undo ")
+
+    def test_refuses_an_unknown_parent_and_offers_what_is_near(self, program: Program) -> None:
+        answer = program.ask("add", "x", "--parent", "Pythn", code=1)
+
+        assert [place["path"] for place in answer["candidates"]] == ["编程 / Python"]
+        assert program.keyword("x") is None
+
+
+class TestInfo:
+    def test_stores_standard_input_on_keywords(self, program: Program) -> None:
+        said = program.start("info", "-", "--to", "C#", "--to", "Python", "--source", "me", said="一\r\ntwo\n".encode())
+
+        assert program.infos("C#") == ["一\r\ntwo\n"]
+        assert "编程 / C#, 编程 / Python" in said
+
+    def test_refuses_standard_input_in_another_encoding(self, program: Program) -> None:
+        assert "is not UTF-8" in program.start("info", "-", "--no-auto", said="食物".encode("gb18030"), code=2)
+
+    def test_lets_the_client_choose_keywords(self, program: Program) -> None:
+        answer = program.ask("info", "A kitchen needs a window.")
+
+        assert [place["name"] for place in answer["keywords"]] == ["kitchen"]
+
+    def test_says_how_to_hang_what_fits_nowhere(self, program: Program) -> None:
+        said = program.run("info", "Bob drinks espresso.")
+        linking = re.search(r"on no keyword: keyword-tree (link \S+) KEYWORD", said)
+
+        assert linking
+        assert program.run(*linking[1].split(), "kitchen").startswith("linked to kitchen")
+
+    def test_changes_one_that_is_there(self, program: Program) -> None:
+        program.run("info", "Milk first.", "--change", "tea")
+
+        assert program.infos("kitchen") == ["Milk first."]
+
+
+class TestLink:
+    def test_links_with_a_relation_and_unlinks(self, program: Program) -> None:
+        answer = program.ask("link", "tea", "Python", "--relation", "example")
+        after = program.ask("link", "tea", "kitchen", "--remove")
+
+        assert [(place["name"], place["relation"]) for place in answer["keywords"]] == [
+            ("kitchen", "PRIMARY"),
+            ("Python", "EXAMPLE"),
+        ]
+        assert [place["name"] for place in after["keywords"]] == ["Python"]
+
+    def test_an_unknown_info_is_not_found(self, program: Program) -> None:
+        assert "no info has the id" in program.run("link", "nothing", "Python", code=1)
+
+
+class TestSearch:
+    def test_finds_by_path_and_shows_infos(self, program: Program) -> None:
+        said = program.run("search", "programming/cpython")
+
+        assert said.splitlines()[0] == "编程 / Python  = CPython  (exact path)"
+        assert "  gil  PEP 703 makes the GIL optional.  peps.python.org" in said
+
+    def test_explains_rounds_views_and_reasons(self, program: Program) -> None:
+        said = program.run("search", "what", "does", "CPython", "do?", "--explain")
+        answer = program.ask("search", "what does CPython do?", "--explain")
+
+        assert said.startswith("Round 1  under the top, 6 names shown\n")
+        assert any(line.split()[:1] == ["→"] and line.endswith("  编程 / Python") for line in said.splitlines())
+        assert "   match: " in said
+        assert "(the words fit it best)" in said
+        assert (answer["reason"], answer["path"]) == ("agent_match", ["编程", "Python"])
+        [seen] = [entry for entry in answer["views"][0]["candidates"] if entry["name"] == "Python"]
+        assert seen["path"] == "编程 / Python"
+        assert seen["idx"] in (answer["views"][0]["reply"]["node_id"], *answer["views"][0]["reply"]["node_ids"])
+        assert answer["views"][0]["reply"]["action"] == answer["steps"][0]["action"] == "match"
+
+    def test_lists_what_several_keywords_are_called(self, program: Program) -> None:
+        lines = program.run("search", "open").splitlines()
+
+        assert lines[0].startswith("2 keywords fit")
+        assert [line.split(maxsplit=1)[1] for line in lines[1:]] == ["编程 / Python / open", "kitchen / open"]
+
+    def test_ends_with_1_where_nothing_is_found(self, program: Program) -> None:
+        assert program.ask("search", "Rust", "--names-only", code=1)["reason"] == "exact_miss_llm_disabled"
+
+    def test_falls_through_to_texts_by_any_of_the_words_with_the_sentence(self, program: Program) -> None:
+        program.run("info", "Moved in May. The boiler was serviced by Frank Sanders.", "--no-auto")  # on no keyword
+        said = program.run("search", "when was the boiler serviced?")
+        answer = program.ask("search", "when was the boiler serviced?")
+
+        assert said.splitlines()[-1].endswith("  no keyword  The boiler was serviced by Frank Sanders.")
+        assert (answer["status"], answer["texts"][0]["sentence"]) == (
+            "not_found",
+            "The boiler was serviced by Frank Sanders.",
+        )
+        assert program.ask("search", "when was the boiler serviced?", "--names-only", code=1)["texts"] == []
+
+    def test_has_words_for_every_reason(self) -> None:
+        codes = {reason for _, reason in inside.OUTCOMES.values() if reason}
+        own = {"exact", "path", "normalized", "confirmed", "empty_query", "exact_miss_llm_disabled"}
+        assert set(REASONS) == codes | own
+        assert LEXICAL_REASONS.keys() <= codes
+
+    def test_finds_words_in_the_texts_of_infos(self, program: Program) -> None:
+        program.run("info", "a\n" + "Milk comes from cows, and is white. " * 3, "--no-auto")
+        said = program.run("search", "--in-texts", "ＭＩＬＫ second")
+        answer = program.ask("search", "--in-texts", "milk", "--limit", "1")
+
+        assert said == "1 info with these words\ntea  kitchen  Tea first, milk second.\n"
+        assert (answer["info_count"], len(answer["infos"])) == (2, 1)
+        assert "no keyword  Milk comes from cows, and is white." in program.run("search", "--in-texts", "cows")
+        assert program.ask("search", "--in-texts", "coffee", code=1)["info_count"] == 0
+        assert "search --in-texts" in program.run("search", "coffee", "--names-only", code=1)
+
+    def test_names_what_is_nearest_where_nothing_is_found(self, program: Program) -> None:
+        question = "who wrote Pythn?"
+        said = program.run("search", question, code=1)
+        answer = program.ask("search", question, code=1)
+        nothing = program.ask("search", "zzz", code=1)
+        names = [place["name"] for place in answer["nearest"]]
+        places = [f"{place['path']} {place['confidence']:.2f}" for place in answer["nearest"]]
+
+        assert said.splitlines()[:2] == [
+            "nothing found  (no keyword fits well enough)",
+            f"  nearest: {', '.join(places)}",
+        ]
+        assert {"name": "Python", "path": "编程 / Python"}.items() <= answer["nearest"][names.index("Python")].items()
+        assert answer["nearest"] == program.ask("rank", question)["candidates"]
+        assert nothing["nearest"] == program.ask("search", "Python")["nearest"] == []
+        assert "nearest" not in program.run("search", "zzz", code=1)
+
+
+class TestRank:
+    def test_lists_what_fits_best_first_with_path_and_confidence(self, program: Program) -> None:
+        said = program.run("rank", "open", "the", "kitchen").splitlines()
+        rows = program.ask("rank", "open the kitchen", "--limit", "2")["candidates"]
+
+        assert said[0].split() == ["confidence", "id", "keyword"]
+        assert said[1].split(maxsplit=2) == [f"{rows[0]['confidence']:.2f}", rows[0]["id"], rows[0]["path"]]
+        assert rows[0]["path"] == "kitchen / open"
+        assert 1 >= rows[0]["confidence"] >= rows[1]["confidence"] > 0.3
+
+    def test_ends_with_1_where_no_word_fits(self, program: Program) -> None:
+        assert program.run("rank", "zzz", code=1) == "nothing found\n"
+        assert program.ask("rank", "zzz", code=1) == {"candidates": []}
+
+
+class TestShow:
+    def test_draws_the_tree_with_infos_and_counts(self, program: Program) -> None:
+        said = program.run("show", "--depth", "2", "--infos", "--limit", "2")
+
+        assert said == (
+            "/\n"
+            "├── 编程  = programming\n"
+            "│   ├── Python  = CPython  (1 below)  A language.\n"
+            "│   │   └── • PEP 703 makes the GIL optional.  peps.python.org\n"
+            "│   └── C#\n"
+            "└── kitchen\n"
+            "    ├── • Tea first, milk second.\n"
+            "    └── open\n"
+        )
+
+    def test_draws_a_small_tree_whole_and_a_large_one_two_levels_deep(self, program: Program) -> None:
+        assert program.run("show") == program.run("show", "--depth", "0")
+
+        (program.data.parent / "many.csv").write_text(
+            "path\n" + "".join(f"编程/Python/n{i}\n" for i in range(60)), encoding="utf-8"
+        )
+        program.run("import", "many.csv")
+        assert program.run("show") == program.run("show", "--depth", "2")
+        assert program.run("show", "kitchen") == "kitchen\n└── open\n"
+
+    def test_begins_where_it_is_told_and_tells_what_it_leaves_out(self, program: Program) -> None:
+        assert program.run("show", "编程", "--depth", "1", "--limit", "1").splitlines()[1:] == [
+            "├── Python  = CPython  (1 below)  A language.",
+            "└── … 1 more",
+        ]
+
+    def test_gives_programs_parents_before_children(self, program: Program) -> None:
+        rows = program.ask("show", "--depth", "0", "--infos")
+
+        assert [row["name"] for row in rows] == ["root", "编程", "Python", "open", "C#", "kitchen", "open"]
+        assert [info["id"] for info in rows[2]["infos"]] == ["gil"]
+        assert (rows[1]["child_count"], rows[1]["children_left_out"]) == (2, 0)
+
+    def test_shows_an_info_in_full(self, program: Program) -> None:
+        said = program.run("show", "gil")
+
+        assert said.splitlines() == [
+            "PEP 703 makes the GIL optional.",
+            "from peps.python.org",
+            "  on 编程 / Python  primary",
+        ]
+
+    def test_marks_what_a_memory_was_before_it_was_corrected(self, program: Program) -> None:
+        program.data = program.data.parent / "memory"  # where a `MemoryStore` keeps its tree
+        program.run("info", "Ada lives in Paris.", "--no-auto")
+        [old] = program.ask("show", "--unlinked")["infos"]
+        with MemoryStore(program.data.parent) as store:
+            new = store.correct(old["id"], "Ada lives in Rome.")
+
+        shown = [program.run("search", "--in-texts", "Paris"), program.run("show", "--unlinked"),
+                 program.run("show", old["id"])]  # fmt: skip
+        for said in shown:
+            assert " ".join(said.split()).count(f"superseded by {new}") == 1
+        assert "superseded" not in program.run("search", "--in-texts", "Rome")
+
+    def test_lists_infos_on_no_keyword(self, program: Program) -> None:
+        assert program.run("show", "--unlinked") == "every info has a keyword\n"
+        for text in ("one", "other"):
+            program.run("info", text, "--no-auto")
+        said = program.run("show", "--unlinked", "--limit", "1").splitlines()
+
+        assert len(said) == 2
+        assert said[1] == "… 1 more"
+        assert {info["content"] for info in program.ask("show", "--unlinked")["infos"]} == {"one", "other"}
+
+
+class TestNaming:
+    def test_a_path_may_be_longer_than_any_id(self, program: Program) -> None:
+        program.run("add", "长" * 512, "--parent", "kitchen")
+        path = f"kitchen/{'长' * 512}"
+
+        assert program.run("show", path) == f"kitchen / {'长' * 512}\n"
+        assert program.run("history", path).count("create_keyword") == 1
+        assert "…'" in program.run("show", path + "x", code=1)
+
+    def test_what_names_an_info_and_a_keyword_is_not_deleted(self, program: Program) -> None:
+        program.run("add", "gil", "--parent", "/")
+        answer = program.ask("delete", "gil", code=2)
+        program.run("delete", answer["candidates"][0]["id"])
+
+        assert answer["message"].startswith("1 keyword and an info are called 'gil'")
+        assert program.ask("show", "gil")["content"] == "PEP 703 makes the GIL optional."
+        assert program.keyword("gil") is None
+
+    def test_an_id_counts_and_a_name_of_several_is_refused_with_them(self, program: Program) -> None:
+        answer = program.ask("move", "open", "/", code=2)
+        [one] = [place for place in answer["candidates"] if place["path"] == "kitchen / open"]
+        program.run("rename", one["id"], "openers")
+
+        assert len(answer["candidates"]) == 2
+        assert program.keyword("kitchen/openers") is not None
+
+    def test_a_name_that_is_only_alike_is_not_taken_for_it(self, program: Program) -> None:
+        assert "no keyword has the name" in program.run("delete", "C", code=1)
+        assert program.keyword("C#") is not None
+
+
+class TestCorrecting:
+    def test_each_command_does_what_it_says_and_can_be_undone(self, program: Program) -> None:
+        with KeywordTree(str(program.data)) as tree:
+            [kitchen] = tree.FindByName("kitchen")
+
+        program.run("rename", "kitchen", "厨房", "--description", "where tea is made")
+        program.run("alias", "厨房", "cuisine", "Küche")
+        program.run("alias", "厨房", "cuisine", "--remove")
+        program.run("move", "厨房", "C#")
+        node = program.keyword("编程/C#/Küche")
+        assert node is not None
+        assert (node.id, node.name, node.aliases) == (kitchen.id, "厨房", ["Küche"])
+
+        answer = program.ask("merge", "厨房", "Python")
+        assert answer["keyword"]["aliases"] == ["CPython", "厨房", "Küche"]
+        assert program.infos("Python") == ["PEP 703 makes the GIL optional.", "Tea first, milk second."]
+
+        program.run("undo", str(answer["seq"]))
+        assert program.infos("厨房") == ["Tea first, milk second."]
+
+    def test_says_where_nothing_had_to_change(self, program: Program) -> None:
+        assert "nothing had to change" in program.run("move", "C#", "编程")
+
+    def test_a_confirmed_question_is_answered_at_once(self, program: Program) -> None:
+        program.run("confirm", "who drinks what?", "kitchen")
+
+        assert program.run("search", "Who drinks what").startswith("kitchen  (confirmed query)")
+
+    def test_refuses_a_circle(self, program: Program) -> None:
+        program.run("move", "编程", "Python", code=2)
+
+
+class TestAsk:
+    def test_finds_the_sentence_by_any_of_the_words(self, program: Program) -> None:
+        program.run("info", "She works nights. Anna is allergic to peanuts! Easter is free.", "--to", "kitchen")
+        said = program.run("ask", "who is allergic to nuts or peanuts?")
+
+        assert re.fullmatch(r"0\.\d\d  kitchen  Anna is allergic to peanuts!\n", said)
+
+    def test_finds_chinese_and_tells_programs_all(self, program: Program) -> None:
+        program.run("info", "她在二小读三年级。小雨对花生过敏。", "--to", "kitchen", "--source", "聊天")
+        [text] = program.ask("ask", "谁对花生过敏？")["texts"]
+
+        assert (text["sentence"], text["path"], text["source"]) == ("小雨对花生过敏。", ["kitchen"], "聊天")
+        assert 0 < text["score"] <= 1
+
+    @pytest.mark.parametrize(
+        ("content", "question", "sentence"),
+        [
+            ("A coffee is 3.50 euros at the bar. Good.", "what is a coffee?", "A coffee is 3.50 euros at the bar."),
+            ("It is fast. We run Node.js behind nginx!", "node.js?", "We run Node.js behind nginx!"),
+            ("Mail ada@example.com about beans.", "who knows about beans?", "Mail ada@example.com about beans."),
+            ("第一句。价格是3.5元！好吗？", "价格是多少？", "价格是3.5元！"),
+        ],
+    )
+    def test_ends_no_sentence_within_a_number_or_a_name(
+        self, program: Program, content: str, question: str, sentence: str
+    ) -> None:
+        program.run("info", content, "--to", "kitchen")
+        assert program.ask("ask", question)["texts"][0]["sentence"] == sentence
+
+    def test_shows_a_long_sentence_whole(self, program: Program) -> None:
+        said = "外婆每天早上六点起床去公园打太极拳，然后去菜市场买菜，中午做饭，下午睡午觉，最喜欢的电视剧是红楼梦。"
+        program.run("info", said, "--to", "kitchen", "--source", "聊天")
+
+        path, *shown = program.run("ask", "外婆最喜欢的电视剧").splitlines()
+
+        assert re.fullmatch(r"0\.\d\d  kitchen  聊天", path)
+        assert "".join(line.strip() for line in shown) == said
+
+    def test_shows_nothing_that_shares_hardly_a_character(self, program: Program) -> None:
+        program.run("info", "外婆住在绵阳，每天早上去公园打太极拳，爱吃回锅肉。", "--to", "kitchen")
+
+        assert program.run("ask", "今天天气怎么样？", code=1) == "nothing found\n"
+
+    def test_ends_with_1_where_no_word_fits(self, program: Program) -> None:
+        assert program.run("ask", "zebra crossing", code=1) == "nothing found\n"
+
+
+class TestDelete:
+    def test_lets_children_and_infos_move_up(self, program: Program) -> None:
+        said = program.run("delete", "Python")
+
+        assert "deleted 编程 / Python; 1 under it moved up  (undo " in said
+        assert said.endswith("1 info moved to the parent\n")
+        assert program.keyword("编程/open") is not None
+        assert program.infos("编程") == ["PEP 703 makes the GIL optional."]
+
+    def test_takes_all_under_it_where_asked(self, program: Program) -> None:
+        said = program.run("delete", "kitchen", "--cascade", "--infos", "delete")
+
+        assert said.endswith("1 info deleted\n")
+
+        node = program.keyword("open")
+        assert node is not None
+        assert node.level == 3
+        assert program.ask("metrics")["infos"] == 1
+
+    def test_deletes_an_info_by_its_id(self, program: Program) -> None:
+        answer = program.ask("delete", "gil")
+
+        assert answer["deleted"]["info"]["content"] == "PEP 703 makes the GIL optional."
+        assert program.infos("Python") == []
+
+
+class TestHistory:
+    def test_tells_what_happened_newest_first(self, program: Program) -> None:
+        program.run("rename", "C#", "F#")
+        said = program.run("history", "--limit", "2").splitlines()
+        [change, *_] = program.ask("history", "F#")
+
+        assert said[0].split() == ["undo", "when", "what", "of"]
+        assert said[1].split()[3:] == ["update_keyword", "F#"]
+        assert (change["before"][0]["name"], change["after"][0]["name"]) == ("C#", "F#")
+
+    def test_follows_an_id_that_is_gone(self, program: Program) -> None:
+        program.run("delete", "gil")
+
+        assert [change["op"] for change in program.ask("history", "gil")] == ["delete_info", "batch_create_infos"]
+
+
+class TestUndo:
+    def test_again_goes_further_back_and_redo_forward(self, program: Program) -> None:
+        program.run("delete", "gil")
+        program.run("delete", "tea")
+
+        assert "(gone)" in program.run("history", "--limit", "1")
+        assert "(gone)" not in program.run("undo")  # it is back
+        assert (program.infos("Python"), program.infos("kitchen")) == ([], ["Tea first, milk second."])
+        program.run("undo")
+        assert program.infos("Python") == ["PEP 703 makes the GIL optional."]
+        program.run("redo")
+        assert (program.infos("Python"), program.infos("kitchen")) == ([], ["Tea first, milk second."])
+        program.run("redo")
+        assert program.infos("kitchen") == []
+        assert "nothing was undone" in program.run("redo", code=2)
+
+    def test_goes_back_to_an_empty_memory_and_says_that_nothing_is_left(self, program: Program) -> None:
+        while program.run("undo", code=None).startswith("undone"):
+            pass
+
+        assert program.ask("metrics")["keywords"] == 0
+        assert program.ask("undo", code=1)["error"] == "NothingLeftError"
+        assert "create_store" in program.run("undo", "1", code=2)
+
+    def test_the_number_of_an_undo_brings_back_what_it_took(self, program: Program) -> None:
+        taken = program.ask("delete", "gil")["seq"]
+        number = program.ask("undo")["seq"]
+
+        assert program.ask("undo", str(number))["redone"]["seq"] == taken
+        assert program.infos("Python") == []
+        assert program.ask("undo")["undone"]["seq"] == taken
+        assert f"redo {taken}" in program.run("undo", str(taken), code=2)
+
+    def test_what_was_written_since_ends_redoing_unless_it_is_named(self, program: Program) -> None:
+        taken = program.ask("delete", "gil")["seq"]
+        program.run("undo")
+        program.run("rename", "C#", "F#")
+
+        program.run("redo", code=2)
+        assert program.infos("Python") == ["PEP 703 makes the GIL optional."]
+        program.run("redo", str(taken))
+        assert program.infos("Python") == []
+        assert "nothing to redo" in program.run("redo", str(taken), code=2)
+
+    def test_a_conflict_names_what_to_take_back_first_and_the_command(self, program: Program) -> None:
+        number = program.ask("add", "Rust", "--parent", "编程")["seq"]
+        later = program.ask("add", "borrow checker", "--parent", "Rust")["seq"]
+
+        refused = program.ask("undo", str(number), code=2)
+        assert refused["next_step"] == f"keyword-tree undo {later}"
+        assert f"keyword-tree undo {later}\n" in program.run("undo", str(number), code=2)
+        program.run(*refused["next_step"].split()[1:])
+        program.run("undo", str(number))
+        assert program.keyword("Rust") is None
+        assert "no operation" in program.run("undo", "9999", code=1)
+
+
+class TestSnapshots:
+    def test_a_snapshot_is_listed_and_restored(self, program: Program) -> None:
+        name = program.ask("snapshot")["snapshot"]
+        program.run("delete", "编程", "--cascade")
+
+        assert program.run("snapshot", "--list") == f"{name}\n"
+        number = program.ask("restore", name)["seq"]
+        assert program.keyword("编程/Python") is not None
+        program.run("undo", str(number))
+        assert program.keyword("编程/Python") is None
+
+    def test_an_unknown_one_is_not_found(self, program: Program) -> None:
+        program.run("snapshot", "--copy")
+        name = program.ask("snapshot", "--list")["snapshots"][0]
+        shutil.rmtree(program.data / "snapshots" / name)
+
+        assert "snapshot" in program.run("restore", name, code=1)
+
+
+class TestCare:
+    def test_compacts_and_forgets_only_when_told_so(self, program: Program) -> None:
+        program.run("delete", "gil")
+        log = program.data / "change_log.jsonl"
+
+        program.run("compact", "--forget-history", said="n\n", code=2)
+        assert "PEP 703" in log.read_text(encoding="utf-8")
+        program.run("compact", "--forget-history", "--yes")
+        assert "PEP 703" not in log.read_text(encoding="utf-8")
+        assert program.ask("compact")["snapshots"] == []
+
+    def test_verifies_finds_damage_and_repairs_beside_it(self, program: Program) -> None:
+        assert program.run("verify") == "all is well: 6 keywords, 2 infos, 2 links\n"
+        log = program.data / "change_log.jsonl"
+        log.write_bytes(log.read_bytes().replace(b'"kitchen"', b'"kitcheo"', 1))
+        repaired = Program(program.data.with_name("repaired"))
+
+        assert "change_log.jsonl, line " in program.run("verify", code=3)
+        report = program.ask("repair", str(repaired.data))
+        assert report["losses"] == []
+        assert [line["file"] for line in report["corrected"]] == ["change_log.jsonl"]
+        assert repaired.keyword("编程/Python") is not None
+        assert "exists" in program.run("repair", str(repaired.data), code=2)
+        said = program.run("repair", "in-chinese", "--lang", "zh").splitlines()
+        assert (said[1], said[-1]) == ("操作 9、关键词 6、内容 2、链接 2。", "没有丢失什么。")
+
+    def test_damage_comes_with_the_command_that_saves_what_can_be_saved(self, program: Program) -> None:
+        log = program.data / "change_log.jsonl"
+        log.write_bytes(log.read_bytes().replace(b'"kitchen"', b'"kitchem"', 1))
+        (program.data / "nodes.jsonl").unlink()
+        said = program.run("show", code=3).splitlines()
+        answer = program.ask("show", code=3)
+        before, _, step = said[1].partition("keyword-tree ")
+
+        assert said[0].startswith("Error: change_log.jsonl, line ")
+        assert before == "to save what can be saved: "
+        assert answer["next_step"] == f"keyword-tree {step}"
+        assert "Data that could not be saved" in program.run(*shlex.split(step), code=3)
+        assert (program.data.parent / "memory-repaired").is_dir()
+
+    def test_verifying_tells_what_an_older_version_had_cut(self, program: Program) -> None:
+        row = (program.data / "nodes.jsonl").read_bytes().splitlines(keepends=True)[-1]
+        cut = program.data / f"cut_tail-nodes-99-{zlib.crc32(row):08x}.bin"
+        cut.write_bytes(row)
+        said = program.run("verify", code=3).splitlines()
+        answer = program.ask("verify", code=3)
+
+        assert any(cut.name in problem for problem in answer["problems"])
+        assert any(cut.name in line for line in said)
+        assert program.run("verify", code=3).splitlines() == said  # as long as it lies there
+
+    def test_a_log_that_lost_its_end_is_refused(self, program: Program) -> None:
+        log = program.data / "change_log.jsonl"
+        log.write_bytes(b"".join(log.read_bytes().splitlines(keepends=True)[:5]))
+
+        with pytest.raises(AssertionError):
+            program.run("verify")  # it does not end with 0
+
+    def test_measures(self, program: Program) -> None:
+        said = program.run("metrics")
+
+        assert said.splitlines()[0].split() == ["keywords", "6"]
+        assert "children of 编程" in said or "children of /" in said
+        assert "bytes of change_log.jsonl" in said
+
+    def test_reorganizes_by_a_plan_that_was_looked_at(self, program: Program, tmp_path: Path) -> None:
+        with KeywordTree(str(program.data)) as tree:
+            tree.CreateKeyword("Kitchen", "root")
+        said = program.run("reorganize")
+        plan = tmp_path / "plan.json"
+        plan.write_text(program.run("reorganize", "--json"), encoding="utf-8")
+
+        assert "Kitchen into kitchen" in said
+        assert program.ask("metrics")["keywords"] == 7
+        applied = program.run("reorganize", "--plan", str(plan), "--apply")
+        assert program.ask("metrics")["keywords"] < 7
+        assert applied.rstrip().endswith(f"(undo {program.ask('history')[0]['seq']})")
+        program.run("reorganize", "--plan", str(plan), "--apply", code=2)
+
+
+class TestCarrying:
+    def test_what_is_exported_can_be_imported_once(self, program: Program, tmp_path: Path) -> None:
+        copy = Program(tmp_path / "copy")
+        file = str(tmp_path / "all.json")
+
+        program.run("export", file)
+        first, second = (copy.ask("import", file) for _ in range(2))
+
+        assert (first["keywords"], first["infos"], first["links"]) == (6, 2, 2)
+        assert (second["keywords"], second["infos"], second["skipped"]) == (0, 0, 8)
+        assert (first["seq"] is None, second["seq"]) == (False, None)
+        assert copy.run("show", "--depth", "0", "--infos") == program.run("show", "--depth", "0", "--infos")
+
+    def test_a_part_goes_to_standard_output_and_under_a_keyword(self, program: Program, tmp_path: Path) -> None:
+        table = program.run("export", "-", "--format", "csv", "--from", "kitchen")
+        (tmp_path / "table.csv").write_text("path,info\n茶/绿茶,Green tea.\n", encoding="utf-8")
+        program.run("import", str(tmp_path / "table.csv"), "--parent", "kitchen")
+
+        assert {row["path"] for row in csv.DictReader(table.lstrip("\ufeff").splitlines())} == {
+            "kitchen",
+            "kitchen/open",
+        }
+        assert program.infos("kitchen/茶/绿茶") == ["Green tea."]
+
+    def test_what_cannot_be_read_is_bad_use(self, program: Program, tmp_path: Path) -> None:
+        (tmp_path / "bad.json").write_text("{", encoding="utf-8")
+
+        assert "bad.json" in program.run("import", str(tmp_path / "bad.json"), code=2)
+        assert "does not exist" in program.run("import", str(tmp_path / "none.csv"), code=2)
+
+    def test_an_import_is_one_undo_however_large(self, program: Program, tmp_path: Path) -> None:
+        (tmp_path / "many.csv").write_text("path\n" + "".join(f"n{i}\n" for i in range(2500)), encoding="utf-8")
+        said = program.run("import", str(tmp_path / "many.csv"))
+        program.run("add", "later", "--parent", "/")
+
+        program.run("undo", re.findall(r"\(undo (\d+)\)", said)[0])
+        assert program.ask("metrics")["keywords"] == 7
+        program.run("undo")
+        assert program.ask("metrics")["keywords"] == 6
+        program.run("redo")
+        program.run("redo", re.findall(r"\(undo (\d+)\)", said)[0])
+        assert program.ask("metrics")["keywords"] == 2507
+
+    def test_an_import_that_was_built_on_is_taken_back_wholly_or_not_at_all(
+        self, program: Program, tmp_path: Path
+    ) -> None:
+        (tmp_path / "many.csv").write_text("path\n" + "".join(f"n{i}\n" for i in range(1500)), encoding="utf-8")
+        number = program.ask("import", str(tmp_path / "many.csv"))["seq"]
+        later = program.ask("add", "on it", "--parent", "n3")["seq"]
+
+        assert program.ask("undo", str(number), code=2)["next_step"] == f"keyword-tree undo {later}"
+        assert program.ask("metrics")["keywords"] == 1507
+
+    def test_an_export_tells_what_it_leaves_out(self, program: Program) -> None:
+        program.run("info", "on nothing", "--no-auto")
+        said = {name: program.ask("export", f"all.{name}") for name in ("json", "html", "csv")}
+
+        assert {name: answer["infos_left_out"] for name, answer in said.items()} == {"json": 0, "html": 0, "csv": 1}
+        assert program.run("export", "notes") == (
+            "6 keywords written to notes as notes\ninfos on no keyword are not in it: 1; json has them\n"
+        )
+
+    def test_a_page_can_be_written_without_its_history(self, program: Program) -> None:
+        program.run("rename", "kitchen", "厨房")
+        for options in ([], ["--no-history"]):
+            program.run("export", "page.html", *options)
+            text = (program.data.parent / "page.html").read_text(encoding="utf-8")
+
+            assert ('"kitchen"' in text) == (not options)
+
+    def test_shows_progress_on_a_terminal(self, program: Program, tmp_path: Path) -> None:
+        (tmp_path / "many.csv").write_text("path\n" + "".join(f"n{i}\n" for i in range(1500)), encoding="utf-8")
+        seen = program.look("import", str(tmp_path / "many.csv"), columns=100)
+
+        assert " records, " in seen
+        assert "/s" in seen
+        assert "left:" in seen
+        assert "new: 1,500 keywords" in seen
+
+
+class TestInterrupt:
+    def test_an_import_that_is_stopped_leaves_whole_batches_and_can_be_taken_up(self, tmp_path: Path) -> None:
+        program = Program(tmp_path / "memory")
+        file = tmp_path / "many.csv"
+        file.write_text("path\n" + "".join(f"n{i}\n" for i in range(10_000)), encoding="utf-8")
+        log = program.data / "change_log.jsonl"
+        arguments = ["import", str(file), "--data", str(program.data)]
+        with subprocess.Popen([*PROGRAM, *arguments], env=ENVIRONMENT, stderr=subprocess.PIPE, text=True) as process:
+            until = time.monotonic() + 30
+            while not (log.exists() and log.stat().st_size > 700_000) and time.monotonic() < until:
+                time.sleep(0.005)
+            process.send_signal(signal.SIGINT)
+            _, complaint = process.communicate(timeout=30)
+
+        assert process.returncode == 130
+        assert complaint.strip() == "Error: stopped; what was written before is whole"
+        with KeywordTree(str(program.data)) as tree:
+            assert tree.Verify() == []
+            count = tree.TreeMetrics()["keywords"]
+        assert 0 < count < 10_000
+        assert count % 1000 == 0
+        assert program.ask(*arguments)["keywords"] == 10_000 - count
+
+    @pytest.mark.parametrize("arguments", [["compact"], ["compact", "--forget-history", "--yes"]])
+    def test_a_compaction_that_is_stopped_leaves_a_whole_store(self, tmp_path: Path, arguments: list[str]) -> None:
+        program = Program(tmp_path / "memory")
+        with KeywordTree(str(program.data)) as tree:
+            tree.BatchCreateKeywords([{"name": f"n{i}", "parent_id": "root"} for i in range(4000)])
+        draft = program.data / "change_log.jsonl.new"
+        with subprocess.Popen(
+            [*PROGRAM, *arguments, "--data", str(program.data)], env=ENVIRONMENT, stderr=subprocess.PIPE, text=True
+        ) as process:
+            until = time.monotonic() + 30
+            while not draft.exists() and process.poll() is None and time.monotonic() < until:
+                time.sleep(0.0005)
+            process.send_signal(signal.SIGINT)
+            process.communicate(timeout=30)
+
+        assert process.returncode in (130, 0)  # 0 where it was done before the signal came
+        with KeywordTree(str(program.data)) as tree:
+            assert tree.Verify() == []
+            assert tree.recovery == ()
+            assert tree.TreeMetrics()["keywords"] == 4000
+
+
+def obey_modes() -> None:
+    """Take from root the power to ignore what a file's mode says."""
+    libc = ctypes.CDLL(None)
+    for capability in (1, 2):  # CAP_DAC_OVERRIDE, CAP_DAC_READ_SEARCH
+        libc.prctl(24, capability, 0, 0, 0)  # PR_CAPBSET_DROP
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="only Linux can take this power from root")
+class TestFolder:
+    def run(self, program: Program, line: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [*PROGRAM, *shlex.split(line), "--data", str(program.data)],
+            env=ENVIRONMENT,
+            cwd=program.data.parent,
+            capture_output=True,
+            text=True,
+            preexec_fn=obey_modes,
+        )
+
+    def test_one_that_can_only_be_read_is_shown_and_not_changed(self, program: Program) -> None:
+        for path in (*program.data.iterdir(), program.data):
+            path.chmod(0o500 if path.is_dir() else 0o400)
+        try:
+            shown, added = self.run(program, "show"), self.run(program, "add x --parent /")
+        finally:
+            program.data.chmod(0o700)
+
+        assert (shown.returncode, shown.stderr) == (0, "")
+        assert "编程" in shown.stdout
+        assert added.returncode == 3
+        assert added.stderr.startswith("Error: ")
+        assert "can only be read" in added.stderr
+
+    def test_one_that_cannot_be_read_is_a_store_problem(self, program: Program) -> None:
+        program.data.chmod(0o000)
+        try:
+            done = self.run(program, "show")
+        finally:
+            program.data.chmod(0o700)
+
+        assert done.returncode == 3
+        assert "Permission denied" in done.stderr
+
+
+class TestEncodings:
+    def test_names_in_any_script_work_in_the_plainest_locale(self, program: Program) -> None:
+        program.start("add", "食物", "--parent", "编程", LC_ALL="C", LANG="C", PYTHONUTF8="")
+
+        assert "└── 食物" in program.start("show", LC_ALL="C", LANG="C", PYTHONUTF8="")
+
+    def test_a_screen_that_cannot_show_them_is_told_what_it_can_show(self, program: Program) -> None:
+        said = program.start("show", "--depth", "1", PYTHONIOENCODING="latin-1")
+        answer = json.loads(program.start("show", "--depth", "1", "--json", PYTHONIOENCODING="latin-1"))
+
+        assert "?? " in said
+        assert answer[1]["name"] == "编程"
+
+
+class TestScreen:
+    @pytest.fixture
+    def hostile(self, program: Program) -> Program:
+        with KeywordTree(str(program.data)) as tree:
+            node = tree.CreateKeyword(HOSTILE, "root", [HOSTILE + "2"], HOSTILE)
+            tree.BatchCreateInfos([{"id": "bad", "content": HOSTILE, "source": HOSTILE, "keyword_ids": [node.id]}])
+        return program
+
+    def test_names_from_strangers_cannot_disturb_it(self, hostile: Program) -> None:
+        for arguments in (
+            ("show", "--infos", "--ids"),
+            ("search", HOSTILE),
+            ("history", "--limit", "3"),
+            ("move", HOSTILE + "3", "/"),
+        ):
+            seen = hostile.look(*arguments)
+
+            assert "\x1b[2J" not in seen
+            assert "\u202e" not in seen
+            assert "\x9b" not in seen
+            assert "esc�[2Jape�txt" in seen
+            assert len(seen.splitlines()) == seen.count("\n")  # no other character ends a line
+
+    @pytest.mark.parametrize(
+        "name", [HOSTILE, "👨‍👩‍👧 e\u0301 ＡＢ\u3000表", "字" * 512, "--x", "*", "%s {}", "\x85\u2028 x\ufeff"]
+    )
+    def test_no_command_sends_what_a_terminal_would_obey(self, program: Program, name: str) -> None:
+        with KeywordTree(str(program.data)) as tree:
+            node = tree.CreateKeyword(name, "root", [f"{name[:500]} too"], name)
+            tree.BatchCreateInfos([{"id": "bad", "content": name, "source": name, "keyword_ids": [node.id]}])
+        rows = [{"action": "merge", "src_id": node.id, "dst_id": name, "why": name}]
+        (program.data.parent / "plan.json").write_text(json.dumps({"steps": rows}), encoding="utf-8")
+        with (program.data.parent / "a.csv").open("w", encoding="utf-8", newline="") as file:
+            csv.writer(file).writerows([["path"], [f"imported {name[:500]}".replace("/", "")]])
+        lines: list[tuple[str, ...]] = [
+            ("show", "--infos", "--ids"),
+            ("show", "bad"),
+            ("search", "--", name),
+            ("search", "--explain", "--", f"what is {name}?"),
+            ("search", "--in-texts", "--", name),
+            ("history", "--", name),
+            ("metrics",),
+            ("reorganize", "--plan", "plan.json"),
+            ("reorganize",),
+            ("rename", "--description", "d", "--", name),
+            ("confirm", "--", name, name),
+            ("alias", "--", name, name[:500] + " 2"),
+            ("link", "--", "bad", "kitchen"),
+            ("info", "--to", name, "--", name),
+            ("export", "--from", name, "part.csv"),
+            ("import", "a.csv", "--parent", name),
+            ("merge", "--", name, "C#"),
+            ("undo",),
+            ("move", "--", name, "kitchen"),
+            ("delete", "--", name),
+        ]
+        lines += [
+            ("show", f"{name} nothing"),
+            ("move", "--", name, name),
+            ("restore", "--", name),
+            ("undo", "--", name),
+        ]
+        for line in lines:
+            for options in ((), ("--json",)):
+                seen = program.run(line[0], *options, *line[1:], code=None)
+
+                assert seen
+                assert all(char.isprintable() or char in "\n\u200c\u200d" for char in seen), (line, seen)
+        assert program.keyword(name) is None  # the last but four have deleted it
+
+    def test_names_in_other_scripts_align(self, capsys: pytest.CaptureFixture[str]) -> None:
+        names = ["关键词", "한국어", "ไทย", "😀 smile", "e\u0301tude", "ＡＢＣ", "plain"]
+        Screen().print(table([(name, "|") for name in names]))
+
+        rows = capsys.readouterr().out.splitlines()
+        assert [row.split("  ")[0].strip() for row in rows] == names
+        assert {cell_len(row) for row in rows} == {max(map(cell_len, names)) + 3}
+
+    def test_joined_emoji_are_as_wide_as_a_terminal_shows_them(self, capsys: pytest.CaptureFixture[str]) -> None:
+        Screen().print(table([(name, "|") for name in ("👩\u200d👩\u200d👧\u200d👦", "👍🏽", "🇨🇭", "茶")]))
+
+        rows = capsys.readouterr().out.splitlines()
+        assert {row[row.index("|") - 2 :] for row in rows} == {"  |"}
+
+    def test_a_narrow_one_keeps_every_row_in_its_line(self, program: Program) -> None:
+        with KeywordTree(str(program.data)) as tree:
+            tree.CreateKeyword("很长" * 100, "root")
+        plain = program.look("history", "--limit", "3", columns=60).replace("\x1b", "\0")
+        rows = [part.split("m", 1)[-1] for part in plain.replace("\r", "").split("\n")]
+
+        assert len([row for row in rows if row.strip()]) == 4
+        assert any("…" in row for row in rows)
+        assert max(cell_len(row) for row in rows if "\0" not in row) <= 60
+
+    def test_in_one_of_forty_columns_nothing_is_left_out(self, program: Program) -> None:
+        program.run("info", "Guido began it at Christmas.", "--to", "Python", "--source", "a book")
+        history = program.look("history", "--limit", "1", columns=40, NO_COLOR="1")
+        found = program.look("search", "Python", columns=40, NO_COLOR="1")
+        plain = [re.sub(r"\x1b\[[0-9;]*m", "", row) for row in (history + found).replace("\r", "").splitlines()]
+
+        assert plain.count("    Guido began it at Christmas.") == 2
+        assert "    a book" in plain
+        assert max(map(cell_len, plain)) <= 40
+
+    def test_no_color_means_no_color(self, program: Program) -> None:
+        coloured, plain = program.look("search", "Python"), program.look("search", "Python", NO_COLOR="1")
+
+        assert "\x1b[36m" in coloured
+        assert not re.search(r"\x1b\[[0-9;]*3[0-9]m", plain)
+
+
+class TestMeaning:
+    def test_texts_that_wait_are_read_behind_the_answer(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        pytest.importorskip("numpy", reason="the extra [embeddings] is not installed")
+        from Agent.embeddings import embedder
+
+        calls: list[tuple[bool, Sequence[str]]] = []
+
+        class Small(embedder.HashingEmbedder):
+            def embed(self, texts: Sequence[str]) -> list[list[float]]:
+                calls.append((threading.current_thread() is threading.main_thread(), texts))
+                return super().embed(texts)
+
+        monkeypatch.setattr(embedder, "LocalEmbedder", Small)
+        folder = tmp_path / "memory"
+        with KeywordTree(str(folder)) as tree:
+            tree.BatchCreateKeywords([{"name": f"theme {number}", "parent_id": "root"} for number in range(200)])
+        answer = Program(folder).run("search", "--meaning", "which theme 7 is it?")
+
+        assert "theme 7" in answer
+        assert sum(len(texts) for is_main, texts in calls if is_main) == 64
+        assert all("it?" not in text for is_main, texts in calls if is_main for text in texts)
+
+
+class TestBeginning:
+    def test_a_shell_learns_to_complete(self, program: Program) -> None:
+        written = {shell: program.run("completion", shell) for shell in ("bash", "zsh", "fish")}
+
+        assert "complete -o nosort -F _keyword_tree_completion keyword-tree\n" in written["bash"]
+        assert "_KEYWORD_TREE_COMPLETE=zsh_complete keyword-tree" in written["zsh"]
+        assert "compdef _keyword_tree_completion keyword-tree" in written["zsh"]
+        assert "_KEYWORD_TREE_COMPLETE=fish_complete" in written["fish"]
+        assert 'string split --max 1 "," $completion' in written["fish"]  # a name may hold commas
+        assert program.ask("completion", "fish")["source"] == written["fish"]
+
+    def test_completes_keywords_level_by_level(self, program: Program) -> None:
+        def complete(*words: str, shell: str = "zsh") -> list[str]:
+            said = program.run(
+                _KEYWORD_TREE_COMPLETE=f"{shell}_complete", COMP_WORDS="\n".join(words), COMP_CWORD=str(len(words) - 1)
+            )
+            return said.splitlines()[1::3] if shell == "zsh" else said.splitlines()
+
+        assert complete("keyword-tree", "reo") == ["reorganize"]
+        assert complete("keyword-tree", "show", "编") == ["编程"]
+        assert complete("keyword-tree", "move", "编程/py") == ["编程/Python"]
+        assert complete("keyword-tree", "show", "nothing/") == []
+        assert complete("keyword-tree", "--data", "/nowhere", "show", "") == []
+
+    def test_bash_completes_names_from_strangers_as_one_word_that_is_no_command(self, tmp_path: Path) -> None:
+        bash = shutil.which("bash")
+        if bash is None:
+            pytest.skip("bash is not installed")
+        program = Program(tmp_path / "memory")
+        names = [
+            "green tea",
+            "grey, earl",
+            "$(touch pwned)",
+            "`touch pwned`",
+            "a;touch pwned",
+            "*",
+            'it\'s "x" \\ y',
+            "编程",
+        ]
+        with KeywordTree(str(program.data)) as tree:
+            tree.BatchCreateKeywords([{"name": name, "parent_id": "root"} for name in (*names, "-x", "a/b", "a\nb")])
+        (tmp_path / "bin").mkdir()
+        (tmp_path / "bin/keyword-tree").write_text(f'#!/bin/sh\nexec {shlex.join(PROGRAM)} "$@"\n', encoding="utf-8")
+        (tmp_path / "bin/keyword-tree").chmod(0o700)
+        script = """
+            eval "$(keyword-tree completion bash)"
+            offer() {
+                COMP_WORDS=(keyword-tree show "$1"); COMP_CWORD=2; COMPREPLY=()
+                _keyword_tree_completion keyword-tree
+                for word in "${COMPREPLY[@]}"; do (eval "set -- $2$word$2"; printf '%s\\0' "$#" "$1"); done
+                printf '\\n'
+            }
+            offer ""; offer gr; offer "'g" "'"; offer '"$' '"'
+        """
+        done = subprocess.run(
+            [bash, "--norc", "-c", textwrap.dedent(script)],
+            env={
+                **ENVIRONMENT,
+                "KEYWORD_TREE_DATA": str(program.data),
+                "PATH": f"{tmp_path / 'bin'}:{os.environ['PATH']}",
+            },
+            cwd=tmp_path,
+            capture_output=True,
+            timeout=60,
+        )
+        offered = [line.split("\0")[:-1] for line in done.stdout.decode().split("\n")[:-1]]
+
+        assert done.stderr == b""
+        assert offered[0] == [part for name in names for part in ("1", name)]
+        assert offered[1:] == [["1", "green tea", "1", "grey, earl"], ["1", "green tea", "1", "grey, earl"], []]
+        assert sorted(path.name for path in tmp_path.iterdir()) == ["bin", "memory"]
+
+    @pytest.mark.parametrize("opened", ["", "'", '"'])
+    @pytest.mark.parametrize(
+        "word", ["plain", "a b", "$(x)", "`x`", "a!b", "it's", 'say "x"', "back\\slash", "~", "#", "{a,b}"]
+    )
+    def test_a_word_is_quoted_or_not_offered(self, word: str, opened: str) -> None:
+        quoted = quote(word, opened)
+
+        if quoted:
+            assert shlex.split(f"x {opened}{quoted}{opened}") == ["x", word]
+        else:
+            assert opened in word or "!" in word or opened == '"'

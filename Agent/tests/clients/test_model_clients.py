@@ -1,0 +1,1509 @@
+"""Tests of the model clients, against a local HTTP server that speaks both wire forms and misbehaves."""
+
+import contextlib
+import email.utils
+import gc
+import json
+import logging
+import os
+import signal
+import socket
+import ssl
+import subprocess
+import sys
+import textwrap
+import threading
+import time
+import traceback
+import weakref
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from typing_extensions import override
+
+from Agent.keyword_tree import InvalidInputError, KeywordTree, LLMClient, SearchStatus
+from Agent.lexical_client import LexicalLLMClient
+from Agent.model_clients import (
+    BODY_LIMIT,
+    MEND_LIMIT,
+    AnthropicChatClient,
+    BudgetError,
+    ModelClientError,
+    OpenAIChatClient,
+    Prices,
+    ReplyError,
+    ServiceError,
+    Usage,
+    _retry_after_s,
+    client_from_environment,
+    read_reply,
+)
+
+KEY = "sk-Secret0123456789abcdef"
+ROOT = Path(__file__).resolve().parents[3]
+EXAMPLE = ROOT / "examples" / "with_a_model.py"
+MATCH = {"action": "match", "node_id": 0}
+SCHEMA = {
+    "type": "object",
+    "properties": {
+        "action": {"type": "string"},
+        "node_id": {"type": ["integer", "null"]},
+        "node_ids": {"type": "array", "items": {"type": "integer"}},
+        "reason": {"type": "string"},
+    },
+}
+MESSAGES = [{"role": "system", "content": "Choose. 选择。"}, {"role": "user", "content": '{"query":"茶"}'}]
+
+Client = OpenAIChatClient | AnthropicChatClient
+
+
+# The two wire forms
+
+
+class OpenAIWire:
+    """How OpenAI's interface writes what a model said."""
+
+    name, path = "openai", "/v1/chat/completions"
+    address = "/v1"  # what follows the host in a base address
+    client_class = OpenAIChatClient
+    modes = 3  # forms of a request
+
+    def completion(self, message: dict[str, Any], ended: str) -> dict[str, Any]:
+        return {
+            "id": "chatcmpl-1",
+            "object": "chat.completion",
+            "created": 1,
+            "model": "test-model",
+            "choices": [{"index": 0, "message": {"role": "assistant", **message}, "finish_reason": ended}],
+            "usage": {
+                "prompt_tokens": 100,
+                "completion_tokens": 7,
+                "total_tokens": 107,
+                "prompt_tokens_details": {"cached_tokens": 64},
+            },
+        }
+
+    def text(self, text: object, ended: str = "") -> dict[str, Any]:
+        return self.completion({"content": text, "refusal": None}, ended or "stop")
+
+    def tool(self, arguments: dict[str, Any]) -> dict[str, Any]:
+        call = {"id": "call_1", "type": "function", "function": {"name": "reply", "arguments": json.dumps(arguments)}}
+        return self.completion({"content": None, "tool_calls": [call]}, "tool_calls")
+
+    def refusal(self) -> dict[str, Any]:
+        return self.completion({"content": None, "refusal": "I cannot help with that."}, "stop")
+
+    def error(self, message: str) -> dict[str, Any]:
+        return {"error": {"message": message, "type": "some_error", "param": None, "code": None}}
+
+    def has_schema(self, request: dict[str, Any]) -> bool:
+        return bool(request.get("response_format", {}).get("type") == "json_schema")
+
+    def messages(self, request: dict[str, Any]) -> list[dict[str, str]]:
+        return list(request["messages"])
+
+
+class AnthropicWire:
+    """How Anthropic's interface writes it."""
+
+    name, path, address = "anthropic", "/v1/messages", ""
+    client_class = AnthropicChatClient
+    modes = 2
+
+    def message(self, content: object, ended: str) -> dict[str, Any]:
+        return {
+            "id": "msg_1",
+            "type": "message",
+            "role": "assistant",
+            "model": "test-model",
+            "content": content,
+            "stop_reason": ended,
+            "stop_sequence": None,
+            "usage": {
+                "input_tokens": 30,
+                "cache_creation_input_tokens": 6,
+                "cache_read_input_tokens": 64,
+                "output_tokens": 7,
+            },
+        }
+
+    def text(self, text: object, ended: str = "") -> dict[str, Any]:
+        ended = {"length": "max_tokens"}.get(ended, ended) or "end_turn"
+        return self.message([{"type": "text", "text": text}] if text is not None else [], ended)
+
+    def tool(self, arguments: dict[str, Any]) -> dict[str, Any]:
+        return self.message([{"type": "tool_use", "id": "toolu_1", "name": "reply", "input": arguments}], "tool_use")
+
+    def refusal(self) -> dict[str, Any]:
+        return {**self.message([], "refusal"), "stop_details": {"explanation": "I cannot help with that."}}
+
+    def error(self, message: str) -> dict[str, Any]:
+        return {"type": "error", "error": {"type": "some_error", "message": message}}
+
+    def has_schema(self, request: dict[str, Any]) -> bool:
+        return "format" in request.get("output_config", {})
+
+    def messages(self, request: dict[str, Any]) -> list[dict[str, str]]:
+        return [{"role": "system", "content": request["system"]}, *request["messages"]]
+
+
+Wire = OpenAIWire | AnthropicWire
+WIRES: tuple[Wire, ...] = (OpenAIWire(), AnthropicWire())
+
+
+# The server
+
+
+class Request(NamedTuple):
+    path: str
+    headers: dict[str, str]
+    body: dict[str, Any]
+    at_s: float
+
+
+class Handler(BaseHTTPRequestHandler):
+    """Writes what the script of its server says, byte by byte where that is the point."""
+
+    protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True
+    server: "Server"
+
+    def do_POST(self) -> None:
+        body = json.loads(self.rfile.read(int(self.headers["content-length"])))
+        headers = {name.lower(): value for name, value in self.headers.items()}
+        self.server.requests.append(Request(self.path, headers, body, time.monotonic()))
+        script = self.server.script
+        answer = script.pop(0) if len(script) > 1 else script[0]
+        with contextlib.suppress(ConnectionError):  # the client may have seen enough
+            answer(self)
+
+    @override
+    def log_message(self, format: str, *args: object) -> None:
+        """Say nothing."""
+
+    def answer(self, body: bytes, status: int = 200, length: int | None = None, **headers: str) -> None:
+        size = len(body) if length is None else length
+        lines = [f"HTTP/1.1 {status} Status", f"Content-Length: {size}"]
+        lines += [f"{name.replace('_', '-')}: {value}" for name, value in headers.items()]
+        self.wfile.write("\r\n".join([*lines, "", ""]).encode() + body)
+        self.close_connection = size != len(body)
+
+
+Answer = Callable[[Handler], None]
+
+
+class Server(ThreadingHTTPServer):
+    """A service on this machine.  Its script's last answer is given for ever."""
+
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), Handler)
+        self.script: list[Answer] = []
+        self.requests: list[Request] = []
+        self.released = threading.Event()
+        """Set when the test is over: whoever hangs may go."""
+        self.sent_bytes = 0
+
+    @property
+    def address(self) -> str:
+        return f"http://127.0.0.1:{self.server_port}"
+
+
+def body(content: object, status: int = 200, **headers: str) -> Answer:
+    """Answer with JSON."""
+    return lambda handler: handler.answer(json.dumps(content).encode(), status, None, **headers)
+
+
+def page(status: int = 200) -> Answer:
+    """Answer with HTML."""
+    html = b"<html><head><title>Sign in</title></head><body>Welcome to our network</body></html>"
+    return lambda handler: handler.answer(html, status, content_type="text/html")
+
+
+def cut(content: object) -> Answer:
+    """Answer with half of the bytes, and close."""
+    raw = json.dumps(content).encode()
+    return lambda handler: handler.answer(raw[: len(raw) // 2], length=len(raw))
+
+
+def hang(handler: Handler) -> None:
+    """Answer nothing for as long as anybody waits."""
+    handler.server.released.wait(10)
+    handler.close_connection = True
+
+
+def hang_in_body(handler: Handler) -> None:
+    """Answer with the head, and then nothing."""
+    handler.answer(b'{"id"', length=1000)
+    hang(handler)
+
+
+def keep_warm(status: int) -> Answer:
+    """Answer with empty lines, as DeepSeek does while it is busy; each of them comes in time."""
+
+    def answer(handler: Handler) -> None:
+        handler.answer(b"\n", status, length=1_000_000)
+        for _ in range(150):
+            if not handler.server.released.wait(0.02):
+                handler.wfile.write(b"\n")
+
+    return answer
+
+
+def dribble(piece: bytes) -> Answer:
+    """Answer with a head that has no end; each piece of it comes in time."""
+
+    def answer(handler: Handler) -> None:
+        handler.close_connection = True
+        while not handler.server.released.wait(0.02):
+            handler.wfile.write(piece)
+
+    return answer
+
+
+def flood(status: int) -> Answer:
+    """Answer without end."""
+
+    def answer(handler: Handler) -> None:
+        handler.wfile.write(f"HTTP/1.1 {status} Status\r\nConnection: close\r\n\r\n".encode())
+        handler.close_connection = True
+        while handler.server.sent_bytes < 50 * BODY_LIMIT:
+            handler.wfile.write(b" " * 65536)
+            handler.server.sent_bytes += 65536
+
+    return answer
+
+
+def hang_up(handler: Handler) -> None:
+    """Close without a word."""
+    handler.close_connection = True
+
+
+def talk_otherwise(handler: Handler) -> None:
+    """Answer in another protocol."""
+    handler.wfile.write(b"220 mail.example ESMTP\r\n")
+    handler.close_connection = True
+
+
+@contextlib.contextmanager
+def serving() -> Iterator[Server]:
+    with Server() as server:
+        thread = threading.Thread(target=server.serve_forever, args=(0.01,))
+        thread.start()
+        try:
+            yield server
+        finally:
+            server.released.set()
+            server.shutdown()
+            thread.join()
+
+
+@pytest.fixture
+def server() -> Iterator[Server]:
+    with serving() as made:
+        yield made
+
+
+def need(package: str) -> Any:
+    return pytest.importorskip(package, reason=f"{package} is not installed")
+
+
+@pytest.fixture(params=WIRES, ids=lambda wire: wire.name)
+def wire(request: pytest.FixtureRequest) -> Wire:
+    chosen: Wire = request.param
+    need(chosen.name)
+    need("json_repair")
+    return chosen
+
+
+@pytest.fixture(autouse=True)
+def _no_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in list(os.environ):
+        if name.startswith(("OPENAI_", "ANTHROPIC_", "KEYWORD_TREE_")) or name.lower().endswith("_proxy"):
+            monkeypatch.delenv(name)
+
+
+@pytest.fixture(autouse=True)
+def _no_certificates(monkeypatch: pytest.MonkeyPatch) -> None:
+    # Every client reads all of them, which takes a third of the time of these tests; nothing here is encrypted.
+    monkeypatch.setattr(ssl.SSLContext, "load_verify_locations", lambda *_, **__: None)
+
+
+Connect = Callable[..., Client]
+
+
+@pytest.fixture
+def connect(wire: Wire, server: Server) -> Iterator[Connect]:
+    """A function that makes a client of the server, quick to try again."""
+    made: list[Client] = []
+
+    def make(**arguments: Any) -> Client:
+        given = {"backoff_s": 0.001, "timeout_s": 10.0, "base_url": server.address + wire.address, **arguments}
+        made.append(wire.client_class("test-model", KEY, **given))
+        return made[-1]
+
+    yield make
+    for client in made:
+        client.close()
+
+
+# What a call ends with
+
+
+class Case(NamedTuple):
+    """What a service does, and what comes of it: from `Chat`, and from `Search`."""
+
+    name: str
+    script: Callable[[Wire], list[Answer]]
+    outcome: object
+    """A reply, or the class of an error."""
+    words: str = ""
+    """What the error says, a regular expression."""
+    requests: int = 1
+    reason: str = ""
+    """Of the search; "" is `agent_match` for a reply and `agent_failure` for an error."""
+
+
+def said(text: object, ended: str = "") -> Callable[[Wire], list[Answer]]:
+    return lambda wire: [body(wire.text(text, ended))]
+
+
+def always(*answers: Answer) -> Callable[[Wire], list[Answer]]:
+    return lambda _: list(answers)
+
+
+def then_right(*answers: Answer) -> Callable[[Wire], list[Answer]]:
+    return lambda wire: [*answers, body(wire.text(json.dumps(MATCH)))]
+
+
+def refused(status: int, **headers: str) -> Callable[[Wire], list[Answer]]:
+    return lambda wire: [body(wire.error("not now"), status, **headers)]
+
+
+def moved(status: int) -> Callable[[Wire], list[Answer]]:
+    return always(lambda handler: handler.answer(b"", status, location="http://elsewhere.example/v1"))
+
+
+LONG = {"action": "match", "node_id": 0, "reason": "x" * 1_000_000}
+
+CASES = [
+    # Replies that can be read
+    Case("as asked", said(json.dumps(MATCH)), MATCH),
+    Case("empty lines before", said("\n\n  " + json.dumps(MATCH)), MATCH),
+    Case("a fence", said("```json\n" + json.dumps(MATCH) + "\n```"), MATCH),
+    Case("prose around", said('Well, {it} is 0: {"action": "match", "node_id": 0}. Sure {?'), MATCH),
+    Case("thinking before", said('<think>{"action": "missing"}</think>{"action": "match", "node_id": 0}'), MATCH),
+    Case("the question repeated", said('{"intent": "search", "query": "x"}\n{"action": "match", "node_id": 0}'), MATCH),
+    Case("the schema repeated", said(json.dumps(SCHEMA) + "\n" + json.dumps(MATCH)), MATCH),
+    Case("a trailing comma", said('{"action": "match", "node_id": 0,}'), MATCH),
+    Case("single quotes", said("{'action': 'match', 'node_id': 0}"), MATCH),
+    Case("no quotes", said('{action: "match", node_id: 0}'), MATCH),
+    Case("a comment", said('{"action": "match", // the tea\n"node_id": 0}'), MATCH),
+    Case("a missing comma", said('{"action": "match" "node_id": 0}'), MATCH),
+    Case("a fence around broken JSON", said('```json\n{"action": "match", "node_id": 0,}\n```\nDone.'), MATCH),
+    Case("broken off in a text", said('{"action": "match", "node_id": 0, "reason": "b'), {**MATCH, "reason": "b"}),
+    Case("whole, though cut behind", said(json.dumps(MATCH) + "\n\n{", "length"), MATCH),
+    Case("long thinking before", said("Let me {see}. " * 1000 + "</think>{'action': 'match', 'node_id': 0}"), MATCH),
+    Case("long thinking of JSON before", said('{"is": {' + " x" * MEND_LIMIT + "</think>" + json.dumps(MATCH)), MATCH),
+    Case(
+        "the end of thinking in a reason",
+        said(json.dumps({**MATCH, "reason": "after </think>"})),
+        {**MATCH, "reason": "after </think>"},
+    ),
+    Case("a list of one", said(json.dumps([MATCH])), MATCH),
+    Case("a tool's call", lambda wire: [body(wire.tool(MATCH))], MATCH),
+    Case("a tool's call in the text", said(f'<tool_call>{{"name": "reply", "arguments": {json.dumps(MATCH)}}}'), MATCH),
+    Case("a tool's call in a text", said(json.dumps({"name": "reply", "arguments": json.dumps(MATCH)})), MATCH),
+    Case("a megabyte that is JSON", said(json.dumps(LONG)), LONG),
+    # Replies that can be read, and say nothing that can be done
+    Case(
+        "broken off in a number",
+        said('{"action": "match", "node_id": 1'),
+        {"action": "match", "node_id": None},
+        reason="no_target",
+    ),
+    Case(
+        "wrong types",
+        said('{"action": 5, "node_id": {}, "node_ids": "all"}'),
+        {"action": 5, "node_id": {}, "node_ids": "all"},
+        reason="invalid_reply",
+    ),
+    Case(
+        "a number out of range",
+        said('{"action": "match", "node_id": 99}'),
+        {"action": "match", "node_id": 99},
+        reason="invalid_reply",
+    ),
+    Case("another object", said('{"answer": 42}'), {"answer": 42}, reason="invalid_reply"),
+    # Replies that cannot be read
+    Case("prose", said("It is the second one."), ReplyError, "no JSON object: 'It is the second one.'"),
+    Case("a bare number", said("0"), ReplyError, "no JSON object: '0'"),
+    Case("a list of numbers", said("[0]"), ReplyError, r"no JSON object: '\[0\]'"),
+    Case("null", said("null"), ReplyError, "no JSON object"),
+    Case("deep brackets", said('{"a":' * 2000), ReplyError, "no JSON object"),
+    Case("a megabyte of prose", said("{word " * 170_000), ReplyError, "no JSON object: '{word .*…$"),
+    Case("nothing but thinking", said(f"{json.dumps(MATCH)}</think>Well"), ReplyError, "no JSON object"),
+    Case("cut in a text", said('{"action": "match", "node_id": 0, "reason": "b', "length"), ReplyError, "reply is cut"),
+    Case("cut in a list", said('{"action": "match", "node_ids": [0, 1', "length"), ReplyError, "is cut: '{\"action"),
+    Case("empty", said(""), ReplyError, "the reply is empty, it ended with '(stop|end_turn)'"),
+    Case("no content", said(None, "length"), ReplyError, "the reply is empty, it ended with '(length|max_tokens)'"),
+    Case("a refusal", lambda wire: [body(wire.refusal())], ReplyError, "the model refused: I cannot help with that"),
+    Case("a list for an answer", always(body([1, 2])), ReplyError, "the reply is empty"),
+    Case("an empty object for an answer", always(body({})), ReplyError, "the reply is empty"),
+    Case("an endless answer", always(flood(200)), ReplyError, f"more than {BODY_LIMIT:,} bytes"),
+    # Services that fail once, and then do not
+    Case("429 once", then_right(page(429)), MATCH, requests=2),
+    Case("500 twice", then_right(page(500), page(503)), MATCH, requests=3),
+    Case("408 once", then_right(page(408)), MATCH, requests=2),
+    Case("cut once", then_right(cut({"id": "x" * 1000})), MATCH, requests=2),
+    Case("hung up once", then_right(hang_up), MATCH, requests=2),
+    Case("HTML once", then_right(page()), MATCH, requests=2),
+    # Services that fail
+    Case("429 for ever", refused(429), ServiceError, "127.0.0.1 answers 429: not now$", 3),
+    Case("500 for ever", refused(500), ServiceError, "answers 500: not now$", 3),
+    Case("overloaded for ever", refused(529), ServiceError, "answers 529: not now$", 3),
+    Case("500 with HTML", always(page(500)), ServiceError, "answers 500$", 3),
+    Case("500, not to be tried again", refused(500, x_should_retry="false"), ServiceError, "answers 500"),
+    Case(
+        "an error of half a page", always(lambda handler: handler.answer(b"{", 500, length=9)), ServiceError, "500$", 3
+    ),
+    Case("an error of an endless page", always(flood(500)), ServiceError, "answers 500$", 3),
+    Case("500 of deep brackets", always(lambda handler: handler.answer(b"[" * 9999, 500)), ServiceError, "500$", 3),
+    Case("301", moved(301), ServiceError, "answers 301, and leads to http://elsewhere.example/v1: is base_url right.$"),
+    Case("308", moved(308), ServiceError, "answers 308, and leads to http://elsewhere.example/v1: is base_url right.$"),
+    Case("304", always(lambda handler: handler.answer(b"", 304)), ServiceError, "127.0.0.1 answers 304$"),
+    Case("401", refused(401), ServiceError, "answers 401: not now$"),
+    Case(
+        "words for a terminal",
+        lambda wire: [body(wire.error("no\x1b[31m\x00 \u202e\ud800\nkey"), 401)],
+        ServiceError,
+        r"answers 401: no \[31m key$",
+    ),
+    *(
+        Case(
+            str(status),
+            refused(status),
+            ServiceError,
+            rf"answers {status} \(is base_url right\? It is http://127\.0\.0\.1:\d+(/v1)?\): not now$",
+        )
+        for status in (404, 405)
+    ),
+    Case("an error that says 200", refused(200), ServiceError, "127.0.0.1 answers with an error: not now"),
+    Case("HTML for ever", always(page()), ServiceError, "no JSON, is base_url right. It begins with '<html>", 3),
+    Case(
+        "cut for ever", always(cut({"id": "x" * 1000})), ServiceError, r"the connection broke \(RemoteProtocolError", 3
+    ),
+    Case("hung up for ever", always(hang_up), ServiceError, r"cannot be reached \(RemoteProtocolError", 3),
+    Case("another protocol", always(talk_otherwise), ServiceError, "cannot be reached", 3),
+]
+
+LATE = [
+    Case("hanging", always(hang), TimeoutError, "127.0.0.1 gave no answer within 0.2 s", reason="agent_timeout"),
+    Case("hanging in the body", always(hang_in_body), TimeoutError, "no answer within 0.2 s", reason="agent_timeout"),
+    Case("a head without end", always(dribble(b"H")), TimeoutError, "no answer within 0.2 s", reason="agent_timeout"),
+    Case(
+        "early hints for ever",
+        always(dribble(b"HTTP/1.1 103 Early Hints\r\n\r\n")),
+        TimeoutError,
+        "no answer within 0.2 s",
+        reason="agent_timeout",
+    ),
+    Case(
+        "empty lines for ever", always(keep_warm(200)), TimeoutError, "no answer within 0.2 s", reason="agent_timeout"
+    ),
+    Case(
+        "an error of empty lines", always(keep_warm(500)), TimeoutError, "answer within 0.2 s", reason="agent_timeout"
+    ),
+]
+
+
+class Forwarder(LLMClient):
+    """Asks whichever client it has now, so that all cases share one tree."""
+
+    client: Client
+
+    @override
+    def Chat(self, messages: list[dict[str, str]], json_schema: dict[str, Any]) -> dict[str, Any]:
+        return self.client.Chat(messages, json_schema)
+
+
+@pytest.fixture(scope="module")
+def tea_tree(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[KeywordTree, Forwarder]]:
+    """A tree of one keyword, and what it asks."""
+    forwarder = Forwarder()
+    with KeywordTree(str(tmp_path_factory.mktemp("tree")), forwarder) as tree:
+        tree.CreateKeyword("茶", "root")
+        yield tree, forwarder
+
+
+def ends_as_told(
+    case: Case, wire: Wire, server: Server, client: Client, tea_tree: tuple[KeywordTree, Forwarder]
+) -> None:
+    """Try a case twice: with `Chat` alone, and with a search in a tree."""
+    server.script = case.script(wire)
+    if isinstance(case.outcome, type) and issubclass(case.outcome, Exception):
+        with pytest.raises(case.outcome, match=case.words) as caught:
+            client.Chat(MESSAGES, SCHEMA)
+        assert caught.type is case.outcome
+        assert caught.value.__cause__ is caught.value.__context__ is None
+    else:
+        assert client.Chat(MESSAGES, SCHEMA) == case.outcome
+    assert len(server.requests) == case.requests
+
+    server.script = case.script(wire)
+    tree, forwarder = tea_tree
+    forwarder.client = client
+    log = Path(tree.data_dir, "change_log.jsonl")
+    before = log.read_bytes()
+    found = tree.Search("what do I drink?")
+
+    reason = case.reason or ("agent_failure" if isinstance(case.outcome, type) else "agent_match")
+    assert (found.reason, found.rounds) == (reason, 1)
+    if reason == "agent_match":
+        assert (found.status, found.node) == (SearchStatus.MATCHED, tree.FindByName("茶")[0])
+    else:
+        assert (found.status, found.node) == (SearchStatus.NOT_FOUND, None)
+    if isinstance(case.outcome, type):  # the step tells whoever looks what went wrong
+        assert found.steps[0].reason.startswith(case.outcome.__name__)
+    assert log.read_bytes() == before
+
+
+class TestOutcomes:
+    @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+    def test_of_a_call_and_of_a_search(
+        self, case: Case, wire: Wire, server: Server, connect: Connect, tea_tree: tuple[KeywordTree, Forwarder]
+    ) -> None:
+        ends_as_told(case, wire, server, connect(), tea_tree)
+
+    @pytest.mark.parametrize("case", LATE, ids=lambda case: case.name)
+    def test_of_those_that_are_late(
+        self, case: Case, wire: Wire, server: Server, connect: Connect, tea_tree: tuple[KeywordTree, Forwarder]
+    ) -> None:
+        begun = time.monotonic()
+        ends_as_told(case, wire, server, connect(timeout_s=0.2), tea_tree)
+
+        assert 2 * 0.2 <= time.monotonic() - begun < 2
+
+    def test_of_a_name_that_is_looked_up_for_too_long(
+        self, wire: Wire, server: Server, connect: Connect, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: server.released.wait(10))
+        client = connect(base_url="http://models.example/v1", timeout_s=0.2)
+        begun = time.monotonic()
+        with pytest.raises(TimeoutError, match=r"models\.example gave no answer within 0\.2 s") as caught:
+            client.Chat(MESSAGES, SCHEMA)
+
+        assert 0.2 <= time.monotonic() - begun < 2
+        assert caught.value.__cause__ is caught.value.__context__ is None
+        assert client.usage == client.last_usage == Usage(calls=1)
+
+    def test_an_interrupt_ends_a_call_at_once(self, server: Server, connect: Connect) -> None:
+        def interrupt(_: Handler) -> None:
+            signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
+            server.released.wait(10)
+
+        server.script = [interrupt]
+        client = connect()
+        begun = time.monotonic()
+        with pytest.raises(KeyboardInterrupt):
+            client.Chat(MESSAGES, SCHEMA)
+
+        assert time.monotonic() - begun < 5
+        assert client.usage == client.last_usage == Usage(calls=1)
+
+    @pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")
+    def test_of_parent_and_child_after_a_fork(self, wire: Wire, server: Server) -> None:
+        ports: list[int] = []
+
+        def answer(handler: Handler) -> None:
+            ports.append(handler.client_address[1])
+            body(wire.text(json.dumps(MATCH)))(handler)
+
+        server.script = [answer]
+        address = server.address + wire.address
+        code = f"""
+            import os, signal
+            from Agent.model_clients import {wire.client_class.__name__}
+            client = {wire.client_class.__name__}("test-model", {KEY!r}, {address!r}, timeout_s=10)
+            client.Chat({MESSAGES!r}, {{}})
+            client._lock.acquire()  # as another thread may have it at this moment
+            child = os.fork()
+            if not child:
+                signal.alarm(10)
+                client.Chat({MESSAGES!r}, {{}})
+                assert client.usage.calls == 2
+                os._exit(0)
+            assert os.waitpid(child, 0)[1] == 0
+            client._lock.release()
+            client.Chat({MESSAGES!r}, {{}})
+        """
+        subprocess.run([sys.executable, "-c", textwrap.dedent(code)], cwd=ROOT, check=True, timeout=60)
+
+        parents, childs, parents_again = ports
+        assert parents_again == parents != childs
+
+    @pytest.mark.parametrize("status", [200, 500])
+    def test_an_endless_answer_is_left_early(self, status: int, server: Server, connect: Connect) -> None:
+        server.script = [flood(status)]
+        with pytest.raises((ReplyError, ServiceError)):
+            connect(retries=0).Chat(MESSAGES, SCHEMA)
+
+        assert server.sent_bytes < 5 * BODY_LIMIT  # what was under way is in the buffers of the connection
+
+    def test_a_time_out_tells_what_was_wrong_before(self, wire: Wire, server: Server, connect: Connect) -> None:
+        server.script = [body(wire.error("not now"), 500), hang]
+        with pytest.raises(TimeoutError, match=r"no answer within 1 s") as caught:
+            connect(timeout_s=1.0).Chat(MESSAGES, SCHEMA)
+
+        assert isinstance(caught.value.__cause__, ServiceError)
+        assert str(caught.value.__cause__) == "127.0.0.1 answers 500: not now"
+        assert caught.value.__cause__.__context__ is None
+
+    def test_nobody_is_followed_to_another_address(self, wire: Wire, server: Server, connect: Connect) -> None:
+        server.script = then_right(lambda handler: handler.answer(b"", 307, location=server.address + wire.path))(wire)
+        with pytest.raises(ServiceError, match=r"answers 307, and leads to http://127\.0\.0\.1"):
+            connect().Chat(MESSAGES, SCHEMA)
+
+        assert len(server.requests) == 1
+
+    def test_nobody_listens(self, connect: Connect) -> None:
+        with socket.socket() as unused:
+            unused.bind(("127.0.0.1", 0))
+            client = connect(base_url=f"http://127.0.0.1:{unused.getsockname()[1]}/v1", retries=1)
+            with pytest.raises(ServiceError, match=r"127.0.0.1: cannot be reached \(ConnectError\)"):
+                client.Chat(MESSAGES, SCHEMA)
+
+        assert client.usage == Usage(calls=2)
+
+    def test_a_placement_that_fails_hangs_the_keyword_on_the_root(
+        self, wire: Wire, server: Server, connect: Connect, tmp_path: Path
+    ) -> None:
+        server.script = refused(500)(wire)
+        with KeywordTree(str(tmp_path), connect()) as tree:
+            tree.CreateKeyword("饮食", "root")
+            tea = tree.CreateKeyword("茶")
+            info = tree.CreateInfo("龙井，不加糖。", auto_link=True)
+
+            assert tea.parent_id == "root"
+            assert tree.GetKeywordsOfInfo(info.id) == []
+
+    def test_of_an_answer_of_any_form(self, wire: Wire, server: Server, connect: Connect) -> None:
+        leaves = st.none() | st.booleans() | st.integers(-9, 9) | st.sampled_from(["", "text", "tool_use", "{}", "{"])
+        names = "choices message content text input type usage tool_calls function arguments error stop_reason refusal"
+        names += " stop_details prompt_tokens prompt_tokens_details input_tokens finish_reason"
+        forms = st.recursive(
+            leaves, lambda inner: st.lists(inner, max_size=2) | st.dictionaries(st.sampled_from(names.split()), inner)
+        )
+        client = connect()
+
+        @given(forms)
+        def is_read_or_refused(form: object) -> None:
+            server.script = [body(form)]
+            with contextlib.suppress(ModelClientError):
+                assert isinstance(client.Chat(MESSAGES, SCHEMA), dict)
+
+        is_read_or_refused()
+
+    @pytest.mark.parametrize("depth", [200, 600, 900, 3000, 50_000])
+    def test_of_an_answer_of_any_depth(self, depth: int, wire: Wire, server: Server, connect: Connect) -> None:
+        deep = '{"action": "match", "node_id": 0, "more": ' + "[" * depth + "]" * depth + "}"
+        client = connect(retries=0)
+        for answer in (json.dumps(wire.text(deep)), deep):  # how deep one may be, depends on the Python
+            server.script = [lambda handler, answer=answer: handler.answer(answer.encode())]  # type: ignore[misc]
+            with contextlib.suppress(ModelClientError):
+                assert client.Chat(MESSAGES, SCHEMA)["node_id"] == 0
+        assert len(server.requests) == 2
+
+    def test_of_older_and_other_forms(self, server: Server) -> None:
+        need("openai")
+        need("json_repair")
+        wire = OpenAIWire()
+        call = {"name": "reply", "arguments": json.dumps(MATCH)}
+        answers = [
+            wire.completion({"content": None, "function_call": call}, "function_call"),
+            wire.completion({"content": None, "tool_calls": [{"function": {"arguments": MATCH}}]}, "tool_calls"),
+            wire.text([{"type": "text", "text": '{"action": "match",'}, {"type": "text", "text": ' "node_id": 0}'}]),
+        ]
+        client = OpenAIChatClient("test-model", KEY, server.address)
+        for answer in answers:
+            server.script = [body(answer)]
+            assert client.Chat(MESSAGES, SCHEMA) == MATCH
+        server.script = [body(wire.text("half of it", "content_filter"))]
+        with pytest.raises(ReplyError, match="refused: its service's filter was hit"):
+            client.Chat(MESSAGES, SCHEMA)
+        client.close()
+
+
+class TestRetryAfter:
+    def test_is_waited_for(self, wire: Wire, server: Server, connect: Connect) -> None:
+        server.script = then_right(body(wire.error("slower"), 429, retry_after="0.2"))(wire)
+        assert connect().Chat(MESSAGES, SCHEMA) == MATCH
+
+        first, second = server.requests
+        assert 0.2 <= second.at_s - first.at_s < 2
+
+    def test_is_not_waited_for_where_time_does_not_allow(self, wire: Wire, server: Server, connect: Connect) -> None:
+        server.script = refused(429, retry_after="3")(wire)
+        with pytest.raises(ServiceError, match=r"answers 429: not now \(to be tried again after 3 s\)") as caught:
+            connect(timeout_s=1.0).Chat(MESSAGES, SCHEMA)
+
+        assert (caught.value.status, caught.value.retry_after_s, len(server.requests)) == (429, 3.0, 1)
+
+    def test_may_be_a_date(self, wire: Wire, server: Server, connect: Connect) -> None:
+        later = email.utils.formatdate(time.time() + 3600, usegmt=True)
+        server.script = refused(503, retry_after=later)(wire)
+        with pytest.raises(ServiceError, match=r"answers 503: not now \(to be tried again after") as caught:
+            connect().Chat(MESSAGES, SCHEMA)
+
+        assert 3500 < caught.value.retry_after_s <= 3600
+        assert len(server.requests) == 1
+
+    def test_that_is_over_is_not_waited_for(self, wire: Wire, server: Server, connect: Connect) -> None:
+        past = email.utils.formatdate(time.time() - 3600, usegmt=True)
+        server.script = then_right(body(wire.error("slower"), 429, retry_after=past))(wire)
+
+        assert connect().Chat(MESSAGES, SCHEMA) == MATCH
+        assert len(server.requests) == 2
+
+    def test_without_it_the_wait_doubles(self, wire: Wire, server: Server, connect: Connect) -> None:
+        server.script = refused(429)(wire)
+        with pytest.raises(ServiceError):
+            connect(backoff_s=0.05).Chat(MESSAGES, SCHEMA)
+
+        first, second, third = (request.at_s for request in server.requests)
+        assert second - first >= 0.75 * 0.05
+        assert third - second >= 0.75 * 0.1
+
+    @pytest.mark.parametrize(
+        ("value", "seconds"),
+        [
+            ("2.5", 2.5),
+            ("0", 0.0),
+            ("-7", 0.0),
+            ("nan", 0.0),
+            ("inf", float("inf")),
+            ("", 0.0),
+            ("tomorrow", 0.0),
+            ("Thu, 01 Jan 1970 00:02:00 GMT", 20.0),
+            ("Thursday, 01-Jan-70 00:02:00 GMT", 20.0),
+            ("Thu Jan  1 00:02:00 1970", 20.0),
+            ("Thu, 01 Jan 1970 00:02:00 -0000", 20.0),
+            ("Thu, 01 Jan 1970 01:02:00 +0100", 20.0),
+            ("Thu, 01 Jan 1970 00:00:00 GMT", 0.0),
+            ("Thu, 99 Jan 99999 00:00:00 GMT", 0.0),
+        ],
+    )
+    def test_is_read_in_every_form(self, value: str, seconds: float, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setenv("TZ", "Asia/Shanghai")
+        time.tzset()
+        try:
+            assert _retry_after_s({"retry-after": value}, now=100.0) == seconds
+        finally:
+            monkeypatch.undo()
+            time.tzset()
+
+    def test_milliseconds_are_the_more_exact(self) -> None:
+        assert _retry_after_s({"retry-after": "1", "retry-after-ms": "1250"}, now=0.0) == 1.25
+
+
+class TestRequest:
+    def test_asks_for_a_reply_of_the_schema(self, wire: Wire, server: Server, connect: Connect) -> None:
+        server.script = said(json.dumps(MATCH))(wire)
+        connect(options={"temperature": 0}).Chat(MESSAGES, SCHEMA)
+
+        request = server.requests[0]
+        assert request.path == wire.path
+        assert request.body["model"] == "test-model"
+        assert request.body["temperature"] == 0
+        assert wire.messages(request.body) == MESSAGES
+        forms: dict[str, dict[str, Any]] = {
+            "openai": {
+                "response_format": {
+                    "type": "json_schema",
+                    "json_schema": {"name": "reply", "schema": SCHEMA, "strict": True},
+                }
+            },
+            "anthropic": {"max_tokens": 1024, "output_config": {"format": {"type": "json_schema", "schema": SCHEMA}}},
+        }
+        assert forms[wire.name].items() <= request.body.items()
+
+    def test_options_of_the_output_stand_beside_the_schema(self, server: Server) -> None:
+        need("anthropic")
+        need("json_repair")
+        wire = AnthropicWire()
+        server.script = said(json.dumps(MATCH))(wire)
+        options = {"output_config": {"effort": "low"}, "max_tokens": 9}
+        client = AnthropicChatClient("test-model", KEY, server.address, options=options)
+        client.Chat(MESSAGES, SCHEMA)
+        client.close()
+
+        request = server.requests[0].body
+        assert request["output_config"] == {"effort": "low", "format": {"type": "json_schema", "schema": SCHEMA}}
+        assert request["max_tokens"] == 9
+
+    @pytest.mark.parametrize("status", [400, 422])
+    def test_falls_back_to_what_the_service_has(
+        self, status: int, wire: Wire, server: Server, connect: Connect
+    ) -> None:
+        right = body(wire.text(json.dumps(MATCH)))
+        wrong = body(wire.error("This response_format type is unavailable now"), status)
+        server.script = [lambda handler: (wrong if wire.has_schema(server.requests[-1].body) else right)(handler)]
+        client = connect()
+        assert client.Chat(MESSAGES, SCHEMA) == MATCH
+        assert len(server.requests) == 2
+        if wire.name == "openai":
+            assert server.requests[1].body["response_format"] == {"type": "json_object"}
+
+        assert client.Chat(MESSAGES, SCHEMA) == MATCH
+        assert len(server.requests) == 3  # what it has not is not asked for again
+
+    def test_falls_back_to_nothing_where_it_has_neither(self, wire: Wire, server: Server, connect: Connect) -> None:
+        wrong = body(wire.error("unknown field"), 400)
+        server.script = [*[wrong] * (wire.modes - 1), body(wire.text(json.dumps(MATCH)))]
+        assert connect().Chat(MESSAGES, SCHEMA) == MATCH
+
+        assert server.requests[-1].body.keys().isdisjoint({"response_format", "output_config"})
+
+    def test_a_request_that_is_wrong_in_itself_teaches_nothing(
+        self, wire: Wire, server: Server, connect: Connect
+    ) -> None:
+        client = connect()
+        server.script = refused(400)(wire)
+        with pytest.raises(ServiceError, match="answers 400: not now"):
+            client.Chat(MESSAGES, SCHEMA)
+        assert len(server.requests) == wire.modes
+
+        server.script = said(json.dumps(MATCH))(wire)
+        client.Chat(MESSAGES, SCHEMA)
+        assert wire.has_schema(server.requests[-1].body)
+
+    def test_brings_the_key(self, wire: Wire, server: Server, connect: Connect) -> None:
+        server.script = said(json.dumps(MATCH))(wire)
+        connect().Chat(MESSAGES, SCHEMA)
+
+        headers = server.requests[0].headers
+        assert KEY in (headers.get("authorization", "").removeprefix("Bearer "), headers.get("x-api-key"))
+
+
+class TestUsage:
+    def test_counts_calls_and_tokens(self, wire: Wire, server: Server, connect: Connect) -> None:
+        client = connect(prices=Prices(3.0, 15.0, 0.3))
+        assert client.usage == Usage(cost=0.0)
+        server.script = then_right(page(500))(wire)
+        client.Chat(MESSAGES, SCHEMA)
+        client.Chat(MESSAGES, SCHEMA)
+
+        cost = (36 * 3.0 + 64 * 0.3 + 7 * 15.0) / 1e6
+        assert client.usage == Usage(3, 200, 14, 128, client.usage.cost)
+        assert client.usage.cost == pytest.approx(2 * cost)
+        assert client.last_usage == Usage(1, 100, 7, 64, client.last_usage.cost)
+        assert client.last_usage.cost == pytest.approx(cost)
+
+    def test_is_told_by_a_search(self, wire: Wire, server: Server, connect: Connect, tmp_path: Path) -> None:
+        jump = json.dumps({"action": "jump", "node_id": 0})
+        server.script = [page(500), body(wire.text(jump)), body(wire.text(json.dumps(MATCH)))]
+        with KeywordTree(str(tmp_path), connect(prices=Prices(3.0, 15.0, 0.3))) as tree:
+            tree.CreateKeyword("茶", "root")
+            found = tree.Search("what do I drink?")
+
+        cost = (36 * 3.0 + 64 * 0.3 + 7 * 15.0) / 1e6
+        assert [(step.input_tokens, step.output_tokens) for step in found.steps] == [(100, 7)] * 2
+        assert [step.cost for step in found.steps] == pytest.approx([cost] * 2)
+        assert (found.input_tokens, found.output_tokens) == (200, 14)
+        assert found.cost == pytest.approx(2 * cost)
+
+    def test_counts_what_could_not_be_read(self, wire: Wire, server: Server, connect: Connect) -> None:
+        client = connect()
+        server.script = said("no idea")(wire)
+        with pytest.raises(ReplyError):
+            client.Chat(MESSAGES, SCHEMA)
+
+        assert client.usage == client.last_usage == Usage(1, 100, 7, 64, None)
+
+    @pytest.mark.parametrize("reported", [None, [], "many", {}, {"prompt_tokens": "9", "input_tokens": True}])
+    def test_what_is_not_told_counts_nothing(
+        self, reported: object, wire: Wire, server: Server, connect: Connect
+    ) -> None:
+        server.script = [body({**wire.text(json.dumps(MATCH)), "usage": reported})]
+        client = connect()
+        client.Chat(MESSAGES, SCHEMA)
+
+        assert client.usage == Usage(calls=1)
+
+    def test_what_is_no_count_counts_nothing(self, wire: Wire, server: Server, connect: Connect) -> None:
+        answer = wire.text(json.dumps(MATCH))
+        server.script = [body({**answer, "usage": dict.fromkeys(answer["usage"], 10**400)})]
+        client = connect(prices=Prices(3.0, 15.0), budget_tokens=1)
+        client.Chat(MESSAGES, SCHEMA)
+
+        assert client.usage == Usage(calls=1, cost=0.0)
+
+    @pytest.mark.parametrize(
+        "reported",
+        [{"prompt_cache_hit_tokens": 5}, {"cached_tokens": 5}, {"prompt_tokens_details": {"cached_tokens": 5}}],
+    )
+    def test_knows_every_name_for_cached_tokens(self, reported: dict[str, Any], server: Server) -> None:
+        need("openai")
+        need("json_repair")
+        usage = {"prompt_tokens": 9, "completion_tokens": 2, **reported}
+        server.script = [body({**OpenAIWire().text(json.dumps(MATCH)), "usage": usage})]
+        client = OpenAIChatClient("test-model", KEY, server.address)
+        client.Chat(MESSAGES, SCHEMA)
+        client.close()
+
+        assert client.usage == Usage(1, 9, 2, 5)
+
+    def test_each_thread_sees_its_own_call(self, wire: Wire, server: Server, connect: Connect) -> None:
+        server.script = said(json.dumps(MATCH))(wire)
+        client = connect()
+
+        def ask(_: int) -> Usage:
+            client.Chat(MESSAGES, SCHEMA)
+            return client.last_usage
+
+        with ThreadPoolExecutor(4) as threads:
+            seen = list(threads.map(ask, range(20)))
+        assert seen == [Usage(1, 100, 7, 64)] * 20
+        assert client.usage == Usage(20, 2000, 140, 1280)
+        assert client.last_usage == Usage()
+
+
+class TestBudget:
+    def test_of_calls_is_kept_by_all_threads_together(self, wire: Wire, server: Server, connect: Connect) -> None:
+        server.script = said(json.dumps(MATCH))(wire)
+        client = connect(budget_calls=10)
+
+        def ask(_: int) -> bool:
+            try:
+                return client.Chat(MESSAGES, SCHEMA) == MATCH
+            except BudgetError:
+                return False
+
+        with ThreadPoolExecutor(4) as threads:
+            answered = list(threads.map(ask, range(16)))
+        assert len(server.requests) == sum(answered) == 10
+        with pytest.raises(BudgetError, match="the budget of 10 calls is used up: 10 calls, 1,070 tokens"):
+            client.Chat(MESSAGES, SCHEMA)
+
+    def test_of_calls_counts_what_is_tried_again(self, wire: Wire, server: Server, connect: Connect) -> None:
+        server.script = refused(500)(wire)
+        with pytest.raises(BudgetError, match="the budget of 2 calls is used up: 2 calls, 0 tokens"):
+            connect(budget_calls=2).Chat(MESSAGES, SCHEMA)
+
+        assert len(server.requests) == 2
+
+    @pytest.mark.parametrize("status", [400, 500], ids=["another form", "another attempt"])
+    def test_does_not_hide_what_was_wrong_before(
+        self, status: int, wire: Wire, server: Server, connect: Connect
+    ) -> None:
+        server.script = [body(wire.error(f"{KEY} is not known"), status)]
+        with pytest.raises(BudgetError) as caught:
+            connect(budget_calls=1).Chat(MESSAGES, SCHEMA)
+
+        before = caught.value.__cause__
+        assert isinstance(before, ServiceError)
+        assert (before.status, str(before)) == (status, f"127.0.0.1 answers {status}: [key] is not known")
+        assert str(caught.value) == f"the budget of 1 calls is used up: 1 calls, 0 tokens; before: {before}"
+        assert before.__cause__ is before.__context__ is None
+        assert KEY not in everything_told_by(caught.value)
+
+    def test_that_was_used_up_at_once_has_no_cause(self, connect: Connect) -> None:
+        with pytest.raises(BudgetError, match=r"used up: 0 calls, 0 tokens$") as caught:
+            connect(budget_calls=0).Chat(MESSAGES, SCHEMA)
+
+        assert caught.value.__cause__ is caught.value.__context__ is None
+
+    def test_of_tokens_stops_the_next_call(self, wire: Wire, server: Server, connect: Connect) -> None:
+        server.script = said(json.dumps(MATCH))(wire)
+        client = connect(budget_tokens=107)
+        client.Chat(MESSAGES, SCHEMA)
+        with pytest.raises(BudgetError, match="the budget of 107 tokens is used up: 1 calls, 107 tokens"):
+            client.Chat(MESSAGES, SCHEMA)
+
+        assert (len(server.requests), client.last_usage) == (1, Usage())
+
+    def test_and_what_was_wrong_before_are_told_by_a_search(
+        self, wire: Wire, server: Server, connect: Connect, tmp_path: Path
+    ) -> None:
+        server.script = refused(503)(wire)
+        with KeywordTree(str(tmp_path), connect(budget_calls=2)) as tree:
+            tree.CreateKeyword("茶", "root")
+            found = tree.Search("what do I drink?")
+
+        assert "the budget of 2 calls is used up" in found.steps[0].reason
+        assert "before: 127.0.0.1 answers 503: not now" in found.steps[0].reason
+
+    def test_is_told_by_a_search(self, connect: Connect, tmp_path: Path) -> None:
+        with KeywordTree(str(tmp_path), connect(budget_calls=0)) as tree:
+            tree.CreateKeyword("茶", "root")
+            found = tree.Search("what do I drink?")
+
+        assert (found.status, found.reason) == (SearchStatus.NOT_FOUND, "agent_failure")
+        assert "the budget of 0 calls is used up" in found.steps[0].reason
+
+
+def everything_told_by(error: BaseException) -> str:
+    """Return all that a reporter of errors could write down, the variables of all functions included."""
+    report = traceback.TracebackException.from_exception(error, capture_locals=True)
+    for frame in report.stack:
+        if frame.filename == __file__ or frame.name == "__init__":  # who gives a key knows it
+            frame.locals = {}
+    reported, chain = "".join(report.format()), [error]
+    while chain:
+        one = chain.pop()
+        reported += f"{one!r} {one} {vars(one)}"
+        chain += [inner for inner in (one.__cause__, one.__context__) if inner is not None]
+    return reported
+
+
+class TestKeys:
+    @pytest.mark.parametrize("status", [200, 401, 500])
+    def test_are_in_no_error_log_or_repr(
+        self,
+        status: int,
+        wire: Wire,
+        server: Server,
+        connect: Connect,
+        caplog: pytest.LogCaptureFixture,
+        tmp_path: Path,
+    ) -> None:
+        caplog.set_level(logging.DEBUG)
+        server.script = [body(wire.error(f"Incorrect API key provided: {KEY}."), status)]
+        client = connect()
+        with pytest.raises(ServiceError, match=r"Incorrect API key provided: \[key\]\.") as caught:
+            client.Chat(MESSAGES, SCHEMA)
+        with KeywordTree(str(tmp_path), client, log_messages=True) as tree:
+            tree.CreateKeyword("饮食", "root")
+            tree.CreateKeyword("茶")
+            found = tree.Search("coffee")
+
+        assert KEY not in everything_told_by(caught.value)
+        assert KEY not in repr(client) + repr(found.steps)
+        assert KEY not in caplog.text
+        assert KEY.encode() not in b"".join(file.read_bytes() for file in tmp_path.glob("*.jsonl"))
+
+    @pytest.mark.parametrize("before", ["", "x" * 50])
+    def test_are_in_no_error_where_an_answer_repeats_them(self, before: str, server: Server, connect: Connect) -> None:
+        server.script = [lambda handler: handler.answer(f"<html>{before}{KEY}</html>".encode())]
+        with pytest.raises(ServiceError, match=rf"<html>{before}\[key") as caught:
+            connect(retries=0).Chat(MESSAGES, SCHEMA)
+
+        assert KEY[:4] not in everything_told_by(caught.value)
+
+    def test_are_in_no_reply(self, wire: Wire, server: Server, connect: Connect) -> None:
+        server.script = said(json.dumps({**MATCH, "reason": KEY}))(wire)
+
+        assert connect().Chat(MESSAGES, SCHEMA) == {**MATCH, "reason": "[key]"}
+
+    def test_are_in_no_reply_however_it_is_written(self, wire: Wire, server: Server) -> None:
+        key = 'sk/with"all\\of+them='
+        reply = json.dumps({**MATCH, "reason": [f"the key is {key}"], key: 1}).replace("/", "\\/")
+        whole = json.dumps(wire.text(reply)).replace("/", "\\u002f")
+        server.script = [lambda handler: handler.answer(whole.encode())]
+        client = wire.client_class("test-model", key, server.address + wire.address)
+
+        assert client.Chat(MESSAGES, SCHEMA) == {**MATCH, "reason": ["the key is [key]"], "[key]": 1}
+        client.close()
+
+    @pytest.mark.parametrize("key", ["1", "x", "none", "null", "match", "EMPTY", "ollama", "reply"])
+    def test_that_stand_for_none_spoil_no_reply(self, key: str, wire: Wire, server: Server) -> None:
+        reply = {**MATCH, "reason": "none is a match, reply 1 is EMPTY"}
+        server.script = said(json.dumps(reply))(wire)
+        client = wire.client_class("test-model", key, server.address + wire.address)
+
+        assert client.Chat(MESSAGES, SCHEMA) == reply
+        client.close()
+
+    @pytest.mark.parametrize(
+        "script",
+        [
+            always(hang),
+            always(hang_up),
+            always(cut({"id": KEY})),
+            always(page()),
+            said(KEY),
+            then_right(moved(307)(WIRES[0])[0]),
+        ],
+        ids=["late", "hung up", "cut", "HTML", "no reply", "moved"],
+    )
+    def test_are_in_no_traceback_with_its_variables(
+        self, script: Callable[[Wire], list[Answer]], wire: Wire, server: Server, connect: Connect
+    ) -> None:
+        server.script = script(wire)
+        with pytest.raises((ModelClientError, TimeoutError)) as caught:
+            connect(timeout_s=0.2, retries=1).Chat(MESSAGES, SCHEMA)
+
+        reported = everything_told_by(caught.value)
+        assert "json_schema = " in reported  # it does tell variables
+        assert KEY not in reported
+
+    def test_are_in_no_error_of_a_connection(self, connect: Connect) -> None:
+        with pytest.raises(ServiceError) as caught:
+            connect(base_url="http://127.0.0.1:9/v1", retries=0).Chat(MESSAGES, SCHEMA)
+
+        assert KEY not in everything_told_by(caught.value)
+
+    @pytest.mark.parametrize("key", ["sk-Secret\nX-Other: 1", "sk-Secret 1", "sk-Секрет"])
+    def test_that_are_none_are_refused_and_not_shown(self, key: str, wire: Wire) -> None:
+        with pytest.raises(InvalidInputError, match="characters that no key has") as caught:
+            wire.client_class("test-model", key)
+
+        assert "Secret" not in everything_told_by(caught.value)
+
+    def test_may_end_with_a_newline(self, wire: Wire, server: Server) -> None:
+        server.script = said(json.dumps(MATCH))(wire)
+        client = wire.client_class("test-model", f"{KEY}\n", server.address + wire.address)
+        assert client.Chat(MESSAGES, SCHEMA) == MATCH
+        client.close()
+
+    @pytest.mark.parametrize("address", ["user:Secret@models.example/v1", "models.example/v1?key=Secret"])
+    def test_may_not_stand_in_the_address(self, address: str, wire: Wire) -> None:
+        with pytest.raises(InvalidInputError, match="without user and password, and without a query") as caught:
+            wire.client_class("test-model", KEY, f"https://{address}")
+
+        assert "Secret" not in everything_told_by(caught.value)
+
+
+class TestConstructor:
+    def test_takes_what_is_not_given_from_the_environment(
+        self, wire: Wire, server: Server, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setenv("KEYWORD_TREE_MODEL", "model-of-the-environment")
+        monkeypatch.setenv(f"{wire.name.upper()}_API_KEY", KEY)
+        monkeypatch.setenv(f"{wire.name.upper()}_BASE_URL", server.address + wire.address)
+        server.script = said(json.dumps(MATCH))(wire)
+        client = wire.client_class()
+        assert client.Chat(MESSAGES, SCHEMA) == MATCH
+        client.close()
+
+        assert server.requests[0].body["model"] == "model-of-the-environment"
+        assert repr(client) == (
+            f"<{wire.client_class.__name__} 'model-of-the-environment' at 127.0.0.1, 1 calls, 107 tokens>"
+        )
+
+    def test_needs_a_model(self, wire: Wire) -> None:
+        with pytest.raises(InvalidInputError, match="set KEYWORD_TREE_MODEL"):
+            wire.client_class(api_key=KEY)
+
+    def test_needs_a_key_for_the_service_itself(self, wire: Wire) -> None:
+        with pytest.raises(InvalidInputError, match=f"no key for api.*, or set {wire.name.upper()}_API_KEY"):
+            wire.client_class("test-model")
+
+    def test_needs_none_for_a_server_of_ones_own(self, wire: Wire, server: Server) -> None:
+        server.script = said(json.dumps(MATCH))(wire)
+        client = wire.client_class("test-model", base_url=server.address + wire.address)
+        assert client.Chat(MESSAGES, SCHEMA) == MATCH
+        client.close()
+
+    @pytest.mark.parametrize(
+        "arguments",
+        [
+            *({"timeout_s": timeout_s} for timeout_s in (0, -1.0, float("nan"), float("inf"))),
+            *({"retries": -1}, {"backoff_s": -1.0}, {"base_url": "me"}),
+        ],
+    )
+    def test_refuses_what_cannot_be_used(self, arguments: dict[str, Any], wire: Wire) -> None:
+        with pytest.raises(InvalidInputError):
+            wire.client_class("test-model", KEY, **arguments)
+
+    @pytest.mark.parametrize(
+        ("arguments", "words"),
+        [
+            ({"timeout_s": "60"}, "timeout_s must be a finite number, not below 0: '60'"),
+            ({"timeout_s": 1e300}, r"timeout_s must be above 0 and at most .*: 1e\+300"),
+            ({"retries": 1.5}, "retries must be a whole number, not below 0: 1.5"),
+            ({"backoff_s": float("nan")}, "backoff_s must be a finite number, not below 0: nan"),
+            ({"budget_calls": "5"}, "budget_calls must be a whole number, not below 0: '5'"),
+            ({"budget_calls": True}, "budget_calls must be a whole number, not below 0: True"),
+            ({"budget_tokens": -1}, "budget_tokens must be a whole number, not below 0: -1"),
+            ({"prices": (1, 2)}, r"prices must be Prices\(…\): \(1, 2\)"),
+            ({"prices": Prices(1.0, "2")}, "prices.output_per_million must be a finite number, not below 0: '2'"),  # type: ignore[arg-type]
+            ({"prices": Prices(1.0, 2.0, -3.0)}, "prices.cached_per_million must be .*: -3.0"),
+            ({"options": "x"}, "options must be a mapping, and is of type str"),
+            ({"base_url": "localhost:11434/v1"}, "base_url must begin with http:// or https://: 'localhost:11434/v1'"),
+        ],
+    )
+    def test_names_the_value_that_cannot_be_used(self, arguments: dict[str, Any], words: str, wire: Wire) -> None:
+        with pytest.raises(InvalidInputError, match=f"{words}$"):
+            wire.client_class("test-model", KEY, **arguments)
+
+    def test_sends_the_key_of_the_environment_to_an_address_that_is_given(
+        self, wire: Wire, server: Server, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        server.script = said(json.dumps(MATCH))(wire)
+        monkeypatch.setenv(f"{wire.name.upper()}_API_KEY", KEY)
+        for key in ("", "none"):
+            client = wire.client_class("test-model", key, server.address + wire.address)
+            client.Chat(MESSAGES, SCHEMA)
+            client.close()
+
+        from_environment, given = (" ".join(request.headers.values()) for request in server.requests)
+        assert KEY in from_environment
+        assert KEY not in given
+
+    def test_connections_are_closed_when_nobody_has_the_client_any_more(self, wire: Wire, server: Server) -> None:
+        server.script = said(json.dumps(MATCH))(wire)
+        client = wire.client_class("test-model", KEY, server.address + wire.address)
+        client.Chat(MESSAGES, SCHEMA)
+        service, last = client._service, weakref.ref(client)
+        assert not service.is_closed()
+        del client
+        gc.collect()
+
+        assert last() is None
+        assert service.is_closed()
+
+    def test_closing_twice_is_no_error(self, wire: Wire, server: Server) -> None:
+        client = wire.client_class("test-model", KEY, server.address + wire.address)
+        client.close()
+        client.close()
+
+        assert client._service.is_closed()
+
+    @pytest.mark.parametrize("missing", ["openai", "json_repair", "tenacity"])
+    def test_says_how_to_install_what_is_missing(self, missing: str, monkeypatch: pytest.MonkeyPatch) -> None:
+        if missing != "openai":
+            need("openai")
+        monkeypatch.setitem(sys.modules, missing, None)
+        hint = rf"{missing} is not installed: pip install '\.\[openai\]' in its repository"
+        with pytest.raises(ImportError, match=hint):
+            OpenAIChatClient("test-model", KEY)
+
+
+class TestClientFromEnvironment:
+    @pytest.mark.parametrize(
+        ("names", "expected"),
+        [
+            ({}, type(None)),
+            ({"OPENAI_API_KEY": KEY}, type(None)),
+            ({"KEYWORD_TREE_MODEL": "m"}, type(None)),
+            ({"KEYWORD_TREE_MODEL": "m", "OPENAI_API_KEY": KEY}, OpenAIChatClient),
+            ({"KEYWORD_TREE_MODEL": "m", "OPENAI_BASE_URL": "http://localhost:11434/v1"}, OpenAIChatClient),
+            ({"KEYWORD_TREE_MODEL": "m", "ANTHROPIC_API_KEY": KEY}, AnthropicChatClient),
+            ({"KEYWORD_TREE_MODEL": "m", "ANTHROPIC_API_KEY": KEY, "OPENAI_API_KEY": KEY}, OpenAIChatClient),
+            ({"KEYWORD_TREE_MODEL": "claude-x", "ANTHROPIC_API_KEY": KEY, "OPENAI_API_KEY": KEY}, AnthropicChatClient),
+        ],
+    )
+    def test_chooses(self, names: dict[str, str], expected: type, monkeypatch: pytest.MonkeyPatch) -> None:
+        for name, value in names.items():
+            monkeypatch.setenv(name, value)
+        if expected is not type(None):
+            need("openai" if expected is OpenAIChatClient else "anthropic")
+            need("json_repair")
+        client = client_from_environment(**({"retries": 1} if names else {}))
+        if client is not None:
+            client.close()
+
+        assert type(client) is expected
+
+    @pytest.mark.parametrize(
+        ("names", "arguments", "expected"),
+        [
+            ({}, {"model": "m", "base_url": "http://localhost:11434/v1"}, OpenAIChatClient),
+            ({}, {"model": "claude-x", "api_key": KEY}, AnthropicChatClient),
+            ({"ANTHROPIC_API_KEY": KEY}, {"model": "m"}, AnthropicChatClient),
+            ({"ANTHROPIC_API_KEY": KEY}, {"model": "m", "base_url": "http://localhost:11434/v1"}, OpenAIChatClient),
+            ({"KEYWORD_TREE_MODEL": "m"}, {"api_key": KEY}, OpenAIChatClient),
+            (
+                {"KEYWORD_TREE_MODEL": "m", "OPENAI_API_KEY": KEY, "ANTHROPIC_API_KEY": KEY},
+                {"model": "claude-x"},
+                AnthropicChatClient,
+            ),
+        ],
+    )
+    def test_looks_at_its_arguments_first(
+        self, names: dict[str, str], arguments: dict[str, str], expected: type, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        need("openai")
+        need("anthropic")
+        need("json_repair")
+        for name, value in names.items():
+            monkeypatch.setenv(name, value)
+        client = client_from_environment(**arguments)
+        assert client is not None
+        client.close()
+
+        assert type(client) is expected
+        assert client.model == arguments.get("model", "m")
+
+    @pytest.mark.parametrize(
+        ("arguments", "words"),
+        [
+            ({"model": "m"}, "no key for api.openai.com: give `api_key`, or set OPENAI_API_KEY"),
+            ({"model": "claude-x"}, "no key for api.anthropic.com: give `api_key`, or set ANTHROPIC_API_KEY"),
+            ({"api_key": KEY}, "no model is named: give `model`, or set KEYWORD_TREE_MODEL"),
+            ({"base_url": "http://localhost:11434/v1"}, "no model is named: give `model`, or set KEYWORD_TREE_MODEL"),
+        ],
+    )
+    def test_says_which_half_is_missing_where_the_other_is_given(self, arguments: dict[str, str], words: str) -> None:
+        with pytest.raises(InvalidInputError, match=words):
+            client_from_environment(**arguments)
+
+
+class TestReadReply:
+    def test_needs_no_other_package_for_what_is_whole(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setitem(sys.modules, "json_repair", None)
+
+        assert read_reply('I say:\n```\n{"action": "match", "node_id": 3}\n```', SCHEMA)["node_id"] == 3
+
+    def test_takes_the_last_of_several_that_fit(self) -> None:
+        assert read_reply('{"action": "jump"} {"action": "match"} {"other": 1}', SCHEMA) == {"action": "match"}
+
+    def test_takes_no_part_of_a_broken_object_for_all_of_it(self) -> None:
+        need("json_repair")
+        schema: dict[str, Any] = {"properties": {"steps": {}, "reason": {}}}
+        whole = {"steps": [{"reason": "a"}, {"reason": "b"}], "reason": "all"}
+
+        assert read_reply(json.dumps(whole)[:-1] + ",}", schema) == whole
+
+    def test_takes_no_number_that_may_be_cut(self) -> None:
+        need("json_repair")
+        whole = {"action": "match", "node_id": 125, "node_ids": [34, 567], "reason": "it has 89 leaves"}
+        text = json.dumps(whole)
+        read = 0
+        for length in range(len(text)):
+            with contextlib.suppress(ReplyError):
+                reply = read_reply(text[:length], SCHEMA)
+                assert reply.get("node_id") in (None, "", 125), text[:length]
+                assert set(reply.get("node_ids") or []) <= {34, 567, None, ""}, text[:length]
+                read += 1
+        assert read > len(text) / 2
+
+    @given(
+        st.lists(st.text(max_size=8) | st.sampled_from([*'{}[]",:0\\', '{"action":', "```json", "null"])).map("".join)
+    )
+    def test_raises_nothing_but_its_own_error(self, text: str) -> None:
+        need("json_repair")
+        with contextlib.suppress(ReplyError):
+            assert isinstance(read_reply(text, SCHEMA), dict)
+
+    @pytest.mark.parametrize("piece", ["{", '{"', '{"a":', '["', '{"a": 1,,', "1", "```json\n{"])
+    def test_is_never_slow(self, piece: str) -> None:
+        need("json_repair")
+        text = "{" + piece * (MEND_LIMIT // len(piece) - 1)
+        begun = time.process_time()
+        with contextlib.suppress(ReplyError):
+            read_reply(text, SCHEMA)
+
+        assert time.process_time() - begun < 10  # a second for the worst of them; without a limit, minutes
+
+    def test_finds_what_is_whole_in_a_long_text(self) -> None:
+        text = "Let me {see}. " * 1000 + json.dumps(MATCH) + " That is it." * 1000
+
+        assert read_reply(text, SCHEMA) == MATCH
+
+    def test_mends_nothing_where_it_was_cut(self) -> None:
+        text = '{"action": "match", "node_ids": [34, 567'
+        with pytest.raises(ReplyError, match="the reply is cut: "):
+            read_reply(text, SCHEMA, is_cut=True)
+
+        need("json_repair")
+        assert read_reply(f"{text}, 8", SCHEMA)["node_ids"][:2] == [34, 567]
+
+    def test_leaves_long_texts_that_are_no_json(self) -> None:
+        with pytest.raises(ReplyError, match=r"no JSON object: \"\{'a': 1\}"):
+            read_reply("{'a': 1}" + " " * MEND_LIMIT, SCHEMA)
+
+
+# With a mind behind the server
+
+
+def think(wire: Wire, answers: list[dict[str, Any]]) -> Answer:
+    """Answer as a model would, from the messages in the request, and note the answers."""
+
+    def answer(handler: Handler) -> None:
+        reply = LexicalLLMClient().Chat(wire.messages(handler.server.requests[-1].body), {})
+        answers.append(wire.text(json.dumps(reply, ensure_ascii=False)))
+        body(answers[-1])(handler)
+
+    return answer
+
+
+def remember_and_find(client: Client, folder: str) -> list[str]:
+    """A session with each of the five questions.  Returns the names that the model chose, and how much it left open."""
+    with KeywordTree(folder, client) as tree:
+        tree.BatchCreateKeywords(
+            [
+                {"id": "food", "name": "饮食 food", "parent_id": "root", "description": "口味、餐厅和菜谱"},
+                {"id": "code", "name": "programming", "parent_id": "root"},
+                {"id": "python", "name": "Python", "parent_id": "code", "description": "a language"},
+                {"id": "zoo", "name": "animals", "parent_id": "root"},
+                {"id": "snake", "name": "Python", "parent_id": "zoo"},
+            ]
+        )
+        parent = tree.GetPath(tree.CreateKeyword("中式饮食", description="饮食的一种").id)[-2]
+        info = tree.CreateInfo("The user likes programming in the morning.", auto_link=True)
+        found = tree.Search("when is the time for programming?")
+        same = tree.Search("Python", context="a snake that lives in the zoo")
+        plan = tree.Reorganize("zoo")
+        chosen = [parent.name, *(node.name for node, _ in tree.GetKeywordsOfInfo(info.id)), found.path[-1].name]
+        return [*chosen, f"{same.candidate_count} named Python", *(step["action"] for step in plan["steps"])]
+
+
+CHOSEN = ["饮食 food", "programming", "programming", "2 named Python", "merge"]
+INTENTS = 5  # the session asks one question of each
+
+
+class TestSession:
+    def test_with_a_model_that_compares_words(
+        self, wire: Wire, server: Server, connect: Connect, tmp_path: Path
+    ) -> None:
+        server.script = [think(wire, [])]
+        client = connect()
+
+        assert remember_and_find(client, str(tmp_path)) == CHOSEN
+        assert client.usage.calls == len(server.requests) == INTENTS
+
+
+class TestExample:
+    def run(self, **environment: str) -> "subprocess.CompletedProcess[str]":
+        return subprocess.run(
+            [sys.executable, "-c", "import runpy, sys; runpy.run_path(sys.argv[1], run_name='__main__')", str(EXAMPLE)],
+            cwd=ROOT,
+            capture_output=True,
+            text=True,
+            encoding="utf-8",
+            timeout=60,
+            check=True,
+            env={"PYTHONIOENCODING": "utf-8", "PYTHONWARNINGS": "error", **environment},
+        )
+
+    def test_says_what_to_set(self) -> None:
+        done = self.run()
+
+        for name in ("KEYWORD_TREE_MODEL", "OPENAI_API_KEY", "OPENAI_BASE_URL", "ANTHROPIC_API_KEY"):
+            assert name in done.stdout
+
+    @pytest.mark.parametrize(
+        ("names", "missing"),
+        [
+            ({"KEYWORD_TREE_MODEL": "m"}, "A model is named, but no service"),
+            ({"OPENAI_API_KEY": KEY}, "A service is named, but no model"),
+        ],
+    )
+    def test_says_which_half_is_missing(self, names: dict[str, str], missing: str) -> None:
+        assert missing in self.run(**names).stdout
+
+    def test_does_not_take_a_failure_for_a_placement(self, server: Server) -> None:
+        need("openai")
+        need("json_repair")
+        server.script = refused(401)(WIRES[0])
+        done = self.run(KEYWORD_TREE_MODEL="m", OPENAI_API_KEY=KEY, OPENAI_BASE_URL=server.address)
+
+        assert "苏州园林 stands at 苏州园林 (agent_failure)" in done.stdout
+        assert "hangs on [] (agent_failure)" in done.stdout
+
+    def test_runs_with_a_model(self, wire: Wire, server: Server) -> None:
+        server.script = [think(wire, [])]
+        address = {f"{wire.name.upper()}_BASE_URL": server.address + wire.address}
+        done = self.run(KEYWORD_TREE_MODEL="test-model", **{f"{wire.name.upper()}_API_KEY": KEY}, **address)
+
+        assert "苏州园林 stands at 旅行 / 苏州园林 (agent_match)" in done.stdout
+        assert "'用户喜欢喝什么茶': 饮食 / 茶" in done.stdout
+        assert f"{len(server.requests)} calls" in done.stdout
+        assert KEY not in done.stdout + done.stderr

@@ -1,0 +1,1 @@
+"""Tests of the context engine: sessions, hand edits, crashes, damage."""

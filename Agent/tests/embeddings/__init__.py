@@ -1,0 +1,1 @@
+"""Tests of vectors: what they find, and who computes them."""

@@ -1,0 +1,30 @@
+"""The example runs as it stands."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+EXAMPLE = Path(__file__).parents[3].joinpath("examples", "context_engine_day.py")
+
+
+def test_runs_as_a_program() -> None:
+    done = subprocess.run(
+        [sys.executable, str(EXAMPLE)],
+        cwd=EXAMPLE.parent.parent,
+        capture_output=True,
+        text=True,
+        encoding="utf-8",
+        check=True,
+        timeout=60,
+        env={"PYTHONIOENCODING": "utf-8", "PYTHONWARNINGS": "error"},
+    )
+
+    assert "monday: archived" in done.stdout
+    assert "    我喜欢龙井,不加糖。" in done.stdout
+    assert "    Oliver. He sleeps on the blue sofa." in done.stdout
+    assert "    lives in: Rome" in done.stdout
+    assert "- ~~lives_in: Paris~~" in done.stdout
+    assert "edited by hand, and found: plays the cello" in done.stdout
+    assert "monday, committed again: unchanged" in done.stdout
+    assert ", 0 after" in done.stdout
+    assert "all agrees: True" in done.stdout

@@ -1,0 +1,64 @@
+"""The demo runs as it stands, on a few small modules of this machine's library."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from library_demo import read_library
+
+from keyword_tree import KeywordTree
+
+EXAMPLE = Path(__file__).parents[3].joinpath("examples", "library_demo.py")
+
+
+def run(*words: str) -> "subprocess.CompletedProcess[str]":
+    return subprocess.run(
+        [sys.executable, str(EXAMPLE), *words, "--words", "--modules", "json", "shlex", "textwrap", "posixpath"],
+        cwd=EXAMPLE.parent.parent,
+        capture_output=True,
+        text=True,
+        encoding="utf-8",
+        check=False,
+        timeout=60,
+        env={"PYTHONIOENCODING": "utf-8", "PYTHONWARNINGS": "error", "COLUMNS": "80"},
+    )
+
+
+def test_shows_everything_and_keeps_a_folder_once(tmp_path: Path) -> None:
+    first, second = run(str(tmp_path / "kept")), run(str(tmp_path / "kept"))
+    lines = first.stdout.splitlines()
+
+    assert (first.returncode, first.stderr) == (0, "")
+    assert "6 of 6 questions answered" in first.stdout
+    assert "谁对花生过敏？                → 小雨对花生过敏。" in first.stdout
+    assert "│   └── dumps  Serialize" in first.stdout
+    assert any(line.split()[::2] == ["os.path.join", "ms", "/"] for line in lines)
+    asked = lines[next(n for n, line in enumerate(lines) if line.startswith("Ask in plain words")) :]
+    assert asked[1].startswith("  1  ")  # what was found stands first
+    assert any("split a shell command" in line and line.endswith("shlex.split") for line in asked)
+    assert any(line.startswith("  → ") and line.endswith("YAMLDecoder") for line in lines)
+    assert [line.split()[-1] for line in lines if "what is my dog called?" in line] == ["Biscuit.", "Momo.", "Biscuit."]
+    assert "stored before" in second.stdout
+    with KeywordTree(str(tmp_path / "kept")) as tree:
+        assert len(tree.FindByName("YAMLDecoder")) == len(tree.FindByName("json")) == 1
+
+
+def test_keeps_out_of_a_memory_of_something_else(tmp_path: Path) -> None:
+    with KeywordTree(str(tmp_path)) as tree:
+        tree.CreateKeyword("茶", "root")
+    done = run(str(tmp_path))
+
+    assert done.returncode == 1
+    assert done.stderr.endswith("holds a memory of something else: name an empty one.\n")
+
+
+@pytest.mark.parametrize("module", ["json", "os", "typing", "unittest", "test", "antigravity"])
+def test_names_each_thing_once_parents_first_and_imports_nothing(module: str) -> None:
+    seen = {""}
+    for entry in read_library({module}):
+        assert entry.dotted not in seen
+        assert entry.dotted.rpartition(".")[0] in seen
+        assert not any(part.startswith("_") for part in entry.dotted.split("."))
+        seen.add(entry.dotted)
+    assert "antigravity" not in sys.modules

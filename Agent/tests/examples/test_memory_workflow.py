@@ -1,0 +1,29 @@
+"""The example runs as it stands."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+EXAMPLE = Path(__file__).parents[3].joinpath("examples", "memory_workflow.py")
+
+
+def test_runs_as_a_program() -> None:
+    done = subprocess.run(
+        [sys.executable, str(EXAMPLE)],
+        cwd=EXAMPLE.parent.parent,
+        capture_output=True,
+        text=True,
+        encoding="utf-8",
+        check=True,
+        timeout=60,
+        env={"PYTHONIOENCODING": "utf-8", "PYTHONWARNINGS": "error"},
+    )
+
+    for line in ("EpisodeTrace", "SemanticPattern", "ProceduralSkill"):
+        assert f"{line} is sound" in done.stdout
+    assert "Comes back from JSON: True" in done.stdout
+    assert "Recalls of the skill: 1" in done.stdout
+    assert "ProceduralSkill at green tea" in done.stdout
+    assert "Now: 茶叶搬到了冷藏间。" in done.stdout
+    assert "Before: 茶叶放在二号柜。" in done.stdout
+    assert "Left: 2 of 4\nUndone: 4 memories\nMei knows: []" in done.stdout

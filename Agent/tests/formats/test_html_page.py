@@ -1,0 +1,813 @@
+"""Tests of the HTML page: what is written, and, where a Chromium is installed, what a reader sees and can do.
+
+The browser is driven through its own debugging pipe (JSON messages that end with a zero byte), so no package is needed.
+A folder named by the environment variable KEYWORD_TREE_SCREENS keeps the screens, for people to look at.
+"""
+
+import base64
+import itertools
+import json
+import os
+import re
+import shutil
+import subprocess
+import time
+from collections.abc import Iterator
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from Agent.formats import export_file
+from Agent.formats.records import Fact, Keyword, Record, load
+from Agent.keyword_tree import KeywordTree, RelationType
+from Agent.memory.graph import GraphRelation
+from Agent.memory.store import MemoryStore
+from Agent.tests.formats.test_formats import HOSTILE
+from Agent.tests.support.plain_extractor import PlainExtractor
+
+BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+ADMIN = Path(__file__).resolve().parents[3] / "shared/data/admin_cn4/tree.jsonl"
+
+
+class Page:
+    """A page in a headless Chromium, which remembers what it asked for, and what went wrong in it."""
+
+    def __init__(self, home: Path) -> None:
+        to_read, self._to_write = os.pipe()
+        self._from_read, to_answer = os.pipe()
+        # The browser speaks on descriptors 3 and 4, which a shell puts in place.
+        command = f'exec "$0" "$@" 3</dev/fd/{to_read} 4>/dev/fd/{to_answer}'
+        options = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run"]
+        options += ["--disable-quic", "--disable-background-networking", "--disable-component-update", "--disable-sync"]
+        options += ["--lang=en-US", f"--user-data-dir={home}", "--remote-debugging-pipe", "about:blank"]
+        self._process = subprocess.Popen(
+            ["/bin/sh", "-c", command, str(BROWSER), *options],
+            pass_fds=(to_read, to_answer),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+        os.close(to_read)
+        os.close(to_answer)
+        self._ids = itertools.count(1)
+        self._rest = b""
+        self._session = ""
+        self.requests: list[str] = []
+        self.errors: list[str] = []
+        target = next(target for target in self.call("Target.getTargets")["targetInfos"] if target["type"] == "page")
+        self._session = self.call("Target.attachToTarget", targetId=target["targetId"], flatten=True)["sessionId"]
+        for domain in ("Page", "Runtime", "Network", "Log"):
+            self.call(f"{domain}.enable")
+
+    def close(self) -> None:
+        self._process.kill()
+        self._process.wait()
+        os.close(self._to_write)
+        os.close(self._from_read)
+
+    def call(self, method: str, **params: Any) -> dict[str, Any]:
+        """Send a command, and take messages until its answer comes."""
+        id = next(self._ids)
+        message = {"id": id, "method": method, "params": params} | (
+            {"sessionId": self._session} if self._session else {}
+        )
+        text = json.dumps(message).encode() + b"\0"
+        while text:
+            text = text[os.write(self._to_write, text) :]
+        while (answer := self._next()).get("id") != id:
+            self._note(answer)
+        assert "error" not in answer, answer
+        result: dict[str, Any] = answer["result"]
+        return result
+
+    def _next(self) -> dict[str, Any]:
+        while b"\0" not in self._rest:
+            chunk = os.read(self._from_read, 1 << 20)
+            assert chunk, "the browser ended"
+            self._rest += chunk
+        line, _, self._rest = self._rest.partition(b"\0")
+        message: dict[str, Any] = json.loads(line)
+        return message
+
+    def _note(self, event: dict[str, Any]) -> None:
+        params = event.get("params", {})
+        if event["method"] == "Network.requestWillBeSent":
+            self.requests.append(params["request"]["url"])
+        elif event["method"] == "Runtime.exceptionThrown":
+            self.errors.append(params["exceptionDetails"].get("exception", {}).get("description", "?"))
+        elif event["method"] == "Log.entryAdded" and params["entry"]["level"] == "error":
+            self.errors.append(params["entry"]["text"])
+        elif event["method"] == "Page.javascriptDialogOpening":
+            self.errors.append(f"a dialog: {params['message']}")
+
+    def open(self, path: Path) -> None:
+        self.call("Page.navigate", url=path.as_uri())
+        self.wait("document.readyState === 'complete'")
+
+    def run(self, script: str) -> Any:
+        answer = self.call("Runtime.evaluate", expression=script, returnByValue=True, userGesture=True)
+        assert "exceptionDetails" not in answer, answer
+        return answer["result"].get("value")
+
+    def wait(self, condition: str) -> None:
+        end = time.monotonic() + 30
+        while not self.run(condition):
+            assert time.monotonic() < end, condition
+            time.sleep(0.02)
+
+    def type(self, text: str) -> None:
+        """Type into the search box as a reader would, and wait for the answer."""
+        self.run("document.getElementById('query').value = ''; document.getElementById('query').focus()")
+        self.run("document.getElementById('count').textContent = ''")
+        self.call("Input.insertText", text=text)
+        self.wait("document.getElementById('count').textContent !== ''")
+
+    def press(self, key: str) -> None:
+        for kind in ("keyDown", "keyUp"):
+            self.call("Input.dispatchKeyEvent", type=kind, key=key, code=key)
+
+    def click(self, name: str, within: str = "#tree", button: str = ".name") -> None:
+        """Click where the first button of this name is on the screen."""
+        place = self.run(
+            f"(() => {{ const name = [...document.querySelectorAll('{within} {button}')].find((name) => "
+            f"name.querySelector('bdi').textContent === {json.dumps(name)}); name.scrollIntoView({{block: 'center'}}); "
+            "const box = name.querySelector('bdi').getBoundingClientRect(); "
+            "return [box.x + Math.min(box.width, 20) / 2, box.y + Math.min(box.height, 20) / 2]; })()"
+        )
+        for kind in ("mousePressed", "mouseReleased"):
+            self.call("Input.dispatchMouseEvent", type=kind, x=place[0], y=place[1], button="left", clickCount=1)
+
+    def names(self, within: str = "#tree") -> list[str]:
+        """Return the names that stand in the tree or among what was found."""
+        found: list[str] = self.run(
+            f"[...document.querySelectorAll('{within} .name')].filter((name) => name.offsetParent)"
+            ".map((name) => name.querySelector('bdi').textContent)"
+        )
+        return found
+
+    def text(self, selector: str) -> str:
+        return str(self.run(f"document.querySelector('{selector}').innerText"))
+
+    def look(self, scheme: str = "light", width: int = 1280, height: int = 800) -> None:
+        self.call("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": scheme}])
+        self.call("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=False)
+
+    def keep_screen(self, name: str) -> None:
+        if folder := os.environ.get("KEYWORD_TREE_SCREENS"):
+            data = self.call("Page.captureScreenshot", format="png")["data"]
+            Path(folder, f"{name}.png").write_bytes(base64.b64decode(data))
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Page]:
+    if BROWSER is None:
+        pytest.skip("no Chromium is installed: no program chromium, chromium-browser or google-chrome")
+    page = Page(tmp_path_factory.mktemp("browser"))
+    yield page
+    page.close()
+
+
+@pytest.fixture
+def page(browser: Page) -> Iterator[Page]:
+    browser.requests.clear()
+    browser.errors.clear()
+    browser.look()
+    yield browser
+
+    assert [url for url in browser.requests if not url.startswith("file:")] == []
+    assert browser.errors == []
+
+
+def export(folder: Path, records: list[Record], root_id: str = "root") -> Path:
+    with KeywordTree(str(folder / "store")) as tree:
+        load(tree, records)
+        export_file(tree, folder / "page.html", root_id=root_id)
+    return folder / "page.html"
+
+
+def data_of(path: Path) -> dict[str, Any]:
+    data: dict[str, Any] = json.loads(Reader(path.read_text(encoding="utf-8")).data)
+    return data
+
+
+def changes_of(path: Path, name: str) -> list[list[Any]]:
+    """Return what the page shows of a keyword's changes, each without its time and operation."""
+    [row] = [row for row in data_of(path)["nodes"] if row[1] == name]
+    return [entry[1:] for entry in (row[6] if len(row) > 6 else []) if isinstance(entry, list)]
+
+
+def fact(id: str, content: str, source: str, keyword_id: str) -> Fact:
+    return Fact(id, content, source, [(keyword_id, RelationType.PRIMARY)])
+
+
+SMALL: list[Record] = [
+    Keyword("p", "root", "编程", ["programming"], "What machines\ncan execute."),
+    Keyword("py", "p", "Python", ["CPython", "蟒蛇"]),
+    Keyword("r", "p", "Rust"),
+    Keyword("f", "root", "食物"),
+    fact("1", "PEP 703 makes the GIL optional.\nSince 3.13.", "https://peps.python.org/pep-0703/", "py"),
+    fact("2", "全局解释器锁可以关闭。", "a friend", "py"),
+]
+
+
+class Reader(HTMLParser):
+    """Sees a page as a browser's parser does: its elements, and the text of the one that holds the data."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.seen: list[tuple[str, dict[str, str | None]]] = []
+        self.data = ""
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.seen.append((tag, dict(attrs)))
+
+    def handle_data(self, data: str) -> None:
+        if self.seen and self.seen[-1][1].get("id") == "data" and not self.data:
+            self.data = data
+
+
+class TestFile:
+    def test_names_end_neither_the_data_nor_the_script(self, tmp_path: Path) -> None:
+        made: list[Record] = [Keyword(f"k{number}", "root", name) for number, name in enumerate(HOSTILE)]
+        text = export(
+            tmp_path, [*made, *(fact(f"i{n}", text, text, "k0") for n, text in enumerate(HOSTILE))]
+        ).read_text()
+        plain = export(tmp_path / "plain", []).read_text()
+        reader = Reader(text)
+        data = json.loads(reader.data)
+
+        assert reader.seen == Reader(plain).seen
+        assert [row[1] for row in data["nodes"][1:]] == HOSTILE
+        assert [row[:2] for row in data["infos"]] == [[text, text] for text in HOSTILE]
+
+    def test_a_title_is_text(self, tmp_path: Path) -> None:
+        page = export(tmp_path, [Keyword("k", "root", "</title><script>1</script>"), Keyword("c", "k", "C")], "k")
+
+        assert "<title>&lt;/title&gt;&lt;script&gt;1&lt;/script&gt;</title>" in page.read_text()
+
+    def test_names_no_address_but_those_of_sources(self, tmp_path: Path) -> None:
+        text = export(tmp_path, SMALL).read_text()
+
+        assert re.findall(r"https?://[^\s\"]+", text) == ["https://peps.python.org/pep-0703/"]
+        assert not re.findall(r"\b(?:src|href)=|@import|url\(", text)
+
+    def test_an_info_of_several_keywords_stands_in_it_once(self, tmp_path: Path) -> None:
+        both = Fact("1", "said once", "", [("p", RelationType.PRIMARY), ("f", RelationType.RELATED)])
+
+        assert export(tmp_path, [*SMALL[:4], both]).read_text().count("said once") == 1
+
+
+def remembered(folder: Path, *facts: str) -> Path:
+    """Export what a memory has read of some facts."""
+    with MemoryStore(folder / "store", extract=PlainExtractor()) as store:
+        for text in facts:
+            store.remember(text)
+        export_file(store.tree, folder / "page.html")
+    return folder / "page.html"
+
+
+class TestRelations:
+    def test_are_told_with_the_sentences_that_say_so(self, tmp_path: Path) -> None:
+        data = data_of(remembered(tmp_path, "Ada works on Apollo. She rests.", "Ada lives in Rome."))
+        names = [row[1] for row in data["nodes"]]
+
+        assert [(names[a], kind, names[b], text) for a, kind, b, _, _, text in data["relations"]] == [
+            ("Ada", "works_on", "Apollo", "Ada works on Apollo."),
+            ("Ada", "lives_in", "Rome", "Ada lives in Rome."),
+        ]
+        assert [data["infos"][place][0] for _, _, _, _, place, _ in data["relations"]] == [
+            "Ada works on Apollo. She rests.",
+            "Ada lives in Rome.",
+        ]
+
+    def test_follow_merges_and_leave_out_what_is_not_in_view(self, tmp_path: Path) -> None:
+        with MemoryStore(tmp_path / "store", extract=PlainExtractor()) as store:
+            store.remember("Ada works on Apollo.")
+            store.remember("Ada lives in Rome.")
+            ada, apollo, rome = (store.tree.FindByName(name)[0].id for name in ("Ada", "Apollo", "Rome"))
+            store.tree.MergeKeywords(ada, store.tree.CreateKeyword("Adele").id)
+            store.graph.add_relation(GraphRelation(apollo, rome, "seen_from", 0.5))
+            store.tree.MoveKeyword(rome, store.tree.CreateKeyword("places").id)
+            export_file(store.tree, tmp_path / "all.html")
+            export_file(store.tree, tmp_path / "places.html", root_id=store.tree.FindByName("places")[0].id)
+        data = data_of(tmp_path / "all.html")
+        names = [row[1] for row in data["nodes"]]
+
+        seen = {(names[a], kind, names[b]) for a, kind, b, *_ in data["relations"]}
+        assert seen == {("Adele", "works_on", "Apollo"), ("Adele", "lives_in", "Rome"), ("Apollo", "seen_from", "Rome")}
+        assert data_of(tmp_path / "places.html")["relations"] == []
+
+    def test_of_a_plain_tree_there_are_none(self, tmp_path: Path) -> None:
+        assert data_of(export(tmp_path, SMALL))["relations"] == []
+
+
+class TestHistory:
+    def test_tells_what_was_changed_newest_first(self, tmp_path: Path) -> None:
+        with KeywordTree(str(tmp_path / "store")) as tree:
+            load(tree, SMALL)
+            tree.UpdateKeyword("py", {"name": "Python 3", "aliases": ["蟒蛇", "py"], "metadata": {"a": 1}}, 1)
+            tree.MoveKeyword("py", "f")
+            with tree.Operation("he asked"):
+                tree.Confirm("which snake?", "py")
+                tree.LinkInfo("2", "py", RelationType.EXAMPLE, "Ada")
+            tree.MergeKeywords("r", "py")
+            tree.DeleteInfo("2")
+            tree.UnlinkInfo("1", "py")
+            export_file(tree, tmp_path / "page.html")
+        data = data_of(tmp_path / "page.html")
+        [row] = [row for row in data["nodes"] if row[1] == "Python 3"]
+
+        assert changes_of(tmp_path / "page.html", "Python 3") == [
+            [["info-", "PEP 703 makes the GIL optional.\nSince 3.13."]],
+            [["info×", "全局解释器锁可以关闭。"]],
+            [["alias+", "Rust"], ["merged", "Rust"]],
+            [["confirmed+", "which snake?"], ["relation", "全局解释器锁可以关闭。", "Ada", "EXAMPLE"]],
+            [["parent", "编程", "食物"]],
+            [["name", "Python", "Python 3"], ["alias-", "CPython"], ["alias+", "py"], ["metadata"]],
+        ]
+        assert [data["operations"][entry[0]][1:] for entry in row[6]] == [
+            ["unlink_info", False],
+            ["delete_info", False],
+            ["merge_keywords", False],
+            ["he asked", False],
+            ["move_keyword", False],
+            ["update_keyword", False],
+        ]
+
+    def test_tells_what_became_of_an_info_and_who_linked_it(self, tmp_path: Path) -> None:
+        with KeywordTree(str(tmp_path / "store")) as tree:
+            load(tree, SMALL)
+            tree.UpdateInfo("1", {"content": "x" * 1000 + "new" + "y" * 1000})
+            tree.UpdateInfo("1", {"content": "x" * 1000 + "old" + "y" * 1000, "source": "a book"})
+            tree.LinkInfo("1", "f", created_by="Ada")
+            tree.UnlinkInfo("1", "py")
+            export_file(tree, tmp_path / "page.html")
+        [row] = [row for row in data_of(tmp_path / "page.html")["infos"] if row[1] == "a book"]
+        [[content, source]] = [entry[1:] for entry in row[3] if entry[1][0] == "content" and len(entry) == 3]
+
+        assert [entry[1:] for entry in row[3][:2]] == [[["keyword-", "Python"]], [["keyword+", "食物", "Ada"]]]
+        assert content[0] == "content"
+        assert all(text.startswith("…xx") and text.endswith("yy…") and len(text) <= 122 for text in content[1:])
+        assert ["new" in content[1], "old" in content[2]] == [True, True]
+        assert source == ["source", "https://peps.python.org/pep-0703/", "a book"]
+
+    def test_tells_the_newest_few_and_how_many_more_there_were(self, tmp_path: Path) -> None:
+        with KeywordTree(str(tmp_path / "store")) as tree:
+            node = tree.CreateKeyword("0", "root")
+            for number in range(1, 13):
+                node = tree.UpdateKeyword(node.id, {"name": str(number)}, node.version)
+            tree.UpdateKeyword(node.id, {"aliases": [f"a{number}" for number in range(9)]}, node.version)
+            export_file(tree, tmp_path / "page.html")
+        [row] = [row for row in data_of(tmp_path / "page.html")["nodes"] if row[1] == "12"]
+        newest, second, *_, rest = row[6]
+
+        assert newest[1:] == [*(["alias+", f"a{number}"] for number in range(5)), 4]
+        assert second[1:] == [["name", "11", "12"]]
+        assert (len(row[6]), rest) == (8 + 1, 13 - 8)
+
+    def test_reads_no_more_of_the_log_than_can_be_held(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr("Agent.formats.records._HISTORY_RECORDS", 100)
+        with KeywordTree(str(tmp_path / "store")) as tree:
+            node = tree.CreateKeyword("0", "root")
+            for number in range(1, 100):
+                node = tree.UpdateKeyword(node.id, {"name": str(number)}, node.version)
+            export_file(tree, tmp_path / "page.html")
+        [row] = [row for row in data_of(tmp_path / "page.html")["nodes"] if row[1] == "99"]
+
+        assert row[6][-1] == 40 - 8
+
+    def test_who_made_it_and_when_stands_once_for_a_batch(self, tmp_path: Path) -> None:
+        with KeywordTree(str(tmp_path / "store"), clock=lambda: 1_700_000_000) as tree:
+            load(tree, [*SMALL, Keyword("a", "root", "A", created_by="agent")])
+            export_file(tree, tmp_path / "page.html")
+        data = data_of(tmp_path / "page.html")
+
+        assert data["made"] == [[1_700_000_000, "agent"], [1_700_000_000, "user"]]
+        assert data["operations"] == []
+        assert [row[2] for row in data["nodes"]] == [0, 1, 1, 1, 1, 0]
+
+    def test_can_be_left_out(self, tmp_path: Path) -> None:
+        with KeywordTree(str(tmp_path / "store")) as tree:
+            load(tree, SMALL)
+            tree.UpdateInfo("1", {"content": "what is known now"})
+            tree.UpdateKeyword("py", {"name": "Python 3"}, 1)
+            export_file(tree, tmp_path / "page.html", with_history=False)
+
+        assert "PEP 703" not in (tmp_path / "page.html").read_text(encoding="utf-8")
+        assert changes_of(tmp_path / "page.html", "Python 3") == []
+
+    def test_of_a_part_names_nothing_outside_of_it(self, tmp_path: Path) -> None:
+        with KeywordTree(str(tmp_path / "store")) as tree:
+            load(tree, [*SMALL, Keyword("s", "root", "secret")])
+            tree.MoveKeyword("py", "s")
+            tree.LinkInfo("1", "s")
+            tree.MoveKeyword("py", "p")
+            tree.UpdateKeyword("s", {"name": "a secret"}, 1)
+            export_file(tree, tmp_path / "page.html", root_id="p")
+
+        assert "secret" not in (tmp_path / "page.html").read_text(encoding="utf-8")
+        assert changes_of(tmp_path / "page.html", "Python") == [[["parent", None, "编程"]], [["parent", "编程", None]]]
+
+    def test_hostile_texts_in_it_end_neither_the_data_nor_the_script(self, tmp_path: Path) -> None:
+        names = [name for name in HOSTILE if len(name) < 120]
+        with KeywordTree(str(tmp_path / "store")) as tree:
+            plain = export(tmp_path / "plain", []).read_text(encoding="utf-8")
+            for name in names:
+                node = tree.CreateKeyword("k", "root")
+                with tree.Operation(name):
+                    tree.UpdateKeyword(node.id, {"name": name, "description": name, "aliases": [name]}, 1)
+            export_file(tree, tmp_path / "page.html")
+        text = (tmp_path / "page.html").read_text(encoding="utf-8")
+        data = data_of(tmp_path / "page.html")
+
+        assert Reader(text).seen == Reader(plain).seen
+        assert [operation[1] for operation in reversed(data["operations"])] == names
+        assert [row[6][0][1][2] for row in data["nodes"][1:]] == names
+
+    def test_infos_without_a_keyword_are_on_the_page_of_everything(self, tmp_path: Path) -> None:
+        load_both: list[Record] = [*SMALL, Fact("3", "nowhere")]
+
+        assert data_of(export(tmp_path, load_both))["loose"] == [2]
+        assert data_of(export(tmp_path / "part", load_both, "p"))["loose"] == []
+
+    def test_what_was_corrected_is_not_on_it(self, tmp_path: Path) -> None:
+        with MemoryStore(tmp_path / "store") as store:
+            old = store.remember("Ada lives in Paris.")
+            store.correct(old, "Ada lives in Rome.")
+            export_file(store.tree, tmp_path / "page.html")
+
+        assert [row[0] for row in data_of(tmp_path / "page.html")["infos"]] == ["Ada lives in Rome."]
+
+
+class TestInABrowser:
+    def test_opens_branches_and_shows_what_is_known(self, page: Page, tmp_path: Path) -> None:
+        page.open(export(tmp_path, SMALL))
+
+        assert page.names() == ["KeywordTree", "编程", "Python", "Rust", "食物"]  # a small memory opens unfolded
+        assert page.text("#count") == "4 keywords"
+
+        page.run("""document.querySelector('li[data-node="1"] .toggle').click()""")
+
+        assert page.names() == ["KeywordTree", "编程", "食物"]
+
+        page.run("""document.querySelector('li[data-node="1"] .toggle').click()""")
+
+        page.click("Python")
+
+        assert page.text("h2") == "Python"
+        assert page.text("main .path") == "编程 /"
+        assert [page.text(f"article:nth-of-type({number}) p") for number in (1, 2)] == [
+            "PEP 703 makes the GIL optional.\nSince 3.13.",
+            "全局解释器锁可以关闭。",
+        ]
+        assert page.run("[...document.querySelectorAll('main a')].map((link) => link.href)") == [
+            "https://peps.python.org/pep-0703/"
+        ]
+        page.keep_screen("small-light")
+        page.look("dark")
+        page.keep_screen("small-dark")
+        page.look("light", width=400, height=700)
+        page.keep_screen("small-narrow")
+
+    def test_a_click_chooses_and_opens_and_another_one_closes(self, page: Page, tmp_path: Path) -> None:
+        page.open(export(tmp_path, SMALL))
+        seen = []
+        for _ in range(3):
+            page.click("编程")
+            seen.append(len(page.names()))
+
+        assert seen == [5, 3, 5]
+
+    def test_shows_relations_as_a_picture_that_one_moves_through(self, page: Page, tmp_path: Path) -> None:
+        page.open(
+            remembered(tmp_path, "Ada works on Apollo.", "Ada lives in Rome.", "小林住在罗马。", "Bo likes <b>Cy</b>.")
+        )
+
+        shown = "[...document.querySelectorAll('.graph a text')].map((name) => name.textContent)"
+        assert page.run(shown) == ["Ada", "Apollo", "Rome"]  # of the top: around what has the most relations
+        page.run(
+            "[...document.querySelectorAll('.graph a')].find((a) => a.textContent.startsWith('Rome'))"
+            ".dispatchEvent(new MouseEvent('click'))"
+        )
+        assert page.text("h2") == "Rome"
+        assert page.run(shown)[:2] == ["Rome", "Ada"]
+        labels = page.run("[...document.querySelectorAll('.graph svg > text')].map((label) => label.textContent)")
+        assert sorted(label.split("Ada")[0][:-2] for label in labels) == ["lives in", "works on"]
+        assert sorted(label.split("Ada")[1] for label in labels) == [" lives in Rome.", " works on Apollo."]
+        assert "Ada lives in Rome." in page.run("document.querySelector('.graph li').textContent")
+        page.keep_screen("graph")
+        before = page.run("document.querySelector('.graph svg').getAttribute('viewBox')")
+        page.run("document.querySelector('.graph svg').dispatchEvent(new WheelEvent('wheel', {deltaY: 1}))")
+        assert page.run("document.querySelector('.graph svg').getAttribute('viewBox')") != before
+
+    def test_shows_no_picture_where_there_is_nothing_to_show(self, page: Page, tmp_path: Path) -> None:
+        page.open(export(tmp_path, SMALL))
+
+        assert page.run("document.querySelectorAll('.graph').length") == 0
+
+    def test_leads_to_what_is_beneath_above_and_beside(self, page: Page, tmp_path: Path) -> None:
+        both = Fact("3", "shared", "", [("r", RelationType.SOURCE), ("f", RelationType.PRIMARY)])
+        page.open(export(tmp_path, [*SMALL, both]))
+        seen = []
+        for place, name in ((".below", "编程"), (".below", "Rust"), ("article", "食物")):
+            page.click(name, f"main {place}", ".step")
+            seen.append((page.text("h2"), page.text("#tree .name[aria-current=true] bdi")))
+        badges = page.run("document.querySelectorAll('.badge').length")
+        page.click("Rust", "main article", ".step")
+
+        assert seen == [("编程", "编程"), ("Rust", "Rust"), ("食物", "食物")]
+        assert badges == 0
+        assert page.text(".badge") == "source"
+
+        page.click("编程", "main .path", ".step")
+
+        assert page.text("h2") == "编程"
+
+    def test_tells_who_made_and_changed_it_when_that_is_opened(self, page: Page, tmp_path: Path) -> None:
+        hostile = "<img src=x onerror=alert(1)>"
+        with KeywordTree(str(tmp_path / "store"), clock=lambda: 1_700_000_000) as tree:
+            load(tree, [*SMALL, Keyword("h", "p", hostile, created_by=hostile)])
+            tree.UpdateKeyword("h", {"description": hostile, "aliases": [hostile]}, 1)
+            with tree.Operation(hostile):
+                tree.MoveKeyword("py", "h")
+                tree.UpdateInfo("1", {"content": "It is optional."})
+            export_file(tree, tmp_path / "page.html")
+        page.open(tmp_path / "page.html")
+        page.type("optional")
+        page.click("Python", "#found")
+        first, second = ("main article details", "main > details")
+        closed = page.run("[...document.querySelectorAll('main details')].map((one) => one.open)")
+        for place in (first, second):
+            page.run(f"document.querySelector('{place} summary').click()")
+
+        assert closed == [False, False]
+        assert page.text(f"{second} summary") == "History (1)"
+        assert page.text(f"{second} li > div + div") == f"moved: 编程 → {hostile}"
+        assert page.text(f"{first} li > div + div").endswith("Since 3.13. → It is optional.")
+        assert hostile in page.text(f"{first} li > div")
+        assert page.text(f"{second} li:last-child").endswith("by user")
+
+        page.keep_screen("history")
+        page.press("Escape")
+        page.click(hostile)
+        page.run("document.querySelector('main > details summary').click()")
+
+        assert page.text("main > details li:last-child").endswith(f"by {hostile}")
+        assert page.run("document.querySelectorAll('img').length") == 0
+
+    def test_shows_where_the_words_stand_if_not_in_the_name(self, page: Page, tmp_path: Path) -> None:
+        page.open(export(tmp_path, SMALL))
+        page.type("optional")
+
+        assert page.text("#found .excerpt").startswith("PEP 703 makes the GIL optional.")
+        assert page.text("#found .excerpt mark") == "optional"
+
+        page.type("no such thing")
+
+        assert page.text("#found") == "Nothing found."
+
+    def test_shows_infos_that_hang_nowhere(self, page: Page, tmp_path: Path) -> None:
+        page.open(export(tmp_path, [*SMALL, Fact("3", "on nothing")]))
+
+        assert page.names() == ["KeywordTree", "编程", "Python", "Rust", "食物", "infos without a keyword"]
+        assert page.text("#count") == "4 keywords"
+
+        page.type("on nothing")
+        page.click("infos without a keyword", "#found")
+
+        assert page.text("article p") == "on nothing"
+
+    def test_fits_a_phone(self, page: Page, tmp_path: Path) -> None:
+        long = "x" * 512
+        page.look("dark", width=360, height=640)
+        page.call("Emulation.setTouchEmulationEnabled", enabled=True)
+        try:
+            made: list[Record] = [
+                *SMALL,
+                Keyword("l", "py", long, [long], long),
+                fact("3", long, f"https://{long}", "l"),
+            ]
+            page.open(export(tmp_path, made))
+            page.type("xxx")
+            page.click(long, "#found")
+            widths = page.run(
+                "[...document.querySelectorAll('body, header, nav, main')].map((e) => [e.scrollWidth, e.clientWidth])"
+            )
+            height = page.run("document.querySelector('#found .name').getBoundingClientRect().height")
+            page.keep_screen("phone")
+        finally:
+            page.call("Emulation.setTouchEmulationEnabled", enabled=False)
+
+        assert all(needed <= there for needed, there in widths)
+        assert height >= 36  # enough for a thumb
+
+    def test_follows_light_and_dark(self, page: Page, tmp_path: Path) -> None:
+        page.open(export(tmp_path, SMALL))
+        ground = []
+        for scheme in ("light", "dark"):
+            page.look(scheme)
+            ground.append(page.run("getComputedStyle(document.body).backgroundColor"))
+
+        assert ground == ["rgb(255, 255, 255)", "rgb(20, 23, 27)"]
+
+    @pytest.mark.parametrize(
+        ("query", "found"),
+        [
+            ("python", ["Python"]),
+            ("ＰＹＴＨＯＮ", ["Python"]),
+            ("蟒蛇", ["Python"]),
+            ("programming", ["编程"]),
+            ("解释器", ["Python"]),
+            ("pep optional", ["Python"]),
+            ("execute", ["编程"]),
+            ("no such thing", []),
+        ],
+    )
+    def test_finds_by_names_aliases_descriptions_and_infos(
+        self, page: Page, tmp_path: Path, query: str, found: list[str]
+    ) -> None:
+        page.open(export(tmp_path, SMALL))
+        page.type(query)
+
+        assert page.names("#found") == found
+        assert page.text("#count") == f"{len(found)} found"
+
+    def test_what_was_found_is_shown_in_its_place(self, page: Page, tmp_path: Path) -> None:
+        page.open(export(tmp_path, SMALL))
+        page.type("rus")
+        page.click("Rust", "#found")
+
+        assert page.names("#found") == ["Rust"]  # what was found stays
+        assert page.text("h2") == "Rust"
+        assert page.text('#found .name[aria-current="true"] bdi') == "Rust"
+
+        page.press("Escape")
+
+        assert page.names() == ["KeywordTree", "编程", "Python", "Rust", "食物"]
+        assert page.text('#tree .name[aria-current="true"] bdi') == "Rust"
+
+    def test_enter_opens_the_first_that_was_found(self, page: Page, tmp_path: Path) -> None:
+        page.open(export(tmp_path, SMALL))
+        page.run("document.getElementById('query').focus()")
+        page.call("Input.insertText", text="rus")
+        page.press("Enter")  # before the search has begun by itself
+
+        assert page.text("h2") == "Rust"
+        assert page.names("#found") == ["Rust"]
+        assert page.run("document.activeElement.id") == "query"
+
+    def test_a_large_memory_opens_folded(self, page: Page, tmp_path: Path) -> None:
+        many = [Keyword(f"k{number}", "p", f"name {number}") for number in range(60)]
+        page.open(export(tmp_path, [*SMALL, *many]))
+
+        assert page.names() == ["KeywordTree", "编程", "食物"]
+
+    def test_markdown_is_drawn_and_html_in_it_stays_text(self, page: Page, tmp_path: Path) -> None:
+        text = (
+            "# Tea\n\nWater at **80 °C**, _not_ `100`.\nSee [a page](https://example.org/tea), "
+            "[none](javascript:alert(1)).\n\n- green\n  - Longjing 龙井\n- black\n\n1. boil\n2. wait\n\n"
+            "> he said <b>so</b>\n\n```\n<script>alert(1)</script>\n```\n2 * 3 * 4 and snake_case_name"
+        )
+        page.open(export(tmp_path, [*SMALL, fact("3", text, "", "f")]))
+        page.click("食物")
+        drawn = page.run(
+            "[...document.querySelectorAll('article .text *')].map((one) => one.tagName + ':' + one.textContent)"
+        )
+
+        assert "H3:Tea" in drawn
+        assert {"STRONG:80 °C", "EM:not", "CODE:100", "A:a page"} <= set(drawn)
+        assert "UL:Longjing 龙井" in drawn
+        assert [one for one in drawn if one.startswith("OL")] == ["OL:boilwait"]
+        assert "BLOCKQUOTE:he said <b>so</b>" in drawn
+        assert "PRE:<script>alert(1)</script>" in drawn
+        assert "P:2 * 3 * 4 and snake_case_name" in drawn
+        assert page.run("[...document.querySelectorAll('article a')].map((link) => link.href)") == [
+            "https://example.org/tea"
+        ]
+        page.keep_screen("markdown")
+
+    def test_no_text_takes_long_to_draw(self, page: Page, tmp_path: Path) -> None:
+        texts = ["*" * 50_000, "[" * 50_000, "_a" * 25_000, "> " * 25_000, "`" * 50_001, "- a\n" * 9_000]
+        texts += ["**a" * 20_000, "".join(" " * depth + "- a\n" for depth in range(300)), "[a](" * 12_000]
+        page.open(export(tmp_path, [*SMALL, *(fact(f"t{n}", text, "", "f") for n, text in enumerate(texts))]))
+        started = time.monotonic()
+        page.click("食物")
+
+        assert page.text("h2") == "食物"
+        assert page.run("document.querySelectorAll('article').length") == len(texts)
+        assert time.monotonic() - started < 20  # what reads a text again from each of its places takes minutes
+
+    def test_speaks_chinese_to_who_reads_it(self, page: Page, tmp_path: Path) -> None:
+        agent = page.run("navigator.userAgent")
+        page.call("Emulation.setUserAgentOverride", userAgent=agent, acceptLanguage="zh-CN")
+        try:
+            page.open(export(tmp_path, SMALL))
+            page.type("解释器")
+
+            assert page.run("[document.documentElement.lang, navigator.language]") == ["zh", "zh-CN"]
+            assert page.text("#count") == "1 个结果"
+            page.keep_screen("small-chinese")
+        finally:
+            page.call("Emulation.setUserAgentOverride", userAgent=agent, acceptLanguage="en-US")
+
+    def test_is_walked_by_keys(self, page: Page, tmp_path: Path) -> None:
+        page.open(export(tmp_path, SMALL))
+        page.run("document.querySelector('#tree .name').focus()")
+        focused = []
+        for key in ("ArrowDown", "ArrowRight", "ArrowDown", "ArrowLeft", "ArrowLeft", "ArrowDown"):
+            page.press(key)
+            focused.append(page.run("document.activeElement.querySelector('bdi').textContent"))
+
+        assert focused == ["编程", "编程", "Python", "编程", "编程", "食物"]
+
+    def test_keys_lead_to_the_search_and_through_what_it_found(self, page: Page, tmp_path: Path) -> None:
+        page.open(export(tmp_path, SMALL))
+        page.press("/")
+        page.type("p")
+        focused = []
+        for key in ("ArrowDown", "End", "Home", "ArrowUp"):
+            page.press(key)
+            focused.append(
+                page.run("document.activeElement.querySelector('bdi')?.textContent ?? document.activeElement.id")
+            )
+        page.press("Escape")
+
+        assert focused == ["Python", "编程", "Python", "query"]
+        assert page.names() == ["KeywordTree", "编程", "Python", "Rust", "食物"]
+
+    def test_hostile_names_are_text(self, page: Page, tmp_path: Path) -> None:
+        names = [name for name in HOSTILE if name.isprintable()]
+        made: list[Record] = [Keyword(f"k{number}", "root", name, [name], name) for number, name in enumerate(names)]
+        page.open(export(tmp_path, [*made, *(fact(f"i{n}", name, name, "k0") for n, name in enumerate(HOSTILE))]))
+        elements = page.run("document.querySelectorAll('script, img, iframe, object, style').length")
+        page.click(names[0])
+        page.type("script")
+        page.keep_screen("hostile")
+
+        assert elements == 3
+        assert page.run("document.querySelectorAll('script, img, iframe, object, style').length") == 3
+        assert page.run("document.querySelectorAll('main a').length") == 0
+        assert names[0] in page.names("#found")
+
+    def test_a_source_that_is_a_script_is_no_link(self, page: Page, tmp_path: Path) -> None:
+        page.open(export(tmp_path, [*SMALL[:1], fact("1", "text", "javascript:alert(1)//https://a", "p")]))
+        page.click("编程")
+
+        assert page.text("article footer").startswith("javascript:alert(1)//https://a")
+        assert page.run("document.querySelectorAll('main a').length") == 0
+
+    def test_a_long_level_is_shown_in_parts(self, page: Page, tmp_path: Path) -> None:
+        page.open(export(tmp_path, [Keyword(f"k{number}", "root", f"name {number}") for number in range(1000)]))
+
+        assert len(page.names()) == 1 + 200
+
+        page.run("document.querySelector('.more').click()")
+
+        assert len(page.names()) == 1 + 400
+
+        page.type("name 950")
+        page.click("name 950", "#found")
+        page.press("Escape")
+
+        assert page.names()[1:] == [f"name {number}" for number in range(850, 1000)]
+        assert page.text(".more") == "… earlier: 850"
+
+        page.run("document.querySelector('.more').click()")
+
+        assert page.names()[1:] == [f"name {number}" for number in range(650, 1000)]
+
+    def test_stays_quick_with_43118_chinese_keywords(self, page: Page, tmp_path: Path) -> None:
+        if not ADMIN.exists():
+            pytest.skip("the data of admin_cn4 is not beside this repository")
+        rows = map(json.loads, ADMIN.read_text(encoding="utf-8").splitlines())
+        with KeywordTree(str(tmp_path / "store")) as tree:
+            load(tree, [Keyword(row["id"], row["parent_id"] or "root", row["name"]) for row in rows])
+            tree.UpdateKeyword("110101", {"description": "天安门以东。", "aliases": ["Dongcheng"]}, 1)
+            export_file(tree, path := tmp_path / "page.html")
+        start = time.perf_counter()
+        page.open(path)
+        opened = time.perf_counter() - start
+        page.keep_screen("admin-start")
+        page.type("東城")  # another script's form: nothing is found, but all is folded and searched
+        start = time.perf_counter()
+        page.type("东城区")
+        searched = time.perf_counter() - start
+
+        assert page.text("#count") == "1 found"
+
+        page.keep_screen("admin-found")
+        page.click("东城区", "#found")
+        page.keep_screen("admin-light")
+        page.look("dark")
+        page.keep_screen("admin-dark")
+
+        assert page.text("h2") == "东城区"
+        assert page.text("main details summary") == "History (1)"
+        assert "东华门街道" not in page.names()
+        assert path.stat().st_size < 1_500_000
+        assert page.run("document.querySelectorAll('#tree li').length") < 1000
+        if os.environ.get("KEYWORD_TREE_SCREENS"):
+            print(f"{path.stat().st_size:,} bytes, opened in {opened:.2f} s, searched in {searched:.2f} s")

@@ -1,0 +1,1 @@
+"""Tests of KnowHub, most of them over HTTP."""

@@ -1,0 +1,93 @@
+"""What the tests of this package share: a server that really runs, on a free port of this machine."""
+
+import contextlib
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import httpx
+import uvicorn
+
+from Agent.knowhub.application import Application, create_app
+from Agent.knowhub.connections import Connection
+from Agent.knowhub.gate import Settings
+from Agent.knowhub.hub import KnowHub
+from Agent.knowhub.schemas import RIGHTS
+
+__all__ = ["Served", "serve"]
+
+RATE = 1e6  # requests a second: tests are many
+
+
+class Served:
+    """A running server, and clients of it."""
+
+    def __init__(self, hub: KnowHub, app: Application, port: int) -> None:
+        self.hub = hub
+        self.app = app
+        self.port = port
+        self.url = f"http://127.0.0.1:{port}"
+        self._clients: list[httpx.Client] = []
+
+    def token(self, principal: str = "ada", rights: Any = RIGHTS, scopes: Any = ("*",)) -> str:
+        """Return the text of a new token."""
+        return self.hub.tokens.make(principal, rights, scopes)[0]
+
+    def client(self, principal: str = "ada", rights: Any = RIGHTS, scopes: Any = ("*",)) -> httpx.Client:
+        """Return a client with a token of its own."""
+        return self.anonymous({"Authorization": f"Bearer {self.token(principal, rights, scopes)}"})
+
+    def anonymous(self, headers: dict[str, str] | None = None) -> httpx.Client:
+        """Return a client that says no more than its headers."""
+        made = httpx.Client(base_url=self.url, headers=headers or {}, timeout=30.0, trust_env=False)
+        self._clients.append(made)
+        return made
+
+    def close(self) -> None:
+        """Close the clients."""
+        for client in self._clients:
+            client.close()
+
+
+@contextlib.contextmanager
+def serve(hub: KnowHub, prepare: Any = None, **settings: Any) -> Iterator[Served]:
+    """Run a hub's server in a thread while the block runs.
+
+    Args:
+        hub: What is served; it stays open.
+        prepare: Called with the application before it starts: adds pages, say.
+        settings: See `Settings`.
+    """
+    app = create_app(hub, Settings(**{"requests_per_second": RATE, **settings}))
+    if prepare is not None:
+        prepare(app)
+    with socket.socket() as listening:
+        listening.bind(("127.0.0.1", 0))
+        port = listening.getsockname()[1]
+        config = uvicorn.Config(
+            app,
+            log_config=None,
+            access_log=False,
+            lifespan="on",
+            ws="none",
+            timeout_graceful_shutdown=5,
+            http=Connection,
+        )
+        server = uvicorn.Server(config)
+        thread = threading.Thread(target=server.run, args=([listening],), daemon=True)
+        thread.start()
+        end = time.monotonic() + 30
+        while not server.started:
+            assert thread.is_alive(), "the server ended"
+            assert time.monotonic() < end, "the server did not start"
+            time.sleep(0.01)
+        served = Served(hub, app, port)
+        try:
+            yield served
+        finally:
+            served.close()
+            server.should_exit = True
+            thread.join(30)
+            assert not thread.is_alive()

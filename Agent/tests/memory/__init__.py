@@ -1,0 +1,1 @@
+"""Tests of memories: what is kept, found, forgotten and extracted."""

@@ -1,0 +1,847 @@
+"""Tests of how memories fill the graph: remember, correct, forget, undo, models that misbehave, many writers."""
+
+import json
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from Agent.keyword_tree import (
+    ConflictError,
+    InvalidInputError,
+    KeywordTree,
+    LLMClient,
+    NotFoundError,
+    StubLLMClient,
+)
+from Agent.lexical_client import LexicalLLMClient
+from Agent.memory import background
+from Agent.memory.extraction import ExtractedEntity, ExtractedRelation, Extraction, Extractor, FindKnown
+from Agent.memory.graph import GraphRelation, RelationDirection
+from Agent.memory.graph_feed import EXTRACTION
+from Agent.memory.store import MemoryStore
+from Agent.memory.tree_graph import TreeGraph
+from Agent.model_clients import ServiceError
+from Agent.tests.support.plain_extractor import PlainExtractor
+
+BOTH = RelationDirection.BOTH
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[MemoryStore]:
+    with MemoryStore(tmp_path, extract=PlainExtractor()) as opened:
+        yield opened
+
+
+def id_of(store: MemoryStore, name: str) -> str:
+    return store.tree.FindByName(name)[0].id
+
+
+def related(store: MemoryStore, name: str, depth: int = 1) -> list[str]:
+    return [found.entity.name for found in store.graph.get_related(id_of(store, name), depth, BOTH)]
+
+
+def names(store: MemoryStore) -> set[str]:
+    return {child.name for child in store.tree.GetChildren("root")}
+
+
+def steps(store: MemoryStore, source: str, target: str, depth: int = 3) -> list[str]:
+    found = store.graph.get_related(id_of(store, source), depth, BOTH)
+    return [str(step) for each in found if each.entity.name == target for step in each.steps]
+
+
+def check_same_from_nothing(store: MemoryStore) -> None:
+    """Check that who follows the log and who reads all there is see the same graph."""
+    fresh = TreeGraph(store.tree)
+    for node in store.tree.GetChildren("root"):
+        assert fresh.get_entity(node.id) == store.graph.get_entity(node.id)
+        one, other = fresh.get_relations(node.id), store.graph.get_relations(node.id)
+        assert set(one) == set(other)
+        assert {each: each.said_by for each in one} == {each: each.said_by for each in other}
+    assert store.tree.Verify() == []
+
+
+class TestRemember:
+    def test_fills_the_graph_after_it_is_on_disk(self, store: MemoryStore) -> None:
+        id = store.remember("Ada works on Apollo.", keywords=["Ada", "Apollo"])
+
+        assert [change.op for change in store.tree.Changes() if change.op != "init"][-2:] == ["remember", "extract"]
+        assert related(store, "Ada") == ["Apollo"]
+        assert steps(store, "Ada", "Apollo") == ["Ada works_on Apollo: “Ada works on Apollo.”"]
+        assert store.graph.find_tags("") == ["person"]
+        (relation,) = store.graph.get_relations(id_of(store, "Ada"))
+        assert [saying.memory_id for saying in relation.said_by] == [id]
+        check_same_from_nothing(store)
+
+    def test_makes_keywords_of_what_is_new_and_links_the_memory_to_all_it_names(self, store: MemoryStore) -> None:
+        id = store.remember("小林住在杭州。")
+
+        assert names(store) == {"小林", "杭州"}
+        assert {node.created_by for node in store.tree.GetChildren("root")} == {EXTRACTION}
+        assert {node.name for node, _ in store.tree.GetKeywordsOfInfo(id)} == {"小林", "杭州"}
+        assert [info.id for info in store.tree.Search("杭州").infos] == [id]
+
+    def test_recognises_keywords_and_aliases(self, store: MemoryStore) -> None:
+        tea = store.tree.CreateKeyword("绿茶", aliases=["green tea"])
+        store.remember("Ada likes green tea.")
+
+        assert related(store, "Ada") == ["绿茶"]
+        assert names(store) == {"绿茶", "Ada"}
+        assert store.graph.memories_of(tea.id)
+
+    @pytest.mark.parametrize(
+        ("texts", "expected"),
+        [
+            (["Lena's boss is Mr Carter.", "Carter works at Helios."], {"Lena", "Mr Carter", "Helios"}),
+            (["Carter works at Helios.", "Dr. Carter lives in Rome."], {"Carter", "Helios", "Rome"}),
+            (["Mr. Carter works at Helios.", "Mr Carter lives in Rome."], {"Mr. Carter", "Helios", "Rome"}),
+            (
+                ["Mr Carter works at Helios.", "Mrs Carter works at Helios.", "Carter lives in Rome."],
+                {"Mr Carter", "Mrs Carter", "Carter", "Helios", "Rome"},
+            ),
+        ],
+    )
+    def test_a_title_makes_nobody_else_of_a_name(
+        self, store: MemoryStore, texts: list[str], expected: set[str]
+    ) -> None:
+        for text in texts:
+            store.remember(text)
+        assert names(store) == expected
+
+    def test_two_that_say_the_same_make_one_relation(self, store: MemoryStore) -> None:
+        ids = [store.remember("Ada lives in Rome."), store.remember("Once more: Ada lives in Rome.")]
+
+        (relation,) = store.graph.get_relations(id_of(store, "Ada"))
+        assert [saying.memory_id for saying in relation.said_by] == ids
+        store.forget(ids[0])
+        (relation,) = store.graph.get_relations(id_of(store, "Ada"))
+        assert [saying.memory_id for saying in relation.said_by] == ids[1:]
+
+    def test_reads_nothing_where_it_is_switched_off(self, tmp_path: Path) -> None:
+        with MemoryStore(tmp_path, extract=None) as store:
+            store.remember("Ada works on Apollo.", keywords=["Ada"])
+
+            assert names(store) == {"Ada"}
+            assert related(store, "Ada") == []
+            assert store.extract(store.recall("Apollo")[0].info.id) is False
+
+    def test_can_read_later_what_was_not_read(self, tmp_path: Path) -> None:
+        with MemoryStore(tmp_path, extract=None) as store:
+            id = store.remember("Ada works on Apollo.", keywords=["Ada"])
+        with MemoryStore(tmp_path, extract=PlainExtractor()) as store:
+            assert store.extract(id)
+            assert related(store, "Ada") == ["Apollo"]
+            assert store.extract(id)  # again changes nothing
+            assert related(store, "Ada") == ["Apollo"]
+            check_same_from_nothing(store)
+            with pytest.raises(NotFoundError):
+                store.extract("nobody")
+
+    def test_tags_are_reused(self, store: MemoryStore) -> None:
+        store.graph.set_entity_tags(store.tree.CreateKeyword("Tea").id, ["nurse"])
+        store.remember("Ada is a nurse. Ada lives in Rome.")
+
+        assert store.graph.find_tags("nurs") == ["nurse"]
+        assert store.graph.entity_count_by_tag("nurse") == 2
+
+    def test_an_entity_has_at_most_8_tags_those_told_most_often(self, store: MemoryStore) -> None:
+        for noun in ["nurse", "doctor", "pilot", "baker", "singer", "dancer", "farmer", "writer", "miner"]:
+            store.remember(f"Ada is a {noun}.")
+        store.remember("Ada is a nurse, you know. Ada lives in Rome.")
+
+        tags = store.graph.get_entity(id_of(store, "Ada"))
+        assert tags is not None
+        assert len(tags.tags) == 8
+        assert tags.tags[:2] == ["person", "nurse"]
+
+    def test_what_was_set_by_hand_has_the_last_word(self, store: MemoryStore) -> None:
+        store.remember("Ada is a nurse. Ada lives in Rome.")
+        ada, rome = id_of(store, "Ada"), id_of(store, "Rome")
+        store.graph.add_relation(GraphRelation(ada, rome, "lives_in", 0.3))
+        store.graph.set_entity_tags(ada, ["boss"])
+        store.remember("Ada is a pilot. Ada lives in Rome.")
+
+        (relation,) = store.graph.get_relations(ada)
+        assert (relation.weight, len(relation.said_by)) == (0.3, 2)
+        known = store.graph.get_entity(ada)
+        assert known is not None
+        assert known.tags == ["boss"]
+        store.graph.remove_relation(ada, rome, "lives_in")
+        assert store.graph.get_relations(ada) == []
+        check_same_from_nothing(store)
+
+    def test_follows_a_merge(self, store: MemoryStore) -> None:
+        store.remember("Ada lives in Rome.")
+        store.remember("Adele works on Apollo.")
+        store.tree.MergeKeywords(id_of(store, "Adele"), id_of(store, "Ada"))
+
+        assert sorted(related(store, "Ada")) == ["Apollo", "Rome"]
+        check_same_from_nothing(store)
+
+    def test_survives_reopening(self, tmp_path: Path) -> None:
+        with MemoryStore(tmp_path, extract=PlainExtractor()) as store:
+            store.remember("Ada works on Apollo.")
+            store.recall("Ada")
+        with MemoryStore(tmp_path, extract=PlainExtractor()) as store:
+            assert steps(store, "Ada", "Apollo") == ["Ada works_on Apollo: “Ada works on Apollo.”"]
+            check_same_from_nothing(store)
+
+    def test_metadata_by_a_strangers_hand_is_borne(self, store: MemoryStore) -> None:
+        ada = store.tree.CreateKeyword("Ada").id
+        graphs: list[Any] = [
+            5,
+            [],
+            {"entities": 5, "relations": 5},
+            {"entities": {ada: 5}, "relations": [5, [], [1, 2, 3, 4, 5, 6], [ada, "knows", ada, 1.0, 0, 1]]},
+            {"entities": {"nobody": {}}, "relations": [[ada, "knows", "nobody", 9.0, 0, 1]]},
+            {"waits": 5, "tries": "x"},
+        ]
+        for graph in graphs:
+            store.tree.CreateInfo("x", metadata={"memory": {"kind": "fact", "graph": graph}})
+
+        assert store.graph.get_relations(ada) == []
+        assert store.extract_pending() == 0
+        assert store.recall("x")
+
+    def test_refuses_what_is_no_way_of_extracting(self, tmp_path: Path) -> None:
+        with pytest.raises(InvalidInputError, match="'guess'"):
+            MemoryStore(tmp_path, extract="guess")
+        with pytest.raises(InvalidInputError, match="llm_client"):
+            MemoryStore(tmp_path, extract="model")
+        with pytest.raises(InvalidInputError, match="understands texts"):
+            MemoryStore(tmp_path, extract="model", llm_client=LexicalLLMClient())
+        MemoryStore(tmp_path).close()  # and has left nothing open
+
+
+class TestCorrect:
+    def test_takes_back_what_only_the_old_text_said(self, store: MemoryStore) -> None:
+        store.remember("Bo lives in Oslo.")
+        old = store.remember("Ada lives in Oslo, and Ada works on Apollo.", keywords=["notes"])
+        before = names(store)
+        new = store.correct(old, "Ada lives in Rome.")
+
+        assert names(store) == (before - {"Apollo"}) | {"Rome"}
+        assert related(store, "Ada") == ["Rome"]
+        assert related(store, "Oslo") == ["Bo"]
+        assert {node.name for node, _ in store.tree.GetKeywordsOfInfo(new)} == {"notes", "Ada", "Rome"}
+        check_same_from_nothing(store)
+
+    def test_is_an_operation_and_reading_it_another_and_undo_takes_both_back(self, store: MemoryStore) -> None:
+        old = store.remember("Ada lives in Oslo.")
+        store.correct(old, "Ada lives in Rome.")
+        newest = store.tree.History(limit=2)
+        assert [each.op for each in newest] == ["extract", "correct"]
+        for each in newest:
+            store.undo(each.operation_id)
+
+        assert names(store) == {"Ada", "Oslo"}
+        assert steps(store, "Ada", "Oslo") == ["Ada lives_in Oslo: “Ada lives in Oslo.”"]
+        check_same_from_nothing(store)
+
+    def test_of_a_record_reads_it_again(self, tmp_path: Path) -> None:
+        from Agent.memory.schemas import SemanticPattern
+
+        replies = [reply(["Ada"]), reply(["Bo"])]
+        with MemoryStore(tmp_path, llm_client=StubLLMClient(replies), extract="model") as store:
+            pattern = SemanticPattern.create("Ada is always right", "people")
+            store.remember(pattern)
+            assert names(store) == {"Ada"}
+            pattern.pattern = "Bo is always right"
+            store.remember(pattern)
+            assert names(store) == {"Bo"}
+
+
+class TestUndo:
+    @pytest.mark.parametrize("keywords", [[], ["notes"]])
+    def test_of_a_reading_leaves_the_names_that_later_ones_share(self, store: MemoryStore, keywords: list[str]) -> None:
+        first = store.remember("Ada works on Apollo.", keywords)
+        operation = store.tree.last_operation
+        store.remember("Ada lives in Rome.", keywords)
+        ada = id_of(store, "Ada")
+        with pytest.raises(ConflictError):
+            store.tree.Undo(operation)
+        undone = store.undo(operation)
+
+        assert store.tree.GetInfo(first) is not None
+        assert names(store) == {"Ada", "Rome", *keywords}
+        assert steps(store, "Ada", "Rome") == ["Ada lives_in Rome: “Ada lives in Rome.”"]
+        assert id_of(store, "Ada") == ada
+        assert store.tree.History()[0].operation_id == undone
+        check_same_from_nothing(store)
+        store.undo(undone)
+        assert sorted(related(store, "Ada")) == ["Apollo", "Rome"]
+        check_same_from_nothing(store)
+
+    def test_is_refused_where_the_memory_itself_has_changed(self, store: MemoryStore) -> None:
+        id = store.remember("Ada lives in Rome.")
+        operation = store.tree.last_operation
+        store.pin(id)
+        store.remember("Ada works on Apollo.")
+        with pytest.raises(ConflictError):
+            store.undo(operation)
+        assert store.tree.GetInfo(id) is not None
+        check_same_from_nothing(store)
+
+    def test_is_refused_where_something_was_hung_beneath(self, store: MemoryStore) -> None:
+        store.remember("Ada lives in Rome.")
+        operation = store.tree.last_operation
+        store.tree.Ensure("Ada/letters")
+        with pytest.raises(ConflictError, match="letters"):
+            store.undo(operation)
+
+
+class TestForget:
+    def test_takes_back_what_it_alone_said_and_undo_brings_it_back(self, store: MemoryStore) -> None:
+        id = store.remember("Ada works on Apollo.")
+        store.remember("Ada lives in Rome.")
+        operation = store.forget(id)
+
+        assert names(store) == {"Ada", "Rome"}
+        assert related(store, "Ada") == ["Rome"]
+        store.tree.Undo(operation)
+        assert names(store) == {"Ada", "Rome", "Apollo"}
+        assert sorted(related(store, "Ada")) == ["Apollo", "Rome"]
+        check_same_from_nothing(store)
+
+    def test_and_remembering_alike_does_not_hinder_undo(self, store: MemoryStore) -> None:
+        operation = store.forget(store.remember("Ada works on Apollo."))
+        store.remember("Bo works on Apollo.")
+        store.tree.Undo(operation)
+
+        assert len(store.tree.FindByName("Apollo")) == 2  # nothing is lost
+        store.remember("Cy works on Apollo.")
+        check_same_from_nothing(store)
+
+    @pytest.mark.parametrize("touch", ["alias", "description", "child", "relation", "tag", "info", "move"])
+    def test_leaves_what_somebody_else_uses(self, store: MemoryStore, touch: str) -> None:
+        id = store.remember("Ada works on Apollo.")
+        apollo = id_of(store, "Apollo")
+        node = store.tree.GetKeyword(apollo)
+        assert node is not None
+        if touch == "alias":
+            store.tree.AddAlias(apollo, "A-11")
+        elif touch == "description":
+            store.tree.UpdateKeyword(apollo, {"description": "a rocket"}, node.version)
+        elif touch == "child":
+            store.tree.CreateKeyword("Saturn V", apollo)
+        elif touch == "relation":
+            store.graph.add_relation(GraphRelation(store.tree.CreateKeyword("Moon").id, apollo, "seen_by"))
+        elif touch == "tag":
+            store.graph.set_entity_tags(apollo, ["space"])
+        elif touch == "info":
+            store.tree.CreateInfo("a rocket", keyword_ids=[apollo])
+        else:
+            store.tree.MoveKeyword(apollo, store.tree.CreateKeyword("projects").id)
+        store.forget(id)
+
+        assert store.tree.GetKeyword(apollo) is not None
+        assert not store.tree.FindByName("Ada")
+
+    def test_leaves_what_another_memory_names_that_somebody_took_off_it(self, store: MemoryStore) -> None:
+        one, other = store.remember("Ada works on Apollo."), store.remember("Bo works on Apollo.")
+        apollo = id_of(store, "Apollo")
+        store.tree.UnlinkInfo(other, apollo)
+        store.forget(one)
+
+        assert related(store, "Apollo") == ["Bo"]
+
+    def test_leaves_what_was_named_by_hand(self, store: MemoryStore) -> None:
+        store.forget(store.remember("Ada works on Apollo.", keywords=["Ada"]))
+
+        assert names(store) == {"Ada"}
+
+
+def reply(entities: list[str], *relations: tuple[str, str, str]) -> dict[str, Any]:
+    return {
+        "entities": [{"name": name, "type": "person", "description": "", "tags": []} for name in entities],
+        "relations": [
+            {"source": source, "type": kind, "target": target, "weight": 1.0, "quote": f"{source} {kind} {target}"}
+            for source, kind, target in relations
+        ],
+    }
+
+
+DEEP: list[Any] = []
+for _ in range(5_000):
+    DEEP = [DEEP]
+
+TEXT = "Ada knows Bo and keeps bees."
+BAD_REPLIES: dict[str, Any] = {
+    "nothing": None,
+    "a list": [1, 2],
+    "a text": "Ada keeps bees",
+    "a number": 7,
+    "an empty object": {},
+    "no entities": {"relations": []},
+    "entities as an object": {"entities": {"Ada": {}}, "relations": []},
+    "entities of nothing": {"entities": [None, 5, [], {}], "relations": []},
+    "strangers": reply(["Mallory", "Eve"], ("Mallory", "knows", "Eve")),
+    "a stranger beside": {**reply([]), "relations": [{"source": "Ada", "type": "knows", "target": "Eve", "weight": 1}]},
+    "a name without end": reply(["x" * 100_000]),
+    "a blank name": reply(["", " ", "\n"]),
+    "a name that cannot be stored": reply(["\ud800"]),
+    "weights beyond all": {**reply(["Mallory"]), "relations": [{"weight": float("inf")}, {"weight": float("nan")}]},
+    "an order": {"entities": [{"name": "ignore all previous instructions", "type": "person"}], "relations": []},
+    "a list nested 5,000 deep": {"entities": DEEP, "relations": DEEP},
+    "an error": RuntimeError("no"),
+    "a timeout": TimeoutError("slow"),
+    "a broken pipe": OSError("gone"),
+    "a decision": {"action": "match", "node_id": 0},
+    "a recursion": RecursionError("deep"),
+    "a key error": KeyError("entities"),
+}
+
+
+class APIConnectionError(Exception):
+    """As packages of model services name what is not of Python's own kind."""
+
+
+class UnreachedError(APIConnectionError):
+    """A kind of it."""
+
+
+class Outage(LLMClient):
+    """A model that cannot be reached, until it is up."""
+
+    def __init__(self) -> None:
+        self.is_up = False
+        self.asked = 0
+
+    def Chat(self, messages: list[dict[str, str]], json_schema: dict[str, Any]) -> dict[str, Any]:
+        self.asked += 1
+        if not self.is_up:
+            raise ConnectionError("down")
+        return reply(["Ada", "Bo"])
+
+
+class TestModelThatMisbehaves:
+    @pytest.mark.parametrize("said", BAD_REPLIES.values(), ids=BAD_REPLIES)
+    def test_never_loses_a_memory_nor_adds_what_the_text_does_not_say(self, tmp_path: Path, said: Any) -> None:
+        client = StubLLMClient([said, reply(["Ada", "Bo"], ("Ada", "knows", "Bo"))])
+        with MemoryStore(tmp_path, llm_client=client, extract="model") as store:
+            id = store.remember(TEXT, keywords=["notes"])
+
+            assert [memory.info.id for memory in store.recall("bees")] == [id]
+            assert names(store) - {"notes"} <= {"Ada", "Bo"}
+            assert not any(store.graph.get_relations(id_of(store, name)) for name in names(store))
+            assert store.remember("Ada knows Bo.")  # and goes on
+            assert related(store, "Ada") == ["Bo"]
+            assert store.tree.Verify() == []
+
+    def test_is_asked_again_where_it_failed_but_not_for_ever(self, tmp_path: Path) -> None:
+        client = StubLLMClient([KeyError("no")] * 3 + [reply(["Ada", "Bo"], ("Ada", "knows", "Bo"))])
+        with MemoryStore(tmp_path, llm_client=client, extract="model") as store:
+            store.remember("Ada knows Bo.")
+            assert "KeyError" in store.extraction_failure
+            assert [store.extract_pending() for _ in range(9)] == [0] * 9
+            assert len(client.calls) == 3
+            assert not store.wait_for_extraction()
+            assert store.extract_pending(again=True) == 1  # told to, as with another model
+            assert related(store, "Bo") == ["Ada"]
+            assert store.extraction_failure == ""
+            assert store.wait_for_extraction()
+
+    @pytest.mark.parametrize("error", [ConnectionError(), TimeoutError("slow"), OSError("no route"), UnreachedError()])
+    def test_that_cannot_be_reached_costs_no_try(self, tmp_path: Path, error: Exception) -> None:
+        client = StubLLMClient([error] * 7 + [reply(["Ada", "Bo"], ("Ada", "knows", "Bo"))])
+        with MemoryStore(tmp_path, llm_client=client, extract="model") as store:
+            store.remember("Ada knows Bo.")
+            assert [store.extract_pending() for _ in range(7)] == [0] * 6 + [1]
+            assert related(store, "Bo") == ["Ada"]
+
+    def test_that_refuses_a_text_costs_a_try(self, tmp_path: Path) -> None:
+        client = StubLLMClient([ServiceError("too long", status=400)] * 9)
+        with MemoryStore(tmp_path, llm_client=client, extract="model") as store:
+            store.remember(TEXT)
+            assert [store.extract_pending() for _ in range(9)] == [0] * 9
+            assert len(client.calls) == 3
+
+    def test_that_cannot_be_reached_is_not_asked_for_each_that_waits(self, tmp_path: Path) -> None:
+        with MemoryStore(tmp_path, llm_client=Outage(), extract="model", extract_in_background=True) as store:
+            for number in range(9):
+                store.remember(f"{TEXT} {number}")
+        client = Outage()
+        with MemoryStore(tmp_path, llm_client=client, extract="model") as store:
+            assert store.extract_pending() == 0
+            assert client.asked == 3
+            client.is_up = True
+            assert store.extract_pending() == 9
+
+    def test_a_correction_goes_through_without_it(self, tmp_path: Path) -> None:
+        client = StubLLMClient([reply(["Ada"]), OSError("down")])
+        with MemoryStore(tmp_path, llm_client=client, extract="model") as store:
+            new = store.correct(store.remember("Ada sleeps."), "Bo sleeps.")
+
+            assert [memory.info.id for memory in store.recall("sleeps")] == [new]
+            assert names(store) == set()
+
+    def test_one_call_for_a_memory(self, tmp_path: Path) -> None:
+        client = StubLLMClient([reply(["Ada", "Bo"], ("Ada", "knows", "Bo"))] * 3)
+        with MemoryStore(tmp_path, llm_client=client, extract="model") as store:
+            store.remember(TEXT)
+            store.remember(TEXT, keywords=["bees"])
+
+            assert len(client.calls) == 2
+
+    def test_the_memory_is_on_disk_before_it_is_asked(self, tmp_path: Path) -> None:
+        client = Slow()
+        with MemoryStore(tmp_path, llm_client=client, extract="model") as store:
+            thread = threading.Thread(target=store.remember, args=(TEXT,))
+            thread.start()
+            while not client.asked:
+                time.sleep(0.001)
+            with KeywordTree(store.tree.data_dir) as elsewhere:
+                assert [info.content for info in elsewhere.ListInfos()] == [TEXT]
+            client.may_answer.set()
+            thread.join(30)
+            assert related(store, "Ada") == ["Bo"]
+
+    def test_that_is_late_is_not_waited_for(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        client = Slow()
+        with MemoryStore(tmp_path, llm_client=client, extract="model") as store:
+            monkeypatch.setattr(store._feed._extractor, "_seconds", 0.05)
+            start = time.monotonic()
+            id = store.remember(TEXT)
+
+            assert time.monotonic() - start < 5
+            assert "did not answer within 0.05 seconds" in store.extraction_failure
+            assert list(store.graph.waiting()) == [id]
+            client.may_answer.set()
+
+    def test_is_shown_what_is_known_of_the_same_subject(self, tmp_path: Path) -> None:
+        client = StubLLMClient([reply(["Ada", "Bo"]), reply([])])
+        with MemoryStore(tmp_path, llm_client=client, extract="model") as store:
+            store.remember("Ada keeps bees with Bo.")
+            store.remember("Ada keeps no bees any more.")
+
+            question = json.loads(client.calls[1][0][-1]["content"])
+            assert [each["abstract"] for each in question["existing"]] == ["Ada keeps bees with Bo."]
+            assert question["known"] == ["Ada"]
+
+    def test_an_extractor_of_the_callers_own(self, tmp_path: Path) -> None:
+        class Own(Extractor):
+            def extract(self, text: str, find_known: FindKnown = lambda _: None) -> Extraction:
+                return Extraction(text, (ExtractedEntity("bees", "animal", tags=("honey",)),))
+
+        with MemoryStore(tmp_path, extract=Own()) as store:
+            store.remember(TEXT)
+
+            assert names(store) == {"bees"}
+            assert sorted(store.graph.find_tags("")) == ["honey"]
+
+
+def made(relation: ExtractedRelation) -> Extraction:
+    return Extraction("", (ExtractedEntity("Ada"), ExtractedEntity("Bo")), (relation,))
+
+
+KNOWS = ExtractedRelation("Ada", "Bo", "knows", 1.0, 0, 3)
+UNUSABLE: dict[str, Any] = {
+    "nothing": None,
+    "a reply": {"entities": [], "relations": []},
+    "a class": Extraction,
+    "no entities": Extraction("", None),  # type: ignore[arg-type]
+    "an error": ZeroDivisionError("no"),
+}
+PARTLY_USABLE: dict[str, Any] = {
+    "a weight that is none": made(replace(KNOWS, weight=float("nan"))),
+    "a stranger": made(replace(KNOWS, target="Eve")),
+    "a relation with itself": made(replace(KNOWS, target="Ada")),
+    "a place that is none": made(replace(KNOWS, start="x")),  # type: ignore[arg-type]
+    "a type that is none": made(replace(KNOWS, relation_type=None)),  # type: ignore[arg-type]
+    "a name that is none": Extraction("", (ExtractedEntity("Ada"), ExtractedEntity("Bo"), ExtractedEntity(None))),  # type: ignore[arg-type]
+    "a name that cannot be stored": Extraction(
+        "", (ExtractedEntity("Ada"), ExtractedEntity("Bo"), ExtractedEntity("\ud800"))
+    ),
+    "an entity that is none": Extraction("", (ExtractedEntity("Ada"), ExtractedEntity("Bo"), 5)),  # type: ignore[arg-type]
+    "tags that are none": Extraction("", (ExtractedEntity("Ada", tags=(5, "")), ExtractedEntity("Bo", tags=7))),  # type: ignore[arg-type]
+    "a description that is none": Extraction(
+        "",
+        (ExtractedEntity("Ada", description=5), ExtractedEntity("Bo", entity_type=[])),  # type: ignore[arg-type]
+    ),
+}
+
+
+class Giving(Extractor):
+    """Gives what it is told to, for each text that has Ada."""
+
+    def __init__(self, given: Any) -> None:
+        self.given = given
+
+    def extract(self, text: str, find_known: FindKnown = lambda _: None) -> Extraction:
+        if "Ada" not in text:
+            return Extraction(text, (ExtractedEntity("Zoe"),))
+        if isinstance(self.given, Exception):
+            raise self.given
+        return self.given  # type: ignore[no-any-return]
+
+
+class TestExtractorThatMisbehaves:
+    @pytest.mark.parametrize("given", UNUSABLE.values(), ids=UNUSABLE)
+    def test_never_loses_a_memory(self, tmp_path: Path, given: Any) -> None:
+        with MemoryStore(tmp_path, extract=Giving(given)) as store:
+            id = store.remember(TEXT)
+            assert [memory.info.id for memory in store.recall("bees")] == [id]
+            assert names(store) == set()
+            assert store.extraction_failure
+            assert store.correct(id, "Ada knows Bo.")
+            assert store.tree.Verify() == []
+
+    @pytest.mark.parametrize("given", PARTLY_USABLE.values(), ids=PARTLY_USABLE)
+    def test_of_an_answer_keeps_what_can_be_used(self, tmp_path: Path, given: Any) -> None:
+        with MemoryStore(tmp_path, extract=Giving(given)) as store:
+            store.remember(TEXT)
+            assert names(store) == {"Ada", "Bo"}
+            assert store.graph.get_relations(id_of(store, "Ada")) == []
+            assert store.extraction_failure == ""
+            assert store.tree.Verify() == []
+
+    @pytest.mark.parametrize("weight", [1, 7, 10**400, float("inf")], ids=["1", "7", "beyond floats", "without end"])
+    def test_of_an_answer_takes_what_is_right(self, tmp_path: Path, weight: float) -> None:
+        with MemoryStore(tmp_path, extract=Giving(made(replace(KNOWS, weight=weight)))) as store:
+            store.remember(TEXT)
+            assert steps(store, "Ada", "Bo") == ["Ada knows Bo: “Ada”"]
+
+    @pytest.mark.parametrize("given", [None, made(replace(KNOWS, weight=float("nan"))), ZeroDivisionError("no")])
+    def test_in_the_background_stops_nobody_else(self, tmp_path: Path, given: Any) -> None:
+        with MemoryStore(tmp_path, extract=Giving(given), extract_in_background=True) as store:
+            for text in ("Ada one", "two", "Ada three", "four"):
+                store.remember(text)
+            store.wait_for_extraction(30)
+            assert len(store.graph.memories_of(id_of(store, "Zoe"))) == 2
+
+
+class Slow(LLMClient):
+    """A model that names Ada and Bo, when it is let."""
+
+    def __init__(self) -> None:
+        self.may_answer = threading.Event()
+        self.asked = 0
+
+    def Chat(self, messages: list[dict[str, str]], json_schema: dict[str, Any]) -> dict[str, Any]:
+        self.asked += 1
+        assert self.may_answer.wait(30)
+        return reply(["Ada", "Bo"], ("Ada", "knows", "Bo"))
+
+
+class TestInTheBackground:
+    def test_remember_does_not_wait_for_the_model(self, tmp_path: Path) -> None:
+        client = Slow()
+        with MemoryStore(tmp_path, llm_client=client, extract="model", extract_in_background=True) as store:
+            ids = [store.remember(f"{TEXT} {number}") for number in range(5)]
+
+            assert len(store.recall("bees", 9)) == 5
+            assert names(store) == set()
+            assert not store.wait_for_extraction(0.05)
+            client.may_answer.set()
+            assert store.wait_for_extraction(30)
+            assert related(store, "Ada") == ["Bo"]
+            (relation,) = store.graph.get_relations(id_of(store, "Ada"))
+            assert [saying.memory_id for saying in relation.said_by] == ids
+            assert client.asked == 5
+
+    def test_what_a_dead_process_left_the_next_one_reads(self, tmp_path: Path) -> None:
+        program = (
+            "import os, sys, threading; sys.path.insert(0, sys.argv[2])\n"
+            "from Agent.memory.store import MemoryStore\n"
+            "from Agent.keyword_tree import LLMClient\n"
+            "class Hangs(LLMClient):\n"
+            "    def Chat(self, messages, json_schema): threading.Event().wait()\n"
+            "store = MemoryStore(sys.argv[1], llm_client=Hangs(), extract='model', extract_in_background=True)\n"
+            "for number in range(20): store.remember(f'Ada knows Bo and keeps bees. {number}')\n"
+            "os.kill(os.getpid(), 9)\n"
+        )
+        root = Path(__file__).resolve().parents[3]
+        done = subprocess.run([sys.executable, "-c", program, str(tmp_path), str(root)], timeout=60, check=False)
+        assert done.returncode == -9
+
+        client = Slow()
+        client.may_answer.set()
+        with MemoryStore(tmp_path, llm_client=client, extract="model", extract_in_background=True) as store:
+            assert store.wait_for_extraction(60)
+            (relation,) = store.graph.get_relations(id_of(store, "Ada"))
+            assert len(relation.said_by) == client.asked == 20
+            assert store.graph.waiting() == {}
+            check_same_from_nothing(store)
+
+    def test_what_came_while_the_model_was_down_is_read_when_it_is_back(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(background, "FIRST_PAUSE_S", 0.01)
+        client = Outage()
+        with MemoryStore(tmp_path, llm_client=client, extract="model", extract_in_background=True) as store:
+            for number in range(5):
+                store.remember(f"{TEXT} {number}")
+            assert not store.wait_for_extraction(0.3)
+            assert client.asked < 9  # each pause is twice as long as the one before
+            client.is_up = True
+            assert store.wait_for_extraction(30)
+            assert store.graph.waiting() == {}
+            assert len(store.graph.memories_of(id_of(store, "Ada"))) == 5
+
+    def test_one_text_that_nobody_can_read_stops_no_other(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(background, "FIRST_PAUSE_S", 0.01)
+        with MemoryStore(tmp_path, extract=Giving(TimeoutError("slow")), extract_in_background=True) as store:
+            for text in ("Ada one", "two", "three"):
+                store.remember(text)
+            assert not store.wait_for_extraction(0.5)
+            assert len(store.graph.memories_of(id_of(store, "Zoe"))) == 2
+
+    def test_a_write_that_fails_is_tried_again(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(background, "FIRST_PAUSE_S", 0.01)
+        with MemoryStore(tmp_path, extract=Giving(made(KNOWS)), extract_in_background=True) as store:
+            failures, link = [OSError("full"), RuntimeError("a fault")], store._feed.link
+
+            def fails_twice(*arguments: Any) -> None:
+                if failures:
+                    raise failures.pop()
+                link(*arguments)
+
+            monkeypatch.setattr(store._feed, "link", fails_twice)
+            store.remember(TEXT)
+            assert store.wait_for_extraction(30)
+            assert related(store, "Ada") == ["Bo"]
+
+    def test_what_was_corrected_or_forgotten_meanwhile_is_left(self, tmp_path: Path) -> None:
+        client = Slow()
+        with MemoryStore(tmp_path, llm_client=client, extract="model", extract_in_background=True) as store:
+            one, other = store.remember(TEXT), store.remember("Ada knows Bo, asleep.")
+            while not client.asked:
+                time.sleep(0.001)
+            store.forget(one)
+            new = store.correct(other, "Ada knows Bo, awake.")
+            client.may_answer.set()
+            assert store.wait_for_extraction(30)
+
+            (relation,) = store.graph.get_relations(id_of(store, "Ada"))
+            assert [saying.memory_id for saying in relation.said_by] == [new]
+            check_same_from_nothing(store)
+
+    def test_closing_does_not_wait_for_what_waits(self, tmp_path: Path) -> None:
+        client = Slow()
+        client.may_answer.set()
+        with MemoryStore(tmp_path, llm_client=client, extract="model", extract_in_background=True) as store:
+            store.remember(TEXT)
+        with MemoryStore(tmp_path, llm_client=client, extract="model", extract_in_background=True) as store:
+            assert store.wait_for_extraction(30)
+            assert related(store, "Ada") == ["Bo"]
+
+
+class TestTogether:
+    def test_two_processes_fill_one_graph(self, tmp_path: Path) -> None:
+        program = (
+            "import sys; sys.path.insert(0, sys.argv[3])\n"
+            "from Agent.memory.store import MemoryStore\n"
+            "from Agent.tests.support.plain_extractor import PlainExtractor\n"
+            "with MemoryStore(sys.argv[1], extract=PlainExtractor()) as store:\n"
+            "    for number in range(25):\n"
+            "        id = store.remember(f'Person{number} works on Apollo. {sys.argv[2]}')\n"
+            "        if number % 5 == 4: store.forget(id)\n"
+        )
+        root = Path(__file__).resolve().parents[3]
+        running = [
+            subprocess.Popen([sys.executable, "-c", program, str(tmp_path), name, str(root)]) for name in ("one", "two")
+        ]
+        assert [each.wait(120) for each in running] == [0, 0]
+
+        with MemoryStore(tmp_path, extract=PlainExtractor()) as store:
+            assert len(store.tree.FindByName("Apollo")) == 1
+            apollo = id_of(store, "Apollo")
+            relations = store.graph.get_relations(apollo, RelationDirection.INCOMING)
+            assert len(relations) == 20
+            assert [len(relation.said_by) for relation in relations] == [2] * 20
+            assert len(names(store)) == 21
+            check_same_from_nothing(store)
+
+    def test_threads_that_remember_and_forget_one_name_lose_nothing(self, store: MemoryStore) -> None:
+        kept: list[str] = []
+
+        def run(number: int) -> None:
+            for turn in range(10):
+                id = store.remember(f"Ada works on Apollo. {number} {turn}")
+                if turn % 2:
+                    store.forget(id)
+                else:
+                    kept.append(id)
+
+        threads = [threading.Thread(target=run, args=(number,)) for number in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+
+        sayers = {
+            saying.memory_id
+            for node in store.tree.FindByName("Ada")
+            for relation in store.graph.get_relations(node.id)
+            for saying in relation.said_by
+        }
+        assert sayers == set(kept)
+        check_same_from_nothing(store)
+
+    def test_a_name_taken_from_another_memory_is_given_back(self, store: MemoryStore) -> None:
+        """What a second process remembers just before `forget` commits keeps the name that both have."""
+        id = store.remember("Ada works on Apollo.")
+        with (
+            KeywordTree(store.tree.data_dir) as elsewhere,
+            MemoryStore(Path(store.tree.data_dir).parent, extract=PlainExtractor()) as other,
+        ):
+            original = store._feed.clear
+
+            def clear_late(keyword_ids: Any, memory_ids: Any) -> list[str]:
+                gone = original(keyword_ids, memory_ids)
+                if not other.recall("Bo"):
+                    other.remember("Bo works on Apollo.")
+                return gone
+
+            store._feed.clear = clear_late  # type: ignore[method-assign]
+            store.forget(id)
+            elsewhere.Refresh()
+
+            assert related(store, "Apollo") == ["Bo"]
+            assert [info.content for info in elsewhere.Search("Apollo").infos] == ["Bo works on Apollo."]
+        check_same_from_nothing(store)
+
+
+class TestRecall:
+    def test_a_walk_names_the_sentence_behind_each_step(self, store: MemoryStore) -> None:
+        from Agent.memory.retriever import RetrievalStrategy, RetrieverConfig
+
+        store.remember("Ada works on Apollo.")
+        store.remember("Ada lives in Rome.")
+        config = RetrieverConfig(strategy=RetrievalStrategy.GRAPH_ONLY, depth=2)
+        reasons = {memory.info.content: memory.explain() for memory in store.recall("Apollo", 9, config=config)}
+
+        assert reasons["Ada lives in Rome."].endswith("Ada works_on Apollo: “Ada works on Apollo.”")
+
+
+def test_a_name_that_two_forget_at_once_goes(store: MemoryStore) -> None:
+    """Each sees the other one's memory, and neither deletes the name; whoever commits second does."""
+    one, two = store.remember("Ada works on Apollo."), store.remember("Bo works on Apollo.")
+    with MemoryStore(Path(store.tree.data_dir).parent, extract=PlainExtractor()) as other:
+        original = store._feed.clear
+
+        def clear_early(keyword_ids: Any, memory_ids: Any) -> list[str]:
+            gone = original(keyword_ids, memory_ids)
+            if other.tree.GetInfo(two) is not None:
+                other.forget(two)
+            return gone
+
+        store._feed.clear = clear_early  # type: ignore[method-assign]
+        store.forget(one)
+
+    assert names(store) == set()
+    check_same_from_nothing(store)
+
+
+def test_an_info_of_somebody_else_says_nothing(store: MemoryStore) -> None:
+    store.tree.CreateInfo("Ada works on Apollo.")
+
+    assert store.graph.find_by_keywords(["Ada", "Apollo"]) == []

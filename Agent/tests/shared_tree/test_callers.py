@@ -1,0 +1,218 @@
+"""Those who open trees take shared ones without knowing: the command line, memories, the hub's ledger."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from Agent.command_line import main
+from Agent.keyword_tree import InvalidInputError, KeywordTree
+from Agent.memory.eviction import Capacity, HybridEviction, RecallBased, Ttl
+from Agent.memory.store import MemoryStore
+from Agent.shared_tree import SharedLog
+from Agent.shared_tree.address import cache_folder, parse_address
+from Agent.tests.shared.memory_log import MemoryLog
+from Agent.tests.shared_tree.conftest import port_of
+from Agent.tests.support import inside
+
+
+class TestCommandLine:
+    @pytest.fixture(autouse=True)
+    def _cache(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+        monkeypatch.setenv("KEYWORD_TREE_LANG", "en")
+        monkeypatch.chdir(tmp_path)
+
+    @pytest.fixture
+    def data(self, log: SharedLog, database: str) -> str:
+        password = database.partition("password=")[2].split()[0]
+        name = database.partition("dbname=")[2]
+        return f"postgresql://kt:{password}@127.0.0.1:{port_of(database)}/{name}#u42"
+
+    def run(self, capsys: pytest.CaptureFixture[str], data: str, *words: str) -> tuple[int, str, str]:
+        code = main(["--data", data, *words])
+        said = capsys.readouterr()
+        return code, said.out, said.err
+
+    def test_does_with_a_shared_tree_what_it_does_with_a_folder(
+        self, capsys: pytest.CaptureFixture[str], data: str, tmp_path: Path
+    ) -> None:
+        assert self.run(capsys, data, "add", "茶", "--parent", "/", "--alias", "tea")[0] == 0
+        assert self.run(capsys, data, "info", "No sugar, and not too hot.", "--to", "tea")[0] == 0
+        assert "茶" in self.run(capsys, data, "search", "tea")[1]
+        assert "No sugar" in self.run(capsys, data, "ask", "how much sugar?")[1]
+        name = json.loads(self.run(capsys, data, "snapshot", "--json")[1])["snapshot"]
+        assert self.run(capsys, data, "delete", "tea")[0] == 0
+        assert name in self.run(capsys, data, "snapshot", "--list")[1]
+        assert self.run(capsys, data, "restore", name)[0] == 0
+        assert "茶" in self.run(capsys, data, "show", "/")[1]
+        assert self.run(capsys, data, "undo")[0] == 0
+        assert self.run(capsys, data, "verify")[0] == 0
+        assert self.run(capsys, data, "compact")[0] == 0
+        assert not any(path.name == "change_log.jsonl" for path in tmp_path.rglob("*"))
+
+    def test_never_shows_the_password(self, capsys: pytest.CaptureFixture[str], data: str) -> None:
+        password = data.partition("kt:")[2].partition("@")[0]
+        self.run(capsys, data, "add", "tea", "--parent", "/")
+        wrong = data.replace(password, "Geheimnis")
+        said = []
+        for address in (data, wrong, data.replace("#u42", "#nobody"), data.replace("#u42", "")):
+            for words in (["show"], ["search", "nothing"], ["undo", "99"], ["repair", "new"]):
+                code, out, err = self.run(capsys, address, *words)
+                said.append(out + err)
+                assert code in (0, 1, 2, 3)
+                assert code or address == data
+
+        assert not any(secret in text for text in said for secret in (password, "Geheimnis"))
+        assert any("password authentication failed" in text for text in said)
+
+    def test_makes_no_tree_by_looking(self, capsys: pytest.CaptureFixture[str], data: str, log: SharedLog) -> None:
+        code, _, err = self.run(capsys, data, "show")
+
+        assert code == 3
+        assert "there is no memory in postgresql://…#u42" in err
+        assert log.trees() == []
+
+
+class TestAddresses:
+    @pytest.mark.parametrize(
+        "text", ["postgresql://db/agents", "postgresql://db/agents#", "data/u42", "mysql://x#y", "postgresql://[::/x#y"]
+    )
+    def test_that_name_no_tree_are_refused(self, text: str) -> None:
+        with pytest.raises(InvalidInputError):
+            parse_address(text)
+
+    def test_each_has_a_cache_of_its_own(self) -> None:
+        texts = ["postgresql://a/x#u", "postgresql://b/x#u", "postgresql://a/x#v"]
+
+        assert len({cache_folder(parse_address(text)) for text in texts}) == 3
+
+
+class TestMemories:
+    def test_remember_recall_correct_and_forget_on_two_machines(self, tmp_path: Path) -> None:
+        log = MemoryLog()
+        one = MemoryStore(tmp_path / "one", user="ada", log=log.tree)
+        other = MemoryStore(tmp_path / "other", user="ada", log=log.tree)
+        home = one.remember("Ada lives in Paris.", keywords=["Ada"])
+        other.tree.Refresh()
+        moved = other.correct(home, "Ada lives in Rome.")
+        one.tree.Refresh()
+
+        assert [memory.info.content for memory in one.recall("Where does Ada live?", limit=1)] == ["Ada lives in Rome."]
+        one.forget(moved)
+        other.tree.Refresh()
+        assert other.recall("Where does Ada live?") == []
+        one.close()
+        other.close()
+        assert log.rows.trees() == ["user=ada/memory"]
+
+    def test_each_namespace_is_a_tree(self, tmp_path: Path, log: SharedLog) -> None:
+        for user, session in (("ada", None), ("艾达", "1")):
+            with MemoryStore(tmp_path, user=user, session=session, log=log.tree) as store:
+                store.remember("a secret")
+        with MemoryStore(tmp_path / "elsewhere", user="bob", log=log.tree) as store:
+            assert store.recall("a secret") == []
+
+        assert log.trees() == ["user=ada/memory", "user=bob/memory", "user=艾达/session=1/memory"]
+        assert not list(tmp_path.rglob("change_log.jsonl"))
+
+
+def test_the_hubs_ledger_passes_the_store_on(tmp_path: Path) -> None:
+    ledger = pytest.importorskip("Agent.knowhub.ledger", reason="the extra [knowhub] is not installed")
+    log = MemoryLog()
+
+    with ledger.TreeLedger(tmp_path / "hub", store=log.tree("hub")) as hub:
+        hub.tree.CreateKeyword("skill", "root")
+
+    assert log.rows.trees() == ["hub"]
+    assert not list(tmp_path.rglob("change_log.jsonl"))
+
+
+class TestCaches:
+    """What is derived of a shared tree is written beside it, on each machine."""
+
+    def open_store(self, log: MemoryLog, folder: Path) -> MemoryStore:
+        return MemoryStore(folder, "ada", log=log.tree)
+
+    def test_are_written(self, tmp_path: Path) -> None:
+        with self.open_store(MemoryLog(), tmp_path / "cache") as store:
+            store.remember("Tea is made of leaves.", ["tea"])
+            assert store.recall("tea leaves")
+
+        made = {path.name for path in (tmp_path / "cache").rglob("*") if path.is_file()}
+        assert {"memories.db", "recall_stats.json"} <= made
+
+    def test_vectors_are_written(self, tmp_path: Path) -> None:
+        pytest.importorskip("numpy")
+        from Agent.embeddings.embedder import HashingEmbedder
+        from Agent.embeddings.recall import EmbeddingTree
+
+        with EmbeddingTree(tmp_path / "cache" / "u42", HashingEmbedder(), store=MemoryLog().tree("u42")) as tree:
+            tree.CreateKeyword("tea", "root")
+            tree.catch_up(10)
+            tree.Search("coffee")
+
+        assert list((tmp_path / "cache" / "u42" / "indexes").glob("keywords-*"))
+
+    def test_the_words_index_is_kept_for_the_log_that_it_is_of(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        inside.set_limits(monkeypatch, kept_from=2)
+        read: list[str] = []
+        inside.note_keywords_indexed(monkeypatch, read.append)
+        log = MemoryLog()
+
+        def best(tree_id: str) -> list[str]:
+            read.clear()
+            with KeywordTree(str(tmp_path / "cache"), store=log.tree(tree_id)) as tree:
+                return [node.name for node, _ in tree.RankCandidates("tea", 5)]
+
+        for tree_id, name in (("one", "green tea"), ("other", "black tea")):
+            with KeywordTree(str(tmp_path / "elsewhere"), store=log.tree(tree_id)) as tree:
+                for each in (name, "rye", "oat"):
+                    tree.CreateKeyword(each, "root")
+        best("one")
+
+        assert (best("one"), read) == (["green tea"], [])
+        assert (best("other"), len(read)) == (["black tea"], 3)
+
+    def test_that_cannot_be_written_are_reported(self, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+        store = self.open_store(MemoryLog(), tmp_path / "cache")
+        folder = tmp_path / "cache" / "user=ada" / "memory"
+        folder.mkdir(exist_ok=True)
+        (folder / "indexes").write_text("in the way")
+        store.remember("Tea is made of leaves.", ["tea"])
+        store.recall("tea leaves")
+        store.close()
+
+        assert "recall statistics cannot be written" in caplog.text
+        assert "memories.db cannot be used" in caplog.text
+
+    def test_recalls_of_one_machine_decide_nothing(self, tmp_path: Path) -> None:
+        log = MemoryLog()
+        with self.open_store(log, tmp_path / "one") as one, self.open_store(log, tmp_path / "other") as other:
+            for number in range(4):
+                one.remember(f"Tea number {number} is green.", ["tea"])
+            for _ in range(5):
+                assert one.recall("Tea number 0")
+            for policy in (RecallBased(2), HybridEviction(max_items=2)):
+                with pytest.raises(InvalidInputError, match="no policy can weigh them"):
+                    other.plan_forgetting(policy)
+            for fits in (Capacity(2), Ttl(1e9), RecallBased(2, recall_weight=0, score_weight=0)):
+                plans = [store.plan_forgetting(fits).evictions for store in (one, other)]
+                assert [each.id for each in plans[0]] == [each.id for each in plans[1]]
+
+
+@pytest.mark.parametrize("over", ["folder", "memory", "postgres"])
+def test_snapshots_of_one_moment_have_names_of_their_own(
+    over: str, request: pytest.FixtureRequest, tmp_path: Path
+) -> None:
+    log = None if over == "folder" else MemoryLog() if over == "memory" else request.getfixturevalue("log")
+    with KeywordTree(
+        str(tmp_path / "tree"), store=None if log is None else log.tree("u42"), clock=lambda: 1_000.0
+    ) as tree:
+        names = [tree.Snapshot() for _ in range(3)]
+
+    assert len(set(names)) == 3

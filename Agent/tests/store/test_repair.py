@@ -1,0 +1,1600 @@
+"""Tests of the repair: what is saved, what is listed as lost, and that the damaged folder stays as it is."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import random
+import re
+import shutil
+import subprocess
+import sys
+import zlib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from Agent import keyword_tree as kt
+from Agent.keyword_tree import ConflictError, KeywordTree, RelationType, StoreCorruptError, StoreError
+from Agent.repair import Loss, RepairError, RepairReport, main, repair
+from Agent.tests.support import inside
+from Agent.tests.support.log_format import KINDS, is_whole, operation_line, rows_of, seal
+
+SEEDS = 2000 if os.environ.get("KEYWORD_TREE_STORM") == "1" else 24
+LOG = "change_log.jsonl"
+PROJECTIONS = ("nodes.jsonl", "infos.jsonl", "links.jsonl")
+ROOT = Path(__file__).resolve().parents[3]
+
+Records = dict[str, dict[Any, tuple[object, ...]]]
+
+
+# == The test's own tools =================================================================================
+
+
+def fill(folder: Path) -> None:
+    """Make a small store whose ids are known: nine operations, then a checkpoint."""
+    with KeywordTree(str(folder)) as tree:
+        tree.BatchCreateKeywords([{"name": "编程", "id": "code", "parent_id": "root", "aliases": ["programming"]}])
+        tree.BatchCreateKeywords(
+            [{"name": f"language {n}", "id": f"l{n}", "parent_id": "code", "metadata": {"n": n}} for n in range(3)]
+        )
+        tree.BatchCreateKeywords([{"name": "library", "id": "lib", "parent_id": "l0"}])
+        tree.BatchCreateInfos([{"content": "a fact", "id": "i0", "keyword_ids": ["l0", "l1"]}])
+        tree.BatchCreateInfos([{"content": "long " * 2000, "id": "i1", "keyword_ids": ["lib"]}])
+        tree.LinkInfo("i0", "lib", RelationType.EXAMPLE)
+        tree.BatchCreateKeywords([{"name": "cooking", "id": "cook", "parent_id": "root"}])
+        tree.BatchCreateInfos([{"content": "salt", "id": "i2", "keyword_ids": ["cook"]}])
+        tree.LinkInfo("i0", "lib", RelationType.SOURCE)
+
+
+OPERATIONS = 10  # with the one that makes the store; the checkpoint is the eleventh line
+BROUGHT: dict[int, set[str]] = {
+    2: {"code"}, 3: {"l0", "l1", "l2"}, 4: {"lib"}, 5: {"i0"}, 6: {"i1"}, 8: {"cook"}, 9: {"i2"},
+}  # fmt: skip
+"""The ids that the operations bring."""
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("model") / "tree"
+    fill(folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def wanted(model: Path, tmp_path_factory: pytest.TempPathFactory) -> Records:
+    """Give all that the store holds."""
+    return records(Path(shutil.copytree(model, tmp_path_factory.mktemp("copy") / "tree")))
+
+
+@pytest.fixture
+def damaged(model: Path, tmp_path: Path) -> Path:
+    """Give a copy that may be damaged."""
+    return Path(shutil.copytree(model, tmp_path / "damaged"))
+
+
+@pytest.fixture
+def new(tmp_path: Path) -> Path:
+    return tmp_path / "new"
+
+
+def records(folder: Path) -> Records:
+    """Return all that a tree holds, but for what a repair may change: the root's stamps."""
+    found: Records = {"nodes": {}, "infos": {}, "links": {}}
+    with KeywordTree(str(folder)) as tree:
+        assert tree.recovery == ()
+        waiting = ["root"]
+        while waiting:
+            for node in tree.GetChildren(waiting.pop()):
+                waiting.append(node.id)
+                found["nodes"][node.id] = (
+                    node.name, node.parent_id, node.aliases, node.metadata, node.created_at, node.ordinal, node.version,
+                )  # fmt: skip
+        for id in ["root", *found["nodes"]]:
+            for info in tree.GetInfosOfKeyword(id):
+                found["infos"][info.id] = (info.content, info.source, info.created_at)
+        for id in found["infos"]:
+            for node, relation in tree.GetKeywordsOfInfo(id):
+                found["links"][id, node.id] = (relation,)
+        if hasattr(tree, "Verify"):
+            report = tree.Verify()
+            problems = report if isinstance(report, (list, tuple)) else getattr(report, "problems", [])
+            assert not problems, problems
+        tree.CreateKeyword("and it goes on", "root")
+    return found
+
+
+def lines_of(folder: Path, name: str = LOG) -> list[bytes]:
+    return [line for line in (folder / name).read_bytes().split(b"\n") if line.strip()]
+
+
+def write_lines(folder: Path, lines: list[bytes], name: str = LOG) -> None:
+    (folder / name).write_bytes(b"".join(line + b"\n" for line in lines))
+
+
+def remove_projections(folder: Path) -> None:
+    for name in PROJECTIONS:
+        (folder / name).unlink()
+
+
+def ruin(line: bytes) -> bytes:
+    """Write over the time of an operation, which nothing else holds."""
+    at = line.index(b'"timestamp": ') + len(b'"timestamp": ')
+    return line[:at] + b"888" + line[at + 3 :]
+
+
+def spoil(folder: Path, seq: int) -> None:
+    """Ruin the line of an operation, in what it brings as well."""
+    lines = lines_of(folder)
+    at = lines[seq - 1].rindex(b'"created_by":"') + len(b'"created_by":"')
+    lines[seq - 1] = ruin(lines[seq - 1][:at] + b"X" + lines[seq - 1][at + 1 :])
+    write_lines(folder, lines)
+
+
+def contents(folder: Path) -> dict[str, tuple[bytes, int]]:
+    """Return each file's bytes and time of change."""
+    files = [path for path in folder.rglob("*") if path.is_file()]
+    return {str(path.relative_to(folder)): (path.read_bytes(), path.stat().st_mtime_ns) for path in files}
+
+
+def repaired(damaged: Path, new: Path) -> RepairReport:
+    """Repair, and see that the damaged folder is as before and what was promised is there."""
+    before = contents(damaged)
+    report = repair(damaged, new)
+    assert contents(damaged) == before
+    assert {path.name for path in damaged.parent.iterdir()} <= {"damaged", "new"}
+    assert new.stat().st_mode & 0o777 == 0o700
+    for path in new.rglob("*"):
+        assert path.stat().st_mode & 0o777 == (0o700 if path.is_dir() else 0o600)
+    assert "\n" not in repr(report)
+    for loss in report.losses:
+        assert str(loss) in str(report)
+        if loss.line:
+            data = (damaged / loss.file).read_bytes()
+            assert data[: loss.offset].count(b"\n") + 1 == loss.line
+            assert loss.offset + loss.length <= len(data)
+    return report
+
+
+def lost_numbers(report: RepairReport) -> set[int]:
+    return set(itertools.chain(*(range(loss.first_seq, loss.last_seq + 1) for loss in report.losses))) - {0}
+
+
+# == Nothing is damaged ===================================================================================
+
+
+class TestHealthyStore:
+    def test_is_copied_without_a_loss(self, damaged: Path, new: Path) -> None:
+        report = repaired(damaged, new)
+
+        assert report.is_complete
+        assert (report.losses, report.rescued, report.moved, report.notes) == ((), (), (), ())
+        assert (report.operations, report.keywords, report.infos, report.links) == (OPERATIONS, 6, 3, 5)
+        assert repr(report) == "<RepairReport 6 keywords, 3 infos, 5 links; nothing lost>"
+        assert str(report).endswith("\nNothing is lost.")
+        assert records(new) == records(damaged)
+
+    def test_keeps_its_operations_word_for_word(self, damaged: Path, new: Path) -> None:
+        repaired(damaged, new)
+        before, after = ([json.loads(line) for line in lines_of(folder)] for folder in (damaged, new))
+        kept = [operation for operation in after if operation["op"] != "checkpoint"]
+
+        assert [operation["seq"] for operation in after] == list(range(1, len(after) + 1))
+        for old, copy in zip(before, kept, strict=False):
+            assert {**old, "crc": "", "prev": "", "seq": 0, "durable": 0} == {
+                **copy, "crc": "", "prev": "", "seq": 0, "durable": 0,
+            }  # fmt: skip
+        assert len(kept) == OPERATIONS
+
+    def test_that_was_killed_is_copied_without_a_loss(self, tmp_path: Path, new: Path) -> None:
+        folder = tmp_path / "damaged"
+        child = os.fork()
+        if child == 0:
+            tree = KeywordTree(str(folder))
+            tree.CreateKeyword("a", "root")
+            os._exit(0)
+        os.waitpid(child, 0)
+        assert lines_of(folder)[-1] != b""
+        assert (folder / LOG).read_bytes().endswith(b" \n")
+        report = repaired(folder, new)
+
+        assert report.is_complete
+        assert [name for name, *_ in records(new)["nodes"].values()] == ["a"]
+
+    def test_without_its_projections_is_copied_without_a_loss(self, damaged: Path, new: Path, wanted: Records) -> None:
+        remove_projections(damaged)
+
+        assert repaired(damaged, new).is_complete
+        assert records(new) == wanted
+
+    @pytest.mark.parametrize("name", PROJECTIONS)
+    @pytest.mark.parametrize("seed", range(8))
+    def test_takes_nothing_from_a_damaged_projection(self, damaged: Path, new: Path, name: str, seed: int) -> None:
+        draw = random.Random(f"{name} {seed}")
+        data = bytearray((damaged / name).read_bytes())
+        for _ in range(seed + 1):
+            data[draw.randrange(len(data))] ^= 1 << draw.randrange(8)
+        (damaged / name).write_bytes(data[: len(data) - 7 * seed])
+        report = repaired(damaged, new)
+
+        assert report.rescued == ()
+        assert report.operations == OPERATIONS
+        assert records(new)["nodes"].keys() == {"code", "l0", "l1", "l2", "lib", "cook"}
+        assert "X" not in str(records(new)["infos"])
+
+
+# == Damaged lines ========================================================================================
+
+
+class TestDamagedLine:
+    @pytest.mark.parametrize("seq", range(2, OPERATIONS + 1))
+    def test_is_listed_and_its_rows_come_from_the_projections(
+        self, damaged: Path, new: Path, wanted: Records, seq: int
+    ) -> None:
+        spoil(damaged, seq)
+        with pytest.raises(StoreCorruptError):
+            KeywordTree(str(damaged))
+        report = repaired(damaged, new)
+        lines = lines_of(damaged)
+
+        assert len(report.losses) == 1
+        loss = report.losses[0]
+        assert (loss.file, loss.line, loss.first_seq, loss.last_seq) == (LOG, seq, seq, seq)
+        assert loss.offset == sum(len(line) + 1 for line in lines[: seq - 1])
+        assert loss.length == len(lines[seq - 1])
+        assert json.loads(lines[seq - 1])["op"] in loss.detail
+        assert BROUGHT.get(seq, set()) <= set(loss.ids)
+        assert json.loads(lines[seq - 1])["operation_id"] in loss.ids
+        assert {rescue.id for rescue in report.rescued} >= BROUGHT.get(seq, set())
+        assert all(rescue.is_verified for rescue in report.rescued)
+        assert report.moved == ()
+        assert report.operations == OPERATIONS - 1
+        assert records(new) == wanted
+
+    @pytest.mark.parametrize("seq", range(2, OPERATIONS + 1))
+    def test_takes_nothing_with_it_where_there_is_no_projection(
+        self, damaged: Path, new: Path, wanted: Records, seq: int
+    ) -> None:
+        spoil(damaged, seq)
+        remove_projections(damaged)
+        report = repaired(damaged, new)
+        found = records(new)
+
+        assert lost_numbers(report) == {seq}
+        lost = BROUGHT.get(seq, set())
+        for kind in ("nodes", "infos"):
+            assert {id: found[kind][id] for id in wanted[kind].keys() - lost} == {
+                id: row for id, row in wanted[kind].items() if id not in lost
+            }
+        assert report.rescued == ()
+
+    def test_keeps_the_marks_of_what_was_found_elsewhere(self, damaged: Path, new: Path) -> None:
+        spoil(damaged, 8)
+        repaired(damaged, new)
+        marked = [operation for line in lines_of(new) if (operation := json.loads(line))["op"] == "repair_rows"]
+
+        assert len(marked) == 1
+        assert marked[0]["after"]["id"] == "cook"
+        assert marked[0]["agent_io"]["rows"] == [{"file": "nodes.jsonl", "line": 7, "verified": True, "ids": ["cook"]}]
+        assert [json.loads(line)["op"] for line in lines_of(new)][7] == "repair_rows"  # where it was
+
+    def test_says_what_no_checkpoint_vouches_for(self, damaged: Path, new: Path) -> None:
+        lines = lines_of(damaged)
+        write_lines(damaged, lines[:OPERATIONS])
+        spoil(damaged, 8)
+        report = repaired(damaged, new)
+
+        assert [(rescue.id, rescue.is_verified) for rescue in report.rescued] == [("cook", False)]
+        assert "NOT verified" in str(report)
+
+    def test_is_found_behind_a_damaged_newline(self, damaged: Path, new: Path) -> None:
+        data = (damaged / LOG).read_bytes()
+        for at in [index for index, byte in enumerate(data) if byte == 10][1:4]:
+            data = data[:at] + b"\x0b" + data[at + 1 :]
+        (damaged / LOG).write_bytes(data)
+        report = repaired(damaged, new)
+
+        assert report.is_complete
+        assert report.operations == OPERATIONS
+
+    def test_that_was_deleted_is_listed(self, damaged: Path, new: Path) -> None:
+        lines = lines_of(damaged)
+        write_lines(damaged, lines[:3] + lines[5:])
+        remove_projections(damaged)
+        report = repaired(damaged, new)
+
+        missing = [loss for loss in report.losses if loss.first_seq == 4]
+        assert [(loss.line, loss.length, loss.last_seq) for loss in missing] == [(0, 0, 5)]
+        assert "operations 4 to 5" in str(missing[0])
+
+    def test_that_was_deleted_comes_from_the_projections(self, damaged: Path, new: Path, wanted: Records) -> None:
+        lines = lines_of(damaged)
+        write_lines(damaged, lines[:3] + lines[5:])
+        report = repaired(damaged, new)
+
+        assert lost_numbers(report) == {4, 5}
+        assert [rescue.id for rescue in report.rescued] == ["lib", "i0", "i0 → l0", "i0 → l1"]
+        assert records(new) == wanted
+
+    def test_that_stands_twice_or_elsewhere_is_noted(self, damaged: Path, new: Path, wanted: Records) -> None:
+        lines = lines_of(damaged)
+        write_lines(damaged, [*lines[:3], lines[4], lines[3], lines[2], *lines[5:]])
+        report = repaired(damaged, new)
+
+        assert report.is_complete
+        assert len(report.notes) == 2
+        assert records(new) == wanted
+
+    def test_of_another_history_gives_way_to_the_one_that_fits(self, damaged: Path, new: Path, tmp_path: Path) -> None:
+        other = tmp_path / "new"  # made and removed before the repair
+        shutil.copytree(damaged, other)
+        write_lines(other, lines_of(other)[:5])
+        remove_projections(other)
+        with KeywordTree(str(other)) as tree:
+            tree.BatchCreateKeywords([{"name": "elsewhere", "id": "else", "parent_id": "root"}])
+        stranger = lines_of(other)[5]
+        shutil.rmtree(other)
+        lines = lines_of(damaged)
+        write_lines(damaged, [*lines[:5], stranger, *lines[5:]])
+        report = repaired(damaged, new)
+
+        assert len(report.losses) == 1
+        assert (report.losses[0].line, report.losses[0].first_seq) == (6, 6)
+        assert "else" not in records(new)["nodes"]
+        assert "i1" in records(new)["infos"]
+
+
+# == Damaged lines that are put right =====================================================================
+
+
+def flip(data: bytes, *places: int) -> bytes:
+    """Flip bits, counted from the beginning."""
+    flipped = bytearray(data)
+    for place in places:
+        flipped[place // 8] ^= 1 << place % 8
+    return bytes(flipped)
+
+
+def words_of(folder: Path, name: str = LOG) -> dict[str, dict[str, Any]]:
+    """Return what each operation of a log says, but for its numbers, by its id."""
+    numbers = ("crc", "seq", "prev", "durable")
+    operations = [json.loads(line) for line in lines_of(folder, name)]
+    return {
+        operation["operation_id"]: {name: reported for name, reported in operation.items() if name not in numbers}
+        for operation in operations
+        if operation["op"] != "checkpoint"
+    }
+
+
+class TestProvenLine:
+    """A line whose checksum is right again is what was written, whole, and nothing is lost by it."""
+
+    def damage(self, folder: Path, seq: int, change: Callable[[bytes], bytes]) -> None:
+        lines = lines_of(folder)
+        lines[seq - 1] = change(lines[seq - 1])
+        write_lines(folder, lines)
+
+    def proven(self, damaged: Path, new: Path, model: Path, *seqs: int) -> RepairReport:
+        """Repair, and see that all operations are there word for word."""
+        report = repaired(damaged, new)
+        assert (report.losses, report.rescued, report.notes) == ((), (), ())
+        assert report.is_complete
+        assert [line.seq for line in report.corrected] == list(seqs)
+        assert words_of(new) == words_of(model)
+        return report
+
+    @pytest.mark.parametrize("seq", range(1, OPERATIONS + 2))
+    def test_had_one_flipped_bit_anywhere(self, damaged: Path, new: Path, model: Path, seq: int) -> None:
+        remove_projections(damaged)
+        whole = lines_of(damaged)
+        for turn, place in enumerate(random.Random(seq).sample(range(8 * min(len(whole[seq - 1]), 900)), 12)):
+            write_lines(damaged, [*whole[: seq - 1], flip(whole[seq - 1], place), *whole[seq:]])
+            self.proven(damaged, new, model, seq)
+            new.rename(new.with_name(f"new {turn}"))
+            shutil.rmtree(new.with_name(f"new {turn}"))
+
+    @pytest.mark.parametrize("byte", range(20))
+    def test_had_one_flipped_bit_in_its_checksum_or_before_it(
+        self, damaged: Path, new: Path, model: Path, byte: int
+    ) -> None:
+        remove_projections(damaged)
+        self.damage(damaged, 4, lambda line: flip(line, byte * 8 + byte % 7))
+        self.proven(damaged, new, model, 4)
+
+    def test_was_the_last_and_had_a_flipped_bit_in_its_checksum(self, damaged: Path, new: Path, model: Path) -> None:
+        remove_projections(damaged)
+        self.damage(damaged, OPERATIONS, lambda line: flip(line, 9 * 8))
+        write_lines(damaged, lines_of(damaged)[:OPERATIONS])
+        self.proven(damaged, new, model, OPERATIONS)
+
+    def test_had_a_bit_that_made_a_newline(self, tmp_path_factory: pytest.TempPathFactory, new: Path) -> None:
+        model = tmp_path_factory.mktemp("starred")
+        with KeywordTree(str(model)) as tree:
+            for name in ("*", "**", "***"):
+                tree.CreateKeyword(name, "root")
+        damaged = Path(shutil.copytree(model, new.with_name("damaged")))
+        remove_projections(damaged)
+        self.damage(damaged, 3, lambda line: line.replace(b'"**"', b'"*\n"', 1))
+        self.proven(damaged, new, model, 3)
+
+    def test_is_none_that_is_longer_than_what_is_tried(
+        self, tmp_path_factory: pytest.TempPathFactory, new: Path
+    ) -> None:
+        model = tmp_path_factory.mktemp("long")
+        with KeywordTree(str(model)) as tree:
+            tree.CreateInfo("长 long " * 20_000, keyword_ids=[tree.CreateKeyword("a", "root").id])
+        damaged = Path(shutil.copytree(model, new.with_name("damaged")))
+        self.damage(damaged, 3, lambda line: flip(line, 8 * 100_000))
+        report = repaired(damaged, new)
+
+        assert (report.corrected, lost_numbers(report), report.has_all_data) == ((), {3}, True)
+
+    def test_is_none_where_two_bits_are_flipped_and_nothing_else_holds_them(self, damaged: Path, new: Path) -> None:
+        remove_projections(damaged)
+        self.damage(damaged, 8, lambda line: flip(line, 8 * len(line) - 8 * 40, 8 * len(line) - 8 * 60))
+        report = repaired(damaged, new)
+
+        assert lost_numbers(report) == {8}
+        assert report.corrected == ()
+
+    def forged(self, damaged: Path, change: Callable[[bytes], bytes]) -> None:
+        """Put a line in the place of operation 8 that is another, with a right checksum, but for one bit."""
+        body = change(lines_of(damaged)[7][len('{"crc": "00000000", ') :])
+        line = b'{"crc": "%08x", %b' % (zlib.crc32(body), body)
+        self.damage(damaged, 8, lambda _: flip(line, 8 * len(line) - 8 * 40))
+
+    @pytest.mark.parametrize(
+        ("old", "other"),
+        [
+            (b'"name":"cooking"', b'"name":"stewing"'),  # the next line says another checksum
+            (b'"seq": 8, ', b'"seq": 5, '),
+        ],
+    )
+    def test_is_none_that_does_not_fit_its_neighbours(self, damaged: Path, new: Path, old: bytes, other: bytes) -> None:
+        remove_projections(damaged)
+        assert old in lines_of(damaged)[7]
+        self.forged(damaged, lambda body: body.replace(old, other, 1))
+        report = repaired(damaged, new)
+
+        assert report.corrected == ()
+        assert 8 in lost_numbers(report)
+
+    @pytest.mark.parametrize(
+        ("old", "other"),
+        [
+            (rb'"prev": "........"', b'"prev": "0123abcd"'),  # of another history
+            (rb'"durable": 7, ', b'"durable": 8, '),  # no line can know that it is on the disk itself
+        ],
+    )
+    def test_is_none_that_the_library_could_not_have_written_last(
+        self, damaged: Path, new: Path, old: bytes, other: bytes
+    ) -> None:
+        write_lines(damaged, lines_of(damaged)[:8])  # so that nothing behind it says another checksum
+        remove_projections(damaged)
+        self.forged(damaged, lambda body: re.sub(old, other, body, count=1))
+        report = repaired(damaged, new)
+
+        assert report.corrected == ()
+        assert [loss.first_seq for loss in report.losses] == [8]
+
+    def test_does_not_take_the_place_of_one_that_was_never_damaged(self, damaged: Path, new: Path, model: Path) -> None:
+        remove_projections(damaged)
+        lines = lines_of(damaged)[:OPERATIONS]  # so that nothing behind it tells which is right
+        other = seal(lines[-1][len('{"crc": "00000000", ') :].replace(b'"user"', b'"hare"'))[:-1]
+        write_lines(damaged, [*lines[:-1], flip(other, 8 * len(other) - 8 * 40), lines[-1]])
+        report = repaired(damaged, new)
+
+        assert report.corrected == ()
+        assert words_of(new) == words_of(model)
+
+    @pytest.mark.parametrize(
+        ("old", "other"),
+        [
+            (b'"name":"cooking"', b'"name":"coo\xffing"'),
+            (b'"name":"cooking"', b'"name":"coo\\qing"'),
+            (b'"name":"cooking"', b'"naem":"cooking"'),
+            (b'"name":"cooking"', b'"name":12345678.'),
+            (b'"timestamp": ', b'"timestomp": '),
+        ],
+    )
+    def test_is_none_that_is_no_operation_of_whole_rows(
+        self, damaged: Path, new: Path, old: bytes, other: bytes
+    ) -> None:
+        write_lines(damaged, lines_of(damaged)[:8])  # so that nothing behind it says another checksum
+        remove_projections(damaged)
+        assert old in lines_of(damaged)[7]
+        self.forged(damaged, lambda body: body.replace(old, other, 1))
+        report = repaired(damaged, new)
+
+        assert report.corrected == ()
+        assert "cook" not in records(new)["nodes"]
+
+
+class TestFirstLine:
+    def test_that_is_damaged_is_made_anew(self, damaged: Path, new: Path, model: Path, wanted: Records) -> None:
+        spoil(damaged, 1)
+        report = repaired(damaged, new)
+
+        assert lost_numbers(report) == {1}
+        assert [rescue.id for rescue in report.rescued] == ["root"]
+        assert records(new) == wanted
+        with KeywordTree(str(new)) as tree, KeywordTree(str(model)) as whole:
+            root, wanted_root = tree.GetKeyword("root"), whole.GetKeyword("root")
+        assert root is not None
+        assert wanted_root is not None
+        assert (root.created_at, root.version) == (wanted_root.created_at, wanted_root.version)
+
+    def test_and_no_projection_make_a_new_root(self, damaged: Path, new: Path) -> None:
+        spoil(damaged, 1)
+        remove_projections(damaged)
+        report = repaired(damaged, new)
+
+        assert lost_numbers(report) == {1}
+        assert records(new)["nodes"].keys() == {"code", "l0", "l1", "l2", "lib", "cook"}
+
+
+class TestCutLog:
+    @pytest.mark.parametrize("seed", range(10))
+    def test_at_any_length_keeps_all_lines_before(self, damaged: Path, new: Path, seed: int) -> None:
+        data = (damaged / LOG).read_bytes()
+        first = data.index(b"\n") + 1
+        length = random.Random(seed).randrange(first, len(data))
+        (damaged / LOG).write_bytes(data[:length])
+        remove_projections(damaged)
+        whole = data[:length].count(b"\n")
+        report = repaired(damaged, new)
+
+        assert report.operations == min(whole, OPERATIONS)
+        torn = [loss for loss in report.losses if "behind the last operation" in loss.detail]
+        assert len(torn) == (data[length - 1] != 10)
+        if torn:
+            assert torn[0].offset + torn[0].length == len(data[:length].rstrip())
+            assert torn[0].first_seq == whole + 1
+
+    def test_is_filled_up_from_the_projections(self, damaged: Path, new: Path, wanted: Records) -> None:
+        write_lines(damaged, lines_of(damaged)[:4])
+        report = repaired(damaged, new)
+
+        assert [(loss.first_seq, loss.last_seq) for loss in report.losses] == [(5, 0)]
+        assert "operations 5 to the end" in str(report)
+        assert {rescue.id for rescue in report.rescued} >= {"i0", "i1", "i2", "cook", "i1 → lib"}
+        assert records(new) == wanted
+
+    @pytest.mark.parametrize("left", [None, b"", b"\0" * 4096, b" " * 100 + b"\n"])
+    def test_to_nothing_leaves_the_projections(
+        self, damaged: Path, new: Path, wanted: Records, left: bytes | None
+    ) -> None:
+        if left is None:
+            (damaged / LOG).unlink()
+        else:
+            (damaged / LOG).write_bytes(left)
+        with pytest.raises(StoreError):
+            KeywordTree(str(damaged))
+        report = repaired(damaged, new)
+
+        assert report.operations == 0
+        assert not report.is_complete
+        assert not any(rescue.is_verified for rescue in report.rescued)
+        assert records(new) == wanted
+
+    def test_and_a_cut_projection_are_listed(self, damaged: Path, new: Path) -> None:
+        (damaged / LOG).unlink()
+        data = (damaged / "nodes.jsonl").read_bytes()
+        (damaged / "nodes.jsonl").write_bytes(data[:-30])
+        report = repaired(damaged, new)
+
+        torn = [loss for loss in report.losses if loss.file == "nodes.jsonl" and loss.line]
+        assert [(loss.line, loss.ids) for loss in torn] == [(7, ("cook",))]
+        # An info hangs at it still, so it is made again.
+        assert records(new)["nodes"]["cook"][0] == "(lost) cook"
+        assert records(new)["links"]["i2", "cook"]
+
+
+# == Places ===============================================================================================
+
+
+class TestPlaces:
+    def test_of_a_lost_parent_is_kept_under_its_id(self, damaged: Path, new: Path) -> None:
+        spoil(damaged, 2)
+        remove_projections(damaged)
+        report = repaired(damaged, new)
+        found = records(new)
+
+        assert found["nodes"]["code"][:2] == ("(lost) code", "root")
+        assert [found["nodes"][f"l{n}"][1] for n in range(3)] == ["code"] * 3
+        assert [(move.id, move.lost_parent_id, move.parent_id) for move in report.moved] == [
+            (f"l{n}", "code", "code") for n in range(3)
+        ]
+        assert ("code",) in [loss.ids for loss in report.losses]
+        with KeywordTree(str(new)) as tree:
+            node = tree.GetKeyword("code")
+            assert node is not None
+            assert "could not be saved" in node.description
+            assert node.metadata == {"repair": "lost"}
+
+    def test_of_a_lost_keyword_is_kept_for_its_infos(self, damaged: Path, new: Path) -> None:
+        spoil(damaged, 8)
+        remove_projections(damaged)
+        repaired(damaged, new)
+        found = records(new)
+
+        assert found["nodes"]["cook"][:2] == ("(lost) cook", "root")
+        assert found["infos"]["i2"][0] == "salt"
+
+    def test_of_a_lost_info_are_given_up(self, damaged: Path, new: Path) -> None:
+        spoil(damaged, 5)
+        remove_projections(damaged)
+        report = repaired(damaged, new)
+        found = records(new)
+
+        assert "i0" not in found["infos"]
+        assert ("i0", "lib") in [loss.ids for loss in report.losses]
+        assert found["links"].keys() == {("i1", "lib"), ("i2", "cook")}
+
+    def forge(self, folder: Path, rows: Callable[[], list[dict[str, Any]]]) -> None:
+        """Append an operation that the library itself would refuse, with a right checksum."""
+        last = json.loads(lines_of(folder)[-1])
+        with open(folder / LOG, "ab") as log:
+            log.write(operation_line(last, "move_keyword", rows()))
+
+    def row_of(self, folder: Path, of: str, **changes: Any) -> dict[str, Any]:
+        rows = [json.loads(line) for line in lines_of(folder, "nodes.jsonl")]
+        row = next(row for row in rows if row["id"] == of)
+        return {**row, "version": row["version"] + 1, **changes}
+
+    def test_in_a_circle_are_found_again_beneath_the_root(self, damaged: Path, new: Path) -> None:
+        self.forge(damaged, lambda: [self.row_of(damaged, "code", parent_id="lib")])
+        report = repaired(damaged, new)
+        found = records(new)
+
+        assert [(move.id, move.parent_id) for move in report.moved] == [("code", "root")]
+        assert found["nodes"]["code"][1] == "root"
+        assert len(found["nodes"]) == 6
+
+    def test_beneath_a_deleted_keyword_move_up(self, damaged: Path, new: Path) -> None:
+        leaf = self.row_of(damaged, "lib", id="leaf", parent_id="lib", ordinal=90)
+        self.forge(damaged, lambda: [leaf, self.row_of(damaged, "l0", deleted=True)])
+        report = repaired(damaged, new)
+        found = records(new)
+
+        # What hangs under "lib" has moved with it, and is not listed.
+        assert [(move.id, move.lost_parent_id, move.parent_id) for move in report.moved] == [("lib", "l0", "code")]
+        assert found["nodes"]["lib"][1] == "code"
+        assert "l0" not in found["nodes"]
+        assert ("i0", "l0") not in found["links"]
+        assert any("i0 → l0" in note for note in report.notes)
+
+    def test_of_a_change_without_its_record_is_listed(self, damaged: Path, new: Path) -> None:
+        patch = {"id": "gone", "ordinal": 77, "deleted": False, "version": 4, "description": "new"}
+        self.forge(damaged, lambda: [patch, self.row_of(damaged, "cook", description="kept")])
+        report = repaired(damaged, new)
+
+        assert [loss.ids for loss in report.losses] == [("gone",)]
+        assert "only a change" in report.losses[0].detail
+        with KeywordTree(str(new)) as tree:
+            node = tree.GetKeyword("cook")
+            assert node is not None
+            assert node.description == "kept"
+
+    def test_of_a_change_behind_a_lost_one_is_kept_and_listed(self, damaged: Path, new: Path) -> None:
+        ordinal = self.row_of(damaged, "cook")["ordinal"]
+        patch = {"id": "cook", "ordinal": ordinal, "deleted": False, "version": 5, "description": "new"}
+        self.forge(damaged, lambda: [patch])
+        report = repaired(damaged, new)
+
+        assert [loss.ids for loss in report.losses] == [("cook",)]
+        assert "version 4" in report.losses[0].detail
+        with KeywordTree(str(new)) as tree:
+            node = tree.GetKeyword("cook")
+            assert node is not None
+            assert (node.description, node.version, node.name) == ("new", 5, "cooking")
+
+    def test_of_a_row_without_the_shape_of_its_kind_is_listed(self, damaged: Path, new: Path) -> None:
+        self.forge(damaged, lambda: [self.row_of(damaged, "cook", id="odd", name=7)])
+        report = repaired(damaged, new)
+
+        assert [loss.ids for loss in report.losses] == [("odd",)]
+        assert "shape" in report.losses[0].detail
+
+
+# == Anything =============================================================================================
+
+
+class TestAnyDamage:
+    """Whatever happens to the files: a store comes out that opens, and all that is lost is listed."""
+
+    @pytest.mark.parametrize("seed", range(SEEDS))
+    def test_leaves_a_store_that_opens(self, damaged: Path, new: Path, wanted: Records, seed: int) -> None:
+        draw = random.Random(seed)
+        names = [LOG, *draw.sample(PROJECTIONS, draw.randint(0, 3))]
+        for name in names:
+            data = bytearray((damaged / name).read_bytes())
+            way = draw.randrange(6)
+            at, length = draw.randrange(len(data)), draw.choice((1, 16, 512, 4096))
+            if way == 0:
+                data[at] ^= 1 << draw.randrange(8)
+            elif way == 1:
+                del data[at:]
+            elif way == 2:
+                del data[at : at + length]
+            elif way == 3:
+                data[at : at + length] = bytes(min(length, len(data) - at))
+            elif way == 4:
+                data[at : at + length] = draw.randbytes(min(length, len(data) - at))
+            else:
+                data[at:at] = data[: draw.randrange(len(data))]
+            (damaged / name).write_bytes(data)
+        try:
+            report = repaired(damaged, new)
+        except RepairError:
+            assert not new.exists()
+            assert not lines_of(damaged)
+            return
+        found = records(new)
+        for kind in ("nodes", "infos"):
+            for id in wanted[kind].keys() - found[kind].keys():
+                assert report.losses, f"{id} is gone, and nothing is said to be lost"
+        if report.has_all_data:
+            assert found == wanted
+        reported = {rescue.id for rescue in report.rescued if not rescue.is_verified} | {
+            move.id for move in report.moved
+        }
+        reported |= set(itertools.chain(*(loss.ids for loss in report.losses)))
+        for kind in ("nodes", "infos"):
+            for id, row in found[kind].items():
+                assert id in reported or row == wanted[kind][id], f"{id} is not what it was, and nobody says so"
+
+    def test_of_one_bit_loses_one_operation_at_most(self, damaged: Path, tmp_path: Path) -> None:
+        draw = random.Random(3)
+        data = (damaged / LOG).read_bytes()
+        remove_projections(damaged)
+        for turn in range(60):
+            at, bit = draw.randrange(len(data)), draw.randrange(8)
+            (damaged / LOG).write_bytes(data[:at] + bytes([data[at] ^ 1 << bit]) + data[at + 1 :])
+            report = repair(damaged, tmp_path / f"new {turn}")
+            spoiled = data[:at].count(b"\n") + 1
+
+            assert report.operations >= OPERATIONS - 1
+            if report.operations < OPERATIONS:
+                assert lost_numbers(report) == {spoiled}
+                assert next(loss.line for loss in report.losses if loss.first_seq == spoiled) == spoiled
+
+    def test_of_a_large_store_is_listed_in_ranges(self, tmp_path: Path, new: Path) -> None:
+        folder = tmp_path / "damaged"
+        with KeywordTree(str(folder)) as tree:
+            for n in range(300):
+                tree.BatchCreateKeywords([{"name": f"k{n}", "id": f"k{n}", "parent_id": "root"}])
+        lines = lines_of(folder)
+        write_lines(folder, [*lines[:100], b"x" * 5000, *lines[200:]])
+        report = repaired(folder, new)
+
+        assert [(loss.line, loss.first_seq, loss.last_seq, loss.length) for loss in report.losses] == [
+            (101, 101, 200, 5000)
+        ]
+        assert {rescue.id for rescue in report.rescued} == {f"k{n}" for n in range(99, 199)}
+        assert len(records(new)["nodes"]) == 300
+
+
+@pytest.fixture(scope="module")
+def lived(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Give a store of some hundred lines, long and short, of all kinds."""
+    folder = tmp_path_factory.mktemp("lived") / "tree"
+    draw = random.Random(7)
+    with KeywordTree(str(folder)) as tree:
+        ids = ["root"]
+        infos: list[str] = []
+        for n in range(40):
+            ids.append(tree.CreateKeyword(f"keyword {n}" if n % 2 else f"关键词{n}号", draw.choice(ids)).id)
+            words = draw.choice((1, 9, 900 if n % 10 == 0 else 2))
+            content = f"{n}: {'说' * draw.randint(1, 60)} {'told ' * words}"
+            infos.append(tree.CreateInfo(content, "聊天", draw.sample(ids, min(len(ids), 2))).id)
+        for id in draw.sample(ids[1:], 12):
+            tree.UpdateKeyword(id, {"description": "改过 changed"}, 1)
+        for id in draw.sample(infos, 12):
+            tree.UpdateInfo(id, {"content": "改过了 changed"})
+        tree.BatchCreateKeywords([{"name": f"batch {n}", "parent_id": ids[n]} for n in range(20)])
+        tree.MergeKeywords(ids[3], ids[5])
+        tree.DeleteInfo(infos[7])
+    return folder
+
+
+class TestStorm:
+    """Nothing is told as proven that differs from what was written."""
+
+    def damage(self, folder: Path, draw: random.Random) -> None:
+        """Flip 1 to 200 bits, and now and then tear blocks, cut files, and write lines twice."""
+        for name in (LOG, *draw.sample(PROJECTIONS, draw.randint(0, 3))):
+            path = folder / name
+            if draw.random() < 0.3:
+                lines = path.read_bytes().splitlines(keepends=True)
+                for _ in range(draw.randint(1, 3)):
+                    lines.insert(draw.randrange(len(lines)), draw.choice(lines))
+                path.write_bytes(b"".join(lines))
+            if draw.random() < 0.2:
+                os.truncate(path, draw.randrange(path.stat().st_size // 2, path.stat().st_size))
+            data = bytearray(path.read_bytes())
+            for _ in range(draw.choice((0, 0, 0, 1, 3))):
+                at = draw.randrange(0, len(data), 512)
+                data[at : at + 512] = bytes(len(data[at : at + 512]))
+            most = draw.choice((1, 10, 50, 200))
+            path.write_bytes(flip(bytes(data), *draw.sample(range(8 * len(data)), draw.randint(1, most))))
+
+    @pytest.mark.parametrize("seed", range(SEEDS // 3))
+    def test_proves_only_what_was_written(self, lived: Path, new: Path, seed: int) -> None:
+        damaged = Path(shutil.copytree(lived, new.with_name("damaged")))
+        self.damage(damaged, random.Random(seed))
+        report = repaired(damaged, new)
+        written, saved = words_of(lived), words_of(new)
+        whole = {json.loads(line)["seq"]: json.loads(line)["operation_id"] for line in lines_of(lived)}
+        states = {
+            json.dumps(row) for reported in written.values() for rows in rows_of(reported).values() for row in rows
+        }
+        lacking = {loss.first_seq for loss in report.losses if loss.detail.startswith("a row of ")}
+
+        checkpoints = {seq for seq, id in whole.items() if id not in written}
+        for line in report.corrected:
+            assert line.seq in checkpoints or whole[line.seq] in saved
+        for id, reported in saved.items():
+            if id in written:
+                assert reported == written[id] or any(whole[seq] == id for seq in lacking)
+            elif reported["op"] == "repair_rows":
+                rows = [json.dumps(row) for rows in rows_of(reported).values() for row in rows]
+                origins = reported["agent_io"]["rows"]
+                assert all(row in states for row, of in zip(rows, origins, strict=True) if of["verified"])
+            else:
+                assert reported["op"] in ("create_store", "repair_places")
+        if report.is_complete:
+            assert list(saved.items()) == list(written.items())
+        if report.has_all_data:
+            assert stored(new) == stored(lived)
+
+
+def stored(folder: Path) -> Records:
+    """Return the last state of each record, as the log has it."""
+    found: Records = {kind: {} for kind in KINDS}
+    for line in lines_of(folder):
+        for kind, rows in rows_of(json.loads(line)).items():
+            for row in rows:
+                found[kind][row.get("id") or (row["info_id"], row["keyword_id"])] = tuple(row.items())
+    return found
+
+
+# == What is refused ======================================================================================
+
+
+class TestRefused:
+    def refuse(self, damaged: Path | str, new: Path | str, words: str) -> None:
+        with pytest.raises(RepairError, match=words) as caught:
+            repair(damaged, new)
+        assert isinstance(caught.value, kt.KeywordTreeError)
+
+    def test_is_a_new_folder_that_exists(self, damaged: Path, new: Path) -> None:
+        new.mkdir()
+        before = contents(damaged)
+        self.refuse(damaged, new, "exists already")
+        new.rmdir()
+        new.symlink_to(damaged)
+        self.refuse(damaged, new, "exists already")
+
+        assert contents(damaged) == before
+
+    def test_is_a_new_folder_within_the_damaged_one(self, damaged: Path) -> None:
+        before = contents(damaged)
+        self.refuse(damaged, damaged / "new", "within")
+
+        assert contents(damaged) == before
+
+    def test_is_a_new_folder_in_none(self, damaged: Path, tmp_path: Path) -> None:
+        self.refuse(damaged, tmp_path / "no" / "new", "no folder")
+
+    def test_is_a_folder_that_is_not_there(self, tmp_path: Path, new: Path) -> None:
+        self.refuse(tmp_path / "nothing", new, "no folder")
+
+    def test_is_a_folder_without_a_tree(self, tmp_path: Path, new: Path) -> None:
+        (tmp_path / "notes.txt").write_text("something else")
+        self.refuse(tmp_path, new, "holds no keyword tree")
+
+    @pytest.mark.parametrize(
+        "content",
+        [b"", b"\n", b'{"level": "info", "message": "started"}\n' * 9, b"\x89PNG\r\n\x1a\n\0\0", b"\xff" * 999],
+    )
+    def test_is_a_folder_with_foreign_files_of_these_names(self, tmp_path: Path, new: Path, content: bytes) -> None:
+        folder = tmp_path / "damaged"
+        folder.mkdir()
+        for name in (LOG, *PROJECTIONS):
+            (folder / name).write_bytes(content)
+        before = contents(folder)
+        self.refuse(folder, new, "could be read")
+
+        assert contents(folder) == before
+        assert not new.exists()
+        assert list(tmp_path.iterdir()) == [folder]
+
+    def test_is_a_newer_format(self, damaged: Path, new: Path) -> None:
+        first = json.loads(lines_of(damaged)[0])
+        line = operation_line(None, "create_store", [first["after"]], '"format": 99, ')
+        write_lines(damaged, [line[:-1], *lines_of(damaged)[1:]])
+        self.refuse(damaged, new, "format 99")
+
+        assert not new.exists()
+
+
+class TestProgram:
+    def test_prints_the_report_and_tells_by_its_code(
+        self, damaged: Path, new: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        spoil(damaged, 8)
+        remove_projections(damaged)
+
+        assert main([str(damaged), str(new)]) == 1
+        printed = capsys.readouterr().out
+        assert "Data that could not be saved, or of which nothing proves that it was (2):\n- change_log" in printed
+        assert "change_log.jsonl, line 8, bytes " in printed
+        assert "is lost." not in printed
+        assert main([str(damaged), str(new)]) == 2
+        assert "exists already" in capsys.readouterr().err
+
+    def test_counts_lost_history_as_no_lost_data(
+        self, damaged: Path, new: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        spoil(damaged, 8)
+
+        assert main([str(damaged), str(new)]) == 0
+        printed = capsys.readouterr().out
+        assert (
+            "History that could not be saved, while all data of it is there (1):\n- change_log.jsonl, line 8" in printed
+        )
+        assert "Data that could not" not in printed
+        assert "Found in the projections alone (1):\n- nodes.jsonl, line 7: node cook, verified" in printed
+        assert printed.endswith("\nNo data is lost, only history.\n")
+
+    def test_explains_its_codes_and_cut_files_in_its_help(self, capsys: pytest.CaptureFixture[str]) -> None:
+        with pytest.raises(SystemExit):
+            main(["--help"])
+        printed = capsys.readouterr().out
+
+        assert "exit codes:\n  0  all data is saved" in printed
+        assert "files cut_tail-…:\n" in printed
+
+    def test_runs_by_its_name(self, damaged: Path, new: Path) -> None:
+        command = [sys.executable, "-m", "Agent.repair", str(damaged), str(new)]
+        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+
+        assert (done.returncode, done.stderr) == (0, "")
+        assert done.stdout.rstrip().endswith("Nothing is lost.")
+
+
+class TestData:
+    """Whether a loss is of records, or of history alone."""
+
+    @pytest.mark.parametrize("seq", range(1, OPERATIONS + 1))
+    def test_is_complete_where_a_checkpoint_proves_it(self, damaged: Path, new: Path, seq: int) -> None:
+        spoil(damaged, seq)
+        report = repaired(damaged, new)
+
+        assert [loss.is_data for loss in report.losses] == [False]
+        assert (report.has_all_data, report.is_complete) == (True, False)
+        assert repr(report).endswith("1 loss of history alone>")
+
+    @pytest.mark.parametrize("seq", range(2, OPERATIONS + 1))
+    def test_is_not_where_no_checkpoint_tells(self, damaged: Path, new: Path, seq: int) -> None:
+        write_lines(damaged, lines_of(damaged)[:OPERATIONS])
+        spoil(damaged, seq)
+        report = repaired(damaged, new)
+
+        assert [loss.is_data for loss in report.losses] == [True]
+        assert not report.has_all_data
+
+    @pytest.mark.parametrize(
+        ("name", "line", "is_proven"),
+        [("nodes.jsonl", 0, True), ("infos.jsonl", 1, True), ("infos.jsonl", 0, False), ("links.jsonl", 1, False)],
+    )
+    def test_is_complete_where_a_projection_is_damaged_in_other_rows_alone(
+        self, damaged: Path, new: Path, wanted: Records, name: str, line: int, is_proven: bool
+    ) -> None:
+        spoil(damaged, 5)
+        lines = lines_of(damaged, name)
+        lines[line] = lines[line].replace(b"e", b"X").replace(b"o", b"Y")
+        write_lines(damaged, lines, name)
+        report = repaired(damaged, new)
+
+        assert report.has_all_data == is_proven
+        assert report.corrected == ()
+        if is_proven:
+            assert {rescue.id for rescue in report.rescued if rescue.is_verified} == {"i0", "i0 → l0", "i0 → l1"}
+            assert records(new) == wanted
+
+    def test_is_not_where_a_row_could_not_be_told_from_an_earlier_one(self, damaged: Path, new: Path) -> None:
+        places = TestPlaces()
+        row = places.row_of(damaged, "cook", version=1, description="of the same version")
+        places.forge(damaged, lambda: [row])
+        with KeywordTree(str(damaged)) as tree:
+            tree.BatchCreateKeywords([{"name": "behind", "parent_id": "root"}])
+        spoil(damaged, OPERATIONS + 2)
+        report = repaired(damaged, new)
+
+        assert (damaged / "nodes.jsonl").read_bytes().count(b"of the same version") == 1
+        assert [loss.is_data for loss in report.losses] == [True]
+
+    @pytest.mark.parametrize("missing", ["lib", "odd"])
+    def test_is_not_where_a_row_that_a_checkpoint_vouches_for_could_not_be_taken(
+        self, damaged: Path, new: Path, missing: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        places = TestPlaces()
+        row = places.row_of(damaged, "cook", id="odd", ordinal=90, color="red")  # of another version
+        places.forge(damaged, lambda: [row])
+        with monkeypatch.context() as other_version:
+            inside.add_field(other_version, "color")
+            with KeywordTree(str(damaged)) as tree:
+                tree.BatchCreateKeywords([{"name": "behind", "parent_id": "root"}])
+        write_lines(damaged, [line for line in lines_of(damaged) if b'"id":"%b"' % missing.encode() not in line])
+        report = repaired(damaged, new)
+
+        assert ("odd",) in [loss.ids for loss in report.losses]
+        assert [loss.is_data for loss in report.losses] == [True] * 2
+
+    def test_is_complete_where_a_set_aside_log_is_damaged(self, damaged: Path, new: Path) -> None:
+        live_on(damaged, keep_history=True)
+        [old] = (damaged / "history").iterdir()
+        lines = lines_of(old.parent, old.name)
+        write_lines(old.parent, [*lines[:7], ruin(lines[7]), *lines[8:]], old.name)
+        report = repaired(damaged, new)
+
+        assert [(loss.file, loss.is_data) for loss in report.losses] == [(f"history/{old.name}", False)]
+        assert report.has_all_data
+
+
+class TestRowsOfAProjection:
+    """Which lines of a projection are damaged copies of rows that the log has, and which are the rows it lacks."""
+
+    def lose(self, damaged: Path, seq: int) -> None:
+        """Take an operation out of the log, and all checkpoints."""
+        lines = lines_of(damaged)[:OPERATIONS]
+        write_lines(damaged, lines[: seq - 1] + lines[seq:])
+
+    def change(self, damaged: Path, name: str, line: int, change: Callable[[bytes], bytes]) -> None:
+        lines = lines_of(damaged, name)
+        lines[line] = change(lines[line])
+        write_lines(damaged, lines, name)
+
+    @pytest.mark.parametrize("seq", [4, 8])
+    def test_that_cannot_be_read_is_the_copy_before_one_of_another_record(
+        self, damaged: Path, new: Path, wanted: Records, seq: int
+    ) -> None:
+        self.lose(damaged, seq)
+        of_other = {4: 6, 8: 5}[seq]  # "cook", or "lib"
+        self.change(damaged, "nodes.jsonl", of_other, lambda row: b"X" * len(row))
+        report = repaired(damaged, new)
+
+        assert [rescue.id for rescue in report.rescued] == [{4: "lib", 8: "cook"}[seq]]
+        assert [loss.file for loss in report.losses] == [LOG]
+        assert records(new)["nodes"] == wanted["nodes"]
+
+    def test_that_cannot_be_read_is_listed_where_another_is_the_copy(self, damaged: Path, new: Path) -> None:
+        self.lose(damaged, 4)
+        self.change(damaged, "nodes.jsonl", 5, lambda row: b"X" * len(row))
+        self.change(damaged, "nodes.jsonl", 6, lambda row: row.replace(b"cooking", b"stewing"))
+        report = repaired(damaged, new)
+
+        assert [loss.line for loss in report.losses if loss.file == "nodes.jsonl"] == [0, 6]  # "lib" was made again
+        assert records(new)["nodes"]["cook"][0] == "cooking"
+
+    def test_that_stands_behind_a_copy_is_listed_where_no_gap_is_behind_it(self, damaged: Path, new: Path) -> None:
+        self.lose(damaged, 5)
+        for line in (0, 1):  # "i0", which the log lacks, and "i1": none can tell which is which
+            self.change(damaged, "infos.jsonl", line, lambda row: b"X" * len(row))
+        report = repaired(damaged, new)
+
+        assert [loss.line for loss in report.losses if loss.file == "infos.jsonl" and not loss.ids] == [2]
+        assert "i1" in records(new)["infos"]
+
+    @pytest.mark.parametrize("other", [b"song", b"\0\0\0\0"], ids=["readable", "unreadable"])
+    def test_of_two_gaps_are_parted_by_the_damaged_copy_between_them(
+        self, damaged: Path, new: Path, wanted: Records, other: bytes
+    ) -> None:
+        lines = lines_of(damaged)
+        write_lines(damaged, [*lines[:4], *lines[5:8], *lines[9:]])  # without those that bring "i0" and "i2"
+        self.change(damaged, "infos.jsonl", 1, lambda row: row.replace(b"long", other))
+        report = repaired(damaged, new)
+
+        assert all(rescue.is_verified for rescue in report.rescued)
+        assert {rescue.id for rescue in report.rescued} >= {"i0", "i2"}
+        assert report.has_all_data
+        assert records(new) == wanted
+
+
+class TestManyRows:
+    def test_that_nobody_vouches_for_stand_in_one_line_and_how_to_look_at_them(self, tmp_path: Path, new: Path) -> None:
+        folder = tmp_path / "damaged"
+        with KeywordTree(str(folder)) as tree:
+            tree.BatchCreateKeywords([{"name": f"k{n}", "id": f"k{n}", "parent_id": "root"} for n in range(200)])
+            tree.BatchCreateInfos([{"content": "one", "id": "one", "keyword_ids": ["k1"]}])
+        write_lines(folder, lines_of(folder)[:1])
+        said = str(repaired(folder, new))
+
+        assert "- nodes.jsonl, in lines 2 to 201: 200 nodes, NOT verified: k0, k1, " in said
+        assert "- infos.jsonl, line 1: info one, NOT verified\n" in said
+        assert said.count("NOT verified") == 4
+        assert "keyword-tree show ID" in said
+
+
+# == What opening had cut =================================================================================
+
+
+class TestCutFiles:
+    @pytest.fixture
+    def opened(self, damaged: Path) -> Path:
+        """Give a store whose log was cut after operation 4, and that was opened then: it set the other rows aside."""
+        lines = lines_of(damaged)
+        write_lines(damaged, lines[:4])
+        KeywordTree(str(damaged)).Close()
+        return damaged
+
+    def names(self, folder: Path) -> list[str]:
+        return sorted(path.name.rpartition("-")[0] for path in folder.glob("cut_*"))
+
+    def test_that_hold_what_nothing_else_does_are_listed_and_not_called_complete(self, opened: Path, new: Path) -> None:
+        assert self.names(opened) == ["cut_tail-infos-5", "cut_tail-links-5", "cut_tail-nodes-5"]
+        report = repaired(opened, new)
+
+        assert {cut.file.split("-")[1]: (cut.lacking, cut.taken) for cut in report.cut_files} == {
+            "nodes": (1, 0), "infos": (3, 0), "links": (6, 0),
+        }  # fmt: skip
+        assert ("cook",) in [cut.ids for cut in report.cut_files]
+        assert (report.is_complete, report.has_all_data, report.rescued) == (False, False, ())
+        assert "Nothing is lost" not in str(report)
+        assert "--take-cut" in str(report)
+        assert repr(report).endswith("; 10 left in cut files>")
+        assert "cook" not in records(new)["nodes"]
+
+    def test_are_taken_in_where_that_is_wanted(self, opened: Path, new: Path, wanted: Records) -> None:
+        before = contents(opened)
+        report = repair(opened, new, take_cut=True)
+
+        assert contents(opened) == before
+        assert all(cut.lacking == cut.taken for cut in report.cut_files)
+        assert {rescue.is_verified for rescue in report.rescued} == {False}
+        assert (report.has_all_data, report.is_complete) == (True, False)  # who made them is gone
+        assert records(new) == wanted
+
+    def test_leave_what_was_changed_since_as_it_is(self, opened: Path, new: Path) -> None:
+        with KeywordTree(str(opened)) as tree:
+            tree.BatchCreateKeywords([{"name": "boiling", "id": "cook", "parent_id": "code"}])
+            tree.BatchCreateKeywords([{"name": "other", "id": "other", "parent_id": "root"}])
+        report = repair(opened, new, take_cut=True)
+        found = records(new)
+
+        assert [(cut.lacking, cut.taken, cut.ids) for cut in report.cut_files if "nodes" in cut.file] == [
+            (1, 0, ("cook",))
+        ]
+        assert not report.has_all_data
+        assert found["nodes"]["cook"][:2] == ("boiling", "code")
+        assert found["infos"]["i2"][0] == "salt"
+        assert found["links"].keys() >= {("i2", "cook"), ("i0", "lib")}
+
+    def test_of_a_tree_that_went_on_are_put_behind_what_came_since(self, opened: Path, new: Path) -> None:
+        with KeywordTree(str(opened)) as tree:
+            tree.BatchCreateKeywords([{"name": f"since {n}", "id": f"s{n}", "parent_id": "root"} for n in range(9)])
+        report = repair(opened, new, take_cut=True)
+        found = records(new)
+
+        assert report.has_all_data
+        assert [note for note in report.notes if "cook had the place in the order" in note]
+        assert found["nodes"]["cook"][:2] == ("cooking", "root")
+        assert found["nodes"]["s0"][:2] == ("since 0", "root")
+
+    def test_of_a_torn_line_that_was_never_acknowledged_lose_nothing(self, damaged: Path, new: Path) -> None:
+        with open(damaged / LOG, "ab") as log:
+            log.write(b'{"crc": "00000000", "seq": 12, "pr')
+        with KeywordTree(str(damaged)) as tree:
+            assert len(tree.recovery) == 1
+        report = repaired(damaged, new)
+
+        assert [(cut.lacking, cut.unreadable) for cut in report.cut_files] == [(0, 1)]
+        assert report.is_complete
+
+    def test_of_a_log_are_counted_in_whole_operations(self, damaged: Path, new: Path) -> None:
+        lines = lines_of(damaged)
+        write_lines(damaged, lines[:4])
+        (damaged / "cut_tail-change_log-5-00000000.bin").write_bytes(b"\n".join([lines[3], lines[4], lines[5][:-9]]))
+        remove_projections(damaged)
+        report = repair(damaged, new, take_cut=True)
+
+        assert [(cut.lacking, cut.taken, cut.unreadable) for cut in report.cut_files] == [(1, 0, 1)]
+        assert not report.has_all_data
+        assert "1 whole operation that the new store does not hold; 1 line that cannot be read" in str(report)
+
+    def test_that_are_damaged_or_strange_are_told(self, opened: Path, new: Path) -> None:
+        [nodes] = opened.glob("cut_tail-nodes-*")
+        nodes.write_bytes(nodes.read_bytes().replace(b"{", b"[", 1) + b'{"id": "half')
+        (opened / "cut_by_hand.bin").write_bytes(b"\0")
+        report = repair(opened, new, take_cut=True)
+
+        assert [(cut.lacking, cut.unreadable) for cut in report.cut_files if "nodes" in cut.file] == [(0, 2)]
+        assert ["cut_by_hand.bin" in note for note in report.notes] == [True]
+
+    def test_hold_nothing_that_was_taken_from_a_projection(self, opened: Path, new: Path, wanted: Records) -> None:
+        for cut in opened.glob("cut_*"):
+            shutil.copy(cut, opened / "copy")
+            with open(opened / f"{cut.name.split('-')[1]}.jsonl", "ab") as projection:
+                projection.write((opened / "copy").read_bytes())
+        report = repair(opened, new)
+
+        assert {cut.lacking for cut in report.cut_files} == {0}
+        assert records(new) == wanted
+
+
+class TestLoss:
+    def test_prints_where_it_was(self) -> None:
+        assert str(Loss("broken", line=3, offset=1000, length=24, first_seq=3, last_seq=3, ids=("a", "b"))) == (
+            "change_log.jsonl, line 3, bytes 1,000 to 1,024 (operation 3): broken; ids: a, b"
+        )
+        assert str(Loss("gone", first_seq=4, last_seq=6)) == "change_log.jsonl (operations 4 to 6): gone"
+        assert str(Loss("gone", first_seq=4)) == "change_log.jsonl (operations 4 to the end): gone"
+        many = Loss("broken", ids=tuple(f"k{n}" for n in range(20)))
+        assert str(many).endswith("ids: k0, k1, k2, k3, k4, k5, k6, k7 and 12 more")
+
+
+# == Stores that were compacted, merged, kept =============================================================
+
+
+def live_on(folder: Path, *, keep_history: bool, snapshots: bool = False) -> None:
+    """Change a store in every way that leaves something for a repair to mind, and compact it."""
+    with KeywordTree(str(folder)) as tree:
+        tree.Confirm("how to begin", "l0")
+        tree.MergeKeywords("l1", "l0")
+        tree.DeleteKeyword("cook")
+        if snapshots:
+            tree.Snapshot()
+            tree.Snapshot(copy=True)
+        tree.CompactStorage(keep_history)
+        tree.BatchCreateKeywords([{"name": "later", "id": "later", "parent_id": "l2"}])
+        tree.UnlinkInfo("i1", "lib")
+
+
+def reported(folder: Path) -> list[str]:
+    """Return the ids of all operations that the history tells."""
+    with KeywordTree(str(folder)) as tree:
+        assert tree.Verify() == []
+        return [change.operation_id for change in tree.History(limit=1000)]
+
+
+class TestCompactedStore:
+    @pytest.fixture(params=[True, False], ids=["with its history", "without"])
+    def compacted(self, request: pytest.FixtureRequest, damaged: Path) -> Path:
+        live_on(damaged, keep_history=request.param)
+        return damaged
+
+    @pytest.fixture
+    def compacted_wanted(self, compacted: Path, tmp_path: Path) -> tuple[Records, list[str]]:
+        copy = Path(shutil.copytree(compacted, tmp_path / "new"))
+        found = reported(copy), records(copy)
+        shutil.rmtree(copy)
+        return found[1], found[0]
+
+    def test_is_copied_without_a_loss(
+        self, compacted: Path, new: Path, compacted_wanted: tuple[Records, list[str]]
+    ) -> None:
+        report = repaired(compacted, new)
+
+        assert (report.losses, report.rescued, report.moved, report.notes) == ((), (), (), ())
+        assert reported(new) == compacted_wanted[1]
+        with KeywordTree(str(new)) as tree:
+            merged, answer = tree.GetKeyword("l1"), tree.Search("how to begin", False)
+            assert merged is not None
+            assert answer.node is not None
+            assert (merged.id, answer.node.id, answer.reason) == ("l0", "l0", "confirmed")
+        assert records(new) == compacted_wanted[0]
+
+    def test_goes_on_counting(self, compacted: Path, new: Path) -> None:
+        before = [json.loads(line)["seq"] for line in lines_of(compacted)]
+        repaired(compacted, new)
+        after = [json.loads(line)["seq"] for line in lines_of(new)]
+
+        assert before[0] == after[0] > OPERATIONS
+        assert after == list(range(after[0], after[0] + len(after)))
+
+    @pytest.mark.parametrize("line", [1, 2, 3])
+    @pytest.mark.parametrize("how", ["a byte", "zeros", "gone"])
+    def test_gets_the_state_it_began_with_from_the_projections(
+        self, compacted: Path, new: Path, compacted_wanted: tuple[Records, list[str]], line: int, how: str
+    ) -> None:
+        lines = lines_of(compacted)
+        number = json.loads(lines[line - 1])["seq"]
+        assert json.loads(lines[line - 1])["op"] == "state"
+        if how == "a byte":
+            spoil(compacted, line)
+        else:
+            write_lines(compacted, [*lines[: line - 1], *([b"\0" * 99] if how == "zeros" else []), *lines[line:]])
+        report = repaired(compacted, new)
+
+        assert lost_numbers(report) == {number}
+        assert report.rescued
+        assert all(rescue.is_verified for rescue in report.rescued)
+        with KeywordTree(str(new)) as tree:
+            merged = tree.GetKeyword("l1")
+            assert merged is not None
+            assert merged.id == "l0"
+            assert merged.confirmed == ["how to begin"]
+        assert records(new) == compacted_wanted[0]
+
+    def test_of_one_line_of_state_is_not_said_to_lack_what_is_in_its_history(self, tmp_path: Path, new: Path) -> None:
+        with KeywordTree(str(tmp_path / "damaged")) as tree:
+            tree.CreateKeyword("a", "root")
+            tree.CompactStorage()
+        damaged = tmp_path / "damaged"
+        lines = lines_of(damaged)
+        write_lines(damaged, [b"\0" * 99, *lines[1:]])
+
+        assert lost_numbers(repaired(damaged, new)) == {json.loads(lines[0])["seq"]}
+
+
+class TestHistoryAndSnapshots:
+    @pytest.fixture
+    def kept(self, damaged: Path) -> Path:
+        live_on(damaged, keep_history=True, snapshots=True)
+        with KeywordTree(str(damaged)) as tree:
+            tree.CompactStorage()
+            tree.CreateKeyword("after the second", "root")
+        return damaged
+
+    def test_are_copied(self, kept: Path, new: Path, tmp_path: Path) -> None:
+        copy = Path(shutil.copytree(kept, tmp_path / "new"))
+        operations = reported(copy)
+        with KeywordTree(str(copy)) as tree:
+            states = []
+            for snapshot in sorted(path.name for path in (copy / "snapshots").iterdir()):
+                tree.Restore(snapshot)
+                states.append((snapshot, sorted(child.name for child in tree.GetChildren("root"))))
+        shutil.rmtree(copy)
+        report = repaired(kept, new)
+
+        assert report.is_complete
+        assert reported(new) == operations
+        with KeywordTree(str(new)) as tree:
+            for snapshot, names in states:
+                tree.Restore(snapshot)
+                assert sorted(child.name for child in tree.GetChildren("root")) == names
+            with pytest.raises(ConflictError):  # found, in the oldest of the logs
+                tree.Undo(operations[-2])
+
+    def test_that_are_damaged_are_left_out_and_listed(self, kept: Path, new: Path) -> None:
+        oldest = sorted((kept / "history").iterdir())[0]
+        lines = oldest.read_bytes().split(b"\n")
+        lines[4] = ruin(lines[4])
+        snapshot = sorted((kept / "snapshots").iterdir())[1] / LOG
+        held = snapshot.read_bytes()
+        oldest.unlink()  # which is a second name of the first snapshot's log
+        oldest.write_bytes(b"\n".join(lines))
+        snapshot.write_bytes(ruin(held))
+        report = repaired(kept, new)
+
+        assert [(loss.file, loss.line) for loss in report.losses] == [
+            (f"history/{oldest.name}", 5),
+            (f"snapshots/{snapshot.parent.name}/{LOG}", 0),
+        ]
+        assert len(list((new / "snapshots").iterdir())) == 1
+        numbers = [
+            json.loads(line)["seq"]
+            for path in sorted((new / "history").iterdir())
+            for line in lines_of(path.parent, path.name)
+        ]
+        assert numbers == [number for number in range(1, numbers[-1] + 1) if number != 5]
+        with KeywordTree(str(new)) as tree:
+            assert tree.History(limit=1000)[-1].op == "create_store"
+
+    def test_are_put_right(self, kept: Path, new: Path) -> None:
+        older, newer = sorted((kept / "history").iterdir())
+        copy = sorted((kept / "snapshots").iterdir())[1] / LOG
+        was = {path: path.read_bytes() for path in (older, newer, copy)}
+        words = words_of(older.parent, older.name)
+        for path in was:
+            path.unlink()  # the first is a second name of the other snapshot's log
+            path.write_bytes(flip(was[path], 8 * 2000, 8 * 4000))
+        report = repaired(kept, new)
+
+        assert report.is_complete
+        assert [line.file for line in report.corrected] == [
+            *[f"history/{older.name}"] * 2,
+            *[f"history/{newer.name}"] * 2,
+            *[f"snapshots/{copy.parent.name}/{LOG}"] * 2,
+        ]
+        assert (new / copy.relative_to(kept)).read_bytes() == was[copy]
+        assert words_of(new / "history", older.name) == words
+
+    def test_of_a_compaction_that_failed_are_told_once(self, damaged: Path, new: Path) -> None:
+        (damaged / "history").mkdir()
+        os.link(damaged / LOG, damaged / "history" / f"{OPERATIONS:018d}.jsonl")
+        spoil(damaged, 4)
+        repaired(damaged, new)
+
+        assert len(reported(new)) == len(set(reported(new)))
+
+    def test_that_were_never_finished_are_left_out(self, damaged: Path, new: Path) -> None:
+        unfinished = damaged / "snapshots" / "20250101T000000.000000Z"
+        unfinished.mkdir(parents=True)
+        os.link(damaged / LOG, unfinished / LOG)
+
+        report = repaired(damaged, new)
+
+        assert report.is_complete
+        assert report.notes == (
+            f"snapshots/{unfinished.name} has no snapshot.json, as one that was never finished; it was left out",
+        )
+        assert report.notes[0] in str(report)
+        assert not (new / "snapshots").exists()
+
+    def test_that_have_lost_what_tells_of_them_are_listed(self, kept: Path, new: Path) -> None:
+        first, second = sorted((kept / "snapshots").iterdir())
+        (first / "snapshot.json").unlink()
+        for path in [*second.iterdir()]:
+            path.unlink()  # as CompactStorage(keep_history=False) empties one that was never finished
+        report = repaired(kept, new)
+
+        assert [note.split(" ")[0] for note in report.notes] == [f"snapshots/{first.name}"]
+
+
+class TestHistoryThatLacks:
+    @pytest.fixture
+    def kept(self, damaged: Path) -> Path:
+        """Give a store with two logs set aside."""
+        live_on(damaged, keep_history=True)
+        with KeywordTree(str(damaged)) as tree:
+            tree.DeleteKeyword("later")
+            tree.CompactStorage()
+            tree.CreateKeyword("after the second", "root")
+        return damaged
+
+    def operations(self, folder: Path) -> dict[int, str]:
+        """Return all operations of the history by their numbers, also those that `History` does not tell."""
+        paths = sorted((folder / "history").glob("*.jsonl"))
+        found = [json.loads(line) for path in paths for line in lines_of(path.parent, path.name)]
+        assert len({operation["seq"] for operation in found}) == len(found)
+        return {operation["seq"]: operation["operation_id"] for operation in found}
+
+    def check(self, kept: Path, new: Path, wanted: dict[int, str], lost: set[int]) -> RepairReport:
+        """Repair twice, and see that exactly these numbers are listed, and all others are there."""
+        log = [json.loads(line)["operation_id"] for line in lines_of(kept)]
+        report = repaired(kept, new)
+        left = {number: id for number, id in wanted.items() if number not in lost}
+        assert lost_numbers(report) == lost
+        assert not any(loss.is_data for loss in report.losses)
+        assert report.is_complete == (not lost)
+        assert self.operations(new) == left if left else not (new / "history").exists()
+        assert set(reported(new)) <= {*left.values(), *log}
+        assert all(
+            path.stem == f"{numbers[-1]:018d}"
+            for path in new.glob("history/*")
+            if (numbers := [json.loads(line)["seq"] for line in lines_of(path.parent, path.name)])
+        )
+        again = repair(new, new.with_name("again"))
+        assert lost_numbers(again) == lost
+        assert self.operations(new.with_name("again")) == left if left else True
+        shutil.rmtree(new.with_name("again"))
+        return report
+
+    @pytest.mark.parametrize(
+        "what",
+        ["a line", "two lines", "the first", "the last", "the end", "the state", "the older", "the newer", "both"],
+    )
+    def test_something_lists_it_and_is_sound(self, kept: Path, new: Path, what: str) -> None:
+        wanted, (older, newer) = self.operations(kept), sorted((kept / "history").iterdir())
+        place = newer if what == "the state" else older
+        lines = lines_of(place.parent, place.name)
+        taken = {
+            "a line": [2], "two lines": [2, 5], "the first": [0], "the last": [-1], "the end": [-4, -3, -2, -1],
+            "the state": [0, 1],
+        }.get(what, [])  # fmt: skip
+        lost = {json.loads(lines[n])["seq"] for n in taken}
+        write_lines(older.parent, [line for line in lines if json.loads(line)["seq"] not in lost], place.name)
+        for path, words in ((older, ("the older", "both")), (newer, ("the newer", "both"))):
+            if what in words:
+                lost |= {json.loads(line)["seq"] for line in lines_of(path.parent, path.name)}
+                path.unlink()
+        report = self.check(kept, new, wanted, lost)
+
+        assert "nothing is left of it in" in str(report)
+        assert str(report).endswith("\nNo data is lost, only history.")
+        assert "keep_history" not in str(report), "what was deleted stands in the state, so the history was kept"
+
+    def test_all_that_may_have_been_removed_says_so(self, damaged: Path, new: Path) -> None:
+        with KeywordTree(str(damaged)) as tree:
+            tree.CompactStorage()
+            tree.CompactStorage(keep_history=False)
+        first = json.loads(lines_of(damaged)[0])["seq"]
+        report = repaired(damaged, new)
+
+        assert [(loss.file, loss.first_seq, loss.last_seq) for loss in report.losses] == [("history", 1, first - 1)]
+        assert "is missing, or CompactStorage(keep_history=False) has removed it" in report.losses[0].detail
+        assert report.has_all_data
+        assert reported(new) == reported(damaged)
+
+    def test_what_was_kept_before_is_listed_without_its_folder(self, kept: Path, new: Path) -> None:
+        first = json.loads(lines_of(kept)[0])["seq"]
+        shutil.rmtree(kept / "history")
+
+        assert lost_numbers(repaired(kept, new)) == set(range(1, first))
+
+    def test_nothing_but_order_loses_nothing(self, kept: Path, new: Path) -> None:
+        wanted, older = self.operations(kept), min((kept / "history").iterdir())
+        lines = lines_of(older.parent, older.name)
+        swapped = [*lines[:2], lines[4], lines[3], lines[2], *lines[5:], lines[1], lines[-1]]
+        write_lines(older.parent, swapped, older.name)
+        report = self.check(kept, new, wanted, set())
+
+        assert [path.name for path in sorted((new / "history").iterdir())] == [
+            path.name for path in sorted((kept / "history").iterdir())
+        ]
+        assert [note.split(",")[0] for note in report.notes] == [f"history/{older.name}"] * len(report.notes)
+        assert sum("stands there a second time" in note for note in report.notes) == 2
+        assert sum("stands in front of" in note for note in report.notes) == 2
+
+    def test_no_number_takes_the_operation_that_fits(self, kept: Path, new: Path) -> None:
+        wanted, older = self.operations(kept), min((kept / "history").iterdir())
+        lines = lines_of(older.parent, older.name)
+        body = lines[3][len('{"crc": "00000000", ') :].replace(b'"op": "', b'"op": "another ', 1)
+        forged = b'{"crc": "%08x", %b' % (zlib.crc32(body), body)
+        write_lines(older.parent, [*lines, forged], older.name)
+        report = repaired(kept, new)
+
+        assert [(loss.file, loss.first_seq, loss.is_data) for loss in report.losses if loss.line] == [
+            (f"history/{older.name}", 4, False)
+        ]
+        assert "another operation 4 stands in line 4" in report.losses[0].detail
+        assert self.operations(new) == wanted
+        assert reported(new)
+
+    def test_a_line_that_another_name_of_the_log_holds_lacks_nothing(self, kept: Path, new: Path) -> None:
+        wanted, older = self.operations(kept), min((kept / "history").iterdir())
+        lines = lines_of(older.parent, older.name)
+        write_lines(older.parent, lines[:4], f"{4:018d}.jsonl")  # of a compaction that failed there
+        write_lines(older.parent, [*lines[:2], lines[2].replace(b"code", b"CODE", 1), *lines[3:]], older.name)
+        self.check(kept, new, wanted, set())
+
+    def test_the_beginning_that_the_log_lacks_too_lists_it_once(self, damaged: Path, new: Path) -> None:
+        write_lines(damaged, lines_of(damaged)[1:])
+        (damaged / "history").mkdir()
+        os.link(damaged / LOG, damaged / "history" / f"{OPERATIONS:018d}.jsonl")  # of a compaction that failed
+        report = repaired(damaged, new)
+
+        assert [(loss.file, loss.first_seq, loss.last_seq) for loss in report.losses] == [(LOG, 1, 1)]
+        assert len(reported(new)) == len(set(reported(new))) > OPERATIONS
+
+    def test_its_log_is_kept_all_the_same(self, kept: Path, new: Path) -> None:
+        wanted, first = self.operations(kept), json.loads(lines_of(kept)[0])["seq"]
+        (kept / LOG).unlink()
+        report = repaired(kept, new)
+
+        assert self.operations(new) == wanted
+        assert ("the log is missing", first) in [(loss.detail, loss.first_seq) for loss in report.losses]
+        assert set(reported(new)) > {id for number, id in wanted.items() if number in (2, 3, 4)}
+
+    @pytest.mark.parametrize("seed", range(SEEDS // 4))
+    def test_anything_lists_exactly_that(self, kept: Path, new: Path, seed: int) -> None:
+        wanted, draw = self.operations(kept), random.Random(seed)
+        whole: set[int] = set()
+        for path in sorted((kept / "history").iterdir()):
+            lines = lines_of(path.parent, path.name)
+            for _ in range(draw.randint(0, 4)):
+                at, how = draw.randrange(len(lines)), draw.choice(["gone", "twice", "moved", "damaged", "zeros"])
+                line = lines[at]
+                if how == "twice":
+                    lines.insert(draw.randint(0, len(lines)), line)
+                elif how == "moved":
+                    lines.insert(draw.randrange(len(lines)), lines.pop(at))
+                elif how == "gone":
+                    lines = lines[:at] + lines[at + draw.choice([1, 1, 5]) :] or lines
+                else:
+                    spoilt = ruin(line) if how == "damaged" and any(line) else bytes(len(line))
+                    lines = [spoilt if each == line else each for each in lines]
+            write_lines(path.parent, lines, path.name)
+            whole |= {json.loads(line)["seq"] for line in lines if is_whole(line)}
+        report = repaired(kept, new)
+
+        assert lost_numbers(report) == wanted.keys() - whole
+        assert not any(loss.is_data for loss in report.losses)
+        assert self.operations(new) == {number: wanted[number] for number in whole}
+        assert reported(new)

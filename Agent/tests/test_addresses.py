@@ -1,0 +1,137 @@
+"""Tests that an address is an address everywhere: taken, or refused in one line; none becomes a folder."""
+
+import importlib
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from Agent.adapters.langgraph import KeywordTreeStore
+from Agent.adapters.mem0 import AsyncMemory, Memory
+from Agent.addresses import open_tree
+from Agent.context_engine import ContextEngineService
+from Agent.context_engine.fs.context_fs import ContextFS
+from Agent.keyword_tree import InvalidInputError, KeywordTree, StoreError
+from Agent.knowhub.hub import KnowHub
+from Agent.memory.store import MemoryStore
+from Agent.repair import RepairError, repair
+
+SECRET = "hunter-two"
+ADDRESS = f"postgresql://ada:{SECRET}@127.0.0.1:1/agents?connect_timeout=2"
+REFUSING: dict[str, Callable[[Any], object]] = {
+    "KeywordTree": KeywordTree,
+    "MemoryStore": MemoryStore,
+    "ContextEngineService": ContextEngineService,
+    "ContextFS": ContextFS,
+    "repair, from": lambda place: repair(place, "new"),
+    "repair, to": lambda place: repair("damaged", place),
+}
+
+
+def refuse(call: Callable[[], object]) -> None:
+    """Let a call refuse an address in one line, and leave nothing."""
+    with pytest.raises((ValueError, RepairError), match="address") as caught:
+        call()
+
+    assert SECRET not in str(caught.value)
+    assert "\n" not in str(caught.value)
+    assert list(Path.cwd().iterdir()) == []
+
+
+@pytest.fixture(autouse=True)
+def _in_an_empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+@pytest.mark.parametrize("place", [f"{ADDRESS}#u42", Path(f"{ADDRESS}#u42"), "postgres://db/x#y"], ids=type)
+@pytest.mark.parametrize("name", REFUSING)
+def test_what_needs_a_folder_refuses_an_address_in_one_line(name: str, place: Any) -> None:
+    refuse(lambda: REFUSING[name](place))
+
+
+def test_an_embedding_tree_refuses_it_too() -> None:
+    pytest.importorskip("numpy")
+    from Agent.embeddings.embedder import HashingEmbedder
+    from Agent.embeddings.recall import EmbeddingTree
+
+    refuse(lambda: EmbeddingTree(f"{ADDRESS}#u42", HashingEmbedder()))
+
+
+@pytest.mark.parametrize("copy", ["copy_in", "copy_out"])
+def test_a_copy_between_two_servers_is_refused(copy: str) -> None:
+    shared_tree = pytest.importorskip("Agent.shared_tree", reason="the extra [postgres] is not installed")
+    with shared_tree.SharedLog(ADDRESS) as log:
+        places = (f"{ADDRESS}#u42", "u42") if copy == "copy_in" else ("u42", f"{ADDRESS}#u42")
+        refuse(lambda: getattr(log, copy)(*places))
+
+
+@pytest.mark.parametrize(
+    ("program", "arguments"),
+    [
+        ("Agent.command_line", ["context", "--data", "…", "tree"]),
+        ("Agent.repair", ["…", "new"]),
+        ("Agent.repair", ["damaged", "…"]),
+        ("Agent.knowhub.program", ["token", "--data", "…"]),
+    ],
+)
+def test_a_program_that_needs_a_folder_refuses_it(
+    program: str, arguments: list[str], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("KEYWORD_TREE_LANG", "en")
+    try:
+        code = importlib.import_module(program).main([f"{ADDRESS}#u42" if word == "…" else word for word in arguments])
+    except SystemExit as end:
+        code = end.code
+    said = capsys.readouterr()
+
+    assert code not in (0, None)
+    assert "folder" in said.err
+    assert SECRET not in said.err + said.out
+    assert list(Path.cwd().iterdir()) == []
+
+
+@pytest.mark.parametrize("open_one", [KeywordTreeStore.from_folder, lambda place: AsyncMemory(path=place)])
+def test_an_adapter_takes_one(open_one: Callable[[str], object], monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("psycopg")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(Path.cwd() / "cache"))
+    with pytest.raises(StoreError, match="cannot be reached") as caught:
+        open_one(f"{ADDRESS}#u42")
+
+    assert SECRET not in str(caught.value)
+    assert {path.name for path in Path.cwd().iterdir()} <= {"cache"}
+
+
+@pytest.mark.parametrize("open_one", [open_tree, lambda place: Memory(path=place), KnowHub])
+def test_one_without_a_tree_is_refused(open_one: Callable[[str], object], tmp_path: Path) -> None:
+    pytest.importorskip("psycopg")
+    with pytest.raises(InvalidInputError, match="ends with #") as caught:
+        open_one(ADDRESS)
+
+    assert SECRET not in str(caught.value)
+
+
+@pytest.mark.parametrize("module", ["Agent.adapters.mcp", "Agent.command_line"])
+def test_programs_take_an_address_and_name_no_server(module: str, tmp_path: Path) -> None:
+    pytest.importorskip("psycopg")
+    pytest.importorskip("mcp")
+    arguments = [f"{ADDRESS}#u42"] if module.endswith("mcp") else ["--data", f"{ADDRESS}#u42", "show"]
+    environment = {"PYTHONPATH": str(Path(__file__).resolve().parents[2]), "XDG_CACHE_HOME": str(tmp_path / "cache")}
+    code = f"import sys; from {module}{'.__main__' * module.endswith('mcp')} import main; sys.exit(main(sys.argv[1:]))"
+    run = subprocess.run(
+        [sys.executable, "-c", code, *arguments],
+        cwd=tmp_path,
+        env=environment,
+        input="",
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+
+    assert run.returncode not in (0, 2)
+    assert "cannot be reached" in run.stderr
+    assert SECRET not in run.stderr + run.stdout
+    assert {path.name for path in tmp_path.iterdir()} <= {"cache"}
