@@ -42,7 +42,7 @@ def find_problems(store: _FileStore, state: _State) -> Iterator[str]:
         return
     yield from problems
     yield from _compare(state, fresh, store.ReadRow)
-    reached = set(fresh.Beneath([_ROOT_ID]))
+    reached = set(fresh.Under([_ROOT_ID]))
     for id, level in dict(state.levels).items():
         if id not in reached or level != fresh.LevelOf(id):
             yield f"levels: {_Shorten(id)} does not stand on level {level}"

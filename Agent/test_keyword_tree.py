@@ -1327,12 +1327,12 @@ class TestExactLookup:
 
     def test_prefers_a_name_to_a_path_and_a_path_to_a_token(self, tree: KeywordTree) -> None:
         both = add(tree, "A/B")
-        beneath = add(tree, "B", add(tree, "A"))
+        under = add(tree, "B", add(tree, "A"))
         token = add(tree, "AB")
 
         assert [node.id for node in tree.FindByName("a/b")] == [both]
         assert tree.Search("A/B", False).node == tree.GetKeyword(both)
-        assert tree.Search("A>B", False).node == tree.GetKeyword(beneath)
+        assert tree.Search("A>B", False).node == tree.GetKeyword(under)
         assert tree.Search("A-B", False).status is AMBIGUOUS
         assert [node.id for node in tree.Search("A-B", False).candidates] == [both, token]
 
@@ -2524,10 +2524,10 @@ class TestGroups:
             specs += [{"name": f"{n}.{m}", "id": f"{n}.{m}", "parent_id": f"{n}"} for n in range(12) for m in range(12)]
             tree.BatchCreateKeywords(specs)
             top, _ = reached(walker, tree, [])
-            beneath, _ = reached(walker, tree, [0])
+            under, _ = reached(walker, tree, [0])
 
             assert top >= {f"{n}" for n in range(12)}
-            assert beneath == {"0", *(f"0.{m}" for m in range(12))}
+            assert under == {"0", *(f"0.{m}" for m in range(12))}
 
 
 class TestView:

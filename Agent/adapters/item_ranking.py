@@ -88,7 +88,7 @@ class ItemRanking:
             return None
         texts = {id: self._embedded[id] for id in among if self._embedded.get(id)}
         flat = list(dict.fromkeys(text for each in texts.values() for text in each))
-        near = dict(zip(flat, self._vectors.likenesses(query, flat), strict=True))
+        near = dict(zip(flat, self._vectors.similarities(query, flat), strict=True))
         return {id: max(near[text] for text in each) for id, each in texts.items()}
 
 

@@ -388,8 +388,8 @@ class Memory:
             words = self._ranking.rank_by_words(query, top_k, among)
             scores = {id: min(1.0, _SCALE * score) for id, score in words.items()}
             near = self._ranking.rank_by_likeness(query, among) or {}
-            for id, likeness in near.items():
-                scores[id] = max(likeness, scores.get(id, 0.0))
+            for id, similarity in near.items():
+                scores[id] = max(similarity, scores.get(id, 0.0))
             least = 0.1 if threshold is None else threshold
             best = sorted((id for id, score in scores.items() if score >= least), key=lambda id: -scores[id])[:top_k]
             results = [{**self._tell(id), "score": scores[id]} for id in best]

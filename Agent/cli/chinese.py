@@ -644,7 +644,7 @@ ERRORS = {
     "the MCP server needs the package mcp": "MCP 服务器需要 mcp 这个包",
     "embeddings need numpy": "嵌入需要 numpy",
     # what the tree refuses
-    "{} cannot be moved beneath itself, to {}": "{0} 不能移到它自己之下（{1}）",
+    "{} cannot be moved under itself, to {}": "{0} 不能移到它自己之下（{1}）",
     "{} cannot be merged with itself": "{0} 不能与自己合并",
     "{} has no alias {}": "{0} 没有别名 {1}",
     "the root cannot be moved": "根不能移动",
@@ -718,8 +718,8 @@ ERRORS = {
     "this was not written for the snapshot {}, or has changed": "这不是为快照 {0} 写的，或已被改动",
     "the log of the snapshot {} has changed since it was made": "快照 {0} 的日志在保存之后变了",
     "the content at offset {} has changed": "偏移 {0} 处的内容变了",
-    "the root hangs beneath another keyword": "根挂在了别的关键词之下",
-    "keywords hang beneath {}, which does not exist": "有关键词挂在不存在的 {0} 之下",
+    "the root hangs under another keyword": "根挂在了别的关键词之下",
+    "keywords hang under {}, which does not exist": "有关键词挂在不存在的 {0} 之下",
     "nodes.jsonl: {}": "nodes.jsonl 已损坏：{0:zh}",
     "the parents of {} do not lead to the root": "{0} 的上级到不了根",
     "a row is no object: {}": "有一行不是对象：{0}",
@@ -840,9 +840,9 @@ ERRORS = {
     "the log of {} has format {}, this version reads up to {}: use a newer version": (
         "{0} 的日志的格式是 {1}，本版本最多读到 {2}：请用更新的版本"
     ),
-    "the log of the tree {} was written anew": "树 {0} 的日志被重写了",
-    "the log of the tree {} was written anew meanwhile: try again": "树 {0} 的日志在此期间被重写：请再试一次",
-    "the log was written anew meanwhile": "日志在此期间被重写",
+    "the log of the tree {} was written again": "树 {0} 的日志被重写了",
+    "the log of the tree {} was written again meanwhile: try again": "树 {0} 的日志在此期间被重写：请再试一次",
+    "the log was written again meanwhile": "日志在此期间被重写",
     "the tree {} is closed": "树 {0} 已经关闭",
     "a content of the tree {} is not where it was: the log was written again, or cut; Refresh() tells": (
         "树 {0} 的一条内容不在原处：日志被重写或截断了；请用 Refresh() 查看"
@@ -915,7 +915,7 @@ ERRORS = {
     "--data must be a folder, and cannot be the address of a server": "--data 必须是文件夹，不能是服务器的地址",
     "{} is in another space than {}": "{0} 与 {1} 不在同一个空间",
     "a space cannot be moved, nor moved to: {}, {}": "空间不能移动，也不能移到空间：{0}、{1}",
-    "{} is {} itself, or beneath it": "{0} 就是 {1}，或在它下面",
+    "{} is {} itself, or under it": "{0} 就是 {1}，或在它下面",
     "{} has children": "{0} 有子节点",
     "no node can be at {}: it is a space, or above one": "{0} 处不能有节点：它是空间，或在空间之上",
     "{} is no plain file": "{0} 不是普通文件",

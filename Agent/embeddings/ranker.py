@@ -1,4 +1,4 @@
-"""Find memories by likeness of meaning, behind the port of `keyword_tree.memory.retriever`.
+"""Find memories by similarity of meaning, behind the port of `keyword_tree.memory.retriever`.
 
 >>> import tempfile
 >>> from keyword_tree.embeddings.embedder import HashingEmbedder
@@ -27,7 +27,7 @@ from .worker import PATIENCE_S, Worker, check_patience
 __all__ = ["EmbeddingRanker"]
 
 _NEAREST = 200
-_LEAST_TRUST = 0.5  # the nearest gains all that likeness can bring, however far it is: by such a model that is chance
+_LEAST_TRUST = 0.5  # the nearest gains all that similarity can bring, however far it is: by such a model that is chance
 
 
 class EmbeddingRanker:
@@ -111,7 +111,7 @@ class EmbeddingRanker:
             best = nearest[0][0] if nearest else 0.0
             # Of the others: among a few memories the best one would hide behind its own share of the average.
             average = (self.vectors.average(query) * count - best) / (count - 1) if count > 1 else 0.0
-            for likeness, text in nearest:
+            for similarity, text in nearest:
                 for id in self._ids_of.get(text, ()):
-                    found.setdefault(id, (likeness - average) / max(1e-4, 1.0 - average))
+                    found.setdefault(id, (similarity - average) / max(1e-4, 1.0 - average))
         return [(nearness, id) for id, nearness in found.items()]

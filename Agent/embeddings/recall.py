@@ -223,7 +223,7 @@ class MeaningRanker:
             parents = {id: self._parent_of.get(id, id) for id in ids}
             held = {id: self._texts_of.get(id, {}) for id in (*parents, *parents.values())}
         average, trust = self._average(text), self._knowing.trust(text)
-        found = iter(self.vectors.likenesses(text, [each for texts in held.values() for each in texts]))
+        found = iter(self.vectors.similarities(text, [each for texts in held.values() for each in texts]))
         own = dict[str, tuple[float, str]]()
         for id, texts in held.items():
             pairs = ((next(found), beginning) for beginning in texts.values())

@@ -1,6 +1,6 @@
 """Whether a model knows a script, asked of the model itself.
 
-A model that was trained on English turns every Chinese word into much the same vector, and its likenesses there are
+A model that was trained on English turns every Chinese word into much the same vector, and its similarities there are
 noise. Its name does not tell, but some pairs of everyday words do: who knows a script finds a dog nearer to a cat than
 to money. Measured: all-MiniLM-L6-v2 gets 0.97 for Latin letters and at most 0.08 for the ten others,
 multilingual-e5-small (in 4 bits) 0.54 to 0.91 for all. Languages that share a script are not told apart.
@@ -88,9 +88,9 @@ def probe(vectors: "Sequence[Numbers]") -> float:
     """
     wins: list[bool] = []
     for place, vector in enumerate(vectors):
-        likenesses = [float(vector @ other) for other in vectors]
-        partner = likenesses[place ^ 1]  # words stand in pairs
-        wins += [partner > other for at, other in enumerate(likenesses) if at not in (place, place ^ 1)]
+        similarities = [float(vector @ other) for other in vectors]
+        partner = similarities[place ^ 1]  # words stand in pairs
+        wins += [partner > other for at, other in enumerate(similarities) if at not in (place, place ^ 1)]
     return max(0.0, 2 * sum(wins) / len(wins) - 1) ** 2
 
 

@@ -5,7 +5,7 @@
 >>> for text in ("red car", "blue sky"):
 ...     vectors.add(text)
 >>> vectors.catch_up(["red automobile"])  # a question is asked for with what waits
->>> [(round(likeness, 2), text) for likeness, text in vectors.nearest("red automobile", 1)]
+>>> [(round(similarity, 2), text) for similarity, text in vectors.nearest("red automobile", 1)]
 [(1.0, 'red car')]
 
 A vector belongs to a text, not to who says it: what is renamed and renamed back, moved, undone or said twice costs
@@ -17,7 +17,7 @@ nothing more, and nothing on disk can be out of date. The file is one header and
 A record whose checksum is wrong, or that holds what is no number, is as good as not there; a torn one at the end is cut
 off before the next is written. Each model has a file of its own name. Several processes may write: each looks at the
 header under a lock (flock) and appends where it fits. Where it does not, since the model has another dimension now, the
-file begins anew; but if it is another process that has begun it so, its vectors stay, and one's own are not kept. The
+file begins again; but if it is another process that has begun it so, its vectors stay, and one's own are not kept. The
 file is never the truth: it may be deleted at any time, and what it would have said is asked for again.
 
 Up to `EXACT_LIMIT` texts every vector is compared, by numpy; above, too, until `catch_up()` is called without a limit:
@@ -74,7 +74,7 @@ RETRY_S = 30.0
 """So long a model that failed is left alone."""
 
 COMMON = 0.6
-"""How much of what a text shares with everyday words of the question's scripts is no likeness to the question, where
+"""How much of what a text shares with everyday words of the question's scripts is no similarity to the question, where
 these words are all alike to the model; less where it tells them apart: then it has no need of it."""
 
 _HEADER, _DIGEST = 512, 16
@@ -166,7 +166,7 @@ class Vectors:
     def refused(self) -> int:
         """How many texts get no vector: the model fails at each of them alone, and answers otherwise.
 
-        They are not asked for again before they change, or `Vectors` are made anew.
+        They are not asked for again before they change, or `Vectors` are made again.
         """
         with self._lock:
             return sum(map(bool, self._refused.values()))
@@ -423,7 +423,7 @@ class Vectors:
             while len(self._queries) > _QUERIES:
                 self._queries.popitem(last=False)
         if kept != vectors.shape[1]:
-            told = "%s gives vectors of %d numbers, those kept have %d: all texts are embedded anew"
+            told = "%s gives vectors of %d numbers, those kept have %d: all texts are embedded again"
             _log.warning(told, self.model, vectors.shape[1], kept)
         self._write(new)
 
@@ -444,10 +444,10 @@ class Vectors:
             return asked if row is None or (self._embed_queries and asked is not None) else self._matrix[row]
 
     def nearest(self, question: str, count: int) -> list[tuple[float, str]]:
-        """Return (likeness, text) of what is held, nearest first; nothing where the question was not asked for.
+        """Return (similarity, text) of what is held, nearest first; nothing where the question was not asked for.
 
-        Likeness is the cosine, less what a text has in common with any question: a share of how much nearer than others
-        it is to `everyday_words` of the question's scripts, as far as these were asked for.
+        Similarity is the cosine, less what a text has in common with any question: a share of how much nearer than
+        others it is to `everyday_words` of the question's scripts, as far as these were asked for.
 
         Cost: 13 ms among 43,000 vectors of 384 numbers, 14 ms looked up among 120,000 (two busy cores).
         """
@@ -456,13 +456,13 @@ class Vectors:
                 return []
             found = self._look_up(question, count)
             rows = np.arange(len(self._texts)) if found is None else found
-            likenesses = self._compare(question, rows)
-            likenesses[self._held[rows] == 0] = -2.0
-            least = -np.partition(-likenesses, count - 1)[count - 1] if 0 < count < len(rows) else -1.5
+            similarities = self._compare(question, rows)
+            similarities[self._held[rows] == 0] = -2.0
+            least = -np.partition(-similarities, count - 1)[count - 1] if 0 < count < len(rows) else -1.5
             best = np.flatnonzero(
-                likenesses >= max(least, -1.5)
+                similarities >= max(least, -1.5)
             )  # all that are as near as the last: their texts decide
-            near = zip(likenesses[best].tolist(), (self._texts[row] for row in rows[best]), strict=True)
+            near = zip(similarities[best].tolist(), (self._texts[row] for row in rows[best]), strict=True)
             return nsmallest(count, near, key=lambda each: (-each[0], each[1]))
 
     def _aim(self, question: str) -> tuple[object, "Numbers", float]:
@@ -505,7 +505,7 @@ class Vectors:
             return None
         return np.asarray(rows, np.int64)
 
-    def likenesses(self, question: str, texts: Sequence[str]) -> list[float]:
+    def similarities(self, question: str, texts: Sequence[str]) -> list[float]:
         """Return how near each of some texts is to a question, -1 where one of the two has no vector."""
         with self._lock:
             if self.vector_of(question) is None or not self._texts:
@@ -690,8 +690,8 @@ def _sound(questions: Iterable[str]) -> list[str]:
 
 def _compare(matrix: "Numbers", vector: "Numbers", more: float) -> "Numbers":
     """Return how near each row is, in four digits; without a BLAS, whose threads wait for each other on busy cores."""
-    likenesses: Numbers = np.round(np.einsum("ij,j->i", matrix, vector) + np.float32(more), 4)
-    return likenesses
+    similarities: Numbers = np.round(np.einsum("ij,j->i", matrix, vector) + np.float32(more), 4)
+    return similarities
 
 
 def _is_sound(text: str) -> bool:

@@ -1,9 +1,9 @@
-"""Where a new keyword belongs: beneath the parents of keywords that are like it, or beneath one whose name it has.
+"""Where a new keyword belongs: under the parents of keywords that are like it, or under one whose name it has.
 
 like(u)    = own evidence of u for the new name and description (`score`), trigrams included
 votes(p)   = Σₖ ½ᵏ · like(k-th best child of p)
 score(p)   = votes(p) + 2 · inherited evidence of p, by names alone, for a p that is not of the same kind as the name
-             + ½ · the best likeness, shared by all that are called as the name ends: oat milk is a milk
+             + ½ · the best similarity, shared by all that are called as the name ends: oat milk is a milk
 """
 
 import math
@@ -63,16 +63,16 @@ def fit(query: score.Query, name: str, count: int, among: Collection[str]) -> Fi
 
 
 def _likeness(query: score.Query) -> dict[int, float]:
-    """Return unit → likeness of the keywords that are most like the new one, the best first."""
+    """Return unit → similarity of the keywords that are most like the new one, the best first."""
     own, passages = query.gains()
     similar = query.similar_names()
-    likeness = {document: gain / query.mass for document, gain in (*own.items(), *passages.items())}
+    similarity = {document: gain / query.mass for document, gain in (*own.items(), *passages.items())}
     for document, share in similar.items():
-        likeness[document] = likeness.get(document, 0.0) + score.TRIGRAMS * share
-    best = score.best(likeness, _LIKE)
+        similarity[document] = similarity.get(document, 0.0) + score.TRIGRAMS * share
+    best = score.best(similarity, _LIKE)
     owners, found = query.index.owners(best), dict[int, float]()
     for document in best:
-        found.setdefault(owners[document], likeness[document])
+        found.setdefault(owners[document], similarity[document])
     return found
 
 
@@ -102,7 +102,7 @@ def _called_as_it_ends(query: score.Query, name: str) -> list[int]:
 def _judge(
     query: score.Query, rows: "Mapping[int, UnitRow]", like: Mapping[int, float], ids: Collection[str]
 ) -> dict[str, Evidence]:
-    """Return how well the new keyword fits beneath others: as it fits them, or nearly as it fits their children."""
+    """Return how well the new keyword fits under others: as it fits them, or nearly as it fits their children."""
     if not ids:
         return {}
     scale = calibration.scale_of(query.index)

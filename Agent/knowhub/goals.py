@@ -37,13 +37,13 @@ class Goal:
 
 
 class GoalTree:
-    """Goals beneath goals, in the order of their making; at most one is focused."""
+    """Goals under goals, in the order of their making; at most one is focused."""
 
     def __init__(self, goals: list[Goal] | None = None) -> None:
         self.goals = goals or []
 
     def add(self, description: str, parent_id: str = "", id: str = "") -> Goal:
-        """Make a goal beneath another one.
+        """Make a goal under another one.
 
         Raises:
             LookupError: There is no such parent.

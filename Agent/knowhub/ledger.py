@@ -41,7 +41,7 @@ OWN = "knowhub"
 """The key of an info's metadata that all of ours stands under."""
 
 ATTEMPTS = 8
-"""So often an operation is begun anew where another one was quicker."""
+"""So often an operation is begun again where another one was quicker."""
 
 _PAGE = 1_000  # infos read at once
 _T = TypeVar("_T")
@@ -237,7 +237,7 @@ class TreeLedger:
 
 
 def attempt(write: Callable[[], _T]) -> _T:
-    """Run a block with an operation in it; where two made the same keyword at once, the later one begins anew."""
+    """Run a block with an operation in it; where two made the same keyword at once, the later one begins again."""
     for left in reversed(range(ATTEMPTS)):
         try:
             return write()

@@ -325,7 +325,7 @@ async def fill_secrets(text: str, allowed: Collection[str]) -> str:
     """Return a text with the secrets that its placeholders name: for a tool as it acts, never for a model.
 
     A placeholder stays as it is where the call does not name its resource, and where the text names a host that is not
-    in the resource's own list, `metadata.allowed_hosts` (`"api.example.com"`, or `".example.com"` with all beneath it).
+    in the resource's own list, `metadata.allowed_hosts` (`"api.example.com"`, or `".example.com"` with all under it).
     What an agent read, and repeats, may hold a placeholder that a stranger wrote before an address of theirs. A host
     is whatever has a dot, as in `evil.example` or `10.0.0.1`, and what follows `://` or `@`.
 

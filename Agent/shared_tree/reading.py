@@ -117,7 +117,7 @@ class Reader:
         if first[:3] == self._at:
             return
         if first.after > self._at.after and port.is_beginning(self._lines_of(first)):
-            raise port.ReplacedError(f"the log of the tree {port.shorten(self.tree_id)} was written anew")
+            raise port.ReplacedError(f"the log of the tree {port.shorten(self.tree_id)} was written again")
         self._lose(port.LOST)
 
     def _lose(self, detail: str) -> None:
@@ -220,7 +220,7 @@ class Reader:
     def _refuse_if_replaced(self, below: int) -> None:
         first = self._rows.read(self.tree_id, 0, -1, 1)
         if first and first[0].after >= below:
-            raise StoreError(f"the log of the tree {port.shorten(self.tree_id)} was written anew meanwhile: try again")
+            raise StoreError(f"the log of the tree {port.shorten(self.tree_id)} was written again meanwhile: try again")
 
     # -- what the core calls a past log -------------------------------------------
 

@@ -20,7 +20,7 @@ class CannotFetchError(Exception):
 
 
 def fetch(repository: str, commit: str, path: str) -> Path:
-    """Return a folder with the files of a commit beneath `path`.
+    """Return a folder with the files of a commit under `path`.
 
     Args:
         repository: `owner/name` on GitHub.

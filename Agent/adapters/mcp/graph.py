@@ -224,7 +224,7 @@ class MemoryGraph:
         return try_again(take_in)
 
     def _change(self, name: str, plan: Callable[[], tuple[_T, list[_Write]]]) -> Done[_T]:
-        """Make what a plan says one operation; where another process was quicker, plan anew on what it left."""
+        """Make what a plan says one operation; where another process was quicker, plan again on what it left."""
 
         def change() -> Done[_T]:
             self.index.catch_up()

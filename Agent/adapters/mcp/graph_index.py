@@ -74,7 +74,7 @@ class GraphIndex:
         self._relations_of: dict[str, dict[str, None]] = defaultdict(dict)  # keyword -> infos
         self._texts: dict[str, str] = {}  # folded: all that an entity says, but for long observations
         self._with_long: set[str] = set()
-        self._unread: set[str] = set()  # entities whose text is to be made anew
+        self._unread: set[str] = set()  # entities whose text is to be made again
         self._must_rename = False  # somebody was renamed, moved, merged or deleted
 
     # -- following --
@@ -82,7 +82,7 @@ class GraphIndex:
     def catch_up(self) -> None:
         """Take in what has changed."""
         with self._lock:
-            is_begun, self._is_begun = self._is_begun, False  # what fails halfway begins anew
+            is_begun, self._is_begun = self._is_begun, False  # what fails halfway begins again
             if is_begun:
                 changes = self._follower.catch_up()
             else:

@@ -51,7 +51,7 @@ class MergeAdvisor:
         self._local = threading.local()
 
     def begin(self) -> None:
-        """Begin a commit: its calls are counted anew."""
+        """Begin a commit: its calls are counted again."""
         self._local.left, self._local.until = MODEL_CALLS, time.monotonic() + MODEL_SECONDS
 
     def _ask(self, question: dict[str, Any], schema: dict[str, Any], ctx: RequestContext) -> dict[str, Any]:

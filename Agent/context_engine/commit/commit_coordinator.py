@@ -8,7 +8,7 @@
 After a crash in between a worker takes the event up. A ledger, which lies in the archive's metadata:
 
     state        "waiting" while something waits, "partial" where something failed, else "done"
-    extractors   what read it, and which version of that; another one begins anew
+    extractors   what read it, and which version of that; another one begins again
     waiting      the numbers of the messages that no extractor has read yet
     left         candidates that a commit found, and had no room for
     failed       the numbers of messages whose candidates were not all of use: `extract_again` asks for them, no worker
@@ -228,7 +228,7 @@ class CommitCoordinator:
     # -- the second transaction --
 
     def _begin(self) -> Allowance:
-        """Begin a commit: what it may ask of models is counted anew."""
+        """Begin a commit: what it may ask of models is counted again."""
         if self._advisor is not None:
             self._advisor.begin()
         return Allowance()

@@ -92,7 +92,7 @@ class ContextWriter:
         return WriteResult(node.uri, action, version, not is_there, is_there)
 
     def _keep_older(self, ctx: RequestContext, uri: str, patch: Mapping[str, Any]) -> None:
-        """Move the oldest entries to nodes beneath: `older-001`, and so on as they fill up."""
+        """Move the oldest entries to nodes under: `older-001`, and so on as they fill up."""
         above = check_access(ctx, uri).text
         number = 1
         while self._fs.exists(ctx, f"{above}/older-{number + 1:03d}"):

@@ -221,7 +221,7 @@ class ContextFS(HandEdits):
     def list_children(
         self, ctx: RequestContext, uri: str, recursive: bool = False, depth: int = 1
     ) -> list[NodeSummary]:
-        """Return what lies beneath a node, a folder or a space, by name, parents first.
+        """Return what lies under a node, a folder or a space, by name, parents first.
 
         Args:
             ctx: Who asks.
@@ -329,11 +329,11 @@ class ContextFS(HandEdits):
         self.run(ctx, "write_metadata", change)
 
     def move_node(self, ctx: RequestContext, from_uri: str, to_uri: str) -> None:
-        """Give a node, with all beneath it, another place in its space; the old one leads on.
+        """Give a node, with all under it, another place in its space; the old one leads on.
 
         Raises:
             NodeNotFoundError: There is none.
-            ConflictError: The target is taken, lies beneath the node, or in another space.
+            ConflictError: The target is taken, lies under the node, or in another space.
 
         Cost: one rename and one event, whatever the size.
         """
@@ -343,7 +343,7 @@ class ContextFS(HandEdits):
         if not (uri.is_node and to.is_node):
             raise ConflictError(f"a space cannot be moved, nor moved to: {uri.text!r}, {to.text!r}")
         if to.is_beneath(uri):
-            raise ConflictError(f"{to.text!r} is {uri.text!r} itself, or beneath it", uris=[to.text])
+            raise ConflictError(f"{to.text!r} is {uri.text!r} itself, or under it", uris=[to.text])
         self.run(ctx, "move_node", lambda tx: tx.move(uri, to))
 
     def delete_node(self, ctx: RequestContext, uri: str, recursive: bool = False) -> None:
@@ -356,12 +356,12 @@ class ContextFS(HandEdits):
         found = self.follow(ctx, uri)
 
         def change(tx: Transaction) -> None:
-            beneath = [child for child in self.walk(found) if child.text != found.text]
-            if beneath and not recursive:
-                raise ConflictError(f"{found.text!r} has children", uris=[child.text for child in beneath[:5]])
-            if not beneath and not tx.has(found):
+            under = [child for child in self.walk(found) if child.text != found.text]
+            if under and not recursive:
+                raise ConflictError(f"{found.text!r} has children", uris=[child.text for child in under[:5]])
+            if not under and not tx.has(found):
                 raise NodeNotFoundError(found.text)
-            for each in [found, *beneath]:
+            for each in [found, *under]:
                 if tx.has(each):
                     tx.look(each)
                     tx.put(each, Staged({}, None))

@@ -176,7 +176,7 @@ def _rename2(old: str, new: str, parent: int, flag: int) -> bool:
 
 
 def boot_id() -> str:
-    """Return what changes when the machine starts anew; "" where it does not tell, which fits no other start."""
+    """Return what changes when the machine starts again; "" where it does not tell, which fits no other start."""
     try:
         return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
     except OSError:

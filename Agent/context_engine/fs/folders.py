@@ -60,7 +60,7 @@ class Guard(Protocol):
 
 
 class Folders:
-    """The folders beneath one root; any number of threads may use them.
+    """The folders under one root; any number of threads may use them.
 
     Args:
         root: The store's folder.

@@ -199,15 +199,15 @@ class History(MainStore):
             gone: Nodes that are deleted: all that names them goes, too.
             kept: Nodes that stay as they are now, without a past.
 
-        Cost: a sync, and the journal is written anew.
+        Cost: a sync, and the journal is written again.
         """
         self.checkpoint()  # the images are what a power cut would need
         with self.locked():
             with self.journal.writing("FULL") as connection:
                 for uri in [*gone, *kept]:
-                    beneath = (uri, f"{uri}/", f"{uri}0")
+                    under = (uri, f"{uri}/", f"{uri}0")
                     where = "(uri = ? OR (uri >= ? AND uri < ?))" if uri in gone else "uri = ?"
-                    values = beneath if uri in gone else (uri,)
+                    values = under if uri in gone else (uri,)
                     connection.execute(
                         "UPDATE commits SET plans = '[{\"forgotten\": true}]' WHERE sequence IN"
                         f" (SELECT sequence FROM changes WHERE {where})",

@@ -415,7 +415,7 @@ class Journal:
         return int(rows[0][0]), int(rows[0][1])
 
     def mark_failed(self) -> None:
-        """Let the next opening write all anew that is not synced: the disk has failed to."""
+        """Let the next opening write all again that is not synced: the disk has failed to."""
         with self.writing("FULL") as connection:
             connection.execute("UPDATE commits SET boot = '' WHERE state = 'applied'")
 
@@ -466,7 +466,7 @@ class Journal:
         return NodeRow(*rows[0]) if rows else None
 
     def nodes_beneath(self, uri: str) -> list[NodeRow]:
-        """Return a node and all beneath it, as they were last written; tombstones are left out."""
+        """Return a node and all under it, as they were last written; tombstones are left out."""
         rows = self.query(
             "SELECT uri, sequence, version, state FROM nodes WHERE (uri = ? OR (uri >= ? AND uri < ?)) AND state <> ''"
             " ORDER BY uri",
@@ -552,9 +552,9 @@ def _set_sequence(connection: sqlite3.Connection, least: int) -> None:
 
 
 def _move_nodes(connection: sqlite3.Connection, uri: str, to: str) -> None:
-    beneath = (to, len(uri) + 1, uri, f"{uri}/", f"{uri}0")
+    under = (to, len(uri) + 1, uri, f"{uri}/", f"{uri}0")
     connection.execute("DELETE FROM nodes WHERE uri = ? OR (uri >= ? AND uri < ?)", (to, f"{to}/", f"{to}0"))
-    connection.execute("UPDATE nodes SET uri = ? || substr(uri, ?) WHERE uri = ? OR (uri >= ? AND uri < ?)", beneath)
+    connection.execute("UPDATE nodes SET uri = ? || substr(uri, ?) WHERE uri = ? OR (uri >= ? AND uri < ?)", under)
 
 
 @contextlib.contextmanager

@@ -316,7 +316,7 @@ class MainStore:
         return ""
 
     def walk(self, uri: Uri) -> Iterator[Uri]:
-        """Yield a node and all beneath it, parents first; what has moved away is left out."""
+        """Yield a node and all under it, parents first; what has moved away is left out."""
         for folders, image in self.folders.walk(uri.folders):
             found = uri_of(folders)
             # What has moved away is metadata alone.

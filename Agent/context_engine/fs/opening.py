@@ -98,7 +98,7 @@ def set_journal_aside(store: Store, error: Exception) -> None:
 
 
 def adopt_folder(store: Store) -> None:
-    """Take in what is there without a journal: sequences go on above the highest, and all is indexed anew."""
+    """Take in what is there without a journal: sequences go on above the highest, and all is indexed again."""
     rows, waiting, spaces = [], list[OutboxEvent](), store.spaces()
     for space in spaces:
         for uri in store.walk(parse_uri(space)):

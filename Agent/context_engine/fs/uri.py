@@ -10,7 +10,7 @@ Traceback (most recent call last):
 Agent.context_engine.core.errors.InvalidUriError: a segment may not be '..': 'ctx://acme/users/../bob'
 
 All of it is decided on the text, before anything looks at the disk. Nothing is decoded: `%2e%2e` is a name of six
-characters. A space is `ctx://{account}/users/{id}` or `ctx://{account}/agents/{id}`; nodes lie beneath one.
+characters. A space is `ctx://{account}/users/{id}` or `ctx://{account}/agents/{id}`; nodes lie under one.
 """
 
 import re
@@ -71,7 +71,7 @@ class Uri:
 
     @property
     def is_node(self) -> bool:
-        """Whether a node may be there: beneath a space."""
+        """Whether a node may be there: under a space."""
         return len(self.segments) > 3
 
     @property
@@ -105,7 +105,7 @@ class Uri:
         return Uri(text, (*self.segments, segment), (*self.folders, folder)) if is_ours else None
 
     def is_beneath(self, other: "Uri") -> bool:
-        """Whether it is `other`, or lies beneath it."""
+        """Whether it is `other`, or lies under it."""
         return self.segments[: len(other.segments)] == other.segments
 
 
@@ -206,7 +206,7 @@ def is_visible(ctx: RequestContext, uri: str) -> bool:
 
 
 def category_uri(ctx: RequestContext, category: str) -> str:
-    """Return the URI that the memories of a category lie beneath; of a profile its own."""
+    """Return the URI that the memories of a category lie under; of a profile its own."""
     user, agent = space_uris(ctx)
     if category == SESSIONS:
         return f"{user}/{SESSIONS}"
@@ -221,7 +221,7 @@ def memory_uri(ctx: RequestContext, category: str, name: str) -> str:
 
 
 def session_uri(ctx: RequestContext) -> str:
-    """Return the URI that a session's archives lie beneath."""
+    """Return the URI that a session's archives lie under."""
     if not ctx.session_id:
         told = "RequestContext(account, user, agent, session), or --session at the prompt"
         raise InvalidUriError(f"a session needs a session_id: {told}")

@@ -172,7 +172,7 @@ class IndexWorker:
     # -- looking --
 
     def reconcile(self, uri: str, recursive: bool = False) -> None:
-        """Make the index equal to the main store at a URI, and beneath it.
+        """Make the index equal to the main store at a URI, and under it.
 
         Cost: reads the nodes there; those that the index knows as they are cost no more than that.
         """

@@ -2,7 +2,7 @@
 
     held → pending → leased → done | dead
 
-A claim takes the oldest due event of each URI that no live lease holds; a recursive event and those beneath it exclude
+A claim takes the oldest due event of each URI that no live lease holds; a recursive event and those under it exclude
 each other. Whoever has lost a lease marks nothing.
 """
 

@@ -1,4 +1,4 @@
-"""`HierarchicalSearcher`: the second round, overviews, passages and messages beneath what was found and what is meant.
+"""`HierarchicalSearcher`: the second round, overviews, passages and messages under what was found and what is meant.
 
 Reading is what costs, not looking: every level of the request's spaces is looked at, and a message is found by what it
 says, though nothing above it says so.
@@ -53,7 +53,7 @@ class HierarchicalSearcher:
         return sorted(hits, key=lambda hit: (-hit.score, hit.uri, hit.level, hit.part))
 
     def score_children(self, parent_uri: str, typed_query: TypedQuery, ctx: RequestContext) -> list[NodeHit]:
-        """Return what fits beneath a node, best first."""
+        """Return what fits under a node, best first."""
         parent = check_access(ctx, parent_uri)
         hits = self._look(parent.space, parent.text, typed_query)
         return sorted((hit for hit in hits if hit.uri != parent.text and hit.score > 0.0), key=lambda hit: -hit.score)

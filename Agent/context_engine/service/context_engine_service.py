@@ -102,7 +102,7 @@ class ContextEngineService:
         llm: A model that extracts and merges, as `LLM` or as the library's `LLMClient`. Without one sessions are
             archived and searched, and profile, preferences and entities are what `remember` writes.
         embedder: Similarity of meaning beside words, as `Embedder` or one of `Agent.embeddings`; None goes by words.
-        reranker: What orders the first blocks anew.
+        reranker: What orders the first blocks again.
         graph: A copy of the relations.
         index: `"inline"` lets a search find what was just said; `"worker"` leaves that to who calls `work`.
         clock: Seconds since the epoch.
@@ -480,7 +480,7 @@ class ContextEngineService:
     def list_children(
         self, ctx: RequestContext, uri: str, recursive: bool = False, depth: int = 1
     ) -> list[NodeSummary]:
-        """Return what lies beneath a URI."""
+        """Return what lies under a URI."""
         return self.fs.list_children(ctx, uri, recursive, depth)
 
     def brief(self, ctx: RequestContext, budget_tokens: int = 600) -> Brief:
@@ -595,7 +595,7 @@ class ContextEngineService:
 
         Args:
             ctx: Who asks.
-            uri: A memory with all beneath it, or an archive.
+            uri: A memory with all under it, or an archive.
             sources: `"remove"` takes the text of the messages that the memory cites out of their archives, too, which
                 keep their ids, so that committing the session again does not bring them back; `"keep"` leaves them.
 

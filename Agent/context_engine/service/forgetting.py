@@ -168,7 +168,7 @@ class Forgetter:
         """Take what is gone out of index and journal; twice is as good as once."""
         gone, kept, former = (list(payload.get(name) or ()) for name in ("gone", "kept", "former"))
         for folders in (parse_uri(uri).folders for uri in gone):
-            if not self._fs.folders.exists(folders):  # else it was said anew, before a worker finished this
+            if not self._fs.folders.exists(folders):  # else it was said again, before a worker finished this
                 self._fs.folders.empty(folders)
         spaces = {parse_uri(uri).space for uri in [*gone, *kept]}
         late = [space for space in sorted(spaces) if not self._clear(space, gone, kept)]

@@ -87,7 +87,7 @@ class Entries:
 
     def _similar(self, token: Token, task: str) -> list[Json]:
         found = self._store.catalog.resembling(token, task, SIMILAR_LEAST, SIMILAR_LIMIT)
-        return [{"id": known.id, "task": known.task, "likeness": round(one, 3)} for one, known in found]
+        return [{"id": known.id, "task": known.task, "similarity": round(one, 3)} for one, known in found]
 
     def get(self, token: Token, id: str) -> EntryOut:
         """Return an entry whole.  Cost: some 0.1 ms, and 20 µs for each case shown."""

@@ -233,9 +233,9 @@ class TestGroups:
             lambda tree: tree.CreateKeyword("c", "b", id="c"),
             lambda tree: tree.CreateInfo("the same", id="i"),
             lambda tree: tree.DeleteKeyword("a"),
-            lambda tree: tree.CreateKeyword("beneath what is gone", "a", id="never"),
-            lambda tree: tree.CreateKeyword("a anew", "c", id="a"),
-            lambda tree: tree.CreateInfo("of a anew", keyword_ids=["a"], id="j"),
+            lambda tree: tree.CreateKeyword("under what is gone", "a", id="never"),
+            lambda tree: tree.CreateKeyword("a again", "c", id="a"),
+            lambda tree: tree.CreateInfo("of a again", keyword_ids=["a"], id="j"),
             lambda tree: tree.BatchCreateKeywords(
                 [{"id": id, "name": "half", "parent_id": "c"} for id in ("half", "c")]
             ),

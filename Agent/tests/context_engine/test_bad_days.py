@@ -183,9 +183,9 @@ class TestEditsByHand:
                 file.write(f"- note number {number} that a person wrote by hand, of some length, with words\n")
         engine.remember(ADA, "likes tea with milk", "preferences", "tea")
 
-        beneath = [each.uri for each in engine.list_children(ADA, TEA)]
-        texts = "".join(engine.get_node(ADA, uri).content for uri in [TEA, *beneath])
-        assert len(beneath) > 2
+        under = [each.uri for each in engine.list_children(ADA, TEA)]
+        texts = "".join(engine.get_node(ADA, uri).content for uri in [TEA, *under])
+        assert len(under) > 2
         assert all(f"note number {number} that" in texts for number in range(1_200))
         assert "likes tea with milk" in engine.get_node(ADA, TEA).content
         engine.remember(ADA, "likes tea at night", "preferences", "tea")

@@ -350,7 +350,7 @@ class TestMoves:
     def test_refuse_what_cannot_be(self, fs: ContextFS) -> None:
         fs.write_node(ADA, node())
         fs.write_node(ADA, node(f"{TEAS}/b"))
-        for to in (f"{TEAS}/b", f"{TEA}/beneath", TEA, "ctx://acme/agents/helper/skills/x", "ctx://acme/users/ada"):
+        for to in (f"{TEAS}/b", f"{TEA}/under", TEA, "ctx://acme/agents/helper/skills/x", "ctx://acme/users/ada"):
             with pytest.raises(ConflictError):
                 fs.move_node(ADA, TEA, to)
         with pytest.raises(AccessDeniedError):

@@ -281,7 +281,7 @@ def end_at(folder: Path, moments: set[int], states: list[dict[str, bytes]]) -> i
 
 
 def digest_of_files(folder: Path) -> bytes:
-    """Return a digest of all files, but for sqlite3's shared memory, which the next process makes anew."""
+    """Return a digest of all files, but for sqlite3's shared memory, which the next process makes again."""
     made = blake2b(digest_size=16)
     for path, _, names in os.walk(folder):
         for name in sorted(names):

@@ -699,8 +699,8 @@ class TestSearching:
 
         only = engine.search_memory(ADA, "jazz", categories=["preferences"]).blocks
         assert {block.uri for block in only} == {f"{MEMORIES}/preferences/jazz"}
-        beneath = engine.search_memory(ADA, "jazz", target_uri=SESSION).blocks
-        assert {block.uri.startswith(SESSION) for block in beneath} == {True}
+        under = engine.search_memory(ADA, "jazz", target_uri=SESSION).blocks
+        assert {block.uri.startswith(SESSION) for block in under} == {True}
         assert excerpts(engine, "jazz", categories=["sessions"], since=1_900_000_000.0) == []
         wrong: list[dict[str, Any]] = [{"categories": ["x"]}, {"top_k": 0}, {"categories": "events"}]
         for more in [*wrong, {"budget_tokens": -1}]:

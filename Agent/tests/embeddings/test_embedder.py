@@ -210,8 +210,8 @@ class TestFastEmbedEmbedder:
         vectors.catch_up()
 
         assert model.asked == [("query", ["tea"]), ("passage", ["tea"])]
-        ((likeness, text),) = vectors.nearest("tea", 1)
-        assert (round(likeness, 1), text) == (-1.0, "tea")
+        ((similarity, text),) = vectors.nearest("tea", 1)
+        assert (round(similarity, 1), text) == (-1.0, "tea")
 
     def test_needs_a_name_and_says_how_to_install_what_is_missing(self, monkeypatch: pytest.MonkeyPatch) -> None:
         with pytest.raises(InvalidInputError, match="a loaded model needs a name"):
@@ -297,11 +297,11 @@ class TestHashingEmbedder:
     def test_puts_what_means_the_same_in_one_place(self) -> None:
         car, automobile, cars, tea = HashingEmbedder([("car", "automobile")]).embed(["car", "Automobile", "cars", "茶"])
 
-        def likeness(one: list[float], other: list[float]) -> float:
+        def similarity(one: list[float], other: list[float]) -> float:
             return sum(a * b for a, b in zip(one, other, strict=True))
 
         assert car == automobile
-        assert 1.0 > likeness(car, cars) > likeness(car, tea)
+        assert 1.0 > similarity(car, cars) > similarity(car, tea)
 
     def test_another_table_is_another_model(self) -> None:
         assert len({HashingEmbedder(pairs, size).name for pairs in ((), [("a", "b")]) for size in (8, 16)}) == 4

@@ -1,4 +1,4 @@
-"""Tests of `ranker`: memories by likeness, fused with the full text by the retriever."""
+"""Tests of `ranker`: memories by similarity, fused with the full text by the retriever."""
 
 import threading
 from collections.abc import Iterator, Sequence

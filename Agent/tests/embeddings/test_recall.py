@@ -43,16 +43,16 @@ class English(HashingEmbedder):
 
 
 class Told:
-    """A model whose likenesses are told: of each text to any question, 0.8 where nothing is said."""
+    """A model whose similarities are told: of each text to any question, 0.8 where nothing is said."""
 
     name = "told"
 
-    def __init__(self, **likenesses: float) -> None:
-        self.likenesses = {name.replace("_", " "): likeness for name, likeness in likenesses.items()}
+    def __init__(self, **similarities: float) -> None:
+        self.similarities = {name.replace("_", " "): similarity for name, similarity in similarities.items()}
 
     def embed(self, texts: Sequence[str]) -> list[list[float]]:
-        told = [self.likenesses.get(text, 0.8) for text in texts]
-        return [[likeness, math.sqrt(1.0 - likeness * likeness), 0.0] for likeness in told]
+        told = [self.similarities.get(text, 0.8) for text in texts]
+        return [[similarity, math.sqrt(1.0 - similarity * similarity), 0.0] for similarity in told]
 
     def embed_queries(self, texts: Sequence[str]) -> list[list[float]]:
         words = {word for words in PROBES.values() for word in words}
@@ -164,9 +164,9 @@ class TestFinding:
 
             assert names(tree, "各种饮料", 2) == ["drinks", "tea"]
 
-    @pytest.mark.parametrize(("likeness", "is_found"), [(0.845, False), (0.9, True)])
-    def test_what_nothing_answers_is_refused(self, likeness: float, is_found: bool, tmp_path: Path) -> None:
-        with EmbeddingTree(tmp_path, Told(tea=likeness), trust=1.0, llm_client=LexicalLLMClient()) as tree:
+    @pytest.mark.parametrize(("similarity", "is_found"), [(0.845, False), (0.9, True)])
+    def test_what_nothing_answers_is_refused(self, similarity: float, is_found: bool, tmp_path: Path) -> None:
+        with EmbeddingTree(tmp_path, Told(tea=similarity), trust=1.0, llm_client=LexicalLLMClient()) as tree:
             for name in ("tea", *(f"thing {number}" for number in range(20))):
                 tree.CreateKeyword(name, "root")
             tree.catch_up()
@@ -510,13 +510,13 @@ class TestComparing:
             keyword = tree.CreateKeyword(f"theme {number}", "root", [f"alias {number}"])
             tree.CreateInfo(f"what is known of {number}", keyword_ids=[keyword.id])
         vectors, looked_at = tree.recall.vectors, list[str]()
-        likenesses = vectors.likenesses
+        similarities = vectors.similarities
 
         def look(question: str, texts: Sequence[str]) -> list[float]:
             looked_at.extend(texts)
-            return likenesses(question, texts)
+            return similarities(question, texts)
 
-        monkeypatch.setattr(vectors, "likenesses", look)
+        monkeypatch.setattr(vectors, "similarities", look)
         for query in ("canine", "a theme that is known"):
             looked_at.clear()
             assert tree.RankCandidates(query, 40)

@@ -81,7 +81,7 @@ class TestNearest:
         vectors.catch_up()
 
         assert vectors.nearest("coffee", 5) == []
-        assert vectors.likenesses("coffee", ["tea"]) == [-1.0]
+        assert vectors.similarities("coffee", ["tea"]) == [-1.0]
         assert vectors.average("coffee") == 0.0
 
     def test_leaves_out_what_nobody_holds(self, embedder: Counting) -> None:
@@ -98,7 +98,7 @@ class TestNearest:
         vectors = filled(embedder, None, "tea", "coffee", "water")
         vectors.catch_up(["tea"])
 
-        near = vectors.likenesses("tea", ["tea", "coffee", "unknown", "water"])
+        near = vectors.similarities("tea", ["tea", "coffee", "unknown", "water"])
         assert near[0] == pytest.approx(1.0, abs=1e-3)
         assert near[2] == -1.0
         assert vectors.average("tea") == pytest.approx((near[0] + near[1] + near[3]) / 3, abs=2e-4)
@@ -116,9 +116,11 @@ class TestNearest:
         vectors.catch_up(PROBES["CJK"])
         found = vectors.nearest("问题", 2)
         assert [text for _, text in found] == ["长文", "短文"]
-        assert vectors.likenesses("问题", ["长文", "短文"]) == [likeness for likeness, _ in found]
-        for likenesses in (plain, found):
-            assert sum(likeness for likeness, _ in likenesses) / 2 == pytest.approx(vectors.average("问题"), abs=1e-3)
+        assert vectors.similarities("问题", ["长文", "短文"]) == [similarity for similarity, _ in found]
+        for similarities in (plain, found):
+            assert sum(similarity for similarity, _ in similarities) / 2 == pytest.approx(
+                vectors.average("问题"), abs=1e-3
+            )
 
     def test_does_not_hang_on_the_order_in_which_texts_came(self) -> None:
         class Coarse(Counting):
@@ -365,9 +367,9 @@ class TestAsking:
         vectors = filled(Scaled(), None, "tea", "coffee")
         vectors.catch_up(["tea"])
 
-        ((likeness, text),) = vectors.nearest("tea", 1)
+        ((similarity, text),) = vectors.nearest("tea", 1)
         assert text == "tea"
-        assert likeness == pytest.approx(1.0, abs=1e-3)
+        assert similarity == pytest.approx(1.0, abs=1e-3)
 
     def test_another_dimension_under_the_same_name_begins_anew(self, path: Path) -> None:
         filled(Counting("model", 64), path, "tea", "coffee").catch_up()
@@ -391,7 +393,9 @@ class TestAsking:
         vectors.catch_up(at_once=True)
 
         assert (vectors.waiting, len(vectors), sorted(other.asked)) == (0, 300, sorted(texts))
-        assert caplog.messages == ["model gives vectors of 32 numbers, those kept have 64: all texts are embedded anew"]
+        assert caplog.messages == [
+            "model gives vectors of 32 numbers, those kept have 64: all texts are embedded again"
+        ]
         assert filled(Counting("model", 32), path, *texts).waiting == 0
 
     def test_the_question_that_notices_another_dimension_is_answered(self, path: Path) -> None:

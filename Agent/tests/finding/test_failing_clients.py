@@ -75,7 +75,7 @@ class TestAKeywordThatFitsNowhere:
             left = tree.CreateKeyword("Longjing tea")
 
         assert left.parent_id == "root"
-        assert caplog.messages == ["no keyword fits 'Longjing tea', it goes beneath 'root': agent_missing"]
+        assert caplog.messages == ["no keyword fits 'Longjing tea', it goes under 'root': agent_missing"]
         assert {record.levelname for record in caplog.records} == {"INFO"}
 
     def test_is_not_told_where_it_was_placed_or_nobody_was_asked(

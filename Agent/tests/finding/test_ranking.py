@@ -172,19 +172,19 @@ class Writer:
 
 def built_anew(folder: Path, tree: KeywordTree) -> KeywordTree:
     """Build in an empty folder what a tree holds, parents first, each keyword by its own texts."""
-    anew = KeywordTree(str(folder))
+    again = KeywordTree(str(folder))
     level = ["root"]
     while level:
         children = [node for id in level for node in tree.GetChildren(id)]
         fields = ("id", "name", "parent_id", "aliases", "description")
-        anew.BatchCreateKeywords([{field: getattr(node, field) for field in fields} for node in children])
+        again.BatchCreateKeywords([{field: getattr(node, field) for field in fields} for node in children])
         for node in children:
             for query in node.confirmed:
-                anew.Confirm(query, node.id)
+                again.Confirm(query, node.id)
             for info in tree.GetInfosOfKeyword(node.id):
-                anew.CreateInfo(info.content, keyword_ids=[node.id])
+                again.CreateInfo(info.content, keyword_ids=[node.id])
         level = [node.id for node in children]
-    return anew
+    return again
 
 
 INFORMED: list[Any] = [
@@ -239,8 +239,8 @@ def test_after_any_writes_the_index_ranks_as_one_built_afresh(
             ranked = scores(tree, name, description)
             ids = keyword_ids(tree)
             draw.shuffle(ids)
-            with built_anew(Path(folder, "anew"), tree) as anew:
-                assert scores(anew, name, description) == ranked
+            with built_anew(Path(folder, "again"), tree) as again:
+                assert scores(again, name, description) == ranked
         with KeywordTree(folder + "/store") as again:
             assert scores(again, name, description) == ranked
             inside.rank_again(again, ids)
@@ -263,10 +263,10 @@ def test_after_a_hundred_random_rounds_of_writes_too(
                 change = writer.merge if draw.random() < 0.2 else writer.move
                 change(draw.randrange(60), draw.randrange(60))
                 writer.undo(draw.randrange(8))
-        with built_anew(tmp_path / "anew", tree) as anew:
+        with built_anew(tmp_path / "again", tree) as again:
             assert len(keyword_ids(tree)) > 40
             for query in (*WORDS, " ".join(WORDS), "oat tea", "绿茶豆浆"):
-                assert scores(tree, query, "milk of 茶")[:2] == scores(anew, query, "milk of 茶")[:2]
+                assert scores(tree, query, "milk of 茶")[:2] == scores(again, query, "milk of 茶")[:2]
             inside.check_ranking(tree)
 
 

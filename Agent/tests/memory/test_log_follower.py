@@ -130,14 +130,14 @@ class TestResume:
         follower = LogFollower(tree)
         follower.catch_up()
         position = follower.position
-        anew = LogFollower(tree)
+        again = LogFollower(tree)
 
         for wrong in (Position(), Position(position.seq, "other"), position._replace(seq=99), Position(-5, "x")):
-            assert not anew.resume(wrong)
+            assert not again.resume(wrong)
         tree.CreateInfo("two")
         tree.CompactStorage()
-        assert not anew.resume(position)
-        assert anew.catch_up().from_nothing
+        assert not again.resume(position)
+        assert again.catch_up().from_nothing
 
 
 class TestBegin:

@@ -103,7 +103,7 @@ class TestCatchUp:
                 found = list_infos(self, *arguments)
                 if other.GetInfo(ids[0]) is not None:  # what was read already
                     other.DeleteInfo(ids[0])
-                    other.CreateInfo("tea anew")
+                    other.CreateInfo("tea again")
                     tree.Refresh()
                 return found
 
@@ -225,9 +225,9 @@ class TestSuperseded:
                     tree.DeleteInfo(id)
                 else:
                     tree.UpdateInfo(id, {"metadata": own})
-                anew = Memories(tree)
-                assert set(ranked(index)) == set(ranked(anew))
-                assert index.facts().keys() == anew.facts().keys()
+                again = Memories(tree)
+                assert set(ranked(index)) == set(ranked(again))
+                assert index.facts().keys() == again.facts().keys()
 
     def test_come_back_when_they_are_written_without_it(self, tree: KeywordTree) -> None:
         [old] = create(tree, "old tea")

@@ -98,7 +98,7 @@ class TestValues:
 
     def test_a_record_is_json_by_its_vars(self, tree: KeywordTree) -> None:
         node = tree.CreateKeyword("k", "root")
-        tree.CreateKeyword("beneath", node.id)
+        tree.CreateKeyword("under", node.id)
         info = tree.CreateInfo("i", keyword_ids=[node.id])
 
         for record in (tree["k"], tree.GetInfosOfKeyword(node.id)[0], tree.GetLinks(info.id)[0]):

@@ -1966,7 +1966,7 @@ class TestTogether:
     def test_two_moves_that_would_close_a_cycle(self, tree: KeywordTree, folder: Path) -> None:
         with opened(folder) as other:
             tree.MoveKeyword("prog", "test")
-            with pytest.raises(InvalidInputError, match="beneath itself"):
+            with pytest.raises(InvalidInputError, match="under itself"):
                 other.MoveKeyword("tool", "py")
             assert picture(tree) == picture(other)
 

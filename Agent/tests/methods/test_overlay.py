@@ -148,7 +148,7 @@ class TestBesideAnother:
                     reported.append(error)
 
         reported: list[KeywordTreeError] = []
-        with pytest.raises(InvalidInputError, match="beneath itself"):
+        with pytest.raises(InvalidInputError, match="under itself"):
             write()
         assert [type(error) for error in reported] == [ConflictError]
 

@@ -256,9 +256,9 @@ class _Storm:
             self.report.refreshes += 1
             for name in more[0]:
                 self.report.add("stale", f"a refresh of {tree_name} did not show {name}")
-        elif kind == "opened anew":
+        elif kind == "opened again":
             if self.report.faults["standbys promoted"]:
-                self.report.faults["trees opened anew"] += 1
+                self.report.faults["trees opened again"] += 1
             else:
                 self.report.add("unsound", f"{tree_name} did not hold what was read of it")
         elif kind == "compacted":

@@ -186,7 +186,7 @@ class _Thread:
                 else:
                     self._write(tree)
             except StoreCorruptError:  # it has read what no standby had, and one was promoted: as the error says
-                self.note("opened anew")
+                self.note("opened again")
                 self.worker.open(self.tree_name, tree)
             except StoreError:
                 time.sleep(0.05)

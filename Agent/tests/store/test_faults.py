@@ -1276,7 +1276,7 @@ class TestFalseAlarms:
 
         reported = self.recovery_after(traps, Mode("none"))  # a page that the failed sync tore is told when it is fixed
         assert reported == () or (
-            sync == "tears" and reported == ("nodes.jsonl did not fit the log and was mended from it",)
+            sync == "tears" and reported == ("nodes.jsonl did not fit the log and was repaired from it",)
         )
         assert KeywordTree(FOLDER).recovery == ()
 
@@ -2389,7 +2389,7 @@ class TestReplacedLog:
         [1, 4_000_000, 10_000_000, SECOND, 2 * SECOND],
         ids=["to the nanosecond", "4 ms", "10 ms, exFAT", "1 s, ext3", "2 s, FAT"],
     )
-    @pytest.mark.parametrize("method", ["compact", "mended by a copy"])
+    @pytest.mark.parametrize("method", ["compact", "repaired by a copy"])
     def test_is_noticed_however_coarse_the_stamps_are(
         self, door: Door, monkeypatch: pytest.MonkeyPatch, granularity_ns: int, method: str
     ) -> None:

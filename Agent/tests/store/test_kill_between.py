@@ -222,7 +222,7 @@ class Check:
             self.in_flight[flying["what"]] += 1
         tree = KeywordTree(str(folder))
         for sentence in tree.recovery:  # a kill leaves an unfinished line, or projections put in place by a compaction
-            assert re.search("no later line vouches|was mended from it|the log does not have", sentence), sentence
+            assert re.search("no later line vouches|was repaired from it|the log does not have", sentence), sentence
         self.compare(tree, flying, [before] if flying is None else [before, model.after(flying)])
         self.losses += tree.Verify()
         if flying is not None and not self.losses:

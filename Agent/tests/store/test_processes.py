@@ -304,7 +304,7 @@ def check_store(folder: Path, progress: Progress, *, close: bool = True) -> None
     """Open what a killed process left behind, compare, and write on."""
     tree = KeywordTree(str(folder))
     for sentence in tree.recovery:  # a kill leaves an unfinished line, or projections that a compaction put in place
-        assert re.search("no later line vouches|was mended from it|the log does not have", sentence), sentence
+        assert re.search("no later line vouches|was repaired from it|the log does not have", sentence), sentence
     progress.compare(look(tree))
     if hasattr(tree, "Verify"):
         check_verified(tree)

@@ -205,10 +205,10 @@ class TestOpening:
             door.disk.remove(f"{STORE}/{name}")
         # Behind this sync of the folder the names of the new projections would last.
         with stepping_in(door.disk, "fsync store", lambda: _fail(door.disk, "fsync"), 2):
-            mended = KeywordTree(STORE)
-        assert mended.recovery == ("nodes, infos and links.jsonl could not be brought up to date",)
-        mended.CreateKeyword("second", "root")
-        mended.Close()
+            repaired = KeywordTree(STORE)
+        assert repaired.recovery == ("nodes, infos and links.jsonl could not be brought up to date",)
+        repaired.CreateKeyword("second", "root")
+        repaired.Close()
         door.disk = door.disk.now().cut_power(Mode("none"))
 
         with KeywordTree(STORE) as again:
