@@ -918,7 +918,7 @@ _MatchLink = re.compile(
     r'\{"info_id":%s,"keyword_id":%s,"ordinal":[0-9]+,"deleted":(?:true|false),"relation":"' % (2 * (_STRING.decode(),))
 ).match
 _MatchNodeStart = re.compile(rb'\{"id":%b,"ordinal":' % _ANY_STRING).match
-_LIVE, _DELETED = b',"deleted":false,', b',"deleted":true,'  # once in each row
+_LIVE, _DELETED = b',"deleted":false,', b',"deleted":true,'  # metadata after it may hold either again
 _BULK = 4096  # rows handled at once
 
 
@@ -1083,6 +1083,10 @@ def _OrdinalOf(row: bytes) -> int:
 _Key: TypeAlias = tuple[
     int, str, str
 ]  # of a record: the number of its kind, and its ids; the second is a link's keyword
+
+
+def _IsLive(row: bytes) -> bool:
+    return row.split(b',"deleted":', 1)[1].startswith(b"f")
 
 
 def _KeyOf(row: bytes) -> _Key:
@@ -2951,8 +2955,12 @@ class _State:
         return self.names.Get(_Fold(text)) if len(text) <= _QUERY_LIMIT else ()  # to fold a longer one could take long
 
     def ChildrenCalled(self, id: str, name: str) -> list[str]:
-        """Return the children with a name.  Cost: a step for each keyword that is called so."""
-        return [each for each in self.ByName(name) if self.ParentOf(each) == id]
+        """Return the children with a name.  Cost: a step for each child or keyword called so, whichever are fewer."""
+        found, children = self.ByName(name), self.children.Get(id)
+        if len(children) < len(found):
+            entry = self.names, _Fold(name)
+            return [each for each in children if entry in self._Entries(self.Head(each))]
+        return [each for each in found if self.ParentOf(each) == id]
 
     def ByTokens(self, tokens: Collection[str]) -> list[str]:
         """Return the ids of nodes that have one of `tokens`, in order."""
@@ -3734,7 +3742,7 @@ class _Transaction:
         for key, old in self.steps[first:]:
             replaced.setdefault(key, old)  # of its first step: what an earlier operation of the group staged
         for key, old in replaced.items():
-            was = self._before.get(key) if old is None else old if _LIVE in old else None
+            was = self._before.get(key) if old is None else old if _IsLive(old) else None
             if was is not None:
                 before = NoRows() if before is _NOTHING else before
                 before[:3][key[0]].append(was)
@@ -3743,7 +3751,9 @@ class _Transaction:
 
     def TakeIn(self, records: Rows) -> bool:
         """Take in what another writer has committed, before the base does; False where it concerns what was staged."""
-        touched, named = _TouchedBy(records)
+        heads = list(map(_ReadNode, records.nodes))
+        touched = {head.id for head in heads} | {_KeyOf(row)[1] for row in records.infos}
+        named = {head.parent_id for head in heads}.union(*(_ReadLinkKey(row)[1:] for row in records.links))
         if any((kind, id, "") in self.staged for id in touched | named for kind in (0, 1)):
             return False
         if self.staged:  # what it refers to has other children or links now
@@ -3815,7 +3825,7 @@ class _Transaction:
         kind = 0 if isinstance(record, KeywordNode) else 1
         held = (self.base.infos if kind else self.base.nodes).get(record.id)
         before = dead if held is None else self.ReadRow(held)
-        self._may_have_moved |= kind == 0 and before is not None
+        self._may_have_moved |= kind == 0
         self.StageRow((kind, record.id, ""), row, before, record)
 
     def StageRow(self, key: _Key, row: bytes | None, before: bytes | None, head: Any = None) -> None:
@@ -4047,19 +4057,18 @@ def _PlanDelete(tx: _Transaction, id: str, cascade: bool, info_policy: str) -> N
     doomed = dict.fromkeys(state.Under([id]) if cascade else [id])
     nodes = [tx.ReadNode(node_id) for node_id in doomed]
     children = [] if cascade else [tx.ReadNode(child_id) for child_id in state.children.Get(id)]
-    info_ids = _InfosOfThese(state, doomed) if info_policy == "delete" else []
-    infos = [tx.ReadInfo(info_id) for info_id in info_ids]
+    infos = []
+    if info_policy == "delete":  # those of no other keyword
+        linked = dict.fromkeys(_InfoIdOf(row) for node_id in doomed for row in state.by_node.Get(node_id))
+        for info_id in linked:
+            if all(_ReadLinkKey(row)[2] in doomed for row in state.by_info.Get(info_id)):
+                infos.append(tx.ReadInfo(info_id))
     _MoveLinks(tx, state, doomed, parent_id if info_policy == "reattach" else None)
     for child in children:
         tx.Change(child, parent_id=parent_id)
     records: list[_NodeOrInfo] = [*infos, *nodes]
     for record in records:
         tx.Change(record, deleted=True)
-
-
-def _InfosOfThese(state: _State, ids: Mapping[str, None]) -> list[str]:
-    linked = dict.fromkeys(_InfoIdOf(row) for id in ids for row in state.by_node.Get(id))
-    return [id for id in linked if all(_ReadLinkKey(row)[2] in ids for row in state.by_info.Get(id))]
 
 
 def _PlanUpdateInfo(tx: _Transaction, info_id: str, patch: _Row, version: int | None) -> Info:
@@ -4430,14 +4439,6 @@ def _CopyResult(result: object) -> object:
     return copied
 
 
-def _TouchedBy(records: Rows) -> tuple[set[str], set[str]]:
-    """Return the ids of keywords and infos that rows change, and of those that they refer to."""
-    heads = list(map(_ReadNode, records.nodes))
-    touched = {head.id for head in heads} | {_KeyOf(row)[1] for row in records.infos}
-    named = {head.parent_id for head in heads if head.parent_id is not None}
-    return touched, named.union(*(_ReadLinkKey(row)[1:] for row in records.links))
-
-
 _ENGINES: weakref.WeakSet[_Engine] = weakref.WeakSet()
 _STORES: weakref.WeakSet[Any] = weakref.WeakSet()  # also those that a thread is just opening
 
@@ -4637,19 +4638,16 @@ class _Engine:
             try:
                 return store.ReadRow(held)
             except (ClosedError, StoreError) as error:
-                places = self._PlacesOf(held)
+                with self.lock:
+                    infos = list(self.state.infos.values())
+                # Where the row is now: found by length and checksum.
+                places = [each for each in infos if not isinstance(each, bytes) and each[-2:] == held[-2:]]
                 if self.is_closed or (store is self.store and held in places):
                     raise
                 if not places:
                     raise StoreError("an info was changed while its content was read: ask again") from error
                 held = places[0]  # opened again meanwhile: the row stands elsewhere by now
         return held
-
-    def _PlacesOf(self, held: Any) -> list[Any]:
-        """Return where a row is now that was at `held`, found by length and checksum.  Cost: a full scan."""
-        with self.lock:
-            infos = list(self.state.infos.values())
-        return [each for each in infos if not isinstance(each, bytes) and each[-2:] == held[-2:]]
 
     # -- committing -----------------------------------------------------------
 
@@ -4688,6 +4686,7 @@ class _Engine:
                     self._EnsureOpen()
                 try:
                     self.store.Begin(self._Apply, bool(jobs))
+                    self.position = self.store.position  # also where the work fails: others' writes are taken in
                     result = work(jobs)
                     self.position = self.store.position
                     return result
@@ -4739,7 +4738,7 @@ class _Engine:
 
     def _CommitJobs(self, jobs: list[_Job[Any]]) -> None:
         """Commit a group: each plan runs on the tree as those before it leave it, and is a line of its own."""
-        block = jobs[0].block
+        block = jobs[0].block if len(jobs) == 1 else None  # its own transaction takes no steps of others
         transaction = None if block is None else block.TransactionOn(self.state)
         transaction = transaction or _Transaction(self, self.state)
         operations: list[LoggedOperation] = []
@@ -4879,10 +4878,6 @@ class _Writer:
         _FieldsOf(node)["_list_children"] = self._reader.ListChildren
         return node
 
-    def DraftInfo(self, spec: _Row) -> Info:
-        id, metadata = spec["id"] or self._engine.new_id(), spec["metadata"] or {}
-        return Info(id, spec["content"], spec["source"], metadata, 1, 0.0, 0.0, created_by=spec["created_by"])
-
     def Place(self, node: KeywordNode) -> tuple[str, _Row | None]:
         descent = self._descent.Walk(node.name, "suggest_parent", description=node.description)
         if descent.io is not None and not descent.chosen:
@@ -4914,7 +4909,8 @@ class _Writer:
         checked = list(_CheckSpecs(specs, "content", _INFO_SPEC))
         plans, agent_ios = [], []
         for spec in checked:
-            info = self.DraftInfo(spec)
+            id, metadata = spec["id"] or self._engine.new_id(), spec["metadata"] or {}
+            info = Info(id, spec["content"], spec["source"], metadata, 1, 0.0, 0.0, created_by=spec["created_by"])
             chosen: list[str] = []
             if spec["auto_link"]:
                 descent = self._descent.Walk("", "link_info", content=info.content)

@@ -9,7 +9,9 @@ from __future__ import annotations
 import contextlib
 import errno
 import itertools
+import math
 import threading
+import time
 from collections.abc import Callable, Iterator
 from functools import partial
 from types import NoneType
@@ -18,7 +20,7 @@ from typing import NamedTuple
 import pytest
 
 from Agent import keyword_tree as kt
-from Agent.keyword_tree import ClosedError, KeywordTree, StoreCorruptError, StoreError
+from Agent.keyword_tree import ClosedError, KeywordTree, KeywordTreeError, StoreCorruptError, StoreError
 from Agent.tests.support import inside
 from Agent.tests.support.faulty_files import Door, Fault, FaultyDisk, stepping_in
 from Agent.tests.support.log_format import PROJECTIONS
@@ -347,6 +349,71 @@ class TestGroups:
             assert names_under(met.tree) == [*before, "another"], met
             assert met.tree.Verify() == [], met
             met.tree.Close()
+
+
+class TestGroupsWithABlock:
+    """A block that ends first in a group, with writes of two threads after it: each is an operation, or is refused."""
+
+    def together(self, tree: KeywordTree, spoil: Callable[[], object]) -> dict[str, str]:
+        """Commit them as one group, which `spoil` meets before its first look; return what each call returned."""
+        reported: dict[str, str] = {}
+        is_made, may_end = threading.Event(), threading.Event()
+
+        def block() -> None:
+            with tree.Operation("block"):
+                tree.CreateKeyword("in the block", "root", id="a")
+                is_made.set()
+                assert may_end.wait(20)
+
+        def report(name: str, call: Callable[[], object]) -> None:
+            try:
+                call()
+                reported[name] = "done"
+            except KeywordTreeError as error:
+                reported[name] = type(error).__name__
+
+        calls: dict[str, Callable[[], object]] = {
+            "block": block,
+            "below": lambda: tree.CreateKeyword("below", "a", id="b"),
+            "beside": lambda: tree.Ensure(["beside"]),
+        }
+        threads = [threading.Thread(target=report, args=call) for call in calls.items()]
+        threads[0].start()
+        assert is_made.wait(20)
+        with inside.commits_of(tree):
+            for number, begin in enumerate((may_end.set, threads[1].start, threads[2].start), 1):
+                begin()
+                wait_until(lambda count=number: inside.waiting_writers(tree) == count)  # type: ignore[misc]
+            spoil()
+        for thread in threads:
+            thread.join()
+        return reported
+
+    def test_by_a_clock_that_fails_for_the_block(self, disk: FaultyDisk) -> None:
+        moments: list[float] = []
+        with KeywordTree(FOLDER, clock=lambda: moments.pop() if moments else 1e9) as tree:
+            reported = self.together(tree, lambda: moments.append(math.nan))
+
+        assert reported == {"block": "InvalidInputError", "below": "NotFoundError", "beside": "done"}
+        check_reopened(["first", "second", "beside"])
+
+    def test_by_a_disk_that_refuses_the_group_once(self, disk: FaultyDisk) -> None:
+        with KeywordTree(FOLDER) as tree:
+            full = Fault(disk.call_count, errno.ENOSPC, 1, frozenset(("pwrite",)))
+            reported = self.together(tree, lambda: setattr(disk, "fault", full))
+            assert tree.Verify() == []
+            found = {change.op: sorted(change.Ids()) for change in tree.History(limit=3)}
+
+        assert reported == {"block": "done", "below": "done", "beside": "done"}
+        assert (found["block"], found["create_keyword"]) == (["a"], ["b"])
+        check_reopened(["first", "second", "in the block", "beside"])
+
+
+def wait_until(is_so: Callable[[], bool]) -> None:
+    end = time.monotonic() + 20
+    while not is_so():
+        assert time.monotonic() < end
+        time.sleep(0.001)
 
 
 def rename_over(disk: FaultyDisk, log: bytes) -> None:

@@ -12,6 +12,7 @@ import os
 import sys
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from typing import Any
 
 import pytest
@@ -136,6 +137,12 @@ def note_lines_read(patch: pytest.MonkeyPatch, note: Callable[[bytes], object]) 
 
 
 # == Commits ==============================================================================================
+
+
+def commits_of(tree: KeywordTree) -> AbstractContextManager[object]:
+    """Return the lock under which groups are committed: while it is held, writers wait."""
+    lock: AbstractContextManager[object] = tree._engine.commit_lock
+    return lock
 
 
 def waiting_writers(tree: KeywordTree) -> int:
