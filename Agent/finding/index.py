@@ -73,7 +73,7 @@ def _parts(units: Iterable["Unit"]) -> Iterator[list["Unit"]]:
 
 
 _INHERITED: list[object] = []  # connections of a parent process: closing one would release locks that the parent holds
-_DAMAGE = (sqlite3.DatabaseError, zlib.error, ValueError, LookupError, TypeError, OverflowError)
+_DAMAGE = (sqlite3.DatabaseError, zlib.error, ValueError, LookupError, TypeError, OverflowError, struct.error)
 # What says nothing of the file: busy, locked, read-only, full, not to be opened; errors of the disk, but for the end
 # of a file that came too early.
 _UNAVAILABLE, _DISK_ERROR, _SHORT_READ = {5, 6, 8, 13, 14}, 10, 522
@@ -346,7 +346,7 @@ class Index:
         if self._db is not None and (self._depth or self._identify() == self._identity):
             return self._db
         self._close()  # another process began it again, or the file was deleted
-        self._db = self._connect()
+        self._db, self._grouped = self._connect(), (None, {})  # another connection may have the same id
         self._close = weakref.finalize(self, _close_unless_forked, self._db, self._pid)
         self._identity = self._identify()
         return self._db
@@ -406,6 +406,7 @@ class Index:
                     yield db
                     db.execute("commit")
                 except BaseException:
+                    self._grouped = None, {}  # `total_changes` counts what is rolled back, too
                     with contextlib.suppress(sqlite3.Error):
                         db.execute("rollback")
                     raise

@@ -11,6 +11,7 @@ merged into another counts for that.
 import bisect
 import contextlib
 import gc
+import hashlib
 import heapq
 import json
 import logging
@@ -129,9 +130,13 @@ class Catalog:
     def open(self) -> None:
         """Read all there is, and begin to follow."""
         with _collector_off():
-            news = self._follower.catch_up() if self._read_kept() else self._begin()
+            is_kept = self._read_kept()
+            news = self._follower.catch_up() if is_kept else self._begin()
             if news.from_nothing:
                 self._forget()
+                self._unkept = len(news.infos)
+            if news.from_nothing or not is_kept:
+                self._drop_kept()
             self.take([record for info in news.infos if (record := record_of(info)) is not None])
             self._unindexed.clear()  # it reads the log itself
             self._index.catch_up()
@@ -160,7 +165,10 @@ class Catalog:
     def _read_kept(self) -> bool:
         """Take in what is kept on disk, if the log still has the operation up to which it goes."""
         try:
-            names, place, rows = json.loads(self._kept_path.read_bytes() if self._kept_path else b"")
+            digest, _, text = (self._kept_path.read_bytes() if self._kept_path else b"").partition(b"\n")
+            if digest != hashlib.sha256(text).hexdigest().encode():
+                return False
+            names, place, rows = json.loads(text)
             if names != list(Known._fields) or not self._follower.resume(Position(*place)):
                 return False
             share = self._shared.setdefault
@@ -181,7 +189,18 @@ class Catalog:
             with self._catching_up, self._lock:
                 place, rows, self._unkept = self._follower.position, list(self._known.values()), 0
             text = json.dumps([Known._fields, place, rows], default=sorted, separators=(",", ":"))
-            write_new(self._kept_path, text.encode("ascii"))
+            data = text.encode("ascii")
+            try:
+                write_new(self._kept_path, hashlib.sha256(data).hexdigest().encode() + b"\n" + data)
+            except OSError as error:  # it is derived: what was written holds all the same
+                _log.warning("cannot keep the catalog: %s", type(error).__name__)
+                self._drop_kept()
+
+    def _drop_kept(self) -> None:
+        """Remove what was kept: it may hold what was purged since."""
+        if self._kept_path is not None:
+            with contextlib.suppress(OSError):
+                self._kept_path.unlink(missing_ok=True)
 
     def close(self) -> None:
         """Stop following, and leave the index on disk."""

@@ -337,7 +337,7 @@ def encode_message(message: Message, before: float | None = None) -> bytes:
     else:
         if message.id != _own_id(raw) and message.id != _id_of(_said(message), 0):
             row["_id"] = message.id
-        if message.at != before and _time_in(raw) is None:
+        if (message.at != before or not (row or raw)) and _time_in(raw) is None:  # `{}` is no message
             row["_at"] = time_of(message.at)
     return clean(to_json({**row, **raw}) + "\n").encode()
 

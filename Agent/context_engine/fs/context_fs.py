@@ -381,7 +381,7 @@ class ContextFS(HandEdits):
 def _text_of(uri: Uri, name: str, files: Image) -> str:
     """Return a level of a node; the content of an archive is the page of what was said, unless it has another one."""
     data = files.get(name, b"")
-    if data == SEE_MESSAGES and name == CONTENT:
+    if data == SEE_MESSAGES and name == CONTENT and MESSAGES in files:
         return render_messages(decode_messages(files.get(MESSAGES, b""), uri.text))
     return decode(uri, name, data)
 

@@ -371,13 +371,20 @@ class Journal:
             if moved_to is not None:
                 found.append(Step(uri, MOVE, None, moved_to.encode()))
                 continue
-            for step in _unpack(uri, images):
+            for step in self._unpack(uri, images):
                 if step.digest:
                     sql = "SELECT image FROM unsynced WHERE sequence = ? AND uri = ?"
                     for (image,) in self.query(sql, (sequence, uri)):
                         step = step._replace(after=zlib.decompress(image))
                 found.append(step)
         return found
+
+    def _unpack(self, uri: str, images: bytes) -> list[Step]:
+        with _translated(self.path):
+            try:
+                return [*_unpack(uri, images)]
+            except (zlib.error, ValueError, TypeError) as error:  # SQLite does not look into a blob
+                raise sqlite3.DatabaseError(f"what changed {uri} cannot be read: {error}") from error
 
     def add_step(self, sequence: int, step: Step) -> None:
         """Add to a commit what was found in a file's place while it was written."""

@@ -64,6 +64,8 @@ def _newest_images(commits: Iterable[Commit]) -> dict[str, dict[str, bytes | Non
     wanted: dict[str, dict[str, bytes | None]] = {}
     for commit in commits:
         for step in commit.steps:
+            if step.digest and step.after is None:  # given up after a sync: the file alone has it
+                continue
             if step.file != MOVE:
                 wanted.setdefault(step.uri, {})[step.file] = step.after
                 continue
@@ -101,7 +103,7 @@ def _write_again(
             rescue.rescue(name, found, None, None)
     folders.drop_leftovers(names)
     stale = {file: image for file, image in change.items() if present.get(file) != image}
-    if stale:
+    if stale or not any(image is not None for image in (present | change).values()):  # its folder goes, too
         folders.write(names, stale, rescue)
     return rescue.reports
 

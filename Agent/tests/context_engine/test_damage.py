@@ -14,6 +14,7 @@ import pytest
 from Agent.context_engine import ContextEngineService, RequestContext
 from Agent.context_engine.core.errors import StoreCorruptError
 from Agent.context_engine.fs.journal import _SCAFFOLD
+from Agent.context_engine.fs.uri import parse_uri
 
 ADA = RequestContext("acme", "ada", "helper", "s1")
 JAZZ = "ctx://acme/users/ada/memories/preferences/jazz"
@@ -251,3 +252,28 @@ def _inflated(data: bytes) -> bytes:
             inflater = zlib.decompressobj(zdict=_SCAFFOLD) if data[place + 1] == 0xBB else zlib.decompressobj()
             found.append(inflater.decompress(data[place : place + 10_000]))
     return b"\n".join(found)
+
+
+def test_a_node_whose_deletion_was_cut_off_is_not_listed(tmp_path: Path) -> None:
+    """The process ended when the files were gone, and their folder was not."""
+    session = "ctx://acme/users/ada/sessions/s1"
+    with ContextEngineService(tmp_path) as engine:
+        archive = engine.commit_session(ADA, SAID).archive
+        assert archive is not None
+        engine.commit_session(ADA, [{"role": "user", "content": "And Bill Evans."}])
+        engine.delete_node(ADA, archive.archive_uri)
+    with contextlib.closing(sqlite3.connect(tmp_path / ".ctx/journal.db")) as journal, journal:
+        journal.execute("UPDATE commits SET state = 'logged' WHERE sequence = (SELECT max(sequence) FROM commits)")
+    Path(tmp_path, *parse_uri(archive.archive_uri).folders).mkdir()
+
+    with ContextEngineService(tmp_path) as engine:
+        assert archive.archive_uri not in [each.uri for each in engine.list_children(ADA, session)]
+        assert engine.verify() == []
+
+
+def test_a_damaged_change_in_the_journal_is_reported_as_damage(tmp_path: Path) -> None:
+    fill(tmp_path)
+    with contextlib.closing(sqlite3.connect(tmp_path / ".ctx/journal.db")) as journal, journal:
+        assert journal.execute("UPDATE changes SET images = ?", (zlib.compress(b"["),)).rowcount
+    with ContextEngineService(tmp_path) as engine, pytest.raises(StoreCorruptError):
+        engine.history(ADA, JAZZ)

@@ -69,6 +69,13 @@ def said_in(engine: ContextEngineService) -> list[str]:
 
 
 class TestMessages:
+    def test_an_empty_one_after_another_of_the_same_moment_can_be_read(self, engine: ContextEngineService) -> None:
+        batch = [{"role": "user", "content": "hi"}, {}]
+        first = engine.commit_session(ADA, batch).archive
+        assert first is not None
+        assert len(decode_messages(engine.fs.read_file(ADA, first.archive_uri, MESSAGES))) == 2
+        assert engine.get_node(ADA, first.archive_uri).uri == first.archive_uri
+
     def test_come_back_from_their_file_as_they_came(self) -> None:
         raws: list[dict[str, Any]] = [
             {"role": "user", "content": "no id, no time"},

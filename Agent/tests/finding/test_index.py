@@ -405,3 +405,17 @@ def test_one_word_of_several_is_no_answer() -> None:
         ("小雨对什么过敏？", 0.5, 1.0),
     ):
         assert least <= index.search(asked)[0].score <= most, asked
+
+
+def test_the_documents_of_a_group_are_those_of_now(tmp_path: Path) -> None:
+    path = str(tmp_path / "words.db")
+    writer, reader = Index(path), Index(path)
+    for number in range(5):  # a connection that is opened again may have the number and the counts of the one before
+        writer.put([Unit(f"unit {number}", text="tea is green", group="g")])
+        assert len(reader.documents_in({"g"}, 100)) == number + 1
+        reader.close()
+    with contextlib.suppress(KeyError), writer.transaction():
+        writer.put([Unit("never", text="tea is black", group="g")])
+        assert len(writer.documents_in({"g"}, 100)) == 6
+        raise KeyError
+    assert len(writer.documents_in({"g"}, 100)) == 5

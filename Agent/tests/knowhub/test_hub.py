@@ -770,7 +770,9 @@ class TestProcesses:
             patched.setattr(Catalog, "_begin", lambda self: pytest.fail("it read everything"))
             with KnowHub(place) as again:
                 assert {name: vars(again.catalog)[name] for name in _DERIVED} == everything
-        for damage in (b"", after_first[:-40], b'[[], [1, "x"], []]', b'{"a": 1}'):
+        one_vote_less = after_first.replace(b",1,", b",0,", 1)
+        assert one_vote_less != after_first
+        for damage in (b"", after_first[:-40], b'[[], [1, "x"], []]', b'{"a": 1}', b"[" * 200_000, one_vote_less):
             (place / "indexes/knowhub.known").write_bytes(damage)
             with KnowHub(place) as again:
                 assert {name: vars(again.catalog)[name] for name in _DERIVED} == everything
@@ -785,6 +787,26 @@ class TestProcesses:
             assert not [path for path in tmp_path.rglob("*") if path.is_file() and b"SENTINEL" in path.read_bytes()]
         with KnowHub(tmp_path) as hub:
             assert [each["task"] for each in hub.list_knowledge(LOCAL)["results"]] == ["boil an egg"]
+
+    def test_what_was_purged_is_in_no_older_file_of_what_is_known(self, tmp_path: Path) -> None:
+        """Another machine's folder of indexes, or one of a process that ended between the purge and its file."""
+        known = tmp_path / "indexes/knowhub.known"
+        with KnowHub(tmp_path) as hub:
+            gone = save(hub, task="SENTINEL-task")
+        before = known.read_bytes()
+        with KnowHub(tmp_path) as hub:
+            hub.delete(LOCAL, gone)
+            hub.purge(LOCAL)
+        known.write_bytes(before)
+        with KnowHub(tmp_path) as hub:
+            assert hub.list_knowledge(LOCAL)["results"] == []
+        assert not known.exists() or b"SENTINEL" not in known.read_bytes()
+
+    def test_a_purge_is_done_though_what_is_known_cannot_be_kept(self, hub: KnowHub, tmp_path: Path) -> None:
+        hub.delete(LOCAL, save(hub))
+        (tmp_path / "hub/indexes/knowhub.known").mkdir()
+        hub.purge(LOCAL)
+        assert b"boil" not in (tmp_path / "hub/tree/change_log.jsonl").read_bytes()
 
     def test_compacting_loses_nothing_that_is_there(self, hub: KnowHub) -> None:
         id = save(hub, task="tea")
