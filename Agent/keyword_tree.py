@@ -4686,7 +4686,6 @@ class _Engine:
                     self._EnsureOpen()
                 try:
                     self.store.Begin(self._Apply, bool(jobs))
-                    self.position = self.store.position  # also where the work fails: others' writes are taken in
                     result = work(jobs)
                     self.position = self.store.position
                     return result
@@ -4707,7 +4706,7 @@ class _Engine:
                 self.must_reopen, is_due = True, self.must_reopen  # first of all: a second Ctrl-C may come
                 # Raised before anything was applied; after all others memory may differ from the log.
                 if isinstance(error, StoreError) and not isinstance(error, (StoreCorruptError, _ReentryError)):
-                    self.must_reopen = is_due
+                    self.must_reopen, self.position = is_due, self.store.position  # what others wrote is taken in
                 if not isinstance(error, KeywordTreeError):
                     raise  # by no local's name: a cycle would keep its frames, and with them the collector off
                 failure = error

@@ -976,6 +976,7 @@ ERRORS = {
     "no store at {}, and it may not be made": "{0} 没有存储，也不许新建",
     "the store at {} is read-only": "{0} 的存储只能读",
     "the store was closed": "存储已经关闭",
+    "what changed {} cannot be read: {}": "{0} 的变更读不出来：{1}",
     "its images are deflated one by one, as in no release": "其中的内容是逐条压缩的，没有任何发布版本这样写",
     "the journal is damaged, `repair` sets it aside: {}": "日志已损坏，`repair` 会把它放到一边：{0}",
     "the journal cannot be written or read: {}": "日志不能读写：{0}",

@@ -8,6 +8,7 @@ import sys
 import tomllib
 from collections import Counter
 from collections.abc import Iterator
+from itertools import chain
 from pathlib import Path
 
 import pytest
@@ -26,7 +27,7 @@ OUR_WORDS = {
     "whoever": 75,
     "somebody": 76,
     "nobody": 183,
-    "beneath": 45,
+    "beneath": 47,
     "mended": 0,
     "mends": 7,
     "likeness": 0,
@@ -211,8 +212,16 @@ class TestInside:
     OF_THE_SEED = frozenset(("_Normalize", "_ExactLookup", "_AgentDescend", "_SuggestParent", "_CollectCandidates"))
 
     def test_only_one_module_of_the_tests_knows_private_names(self) -> None:
-        private = set(re.findall(r"\b_[A-Za-z]\w+", read("Agent/keyword_tree.py"))) - {"_replace", "_asdict", "_exit"}
-        known = {path.name: self.names(path) & private for path in (ROOT / "Agent/tests").rglob("*.py")}
+        private = set(re.findall(r"\b_[A-Za-z]\w+", read("Agent/keyword_tree.py"))) - {
+            "_replace",
+            "_asdict",
+            "_exit",
+            "_repr_html_",
+        }
+        # A sibling's own private names may be spelled like the core's.
+        folders = [ROOT / "Agent/tests" / name for name in ("concurrency", "methods", "shared", "store", "support")]
+        paths = chain((ROOT / "Agent/tests").glob("*.py"), *(folder.rglob("*.py") for folder in folders))
+        known = {path.name: self.names(path) & private for path in paths}
 
         assert {name for name, names in known.items() if names - self.OF_THE_SEED} == {"inside.py"}
 

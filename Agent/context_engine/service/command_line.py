@@ -104,7 +104,7 @@ def _remember(engine: ContextEngineService, ctx: RequestContext, options: argpar
 )
 def _search(engine: ContextEngineService, ctx: RequestContext, options: argparse.Namespace) -> Any:
     """Find what fits a question."""
-    target = _uri(ctx, options.under) if options.under else None
+    target = _uri(ctx, options.beneath) if options.beneath else None
     found = engine.search_memory(ctx, options.query, target, top_k=options.top, budget_tokens=options.budget)
     lines = [
         f"{block.content_excerpt or block.abstract}\n    {block.uri}  [{_say_reason(block.match_reason)}]"

@@ -12,7 +12,7 @@ import pytest
 
 from Agent import keyword_tree as kt
 from Agent.finding.tree import TreeRanker
-from Agent.keyword_tree import Evidence, Fits, KeywordTree, PlainRanker, TreeView
+from Agent.keyword_tree import Evidence, Fits, KeywordTree, PlainRanker, StoreError, TreeView
 from Agent.tests.support import inside
 
 pytestmark = pytest.mark.usefixtures("no_sync")
@@ -121,3 +121,16 @@ class TestBoth:
             assert {*fits.ids[:3], "k9"} <= fits.evidence.keys()
             assert fits.evidence.get(other, Evidence(0.0)).score == 0
             assert "root" not in fits.ids
+
+
+@pytest.mark.parametrize("ranker", [TreeRanker, PlainRanker])
+def test_what_a_call_that_fails_has_taken_in_is_ranked(tmp_path: Path, ranker: type[PlainRanker]) -> None:
+    with KeywordTree(str(tmp_path), ranker=ranker) as tree, KeywordTree(str(tmp_path)) as other:
+        tree.CreateKeyword("coffee", "root")
+        tree.RankCandidates("peanut allergy")
+        other.CreateKeyword("peanut allergy", "root")
+        (tmp_path / "snapshots").write_text("where the folder would be")
+        with pytest.raises(StoreError):
+            tree.Snapshot()
+
+        assert [node.name for node, _ in tree.RankCandidates("peanut allergy")][:1] == ["peanut allergy"]

@@ -127,3 +127,35 @@ class TestTheAuthorOfABlock:
             tree.CreateKeyword("b", "root", created_by="Bo")
 
         assert tree.History(limit=1)[0].author == "Bo"
+
+
+def test_a_keyword_below_one_that_was_made_and_moved_in_the_block_has_its_level(tree: KeywordTree) -> None:
+    deep = tree.CreateKeyword("deep", tree.CreateKeyword("top", "root").id)
+    with tree.Operation("made and moved"):
+        made = tree.CreateKeyword("made", "root")
+        below = tree.CreateKeyword("below", made.id)
+        tree.MoveKeyword(made.id, deep.id)
+        last = tree.CreateKeyword("last", below.id)
+
+    reread = tree.GetKeyword(last.id)
+    assert reread is not None
+    assert last.level == reread.level == 5
+
+
+def test_to_ensure_a_path_looks_at_the_fewer_of_children_and_namesakes(tree: KeywordTree) -> None:
+    users = tree.CreateKeyword("users", "root")
+    names = [{"id": f"u{number}", "name": f"user {number}", "parent_id": users.id} for number in range(2_000)]
+    tree.BatchCreateKeywords(names)
+    tree.BatchCreateKeywords([{"name": "preferences", "parent_id": each["id"]} for each in names])
+    calls: list[str] = []
+
+    def count(frame: Any, event: str, _: object) -> None:
+        if event == "call":
+            calls.append(frame.f_code.co_name)
+
+    sys.setprofile(count)
+    try:
+        tree.Ensure(["users", "user 7", "preferences"])
+    finally:
+        sys.setprofile(None)
+    assert len(calls) < 500

@@ -409,6 +409,22 @@ class TestGroupsWithABlock:
         check_reopened(["first", "second", "in the block", "beside"])
 
 
+def test_what_is_created_after_its_deletion_in_one_group_has_nothing_before_it(disk: FaultyDisk) -> None:
+    with KeywordTree(FOLDER) as tree:
+        tree.CreateKeyword("old", "root", id="x", metadata={"a": 1, "deleted": False, "z": 0})  # like a mark of a row
+        calls = (lambda: tree.DeleteKeyword("x"), lambda: tree.CreateKeyword("new", "root", id="x"))
+        threads = [threading.Thread(target=call) for call in calls]
+        with inside.commits_of(tree):
+            for number, thread in enumerate(threads, 1):
+                thread.start()
+                wait_until(lambda count=number: inside.waiting_writers(tree) == count)  # type: ignore[misc]
+        for thread in threads:
+            thread.join()
+
+        made = tree.History(limit=1)[0]
+        assert (made.op, made.before) == ("create_keyword", [])
+
+
 def wait_until(is_so: Callable[[], bool]) -> None:
     end = time.monotonic() + 20
     while not is_so():
