@@ -1080,9 +1080,8 @@ def _OrdinalOf(row: bytes) -> int:
     return int(row.partition(b'"ordinal":')[2].partition(b",")[0])  # within a string a quote is escaped
 
 
-_Key: TypeAlias = tuple[
-    int, str, str
-]  # of a record: the number of its kind, and its ids; the second is a link's keyword
+# Of a record: the number of its kind, and its ids; the second is a link's keyword.
+_Key: TypeAlias = tuple[int, str, str]
 
 
 def _IsLive(row: bytes) -> bool:

@@ -382,7 +382,7 @@ def _text_of(uri: Uri, name: str, files: Image) -> str:
     """Return a level of a node; the content of an archive is the page of what was said, unless it has another one."""
     data = files.get(name, b"")
     if data == SEE_MESSAGES and name == CONTENT and MESSAGES in files:
-        return render_messages(decode_messages(files.get(MESSAGES, b""), uri.text))
+        return render_messages(decode_messages(files[MESSAGES], uri.text))
     return decode(uri, name, data)
 
 

@@ -7,22 +7,13 @@ from pathlib import Path
 import pytest
 from library_demo import read_library
 
+from Agent.tests.examples import running
 from keyword_tree import KeywordTree
-
-EXAMPLE = Path(__file__).parents[3].joinpath("examples", "library_demo.py")
 
 
 def run(*words: str) -> "subprocess.CompletedProcess[str]":
-    return subprocess.run(
-        [sys.executable, str(EXAMPLE), *words, "--words", "--modules", "json", "shlex", "textwrap", "posixpath"],
-        cwd=EXAMPLE.parent.parent,
-        capture_output=True,
-        text=True,
-        encoding="utf-8",
-        check=False,
-        timeout=60,
-        env={"PYTHONIOENCODING": "utf-8", "PYTHONWARNINGS": "error", "COLUMNS": "80"},
-    )
+    modules = ("--words", "--modules", "json", "shlex", "textwrap", "posixpath")
+    return running.run("library_demo.py", *words, *modules, check=False, COLUMNS="80")
 
 
 def test_shows_everything_and_keeps_a_folder_once(tmp_path: Path) -> None:

@@ -1,23 +1,10 @@
 """The example runs as it stands."""
 
-import subprocess
-import sys
-from pathlib import Path
-
-EXAMPLE = Path(__file__).parents[3].joinpath("examples", "memory_workflow.py")
+from Agent.tests.examples.running import run
 
 
 def test_runs_as_a_program() -> None:
-    done = subprocess.run(
-        [sys.executable, str(EXAMPLE)],
-        cwd=EXAMPLE.parent.parent,
-        capture_output=True,
-        text=True,
-        encoding="utf-8",
-        check=True,
-        timeout=60,
-        env={"PYTHONIOENCODING": "utf-8", "PYTHONWARNINGS": "error"},
-    )
+    done = run("memory_workflow.py")
 
     for line in ("EpisodeTrace", "SemanticPattern", "ProceduralSkill"):
         assert f"{line} is sound" in done.stdout

@@ -11,7 +11,6 @@ import errno
 import itertools
 import math
 import threading
-import time
 from collections.abc import Callable, Iterator
 from functools import partial
 from types import NoneType
@@ -25,6 +24,7 @@ from Agent.tests.support import inside
 from Agent.tests.support.faulty_files import Door, Fault, FaultyDisk, stepping_in
 from Agent.tests.support.log_format import PROJECTIONS
 from Agent.tests.support.looking import names_under
+from Agent.tests.support.threads import wait_until
 
 FOLDER = "/disk/store"
 LOCK = f"{FOLDER}/lock"
@@ -423,13 +423,6 @@ def test_what_is_created_after_its_deletion_in_one_group_has_nothing_before_it(d
 
         made = tree.History(limit=1)[0]
         assert (made.op, made.before) == ("create_keyword", [])
-
-
-def wait_until(is_so: Callable[[], bool]) -> None:
-    end = time.monotonic() + 20
-    while not is_so():
-        assert time.monotonic() < end
-        time.sleep(0.001)
 
 
 def rename_over(disk: FaultyDisk, log: bytes) -> None:
