@@ -75,7 +75,7 @@ def find_file_problems(store: _FileStore, fresh: _State) -> Iterator[str]:
     fresh.next_ordinal = max(fresh.next_ordinal, reader.next_ordinal)
     if not store.is_readonly:  # beside a writer they may be behind its log for a moment
         for name in store.projections.FindUnfit(reader.projected):
-            yield f"{name} does not fit the log, or cannot be read; opening mends it"
+            yield f"{name} does not fit the log, or cannot be read; opening corrects it"
     for name in store.files.List(store.data_dir):
         if re.match("cut_tail-(nodes|infos|links)-", name):
             yield f"{name} holds rows that the log does not have; repair looks at it, then take it away"

@@ -195,14 +195,14 @@ class StoreError(KeywordTreeError, OSError):
     """The disk refused a read or a write.
 
     With `outcome_unknown` false the operation did not happen.  With it true the data was handed to the disk but the
-    sync failed, so only opening the directory again tells whether it is there.
+    sync failed, so only opening the directory again shows whether it is there.
     """
 
     def __init__(self, message: str, *, outcome_unknown: bool = False) -> None:
         super().__init__(message)
         self.outcome_unknown = outcome_unknown
         self.operation_id: str | None = None
-        """The operation whose outcome is unknown: `History` tells, once the tree is open again, whether it is there."""
+        """The operation whose outcome is unknown: `History` shows, once the tree is open again, whether it is there."""
 
 
 class StoreCorruptError(StoreError):
@@ -563,7 +563,7 @@ _TASKS = {
         "context; answer ambiguous where the context does not tell."
     ),
     "dedup_check": (
-        "You look for doubles in a tree of keywords. Choose the candidate that is the same concept as the "
+        "You look for duplicates in a tree of keywords. Choose the candidate that is the same concept as the "
         "keyword given as the query, under another name; answer missing where each is a concept of its own."
     ),
 }
@@ -2810,7 +2810,7 @@ class _State:
     def Check(self) -> None:
         """Refuse keywords below a parent that does not exist.  Cost: one look-up for each inner node."""
         if _ROOT_ID in self.nodes and self.Head(_ROOT_ID).parent_id is not None:
-            raise StoreCorruptError(LOG_NAME, 0, "the root hangs under another keyword")
+            raise StoreCorruptError(LOG_NAME, 0, "the root is under another keyword")
         for id in self.children:
             if id not in self.nodes and self.children.Get(id):
                 raise StoreCorruptError(LOG_NAME, 0, f"keywords hang under {_Shorten(id)}, which does not exist")
@@ -3766,8 +3766,8 @@ class _Transaction:
     def Resolve(self, id: str) -> str:
         found = id if self.Has(0, id) else self.state.ResolveMerged(id)
         if found is None:
-            namesakes = self.state.ByName(id)
-            called = f": an id is needed, and the keyword called so has {_Shorten(namesakes[0])}" if namesakes else ""
+            same = self.state.ByName(id)
+            called = f": an id is needed, and the keyword called so has {_Shorten(same[0])}" if same else ""
             raise NotFoundError("keyword", id, f"no keyword has the id {_Shorten(id)}{called}")
         return found
 
@@ -5905,7 +5905,7 @@ class KeywordTree:
             rule: …" or "the model: …") and what `ApplyReorganizePlan` needs; `seen` is by what it knows an outgrown
             plan, `note` why less is proposed than could be, or "".
 
-        Cost: some calls of the tree for each keyword in the scope; with a model at most 20 calls for doubles and 40
+        Cost: some calls of the tree for each keyword in the scope; with a model at most 20 calls for duplicates and 40
         descents.  Needs `reorganize.py` beside this file.
         """
         scope_id = _ROOT_ID if scope_id is None else _CheckId("scope_id", scope_id)

@@ -105,7 +105,7 @@ class _View:
 
 
 def _read_view(messages: Sequence[Mapping[str, object]]) -> _View | None:
-    """Return what the last message asks, or None if that cannot be told."""
+    """Return what the last message asks, or None if it cannot be read."""
     try:
         question = json.loads(str(messages[-1]["content"]))
         intent, query = question["intent"], question["query"]
@@ -243,7 +243,7 @@ def _is_meant(name: str, words: Set[str], text: str) -> bool:
 
 
 def _is_twin(candidate: _Candidate, chosen: _Candidate) -> bool:
-    """Tell whether nothing tells two candidates apart that do not lie under one another."""
+    """Return whether two candidates that are not under one another cannot be distinguished."""
     is_alike = candidate.name.casefold() == chosen.name.casefold() and candidate.score == chosen.score
     return is_alike and not _is_beneath(candidate.path, chosen.path) and not _is_beneath(chosen.path, candidate.path)
 

@@ -51,7 +51,7 @@ def propose(tree: KeywordTree, scope_id: str) -> dict[str, Any]:
     children = {node.id: tree.GetChildren(node.id) for node in nodes}
     steps: list[_Step] = []
     for node in reversed(nodes):  # from the bottom: a chain's names go to its end one by one
-        merges = list(_find_doubles(children[node.id]))
+        merges = list(_find_duplicates(children[node.id]))
         steps += merges
         if tree.can_choose:
             steps += _look_at(tree, node, scope.id, children, {step["src_id"] for step in merges})
@@ -76,7 +76,7 @@ def _fold(text: str) -> str:
     return unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", text).casefold())
 
 
-def _find_doubles(children: list[KeywordNode]) -> Iterator[_Step]:
+def _find_duplicates(children: list[KeywordNode]) -> Iterator[_Step]:
     """Yield a step for each sibling called as an earlier one; C and C# are two, web-apps and Web Apps are one."""
     first_of: dict[str, KeywordNode] = {}
     for child in children:

@@ -718,7 +718,7 @@ ERRORS = {
     "this was not written for the snapshot {}, or has changed": "这不是为快照 {0} 写的，或已被改动",
     "the log of the snapshot {} has changed since it was made": "快照 {0} 的日志在保存之后变了",
     "the content at offset {} has changed": "偏移 {0} 处的内容变了",
-    "the root hangs under another keyword": "根挂在了别的关键词之下",
+    "the root is under another keyword": "根挂在了别的关键词之下",
     "keywords hang under {}, which does not exist": "有关键词挂在不存在的 {0} 之下",
     "nodes.jsonl: {}": "nodes.jsonl 已损坏：{0:zh}",
     "the parents of {} do not lead to the root": "{0} 的上级到不了根",
@@ -844,7 +844,7 @@ ERRORS = {
     "the log of the tree {} was written again meanwhile: try again": "树 {0} 的日志在此期间被重写：请再试一次",
     "the log was written again meanwhile": "日志在此期间被重写",
     "the tree {} is closed": "树 {0} 已经关闭",
-    "a content of the tree {} is not where it was: the log was written again, or cut; Refresh() tells": (
+    "a content of the tree {} is not where it was: the log was written again, or cut; Refresh() says which": (
         "树 {0} 的一条内容不在原处：日志被重写或截断了；请用 Refresh() 查看"
     ),
     "the server warned: what was committed may not be on a standby": "服务器警告：已提交的可能还没有到备机",
@@ -856,7 +856,7 @@ ERRORS = {
     "patience must be seconds, from 0.1 to 3600: {}": "patience 必须是 0.1 到 3600 之间的秒数：{0}",
     "only trees of a shared log can be followed": "只有共享日志里的树可以跟随",
     "the log of the tree {} has no operation {}": "树 {0} 的日志里没有操作 {1}",
-    "somebody else has written to the tree {}": "别人已写入树 {0}",
+    "another writer has written to the tree {}": "别人已写入树 {0}",
     "the outcome is unknown: {}": "结果未知：{0}",
     "nothing was changed: {}": "没有改动任何东西：{0:zh}",
     "the server drops what is written: is there a trigger on kt_batch?": (

@@ -4,7 +4,7 @@ Needs the extra `[embeddings]`; the library in `keyword_tree.keyword_tree` knows
 
     embedder    the port, texts → vectors, and who stands behind it: a service, a local model
     vectors     vectors of texts, in memory to be compared and on disk to be there again
-    worker      the thread in which that is done: nobody waits without end
+    worker      the thread in which that is done, so that no search waits without end
     scripts     whether a model knows a script, asked of the model itself
     recall      `EmbeddingTree`: a tree that ranks by words and by meaning
     ranker      the same for what a memory says, behind the port of `keyword_tree.memory.retriever`

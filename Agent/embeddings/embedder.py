@@ -50,8 +50,7 @@ class Embedder(Protocol):
     def embed(self, texts: Sequence[str]) -> Iterable[Sequence[float]]:
         """Return a vector for each text, in their order, all of the same dimension; their lengths do not matter.
 
-        A model that wants questions to be told from what they are compared with has a method `embed_queries` besides,
-        of the same form.
+        A model that embeds questions otherwise than texts also has a method `embed_queries` of the same form.
         """
 
 
@@ -123,7 +122,7 @@ class OpenAIEmbedder:
         """Return the service's vectors.
 
         Raises:
-            ValueError: A reply has more or fewer vectors than were asked for: nobody knows which is whose.
+            ValueError: A reply has more or fewer vectors than texts: which belongs to which is unknown.
 
         Cost: a request for each `batch_size` texts.
         """
@@ -223,8 +222,8 @@ class LocalEmbedder:
             if LocalEmbedder._threads != 1:
                 LocalEmbedder._used_by = LocalEmbedder._used_by or os.getpid()
                 if LocalEmbedder._used_by != os.getpid():
-                    told = "was used with several threads before the fork: give threads=1, or start processes by spawn"
-                    raise RuntimeError(f"LocalEmbedder {told}")
+                    why = "was used with several threads before the fork: give threads=1, or start processes by spawn"
+                    raise RuntimeError(f"LocalEmbedder {why}")
             return embed(list(texts))
 
 
@@ -265,7 +264,7 @@ class FastEmbedEmbedder:
 
 
 class HashingEmbedder:
-    """Vectors of hashed words and character trigrams: for tests and for trying things out; it knows what it is told.
+    """Vectors of hashed words and character trigrams: for tests and for trying things out; it knows no meanings.
 
     Args:
         synonyms: Words that mean the same; all of them count as the first.

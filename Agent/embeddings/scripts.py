@@ -3,7 +3,7 @@
 A model that was trained on English turns every Chinese word into much the same vector, and its similarities there are
 noise. Its name does not tell, but some pairs of everyday words do: who knows a script finds a dog nearer to a cat than
 to money. Measured: all-MiniLM-L6-v2 gets 0.97 for Latin letters and at most 0.08 for the ten others,
-multilingual-e5-small (in 4 bits) 0.54 to 0.91 for all. Languages that share a script are not told apart.
+multilingual-e5-small (in 4 bits) 0.54 to 0.91 for all. Languages that share a script are not distinguished.
 
 The same words show what is near to everything in a script: see `Vectors.nearest`.
 """

@@ -75,7 +75,7 @@ RETRY_S = 30.0
 
 COMMON = 0.6
 """How much of what a text shares with everyday words of the question's scripts is no similarity to the question, where
-these words are all alike to the model; less where it tells them apart: then it has no need of it."""
+these words are all alike to the model; less where it distinguishes them: then it has no need of it."""
 
 _HEADER, _DIGEST = 512, 16
 _QUERIES = 256  # questions whose vectors are kept
@@ -106,7 +106,7 @@ class Vectors:
         InvalidInputError: `embedder` is none.
     """
 
-    # A row of the matrix belongs to a text for as long as somebody holds it, and a while longer: a renamed keyword lets
+    # A row of the matrix belongs to a text for as long as a keyword has it, and a while longer: a renamed keyword lets
     # go of all its texts and takes most of them again. `_held` counts the holders of a row; a row with none is no
     # answer, and when there are more of these than of the others, they go.
 
@@ -173,7 +173,7 @@ class Vectors:
 
     @property
     def is_behind(self) -> bool:
-        """Whether texts wait that nobody is asking the model for."""
+        """Whether texts wait that no thread is embedding."""
         with self._lock:
             return any(text not in self._asked for text in self._waiting)
 
@@ -251,7 +251,7 @@ class Vectors:
 
         Where the model fails, also at a plain word, `failure` says how, and it is left alone for `RETRY_S`. Where it
         fails otherwise, it may refuse a text: questions are tried alone, and of the texts that wait a quarter next
-        time, and so on; one at which it fails alone, twice, is refused: a log line tells of the first one, `refused`
+        time, and so on; one at which it fails alone, twice, is refused: the first one is logged, `refused`
         counts them. Where its vectors have another dimension than those on disk, these are of no use: a log line says
         so, and all texts wait again.
 
@@ -302,7 +302,7 @@ class Vectors:
                     self._asked.difference_update(more)
             if failed and not (new and more):  # else it may be the questions that it refuses: they are tried alone
                 self._doubt(*failed.pop())
-                left = left if limit is None else 0  # whoever asked has waited enough
+                left = left if limit is None else 0  # the caller has waited enough
         self._tidy(limit is None)
 
     def unknown(self, questions: Iterable[str]) -> list[str]:
@@ -337,9 +337,9 @@ class Vectors:
             given, texts = self._embedder.embed([*questions, *texts]), [*questions, *texts]
         else:
             asked = list(self._embed_queries(questions)) if questions else []
-            told = list(self._embedder.embed(texts)) if texts else []
-            self._check_dimensions(asked, told)
-            given, texts = [*asked, *told], [*questions, *texts]
+            stored = list(self._embedder.embed(texts)) if texts else []
+            self._check_dimensions(asked, stored)
+            given, texts = [*asked, *stored], [*questions, *texts]
         vectors = np.asarray(list(given), np.float64)
         if vectors.ndim != 2 or len(vectors) != len(texts) or not vectors.shape[1]:
             raise ValueError(f"{self.model!r} gave {vectors.shape} numbers for {len(texts)} texts")
@@ -350,20 +350,20 @@ class Vectors:
         lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
         return (vectors / np.where(lengths, lengths, 1.0)).astype(np.float16).astype(np.float32)
 
-    def _check_dimensions(self, asked: Sequence[Sequence[float]], told: Sequence[Sequence[float]]) -> None:
+    def _check_dimensions(self, asked: Sequence[Sequence[float]], stored: Sequence[Sequence[float]]) -> None:
         """Refuse a model whose questions cannot be compared with its texts; nothing else shows it."""
-        if not asked or not (told or self._dimension not in (0, len(asked[0]))):
+        if not asked or not (stored or self._dimension not in (0, len(asked[0]))):
             return
-        told = told or list(self._embedder.embed([_PLAIN]))
-        if len(told[0]) != len(asked[0]):
-            numbers = f"{len(asked[0])} numbers for a question, {len(told[0])} for a text"
+        stored = stored or list(self._embedder.embed([_PLAIN]))
+        if len(stored[0]) != len(asked[0]):
+            numbers = f"{len(asked[0])} numbers for a question, {len(stored[0])} for a text"
             raise IncomparableError(f"{self.model!r} gave {numbers}")
 
     def _is_there(self) -> bool:
         """Return whether the model answers at all."""
         try:
             self._embed([_PLAIN])
-        except Exception:  # the model's port; what it failed with before is told
+        except Exception:  # the model's interface; what it failed with before is reported
             return False
         with self._lock:
             self.failure = ""
@@ -392,14 +392,14 @@ class Vectors:
                 self._doubted.add(text)
                 self._waiting[text] = self._waiting.pop(text)  # others come first
         if is_first:
-            told = "%s refuses %s, which ranks by its words alone (`refused` counts such texts): %s"
-            _log.warning(told, self.model, reprlib.repr(text), _say(error))
+            message = "%s refuses %s, which ranks by its words alone (`refused` counts such texts): %s"
+            _log.warning(message, self.model, reprlib.repr(text), _say(error))
 
     def _take(self, texts: Sequence[str], questions: Sequence[str], vectors: "Numbers") -> None:
         with self._lock:
             kept = self._dimension if self._live else vectors.shape[1]
             self._is_sure = True
-            if not self.is_resting:  # else it is an answer that nobody waited for any longer
+            if not self.is_resting:  # else it is an answer that came too late
                 self.failure = ""
             if vectors.shape[1] != self._dimension:  # the first ones, or the model is another one under the same name
                 for text, row in self._row_of.items():
@@ -423,8 +423,8 @@ class Vectors:
             while len(self._queries) > _QUERIES:
                 self._queries.popitem(last=False)
         if kept != vectors.shape[1]:
-            told = "%s gives vectors of %d numbers, those kept have %d: all texts are embedded again"
-            _log.warning(told, self.model, vectors.shape[1], kept)
+            message = "%s gives vectors of %d numbers, those kept have %d: all texts are embedded again"
+            _log.warning(message, self.model, vectors.shape[1], kept)
         self._write(new)
 
     def close(self) -> None:
@@ -476,7 +476,7 @@ class Vectors:
         key = question, self._generation, self._changes, len(words)
         if self._aimed[0] != key:
             vector = self.vector_of(question)
-            assert vector is not None, "whoever compares has asked whether it is known"
+            assert vector is not None, "the caller has checked that it is known"
             mean = sum((weight * word for word, weight in words), np.zeros_like(vector))
             shared = COMMON * float(mean @ mean) * mean
             self._aimed = key, vector - shared, round(float(self._sum @ shared) / max(1, self._live), 6)
@@ -523,7 +523,7 @@ class Vectors:
     # -- keeping up -----------------------------------------------------------
 
     def _tidy(self, may_build: bool) -> None:
-        """Bring the index up to date, and leave out of the file what nobody holds any more."""
+        """Bring the index up to date, and leave out of the file what no keyword has any more."""
         with self._lock:
             is_complete = bool(self._live) and not self._waiting
             if is_complete:
@@ -541,7 +541,7 @@ class Vectors:
     def _grow(self) -> None:
         with self._lock:
             graph, generation, matrix, count = self._graph, self._generation, self._matrix, len(self._texts)
-        if graph is None:  # built beside; whoever asks meanwhile is answered exactly
+        if graph is None:  # being built; a question meanwhile is answered exactly
             with contextlib.suppress(ImportError):
                 voyager = import_module("voyager")
                 kinds = voyager.Space.InnerProduct, voyager.StorageDataType.Float8
@@ -583,7 +583,7 @@ class Vectors:
             self._dimension_on_disk = dimension
 
     def forget(self) -> None:
-        """Keep no vector of a text that nobody holds, in memory and on disk; files of other models go as well."""
+        """Keep no vector of a text that no keyword has, in memory and on disk; files of other models go as well."""
         with self._lock:
             self._drop_unheld()
             self._queries.clear()
@@ -634,7 +634,7 @@ def _warned() -> Iterator[None]:
 
 @contextlib.contextmanager
 def _locked(path: Path, flags: int) -> Iterator[IO[bytes]]:
-    """Open a file, for its owner alone if it is new; nobody else writes meanwhile, nor reads if it can be written."""
+    """Open a file, for its owner alone if it is new, under a lock: shared where it is only read."""
     if flags & os.O_CREAT:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     with open(os.open(path, flags, 0o600), "rb" if flags == os.O_RDONLY else "r+b") as file:

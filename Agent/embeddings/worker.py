@@ -1,4 +1,4 @@
-"""Embed in a thread of its own, so that nobody waits longer for a model than he wants to.
+"""Embed in a thread of its own, so that no caller waits longer for a model than it wants to.
 
 >>> from keyword_tree.embeddings.embedder import HashingEmbedder
 >>> from keyword_tree.embeddings.vectors import Vectors
@@ -105,7 +105,7 @@ class Worker:
         if late is not None:
             vectors.fail(late)
             with self._changed:
-                self._changed.notify_all()  # nobody else need wait any longer
+                self._changed.notify_all()  # no other thread need wait any longer
 
     def catch_up(self, limit: int | None = None) -> int:
         """Embed texts that wait, in this thread, and return how many still do; waits as long as the model does.
@@ -160,7 +160,7 @@ class Worker:
         with self._changed:
             orders, self._orders = self._orders, []
             if not orders and (self._texts_left <= 0 or self._vectors.is_resting or not self._vectors.is_behind):
-                self._leave()  # under the lock that looked: whoever comes now starts another
+                self._leave()  # under the lock that looked: a caller that comes now starts another
                 return None
             return orders
 

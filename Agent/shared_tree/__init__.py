@@ -3,7 +3,7 @@
 Optional, with the extra `[postgres]`; the library in `Agent.keyword_tree` knows nothing of it. Read in this order:
 
     port         what this package knows of the core's inside
-    rows         what a tree asks of the tables, whoever keeps them
+    rows         what a tree needs of the tables, wherever they are
     reading      a log is read, and checked, as one chain of batches
     store        the store behind a tree: commit, conflict, lost answer
     states       all rows at one operation, so that opening is fast

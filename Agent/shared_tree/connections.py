@@ -120,7 +120,7 @@ class Pool:
         except psycopg.Error as error:
             problem = self._explain(error, connection)
             connection.close()
-        except BaseException:  # Ctrl-C: nobody knows in the middle of what it is
+        except BaseException:  # Ctrl-C: its state is unknown
             connection.close()
             raise
         if isinstance(problem, (UnansweredError, ReadOnlyError)):
@@ -128,7 +128,7 @@ class Pool:
         raise problem
 
     def take(self) -> Connection:
-        """Return a connection that nobody else uses."""
+        """Return a connection that no other thread uses."""
         if self._is_closed:
             raise StoreError("the log was closed")
         try:
@@ -158,7 +158,7 @@ class Pool:
             _close_all(self._idle)
 
     def close(self) -> None:
-        """Close all connections that nobody uses, and the others when they are given back."""
+        """Close all connections that are not in use, and the others when they are given back."""
         self._is_closed = True
         _close_all(self._idle)
 

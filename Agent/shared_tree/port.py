@@ -107,7 +107,7 @@ class PastLog(Protocol):
         """Yield all rows, in the order of the log."""
 
     def ReadRow(self, held: Any) -> bytes:
-        """Return a row whose place `Read` told."""
+        """Return a row whose place `Read` gave."""
 
 
 class Store(Protocol):
@@ -128,7 +128,7 @@ class Store(Protocol):
 
     @property
     def position(self) -> str:
-        """Return that number, and what else tells the operation from another log's."""
+        """Return that number, and what else distinguishes the operation from another log's."""
 
     @property
     def next_ordinal(self) -> int:
@@ -293,7 +293,7 @@ class StatePart:
 
     kind: int
     rows: list[bytes] = field(default_factory=list)
-    """Of a row with a place only the beginning, which tells whose it is."""
+    """Of a row with a place only the beginning, which says whose it is."""
     places: list[tuple[int, Place]] = field(default_factory=list)
     """Index in `rows` and place in the log, of each row that is too long for memory."""
 

@@ -186,7 +186,7 @@ class Reader:
             if row is None:
                 raise StoreError(
                     f"a content of the tree {port.shorten(self.tree_id)} is not where it was: the log was written "
-                    "again, or cut; Refresh() tells"
+                    "again, or cut; Refresh() says which"
                 )
             if zlib.crc32(row) != place.crc:
                 after = max(place.key, ~place.key)

@@ -1,8 +1,8 @@
-"""What a shared tree asks of the tables in which its log lies; whoever keeps them implements `Rows`.
+"""What a shared tree needs of the tables in which its log is; an implementation of them is a `Rows`.
 
     batch      (tree, after)        the log: lines after + 1 … upto, with the checksum of the last
     state      (tree, seq, part)    all rows at one operation, so that opening need not read the whole log
-    mark       (tree, seq)          tells that a state is whole
+    mark       (tree, seq)          shows that a state is whole
     snapshot   (tree, name)         a name for an operation
 
 The key of a batch is what it follows, so at most one can follow a point. That, and nothing else, is what keeps writers
@@ -40,7 +40,7 @@ class NotSentError(StoreError):
 
 
 class ReadOnlyError(StoreError):
-    """The server only reads: it is a standby, or was told so."""
+    """The server only reads: it is a standby, or set so."""
 
 
 class MissingTablesError(StoreError):
@@ -112,13 +112,13 @@ class Rows(Protocol):
     """Seconds for which something that can be tried again is."""
 
     def log_id(self, tree_id: str) -> str | None:
-        """Return what tells this log from another one that had the name before; None where there is none."""
+        """Return what distinguishes this log from another one that had the name before; None where there is none."""
 
     def is_readonly(self) -> bool:
         """Tell whether the server takes no writes now."""
 
     def create(self, tree_id: str, log_id: str, batches: Iterable[Batch]) -> bool:
-        """Begin a log, if there is none; return False where somebody was quicker.
+        """Begin a log, if there is none; return False where another writer was quicker.
 
         A second try with the same `log_id` that finds the first one's work returns True.
         """
@@ -131,7 +131,7 @@ class Rows(Protocol):
             after: where to begin.
             known: a key whose lines the caller has; -1 for none.
             limit: how many at most; fewer come only where there are no more.
-            until: when to give up, as `time.monotonic()` tells it; None is as long as patience lasts.
+            until: when to give up, by `time.monotonic()`; None is as long as patience lasts.
         """
 
     def read_back(self, tree_id: str, below: int, limit: int, holding: bytes = b"") -> list[Batch]:

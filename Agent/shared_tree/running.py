@@ -78,7 +78,7 @@ class Runner:
             while (row := self._pool.use(connection, lambda _: next(rows, None))) is not None:
                 yield row
         finally:
-            if connection.info.transaction_status == TransactionStatus.ACTIVE:  # nobody wants the rest
+            if connection.info.transaction_status == TransactionStatus.ACTIVE:  # the rest is not wanted
                 connection.close()
             if own is None:
                 self._pool.give_back(connection)

@@ -103,7 +103,7 @@ class SharedLog:
         """Write the state of a tree, from which it opens faster; return whether one was written.
 
         It is where more was logged since the last one than that holds. Call it now and then, from cron say; anyone may,
-        and nothing is lost where nobody does.
+        and nothing is lost where it is not called.
 
         Args:
             tree_id: the tree.
@@ -135,7 +135,7 @@ class SharedLog:
         return changed
 
     def remove(self, tree_id: str) -> None:
-        """Take a tree away for good, with its snapshots; whoever has it open is told at the next write or refresh.
+        """Remove a tree for good, with its snapshots; one that has it open gets an error at its next write or refresh.
 
         Raises:
             NotFoundError: there is none.

@@ -13,7 +13,7 @@ from .rows import Mark, Rows
 __all__ = ["is_due", "write_state"]
 
 _LEAST = 256 * 1024  # bytes of lines that are read so quickly that no state is worth its room
-_KEPT = 2  # states: one that is new, and one for whoever is just reading it
+_KEPT = 2  # states: one that is new, and one that may just be read
 
 
 def is_due(rows: Rows, tree_id: str) -> bool:

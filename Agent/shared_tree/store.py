@@ -1,14 +1,14 @@
 """The store of one tree, for the core's port: memory follows a log that others append to as well.
 
-A commit: what others wrote is read; the operations' lines are encoded behind it; one statement puts them there, but
-only if the batch that they follow is still the last. So each batch was written by somebody who had read all before it.
-Where this tree has written within the last second, and nobody else lately, the first step is left out: the statement
-tells whether that was right, and where nothing is to be written, a look behind the last batch does. So whoever writes
+A commit: what others wrote is read; the operations' lines are encoded after it; one statement inserts them, but only
+if the batch that they follow is still the last. So each batch comes from a process that had read all before it. Where
+this tree has written within the last second, and no other lately, the first step is left out: the statement shows
+whether that was right, and where nothing is to be written, a look after the last batch does. So a process that writes
 alone pays one round trip for a commit.
 
     answer                       what is known                       what is done
     inserted                     durable, behind all that was read   acknowledged
-    not inserted                 somebody was quicker                BehindError: nothing was written; plan again
+    not inserted                 another was quicker                 BehindError: nothing was written; plan again
     refused (full disk, say)     nothing was written                 StoreError
     none (connection lost, …)    it may get in once, later, whole    the same bytes to the same place again
 
@@ -68,13 +68,13 @@ class SharedStore(Reader):
 
     @property
     def position(self) -> str:
-        """That number, and the checksum of its line, which tells it from another log's."""
+        """That number, and the checksum of its line, which distinguishes it from another log's."""
         return f"{self.seq} {self._at.crc.decode()}"
 
     # -- opening --------------------------------------------------------------
 
     def Open(self, first: Callable[[], port.Operation], state: port.State) -> None:
-        """Give all that the log holds to `state`; an empty one begins with `first()`, whoever is quickest."""
+        """Give all that the log holds to `state`; an empty one begins with the `first()` of the quickest writer."""
         with self._rows.still():
             self.is_readonly = self._rows.is_readonly()
             log_id = self._rows.log_id(self.tree_id)
@@ -149,12 +149,12 @@ class SharedStore(Reader):
         self.is_guess = False
 
     def _put(self, append: Callable[[], bool], batch: Batch) -> None:
-        """Append; raise BehindError where somebody was quicker."""
+        """Append; raise BehindError where another writer was quicker."""
         if not self._try(append, lambda: self._stands(batch)):
             self._fall_behind()
 
     def _fall_behind(self) -> NoReturn:
-        """Somebody was quicker: read first from now on, and where that was in vain, queue up as well."""
+        """Another writer was quicker: read first from now on, and where that was in vain, queue up as well."""
         if self.is_guess:
             self._counts["guesses"] += 1
         else:
@@ -162,10 +162,10 @@ class SharedStore(Reader):
             self._turns = _TURNS
             self._refuse_in_vain()
         self._careful = _CAREFUL
-        raise port.BehindError(f"somebody else has written to the tree {port.shorten(self.tree_id)}")
+        raise port.BehindError(f"another writer has written to the tree {port.shorten(self.tree_id)}")
 
     def _refuse_in_vain(self) -> None:
-        """Give up where writes do not get in, though nobody else's do: a trigger may take them away."""
+        """Give up where writes do not get in, though no other writer's do: a trigger may take them away."""
         now = time.monotonic()
         if self._vain is None or self._vain[0] != self._at:
             self._vain = self._at, now
@@ -226,7 +226,7 @@ class SharedStore(Reader):
         self._turn.close()
 
     def known(self) -> tuple[str, int, bytes]:
-        """Return what tells whether the log has changed since: the tree, and the last batch's key and checksum."""
+        """Return by what a change of the log is seen: the tree, and the last batch's key and checksum."""
         return self.tree_id, self._at.after, self._at.crc
 
     # -- looking back ---------------------------------------------------------
@@ -312,7 +312,7 @@ class SharedStore(Reader):
             try:
                 self._put(lambda: self._rows.replace(self.tree_id, (at.after, at.crc), batches), batches[0])
                 return
-            except UnkeptError:  # somebody took a snapshot meanwhile
+            except UnkeptError:  # a snapshot was taken meanwhile
                 continue
 
     # -- closing --------------------------------------------------------------

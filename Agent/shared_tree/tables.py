@@ -19,7 +19,7 @@ from .running import Runner, refuse_warned, run, run_all
 __all__ = ["PIECE", "PostgresRows", "create_tables"]
 
 PIECE = 256 * 1024
-"""Bytes of a piece; the same in every version, since a place tells in which one it lies."""
+"""Bytes of a piece; the same in every version, since a place says in which one it is."""
 
 
 class PostgresRows:
@@ -32,7 +32,7 @@ class PostgresRows:
     # -- the log --------------------------------------------------------------
 
     def log_id(self, tree_id: str) -> str | None:
-        """Return what tells this log from another one that had the name before; None where there is none."""
+        """Return what distinguishes this log from another one that had the name before; None where there is none."""
         found = self._runner.fetch("SELECT log_id FROM kt_tree WHERE tree_id = %s", (tree_id,))
         return found[0][0] if found else None
 
@@ -163,7 +163,7 @@ class PostgresRows:
         run(connection, "DELETE FROM kt_batch WHERE tree_id = %s AND after < %s", (tree_id, batches[0].after))
         kept = [batch.pieces for batch in batches if batch.pieces]
         run(connection, "DELETE FROM kt_piece WHERE tree_id = %s AND NOT id = ANY(%s::text[])", (tree_id, kept))
-        # Only now: whoever takes a snapshot, or writes a state, holds the batch that it is of.
+        # Only now: a process that takes a snapshot, or writes a state, holds the batch that it is of.
         unkept = run(connection, sql.UNKEPT, (tree_id,)).fetchone()
         if unkept and unkept[0]:
             raise UnkeptError("a snapshot has no full state")

@@ -2312,7 +2312,7 @@ class TestMethodsOfADyingProcess:
         name = tree.Snapshot(rng.random() < 0.5) if way == "snapshot" else ""
         tree.BatchCreateKeywords([{"id": "later", "name": "later", "parent_id": "root"}])
         # A compaction that died has put projections in place that this tree does not have open.
-        assert [problem for problem in tree.Verify() if not problem.endswith("opening mends it")] == [], where
+        assert [problem for problem in tree.Verify() if not problem.endswith("opening corrects it")] == [], where
         reported = [change.seq for change in tree.History(limit=1000)]
         assert reported == sorted(set(reported), reverse=True), f"{where}, then {way}: the history tells {reported}"
         found = state_of(tree, world.info_ids())
