@@ -92,6 +92,8 @@ clean:
 $(MADE):
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || { \
 		echo "KeywordTree needs Python 3.11 or newer, and '$(PYTHON)' is not: try make PYTHON=python3.12 $(MAKECMDGOALS)"; exit 1; }
+	@test ! -e $(VENV) || ls $(VENV)/.made-with-* >/dev/null 2>&1 || { \
+		echo "$(VENV) was not made by make, and would be emptied: move it away, or say make VENV=.venv-make $(MAKECMDGOALS)"; exit 1; }
 	@echo "preparing $(VENV) (once) …"
 	@$(PYTHON) -m venv --clear $(VENV)
 	@touch $@

@@ -1,5 +1,6 @@
 """A LangGraph agent that remembers across conversations, with a tree as its store.
 
+    pip install langgraph
     python examples/langgraph_agent.py [FOLDER]
 
 The graph has one node, which looks into the store, answers, and puts away what it learned. Its model is a script, so

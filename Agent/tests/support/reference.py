@@ -1,12 +1,14 @@
 """Make docs/reference.md and docs/zh/reference.md of the docstrings and the commands: `make reference`.
 
-Every public name of the core and every command is on the page, with the first sentence of what its docstring says.
+Every public name of the core and of its siblings, and every command, is on the page, with the first sentence of its
+docstring.
 """
 
 import inspect
 import re
 from collections.abc import Iterator
 from enum import Enum
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +24,26 @@ PAGES = {"en": ROOT / "docs/reference.md", "zh": ROOT / "docs/zh/reference.md"}
 
 PORTS = ("LLMClient", "Ranker", "TreeView")
 """Classes that others implement, or are given: their methods are on the page."""
+
+SIBLINGS = {
+    "memory": ("memory.store", "MemoryStore"),
+    "memory.retriever": ("memory.retriever", "RetrieverConfig", "MemoryRetriever"),
+    "embeddings": ("embeddings.recall", "EmbeddingTree"),
+    "embeddings.embedder": ("embeddings.embedder",),
+    "model_clients": ("model_clients",),
+    "lexical_client": ("lexical_client",),
+    "formats": ("formats",),
+    "backup": ("backup",),
+    "repair": ("repair",),
+    "secrets_in_text": ("secrets_in_text",),
+    "shared_tree": ("shared_tree.shared_log", "SharedLog"),
+    "adapters.langgraph": ("adapters.langgraph",),
+    "adapters.langchain": ("adapters.langchain",),
+    "adapters.mem0": ("adapters.mem0",),
+    "context_engine": ("context_engine", "ContextEngineService"),
+    "knowhub.tools": ("knowhub.tools",),
+}
+"""Title → the module of the names, and those of which the calls are on the page, too; without them all of `__all__`."""
 
 HEADS = {
     "en": """# Reference
@@ -86,6 +108,21 @@ def names() -> Iterator[str]:
                 yield from (f"| `{name}.{call}` | {said} |" for call, said in members(of))
 
 
+def siblings() -> Iterator[str]:
+    """Yield the lines for the public names of the modules beside the core."""
+    for title, (module, *chosen) in SIBLINGS.items():
+        yield f"\n### {title}\n\n| | |\n|---|---|"
+        found = import_module(f"Agent.{module}")
+        for name in chosen or found.__all__:
+            of = getattr(found, name)
+            if inspect.isfunction(of):
+                yield f"| `{signature(name, of)}` | {summary(of.__doc__)} |"
+            elif inspect.isclass(of):
+                yield f"| `{name}` | {summary(of.__doc__)} |"
+                if chosen and not issubclass(of, tuple):
+                    yield from (f"| `{name}.{call}` | {said} |" for call, said in members(of))
+
+
 def commands() -> Iterator[str]:
     """Yield the lines for every command, in the chosen language."""
     context = click.Context(program, info_name="keyword-tree")
@@ -121,6 +158,7 @@ def page(chosen: str) -> str:
         lines = [HEADS[chosen], "## " + {"en": "Commands", "zh": "命令"}[chosen]]
         lines += commands()
         lines += ["\n## " + {"en": "Names of `keyword_tree`", "zh": "`keyword_tree` 的名字"}[chosen], *names()]
+        lines += ["\n## " + {"en": "Names beside it", "zh": "其他模块的名字"}[chosen], *siblings()]
         return "\n".join(lines) + "\n"
     finally:
         language.choose("en")
