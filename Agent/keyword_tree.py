@@ -3767,7 +3767,9 @@ class _Transaction:
         found = id if self.Has(0, id) else self.state.ResolveMerged(id)
         if found is None:
             same = self.state.ByName(id)
-            called = f": an id is needed, and the keyword called so has {_Shorten(same[0])}" if same else ""
+            called = ", nor this name: Ensure(name) makes a keyword, and returns it with its id"
+            if same:
+                called = f": an id is needed, and the keyword called so has {_Shorten(same[0])}"
             raise NotFoundError("keyword", id, f"no keyword has the id {_Shorten(id)}{called}")
         return found
 
@@ -5398,8 +5400,9 @@ class KeywordTree:
             ids = self._searcher.LookUp(path)[0]
             if len(ids) == 1:
                 return self._reader.Nodes(state, ids)[0]
-        found = _Count(len(ids), "keyword") if ids else "no keyword"
-        raise NotFoundError("keyword", path, f"{found} found for {_Shorten(path)}")
+        name = _Shorten(path)
+        text = f"{_Count(len(ids), 'keyword')} found for {name}" if ids else f"no keyword found for {name}: Ensure makes it"
+        raise NotFoundError("keyword", path, text)
 
     def __contains__(self, path: object) -> bool:
         """Tell whether a name or a path leads to at least one keyword."""

@@ -19,7 +19,7 @@ Traceback (most recent call last):
 Agent.keyword_tree.StoreCorruptError: change_log.jsonl, line 2: operation 2 is damaged or missing, ...
 >>> report = repair(damaged, new)
 >>> report
-<RepairReport 2 keywords, 0 infos, 0 links; 1 line put right, nothing lost>
+<RepairReport 2 keywords, 0 infos, 0 links; 1 line corrected, nothing lost>
 >>> with KeywordTree(str(new)) as tree:
 ...     tree.Search("hammer")
 <SearchResult matched 'hammer' by exact>
@@ -27,33 +27,31 @@ Agent.keyword_tree.StoreCorruptError: change_log.jsonl, line 2: operation 2 is d
 
 Where things are saved from, in this order:
 
-1. Every line of `change_log.jsonl` whose own checksum is right, also behind damage, in the order of its numbers. Such
+1. Every line of `change_log.jsonl` whose own checksum is right, also after damage, in the order of its numbers. Such
    lines are copied as they are (who, when, what was asked of a model), with new numbers.
 2. Every damaged line whose checksum is right with one bit flipped. It is again what was written.
 3. Where a number is missing all the same: the rows that `nodes.jsonl`, `infos.jsonl` and `links.jsonl` have at that
    place and no line of the log brings. They become one operation `repair_rows`, which names their files and lines. A
    row is *verified* if a checkpoint's checksum says so; of any other it is unknown whether it is unharmed.
 
-Then the whole is made consistent by one operation `repair_places`: a keyword that others hang under or are linked to,
-and that could not be saved, is made again under its old id, as "(lost) …" under the root; a link to an info that could
-not be saved is taken away. Both are listed.
+Then one operation `repair_places` makes the whole consistent: a lost keyword that others are under or linked to is
+created again under its old id, as "(lost) …" under the root; a link to a lost info is removed. Both are listed.
 
 A log that is cut at the end of a line looks whole. Opening then cuts from the projections the rows that the log does
-not have, and keeps them in files `cut_tail-nodes-52-1a2b3c4d.bin`: rows as JSON, one in a line, that stood at operation
-52 and behind it, and the checksum of the file. They are rows of operations that had returned. What of them the new
-store lacks is counted; `take_cut=True` (`--take-cut`) takes it in as one more operation `repair_rows`, but for records
-that were changed since. A file `cut_tail-change_log-…` holds the end of a log that was never acknowledged, and is only
-listed.
+not have, and keeps them in files `cut_tail-nodes-52-1a2b3c4d.bin`: rows as JSON, one in a line, of operation 52 and
+later ones, and the checksum of the file. Those that the new store lacks are counted; `take_cut=True` (`--take-cut`)
+takes them in as one more operation `repair_rows`, except for records that were changed since. A file
+`cut_tail-change_log-…` holds the end of a log that was never acknowledged, and is only listed.
 
-What is lost of *data* (a record, or its newest state) is kept apart from what is lost of *history* (who changed what
-and when, what was there before, what a model was asked): where a checkpoint's checksums prove that the projections were
-whole, and they bring all that the log lacks, data is complete.
+Losses of *data* (a record, or its newest state) are kept apart from losses of *history* (who changed what and when,
+what was there before, what a model was asked): where a checkpoint's checksums prove that the projections were whole,
+and they bring all that the log lacks, data is complete.
 
-`history/` and `snapshots/` are copied: of the history every operation that is whole or could be put right, once and in
+`history/` and `snapshots/` are copied: of the history every operation that is whole or could be corrected, once and in
 the order of their numbers; of the snapshots those that are as they were made, or could be made so again. What is
-missing or left out is listed. Where the oldest that is left begins with a state, nothing may tell whether what came
-before is missing, or whether `CompactStorage(keep_history=False)` has removed it: it counts as lost where there is a
-folder `history/`, or where that state holds deleted records, which such a compaction does not keep.
+missing or left out is listed. Where the oldest log that is left begins with a state, what came before counts as lost
+if there is a folder `history/`, or if that state holds deleted records: `CompactStorage(keep_history=False)` leaves
+neither.
 """
 
 from __future__ import annotations
@@ -95,16 +93,12 @@ _Key: TypeAlias = tuple[str, ...]
 _ROOT_ID = "root"
 
 _KINDS = ("nodes", "infos", "links")
-_FIELDS: Mapping[str, Mapping[str, tuple[type, ...]]] = {
-    "nodes": kt.ROW_FIELDS[kt.KeywordNode],
-    "infos": kt.ROW_FIELDS[kt.Info],
-    "links": kt.ROW_FIELDS[kt.InfoKeywordLink],
-}
 _CRC_END = len(b'{"crc": "00000000", ')
 _TYPES = {"nodes": kt.KeywordNode, "infos": kt.Info, "links": kt.InfoKeywordLink}
 _NO_ROWS: dict[str, list[_Row]] = {kind: [] for kind in _KINDS}
 _CUT_LOG = "cut_tail-change_log-"
 _MatchCut = re.compile(r"cut_tail-(change_log|nodes|infos|links)-(\d{1,18})-([0-9a-f]{8})\.bin").fullmatch
+_TRUST = {True: "verified by a checkpoint", False: "NOT verified"}
 _SHOWN = 8  # ids in one line of a printed report
 _BATCH = 1000  # rows in one operation `repair_rows`
 
@@ -122,28 +116,20 @@ class Loss:
 
     detail: str
     """What it was and what was wrong with it."""
-
     file: str = kt.LOG_NAME
-    """Name of the file it stood in."""
-
+    """Name of its file."""
     line: int = 0
     """Its line in that file, from 1; 0 if it is missing altogether."""
-
     offset: int = 0
     """Its first byte in that file, from 0."""
-
     length: int = 0
     """Its length in bytes; 0 if it is missing altogether."""
-
     first_seq: int = 0
     """The first operation concerned, by its number in the log; 0 if that is unknown."""
-
     last_seq: int = 0
     """The last operation concerned; 0 if it is unknown how many there were."""
-
     ids: tuple[str, ...] = ()
     """The ids of records and operations that could still be read there."""
-
     is_data: bool = True
     """Whether records may be lost by it; False where it is proven that history alone is."""
 
@@ -158,20 +144,16 @@ class Loss:
 
 @dataclass(frozen=True)
 class Correction:
-    """A damaged line that was put right, so that its checksum proves that it is what was written."""
+    """A damaged line that was corrected, so that its checksum proves that it is what was written."""
 
     file: str
-    """Name of the file it stands in."""
-
+    """Name of its file."""
     line: int
     """Its line in that file, from 1."""
-
     offset: int
     """Its first byte in that file, from 0."""
-
     length: int
-    """Its length in bytes, as it stands there."""
-
+    """Its length in bytes there."""
     seq: int
     """Of the operation, its number in the log."""
 
@@ -186,27 +168,18 @@ class Rescue:
 
     kind: str
     """`nodes`, `infos` or `links`."""
-
     id: str
     """Of the keyword or info; of a link both, as `info → keyword`."""
-
     file: str
     """Name of the file it was found in."""
-
     line: int
     """Its line in that file, from 1."""
-
     is_verified: bool
     """Whether a checkpoint's checksum says that it is unharmed."""
 
-    @property
-    def trust(self) -> str:
-        """Whether it is verified, in words."""
-        return "verified by a checkpoint" if self.is_verified else "NOT verified"
-
     def __str__(self) -> str:
         """Return a line for people."""
-        return f"{self.file}, line {self.line}: {self.kind[:-1]} {self.id}, {self.trust}"
+        return f"{self.file}, line {self.line}: {self.kind[:-1]} {self.id}, {_TRUST[self.is_verified]}"
 
 
 @dataclass(frozen=True)
@@ -215,10 +188,8 @@ class Move:
 
     id: str
     """Of the keyword."""
-
     lost_parent_id: str
     """Its parent before."""
-
     parent_id: str
     """Its parent now; the same id if that keyword was made again under it."""
 
@@ -235,16 +206,12 @@ class CutFile:
 
     file: str
     """Its name."""
-
     lacking: int = 0
     """Whole rows in it (of a log: whole operations) that the damaged store holds nowhere else."""
-
     taken: int = 0
     """How many of them were taken into the new store."""
-
     unreadable: int = 0
     """Lines in it that cannot be read."""
-
     ids: tuple[str, ...] = ()
     """The ids of what lacks and was not taken."""
 
@@ -267,37 +234,26 @@ class RepairReport:
 
     damaged_dir: str
     """The folder that was read."""
-
     new_dir: str
     """The folder that was written."""
-
     operations: int = 0
     """Operations copied from the log."""
-
     keywords: int = 0
     """Living keywords in the new store, without the root."""
-
     infos: int = 0
     """Living infos in the new store."""
-
     links: int = 0
     """Links in the new store."""
-
     losses: tuple[Loss, ...] = ()
     """What could not be saved, in the order of the files."""
-
     rescued: tuple[Rescue, ...] = ()
     """What was taken from projections."""
-
     moved: tuple[Move, ...] = ()
     """What has another place now."""
-
     notes: tuple[str, ...] = ()
-    """What was odd, and lost nothing: lines that stood twice or in another order."""
-
+    """What was odd, and lost nothing: lines that were there twice or in another order."""
     cut_files: tuple[CutFile, ...] = ()
     """What the damaged store had kept aside when it was opened."""
-
     corrected: tuple[Correction, ...] = ()
     """Lines that were damaged, and are proven to be again what was written."""
 
@@ -313,7 +269,7 @@ class RepairReport:
 
     def __repr__(self) -> str:
         """Return one line."""
-        parts = [_count(len(self.corrected), "line") + " put right"] if self.corrected else []
+        parts = [_count(len(self.corrected), "line") + " corrected"] if self.corrected else []
         parts += [_count(len(self.rescued), "row") + " from projections"] if self.rescued else []
         data = sum(loss.is_data for loss in self.losses)
         parts += [_count(data, "loss")] if data else []
@@ -339,7 +295,7 @@ class RepairReport:
             ("Data that could not be saved, or of which nothing proves that it was", len(data), data),
             ("History that could not be saved, while all data of it is there", len(history), history),
             ("Kept aside when the store was opened", len(self.cut_files), self.cut_files),
-            ("Damaged, and put right: the checksum proves it", len(self.corrected), self.corrected),
+            ("Damaged, and corrected: the checksum proves it", len(self.corrected), self.corrected),
             ("Found in the projections alone", len(self.rescued), _group(self.rescued)),
             ("Has another place now", len(self.moved), self.moved),
             ("Odd, but nothing is lost by it", len(self.notes), self.notes),
@@ -365,8 +321,8 @@ class RepairReport:
         return "\n".join(lines)
 
 
-def _place_of(reported: Loss | Correction) -> str:
-    return f"{reported.file}, line {reported.line}, bytes {reported.offset:,} to {reported.offset + reported.length:,}"
+def _place_of(at: Loss | Correction) -> str:
+    return f"{at.file}, line {at.line}, bytes {at.offset:,} to {at.offset + at.length:,}"
 
 
 def _group(rescued: Sequence[Rescue]) -> list[str]:
@@ -375,13 +331,13 @@ def _group(rescued: Sequence[Rescue]) -> list[str]:
     for rescue in rescued:
         groups.setdefault((rescue.file, rescue.kind, rescue.is_verified), []).append(rescue)
     lines: list[str] = []
-    for (file, kind, _), rows in groups.items():
+    for (file, kind, is_verified), rows in groups.items():
         if len(rows) <= _SHOWN:
             lines += map(str, rows)
             continue
         first, last = min(row.line for row in rows), max(row.line for row in rows)
         ids = _shorten(tuple(row.id for row in rows))
-        lines.append(f"{file}, in lines {first:,} to {last:,}: {len(rows):,} {kind}, {rows[0].trust}: {ids}")
+        lines.append(f"{file}, in lines {first:,} to {last:,}: {len(rows):,} {kind}, {_TRUST[is_verified]}: {ids}")
     return lines
 
 
@@ -397,22 +353,23 @@ def _shorten(ids: tuple[str, ...]) -> str:
 
 # == Reading the log ==========================================================================================
 #
-# A line counts if its own checksum is right, whatever stands around it.  What
-# is neither such a line nor blank is damage: it is put right, or listed byte by byte.
+# A line counts if its own checksum is right, whatever is around it.  What is neither such a line nor blank is damage:
+# it is corrected, or listed byte by byte.
 
 
 class _Found(NamedTuple):
-    """A line of the log that is whole."""
+    """A line whose checksum is right: what `keyword_tree.LogLine` has, and its place in the file."""
 
+    crc: bytes
     seq: int
+    prev: bytes
+    durable: int
+    op: str
+    format: int | None
     line: int
     offset: int
     length: int
-    crc: bytes
-    prev: bytes
-    op: str
-    format: int | None
-    corrected: bytes = b""  # what it was, if it was damaged
+    corrected: bytes = b""  # what was written, if it was damaged
 
     def read(self, file: BinaryIO) -> bytes:
         """Return its bytes."""
@@ -431,12 +388,11 @@ class _Damage(NamedTuple):
     raw: bytes
 
 
-_START = b'{"crc": "'
 _BLANK = b" \0\r"
 _IsCrc = re.compile(rb"[0-9a-f]{8}").fullmatch
 _MatchSeq = re.compile(rb'"seq": (\d{1,18}),').search
 _MatchOp = re.compile(rb'"op": "([a-z_]+)"').search
-_FindStarts = re.compile(re.escape(_START)).finditer
+_FindStarts = re.compile(re.escape(b'{"crc": "')).finditer
 _FindIds = re.compile(rb'"(?:id|info_id|keyword_id|operation_id)": ?"([^"\\]*(?:\\.[^"\\]*)*)"').finditer
 
 
@@ -454,52 +410,37 @@ def _scan(path: Path) -> tuple[list[_Found], list[_Damage]]:
     found: list[_Found] = []
     damages: list[_Damage] = []
     for number, offset, raw in _read_lines(path):
-        stop = 0  # behind the last line that is whole; several stand in one where a newline was damaged
-        for start in _starts(raw):
-            end = raw.find(_START, start + 1)
-            piece = raw[start : raw.rfind(b"}", start, len(raw) if end < 0 else end) + 1]
-            line = kt.ReadLine(piece)
+        starts = {match.start() for match in _FindStarts(raw)}  # several where a newline was damaged
+        for start, stop in itertools.pairwise(sorted({0, *starts, len(raw)})):
+            rest = raw[start:stop]
+            text = rest[: rest.rfind(b"}") + 1]
+            line = kt.ReadLine(text)
             if line is not None:
-                damages += _damage_in(raw, stop, start, number, offset)
-                stop = start + len(piece)
-                found.append(_Found(line.seq, number, offset + start, len(piece), line.crc, line.prev, line.op,
-                                    line.format))  # fmt: skip
-        damages += _damage_in(raw, stop, len(raw), number, offset)
+                found.append(_Found(*line, number, offset + start, len(text)))
+                rest = rest[len(text) :]
+            rest = rest.lstrip(_BLANK)
+            begin, rest = offset + stop - len(rest), rest.rstrip(_BLANK)
+            if rest and not (line and len(rest) == 1):  # one byte after a whole line was its newline
+                damages.append(_Damage(number, begin, len(rest), rest))
     return found, damages
 
 
-def _starts(raw: bytes) -> Iterator[int]:
-    return (match.start() for match in _FindStarts(raw))
-
-
-def _damage_in(raw: bytes, start: int, stop: int, number: int, offset: int) -> Iterator[_Damage]:
-    """Yield what is not blank of a part of a line, a piece for each line that begins there."""
-    places = [start, *(start + place for place in _starts(raw[start:stop]) if place), stop]
-    for first, last in itertools.pairwise(places):
-        text = raw[first:last].lstrip(_BLANK)
-        begin, text = last - len(text), text.rstrip(_BLANK)
-        is_newline = first > 0 and len(text) == 1  # behind a line that is whole: damaged, but nothing is lost by it
-        if text and not is_newline:
-            yield _Damage(number, offset + begin, len(text), text)
-
-
-# -- putting damaged lines right ----------------------------------------------
+# -- correcting damaged lines -------------------------------------------------
 #
-# A line is taken as it was written only if its checksum says so, as it stands or with one bit flipped. CRC-32 is
-# linear: which bits of the checksum a flipped bit changes depends only on how far from the end it is, so one bit is
-# found by walking over the line once.
+# A line is taken as it was written only if its checksum says so, as it is or with one bit flipped. CRC-32 is linear:
+# which bits of the checksum a flipped bit changes depends only on how far from the end it is, so one bit is found by
+# walking over the line once.
 #
 # A try lets a wrong line through once in 2^32 times. So there are at most `_TRIES` for a reading of a line, 1 in
-# 32,768 that one does; and what comes of it must be an operation of whole rows as well, and fit the lines before and
-# after it.
+# 32,768 that one does; and the result must be an operation of whole rows as well, and fit the lines before and after.
 
 _POLYNOMIAL = 0xEDB88320
 _TRIES = 1 << 17
-_LINE_SIGNS = (b'"prev": "', b'"operation_id": "')  # one of them stands in whatever was a line
+_LINE_SIGNS = (b'"prev": "', b'"operation_id": "')  # every damaged line that can be corrected has one of them
 
 
 def _prove(found: list[_Found], damages: list[_Damage]) -> tuple[list[_Found], list[_Damage]]:
-    """Put damaged lines right, as far as their checksums prove it.
+    """Correct damaged lines, as far as their checksums prove it.
 
     Args:
         found: the lines that are whole, in the order of the file.
@@ -517,25 +458,21 @@ def _prove(found: list[_Found], damages: list[_Damage]) -> tuple[list[_Found], l
     waiting = damages[::-1]
     while waiting:
         damage = waiting.pop()
-        behind = bisect.bisect(offsets, damage.offset)
-        prev = found[behind].prev if behind < len(found) else b""
-        whole = _prove_one(damage, prev, known)
-        if whole is None and waiting and _may_be_one(damage, waiting[-1]):
-            both = damage.raw + b"\n" + waiting[-1].raw  # a flipped bit has made a newline
-            whole = _prove_one(damage._replace(length=len(both), raw=both), prev, known)
-            if whole is not None:
-                waiting.pop()
-        if whole is None:
-            left.append(damage)
+        following = bisect.bisect(offsets, damage.offset)
+        prev = found[following].prev if following < len(found) else b""
+        tries = [damage]
+        if waiting and damage.offset + damage.length + 1 == waiting[-1].offset:  # a flipped bit may have made a newline
+            both = damage.raw + b"\n" + waiting[-1].raw
+            tries.append(damage._replace(length=len(both), raw=both))
+        for attempt in tries:
+            if whole := _prove_one(attempt, prev, known):
+                proven.append(whole)
+                known.setdefault(whole.seq, []).append(whole)
+                waiting = waiting if attempt is damage else waiting[:-1]
+                break
         else:
-            proven.append(whole)
-            known.setdefault(whole.seq, []).append(whole)
+            left.append(damage)
     return sorted([*found, *proven], key=lambda line: line.offset), left
-
-
-def _may_be_one(damage: _Damage, behind: _Damage) -> bool:
-    is_adjacent = damage.offset + damage.length + 1 == behind.offset
-    return is_adjacent and not (_LINE_SIGNS[0] in damage.raw and _LINE_SIGNS[0] in behind.raw)
 
 
 def _prove_one(damage: _Damage, prev: bytes, known: Mapping[int, list[_Found]]) -> _Found | None:
@@ -543,58 +480,50 @@ def _prove_one(damage: _Damage, prev: bytes, known: Mapping[int, list[_Found]]) 
 
     Args:
         damage: its bytes.
-        prev: what the next whole line says of the checksum of the line in front of it.
+        prev: what the next whole line has as the checksum of the line before it.
         known: number -> lines.
     """
     if not any(sign in damage.raw for sign in _LINE_SIGNS):
         return None
-    fitting: set[_Found] = set()
-    for text in {damage.raw, damage.raw[: damage.raw.rfind(b"}") + 1]}:  # bytes may follow that are none of it
-        start = max(text.find(b'"seq": ', 0, 2 * _CRC_END), 0) or _CRC_END
-        said, body = text[start - 11 : start - 3], text[start:]
-        for crc, corrected in _correct(body, {crc for crc in (said, prev) if _IsCrc(crc)}):
-            fitting |= _fitting(crc, corrected, damage, known)
-        own = b"%08x" % zlib.crc32(body)
-        if not fitting and _differ_in_one_bit(own, said):  # the flipped bit is one of the checksum
-            fitting |= _fitting(own, body, damage, known)
-    return fitting.pop() if len(fitting) == 1 else None
+    start = max(damage.raw.find(b'"seq": ', 0, 2 * _CRC_END), 0) or _CRC_END
+    lines = {
+        _Found(*line, *damage[:3], raw)
+        for crc, body in _corrections(damage.raw[start:], damage.raw[start - 11 : start - 3], prev)
+        if (line := kt.ReadLine(raw := b'{"crc": "%b", %b' % (crc, body))) and _fits(line, raw, known)
+    }
+    return lines.pop() if len(lines) == 1 else None
 
 
-def _differ_in_one_bit(one: bytes, other: bytes) -> bool:
-    return len(one) == len(other) and (int.from_bytes(one) ^ int.from_bytes(other)).bit_count() == 1
+def _corrections(body: bytes, said: bytes, prev: bytes) -> Iterator[tuple[bytes, bytes]]:
+    """Yield checksum and body of a line: as they are, or with one flipped bit in either.
 
-
-def _correct(text: bytes, crcs: set[bytes]) -> Iterator[tuple[bytes, bytes]]:
-    """Yield checksum and text, where one of these fits it, or a short enough text with one bit flipped."""
-    own = zlib.crc32(text)
-    wanted = {own ^ int(crc, 16): crc for crc in crcs}
-    if 0 in wanted:
-        yield wanted[0], text
+    Args:
+        body: what the checksum is of.
+        said: the checksum in the line itself, perhaps damaged.
+        prev: the checksum in the next line.
+    """
+    own = zlib.crc32(body)
+    wanted = {own ^ int(crc, 16): crc for crc in (said, prev) if _IsCrc(crc)}
+    text = b"%08x" % own
+    if 0 in wanted or (int.from_bytes(text) ^ int.from_bytes(said)).bit_count() == 1:
+        yield text, body
         return
-    effect, bits = 1, 8 * len(text)
+    effect, bits = 1, 8 * len(body)
     for place in range(bits if bits <= _TRIES else 0):  # from the last bit to the first, of each byte the highest first
         effect = effect >> 1 ^ (_POLYNOMIAL if effect & 1 else 0)
         if effect in wanted:
-            yield wanted[effect], (int.from_bytes(text, "big") ^ 1 << (place ^ 7)).to_bytes(len(text), "big")
+            yield wanted[effect], (int.from_bytes(body) ^ 1 << (place ^ 7)).to_bytes(len(body))
 
 
-def _fitting(crc: bytes, body: bytes, damage: _Damage, known: Mapping[int, list[_Found]]) -> set[_Found]:
-    """Return a line, if it is one that is missing in its place."""
-    raw = b'{"crc": "%b", %b' % (crc, body)
-    line = kt.ReadLine(raw)
-    if line is None or line.seq in known or not line.durable < line.seq or not _is_operation(raw):
-        return set()
-    before, behind = known.get(line.seq - 1, []), known.get(line.seq + 1, [])
-    if before and all(other.crc != line.prev for other in before):
-        return set()
-    if behind and all(other.prev != line.crc for other in behind):
-        return set()
-    place = damage.line, damage.offset, damage.length
-    return {_Found(line.seq, *place, line.crc, line.prev, line.op, line.format, raw)}
-
-
-def _is_operation(raw: bytes) -> bool:
-    """Tell whether a line is an operation of whole rows."""
+def _fits(line: kt.LogLine, raw: bytes, known: Mapping[int, list[_Found]]) -> bool:
+    """Tell whether a line is an operation of whole rows that is missing between its neighbours."""
+    before, after = known.get(line.seq - 1), known.get(line.seq + 1)
+    if line.seq in known or line.durable >= line.seq:
+        return False
+    if (before and line.prev not in {other.crc for other in before}) or (
+        after and line.crc not in {other.prev for other in after}
+    ):
+        return False
     try:
         _, operation = kt.ReadOperation(raw)
         for row in itertools.chain(*operation.before[:3], *operation.after[:3]):
@@ -615,37 +544,24 @@ def _choose(found: list[_Found], file: str = kt.LOG_NAME) -> tuple[list[_Found],
     for line in found:
         others = by_seq.setdefault(line.seq, [])
         if any(other.crc == line.crc for other in others):
-            notes.append(f"{file}, line {line.line}: operation {line.seq} stands there a second time")
+            notes.append(f"{file}, line {line.line}: operation {line.seq} is there a second time")
         else:
             others.append(line)
     chosen: list[_Found] = []
     losses: list[Loss] = []
     for seq in sorted(by_seq):
         before = chosen[-1].crc if chosen and chosen[-1].seq == seq - 1 else None
-        best = _best_of(by_seq[seq], before, by_seq.get(seq + 1, []))
-        for line in by_seq[seq]:
-            if line is not best:
-                losses.append(_loss_of_other(line, f"line {best.line}", file))
+        linked = {other.prev for other in by_seq.get(seq + 1, [])}
+        best = max(by_seq[seq], key=lambda line: (line.prev == before, line.crc in linked))
+        detail = f"another operation {seq} is in line {best.line} and fits better; this one was left out"
+        losses += [_loss_in(line, detail, file) for line in by_seq[seq] if line is not best]
+        where = f"{file}, line {best.line}: operation {seq}"
         if before is not None and best.prev != before:
-            notes.append(
-                f"{file}, line {best.line}: operation {seq} was not written behind that operation "
-                f"{seq - 1} which is there"
-            )
+            notes.append(f"{where} was not written after that operation {seq - 1} which is there")
         if chosen and best.offset < chosen[-1].offset:
-            notes.append(f"{file}, line {best.line}: operation {seq} stands in front of operation {chosen[-1].seq}")
+            notes.append(f"{where} comes before operation {chosen[-1].seq}")
         chosen.append(best)
     return chosen, losses, notes
-
-
-def _best_of(lines: Sequence[_Found], before: bytes | None, behind: Sequence[_Found]) -> _Found:
-    """Return which of several lines of one number fits the chain: the line before it first, then those behind."""
-    reported = {other.prev for other in behind}
-    return max(lines, key=lambda line: (line.prev == before, line.crc in reported))
-
-
-def _loss_of_other(line: _Found, place: str, file: str) -> Loss:
-    detail = f"another operation {line.seq} stands in {place} and fits better; this one was left out"
-    return _loss_in(line, detail, file)
 
 
 def _loss_in(line: _Found, detail: str, file: str = kt.LOG_NAME, ids: tuple[str, ...] = ()) -> Loss:
@@ -667,42 +583,25 @@ def _first_number(chosen: list[_Found], damages: list[_Damage], last_of_history:
 
 
 def _describe_damages(chosen: list[_Found], damages: list[_Damage], first_number: int) -> list[Loss]:
-    """Tell for each missing number which bytes stand at its place, and for all other damage where it is."""
+    """Describe for each missing number the bytes at its place, and all other damage by where it is."""
     losses: list[Loss] = []
-    seqs = [line.seq for line in chosen]
     left = {damage.offset: damage for damage in damages}
-    offsets = sorted(left)
-    for first, last in _missing(chosen, first_number):
-        index = bisect.bisect_left(seqs, first)
-        start = bisect.bisect(offsets, chosen[index - 1].offset) if index else 0
-        stop = bisect.bisect_left(offsets, chosen[index].offset)
-        here = [left.pop(offset) for offset in offsets[start:stop] if offset in left]
-        losses += _describe_gap(first, last, here)
-    places = sorted(line.offset for line in chosen)
-    for damage in left.values():
-        if places and damage.offset < places[-1]:
-            losses.append(_loss_of(damage, 0, 0))
-        else:
-            detail = "bytes behind the last operation that is whole; perhaps one that was never acknowledged"
-            losses.append(_loss_of(damage, seqs[-1] + 1 if seqs else first_number, 0, detail))
-    return losses
-
-
-def _describe_gap(first: int, last: int, here: list[_Damage]) -> Iterator[Loss]:
-    """Tell which bytes stand at the place of missing numbers: a piece each, or all for all."""
-    is_one_each = len(here) == last - first + 1
-    for place, damage in enumerate(here):
-        yield _loss_of(damage, *((first + place, first + place) if is_one_each else (first, last)))
-    if not here:
-        yield Loss("nothing is left of it in the log", first_seq=first, last_seq=last)
-
-
-def _missing(chosen: list[_Found], expected: int) -> Iterator[tuple[int, int]]:
-    """Yield the first and last number of each run that is missing, from `expected` on."""
+    offsets, start, expected = sorted(left), -1, first_number
     for line in chosen:
         if line.seq > expected:
-            yield expected, line.seq - 1
-        expected = line.seq + 1
+            between = offsets[bisect.bisect(offsets, start) : bisect.bisect_left(offsets, line.offset)]
+            here = [left.pop(offset) for offset in between if offset in left]
+            is_one_each = len(here) == line.seq - expected
+            for seq, damage in enumerate(here, expected):  # a piece each, or all for all
+                losses.append(_loss_of(damage, *((seq, seq) if is_one_each else (expected, line.seq - 1))))
+            if not here:
+                losses.append(Loss("nothing is left of it in the log", first_seq=expected, last_seq=line.seq - 1))
+        start, expected = line.offset, line.seq + 1
+    last = max((line.offset for line in chosen), default=-1)
+    detail = "bytes after the last operation that is whole; perhaps one that was never acknowledged"
+    for damage in left.values():
+        losses.append(_loss_of(damage, 0, 0) if damage.offset < last else _loss_of(damage, expected, 0, detail))
+    return losses
 
 
 def _loss_of(damage: _Damage, first: int, last: int, detail: str = "") -> Loss:
@@ -717,35 +616,30 @@ def _ids_in(raw: bytes) -> tuple[str, ...]:
 
 # == Reading the projections ==================================================================================
 #
-# A projection is the rows of the log, in its order.  So the rows of the lines
-# that are whole are a part of it, and what stands between them, at a place
-# where a number is missing, are the rows of the missing operations.
+# A projection is the rows of the log, in its order.  So the rows of the lines that are whole are a part of it, and what
+# is between them, at a place where a number is missing, are the rows of the missing operations.
 
 
 class _Sign(NamedTuple):
     """What a row is recognised by, without keeping it."""
 
-    digest: bytes
     key: _Key
-    version: tuple[str, ...]  # no two states of one record share it
-    traits: tuple[str, ...]  # the more of them two rows share, the likelier one is a damaged copy of the other
+    version: tuple[object, ...]  # no two states of one record share it
+    digest: bytes
     ordinal: int | None
+
+    @property
+    def state(self) -> tuple[object, ...]:
+        """What a damaged copy of a row usually shares with it."""
+        return self.key, self.version
 
 
 def _sign(row: _Row, kind: str) -> _Sign:
-    version: tuple[str, ...] = ("version",)
-    names: tuple[str, ...] = ("id", "version", "deleted", "created_at", "updated_at")
-    if kind == "links":
-        version = ("relation", "deleted", "created_at")
-        names = ("info_id", "keyword_id", *version)
+    names = ("relation", "deleted", "created_at") if kind == "links" else ("version",)
+    digest = hashlib.blake2b(json.dumps(row).encode(), digest_size=16).digest()
     ordinal = row.get("ordinal")
-    return _Sign(
-        hashlib.blake2b(json.dumps(row).encode(), digest_size=16).digest(),
-        _key_of(row, kind),
-        tuple(str(row.get(name)) for name in version),
-        tuple(str(row.get(name)) for name in (*names, "ordinal")),
-        ordinal if isinstance(ordinal, int) else None,
-    )
+    version = tuple(str(row.get(name)) for name in names)
+    return _Sign(_key_of(row, kind), version, digest, ordinal if isinstance(ordinal, int) else None)
 
 
 class _Line(NamedTuple):
@@ -758,7 +652,7 @@ class _Line(NamedTuple):
 
 
 class _Source(NamedTuple):
-    """A row that no line of the log brings, and where it stands."""
+    """A row that no line of the log brings, and where it is."""
 
     kind: str
     file: str
@@ -775,56 +669,55 @@ class _Brought(NamedTuple):
 
 
 class _Projection:
-    """One of the three files, as far as it can be read."""
+    """One of the three files, or rows that opening had cut from it, as far as they can be read."""
 
-    def __init__(self, folder: Path, kind: str) -> None:
-        self.kind = kind
-        self.path = folder / f"{kind}.jsonl"
+    def __init__(self, path: Path, kind: str) -> None:
+        self.path = path
         self.lines: list[_Line] = []
-        if self.path.exists():
-            for number, offset, raw in _read_lines(self.path):
-                if raw:
-                    row = _decode(raw, kind)
-                    self.lines.append(_Line(number, offset, len(raw), _sign(row, kind) if row else None))
+        for number, offset, raw in _read_lines(self.path) if self.path.exists() else ():
+            if raw:
+                row = _decode(raw, kind)
+                self.lines.append(_Line(number, offset, len(raw), _sign(row, kind) if row else None))
 
-    def rows_between(self, log: list[_Brought], gaps: set[int]) -> dict[int, list[_Line]]:
+    def rows_between(self, log: list[_Brought], gaps: Sequence[int]) -> dict[int, list[_Line]]:
         """Return for each gap the lines that the log does not have.
 
         Args:
             log: each row of the lines that are whole.
-            gaps: the indexes of operations in front of which others are missing; the count of all operations
-                stands for what is missing behind the last.
+            gaps: the indexes of operations before which others are missing, in order; the last is the count of all
+                operations, for what is missing after them.
         """
-        places: dict[bytes, list[int]] = {}
+        places: dict[tuple[object, ...], list[int]] = {}
         for place, line in enumerate(self.lines):
             if line.sign is not None:
-                places.setdefault(line.sign.digest, []).append(place)
-        ordered, between = sorted(gaps), dict[int, list[_Line]]()
-        position = operation = 0  # behind the last row that was found
+                places.setdefault(line.sign.state, []).append(place)
+        known = {row.sign.state for row in log}
+        between: dict[int, list[_Line]] = {}
+        position = operation = 0  # after the last row that was found
         unmatched: list[_Brought] = []  # rows that were not found since
 
         def gather(until: int, last: int) -> None:
-            lines = self.lines[position:until]
-            here = ordered[bisect.bisect_left(ordered, operation) : bisect.bisect(ordered, last)]
-            if not here or len(lines) <= len(unmatched):
-                return
-            copies = _copies(lines, unmatched)
+            lines = [line for line in self.lines[position:until] if line.sign is None or line.sign.state not in known]
+            here = gaps[bisect.bisect_left(gaps, operation) : bisect.bisect(gaps, last)]
             gap = 0
-            for line in lines:
-                if line.line in copies:  # what stands behind a copy belongs to a gap behind its operation
-                    gap = min(max(gap, bisect.bisect(here, copies[line.line])), len(here) - 1)
+            for line in lines if here and len(lines) > len(unmatched) else ():
+                # One that cannot be read is taken for a damaged copy of the next row that was not found.
+                copied = [row for row in unmatched if line.sign is None or line.sign.key == row.sign.key]
+                if copied:
+                    unmatched.remove(copied[0])
+                    gap = min(max(gap, bisect.bisect(here, copied[0].operation)), len(here) - 1)
                 else:
                     between.setdefault(here[gap], []).append(line)
 
         for row in log:
-            found = places.get(row.sign.digest, [])
+            found = places.get(row.sign.state, [])
             nearest = bisect.bisect_left(found, position)
             if nearest == len(found):  # damaged here, or never written
                 unmatched.append(row)
                 continue
             gather(found[nearest], row.operation)
             position, operation, unmatched = found[nearest] + 1, row.operation + 1, []
-        gather(len(self.lines), ordered[-1])
+        gather(len(self.lines), gaps[-1])
         return between
 
     def read(self, lines: Sequence[_Line]) -> Iterator[tuple[_Line, bytes]]:
@@ -834,22 +727,6 @@ class _Projection:
                 for line in lines:
                     file.seek(line.offset)
                     yield line, file.read(line.length)
-
-
-def _copies(lines: Sequence[_Line], rows: Sequence[_Brought]) -> dict[int, int]:
-    """Return which lines are damaged copies of rows that the log has: number of the line -> index of the operation."""
-    left = list(lines)
-    copies: dict[int, int] = {}
-    for row in rows:
-        # It is the line that is most alike; one that cannot be read may be any, before one of another record.
-        copy = max(left, key=lambda line: 3.5 if line.sign is None else _shared_traits(line.sign, row.sign))
-        left.remove(copy)
-        copies[copy.line] = row.operation
-    return copies
-
-
-def _shared_traits(one: _Sign, other: _Sign) -> int:
-    return sum(a == b for a, b in zip(one.traits, other.traits, strict=True))
 
 
 def _decode(raw: bytes, kind: str) -> _Row | None:
@@ -900,8 +777,7 @@ def _in_shape(row: _Row, kind: str) -> _Row:
         StoreCorruptError: a field is missing or unknown, or has a wrong type.
         ValueError: a relation is unknown, or a list holds something else than texts.
     """
-    fields = _FIELDS[kind]
-    ordered = {name: row[name] for name in fields if name in row} | row
+    ordered = {name: row[name] for name in kt.ROW_FIELDS[_TYPES[kind]] if name in row} | row
     decoded = kt._DecodeRow(_encode_row(ordered), _TYPES[kind])
     shaped = {name: decoded[name] for name in ordered}
     for name, value in shaped.items():
@@ -937,7 +813,7 @@ class _State:
         Returns:
             The row as it is now, None if it cannot be taken; and what is wrong, "" if nothing is.
         """
-        fields, key, problem = _FIELDS[kind], _key_of(row, kind), ""
+        fields, key, problem = kt.ROW_FIELDS[_TYPES[kind]], _key_of(row, kind), ""
         if row.keys() < fields.keys() and isinstance(row.get("version"), int):  # only what changed
             old = self.rows[kind].get(key)
             if old is None:
@@ -971,23 +847,24 @@ class _State:
         return {key: row for key, row in rows if not row["deleted"]}
 
 
-def _make_file(path: Path) -> BinaryIO:
-    return open(path, "xb", opener=lambda name, flags: os.open(name, flags, 0o600))
+@contextlib.contextmanager
+def _make_file(path: Path) -> Iterator[BinaryIO]:
+    """Make a file that is on the disk when the block ends."""
+    with open(path, "xb", opener=lambda name, flags: os.open(name, flags, 0o600)) as file:
+        yield file
+        file.flush()
+        os.fsync(file.fileno())
 
 
 class _Writer:
     """Writes operations to a new log, numbering them again."""
 
-    def __init__(self, path: Path) -> None:
-        self._file = _make_file(path)
-        self._seq, self._crc = 0, kt.FIRST_CRC
-
-    def begin(self, number: int) -> None:
-        """Let the first operation have this number, so that those of the history stay below it."""
-        self._seq = number - 1
+    def __init__(self, file: BinaryIO, number: int) -> None:
+        """Begin with this number, so that those of the history stay below it."""
+        self._file, self._seq, self._crc = file, number - 1, kt.FIRST_CRC
 
     def copy(self, raw: bytes, begins: bool = False) -> None:
-        """Write a line of the old log; all behind its numbers stays as it is, but for the format where a log begins."""
+        """Write a line of the old log; all after its numbers stays as it is, but for the format where a log begins."""
         self._seq += 1
         rest = raw[raw.index(b'"op": ') :]
         if begins and (match := kt.MatchLine(raw)) is not None and match[6] is None:
@@ -1019,15 +896,6 @@ class _Writer:
         self._seq += 1
         self._file.write(line)
 
-    def __enter__(self) -> _Writer:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        """Return when all is on the disk."""
-        with self._file:
-            self._file.flush()
-            os.fsync(self._file.fileno())
-
 
 def _records_of(rows: Mapping[str, list[_Row]]) -> kt.Rows:
     records = kt.NoRows()
@@ -1044,33 +912,31 @@ class _Repair:
     """One repair while it goes on."""
 
     damaged: Path
-    writer: _Writer
+    takes_cut: bool
+    writer: _Writer = field(init=False)
     chosen: list[_Found] = field(default_factory=list)
-    between: dict[str, dict[int, list[_Line]]] = field(default_factory=dict)
     projections: dict[str, _Projection] = field(default_factory=dict)
+    between: dict[str, dict[int, list[_Line]]] = field(default_factory=dict)
     state: _State = field(default_factory=_State)
     losses: list[Loss] = field(default_factory=list)
     rescued: list[Rescue] = field(default_factory=list)
     moved: list[Move] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     corrected: list[Correction] = field(default_factory=list)
+    cut_files: list[CutFile] = field(default_factory=list)
     operations: int = 0
     first_number: int = 1
-    takes_cut: bool = False
-    cut_files: list[CutFile] = field(default_factory=list)
-    held: set[tuple[str, bytes]] = field(default_factory=set)  # kind and digest of each row; only with cut files
-    changed: dict[tuple[str, _Key], int] = field(default_factory=dict)  # -> the last operation; only with cut files
+    held: set[tuple[str, bytes]] = field(default_factory=set)  # kind and digest of each row
+    changed: dict[tuple[str, _Key], int] = field(default_factory=dict)  # record -> its last operation
     verified: dict[str, int] = field(default_factory=dict)  # kind -> index of the last checkpoint that fits its rows
     proof: _Found | None = None  # the last checkpoint that fits all rows
     has_refused: bool = False  # whether a row was not taken as it is
 
     def read(self) -> None:
         """Read all files once, and find what belongs where."""
-        log = self.damaged / kt.LOG_NAME
         numbers = [int(path.stem) for path in self._history()]
-        if log.exists():
-            found, damages = self._scan(log)
-            self._list_corrected(log, found)
+        if (self.damaged / kt.LOG_NAME).exists():
+            found, damages = self._scan(kt.LOG_NAME)
             self.chosen, self.losses, self.notes = _choose(found)
             # A number within the log is that of its second name, which a compaction left which failed.
             before = [number for number in numbers if not self.chosen or number < self.chosen[0].seq]
@@ -1082,57 +948,54 @@ class _Repair:
         for line in self.chosen:
             if line.format is not None and line.format > kt.FORMAT:
                 raise RepairError(f"{kt.LOG_NAME} has format {line.format}, this version reads up to {kt.FORMAT}")
-        self.projections = {kind: _Projection(self.damaged, kind) for kind in _KINDS}
+        self.projections = {kind: _Projection(self.damaged / f"{kind}.jsonl", kind) for kind in _KINDS}
         if not self.chosen and not any(line.sign for each in self.projections.values() for line in each.lines):
             raise RepairError(f"nothing in {self.damaged} could be read as a keyword tree's")
         self._compare()
         if self.losses:  # without a loss nothing needs proof
             self._verify()
 
-    def _scan(self, path: Path) -> tuple[list[_Found], list[_Damage]]:
-        """Scan a log, and put right what one bit explains."""
-        return _prove(*_scan(path))
+    def _scan(self, name: str, *, lists: bool = True) -> tuple[list[_Found], list[_Damage]]:
+        """Scan a log, correct what one bit explains, and list that."""
+        found, damages = _prove(*_scan(self.damaged / name))
+        if lists:
+            self._list_corrected(name, found)
+        return found, damages
 
-    def _list_corrected(self, path: Path, found: list[_Found]) -> None:
-        name = str(path.relative_to(self.damaged))
-        self.corrected += [
-            Correction(name, line.line, line.offset, line.length, line.seq) for line in found if line.corrected
-        ]
+    def _list_corrected(self, name: str, found: list[_Found]) -> None:
+        self.corrected += [Correction(name, *line[6:9], line.seq) for line in found if line.corrected]
 
     def _compare(self) -> None:
         """Find which lines of the projections the log does not have, and where they belong."""
-        has_cut = bool(self._cut_paths())
         rows: dict[str, list[_Brought]] = {kind: [] for kind in _KINDS}
-        known: set[tuple[object, ...]] = set()
         for index, (line, raw) in enumerate(self._read_chosen()):
-            operation = json.loads(raw)
-            for kind, brought in _rows_of(operation).items():
+            for kind, brought in _rows_of(json.loads(raw)).items():
                 for row in brought:
                     sign = _sign(row, kind)
                     rows[kind].append(_Brought(index, sign))
-                    known.add((kind, sign.key, sign.version))
                     self.state.own(sign.ordinal, kind, sign.key)
-                    if has_cut:
-                        self.held.add((kind, sign.digest))
-                        self.changed[kind, sign.key] = line.seq
+                    self._hold(kind, sign, line.seq)
+        gaps = [n for n in range(1, len(self.chosen)) if self.chosen[n].seq != self.chosen[n - 1].seq + 1]
+        if self.chosen and self.chosen[0].format is None:
+            gaps.insert(0, 0)
+        gaps.append(len(self.chosen))  # whether the end is missing, nothing says
         for kind, projection in self.projections.items():
-            between = projection.rows_between(rows[kind], self._gaps())
-            # What the log has under the same version, or the same number, is a damaged copy of that.
+            # One that has the place in the order of another record is a damaged copy of that.
             self.between[kind] = {
-                gap: [line for line in lines if line.sign is None or not self._is_copy(line.sign, kind, known)]
-                for gap, lines in between.items()
+                gap: [line for line in lines if line.sign is None or self._is_own(line.sign, kind)]
+                for gap, lines in projection.rows_between(rows[kind], gaps).items()
             }
-        is_told = any(loss.first_seq and not loss.last_seq for loss in self.losses)
-        if any(of_kind.get(len(self.chosen)) for of_kind in self.between.values()) and not is_told:
+        has_open_loss = any(loss.first_seq and not loss.last_seq for loss in self.losses)
+        if not has_open_loss and any(of_kind.get(len(self.chosen)) for of_kind in self.between.values()):
             detail = "the log has lost its end: the projections hold rows that it does not have"
             self.losses.append(Loss(detail, first_seq=self.chosen[-1].seq + 1 if self.chosen else self.first_number))
 
-    def _gaps(self) -> set[int]:
-        """Return the indexes of lines in front of which others are missing; that of the end is always one of them."""
-        gaps = {n for n in range(1, len(self.chosen)) if self.chosen[n].seq != self.chosen[n - 1].seq + 1}
-        if self.chosen and self.chosen[0].format is None:
-            gaps.add(0)
-        return gaps | {len(self.chosen)}
+    def _is_own(self, sign: _Sign, kind: str) -> bool:
+        return self.state.owners.get(sign.ordinal, (kind, sign.key)) == (kind, sign.key)
+
+    def _hold(self, kind: str, sign: _Sign, seq: int) -> None:
+        self.held.add((kind, sign.digest))
+        self.changed[kind, sign.key] = seq
 
     def _verify(self) -> None:
         """Find the checkpoints that vouch for the rows of the log and those that only projections have, together.
@@ -1141,7 +1004,10 @@ class _Repair:
         """
         position = kt.LogPosition()
         for index, (line, raw) in enumerate(self._read_chosen()):
-            position.Project(self._rows_at(index))
+            rows = kt.NoRows()
+            for source in self._sources_at(index):
+                getattr(rows, source.kind).append(source.raw)
+            position.Project(rows)
             with contextlib.suppress(kt.StoreCorruptError):
                 if line.op == kt.CHECKPOINT:
                     reported = zip(_KINDS, kt.ReadCheckpoint(raw)[1:], position.projected, strict=True)
@@ -1151,16 +1017,13 @@ class _Repair:
                         self.proof = line
                 position.Project(kt.ReadAfter(raw))
 
-    def _rows_at(self, gap: int) -> kt.Rows:
+    def _sources_at(self, gap: int) -> list[_Source]:
         """Return the rows that only projections have of the operations missing here."""
-        records = kt.NoRows()
-        for rows, (kind, projection) in zip(records[:3], self.projections.items(), strict=True):
-            rows.extend(raw for _, raw in projection.read(self.between[kind].get(gap, [])))
-        return records
-
-    def _is_copy(self, sign: _Sign, kind: str, known: set[tuple[object, ...]]) -> bool:
-        owner = self.state.owners.get(sign.ordinal, (kind, sign.key))
-        return (kind, sign.key, sign.version) in known or owner != (kind, sign.key)
+        return [
+            _Source(kind, projection.path.name, line, gap <= self.verified.get(kind, -1), raw)
+            for kind, projection in self.projections.items()
+            for line, raw in projection.read(self.between[kind].get(gap, []))
+        ]
 
     def _read_chosen(self) -> Iterator[tuple[_Found, bytes]]:
         if self.chosen:
@@ -1168,98 +1031,75 @@ class _Repair:
                 for line in self.chosen:
                     yield line, line.read(file)
 
-    def write(self) -> None:
+    def write(self, log: BinaryIO) -> None:
         """Write the new log."""
-        self.writer.begin(self.first_number)
+        self.writer = _Writer(log, self.first_number)
         if not self.chosen or self.chosen[0].format is None:
             self._write_beginning()
         for index, (line, raw) in enumerate(self._read_chosen()):
             self._write_rescued(index)
-            if line is self.proof:
-                self._tell_history(line)
+            if line is self.proof and not self.has_refused:
+                self._mark_history(line)
             if line.op != kt.CHECKPOINT:  # the new store makes its own
                 self._write_operation(line, raw)
         self._write_rescued(len(self.chosen))
-        self._write_cut()
+        for path in sorted(self.damaged.glob("cut_*"), key=_order_of_cut):
+            if path.is_file():
+                self._write_cut(path)
         self._write_places()
 
-    def _tell_history(self, checkpoint: _Found) -> None:
+    def _mark_history(self, checkpoint: _Found) -> None:
         """Note which losses are history alone: all before a checkpoint that vouches for each row, if all were taken."""
-        if self.has_refused:
-            return
         for index, loss in enumerate(self.losses):
             is_before = 0 < loss.last_seq < checkpoint.seq or (not loss.first_seq and loss.offset < checkpoint.offset)
             if loss.file == kt.LOG_NAME and is_before:
                 self.losses[index] = replace(loss, is_data=False)
 
     def _write_beginning(self) -> None:
-        """Write a first line: the root as a projection has it, or a new one."""
-        now = time.time()
-        root: _Row = {
-            "id": _ROOT_ID, "ordinal": 0, "deleted": False, "parent_id": None, "name": _ROOT_ID, "aliases": [],
-            "normalized": [_ROOT_ID], "level": 0, "children": [], "description": "", "metadata": {}, "version": 1,
-            "created_at": now, "updated_at": now, "created_by": "repair",
-        }  # fmt: skip
+        """Write a first line with a new root; that of a projection follows where there is one."""
+        root = _new_keyword(_ROOT_ID, 0, name=_ROOT_ID, parent_id=None, level=0)
         self.state.take(root, "nodes")
-        self.writer.add("create_store", {"nodes": [root]}, {}, extra=f'"format": {kt.FORMAT}, ')
+        self.writer.add("create_store", {"nodes": [root]}, {}, extra=kt.FORMAT_FIELD)
 
     def _write_rescued(self, gap: int) -> None:
         """Write the rows that only projections have of the operations missing here."""
-        sources = [
-            _Source(kind, projection.path.name, line, gap <= self.verified.get(kind, -1), raw)
-            for kind, projection in self.projections.items()
-            for line, raw in projection.read(self.between[kind].get(gap, []))
-        ]
+        sources = self._sources_at(gap)
         self._write_sources(sources, "found in the projections alone")
         for source in sources:
             if source.line.sign is not None:
-                self.held.add((source.kind, source.line.sign.digest))
-                self.changed[source.kind, source.line.sign.key] = sys.maxsize
+                self._hold(source.kind, source.line.sign, sys.maxsize)
 
-    def _cut_paths(self) -> list[Path]:
-        """Return the files in which opening kept what it cut, in the order of their operations."""
-        paths = [path for path in self.damaged.glob("cut_*") if path.is_file()]
-        return sorted(paths, key=lambda path: (int(match[2]) if (match := _MatchCut(path.name)) else 0, path.name))
-
-    def _write_cut(self) -> None:
-        """Count the rows of cut files that are nowhere else, and write them where that is wanted."""
-        for path in self._cut_paths():
-            match = _MatchCut(path.name)
-            if match is None:
-                self.notes.append(f"{path.name}: no name that opening gives to what it cuts; it was not read")
-            elif match[1] == "change_log":
-                found, damages = _scan(path)
-                crcs = {line.crc for line in self.chosen}
-                lacking = [line for line in found if line.crc not in crcs]
-                self.cut_files.append(CutFile(path.name, len(lacking), unreadable=len(damages)))
-            else:
-                self._write_cut_rows(path, match[1], int(match[2]))
-
-    def _write_cut_rows(self, path: Path, kind: str, number: int) -> None:
+    def _write_cut(self, path: Path) -> None:
+        """Count the rows of a cut file that are nowhere else, and write them where that is wanted."""
+        match = _MatchCut(path.name)
+        if match is None:
+            self.notes.append(f"{path.name}: no name that opening gives to what it cuts; it was not read")
+            return
+        kind, number = match[1], int(match[2])
+        if kind == "change_log":
+            found, damages = _scan(path)
+            whole = {line.crc for line in self.chosen}
+            lacking_lines = sum(line.crc not in whole for line in found)
+            self.cut_files.append(CutFile(path.name, lacking_lines, unreadable=len(damages)))
+            return
         lacking: list[tuple[_Key, _Source]] = []
-        unreadable = 0
-        for line, offset, raw in _read_lines(path):
-            row = _decode(raw, kind)
-            sign = _sign(row, kind) if row else None
-            unreadable += bool(raw) and sign is None
-            if sign is not None and (kind, sign.digest) not in self.held:
-                self.held.add((kind, sign.digest))
-                lacking.append((sign.key, _Source(kind, path.name, _Line(line, offset, len(raw), sign), False, raw)))
+        lines = _Projection(path, kind)
+        for line, raw in lines.read(lines.lines):
+            if line.sign is not None and (kind, line.sign.digest) not in self.held:
+                self.held.add((kind, line.sign.digest))
+                lacking.append((line.sign.key, _Source(kind, path.name, line, False, raw)))
         # A record that was changed after the cut is meant to be as it is now.
-        may = [(key, each) for key, each in lacking if self.changed.get((kind, key), 0) < number]
-        taken: set[int] = set()
-        if self.takes_cut:
-            taken = self._write_sources([each for _, each in may], "found in a file of what opening had cut")
-        if taken:
-            self.changed |= {(kind, key): number for key, _ in may}
-        ids = tuple(dict.fromkeys(" → ".join(key) for key, each in lacking if each.line.line not in taken))
-        self.cut_files.append(CutFile(path.name, len(lacking), len(taken), unreadable, ids))
+        may = [each for key, each in lacking if self.changed.get((kind, key), 0) < number]
+        taken = self._write_sources(may, "found in a file of what opening had cut") if self.takes_cut else set()
         if taken:
             detail = "the rows were taken, though not who made them and when, and what was there before"
             self.losses.append(Loss(detail, path.name, is_data=False))
+        ids = tuple(dict.fromkeys(" → ".join(key) for key, each in lacking if each.line.line not in taken))
+        unreadable = sum(line.sign is None for line in lines.lines)
+        self.cut_files.append(CutFile(path.name, len(lacking), len(taken), unreadable, ids))
 
     def _write_sources(self, found: Sequence[_Source], why: str) -> set[int]:
-        """Write rows as operations `repair_rows`; return in which lines those stand that could be taken."""
+        """Write rows as operations `repair_rows`; return from which lines they could be taken."""
         rows: dict[tuple[str, _Key], _Row] = {}
         before: dict[tuple[str, _Key], _Row] = {}
         sources: dict[tuple[str, _Key], _Row] = {}
@@ -1310,92 +1150,105 @@ class _Repair:
             self.writer.copy(raw)
         elif any(kept.values()):
             origin = {name: operation.get(name) for name in ("operation_id", "timestamp", "author", "agent_io")}
-            if line is self.chosen[0]:
-                origin["extra"] = kt.FORMAT_FIELD
-            self.writer.add(line.op, kept, _rows_of(operation, "before"), **origin)
+            extra = kt.FORMAT_FIELD if line is self.chosen[0] else ""
+            self.writer.add(line.op, kept, _rows_of(operation, "before"), extra=extra, **origin)
 
     def _history(self) -> list[Path]:
         return sorted(path for path in (self.damaged / kt.HISTORY).glob("*.jsonl") if path.stem.isdecimal())
 
     def copy_history(self, target: Path) -> None:
-        """Copy the lines of the logs that compactions set aside, each number once, as far as they are whole."""
-        expected = 0  # the number that comes next; 0 where nothing says
+        """Copy the lines of the logs that compactions set aside, each number once, as far as they are whole.
+
+        Where some are lost, a file `….lost` lets a tree read on beyond them.
+        """
+        expected = written = 0  # the number that comes next, and the last that was written; 0 where nothing says
         for path in self._history():
-            # One that a compaction left which failed is a second name of a log: what follows stands elsewhere, too.
+            # One that a compaction left which failed is a second name of a log: the other name has what follows.
             limit = min(int(path.stem) + 1, self.first_number)
             if limit <= expected:
                 continue
             name = f"{kt.HISTORY}/{path.name}"
-            found, damages = self._scan(path)
-            self._list_corrected(path, found)
+            found, damages = self._scan(name)
             lines, others, notes = _choose([line for line in found if expected <= line.seq < limit], name)
             start = min((line.offset for line in found if line.seq >= expected), default=0)
             stop = min((line.offset for line in found if line.seq >= limit), default=sys.maxsize)
             damages = [damage for damage in damages if start <= damage.offset < stop or not expected]
             first = expected or _first_number(lines, damages, 0)
-            if first > 1 and not expected:
-                self._tell_missing_beginning(first, path, lines)
-            end = _Found(limit, 0, stop, 0, b"", b"", "", None)  # so that what is missing in front of it is listed
+            if not expected:
+                self._describe_beginning(first, path, lines)
+            end = _Found(b"", limit, b"", 0, "", None, 0, stop, 0)  # so that what is missing before it is listed
             missing = _describe_damages([*lines, end], damages, first)
             self.losses += [replace(loss, file=name, is_data=False) for loss in (*others, *missing)]
             self.notes += notes
-            _write_history(target, path, lines)
             expected = limit
-        if not expected and self.first_number > 1:
-            self._tell_missing_beginning(self.first_number, self.damaged / kt.LOG_NAME, self.chosen)
-        elif 0 < expected < self.first_number:
-            detail = "nothing is left of it in history/"
+            # In a run without a gap, number and place rise together.
+            for _, group in itertools.groupby(enumerate(lines), lambda pair: pair[1].seq - pair[0]):
+                run = [line for _, line in group]
+                target.mkdir(mode=0o700, exist_ok=True)
+                if 0 < written < run[0].seq - 1:
+                    (target / f"{run[0].seq - 1:018d}.lost").touch(0o600)
+                written = run[-1].seq
+                with open(path, "rb") as old, _make_file(target / f"{written:018d}.jsonl") as new:
+                    writer = _Writer(new, run[0].seq)  # chained again: what was left out must not look like damage
+                    for line in run:
+                        writer.copy(line.read(old), begins=line is run[0])
+        if 0 < written < self.first_number - 1:
+            (target / f"{self.first_number - 1:018d}.lost").touch(0o600)
+        if not expected:
+            self._describe_beginning(self.first_number, self.damaged / kt.LOG_NAME, self.chosen)
+        elif expected < self.first_number:
+            detail = f"nothing is left of it in {kt.HISTORY}/"
             self.losses.append(Loss(detail, kt.HISTORY, 0, 0, 0, expected, self.first_number - 1, is_data=False))
 
-    def _tell_missing_beginning(self, first: int, path: Path, lines: Sequence[_Found]) -> None:
+    def _describe_beginning(self, first: int, path: Path, lines: Sequence[_Found]) -> None:
         """List the numbers before those of the oldest log that is left, where they were kept or may have been."""
+        if first == 1:
+            return
         was_kept = _holds_deleted(path, lines)
         if was_kept or (self.damaged / kt.HISTORY).exists():
             why = "" if was_kept else ": it is missing, or CompactStorage(keep_history=False) has removed it"
-            detail = f"nothing is left of it in history/{why}"
+            detail = f"nothing is left of it in {kt.HISTORY}/{why}"
             self.losses.append(Loss(detail, kt.HISTORY, first_seq=1, last_seq=first - 1, is_data=False))
 
     def copy_snapshots(self, target: Path) -> None:
-        """Copy the snapshots that are as they were made."""
+        """Copy the snapshots that are as they were made, or can be made so again."""
         folder = self.damaged / kt.SNAPSHOTS
         for path in sorted(folder.iterdir()) if folder.is_dir() else ():
+            name = f"{kt.SNAPSHOTS}/{path.name}"
             if not (path / kt.SNAPSHOT_NAME).exists():
                 if not path.is_dir() or any(path.iterdir()):  # CompactStorage(keep_history=False) empties it
                     detail = f"has no {kt.SNAPSHOT_NAME}, as one that was never finished; it was left out"
-                    self.notes.append(f"{kt.SNAPSHOTS}/{path.name} {detail}")
+                    self.notes.append(f"{name} {detail}")
                 continue
             try:
-                reported = (path / kt.SNAPSHOT_NAME).read_bytes()
-                said = json.loads(reported)["log"]
-                log = self._read_sound(path / kt.LOG_NAME, said["length"], int(said["crc"], 16))
+                manifest = (path / kt.SNAPSHOT_NAME).read_bytes()
+                said = json.loads(manifest)["log"]
+                log = self._read_sound(f"{name}/{kt.LOG_NAME}", (said["length"], int(said["crc"], 16)))
             except (OSError, ValueError, KeyError, TypeError):
                 log = None
             if log is None:
                 detail = "the snapshot is not as it was made; it was left out"
-                self.losses.append(Loss(detail, f"{kt.SNAPSHOTS}/{path.name}/{kt.LOG_NAME}", is_data=False))
+                self.losses.append(Loss(detail, f"{name}/{kt.LOG_NAME}", is_data=False))
                 continue
-            made = target / path.name
-            for each in (target, made):
+            for each in (target, target / path.name):
                 each.mkdir(mode=0o700, exist_ok=True)
-            for name, content in ((kt.LOG_NAME, log), (kt.SNAPSHOT_NAME, reported)):
-                with _synced(made / name) as new:
+            for file, content in ((kt.LOG_NAME, log), (kt.SNAPSHOT_NAME, manifest)):
+                with _make_file(target / path.name / file) as new:
                     new.write(content)
-            kt._Files().SyncFolder(str(made))
+            kt._Files().SyncFolder(str(target / path.name))
 
-    def _read_sound(self, path: Path, length: int, crc: int) -> bytes | None:
-        """Return a log of this length and checksum, with lines put right if need be; None if it is not to be had."""
-        with open(path, "rb") as file:
-            log = file.read(length)
-        if (len(log), zlib.crc32(log)) == (length, crc):
-            return log
-        found, _ = self._scan(path)
-        fixed = bytearray(log)
-        for line in found:
-            fixed[line.offset : line.offset + len(line.corrected)] = line.corrected
-        if (len(fixed), zlib.crc32(fixed)) != (length, crc):
-            return None
-        self._list_corrected(path, found)
-        return bytes(fixed)
+    def _read_sound(self, name: str, said: tuple[int, int]) -> bytes | None:
+        """Return a log of this length and checksum, with lines corrected if need be; None if it cannot be had."""
+        with open(self.damaged / name, "rb") as file:
+            log = bytearray(file.read(said[0]))
+        if (len(log), zlib.crc32(log)) != said:
+            found, _ = self._scan(name, lists=False)
+            for line in found:
+                log[line.offset : line.offset + len(line.corrected)] = line.corrected
+            if (len(log), zlib.crc32(log)) != said:
+                return None
+            self._list_corrected(name, found)
+        return bytes(log)
 
     def _write_places(self) -> None:
         """Give everything a place whose own is lost."""
@@ -1407,9 +1260,18 @@ class _Repair:
         before: dict[str, list[_Row]] = {"nodes": [], "links": []}
 
         def recreate(id: str, of: str) -> None:
-            detail = f"a keyword is lost, though {of} it are there: recreated as {_lost_name(id)!r}"
+            name = f"(lost) {id}"[:512]
+            detail = f"a keyword is lost, though {of} it are there: recreated as {name!r}"
             self.losses.append(Loss(detail, "nodes.jsonl", ids=(id,)))
-            changed[id] = nodes[id] = self._lost_keyword(id)
+            changed[id] = nodes[id] = _new_keyword(
+                id,
+                self.state.next_ordinal,
+                name=name,
+                normalized=kt._NormalizeText(name),
+                description="This keyword could not be saved; what belonged to it still does.",
+                metadata={"repair": "lost"},
+            )
+            self.state.next_ordinal += 1
             made.add(id)
 
         def move(id: str, parent_id: str) -> None:
@@ -1451,26 +1313,31 @@ class _Repair:
                     assert taken is not None, problem
             self.writer.add("repair_places", rows, before, agent_io={"repair": "a place for what had lost its own"})
 
-    def _lost_keyword(self, id: str) -> _Row:
-        now, name = time.time(), _lost_name(id)
-        row: _Row = {
-            "id": id, "ordinal": self.state.next_ordinal, "deleted": False, "parent_id": _ROOT_ID, "name": name,
-            "aliases": [], "normalized": kt._NormalizeText(name), "level": 1, "children": [],
-            "description": "This keyword could not be saved; what belonged to it still does.",
-            "metadata": {"repair": "lost"}, "version": 1, "created_at": now, "updated_at": now, "created_by": "repair",
-        }  # fmt: skip
-        self.state.next_ordinal += 1
-        return row
-
     def _living_ancestor(self, id: str, nodes: Mapping[str, _Row]) -> str:
         seen: set[str] = set()
         while id not in nodes:
-            seen.add(id)
             row = self.state.rows["nodes"].get((id,))
+            seen.add(id)
             id = (json.loads(row)["parent_id"] if row else None) or _ROOT_ID
             if id in seen:
                 return _ROOT_ID
         return id
+
+
+def _order_of_cut(path: Path) -> tuple[int, str]:
+    match = _MatchCut(path.name)
+    return int(match[2]) if match else 0, path.name
+
+
+def _new_keyword(id: str, ordinal: int, **fields: Any) -> _Row:
+    """Return the row of a keyword that could not be saved."""
+    now = time.time()
+    row: _Row = {
+        "id": id, "ordinal": ordinal, "deleted": False, "parent_id": _ROOT_ID, "name": id, "aliases": [],
+        "normalized": [_ROOT_ID], "level": 1, "children": [], "description": "", "metadata": {}, "version": 1,
+        "created_at": now, "updated_at": now, "created_by": "repair",
+    }  # fmt: skip
+    return row | fields
 
 
 def _holds_deleted(path: Path, lines: Sequence[_Found]) -> bool:
@@ -1483,31 +1350,6 @@ def _holds_deleted(path: Path, lines: Sequence[_Found]) -> bool:
             if any(row.get("deleted") and (row.get("name") or row["metadata"].get("digest")) for row in rows["nodes"]):
                 return True
     return False
-
-
-def _write_history(target: Path, path: Path, lines: Sequence[_Found]) -> None:
-    """Write files that hold numbers without a gap, each called by the last of them."""
-    # In a run, number and place rise together.
-    for _, group in itertools.groupby(enumerate(lines), lambda pair: pair[1].seq - pair[0]):
-        run = [line for _, line in group]
-        target.mkdir(mode=0o700, exist_ok=True)
-        with open(path, "rb") as old, _Writer(target / f"{run[-1].seq:018d}.jsonl") as new:
-            new.begin(run[0].seq)  # chained again: what was left out must not look like damage
-            for line in run:
-                new.copy(line.read(old), begins=line is run[0])
-
-
-@contextlib.contextmanager
-def _synced(path: Path) -> Iterator[BinaryIO]:
-    """Make a file that is on the disk when the block ends."""
-    with _make_file(path) as file:
-        yield file
-        file.flush()
-        os.fsync(file.fileno())
-
-
-def _lost_name(id: str) -> str:
-    return f"(lost) {id}"[:512]
 
 
 def _circles(nodes: Mapping[str, _Row]) -> Iterator[str]:
@@ -1582,33 +1424,17 @@ def repair(
     return report
 
 
-def _mark_gaps(folder: Path) -> None:
-    """Note in `history/` which operations are lost, so that a tree reads on beyond them."""
-    oldest = _first_of(folder / kt.LOG_NAME)
-    for path in sorted((folder / kt.HISTORY).glob("*.jsonl"), reverse=True):
-        if int(path.stem) < oldest - 1:
-            path.with_name(f"{oldest - 1:018d}.lost").touch(0o600)
-        oldest = min(oldest, _first_of(path))
-
-
-def _first_of(path: Path) -> int:
-    """Return the number of the first operation of a log; 0 where its first line cannot be read."""
-    with path.open("rb") as file:
-        match = kt.MatchLine(file.read(512))
-    return 0 if match is None else int(match[2])
-
-
 def _repair_into(damaged: Path, unfinished: Path, new: Path, take_cut: bool) -> RepairReport:
-    with _held(damaged), _Writer(unfinished / kt.LOG_NAME) as writer:
-        work = _Repair(damaged, writer, takes_cut=take_cut)
+    with _held(damaged):
+        work = _Repair(damaged, take_cut)
         work.read()
-        work.write()
+        with _make_file(unfinished / kt.LOG_NAME) as log:
+            work.write(log)
         work.copy_history(unfinished / kt.HISTORY)
         work.copy_snapshots(unfinished / kt.SNAPSHOTS)
     for folder in (kt.HISTORY, kt.SNAPSHOTS):
         if (unfinished / folder).exists():
             kt._Files().SyncFolder(str(unfinished / folder))
-    _mark_gaps(unfinished)
     nodes, infos, links = (work.state.living(kind) for kind in _KINDS)
     with kt.KeywordTree(str(unfinished)) as tree:
         missing = [id for (id,) in nodes if not tree.GetPath(id)]
@@ -1646,10 +1472,8 @@ exit codes:
   2  nothing was written
 
 files cut_tail-…:
-  What opening a store cuts it keeps in such a file beside the log.
-  cut_tail-nodes-52-1a2b3c4d.bin, and so for infos and links: rows that the log had lost (JSON, one in a line); the
-  log ended in front of operation 52, and 1a2b3c4d is the checksum of the file. --take-cut takes these rows in, but
-  for records that were changed since.
+  cut_tail-nodes-52-1a2b3c4d.bin, and so for infos and links: rows that opening cut since the log had lost them (JSON,
+  one in a line); the log ended before operation 52, and 1a2b3c4d is the checksum of the file.
   cut_tail-change_log-52-1a2b3c4d.bin: the unfinished end of a log, never acknowledged. It is listed and not taken.
 """
 

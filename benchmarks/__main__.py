@@ -17,7 +17,6 @@ from pathlib import Path
 HERE = Path(__file__).parent
 TOOLS = ("mutate_store", "peers", "pictures")
 """What is run by its name alone: it measures no speed."""
-WITHOUT_QUICK = ("bench_knowhub",)
 
 
 def programs() -> dict[str, str]:
@@ -44,7 +43,7 @@ def main() -> int:
     failed = []
     with tempfile.TemporaryDirectory(prefix="keyword-tree-stores-") as stores:
         for name in options.names or [name for name in known if name not in TOOLS]:
-            shared = [] if name in TOOLS + WITHOUT_QUICK else ["--stores", stores, *["--quick"] * (not options.full)]
+            shared = [] if name in TOOLS else ["--stores", stores, *["--quick"] * (not options.full)]
             print(f"\n# {name}: {known[name]}", flush=True)
             if subprocess.run(
                 [sys.executable, "-m", f"benchmarks.{name}", *shared], cwd=HERE.parent, check=False

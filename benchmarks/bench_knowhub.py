@@ -1,4 +1,4 @@
-"""Measure KnowHub: `python -m benchmarks.bench_knowhub [--entries 5000] [--seconds 5] [--only servers,recall,…]`.
+"""Measure KnowHub: `python -m benchmarks.bench_knowhub [--quick] [--only servers,recall,processes]`.
 
 servers    its server beside a plain one over FastAPI and sqlite (WAL, synchronous=FULL, FTS5; tokens, votes and history
            as here), each in a process of its own, with the same client and the same entries, in turns
@@ -20,12 +20,13 @@ import sqlite3
 import statistics
 import subprocess
 import sys
-import tempfile
 import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+
+from benchmarks import common
 
 CONNECTIONS = 16
 COMMON = 8_000
@@ -463,33 +464,24 @@ def measure_workers(folder: str) -> None:
     print(f"8 clients of 2 workers: {count} of 2000 judgements, {2000 / took:.0f}/s", flush=True)
 
 
-PARTS = ("servers", "recall", "processes")
-
-
-def main() -> None:
+def run(options: argparse.Namespace) -> None:
     """Run all of it, or some."""
-    if len(sys.argv) > 1 and sys.argv[1] == "--serve":
-        serve(sys.argv[2], sys.argv[3], int(sys.argv[4]))
-        return
-    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
-    parser.add_argument("--entries", type=int, default=5_000)
-    parser.add_argument("--large", type=int, default=30_000)
-    parser.add_argument("--seconds", type=float, default=6.0, help="for each call and server")
-    parser.add_argument("--only", default=",".join(PARTS), help="some of the parts, with commas")
-    options = parser.parse_args()
-    parts = options.only.split(",")
-    with tempfile.TemporaryDirectory() as folder:
-        Path(folder).chmod(0o700)
+    entries, large, seconds = (1_000, 5_000, 1.0) if options.quick else (5_000, 30_000, 6.0)
+    with common.working_folder(options) as path:
+        folder = str(path)
         os.environ["XDG_CONFIG_HOME"] = f"{folder}/config"
-        if "servers" in parts:
-            measure_servers(folder, options.entries, options.seconds)
-        if "recall" in parts:
-            measure_recall(folder, options.large)
+        if common.wanted(options, "servers"):
+            measure_servers(folder, entries, seconds)
+        if common.wanted(options, "recall"):
+            measure_recall(folder, large)
             measure_kills(folder)
-        if "processes" in parts:
+        if common.wanted(options, "processes"):
             measure_processes(folder)
             measure_workers(folder)
 
 
 if __name__ == "__main__":
-    main()
+    if sys.argv[1:2] == ["--serve"]:
+        serve(sys.argv[2], sys.argv[3], int(sys.argv[4]))
+    else:
+        common.main(__doc__, run)

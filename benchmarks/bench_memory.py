@@ -5,7 +5,7 @@
 Parts (`--only`): evidence, remember, recall.
 
 - evidence: the share of each question's evidence among the first 5 and 10 memories, without a model, beside BM25
-  (Robertson & Zaragoza 2009, k1 1.5, b 0.75) over the same memories;
+  (the library bm25s, k1 1.5, b 0.75) over the same memories;
   LoCoMo (github.com/snap-research/LoCoMo, data/locomo10.json): the turns of a conversation, its session is the source;
   questions whose evidence is named, all categories. MemDaily (github.com/nuster1128/MemSim, the folder
   data_generation/final_dataset/messages_and_QAs): the messages of a user, equal ones once, a trajectory is the source.
@@ -20,15 +20,13 @@ Parts (`--only`): evidence, remember, recall.
 from __future__ import annotations
 
 import json
-import math
 import random
 import re
 import sqlite3
 import sys
 import tempfile
 import time
-from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from datetime import UTC, datetime
 from functools import partial
@@ -134,50 +132,26 @@ def read_memorybank() -> tuple[list[str], list[str]]:
 # == Evidence ================================================================================
 
 
-class Bm25:
-    """BM25 as the books have it, over words without stop words and single Chinese characters: the yardstick."""
+def bm25(memories: Sequence[Memory]) -> Ask:
+    """Return BM25 over words without stop words, Chinese characters and pairs of these: the yardstick."""
+    import bm25s  # type: ignore[import-not-found,import-untyped,unused-ignore]
 
-    def __init__(self, terms: Callable[[str], list[str]], memories: Iterable[Memory]) -> None:
-        self.terms = terms
-        self.ids = []
-        self.lengths = []
-        self.postings: dict[str, list[tuple[int, int]]] = defaultdict(list)
-        for number, memory in enumerate(memories):
-            counts = Counter(terms(memory.text))
-            self.ids.append(memory.id)
-            self.lengths.append(sum(counts.values()))
-            for term, count in counts.items():
-                self.postings[term].append((number, count))
-        self.average = sum(self.lengths) / max(1, len(self.lengths))
+    index = bm25s.BM25(k1=1.5, b=0.75)
+    index.index([terms_of(memory.text) for memory in memories], show_progress=False)
 
-    def __call__(self, query: str) -> list[str]:
-        """Return the ids of the first ten."""
-        scores: dict[int, float] = defaultdict(float)
-        for term in self.terms(query):
-            held = self.postings.get(term, [])
-            idf = math.log(1 + (len(self.ids) - len(held) + 0.5) / (len(held) + 0.5))
-            for number, count in held:
-                norm = 1.5 * (0.25 + 0.75 * self.lengths[number] / self.average)
-                scores[number] += idf * count * 2.5 / (count + norm)
-        return [self.ids[number] for number in sorted(scores, key=lambda number: (-scores[number], number))[:10]]
+    def ask(query: str) -> list[str]:
+        found, scores = index.retrieve([terms_of(query)], k=min(10, len(memories)), show_progress=False)
+        return [memories[at].id for at, score in zip(found[0], scores[0], strict=True) if score > 0]
+
+    return ask
 
 
 _runs = re.compile(r"[\u3400-\u9fff]|[^\W_\u3400-\u9fff]+").findall
 
 
-def words(text: str) -> list[str]:
-    """Return words and single Chinese characters, stop words included."""
-    return _runs(text.lower())
-
-
-def words_without_stop_words(text: str) -> list[str]:
-    """Return the same without English stop words."""
-    return [word for word in words(text) if word not in STOP_WORDS]
-
-
-def characters_and_pairs(text: str) -> list[str]:
-    """Return the same with pairs of Chinese characters besides."""
-    found = words_without_stop_words(text)
+def terms_of(text: str) -> list[str]:
+    """Return words without English stop words, single Chinese characters, and pairs of these."""
+    found = [word for word in _runs(text.lower()) if word not in STOP_WORDS]
     return [*found, *(a + b for a, b in pairwise(found) if len(a) == len(b) == 1 and not (a + b).isascii())]
 
 
@@ -208,15 +182,9 @@ def fill(store: MemoryStore, memories: Sequence[Memory]) -> None:
 
 def measure_evidence(sets: Mapping[str, Set], report: common.Report) -> None:
     """Print the evidence found by every contender on every set."""
-    plain = {
-        "BM25": words,
-        "BM25 without stop words": words_without_stop_words,
-        "BM25, pairs of characters too": characters_and_pairs,
-    }
     rows: list[list[str]] = []
     asks: dict[str, Callable[[Set], tuple[float, float]]]
-    asks = {name: partial(share_found, prepare=partial(Bm25, terms)) for name, terms in plain.items()}
-    asks["`MemoryStore.recall`"] = share_found_by_store
+    asks = {"BM25": partial(share_found, prepare=bm25), "`MemoryStore.recall`": share_found_by_store}
     for name, ask in asks.items():
         figures = [ask(chosen) for chosen in sets.values()]
         rows.append([name, *(f"{figure:.1f}" for pair in figures for figure in pair)])
@@ -293,7 +261,7 @@ def measure_recall(sets: Mapping[str, Set], size: int, folder: Path | None, repo
     # A word more makes each its own, and 20 of them one conversation.
     memories = [Memory(str(n), f"{chance.choice(texts)} {n}", f"s{n // 20}") for n in range(size)]
     questions = chance.sample(asked, min(400, len(asked)))
-    names = chance.sample(sorted({word for text in texts for word in words(text) if len(word) > 3}), 2_000)
+    names = chance.sample(sorted({word for text in texts for word in _runs(text.lower()) if len(word) > 3}), 2_000)
     rows: list[list[str]] = []
     begin: list[list[str]] = []
     for name in ("without keywords", "each under one of 2,000 keywords"):
@@ -363,12 +331,13 @@ def measure_fts5(memories: Sequence[Memory], questions: Sequence[str], folder: P
             raise common.Skip(f"sqlite3 has no FTS5: {error}") from error
         # FTS5 takes a run of Chinese for one word: its characters are given to it apart.
         connection.executemany(
-            "insert into memories values (?, ?)", ((memory.id, " ".join(words(memory.text))) for memory in memories)
+            "insert into memories values (?, ?)",
+            ((memory.id, " ".join(_runs(memory.text.lower()))) for memory in memories),
         )
         connection.commit()
 
         def ask(query: str) -> object:
-            match = " OR ".join(f'"{word}"' for word in dict.fromkeys(words_without_stop_words(query)))
+            match = " OR ".join(f'"{word}"' for word in dict.fromkeys(terms_of(query)))
             return connection.execute(
                 "select id, text from memories where memories match ? order by rank limit 10", (match or '"x"',)
             ).fetchall()

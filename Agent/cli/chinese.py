@@ -583,8 +583,11 @@ ERRORS = {
     "no keyword has the id {}: an id is needed, and the keyword called so has {}": (
         "没有 id 为 {0} 的关键词：这里要写 id，叫这个名字的关键词的 id 是 {1}"
     ),
+    "no keyword has the id {}, nor this name: Ensure(name) makes a keyword, and returns it with its id": (
+        "没有 id 或名字为 {0} 的关键词：Ensure(name) 会创建关键词，并返回它和它的 id"
+    ),
     "no {} has the id {}": "没有 id 为 {1} 的{0:zh}",
-    "no keyword found for {}": "没有找到 {0} 所指的关键词",
+    "no keyword found for {}: Ensure makes it": "没有找到 {0} 所指的关键词：Ensure 会创建它",
     "{} keywords found for {}": "{1} 指的关键词有 {0} 个",
     "{} found for {}": "{1} 指的是 {0}",
     "id {} is in use already": "id {0} 已被占用",
@@ -777,7 +780,7 @@ ERRORS = {
     "Data that could not be saved, or of which nothing proves that it was ({}):": "没能保住、或无从证明的数据（{0}）：",
     "History that could not be saved, while all data of it is there ({}):": "没能保住的历史，其数据都在（{0}）：",
     "Kept aside when the store was opened ({}):": "打开时放到一边的（{0}）：",
-    "Damaged, and put right: the checksum proves it ({}):": "损坏后已改正，有校验和为证（{0}）：",
+    "Damaged, and corrected: the checksum proves it ({}):": "损坏后已改正，有校验和为证（{0}）：",
     "Found in the projections alone ({}):": "只在投影里找到的（{0}）：",
     "Has another place now ({}):": "换了位置的（{0}）：",
     "Odd, but nothing is lost by it ({}):": "奇怪但没有丢失什么的（{0}）：",

@@ -19,7 +19,7 @@ sees it, and merges them.
 import contextlib
 import logging
 from collections.abc import Callable, Collection, Iterable, Mapping
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..keyword_tree import (
     ClosedError,
@@ -33,11 +33,13 @@ from ..keyword_tree import (
     NotFoundError,
     RelationType,
 )
-from .extraction import Extraction, Extractor, ModelExtractor, check_extraction
 from .graph import ENTITY_TYPES, normalize_tag
 from .memory_fields import memory_fields
 from .messages import shorten
 from .tree_graph import TreeGraph
+
+if TYPE_CHECKING:  # its patterns are compiled only where something reads
+    from .extraction import Extraction, Extractor
 
 __all__ = ["EXTRACTION", "TRIES", "Failure", "GraphFeed", "Placed", "Reading", "named_in"]
 
@@ -58,7 +60,7 @@ class Reading(NamedTuple):
 
     means: str
     """Who has read it: "model" or "custom"."""
-    extraction: Extraction
+    extraction: "Extraction"
 
 
 class Failure(NamedTuple):
@@ -100,21 +102,27 @@ class GraphFeed:
         self,
         tree: KeywordTree,
         graph: TreeGraph,
-        extract: str | Extractor | None,
+        extract: "str | Extractor | None",
         client: LLMClient | None,
         find_existing: Callable[[str], Iterable[tuple[str, str]]] = lambda _: (),
     ) -> None:
-        if not (extract is None or extract == "model" or isinstance(extract, Extractor)):
-            raise InvalidInputError(f'extract must be "model", an Extractor or None, not {shorten(extract)}')
         self.failure = ""
         self._tree = tree
         self._graph = graph
-        self._means = "" if extract is None else "custom" if isinstance(extract, Extractor) else "model"
-        self._extractor = extract if isinstance(extract, Extractor) else None
-        if self._means == "model":
-            if client is None or not client.judges:
-                raise InvalidInputError('extract="model" needs an llm_client that understands texts')
-            self._extractor = ModelExtractor(client, graph.find_tags, find_existing)
+        self._means = ""
+        self._extractor: Extractor | None = None
+        if extract is None:
+            return
+        from . import extraction
+
+        if isinstance(extract, extraction.Extractor):
+            self._means, self._extractor = "custom", extract
+        elif extract != "model":
+            raise InvalidInputError(f'extract must be "model", an Extractor or None, not {shorten(extract)}')
+        elif client is None or not client.judges:
+            raise InvalidInputError('extract="model" needs an llm_client that understands texts')
+        else:
+            self._means, self._extractor = "model", extraction.ModelExtractor(client, graph.find_tags, find_existing)
 
     # -- reading --
 
@@ -129,6 +137,8 @@ class GraphFeed:
         """
         if self._extractor is None:
             return None
+        from .extraction import check_extraction
+
         try:
             found = self._extractor.extract(text, self.find_known)
             read = Reading(self._means, check_extraction(found, text))
@@ -172,7 +182,7 @@ class GraphFeed:
 
     # -- writing: within an operation --
 
-    def place(self, extraction: Extraction, named: Mapping[str, str]) -> Placed:
+    def place(self, extraction: "Extraction", named: Mapping[str, str]) -> Placed:
         """Return the keyword of each entity, made under the top where there is none.
 
         Args:
@@ -198,7 +208,7 @@ class GraphFeed:
         return None
 
     def describe(
-        self, means: str, extraction: Extraction, placed: Placed, keyword_ids: Iterable[str]
+        self, means: str, extraction: "Extraction", placed: Placed, keyword_ids: Iterable[str]
     ) -> dict[str, Any]:
         """Return what an info keeps of it; see `sayings`. Tags go through those that are there already."""
         entities: dict[str, dict[str, Any]] = {id: {} for id in keyword_ids}

@@ -13,7 +13,6 @@ from collections.abc import Iterable
 
 from ..finding.texts import terms as terms_of
 from .keywords import STOP_WORDS
-from .own_words import clauses_of, is_about_speaker, is_stated, sentences_of
 
 __all__ = [
     "ONE_AT_A_TIME",
@@ -132,6 +131,8 @@ def subjects_of(text: str, relation_type: str) -> frozenset[str]:
     >>> subjects_of("I moved to Rome.", "lives_in") == {SPEAKER} == subjects_of("我搬到罗马了。", "lives_in")
     True
     """
+    from .own_words import clauses_of, is_about_speaker, is_stated, sentences_of  # its patterns take time to compile
+
     found: set[str] = set()
     for start, end in sentences_of(text):
         before = ""
@@ -147,6 +148,8 @@ def subjects_of(text: str, relation_type: str) -> frozenset[str]:
 
 def asked_subjects(question: str) -> frozenset[str]:
     """Return the terms of whom a question may be about, `SPEAKER` for who asks."""
+    from .own_words import is_about_speaker
+
     return frozenset(terms_of(question)) - STOP_WORDS | ({SPEAKER} if is_about_speaker(question) else set())
 
 

@@ -39,7 +39,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from enum import Enum, auto
 from pathlib import Path
-from typing import Any, Self, TypeAlias
+from typing import TYPE_CHECKING, Any, Self, TypeAlias
 
 from ..addresses import refuse_address
 from ..keyword_tree import (
@@ -58,7 +58,6 @@ from ..keyword_tree import (
 )
 from .background import BackgroundReader
 from .eviction import Candidate, Eviction, EvictionPolicy, RecallLog, RecallStats, choose_evictions
-from .extraction import Extractor
 from .graph import GraphRelation
 from .graph_feed import EXTRACTION, TRIES, Failure, GraphFeed, Placed, Reading, named_in
 from .knowledge import TreeKnowledge
@@ -70,6 +69,9 @@ from .retriever import MemoryRetriever, Retrieved, RetrieverConfig
 from .sayings import waits_for
 from .schemas import EpisodeTrace, ProceduralSkill, SemanticPattern, as_utc
 from .tree_graph import TreeGraph
+
+if TYPE_CHECKING:
+    from .extraction import Extractor
 
 __all__ = ["ForgettingPlan", "MemoryStore", "Record", "Version", "namespace_folder", "record_of"]
 
@@ -200,7 +202,7 @@ class MemoryStore:
         config: RetrieverConfig | None = None,
         ranker: Ranker | None = None,
         clock: Callable[[], float] = time.time,
-        extract: str | Extractor | None = None,
+        extract: "str | Extractor | None" = None,
         extract_in_background: bool = False,
         log: Callable[[str], Callable[[], Any]] | None = None,
     ) -> None:

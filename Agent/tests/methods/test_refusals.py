@@ -53,7 +53,7 @@ def test_an_operation_that_another_process_forgets_meanwhile_is_not_found(folder
             tree.Undo(operation_id)
 
 
-@pytest.mark.parametrize(("path", "message"), [("nope", "no keyword found for 'nope'"), ("a", "2 keywords found for")])
+@pytest.mark.parametrize(("path", "message"), [("nope", "no keyword found for 'nope': Ensure makes it"), ("a", "2 keywords found for")])
 def test_a_name_that_does_not_lead_to_one_keyword_is_not_found(tree: KeywordTree, path: str, message: str) -> None:
     tree.BatchCreateKeywords([{"name": "a", "parent_id": "root"}] * 2)
 
@@ -148,6 +148,8 @@ def test_a_name_in_the_place_of_an_id_is_answered_with_the_id(tree: KeywordTree,
         with pytest.raises(NotFoundError, match=f"^{message}$") as caught:
             write()
         assert (caught.value.kind, caught.value.id) == ("keyword", name)
+    with pytest.raises(NotFoundError, match=r"^no keyword has the id 'coffee', nor this name: Ensure\(name\) makes"):
+        tree.CreateInfo("a", "", ["coffee"])
     assert not tree.ListInfos()
 
 

@@ -347,7 +347,7 @@ class TestDamagedLine:
         assert "i1" in records(new)["infos"]
 
 
-# == Damaged lines that are put right =====================================================================
+# == Damaged lines that are corrected ======================================================================
 
 
 def flip(data: bytes, *places: int) -> bytes:
@@ -548,7 +548,7 @@ class TestCutLog:
         report = repaired(damaged, new)
 
         assert report.operations == min(whole, OPERATIONS)
-        torn = [loss for loss in report.losses if "behind the last operation" in loss.detail]
+        torn = [loss for loss in report.losses if "after the last operation" in loss.detail]
         assert len(torn) == (data[length - 1] != 10)
         if torn:
             assert torn[0].offset + torn[0].length == len(data[:length].rstrip())
@@ -1529,8 +1529,8 @@ class TestHistoryThatLacks:
             path.name for path in sorted((kept / "history").iterdir())
         ]
         assert [note.split(",")[0] for note in report.notes] == [f"history/{older.name}"] * len(report.notes)
-        assert sum("stands there a second time" in note for note in report.notes) == 2
-        assert sum("stands in front of" in note for note in report.notes) == 2
+        assert sum("is there a second time" in note for note in report.notes) == 2
+        assert sum("comes before operation" in note for note in report.notes) == 2
 
     def test_no_number_takes_the_operation_that_fits(self, kept: Path, new: Path) -> None:
         wanted, older = self.operations(kept), min((kept / "history").iterdir())
@@ -1543,7 +1543,7 @@ class TestHistoryThatLacks:
         assert [(loss.file, loss.first_seq, loss.is_data) for loss in report.losses if loss.line] == [
             (f"history/{older.name}", 4, False)
         ]
-        assert "another operation 4 stands in line 4" in report.losses[0].detail
+        assert "another operation 4 is in line 4" in report.losses[0].detail
         assert self.operations(new) == wanted
         assert reported(new)
 
