@@ -5400,9 +5400,9 @@ class KeywordTree:
             ids = self._searcher.LookUp(path)[0]
             if len(ids) == 1:
                 return self._reader.Nodes(state, ids)[0]
-        name = _Shorten(path)
-        text = f"{_Count(len(ids), 'keyword')} found for {name}" if ids else f"no keyword found for {name}: Ensure makes it"
-        raise NotFoundError("keyword", path, text)
+        at = _Shorten(path)
+        why = f"{_Count(len(ids), 'keyword')} found for {at}" if ids else f"no keyword found for {at}: Ensure makes it"
+        raise NotFoundError("keyword", path, why)
 
     def __contains__(self, path: object) -> bool:
         """Tell whether a name or a path leads to at least one keyword."""

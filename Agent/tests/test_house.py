@@ -25,7 +25,7 @@ OUR_WORDS = {
     "anew": 0,
     "borne": 0,
     "whoever": 57,
-    "somebody": 62,
+    "somebody": 61,
     "nobody": 149,
     "beneath": 47,
     "mended": 0,

@@ -53,7 +53,9 @@ def test_an_operation_that_another_process_forgets_meanwhile_is_not_found(folder
             tree.Undo(operation_id)
 
 
-@pytest.mark.parametrize(("path", "message"), [("nope", "no keyword found for 'nope': Ensure makes it"), ("a", "2 keywords found for")])
+@pytest.mark.parametrize(
+    ("path", "message"), [("nope", "no keyword found for 'nope': Ensure makes it"), ("a", "2 keywords found for")]
+)
 def test_a_name_that_does_not_lead_to_one_keyword_is_not_found(tree: KeywordTree, path: str, message: str) -> None:
     tree.BatchCreateKeywords([{"name": "a", "parent_id": "root"}] * 2)
 
