@@ -16,7 +16,7 @@ EXAMPLE = Path(__file__).parents[3].joinpath("examples", "two_machines.py")
 @pytest.mark.skipif(find_programs() is None, reason="PostgreSQL is not installed (no initdb)")
 def test_runs_as_it_stands(tmp_path: Path) -> None:
     done = subprocess.run(
-        [sys.executable, str(EXAMPLE), "10"], cwd=tmp_path, capture_output=True, text=True, timeout=300, check=False
+        [sys.executable, str(EXAMPLE), "4"], cwd=tmp_path, capture_output=True, text=True, timeout=300, check=False
     )
 
     assert done.returncode == 0, done.stdout + done.stderr

@@ -335,7 +335,7 @@ def explore(client: Explorer, tree: KeywordTree, query: str, path: list[int]) ->
 
 @pytest.mark.parametrize(
     ("most", "count", "query", "rounds"),
-    [(50, 2500, "ψφχ", 4), (50, 700, "the child 00333", 3), (10, 150, "children", 4)],
+    [(12, 800, "ψφχ", 5), (50, 300, "the child 00133", 3), (10, 150, "children", 4)],
 )
 def test_groups_lead_to_every_one_of_many_children(
     tmp_path: Path, most: int, count: int, query: str, rounds: int
