@@ -1145,7 +1145,7 @@ class TestBatch:
         assert tree.BatchCreateInfos([]) == []
         assert disk(folder) == before
 
-    def test_hangs_a_spec_without_parent_on_root(self, folder: Path) -> None:
+    def test_puts_a_spec_without_parent_on_root(self, folder: Path) -> None:
         with KeywordTree(str(folder)) as tree:
             [node] = tree.BatchCreateKeywords([{"name": "Python"}])
 
@@ -1351,7 +1351,7 @@ class TestExactLookup:
         assert tree.Search("root", False).status is NOT_FOUND
 
     @pytest.mark.parametrize("query", ["", " ", "\n\t\u3000"])
-    def test_of_a_blank_query_finds_nothing_and_asks_nobody(self, folder: Path, query: str) -> None:
+    def test_of_a_blank_query_finds_nothing_and_asks_no_model(self, folder: Path, query: str) -> None:
         with opened(folder, llm_client=Model()) as tree:
             add(tree, "Python")
             result = tree.Search(query)
@@ -1668,7 +1668,7 @@ class TestDescent:
 
             assert (result.infos, result.info_count) == ([info], 1)
 
-    def test_shows_after_a_jump_the_target_and_what_lies_beneath_it(self, folder: Path) -> None:
+    def test_shows_after_a_jump_the_target_and_what_lies_under_it(self, folder: Path) -> None:
         model = Model(answer("jump", "Fruit"), answer("jump", "Pear"), answer("match", "Pear"))
         tree, ids = fruit_tree(folder, model)
         with tree:
@@ -1691,7 +1691,7 @@ class TestDescent:
         assert names(model.views[1])[0] == "Hammer"
         assert set(names(model.views[2])) == {"Fruit", "Apple", "Pear", "Conference"}
 
-    def test_shows_after_a_jump_to_several_what_lies_beneath_each(self, folder: Path) -> None:
+    def test_shows_after_a_jump_to_several_what_lies_under_each(self, folder: Path) -> None:
         model = Model(answer("jump", "Pear", "Tools"), answer("match", "Hammer"))
         tree, ids = fruit_tree(folder, model)
         with tree:
@@ -2080,7 +2080,7 @@ class TestReplies:
         assert [(type(step.action), type(step.reason)) for step in result.steps] == [(str, str)]
 
     @pytest.mark.parametrize(("reply", "status", "reason"), REPLIES[::9])
-    def test_each_places_a_keyword_beneath_what_is_shown_or_root(
+    def test_each_places_a_keyword_under_what_is_shown_or_root(
         self, folder: Path, quick_sync: None, reply: Any, status: SearchStatus, reason: str
     ) -> None:
         tree, ids = fruit_tree(folder, Model(say(reply)))
@@ -2202,7 +2202,7 @@ class TestTableOfReplies:
 
 
 class TestPlacing:
-    def test_hangs_the_keyword_where_the_model_matched(self, folder: Path) -> None:
+    def test_puts_the_keyword_where_the_model_matched(self, folder: Path) -> None:
         tree, ids = fruit_tree(folder, Model(answer("jump", "Fruit"), answer("match", "Pear")))
         with tree:
             node = tree.CreateKeyword("Williams")
@@ -2215,12 +2215,12 @@ class TestPlacing:
         with tree:
             assert tree.CreateKeyword("Quince").parent_id == ids["Fruit"]
 
-    def test_hangs_it_on_root_where_the_answer_is_ambiguous(self, folder: Path) -> None:
+    def test_puts_it_on_root_where_the_answer_is_ambiguous(self, folder: Path) -> None:
         tree, _ = fruit_tree(folder, Model(answer("ambiguous", "Fruit", "Tools")))
         with tree:
             assert tree.CreateKeyword("Nutcracker").parent_id == "root"
 
-    def test_asks_nobody_where_the_model_is_not_wanted(self, folder: Path) -> None:
+    def test_asks_no_model_where_the_model_is_not_wanted(self, folder: Path) -> None:
         tree, ids = fruit_tree(folder, Model())
         with tree:
             assert tree.CreateKeyword("Quince", llm_auto_place=False).parent_id == "root"
@@ -2500,7 +2500,7 @@ class TestGroups:
 
             assert found == {node.id for node in made}
 
-    def test_place_a_keyword_beneath_their_parent(self, folder: Path) -> None:
+    def test_place_a_keyword_under_their_parent(self, folder: Path) -> None:
         model = Model(answer("jump", "Parent"), open_group(0), say({"action": "missing"}))
         with big_tree(folder, 300, model) as tree:
             parent = tree.Search("Parent").node
@@ -2566,7 +2566,7 @@ class TestView:
 
         assert names(model.views[-1])[:5] == [node.name for node in reversed(used)][:5]
 
-    def test_leads_with_a_recently_used_node_beneath_a_shown_one(self, folder: Path) -> None:
+    def test_leads_with_a_recently_used_node_under_a_shown_one(self, folder: Path) -> None:
         model = Model(answer("match", "Conference"), say({"action": "missing"}))
         tree, _ = fruit_tree(folder, model)
         with tree:

@@ -664,14 +664,14 @@ class TestOutcomes:
         assert str(caught.value.__cause__) == "127.0.0.1 answers 500: not now"
         assert caught.value.__cause__.__context__ is None
 
-    def test_nobody_is_followed_to_another_address(self, wire: Wire, server: Server, connect: Connect) -> None:
+    def test_no_one_is_followed_to_another_address(self, wire: Wire, server: Server, connect: Connect) -> None:
         server.script = then_right(lambda handler: handler.answer(b"", 307, location=server.address + wire.path))(wire)
         with pytest.raises(ServiceError, match=r"answers 307, and leads to http://127\.0\.0\.1"):
             connect().Chat(MESSAGES, SCHEMA)
 
         assert len(server.requests) == 1
 
-    def test_nobody_listens(self, connect: Connect) -> None:
+    def test_no_one_listens(self, connect: Connect) -> None:
         with socket.socket() as unused:
             unused.bind(("127.0.0.1", 0))
             client = connect(base_url=f"http://127.0.0.1:{unused.getsockname()[1]}/v1", retries=1)
@@ -680,7 +680,7 @@ class TestOutcomes:
 
         assert client.usage == Usage(calls=2)
 
-    def test_a_placement_that_fails_hangs_the_keyword_on_the_root(
+    def test_a_placement_that_fails_puts_the_keyword_on_the_root(
         self, wire: Wire, server: Server, connect: Connect, tmp_path: Path
     ) -> None:
         server.script = refused(500)(wire)
@@ -904,7 +904,7 @@ class TestUsage:
         assert client.last_usage == Usage(1, 100, 7, 64, client.last_usage.cost)
         assert client.last_usage.cost == pytest.approx(cost)
 
-    def test_is_told_by_a_search(self, wire: Wire, server: Server, connect: Connect, tmp_path: Path) -> None:
+    def test_is_reported_by_a_search(self, wire: Wire, server: Server, connect: Connect, tmp_path: Path) -> None:
         jump = json.dumps({"action": "jump", "node_id": 0})
         server.script = [page(500), body(wire.text(jump)), body(wire.text(json.dumps(MATCH)))]
         with KeywordTree(str(tmp_path), connect(prices=Prices(3.0, 15.0, 0.3))) as tree:
@@ -926,7 +926,7 @@ class TestUsage:
         assert client.usage == client.last_usage == Usage(1, 100, 7, 64, None)
 
     @pytest.mark.parametrize("reported", [None, [], "many", {}, {"prompt_tokens": "9", "input_tokens": True}])
-    def test_what_is_not_told_counts_nothing(
+    def test_what_is_not_reported_counts_nothing(
         self, reported: object, wire: Wire, server: Server, connect: Connect
     ) -> None:
         server.script = [body({**wire.text(json.dumps(MATCH)), "usage": reported})]
@@ -1027,7 +1027,7 @@ class TestBudget:
 
         assert (len(server.requests), client.last_usage) == (1, Usage())
 
-    def test_and_what_was_wrong_before_are_told_by_a_search(
+    def test_and_what_was_wrong_before_are_reported_by_a_search(
         self, wire: Wire, server: Server, connect: Connect, tmp_path: Path
     ) -> None:
         server.script = refused(503)(wire)
@@ -1038,7 +1038,7 @@ class TestBudget:
         assert "the budget of 2 calls is used up" in found.steps[0].reason
         assert "before: 127.0.0.1 answers 503: not now" in found.steps[0].reason
 
-    def test_is_told_by_a_search(self, connect: Connect, tmp_path: Path) -> None:
+    def test_is_reported_by_a_search(self, connect: Connect, tmp_path: Path) -> None:
         with KeywordTree(str(tmp_path), connect(budget_calls=0)) as tree:
             tree.CreateKeyword("茶", "root")
             found = tree.Search("what do I drink?")
@@ -1246,7 +1246,7 @@ class TestConstructor:
         assert KEY in from_environment
         assert KEY not in given
 
-    def test_connections_are_closed_when_nobody_has_the_client_any_more(self, wire: Wire, server: Server) -> None:
+    def test_connections_are_closed_when_no_one_has_the_client_any_more(self, wire: Wire, server: Server) -> None:
         server.script = said(json.dumps(MATCH))(wire)
         client = wire.client_class("test-model", KEY, server.address + wire.address)
         client.Chat(MESSAGES, SCHEMA)
@@ -1397,7 +1397,7 @@ class TestReadReply:
 
         assert read_reply(text, SCHEMA) == MATCH
 
-    def test_mends_nothing_where_it_was_cut(self) -> None:
+    def test_repairs_nothing_where_it_was_cut(self) -> None:
         text = '{"action": "match", "node_ids": [34, 567'
         with pytest.raises(ReplyError, match="the reply is cut: "):
             read_reply(text, SCHEMA, is_cut=True)

@@ -119,7 +119,7 @@ class TestFinding:
             ["Flash"],
         ]
 
-    def test_a_short_query_means_the_theme_and_not_what_lies_beneath(self, tree: EmbeddingTree) -> None:
+    def test_a_short_query_means_the_theme_and_not_what_lies_under_it(self, tree: EmbeddingTree) -> None:
         dog = tree.CreateKeyword("dog")
         for breed in ("poodle", "beagle", "husky"):
             tree.CreateKeyword(breed, dog.id)
@@ -136,7 +136,7 @@ class TestFinding:
 
             assert names(tree, "when does the early ferry leave this small harbour", 1) == ["harbour"]
 
-    def test_a_narrow_band_of_likenesses_is_as_good_as_the_whole_scale(self, tmp_path: Path) -> None:
+    def test_a_narrow_band_of_similarities_is_as_good_as_the_whole_scale(self, tmp_path: Path) -> None:
         with EmbeddingTree(tmp_path, Told(tea_house=0.92), trust=1.0) as tree:
             for name in ("harbour", "tea house", *(f"thing {number}" for number in range(20))):
                 tree.CreateKeyword(name, "root")
@@ -199,7 +199,7 @@ class TestFinding:
 
         assert answers == [SearchStatus.MATCHED, SearchStatus.NOT_FOUND]
 
-    def test_nothing_is_embedded_where_nobody_asks(self, tree: EmbeddingTree, embedder: English) -> None:
+    def test_nothing_is_embedded_where_no_one_asks(self, tree: EmbeddingTree, embedder: English) -> None:
         tree.CreateKeyword("dog", "root")
         tree.CreateKeyword("left to a silent model")
         assert tree.Search("canine", llm_expand_query=False).status is SearchStatus.NOT_FOUND
@@ -216,7 +216,7 @@ class TestFinding:
         assert [(node.name, confidence > 0.3) for node, confidence in found.nearest[:1]] == [("dog", True)]
 
     @pytest.mark.parametrize("query", ["🐍", "!?", "—", "_"])
-    def test_a_query_without_a_word_is_ranked_by_likeness(self, query: str, tmp_path: Path) -> None:
+    def test_a_query_without_a_word_is_ranked_by_similarity(self, query: str, tmp_path: Path) -> None:
         embedder = English([*ENGLISH, ("snake", query)])
         with patient_tree(tmp_path, embedder, llm_client=Chooses("snake")) as tree:
             for name in ("snake", "ship", "train"):
@@ -234,7 +234,7 @@ class TestFinding:
 
         assert {node.id for node, _ in tree.RankCandidates("canine", 10)} == ids
 
-    def test_a_client_that_goes_by_scores_sees_likeness(self, embedder: English, tmp_path: Path) -> None:
+    def test_a_client_that_goes_by_scores_sees_similarity(self, embedder: English, tmp_path: Path) -> None:
         with patient_tree(tmp_path, embedder, llm_client=LexicalLLMClient()) as tree:
             tree.CreateKeyword("dog", "root")
             tree.CreateKeyword("ship", "root")
@@ -350,7 +350,7 @@ class TestArguments:
 
 
 class TestTrust:
-    def test_a_script_that_the_model_does_not_know_is_told_once(
+    def test_a_script_that_the_model_does_not_know_is_reported_once(
         self, tree: EmbeddingTree, embedder: English, caplog: pytest.LogCaptureFixture
     ) -> None:
         for name in ("tea", "ship", "car"):
@@ -472,7 +472,7 @@ class TestKeepingUp:
         assert names(tree, "canine") == ["dog"]
         assert tree.Verify() == []
 
-    def test_compacting_forgets_what_another_process_deleted_and_embeds_nothing_anew(
+    def test_compacting_forgets_what_another_process_deleted_and_embeds_nothing_again(
         self, tree: EmbeddingTree, embedder: English, tmp_path: Path
     ) -> None:
         gone = tree.CreateKeyword("my secret diagnosis", "root")
@@ -532,7 +532,7 @@ class TestComparing:
 
 
 class TestFailing:
-    def test_words_rank_alone_and_the_failure_is_told(self, tree: EmbeddingTree, embedder: English) -> None:
+    def test_words_rank_alone_and_the_failure_is_reported(self, tree: EmbeddingTree, embedder: English) -> None:
         embedder.meanwhile = fail
         tree.CreateKeyword("dog food")
         tree.CreateKeyword("ship")
@@ -677,7 +677,7 @@ class TestSlow:
             assert (tree.recall.vectors.waiting, tree.recall.vectors.failure) == (1, "")
             embedder.released.set()
 
-    def test_closing_waits_for_no_late_model_and_nothing_is_written_behind_it(self, tmp_path: Path) -> None:
+    def test_closing_waits_for_no_late_model_and_nothing_is_written_after_it(self, tmp_path: Path) -> None:
         embedder = Slow()
         with EmbeddingTree(tmp_path, embedder, patience_s=0.01) as tree:
             tree.CreateKeyword("dog", "root")

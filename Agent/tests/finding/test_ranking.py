@@ -284,7 +284,7 @@ with KeywordTree(sys.argv[1]) as tree:
 """
 
 
-def test_ranking_does_not_hang_on_the_seed_of_hashes(tmp_path: Path) -> None:
+def test_ranking_does_not_depend_on_the_seed_of_hashes(tmp_path: Path) -> None:
     draw = random.Random(3)
     with KeywordTree(str(tmp_path)) as tree:
         writer = Writer(tree)
@@ -370,7 +370,7 @@ STRANGE = ["ibex", "ecko"]
     st.lists(st.lists(st.sampled_from([*SYLLABLES, *OTHERS, STRANGE[0]]), min_size=1, max_size=3), max_size=40),
     st.data(),
 )
-def test_children_without_a_word_of_a_short_query_stand_behind_the_keyword_that_it_names(
+def test_children_without_a_word_of_a_short_query_stand_after_the_keyword_that_it_names(
     name: list[str], children: list[list[str]], description: list[str], elsewhere: list[list[str]], data: st.DataObject
 ) -> None:
     more = data.draw(st.lists(st.sampled_from(STRANGE), max_size=2, unique=True))

@@ -79,7 +79,7 @@ class TestAt:
             assert _told(tree.At(seconds + 0.5)) == reported
         assert _told(tree.At(1e12)) == seen[-1][2]
 
-    def test_reaches_behind_compactions(self, tree: KeywordTree) -> None:
+    def test_reaches_after_compactions(self, tree: KeywordTree) -> None:
         seen = _live(tree)
         tree.CompactStorage()
         seen += _live(tree)

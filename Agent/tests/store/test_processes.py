@@ -634,7 +634,7 @@ class TestStop:
 
 
 class TestLock:
-    def test_excludes_whoever_comes_by_a_link_or_a_relative_path(
+    def test_excludes_all_who_come_by_a_link_or_a_relative_path(
         self, folder: Path, start: Start, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         KeywordTree(str(folder)).Close()
@@ -1413,7 +1413,7 @@ class TestNeighbours:
 
         self.check(folder, *self.write_beside(folder, start, work))
 
-    def test_whose_sync_fails_stop_the_others_until_one_opens_anew(self, folder: Path, start: Start) -> None:
+    def test_whose_sync_fails_stop_the_others_until_one_opens_again(self, folder: Path, start: Start) -> None:
         def fail(tell: Tell) -> None:
             tree = KeywordTree(str(folder))
             operate(tree, "b", 0)

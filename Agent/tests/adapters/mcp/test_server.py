@@ -207,7 +207,7 @@ class TestErrors:
         assert said in result.content[0].text
         assert tree.TreeMetrics()["keywords"] == 0
 
-    def test_a_failing_disk_is_told_without_the_folder(
+    def test_a_failing_disk_is_reported_without_the_folder(
         self, tree: KeywordTree, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
     ) -> None:
         server = build_server(tree)
@@ -223,7 +223,7 @@ class TestErrors:
         assert "not known" in result.content[0].text
         assert tree.data_dir in caplog.text
 
-    def test_a_closed_tree_is_told_without_the_folder(self, tree: KeywordTree) -> None:
+    def test_a_closed_tree_is_reported_without_the_folder(self, tree: KeywordTree) -> None:
         tree.Close()
         result = call(tree, "read_graph")
 
