@@ -3239,7 +3239,7 @@ class TestDamage:
             line = sum(start <= at for start in starts)
             error = self.refused(tmp_path / f"copy-{at}", {**files, LOG: bytes(data)})
 
-            assert error.line in (line, line + 1), f"byte {at}"  # a broken newline may be told at either line
+            assert error.line in (line, line + 1), f"byte {at}"  # a broken newline may be reported at either line
             shutil.rmtree(tmp_path / f"copy-{at}")
 
     def test_of_the_newline_before_the_last_line_is_found(self, tmp_path: Path, files: dict[str, bytes]) -> None:

@@ -44,10 +44,10 @@ from Agent.model_clients import (
     client_from_environment,
     read_reply,
 )
+from Agent.tests.examples.running import run
 
 KEY = "sk-Secret0123456789abcdef"
 ROOT = Path(__file__).resolve().parents[3]
-EXAMPLE = ROOT / "examples" / "with_a_model.py"
 MATCH = {"action": "match", "node_id": 0}
 SCHEMA = {
     "type": "object",
@@ -206,7 +206,7 @@ class Server(ThreadingHTTPServer):
         self.script: list[Answer] = []
         self.requests: list[Request] = []
         self.released = threading.Event()
-        """Set when the test is over: whoever hangs may go."""
+        """Set when the test is over: what hangs may go."""
         self.sent_bytes = 0
 
     @property
@@ -568,7 +568,7 @@ def ends_as_told(
         assert (found.status, found.node) == (SearchStatus.MATCHED, tree.FindByName("茶")[0])
     else:
         assert (found.status, found.node) == (SearchStatus.NOT_FOUND, None)
-    if isinstance(case.outcome, type):  # the step tells whoever looks what went wrong
+    if isinstance(case.outcome, type):  # the step says what went wrong
         assert found.steps[0].reason.startswith(case.outcome.__name__)
     assert log.read_bytes() == before
 
@@ -1461,20 +1461,8 @@ class TestSession:
 
 
 class TestExample:
-    def run(self, **environment: str) -> "subprocess.CompletedProcess[str]":
-        return subprocess.run(
-            [sys.executable, "-c", "import runpy, sys; runpy.run_path(sys.argv[1], run_name='__main__')", str(EXAMPLE)],
-            cwd=ROOT,
-            capture_output=True,
-            text=True,
-            encoding="utf-8",
-            timeout=60,
-            check=True,
-            env={"PYTHONIOENCODING": "utf-8", "PYTHONWARNINGS": "error", **environment},
-        )
-
     def test_says_what_to_set(self) -> None:
-        done = self.run()
+        done = run("with_a_model.py")
 
         for name in ("KEYWORD_TREE_MODEL", "OPENAI_API_KEY", "OPENAI_BASE_URL", "ANTHROPIC_API_KEY"):
             assert name in done.stdout
@@ -1487,13 +1475,13 @@ class TestExample:
         ],
     )
     def test_says_which_half_is_missing(self, names: dict[str, str], missing: str) -> None:
-        assert missing in self.run(**names).stdout
+        assert missing in run("with_a_model.py", **names).stdout
 
     def test_does_not_take_a_failure_for_a_placement(self, server: Server) -> None:
         need("openai")
         need("json_repair")
         server.script = refused(401)(WIRES[0])
-        done = self.run(KEYWORD_TREE_MODEL="m", OPENAI_API_KEY=KEY, OPENAI_BASE_URL=server.address)
+        done = run("with_a_model.py", KEYWORD_TREE_MODEL="m", OPENAI_API_KEY=KEY, OPENAI_BASE_URL=server.address)
 
         assert "苏州园林 stands at 苏州园林 (agent_failure)" in done.stdout
         assert "hangs on [] (agent_failure)" in done.stdout
@@ -1501,7 +1489,9 @@ class TestExample:
     def test_runs_with_a_model(self, wire: Wire, server: Server) -> None:
         server.script = [think(wire, [])]
         address = {f"{wire.name.upper()}_BASE_URL": server.address + wire.address}
-        done = self.run(KEYWORD_TREE_MODEL="test-model", **{f"{wire.name.upper()}_API_KEY": KEY}, **address)
+        done = run(
+            "with_a_model.py", KEYWORD_TREE_MODEL="test-model", **{f"{wire.name.upper()}_API_KEY": KEY}, **address
+        )
 
         assert "苏州园林 stands at 旅行 / 苏州园林 (agent_match)" in done.stdout
         assert "'用户喜欢喝什么茶': 饮食 / 茶" in done.stdout

@@ -29,7 +29,7 @@ ENGLISH, CHINESE = (list(zip(words[::2], words[1::2], strict=True)) for words in
 
 
 class English(HashingEmbedder):
-    """Knows English, as far as it was told, and no other script; keeps what it was asked, and can be down."""
+    """Knows English, as far as it was given, and no other script; keeps what it was asked, and can be down."""
 
     def __init__(self, pairs: Sequence[Sequence[str]] = ENGLISH) -> None:
         super().__init__([*SYNONYMS, *pairs])
@@ -42,17 +42,17 @@ class English(HashingEmbedder):
         return super().embed(texts)
 
 
-class Told:
-    """A model whose similarities are told: of each text to any question, 0.8 where nothing is said."""
+class Given:
+    """A model whose similarities are given: of each text to any question, 0.8 where nothing is said."""
 
-    name = "told"
+    name = "given"
 
     def __init__(self, **similarities: float) -> None:
         self.similarities = {name.replace("_", " "): similarity for name, similarity in similarities.items()}
 
     def embed(self, texts: Sequence[str]) -> list[list[float]]:
-        told = [self.similarities.get(text, 0.8) for text in texts]
-        return [[similarity, math.sqrt(1.0 - similarity * similarity), 0.0] for similarity in told]
+        reported = [self.similarities.get(text, 0.8) for text in texts]
+        return [[similarity, math.sqrt(1.0 - similarity * similarity), 0.0] for similarity in reported]
 
     def embed_queries(self, texts: Sequence[str]) -> list[list[float]]:
         words = {word for words in PROBES.values() for word in words}
@@ -129,7 +129,7 @@ class TestFinding:
 
     def test_what_is_hardly_nearer_than_others_gains_little(self, tmp_path: Path) -> None:
         """The nearest of what is all alike says nothing, however little the words say."""
-        with EmbeddingTree(tmp_path, Told(tea_house=0.81), trust=1.0) as tree:
+        with EmbeddingTree(tmp_path, Given(tea_house=0.81), trust=1.0) as tree:
             for name in ("harbour", "tea house", *(f"thing {number}" for number in range(20))):
                 tree.CreateKeyword(name, "root")
             tree.catch_up()
@@ -137,7 +137,7 @@ class TestFinding:
             assert names(tree, "when does the early ferry leave this small harbour", 1) == ["harbour"]
 
     def test_a_narrow_band_of_similarities_is_as_good_as_the_whole_scale(self, tmp_path: Path) -> None:
-        with EmbeddingTree(tmp_path, Told(tea_house=0.92), trust=1.0) as tree:
+        with EmbeddingTree(tmp_path, Given(tea_house=0.92), trust=1.0) as tree:
             for name in ("harbour", "tea house", *(f"thing {number}" for number in range(20))):
                 tree.CreateKeyword(name, "root")
             tree.catch_up()
@@ -145,7 +145,7 @@ class TestFinding:
             assert names(tree, "where do I get something warm, far from the harbour", 1) == ["tea house"]
 
     def test_what_is_near_is_not_put_back_since_it_shares_no_word(self, tmp_path: Path) -> None:
-        with EmbeddingTree(tmp_path, Told(tea_house=0.857), trust=1.0) as tree:
+        with EmbeddingTree(tmp_path, Given(tea_house=0.857), trust=1.0) as tree:
             tree.CreateKeyword("harbour", "root", description="boats")
             tree.CreateKeyword("tea house", "root", description="kettles")
             for number in range(20):
@@ -155,7 +155,7 @@ class TestFinding:
             assert names(tree, "something warm, harbour", 2) == ["tea house", "harbour"]
 
     def test_a_theme_that_is_nearest_comes_first_where_no_word_is_known(self, tmp_path: Path) -> None:
-        with EmbeddingTree(tmp_path, Told(drinks=0.9, tea=0.885), trust=1.0) as tree:
+        with EmbeddingTree(tmp_path, Given(drinks=0.9, tea=0.885), trust=1.0) as tree:
             drinks = tree.CreateKeyword("drinks", "root")
             tree.CreateKeyword("tea", drinks.id)
             for number in range(20):
@@ -166,7 +166,7 @@ class TestFinding:
 
     @pytest.mark.parametrize(("similarity", "is_found"), [(0.845, False), (0.9, True)])
     def test_what_nothing_answers_is_refused(self, similarity: float, is_found: bool, tmp_path: Path) -> None:
-        with EmbeddingTree(tmp_path, Told(tea=similarity), trust=1.0, llm_client=LexicalLLMClient()) as tree:
+        with EmbeddingTree(tmp_path, Given(tea=similarity), trust=1.0, llm_client=LexicalLLMClient()) as tree:
             for name in ("tea", *(f"thing {number}" for number in range(20))):
                 tree.CreateKeyword(name, "root")
             tree.catch_up()
@@ -325,8 +325,8 @@ class TestArguments:
 
     @pytest.mark.parametrize("count", [-1, 1.5, "2", True])
     def test_what_is_no_number_of_infos_is_refused(self, count: object, tmp_path: Path) -> None:
-        told = f"infos_embedded must be a number from 0 on, or None: {count!r}"
-        with pytest.raises(InvalidInputError, match=told):
+        reported = f"infos_embedded must be a number from 0 on, or None: {count!r}"
+        with pytest.raises(InvalidInputError, match=reported):
             patient_tree(tmp_path / "m", English(), infos_embedded=count)  # type: ignore[arg-type]  # what is tested
         assert not (tmp_path / "m").exists()
 
@@ -658,8 +658,8 @@ class TestSlow:
             assert found.id == dog.id
             assert tree.CreateKeyword("guide dog").parent_id == dog.id
             assert tree.recall.vectors.failure == "TimeoutError: no answer within 0.01 s"
-            told = f"embedding with {embedder.name} failed, words rank alone: TimeoutError: no answer within 0.01 s"
-            assert (caplog.messages, asked) == ([told], [])
+            reported = f"embedding with {embedder.name} failed, words rank alone: TimeoutError: no answer within 0.01 s"
+            assert (caplog.messages, asked) == ([reported], [])
 
             embedder.released.set()
             assert (tree.catch_up(), tree.recall.vectors.failure, len(tree.recall.vectors)) == (0, "", 3)

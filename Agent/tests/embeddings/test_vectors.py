@@ -37,14 +37,14 @@ class Counting(HashingEmbedder):
 
 
 class Flat(Counting):
-    """Gives texts the vectors that it was told, and others one."""
+    """Gives texts the vectors that it was given, and others one."""
 
-    def __init__(self, told: dict[str, tuple[float, float]], others: tuple[float, float]) -> None:
+    def __init__(self, given: dict[str, tuple[float, float]], others: tuple[float, float]) -> None:
         super().__init__("flat")
-        self._told, self._others = told, others
+        self._given, self._others = given, others
 
     def embed(self, texts: Sequence[str]) -> list[list[float]]:
-        return [list(self._told.get(text, self._others)) for text in texts]
+        return [list(self._given.get(text, self._others)) for text in texts]
 
 
 @pytest.fixture

@@ -157,7 +157,7 @@ class TestAsk:
 
         def wait() -> None:
             worker.ask(["question"], LONG)
-            worker.finish()  # Ctrl-C may be told a moment later
+            worker.finish()  # Ctrl-C may arrive a moment later
 
         embedder.meanwhile = interrupt
         with pytest.raises(KeyboardInterrupt):

@@ -873,7 +873,7 @@ class Spent(NamedTuple):
 
 
 class Counting(Model):
-    """A model that tells what each call used."""
+    """A model that reports what each call used."""
 
     def __init__(self, say: Step, *spent: Any) -> None:
         super().__init__(say)

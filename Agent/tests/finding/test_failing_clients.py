@@ -1,4 +1,4 @@
-"""A client that fails is heard: one warning for each kind of failure, once a minute at most, without keys."""
+"""A client that fails is logged: one warning for each kind of failure, once a minute at most, without keys."""
 
 from __future__ import annotations
 

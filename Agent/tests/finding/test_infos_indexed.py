@@ -37,7 +37,7 @@ def first(tree: KeywordTree, query: str) -> str:
 
 
 class Asks(LLMClient):
-    """Wants to be told more of each candidate, keeps what it is told, and answers missing."""
+    """Wants more of each candidate, keeps what it is shown, and answers missing."""
 
     def __init__(self, *fields: str) -> None:
         self.candidate_fields = fields

@@ -288,7 +288,7 @@ def test_ranking_does_not_depend_on_the_seed_of_hashes(tmp_path: Path) -> None:
     draw = random.Random(3)
     with KeywordTree(str(tmp_path)) as tree:
         writer = Writer(tree)
-        for number in range(120):  # many alike: only the last tie-break tells them apart
+        for number in range(120):  # many alike: only the last tie-break distinguishes them
             writer.create(draw.randrange(40), draw.choice(WORDS), [], WORDS[number % 3])
     reported = set()
     for seed in ("0", "1"):

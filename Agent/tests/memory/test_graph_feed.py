@@ -440,7 +440,7 @@ class TestModelThatMisbehaves:
             assert [store.extract_pending() for _ in range(9)] == [0] * 9
             assert len(client.calls) == 3
             assert not store.wait_for_extraction()
-            assert store.extract_pending(again=True) == 1  # told to, as with another model
+            assert store.extract_pending(again=True) == 1  # on request, as with another model
             assert related(store, "Bo") == ["Ada"]
             assert store.extraction_failure == ""
             assert store.wait_for_extraction()
@@ -566,7 +566,7 @@ PARTLY_USABLE: dict[str, Any] = {
 
 
 class Giving(Extractor):
-    """Gives what it is told to, for each text that has Ada."""
+    """Gives what it is set to, for each text that has Ada."""
 
     def __init__(self, given: Any) -> None:
         self.given = given
@@ -821,7 +821,7 @@ class TestRecall:
 
 
 def test_a_name_that_two_forget_at_once_goes(store: MemoryStore) -> None:
-    """Each sees the other one's memory, and neither deletes the name; whoever commits second does."""
+    """Each sees the other one's memory, and neither deletes the name; the one that commits second does."""
     one, two = store.remember("Ada works on Apollo."), store.remember("Bo works on Apollo.")
     with MemoryStore(Path(store.tree.data_dir).parent, extract=PlainExtractor()) as other:
         original = store._feed.clear

@@ -369,7 +369,7 @@ class TestFile:
 
 
 class Memory:
-    """A ranker that keeps what it is told, and fails now and then."""
+    """A ranker that keeps what it is given, and fails now and then."""
 
     def __init__(self) -> None:
         self.texts: dict[str, list[str]] = {}

@@ -230,7 +230,7 @@ def taken_back(tree: KeywordTree) -> Iterator[None]:
 
 
 class Child:
-    """A forked process that works and tells lines; whatever it raises is printed, and fails the test."""
+    """A forked process that works and writes lines; whatever it raises is printed, and fails the test."""
 
     def __init__(self, work: Callable[[Callable[[str], object]], None]) -> None:
         reading, writing = os.pipe()
@@ -1552,7 +1552,7 @@ HISTORY_DAMAGE: dict[str, Callable[[list[bytes]], list[bytes]]] = {
 
 
 class TestHistoryOnDisk:
-    """What compactions set aside was acknowledged: damage there is told, never passed over."""
+    """What compactions set aside was acknowledged: damage there is reported, never passed over."""
 
     @pytest.mark.parametrize("damage", HISTORY_DAMAGE)
     def test_damage_is_noticed(self, folder: Path, damage: str) -> None:
@@ -2386,7 +2386,7 @@ class Faults:
         self.misspelled: set[frozenset[str]] = set()  # what words alone need not find
         self.chains: list[list[str]] = []  # keywords that each only lead to the next
         self.overfull: set[str] = set()
-        self.free: dict[str, str] = {}  # an info without keyword -> the keyword it hung on
+        self.free: dict[str, str] = {}  # an info without keyword -> the keyword it was linked to
         with tree.Operation("faults"):
             for number, id in enumerate(inner[:20]):
                 first = tree.GetChildren(id, 0, 1)[0]

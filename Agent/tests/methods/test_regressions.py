@@ -540,7 +540,7 @@ class TestStore:
 
     def test_a_forgetting_that_a_crash_interrupted_is_finished(self, folder: Path) -> None:
         with KeywordTree(str(folder)) as tree:
-            tree.DeleteInfo(tree.CreateInfo("a secret that was told").id)
+            tree.DeleteInfo(tree.CreateInfo("a secret that was stored").id)
             tree.CompactStorage()
             kept = {path.name: path.read_bytes() for path in (folder / "history").iterdir()}
             tree.CompactStorage(keep_history=False)
@@ -779,7 +779,7 @@ class TestBlocksAreWhole:
 
     def test_what_an_inner_one_took_back_leaves_the_block_as_it_was(self, tree: KeywordTree, folder: Path) -> None:
         a, b = tree.CreateKeyword("a", "root"), tree.CreateKeyword("b", "root")
-        info = tree.CreateInfo("told", "", [a.id])
+        info = tree.CreateInfo("said", "", [a.id])
         with tree.Operation():
             tree.MoveKeyword(b.id, a.id)
             with contextlib.suppress(ZeroDivisionError), tree.Operation():

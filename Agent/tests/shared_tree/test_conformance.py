@@ -1,4 +1,4 @@
-"""What every log promises, whoever keeps it: a folder, this process's memory, tables in PostgreSQL, also far away."""
+"""What every log promises, wherever it is: in a folder, in this process, in PostgreSQL, also far away."""
 
 from __future__ import annotations
 

@@ -168,7 +168,7 @@ class TestOperatorsHands:
                 tree.CreateKeyword("tea", "root")
             asleep.rollback()
 
-        assert not caught.value.outcome_unknown  # each of its tries was told that it gave up
+        assert not caught.value.outcome_unknown  # each of its tries was answered
         tree.Refresh()
         tree.CreateKeyword("coffee", "root")
         assert names(tree)[-1] == "coffee"

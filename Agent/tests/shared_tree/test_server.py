@@ -52,7 +52,7 @@ class TestSetup:
 
     def test_half_of_it_is_seen_by_no_other_process(self, database: str) -> None:
         with psycopg.connect(database) as busy, SharedLog(database) as log, SharedLog(database) as other:
-            busy.execute("CREATE TABLE kt_snapshot (tree_id text)")  # whoever makes the tables waits for this one
+            busy.execute("CREATE TABLE kt_snapshot (tree_id text)")  # what makes the tables waits for this one
             making = threading.Thread(target=log.setup)
             making.start()
             waiting = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'"

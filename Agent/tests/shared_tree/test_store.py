@@ -1,4 +1,4 @@
-"""The store's decisions, one by one, over tables in memory that lose, refuse and delay what they are told to."""
+"""The store's decisions, one by one, over tables in memory that lose, refuse and delay what a test asks for."""
 
 from __future__ import annotations
 
@@ -450,7 +450,7 @@ class TestGroups:
     def commit_together(
         self, rows: FaultyRows, tree: KeywordTree, faults: list[Fault], *writes: Callable[[], object]
     ) -> list[object]:
-        """Let threads write in one group; return what each was told, results and errors."""
+        """Let threads write in one group; return what each got, results and errors."""
         reported: list[object] = [None] * len(writes)
         is_under_way, are_waiting = threading.Event(), threading.Event()
 

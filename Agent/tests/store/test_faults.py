@@ -112,7 +112,7 @@ def apply(oracle: Oracle, step: Step) -> None:
 
 
 def state_of(tree: KeywordTree, info_ids: Sequence[str] = ()) -> Held:
-    """Return all that a tree holds; the counts that it tells of itself show that there is nothing else."""
+    """Return all that a tree holds; the counts that it reports of itself show that there is nothing else."""
     held = look(tree, info_ids)
     reported = [int(count.replace(",", "")) for count in re.findall(r" ([\d,]+) (?:keyword|info)s?\b", repr(tree))]
     assert reported == [len(held.nodes) - 1, len(held.infos)], f"{tree!r} holds what nobody gave it"
@@ -1243,7 +1243,7 @@ class TestWithin:
 
 
 class TestFalseAlarms:
-    """No fact hangs on these; but nobody is to be told of damage, or of a failure, where there is none."""
+    """No fact depends on these; but no damage and no failure is reported where there is none."""
 
     def recovery_after(self, traps: Traps, mode: Mode) -> tuple[str, ...]:
         traps.world.door.disk = traps.disk.now().cut_power(mode)
@@ -1274,7 +1274,9 @@ class TestFalseAlarms:
         assert traps.disk.failed_calls == ["fdatasync nodes.jsonl"]
         tree.Close()
 
-        reported = self.recovery_after(traps, Mode("none"))  # a page that the failed sync tore is told when it is fixed
+        reported = self.recovery_after(
+            traps, Mode("none")
+        )  # a page that the failed sync tore is reported when it is fixed
         assert reported == () or (
             sync == "tears" and reported == ("nodes.jsonl did not fit the log and was repaired from it",)
         )
@@ -1916,7 +1918,7 @@ class Survivor:
         return any(call in failed for failed in self.world.disk.failed_calls)
 
     def _must_reopen(self) -> bool:
-        """Say whether a tree may ask for being opened again: of a checkpoint that failed, say, nobody was told."""
+        """Say whether a tree may ask for being opened again: a checkpoint that failed, say, was not reported."""
         return self._refused("sync change_log") or self._refused("ftruncate change_log")
 
     def _reopen_all(self) -> None:
@@ -2069,7 +2071,7 @@ class TestErrors:
 
 # == Change, undo, snapshots, compaction ==================================================================
 #
-# What these give is told by the states before them: an undo leads to the one
+# What these give follows from the states before them: an undo leads to the one
 # before its operation, a restore to the one at its snapshot, a compaction and
 # a snapshot change nothing.
 
@@ -2130,7 +2132,7 @@ class Saga(World):
         self.calm = calm
         self.kept: list[Kept] = []
         self.last_operation = ""
-        self.named: list[str] = []  # snapshots that the last compaction told of
+        self.named: list[str] = []  # snapshots that the last compaction named
         self.forgotten_at: float = math.nan  # which nothing is behind
 
     def info_ids(self) -> list[str]:
@@ -2314,7 +2316,7 @@ class TestMethodsOfADyingProcess:
         # A compaction that died has put projections in place that this tree does not have open.
         assert [problem for problem in tree.Verify() if not problem.endswith("opening mends it")] == [], where
         reported = [change.seq for change in tree.History(limit=1000)]
-        assert reported == sorted(set(reported), reverse=True), f"{where}, then {way}: the history tells {reported}"
+        assert reported == sorted(set(reported), reverse=True), f"{where}, then {way}: the history has {reported}"
         found = state_of(tree, world.info_ids())
         disk.owner = "another"
         moment = disk.now()
@@ -2382,7 +2384,7 @@ SECOND = 10**9
 
 
 class TestReplacedLog:
-    """Whoever has a log open that another has replaced must notice it before the next write, whatever clocks say."""
+    """One that has a log open which another has replaced must notice it before the next write, whatever clocks say."""
 
     @pytest.mark.parametrize(
         "granularity_ns",

@@ -470,7 +470,7 @@ class TestLogThatLostItsEnd:
                 KeywordTree(FOLDER)
             assert disk.read_all() == before
             return
-        with KeywordTree(FOLDER) as opened:  # whoever has not read it sees what the log says, and what it lacks
+        with KeywordTree(FOLDER) as opened:  # one that has not read it sees what the log says, and what it lacks
             assert any("nodes.jsonl" in said and "does not have" in said for said in opened.recovery)
 
     def test_does_not_serve_what_another_log_holds_there(self, disk: FaultyDisk) -> None:

@@ -482,7 +482,7 @@ class TestProvenLine:
 
     def test_does_not_take_the_place_of_one_that_was_never_damaged(self, damaged: Path, new: Path, model: Path) -> None:
         remove_projections(damaged)
-        lines = lines_of(damaged)[:OPERATIONS]  # so that nothing behind it tells which is right
+        lines = lines_of(damaged)[:OPERATIONS]  # so that nothing after it shows which is right
         other = seal(lines[-1][len('{"crc": "00000000", ') :].replace(b'"user"', b'"hare"'))[:-1]
         write_lines(damaged, [*lines[:-1], flip(other, 8 * len(other) - 8 * 40), lines[-1]])
         report = repaired(damaged, new)
@@ -802,7 +802,7 @@ def lived(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 class TestStorm:
-    """Nothing is told as proven that differs from what was written."""
+    """Nothing is reported as proven that differs from what was written."""
 
     def damage(self, folder: Path, draw: random.Random) -> None:
         """Flip 1 to 200 bits, and now and then tear blocks, cut files, and write lines twice."""
@@ -1256,7 +1256,7 @@ def live_on(folder: Path, *, keep_history: bool, snapshots: bool = False) -> Non
 
 
 def reported(folder: Path) -> list[str]:
-    """Return the ids of all operations that the history tells."""
+    """Return the ids of all operations of the history."""
     with KeywordTree(str(folder)) as tree:
         assert tree.Verify() == []
         return [change.operation_id for change in tree.History(limit=1000)]

@@ -1,4 +1,4 @@
-"""Tests of the nine tools' work: the graph as the host sees it, whoever changes the tree."""
+"""Tests of the nine tools' work: the graph as the host sees it, and what else changes the tree."""
 
 import json
 from collections.abc import Iterator
@@ -92,9 +92,9 @@ class TestEntities:
         graph.tree.LinkInfo(shared.id, id_of(graph.tree, "Eve"))
         graph.delete_entities(["Ada", "nobody"])
 
-        told = graph.read_graph()
-        assert told["entities"] == [entity("Eve", "person", "plays chess")]
-        assert told["relations"] == [relation("Eve", "knows", "Zoe")]
+        reported = graph.read_graph()
+        assert reported["entities"] == [entity("Eve", "person", "plays chess")]
+        assert reported["relations"] == [relation("Eve", "knows", "Zoe")]
 
     def test_a_deleted_one_can_be_made_again(self, graph: MemoryGraph) -> None:
         graph.create_entities([entity("Ada", "person", "old")])
@@ -218,20 +218,20 @@ class TestWhoeverChangesTheTree:
         graph.tree.MergeKeywords(id_of(graph.tree, "Ada"), id_of(graph.tree, "Augusta"))
         graph.add_observations([{"entityName": "Ada", "contents": ["c"]}])
 
-        told = graph.open_nodes(["Ada"])
-        assert [row["name"] for row in told["entities"]] == ["Augusta"]
-        assert sorted(told["entities"][0]["observations"]) == ["a", "b", "c"]
-        assert told["relations"] == [relation("Augusta", "knows", "Eve")]
+        reported = graph.open_nodes(["Ada"])
+        assert [row["name"] for row in reported["entities"]] == ["Augusta"]
+        assert sorted(reported["entities"][0]["observations"]) == ["a", "b", "c"]
+        assert reported["relations"] == [relation("Augusta", "knows", "Eve")]
 
     def test_deleted_is_gone_and_can_come_back(self, graph: MemoryGraph) -> None:
         graph.create_entities([entity("Ada", "person", "a"), entity("Eve")])
-        told = graph.read_graph()
+        reported = graph.read_graph()
         with graph.tree.Operation() as operation:
             graph.tree.DeleteKeyword(id_of(graph.tree, "Ada"), info_policy="delete")
         assert graph.read_graph()["entities"] == [entity("Eve")]
         graph.tree.Undo(operation.id)
 
-        assert graph.read_graph() == told
+        assert graph.read_graph() == reported
 
     def test_another_graph_on_the_same_folder_sees_it(self, graph: MemoryGraph) -> None:
         graph.create_entities([entity("Ada")])
@@ -304,10 +304,10 @@ class TestSearching:
         graph.create_entities([entity(name) for name in "abc"])
         graph.create_relations([relation("a", "before", "b"), relation("a", "before", "a")])
 
-        told = graph.read_graph()
-        assert [row["name"] for row in told["entities"]] == ["b", "c"]
-        assert told["relations"] == [relation("a", "before", "b")]
-        assert told["omitted"] == {"entities": 1, "relations": 0, "observations": 0}
+        reported = graph.read_graph()
+        assert [row["name"] for row in reported["entities"]] == ["b", "c"]
+        assert reported["relations"] == [relation("a", "before", "b")]
+        assert reported["omitted"] == {"entities": 1, "relations": 0, "observations": 0}
 
 
 class TestFile:
