@@ -1145,7 +1145,7 @@ class TestBatch:
         assert tree.BatchCreateInfos([]) == []
         assert disk(folder) == before
 
-    def test_hangs_a_spec_without_parent_on_root(self, folder: Path) -> None:
+    def test_puts_a_spec_without_parent_on_root(self, folder: Path) -> None:
         with KeywordTree(str(folder)) as tree:
             [node] = tree.BatchCreateKeywords([{"name": "Python"}])
 
@@ -1351,7 +1351,7 @@ class TestExactLookup:
         assert tree.Search("root", False).status is NOT_FOUND
 
     @pytest.mark.parametrize("query", ["", " ", "\n\t\u3000"])
-    def test_of_a_blank_query_finds_nothing_and_asks_nobody(self, folder: Path, query: str) -> None:
+    def test_of_a_blank_query_finds_nothing_and_asks_no_model(self, folder: Path, query: str) -> None:
         with opened(folder, llm_client=Model()) as tree:
             add(tree, "Python")
             result = tree.Search(query)
@@ -1668,7 +1668,7 @@ class TestDescent:
 
             assert (result.infos, result.info_count) == ([info], 1)
 
-    def test_shows_after_a_jump_the_target_and_what_lies_beneath_it(self, folder: Path) -> None:
+    def test_shows_after_a_jump_the_target_and_what_lies_under_it(self, folder: Path) -> None:
         model = Model(answer("jump", "Fruit"), answer("jump", "Pear"), answer("match", "Pear"))
         tree, ids = fruit_tree(folder, model)
         with tree:
@@ -1691,7 +1691,7 @@ class TestDescent:
         assert names(model.views[1])[0] == "Hammer"
         assert set(names(model.views[2])) == {"Fruit", "Apple", "Pear", "Conference"}
 
-    def test_shows_after_a_jump_to_several_what_lies_beneath_each(self, folder: Path) -> None:
+    def test_shows_after_a_jump_to_several_what_lies_under_each(self, folder: Path) -> None:
         model = Model(answer("jump", "Pear", "Tools"), answer("match", "Hammer"))
         tree, ids = fruit_tree(folder, model)
         with tree:
@@ -2080,7 +2080,7 @@ class TestReplies:
         assert [(type(step.action), type(step.reason)) for step in result.steps] == [(str, str)]
 
     @pytest.mark.parametrize(("reply", "status", "reason"), REPLIES[::9])
-    def test_each_places_a_keyword_beneath_what_is_shown_or_root(
+    def test_each_places_a_keyword_under_what_is_shown_or_root(
         self, folder: Path, quick_sync: None, reply: Any, status: SearchStatus, reason: str
     ) -> None:
         tree, ids = fruit_tree(folder, Model(say(reply)))
@@ -2202,7 +2202,7 @@ class TestTableOfReplies:
 
 
 class TestPlacing:
-    def test_hangs_the_keyword_where_the_model_matched(self, folder: Path) -> None:
+    def test_puts_the_keyword_where_the_model_matched(self, folder: Path) -> None:
         tree, ids = fruit_tree(folder, Model(answer("jump", "Fruit"), answer("match", "Pear")))
         with tree:
             node = tree.CreateKeyword("Williams")
@@ -2215,12 +2215,12 @@ class TestPlacing:
         with tree:
             assert tree.CreateKeyword("Quince").parent_id == ids["Fruit"]
 
-    def test_hangs_it_on_root_where_the_answer_is_ambiguous(self, folder: Path) -> None:
+    def test_puts_it_on_root_where_the_answer_is_ambiguous(self, folder: Path) -> None:
         tree, _ = fruit_tree(folder, Model(answer("ambiguous", "Fruit", "Tools")))
         with tree:
             assert tree.CreateKeyword("Nutcracker").parent_id == "root"
 
-    def test_asks_nobody_where_the_model_is_not_wanted(self, folder: Path) -> None:
+    def test_asks_no_model_where_the_model_is_not_wanted(self, folder: Path) -> None:
         tree, ids = fruit_tree(folder, Model())
         with tree:
             assert tree.CreateKeyword("Quince", llm_auto_place=False).parent_id == "root"
@@ -2412,20 +2412,20 @@ class TestGroups:
                 assert shown == sorted(shown)
                 assert [c["idx"] for c in walker.views[-1]["candidates"]] == list(range(len(shown)))
 
-    @pytest.mark.parametrize(("limit", "jumps"), [(50, 2), (3, 9)])
-    def test_lead_to_every_child_of_300(self, folder: Path, quick_sync: None, limit: int, jumps: int) -> None:
+    @pytest.mark.parametrize(("count", "limit", "jumps"), [(200, 50, 2), (60, 3, 6)])
+    def test_lead_to_every_child(self, folder: Path, quick_sync: None, count: int, limit: int, jumps: int) -> None:
         walker = Walker()
-        with big_tree(folder, 300, walker, max_candidates=limit, descend_max_rounds=20, mru_capacity=0) as tree:
+        with big_tree(folder, count, walker, max_candidates=limit, descend_max_rounds=20, mru_capacity=0) as tree:
             [parent] = tree.GetChildren("root")
             found, deepest = reached(walker, tree, ["Parent"])
 
             assert found == {parent.id, *parent.children}
             assert deepest <= jumps
 
-    def test_lead_to_any_child_of_45000_within_five_rounds_and_count_each(self, folder: Path) -> None:
+    def test_lead_through_three_levels_within_five_rounds_and_count_each(self, folder: Path) -> None:
         model = Model()
-        with big_tree(folder, 45_000, model) as tree:
-            for n in (0, 1, 44_998, 44_999, *range(13, 45_000, 4_222)):
+        with big_tree(folder, 3_000, model, max_candidates=15) as tree:
+            for n in (0, 1, 2_998, 2_999, *range(13, 3_000, 422)):
                 model.then = towards(f"child {n:05}", "Parent")
                 result = tree.Search("zzz")
 
@@ -2433,10 +2433,10 @@ class TestGroups:
                 assert result.node is not None
                 assert result.node.name == f"child {n:05}"
                 assert result.rounds <= 5
-                assert max(len(view["candidates"]) for view in model.views) <= 50
+                assert max(len(view["candidates"]) for view in model.views) <= 15
         walker = Walker()
-        with KeywordTree(str(folder), walker) as tree:
-            assert sum(map(held, groups(walker.see(tree, ["Parent"])))) in range(45_000 - 50, 45_001)
+        with KeywordTree(str(folder), walker, max_candidates=15) as tree:
+            assert sum(map(held, groups(walker.see(tree, ["Parent"])))) in range(3_000 - 15, 3_001)
             for chosen in (0, -1):
                 path = ["Parent"]
                 while groups(view := walker.see(tree, path)):
@@ -2500,7 +2500,7 @@ class TestGroups:
 
             assert found == {node.id for node in made}
 
-    def test_place_a_keyword_beneath_their_parent(self, folder: Path) -> None:
+    def test_place_a_keyword_under_their_parent(self, folder: Path) -> None:
         model = Model(answer("jump", "Parent"), open_group(0), say({"action": "missing"}))
         with big_tree(folder, 300, model) as tree:
             parent = tree.Search("Parent").node
@@ -2566,7 +2566,7 @@ class TestView:
 
         assert names(model.views[-1])[:5] == [node.name for node in reversed(used)][:5]
 
-    def test_leads_with_a_recently_used_node_beneath_a_shown_one(self, folder: Path) -> None:
+    def test_leads_with_a_recently_used_node_under_a_shown_one(self, folder: Path) -> None:
         model = Model(answer("match", "Conference"), say({"action": "missing"}))
         tree, _ = fruit_tree(folder, model)
         with tree:
@@ -3085,7 +3085,7 @@ class TestTornTail:
         first = len(early[LOG].rstrip(b" \n")) + 1
         ends = [at + 1 for at in range(first - 1, len(written)) if written[at : at + 1] == b"\n"]
         assert len(ends) == 4
-        step = 3 if projections == "behind" else 11
+        step = 7 if projections == "behind" else 13
         for cut in sorted({*range(first, len(written) + 1, step), *ends, *(end - 1 for end in ends[1:])}):
             whole = sum(end <= cut for end in ends) - 1
             rest = written[ends[whole] : cut]
@@ -3239,7 +3239,7 @@ class TestDamage:
             line = sum(start <= at for start in starts)
             error = self.refused(tmp_path / f"copy-{at}", {**files, LOG: bytes(data)})
 
-            assert error.line in (line, line + 1), f"byte {at}"  # a broken newline may be told at either line
+            assert error.line in (line, line + 1), f"byte {at}"  # a broken newline may be reported at either line
             shutil.rmtree(tmp_path / f"copy-{at}")
 
     def test_of_the_newline_before_the_last_line_is_found(self, tmp_path: Path, files: dict[str, bytes]) -> None:
@@ -4016,14 +4016,14 @@ class TestTree:
         assert re.search(r"KeywordTree .*1 keyword, 2 infos", repr(tree))
 
     def test_may_be_deep(self, tree: KeywordTree, folder: Path) -> None:
-        parents = ["root", *(f"d{n}" for n in range(1500))]
-        specs = [{"name": f"n{n}", "id": f"d{n}", "parent_id": parents[n]} for n in range(1500)]
+        parents = ["root", *(f"d{n}" for n in range(1100))]  # deeper than Python recurses
+        specs = [{"name": f"n{n}", "id": f"d{n}", "parent_id": parents[n]} for n in range(1100)]
         tree.BatchCreateKeywords(specs)
 
         for instance in (tree, opened(folder, say({"action": "missing"}))):
-            found = instance.Search("n1499", False)
-            assert [node.id for node in found.path] == [*parents[:-1], "d1499"]
-            assert instance.Search("n0 > n700 > n1499", False).node == found.node
+            found = instance.Search("n1099", False)
+            assert [node.id for node in found.path] == [*parents[:-1], "d1099"]
+            assert instance.Search("n0 > n700 > n1099", False).node == found.node
             assert instance.Search("zzz").status is NOT_FOUND
             instance.Close()
 

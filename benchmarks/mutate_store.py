@@ -53,7 +53,7 @@ STAGES = (
     ("Agent/tests/store/test_faults.py",),
     ("Agent/test_keyword_tree.py", "-k", f"{STORE_TESTS} or Instances or Errors or Close or Links or CustomIds"),
     ("Agent/tests/methods/test_methods.py", "-k", METHOD_TESTS),
-    ("Agent/tests/methods/test_faults_mended.py",),
+    ("Agent/tests/methods/test_regressions.py",),
     ("Agent/tests/methods/test_at.py",),
     ("Agent/tests/methods/test_overlay.py",),
     ("Agent/tests/shared_tree/test_conformance.py", "-k", "folder or memory"),

@@ -207,7 +207,7 @@ class TestReference:
 
 
 class TestInside:
-    """Whoever changes a private name of the core looks into one file of the tests."""
+    """A private name of the core that changes is looked up in one file of the tests."""
 
     OF_THE_SEED = frozenset(("_Normalize", "_ExactLookup", "_AgentDescend", "_SuggestParent", "_CollectCandidates"))
 

@@ -78,7 +78,7 @@ class TestTable:
             without = function.replace(safeguard.code, safeguard.without)
             assert meaning(without) != meaning(function), safeguard.name
 
-    def test_says_of_each_who_notices_or_why_nobody_need(self) -> None:
+    def test_says_of_each_who_notices_or_why_no_one_need(self) -> None:
         assert [each.name for each in read_table() if bool(each.noticed) == bool(each.harmless)] == []
 
     def test_names_tests_that_are_there(self) -> None:

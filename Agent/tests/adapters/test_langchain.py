@@ -106,7 +106,7 @@ class TestRememberToolInUse(RememberTool, ToolsIntegrationTests):
 
 class TestRetriever:
     @pytest.mark.parametrize("question", ["green tea", "茶/绿茶", "ＧＲＥＥＮ ＴＥＡ"])
-    def test_what_hangs_on_a_named_keyword_comes_first(self, tree: KeywordTree, question: str) -> None:
+    def test_what_is_linked_to_a_named_keyword_comes_first(self, tree: KeywordTree, question: str) -> None:
         found = KeywordTreeRetriever(tree=tree, k=5).invoke(question)
 
         assert {document.metadata["path"] for document in found[:3]} == {"茶 / 绿茶"}
@@ -161,7 +161,7 @@ class TestRetriever:
         assert retriever.invoke("zzz") == retriever.invoke("") == retriever.invoke("  ") == []
         assert KeywordTreeRetriever(tree=tree, min_score=1.0).invoke("How is tea made?") == []
 
-    def test_another_process_is_heard(self, tree: KeywordTree) -> None:
+    def test_another_process_is_seen(self, tree: KeywordTree) -> None:
         retriever = KeywordTreeRetriever(tree=tree)
         retriever.invoke("tea")
         with KeywordTree(tree.data_dir) as other:
@@ -210,7 +210,7 @@ class TestTools:
         tree.Undo(operation_id)
         assert tree.TreeMetrics()["infos"] == 5
 
-    def test_an_unknown_keyword_is_told_to_the_agent(self, tree: KeywordTree) -> None:
+    def test_an_unknown_keyword_is_reported_to_the_agent(self, tree: KeywordTree) -> None:
         reported = remember_tool(tree).invoke({"content": "x", "keywords": ["black tea"]})
 
         assert "no keyword is called 'black tea'" in reported

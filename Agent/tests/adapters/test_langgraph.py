@@ -56,7 +56,7 @@ def last_operation(tree: KeywordTree) -> str:
 
 
 class TestAuthor:
-    def test_of_all_that_is_written_is_told(self, store: KeywordTreeStore) -> None:
+    def test_of_all_that_is_written_is_reported(self, store: KeywordTreeStore) -> None:
         store.put(NAMESPACE, "food", {"likes": "绿茶"})
         store.put(NAMESPACE, "food", {"likes": "红茶"})
         store.batch([PutOp(NAMESPACE, "food", None), PutOp(NAMESPACE, "dog", {"name": "Momo"})])
@@ -308,7 +308,7 @@ class TestWhoeverChangesTheTree:
 
         assert store.search(()) == KeywordTreeStore(store.tree).search(()) == []
 
-    def test_says_the_same_as_one_that_reads_it_anew(self, store: KeywordTreeStore, clock: Clock) -> None:
+    def test_says_the_same_as_one_that_reads_it_again(self, store: KeywordTreeStore, clock: Clock) -> None:
         for number in range(30):
             clock.now += 1
             store.put((f"n{number % 3}",), f"k{number % 7}", {"n": number, "text": f"word{number}"})
@@ -431,14 +431,14 @@ class TestNamespaces:
 
 
 class TestTimeToLive:
-    def test_an_expired_item_is_never_told(self, store: KeywordTreeStore, clock: Clock) -> None:
+    def test_an_expired_item_is_never_reported(self, store: KeywordTreeStore, clock: Clock) -> None:
         store.put(NAMESPACE, "a", {"n": 1}, ttl=1)
         clock.now += 61
 
         assert store.get(NAMESPACE, "a") is None
         assert store.search(()) == store.list_namespaces() == store.search((), query="1") == []
 
-    def test_reading_lets_it_live_on_unless_told_otherwise(self, store: KeywordTreeStore, clock: Clock) -> None:
+    def test_reading_lets_it_live_on_unless_asked_otherwise(self, store: KeywordTreeStore, clock: Clock) -> None:
         for key in "ab":
             store.put(NAMESPACE, key, {"n": 1}, ttl=1)
         put_at = store.search(())[0].updated_at
@@ -523,7 +523,7 @@ class TestVectors:
         self.asked = [*getattr(self, "asked", []), *texts]
         return [[1.0 + ("tea" in text or "茶" in text), 1.0 + ("dog" in text), 0.1] for text in texts]
 
-    def test_likeness_ranks(self, tree: KeywordTree) -> None:
+    def test_similarity_ranks(self, tree: KeywordTree) -> None:
         pytest.importorskip("numpy")
         store = KeywordTreeStore(tree, index={"dims": 3, "embed": self.embed, "fields": ["text", "notes[*]"]})
         store.put(NAMESPACE, "dog", {"text": "a dog"})

@@ -38,7 +38,7 @@ def add(memory: Memory, text: str, **named: Any) -> str:
 
 
 class TestAuthor:
-    def test_of_all_that_is_written_is_told(self, memory: Memory) -> None:
+    def test_of_all_that_is_written_is_reported(self, memory: Memory) -> None:
         id = add(memory, "I like tea.")
         memory.update(id, "I like coffee.")
         memory.undo()
@@ -79,7 +79,7 @@ class TestAdd:
         memory.undo()
         assert memory.get_all(filters=ADA) == {"results": []}
 
-    def test_messages_without_role_or_content_are_left_out_and_told(
+    def test_messages_without_role_or_content_are_left_out_and_reported(
         self, memory: Memory, caplog: pytest.LogCaptureFixture
     ) -> None:
         rows = memory.add([{"role": "user"}, "x", {"role": "user", "content": "kept"}], infer=False, **ADA)["results"]
@@ -87,7 +87,9 @@ class TestAdd:
         assert [row["memory"] for row in rows] == ["kept"]
         assert len([record for record in caplog.records if "invalid message" in record.getMessage()]) == 2
 
-    def test_identity_in_metadata_is_ignored_and_told(self, memory: Memory, caplog: pytest.LogCaptureFixture) -> None:
+    def test_identity_in_metadata_is_ignored_and_reported(
+        self, memory: Memory, caplog: pytest.LogCaptureFixture
+    ) -> None:
         id = add(memory, "x", metadata={"user_id": "eve", "topic": "tea"})
 
         row = memory.get(id)
@@ -189,7 +191,7 @@ class TestExtract:
         assert texts({"results": rows}) == [self.TALK]
         assert len([record for record in caplog.records if "stored as they are" in record.getMessage()]) == 1
 
-    def test_without_a_model_messages_are_stored_and_that_is_told_once(
+    def test_without_a_model_messages_are_stored_and_that_is_reported_once(
         self, memory: Memory, caplog: pytest.LogCaptureFixture
     ) -> None:
         for text in ("one", "two"):
@@ -255,7 +257,7 @@ class TestSearch:
 
         assert row["score_details"]["overlap_score"] == row["score"]
 
-    def test_expired_ones_are_told_when_asked_for(self, memory: Memory) -> None:
+    def test_expired_ones_are_reported_when_asked_for(self, memory: Memory) -> None:
         yesterday = (datetime.now(UTC) - timedelta(days=2)).date()
         add(memory, "old milk", expiration_date=yesterday)
         add(memory, "fresh milk", expiration_date=datetime.now(UTC) + timedelta(days=2))
@@ -320,7 +322,7 @@ class TestSearch:
 
 
 class TestChange:
-    def test_update_keeps_what_is_not_told(self, memory: Memory) -> None:
+    def test_update_keeps_what_is_not_reported(self, memory: Memory) -> None:
         id = add(memory, "one", metadata={"a": 1, "b": 2})
         memory.update(id, text="two")
         memory.update(id, metadata={"b": 3, "user_id": "eve"})
@@ -421,7 +423,7 @@ class TestWhoeverChangesTheTree:
             assert texts(theirs.search("three", filters=ADA)) == ["three"]
         assert memory.tree.TreeMetrics()["keywords"] == 2
 
-    def test_says_the_same_as_one_that_reads_it_anew(self, memory: Memory) -> None:
+    def test_says_the_same_as_one_that_reads_it_again(self, memory: Memory) -> None:
         ids = [add(memory, f"word{number} tea", user_id=f"u{number % 2}") for number in range(20)]
         memory.search("tea", filters={"user_id": "u0"})
         for id in ids[::3]:

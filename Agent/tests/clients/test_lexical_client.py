@@ -64,7 +64,7 @@ class TestSearch:
 
         assert (reply["action"], reply["node_id"]) == ("match", recent)
 
-    def test_takes_none_behind_the_first_however_well_it_scores(self) -> None:
+    def test_takes_none_after_the_first_however_well_it_scores(self) -> None:
         paths = [f"Food / Filling {number}" for number in range(3)]
         reply = ask(view(paths, "bread", scores=[0.0, 0.9, 0.9]))
 
@@ -81,7 +81,7 @@ class TestSearch:
 
         assert (reply["action"], reply["candidate_ids"]) == ("ambiguous", [0, 1])
 
-    def test_is_not_ambiguous_where_a_score_tells_or_one_lies_beneath_the_other(self) -> None:
+    def test_is_not_ambiguous_where_a_score_tells_or_one_lies_under_the_other(self) -> None:
         assert ask(view(["Rome / Museum", "Oslo / Museum"], "museum", scores=[0.5, 0.4]))["node_id"] == 0
         assert ask(view(["Museum", "Museum / Museum"], "museum"))["node_id"] == 0
 

@@ -44,10 +44,10 @@ from Agent.model_clients import (
     client_from_environment,
     read_reply,
 )
+from Agent.tests.examples.running import run
 
 KEY = "sk-Secret0123456789abcdef"
 ROOT = Path(__file__).resolve().parents[3]
-EXAMPLE = ROOT / "examples" / "with_a_model.py"
 MATCH = {"action": "match", "node_id": 0}
 SCHEMA = {
     "type": "object",
@@ -206,7 +206,7 @@ class Server(ThreadingHTTPServer):
         self.script: list[Answer] = []
         self.requests: list[Request] = []
         self.released = threading.Event()
-        """Set when the test is over: whoever hangs may go."""
+        """Set when the test is over: what hangs may go."""
         self.sent_bytes = 0
 
     @property
@@ -568,7 +568,7 @@ def ends_as_told(
         assert (found.status, found.node) == (SearchStatus.MATCHED, tree.FindByName("茶")[0])
     else:
         assert (found.status, found.node) == (SearchStatus.NOT_FOUND, None)
-    if isinstance(case.outcome, type):  # the step tells whoever looks what went wrong
+    if isinstance(case.outcome, type):  # the step says what went wrong
         assert found.steps[0].reason.startswith(case.outcome.__name__)
     assert log.read_bytes() == before
 
@@ -664,14 +664,14 @@ class TestOutcomes:
         assert str(caught.value.__cause__) == "127.0.0.1 answers 500: not now"
         assert caught.value.__cause__.__context__ is None
 
-    def test_nobody_is_followed_to_another_address(self, wire: Wire, server: Server, connect: Connect) -> None:
+    def test_no_one_is_followed_to_another_address(self, wire: Wire, server: Server, connect: Connect) -> None:
         server.script = then_right(lambda handler: handler.answer(b"", 307, location=server.address + wire.path))(wire)
         with pytest.raises(ServiceError, match=r"answers 307, and leads to http://127\.0\.0\.1"):
             connect().Chat(MESSAGES, SCHEMA)
 
         assert len(server.requests) == 1
 
-    def test_nobody_listens(self, connect: Connect) -> None:
+    def test_no_one_listens(self, connect: Connect) -> None:
         with socket.socket() as unused:
             unused.bind(("127.0.0.1", 0))
             client = connect(base_url=f"http://127.0.0.1:{unused.getsockname()[1]}/v1", retries=1)
@@ -680,7 +680,7 @@ class TestOutcomes:
 
         assert client.usage == Usage(calls=2)
 
-    def test_a_placement_that_fails_hangs_the_keyword_on_the_root(
+    def test_a_placement_that_fails_puts_the_keyword_on_the_root(
         self, wire: Wire, server: Server, connect: Connect, tmp_path: Path
     ) -> None:
         server.script = refused(500)(wire)
@@ -904,7 +904,7 @@ class TestUsage:
         assert client.last_usage == Usage(1, 100, 7, 64, client.last_usage.cost)
         assert client.last_usage.cost == pytest.approx(cost)
 
-    def test_is_told_by_a_search(self, wire: Wire, server: Server, connect: Connect, tmp_path: Path) -> None:
+    def test_is_reported_by_a_search(self, wire: Wire, server: Server, connect: Connect, tmp_path: Path) -> None:
         jump = json.dumps({"action": "jump", "node_id": 0})
         server.script = [page(500), body(wire.text(jump)), body(wire.text(json.dumps(MATCH)))]
         with KeywordTree(str(tmp_path), connect(prices=Prices(3.0, 15.0, 0.3))) as tree:
@@ -926,7 +926,7 @@ class TestUsage:
         assert client.usage == client.last_usage == Usage(1, 100, 7, 64, None)
 
     @pytest.mark.parametrize("reported", [None, [], "many", {}, {"prompt_tokens": "9", "input_tokens": True}])
-    def test_what_is_not_told_counts_nothing(
+    def test_what_is_not_reported_counts_nothing(
         self, reported: object, wire: Wire, server: Server, connect: Connect
     ) -> None:
         server.script = [body({**wire.text(json.dumps(MATCH)), "usage": reported})]
@@ -1027,7 +1027,7 @@ class TestBudget:
 
         assert (len(server.requests), client.last_usage) == (1, Usage())
 
-    def test_and_what_was_wrong_before_are_told_by_a_search(
+    def test_and_what_was_wrong_before_are_reported_by_a_search(
         self, wire: Wire, server: Server, connect: Connect, tmp_path: Path
     ) -> None:
         server.script = refused(503)(wire)
@@ -1038,7 +1038,7 @@ class TestBudget:
         assert "the budget of 2 calls is used up" in found.steps[0].reason
         assert "before: 127.0.0.1 answers 503: not now" in found.steps[0].reason
 
-    def test_is_told_by_a_search(self, connect: Connect, tmp_path: Path) -> None:
+    def test_is_reported_by_a_search(self, connect: Connect, tmp_path: Path) -> None:
         with KeywordTree(str(tmp_path), connect(budget_calls=0)) as tree:
             tree.CreateKeyword("茶", "root")
             found = tree.Search("what do I drink?")
@@ -1246,7 +1246,7 @@ class TestConstructor:
         assert KEY in from_environment
         assert KEY not in given
 
-    def test_connections_are_closed_when_nobody_has_the_client_any_more(self, wire: Wire, server: Server) -> None:
+    def test_connections_are_closed_when_no_one_has_the_client_any_more(self, wire: Wire, server: Server) -> None:
         server.script = said(json.dumps(MATCH))(wire)
         client = wire.client_class("test-model", KEY, server.address + wire.address)
         client.Chat(MESSAGES, SCHEMA)
@@ -1397,7 +1397,7 @@ class TestReadReply:
 
         assert read_reply(text, SCHEMA) == MATCH
 
-    def test_mends_nothing_where_it_was_cut(self) -> None:
+    def test_repairs_nothing_where_it_was_cut(self) -> None:
         text = '{"action": "match", "node_ids": [34, 567'
         with pytest.raises(ReplyError, match="the reply is cut: "):
             read_reply(text, SCHEMA, is_cut=True)
@@ -1461,20 +1461,8 @@ class TestSession:
 
 
 class TestExample:
-    def run(self, **environment: str) -> "subprocess.CompletedProcess[str]":
-        return subprocess.run(
-            [sys.executable, "-c", "import runpy, sys; runpy.run_path(sys.argv[1], run_name='__main__')", str(EXAMPLE)],
-            cwd=ROOT,
-            capture_output=True,
-            text=True,
-            encoding="utf-8",
-            timeout=60,
-            check=True,
-            env={"PYTHONIOENCODING": "utf-8", "PYTHONWARNINGS": "error", **environment},
-        )
-
     def test_says_what_to_set(self) -> None:
-        done = self.run()
+        done = run("with_a_model.py")
 
         for name in ("KEYWORD_TREE_MODEL", "OPENAI_API_KEY", "OPENAI_BASE_URL", "ANTHROPIC_API_KEY"):
             assert name in done.stdout
@@ -1487,13 +1475,13 @@ class TestExample:
         ],
     )
     def test_says_which_half_is_missing(self, names: dict[str, str], missing: str) -> None:
-        assert missing in self.run(**names).stdout
+        assert missing in run("with_a_model.py", **names).stdout
 
     def test_does_not_take_a_failure_for_a_placement(self, server: Server) -> None:
         need("openai")
         need("json_repair")
         server.script = refused(401)(WIRES[0])
-        done = self.run(KEYWORD_TREE_MODEL="m", OPENAI_API_KEY=KEY, OPENAI_BASE_URL=server.address)
+        done = run("with_a_model.py", KEYWORD_TREE_MODEL="m", OPENAI_API_KEY=KEY, OPENAI_BASE_URL=server.address)
 
         assert "苏州园林 stands at 苏州园林 (agent_failure)" in done.stdout
         assert "hangs on [] (agent_failure)" in done.stdout
@@ -1501,7 +1489,9 @@ class TestExample:
     def test_runs_with_a_model(self, wire: Wire, server: Server) -> None:
         server.script = [think(wire, [])]
         address = {f"{wire.name.upper()}_BASE_URL": server.address + wire.address}
-        done = self.run(KEYWORD_TREE_MODEL="test-model", **{f"{wire.name.upper()}_API_KEY": KEY}, **address)
+        done = run(
+            "with_a_model.py", KEYWORD_TREE_MODEL="test-model", **{f"{wire.name.upper()}_API_KEY": KEY}, **address
+        )
 
         assert "苏州园林 stands at 旅行 / 苏州园林 (agent_match)" in done.stdout
         assert "'用户喜欢喝什么茶': 饮食 / 茶" in done.stdout

@@ -95,7 +95,7 @@ class TestLoop:
             assert len(tree.ListInfos(size=200)) >= TASKS
             assert not tree.Verify()
 
-    def test_a_model_that_thinks_holds_nobody_up(self, tmp_path: Path) -> None:
+    def test_a_model_that_thinks_holds_no_one_up(self, tmp_path: Path) -> None:
         with KeywordTree(str(tmp_path / "memory"), SlowClient()) as tree:
             tree.CreateKeyword("tea", "root")
 

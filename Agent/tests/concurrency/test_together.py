@@ -200,7 +200,7 @@ def test_a_thread_of_a_forked_child_writes_for_itself(tree: KeywordTree) -> None
 class TestGroups:
     """Writers that come while another commits are committed together behind it."""
 
-    def test_nobody_is_told_what_hung_on_an_operation_that_failed(
+    def test_no_result_is_given_of_an_operation_that_failed(
         self, tree: KeywordTree, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         keyword, info = tree.CreateKeyword("k", "root"), tree.CreateInfo("i")
@@ -408,7 +408,7 @@ class TestReaders:
             assert first("banana") == ["new banana"]
             assert first("cherry") == []
 
-    def test_of_a_long_content_are_told_that_the_tree_was_closed_and_get_no_other_file(
+    def test_of_a_long_content_report_that_the_tree_was_closed_and_get_no_other_file(
         self, tree: KeywordTree, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         info = tree.CreateInfo("a long content " * 1000)
@@ -450,7 +450,7 @@ class TestReaders:
 
         assert tree.GetInfo(info.id) == info
 
-    def test_of_a_long_content_are_told_that_it_was_changed_and_the_log_compacted_meanwhile(
+    def test_of_a_long_content_report_that_it_was_changed_and_the_log_compacted_meanwhile(
         self, tree: KeywordTree, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         def work() -> None:
@@ -578,7 +578,7 @@ class TestLockFile:
 
 
 class TestLostLogs:
-    def test_a_foreign_log_is_refused_until_the_folder_is_opened_anew(self, tree: KeywordTree, tmp_path: Path) -> None:
+    def test_a_foreign_log_is_refused_until_the_folder_is_opened_again(self, tree: KeywordTree, tmp_path: Path) -> None:
         tree.CreateKeyword("mine", "root")
         with KeywordTree(str(tmp_path / "other")) as other:
             for number in range(9):
@@ -591,7 +591,7 @@ class TestLostLogs:
 
         assert (tmp_path / "store" / "change_log.jsonl").read_bytes() == foreign
 
-    def test_a_log_that_is_gone_is_not_begun_anew(self, tree: KeywordTree, tmp_path: Path) -> None:
+    def test_a_log_that_is_gone_is_not_begun_again(self, tree: KeywordTree, tmp_path: Path) -> None:
         tree.CreateKeyword("mine", "root")
         (tmp_path / "store").rename(tmp_path / "elsewhere")
         inside.must_reopen(tree)

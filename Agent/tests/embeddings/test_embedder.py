@@ -110,7 +110,7 @@ class TestOpenAIEmbedder:
 
         assert (service.requests[0]["dimensions"], embedder.name) == (8, "model 8")
 
-    def test_a_busy_service_is_asked_once_more_and_its_failure_told(self, service: Service) -> None:
+    def test_a_busy_service_is_asked_once_more_and_its_failure_reported(self, service: Service) -> None:
         service.status = 503
         vectors = Vectors(OpenAIEmbedder("model", "a secret key", address(service)))
         vectors.add("tea")
@@ -286,7 +286,7 @@ print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
         with pytest.raises(InvalidInputError, match="name"):
             SentenceTransformersEmbedder(Model())
 
-    def test_a_missing_package_is_told_with_the_command(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_a_missing_package_is_reported_with_the_command(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setitem(sys.modules, "sentence_transformers", None)
 
         with pytest.raises(ImportError, match=r"pip install '\.\[sentence-transformers\]' in its repository"):

@@ -89,7 +89,7 @@ class TestRank:
         assert ranker.Rank("tea") != []
         assert ranker.trust == {"CJK": 0.0, "LATIN": 1.0}
 
-    def test_believes_a_model_where_it_is_told_to(self, embedder: HashingEmbedder) -> None:
+    def test_believes_a_model_where_it_is_set_to(self, embedder: HashingEmbedder) -> None:
         ranker = patient_ranker(embedder, trust={"CJK": 0.5})
         ranker.Add("1", [("绿茶", 1.0)])
 
@@ -122,7 +122,7 @@ class TestRank:
         ranker.vectors.catch_up(["automobile", *(word for words in ENGLISH for word in words)])
         assert contents(retriever, "automobile", 1) == ["a red car"]
 
-    def test_all_that_waits_is_read_behind_the_first_answer_until_it_is_closed(self, embedder: HashingEmbedder) -> None:
+    def test_all_that_waits_is_read_after_the_first_answer_until_it_is_closed(self, embedder: HashingEmbedder) -> None:
         ranker = patient_ranker(embedder)
         for number in range(300):
             ranker.Add(str(number), [(f"memory {number}", 1.0)])

@@ -29,7 +29,7 @@ ENGLISH, CHINESE = (list(zip(words[::2], words[1::2], strict=True)) for words in
 
 
 class English(HashingEmbedder):
-    """Knows English, as far as it was told, and no other script; keeps what it was asked, and can be down."""
+    """Knows English, as far as it was given, and no other script; keeps what it was asked, and can be down."""
 
     def __init__(self, pairs: Sequence[Sequence[str]] = ENGLISH) -> None:
         super().__init__([*SYNONYMS, *pairs])
@@ -42,17 +42,17 @@ class English(HashingEmbedder):
         return super().embed(texts)
 
 
-class Told:
-    """A model whose similarities are told: of each text to any question, 0.8 where nothing is said."""
+class Given:
+    """A model whose similarities are given: of each text to any question, 0.8 where nothing is said."""
 
-    name = "told"
+    name = "given"
 
     def __init__(self, **similarities: float) -> None:
         self.similarities = {name.replace("_", " "): similarity for name, similarity in similarities.items()}
 
     def embed(self, texts: Sequence[str]) -> list[list[float]]:
-        told = [self.similarities.get(text, 0.8) for text in texts]
-        return [[similarity, math.sqrt(1.0 - similarity * similarity), 0.0] for similarity in told]
+        reported = [self.similarities.get(text, 0.8) for text in texts]
+        return [[similarity, math.sqrt(1.0 - similarity * similarity), 0.0] for similarity in reported]
 
     def embed_queries(self, texts: Sequence[str]) -> list[list[float]]:
         words = {word for words in PROBES.values() for word in words}
@@ -119,7 +119,7 @@ class TestFinding:
             ["Flash"],
         ]
 
-    def test_a_short_query_means_the_theme_and_not_what_lies_beneath(self, tree: EmbeddingTree) -> None:
+    def test_a_short_query_means_the_theme_and_not_what_lies_under_it(self, tree: EmbeddingTree) -> None:
         dog = tree.CreateKeyword("dog")
         for breed in ("poodle", "beagle", "husky"):
             tree.CreateKeyword(breed, dog.id)
@@ -129,15 +129,15 @@ class TestFinding:
 
     def test_what_is_hardly_nearer_than_others_gains_little(self, tmp_path: Path) -> None:
         """The nearest of what is all alike says nothing, however little the words say."""
-        with EmbeddingTree(tmp_path, Told(tea_house=0.81), trust=1.0) as tree:
+        with EmbeddingTree(tmp_path, Given(tea_house=0.81), trust=1.0) as tree:
             for name in ("harbour", "tea house", *(f"thing {number}" for number in range(20))):
                 tree.CreateKeyword(name, "root")
             tree.catch_up()
 
             assert names(tree, "when does the early ferry leave this small harbour", 1) == ["harbour"]
 
-    def test_a_narrow_band_of_likenesses_is_as_good_as_the_whole_scale(self, tmp_path: Path) -> None:
-        with EmbeddingTree(tmp_path, Told(tea_house=0.92), trust=1.0) as tree:
+    def test_a_narrow_band_of_similarities_is_as_good_as_the_whole_scale(self, tmp_path: Path) -> None:
+        with EmbeddingTree(tmp_path, Given(tea_house=0.92), trust=1.0) as tree:
             for name in ("harbour", "tea house", *(f"thing {number}" for number in range(20))):
                 tree.CreateKeyword(name, "root")
             tree.catch_up()
@@ -145,7 +145,7 @@ class TestFinding:
             assert names(tree, "where do I get something warm, far from the harbour", 1) == ["tea house"]
 
     def test_what_is_near_is_not_put_back_since_it_shares_no_word(self, tmp_path: Path) -> None:
-        with EmbeddingTree(tmp_path, Told(tea_house=0.857), trust=1.0) as tree:
+        with EmbeddingTree(tmp_path, Given(tea_house=0.857), trust=1.0) as tree:
             tree.CreateKeyword("harbour", "root", description="boats")
             tree.CreateKeyword("tea house", "root", description="kettles")
             for number in range(20):
@@ -155,7 +155,7 @@ class TestFinding:
             assert names(tree, "something warm, harbour", 2) == ["tea house", "harbour"]
 
     def test_a_theme_that_is_nearest_comes_first_where_no_word_is_known(self, tmp_path: Path) -> None:
-        with EmbeddingTree(tmp_path, Told(drinks=0.9, tea=0.885), trust=1.0) as tree:
+        with EmbeddingTree(tmp_path, Given(drinks=0.9, tea=0.885), trust=1.0) as tree:
             drinks = tree.CreateKeyword("drinks", "root")
             tree.CreateKeyword("tea", drinks.id)
             for number in range(20):
@@ -166,7 +166,7 @@ class TestFinding:
 
     @pytest.mark.parametrize(("similarity", "is_found"), [(0.845, False), (0.9, True)])
     def test_what_nothing_answers_is_refused(self, similarity: float, is_found: bool, tmp_path: Path) -> None:
-        with EmbeddingTree(tmp_path, Told(tea=similarity), trust=1.0, llm_client=LexicalLLMClient()) as tree:
+        with EmbeddingTree(tmp_path, Given(tea=similarity), trust=1.0, llm_client=LexicalLLMClient()) as tree:
             for name in ("tea", *(f"thing {number}" for number in range(20))):
                 tree.CreateKeyword(name, "root")
             tree.catch_up()
@@ -199,7 +199,7 @@ class TestFinding:
 
         assert answers == [SearchStatus.MATCHED, SearchStatus.NOT_FOUND]
 
-    def test_nothing_is_embedded_where_nobody_asks(self, tree: EmbeddingTree, embedder: English) -> None:
+    def test_nothing_is_embedded_where_no_one_asks(self, tree: EmbeddingTree, embedder: English) -> None:
         tree.CreateKeyword("dog", "root")
         tree.CreateKeyword("left to a silent model")
         assert tree.Search("canine", llm_expand_query=False).status is SearchStatus.NOT_FOUND
@@ -216,7 +216,7 @@ class TestFinding:
         assert [(node.name, confidence > 0.3) for node, confidence in found.nearest[:1]] == [("dog", True)]
 
     @pytest.mark.parametrize("query", ["🐍", "!?", "—", "_"])
-    def test_a_query_without_a_word_is_ranked_by_likeness(self, query: str, tmp_path: Path) -> None:
+    def test_a_query_without_a_word_is_ranked_by_similarity(self, query: str, tmp_path: Path) -> None:
         embedder = English([*ENGLISH, ("snake", query)])
         with patient_tree(tmp_path, embedder, llm_client=Chooses("snake")) as tree:
             for name in ("snake", "ship", "train"):
@@ -234,7 +234,7 @@ class TestFinding:
 
         assert {node.id for node, _ in tree.RankCandidates("canine", 10)} == ids
 
-    def test_a_client_that_goes_by_scores_sees_likeness(self, embedder: English, tmp_path: Path) -> None:
+    def test_a_client_that_goes_by_scores_sees_similarity(self, embedder: English, tmp_path: Path) -> None:
         with patient_tree(tmp_path, embedder, llm_client=LexicalLLMClient()) as tree:
             tree.CreateKeyword("dog", "root")
             tree.CreateKeyword("ship", "root")
@@ -325,8 +325,8 @@ class TestArguments:
 
     @pytest.mark.parametrize("count", [-1, 1.5, "2", True])
     def test_what_is_no_number_of_infos_is_refused(self, count: object, tmp_path: Path) -> None:
-        told = f"infos_embedded must be a number from 0 on, or None: {count!r}"
-        with pytest.raises(InvalidInputError, match=told):
+        reported = f"infos_embedded must be a number from 0 on, or None: {count!r}"
+        with pytest.raises(InvalidInputError, match=reported):
             patient_tree(tmp_path / "m", English(), infos_embedded=count)  # type: ignore[arg-type]  # what is tested
         assert not (tmp_path / "m").exists()
 
@@ -350,7 +350,7 @@ class TestArguments:
 
 
 class TestTrust:
-    def test_a_script_that_the_model_does_not_know_is_told_once(
+    def test_a_script_that_the_model_does_not_know_is_reported_once(
         self, tree: EmbeddingTree, embedder: English, caplog: pytest.LogCaptureFixture
     ) -> None:
         for name in ("tea", "ship", "car"):
@@ -472,7 +472,7 @@ class TestKeepingUp:
         assert names(tree, "canine") == ["dog"]
         assert tree.Verify() == []
 
-    def test_compacting_forgets_what_another_process_deleted_and_embeds_nothing_anew(
+    def test_compacting_forgets_what_another_process_deleted_and_embeds_nothing_again(
         self, tree: EmbeddingTree, embedder: English, tmp_path: Path
     ) -> None:
         gone = tree.CreateKeyword("my secret diagnosis", "root")
@@ -532,7 +532,7 @@ class TestComparing:
 
 
 class TestFailing:
-    def test_words_rank_alone_and_the_failure_is_told(self, tree: EmbeddingTree, embedder: English) -> None:
+    def test_words_rank_alone_and_the_failure_is_reported(self, tree: EmbeddingTree, embedder: English) -> None:
         embedder.meanwhile = fail
         tree.CreateKeyword("dog food")
         tree.CreateKeyword("ship")
@@ -658,8 +658,8 @@ class TestSlow:
             assert found.id == dog.id
             assert tree.CreateKeyword("guide dog").parent_id == dog.id
             assert tree.recall.vectors.failure == "TimeoutError: no answer within 0.01 s"
-            told = f"embedding with {embedder.name} failed, words rank alone: TimeoutError: no answer within 0.01 s"
-            assert (caplog.messages, asked) == ([told], [])
+            reported = f"embedding with {embedder.name} failed, words rank alone: TimeoutError: no answer within 0.01 s"
+            assert (caplog.messages, asked) == ([reported], [])
 
             embedder.released.set()
             assert (tree.catch_up(), tree.recall.vectors.failure, len(tree.recall.vectors)) == (0, "", 3)
@@ -677,7 +677,7 @@ class TestSlow:
             assert (tree.recall.vectors.waiting, tree.recall.vectors.failure) == (1, "")
             embedder.released.set()
 
-    def test_closing_waits_for_no_late_model_and_nothing_is_written_behind_it(self, tmp_path: Path) -> None:
+    def test_closing_waits_for_no_late_model_and_nothing_is_written_after_it(self, tmp_path: Path) -> None:
         embedder = Slow()
         with EmbeddingTree(tmp_path, embedder, patience_s=0.01) as tree:
             tree.CreateKeyword("dog", "root")

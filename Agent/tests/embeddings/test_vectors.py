@@ -37,14 +37,14 @@ class Counting(HashingEmbedder):
 
 
 class Flat(Counting):
-    """Gives texts the vectors that it was told, and others one."""
+    """Gives texts the vectors that it was given, and others one."""
 
-    def __init__(self, told: dict[str, tuple[float, float]], others: tuple[float, float]) -> None:
+    def __init__(self, given: dict[str, tuple[float, float]], others: tuple[float, float]) -> None:
         super().__init__("flat")
-        self._told, self._others = told, others
+        self._given, self._others = given, others
 
     def embed(self, texts: Sequence[str]) -> list[list[float]]:
-        return [list(self._told.get(text, self._others)) for text in texts]
+        return [list(self._given.get(text, self._others)) for text in texts]
 
 
 @pytest.fixture
@@ -84,7 +84,7 @@ class TestNearest:
         assert vectors.similarities("coffee", ["tea"]) == [-1.0]
         assert vectors.average("coffee") == 0.0
 
-    def test_leaves_out_what_nobody_holds(self, embedder: Counting) -> None:
+    def test_leaves_out_what_no_one_holds(self, embedder: Counting) -> None:
         vectors = filled(embedder, None, "tea", "tea", "coffee")
         vectors.catch_up(["tea"])
         vectors.remove("tea")
@@ -94,7 +94,7 @@ class TestNearest:
         assert texts_near(vectors, "tea", 5) == ["coffee"]
         assert len(vectors) == 1
 
-    def test_tells_each_likeness_and_their_mean(self, embedder: Counting) -> None:
+    def test_tells_each_similarity_and_their_mean(self, embedder: Counting) -> None:
         vectors = filled(embedder, None, "tea", "coffee", "water")
         vectors.catch_up(["tea"])
 
@@ -103,7 +103,7 @@ class TestNearest:
         assert near[2] == -1.0
         assert vectors.average("tea") == pytest.approx((near[0] + near[1] + near[3]) / 3, abs=2e-4)
 
-    def test_what_is_near_to_everyday_words_too_is_no_likeness_to_the_question(self) -> None:
+    def test_what_is_near_to_everyday_words_too_is_no_similarity_to_the_question(self) -> None:
         chinese = Flat({"问题": (0.8, 0.6), "短文": (0.75, 0.66), "长文": (0.7, 0.0)}, others=(0.0, 1.0))
         vectors = filled(chinese, None, "短文", "长文")
         vectors.catch_up(["问题"])
@@ -122,7 +122,7 @@ class TestNearest:
                 vectors.average("问题"), abs=1e-3
             )
 
-    def test_does_not_hang_on_the_order_in_which_texts_came(self) -> None:
+    def test_does_not_depend_on_the_order_in_which_texts_came(self) -> None:
         class Coarse(Counting):
             def embed(self, texts: Sequence[str]) -> list[list[float]]:
                 return [[1.0, 0.0] if text[-1] in "13579" else [0.6, 0.8] for text in texts]
@@ -192,7 +192,7 @@ class TestAsking:
         vectors.remove("x" * 5_000)
         assert len(vectors) == 0
 
-    def test_a_failure_is_told_and_the_model_left_alone_for_a_while(self, caplog: pytest.LogCaptureFixture) -> None:
+    def test_a_failure_is_reported_and_the_model_left_alone_for_a_while(self, caplog: pytest.LogCaptureFixture) -> None:
         embedder, clock = Counting(), Clock()
         vectors = Vectors(embedder, clock=clock)
         vectors.add("tea")
@@ -210,7 +210,7 @@ class TestAsking:
         vectors.catch_up(["tea"])
         assert (embedder.asked, vectors.failure) == (["tea"], "")
 
-    def test_whoever_wants_it_at_once_need_not_wait(self) -> None:
+    def test_one_who_wants_it_at_once_need_not_wait(self) -> None:
         embedder, clock = Counting(), Clock()
         vectors = Vectors(embedder, clock=clock)
         vectors.add("tea")
@@ -371,7 +371,7 @@ class TestAsking:
         assert text == "tea"
         assert similarity == pytest.approx(1.0, abs=1e-3)
 
-    def test_another_dimension_under_the_same_name_begins_anew(self, path: Path) -> None:
+    def test_another_dimension_under_the_same_name_begins_again(self, path: Path) -> None:
         filled(Counting("model", 64), path, "tea", "coffee").catch_up()
         vectors = filled(Counting("model", 32), path, "tea", "coffee")
         assert vectors.waiting == 0
@@ -439,7 +439,7 @@ class TestAsking:
         assert caplog.messages == [f"embedding with model failed, words rank alone: {vectors.failure}"]
         assert vectors.nearest("question 4", 3) == []
 
-    def test_a_model_whose_questions_and_texts_have_another_dimension_now_is_embedded_anew(self, path: Path) -> None:
+    def test_a_model_whose_questions_and_texts_have_another_dimension_now_is_embedded_again(self, path: Path) -> None:
         class Twofold(Counting):
             def embed_queries(self, texts: Sequence[str]) -> list[list[float]]:
                 return self.embed(texts)
@@ -623,7 +623,7 @@ class TestFile:
         assert not stale.exists()
         assert filled(Counting(), kept, "tea", "coffee").waiting == 1
 
-    def test_is_written_anew_when_most_of_it_is_held_no_more(self, embedder: Counting, path: Path) -> None:
+    def test_is_written_again_when_most_of_it_is_held_no_more(self, embedder: Counting, path: Path) -> None:
         filled(embedder, path, *map(str, range(1_200))).catch_up()
         vectors = filled(embedder, path, *map(str, range(100)))
         vectors.catch_up()
@@ -653,7 +653,7 @@ class TestAnyOrder:
         assert vectors.average("a b") == fresh.average("a b")
         assert len(vectors) == len(fresh) == sum(map(bool, held.values()))
 
-    def test_drops_rows_that_nobody_holds_when_they_are_the_most(self, embedder: Counting) -> None:
+    def test_drops_rows_that_no_one_holds_when_they_are_the_most(self, embedder: Counting) -> None:
         texts = [str(number) for number in range(1_300)]
         vectors = filled(embedder, None, *texts)
         vectors.catch_up(["1299"])

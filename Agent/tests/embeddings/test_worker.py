@@ -157,7 +157,7 @@ class TestAsk:
 
         def wait() -> None:
             worker.ask(["question"], LONG)
-            worker.finish()  # Ctrl-C may be told a moment later
+            worker.finish()  # Ctrl-C may arrive a moment later
 
         embedder.meanwhile = interrupt
         with pytest.raises(KeyboardInterrupt):
@@ -174,7 +174,7 @@ class TestLate:
     def _waiting(self, embedder: Scripted) -> None:
         embedder.waits_at = lambda texts: not embedder.released.is_set()
 
-    def test_is_a_failure_that_is_told_once(
+    def test_is_a_failure_that_is_reported_once(
         self,
         embedder: Scripted,
         vectors: Vectors,
@@ -208,7 +208,7 @@ class TestLate:
         worker.ask(["two"], LONG)
         assert vectors.failure == ""
 
-    def test_nobody_waits_longer_than_the_first(self, embedder: Scripted, vectors: Vectors, worker: Worker) -> None:
+    def test_no_one_waits_longer_than_the_first(self, embedder: Scripted, vectors: Vectors, worker: Worker) -> None:
         other = threading.Thread(target=worker.ask, args=(["one"], LONG))
         other.start()
         embedder.begun.wait(LONG)

@@ -3,26 +3,10 @@
 import subprocess
 import sys
 from importlib.util import find_spec
-from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).resolve().parents[3]
-
-
-def run(name: str) -> str:
-    done = subprocess.run(
-        [sys.executable, str(ROOT / "examples" / name)],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        encoding="utf-8",
-        check=False,
-        timeout=60,
-        env={"PYTHONIOENCODING": "utf-8", "PYTHONPATH": str(ROOT)},
-    )
-    assert done.returncode == 0, done.stderr
-    return done.stdout
+from Agent.tests.examples.running import ROOT, run
 
 
 def need(package: str, extra: str) -> None:
@@ -32,7 +16,8 @@ def need(package: str, extra: str) -> None:
 
 def test_a_host_uses_the_mcp_server() -> None:
     need("mcp", "mcp")
-    shown = run("mcp_host.py")
+    command = [sys.executable, str(ROOT / "examples" / "mcp_host.py")]  # it starts the server, which needs the rest
+    shown = subprocess.run(command, cwd=ROOT, capture_output=True, encoding="utf-8", check=True, timeout=60).stdout
 
     assert "it could hang on 饮料 drinks / 茶 tea" in shown
     assert "饮料 drinks / 茶 tea / 红茶 black tea: 红茶用沸水冲泡。" in shown
@@ -41,7 +26,7 @@ def test_a_host_uses_the_mcp_server() -> None:
 
 def test_a_graph_remembers_across_conversations() -> None:
     need("langgraph.graph", "test")
-    shown = run("langgraph_agent.py")
+    shown = run("langgraph_agent.py").stdout
 
     assert "张三: 我喜欢喝什么茶？\n  → 我喜欢喝龙井茶。" in shown
     assert shown.count("→ My dog is called Oliver.") == 2
@@ -49,7 +34,7 @@ def test_a_graph_remembers_across_conversations() -> None:
 
 
 def test_mem0s_chat_runs_with_one_import_changed() -> None:
-    shown = run("mem0_chat.py")
+    shown = run("mem0_chat.py").stdout
 
     assert "alex: What is my favourite sport?\n  → You told me: My favourite sport is basketball." in shown
     assert "张三: 我对什么过敏？\n  → You told me: 我对花生过敏。" in shown
@@ -58,7 +43,7 @@ def test_mem0s_chat_runs_with_one_import_changed() -> None:
 
 def test_an_agent_uses_the_tools() -> None:
     need("langchain_core", "langchain")
-    shown = run("langchain_tools.py")
+    shown = run("langchain_tools.py").stdout
 
     assert "Nothing is known about that." in shown
     assert "no keyword is called 'green tea'; similar: 'drinks / tea'" in shown

@@ -1,23 +1,14 @@
 """The example runs as it stands, and prints no secret."""
 
-import os
-import subprocess
-import sys
-from pathlib import Path
-
 import pytest
 
-ROOT = Path(__file__).resolve().parents[3]
+from Agent.tests.examples.running import run
 
 
 def test_runs_as_it_stands() -> None:
     pytest.importorskip("fastapi")
-    command = [sys.executable, str(ROOT / "examples/knowhub_agent.py")]
-    done = subprocess.run(
-        command, capture_output=True, text=True, timeout=120, check=False, env={**os.environ, "PYTHONPATH": str(ROOT)}
-    )
+    done = run("knowhub_agent.py")
 
-    assert done.returncode == 0, done.stderr
     assert "📚 相关知识 (0 条)" in done.stdout
     assert "📚 相关知识 (1 条)" in done.stdout
     assert "undetected_chromedriver" in done.stdout

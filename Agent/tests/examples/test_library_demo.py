@@ -1,6 +1,5 @@
 """The demo runs as it stands, on a few small modules of this machine's library."""
 
-import subprocess
 import sys
 from pathlib import Path
 
@@ -11,7 +10,7 @@ from Agent.tests.examples import running
 from keyword_tree import KeywordTree
 
 
-def run(*words: str) -> "subprocess.CompletedProcess[str]":
+def run(*words: str) -> running.Done:
     modules = ("--words", "--modules", "json", "shlex", "textwrap", "posixpath")
     return running.run("library_demo.py", *words, *modules, check=False, COLUMNS="80")
 

@@ -222,7 +222,7 @@ class TestSearch:
 
 class TestSuggestParent:
     @parametrize(*MADNESS[::9], *OF_HIDDEN)
-    def test_that_fails_hangs_the_keyword_on_the_root_and_says_why(self, case: Case, folder: Path) -> None:
+    def test_that_fails_puts_the_keyword_on_the_root_and_says_why(self, case: Case, folder: Path) -> None:
         with opened(folder, always(case.reply), max_candidates=NARROW) as (tree, model):
             before = keywords(tree)
             made = tree.CreateKeyword("龙井", description="绿茶的一种")
@@ -248,7 +248,7 @@ class TestSuggestParent:
             assert keywords(tree) == known
             assert tree.Verify() == []
 
-    def test_hangs_it_on_what_was_matched(self, folder: Path) -> None:
+    def test_puts_it_on_what_was_matched(self, folder: Path) -> None:
         with opened(folder, match("茶", reason="绿茶是茶")) as (tree, _):
             made = tree.CreateKeyword("龙井")
 
@@ -270,7 +270,7 @@ class TestSuggestParent:
             ({"name": "龙井", "aliases": [5]}, InvalidInputError),
         ],
     )
-    def test_nobody_is_asked_about_what_cannot_be_stored(
+    def test_no_model_is_asked_about_what_cannot_be_stored(
         self, arguments: dict[str, Any], error: type[Exception], folder: Path
     ) -> None:
         with opened(folder, match("茶")) as (tree, model):
@@ -363,7 +363,7 @@ class TestLinkInfo:
             assert disk(folder) == before
             assert tree.ListInfos() == []
 
-    def test_hangs_it_on_all_that_were_chosen(self, folder: Path) -> None:
+    def test_puts_it_on_all_that_were_chosen(self, folder: Path) -> None:
         several = {"action": "ambiguous", "candidate_ids": [0, 1]}
         with opened(folder, in_turn(match("茶"), match("茶", "咖啡"), several)) as (tree, model):
             infos = [tree.CreateInfo(f"{n}", keyword_ids=["zoo"], auto_link=True) for n in range(3)]
@@ -461,7 +461,7 @@ class TestDisambiguateSameName:
     @pytest.mark.parametrize(
         ("query", "context", "may_ask"), [("Python", "", True), ("茶", "x", True), ("Python", "x", False)]
     )
-    def test_nobody_is_asked_without_need(self, query: str, context: str, may_ask: bool, folder: Path) -> None:
+    def test_no_model_is_asked_without_need(self, query: str, context: str, may_ask: bool, folder: Path) -> None:
         with opened(folder, match("Python")) as (tree, model):
             tree.Search(query, may_ask, context)
 
@@ -559,11 +559,11 @@ class TestReorganize:
         "reply",
         [match("programming"), match(WEB), match("茶", "咖啡"), {"action": "ambiguous", "candidate_ids": [0, 1]}],
     )
-    def test_where_it_hangs_itself_and_several_are_no_proposal(self, reply: Any, folder: Path) -> None:
+    def test_where_it_already_stands_and_several_are_no_proposal(self, reply: Any, folder: Path) -> None:
         with opened(folder, about(WEB, "suggest_parent", reply)) as (tree, _):
             assert tree.Reorganize()["steps"] == []
 
-    def test_a_place_beneath_itself_is_no_proposal(self, folder: Path) -> None:
+    def test_a_place_under_itself_is_no_proposal(self, folder: Path) -> None:
         with opened(folder, about("programming", "suggest_parent", match(WEB))) as (tree, _):
             assert tree.Reorganize()["steps"] == []
 
@@ -873,7 +873,7 @@ class Spent(NamedTuple):
 
 
 class Counting(Model):
-    """A model that tells what each call used."""
+    """A model that reports what each call used."""
 
     def __init__(self, say: Step, *spent: Any) -> None:
         super().__init__(say)
@@ -887,7 +887,7 @@ class Counting(Model):
 
 
 class TestCosts:
-    def test_are_told_for_each_round_and_in_all(self, folder: Path) -> None:
+    def test_are_reported_for_each_round_and_in_all(self, folder: Path) -> None:
         jump = {"action": "jump", "node_id": 0, "reason": "deeper"}
         model = Counting(in_turn(jump, match("茶")), Spent(900, 40, 0.5), Spent(700, 30, 0.25))
         with KeywordTree(str(folder), model) as tree:
@@ -903,7 +903,7 @@ class TestCosts:
 
     @parametrize(*MADNESS[::9])
     @pytest.mark.parametrize("context", ["", "it bites"], ids=["search", "disambiguate"])
-    def test_of_what_failed_are_told_too(self, case: Case, context: str, folder: Path) -> None:
+    def test_of_what_failed_are_reported_too(self, case: Case, context: str, folder: Path) -> None:
         model = Counting(always(case.reply), Spent(900, 40, 0.5))
         with KeywordTree(str(folder), model) as tree:
             tree.BatchCreateKeywords(SPECS)
@@ -990,7 +990,7 @@ class TestMeanwhile:
         with KeywordTree(str(folder)) as again:
             assert keywords(again) == wanted
 
-    def test_two_place_at_once_beneath_the_same_parent(self, folder: Path) -> None:
+    def test_two_place_at_once_under_the_same_parent(self, folder: Path) -> None:
         meeting = Meeting(2)
 
         def say(view: View) -> Any:

@@ -13,7 +13,7 @@ from Agent.tests.support.looking import disk
 from Agent.tests.support.models import Model, always, by_intent, match, names
 from Agent.tests.support.small_tree import HOSTILE, INTENTS, UUID, WEBS, last_io, opened, read_once
 
-TOLD = {"Python": {"a language", "a snake"}, "茶": {"乌龙、绿茶和红茶"}}
+SHOWN = {"Python": {"a language", "a snake"}, "茶": {"乌龙、绿茶和红茶"}}
 """Which descriptions belong to a name."""
 
 
@@ -46,10 +46,10 @@ class TestShownDescriptions:
 
         for view in model.views:
             for candidate in view["candidates"]:
-                assert candidate["description"] in TOLD.get(candidate["name"], {"绿茶的一种", "无描述"})
+                assert candidate["description"] in SHOWN.get(candidate["name"], {"绿茶的一种", "无描述"})
                 assert list(candidate) == ["idx", "name", "path", "description"]
         search = model.views[0]
-        assert {c["description"] for c in search["candidates"] if c["name"] == "Python"} == TOLD["Python"]
+        assert {c["description"] for c in search["candidates"] if c["name"] == "Python"} == SHOWN["Python"]
 
     def test_leave_the_system_text_as_it_is(self, tmp_path: Path) -> None:
         without, shown = self.described(tmp_path / "a"), self.described(tmp_path / "b", show_descriptions=True)

@@ -1,4 +1,4 @@
-"""A client that fails is heard: one warning for each kind of failure, once a minute at most, without keys."""
+"""A client that fails is logged: one warning for each kind of failure, once a minute at most, without keys."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def _no_sync(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "fdatasync", lambda _fd: None)
 
 
-def test_each_kind_is_told_once_a_minute(
+def test_each_kind_is_reported_once_a_minute(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     now = [1000.0]
@@ -68,7 +68,7 @@ def test_no_key_is_shown(tmp_path: Path, caplog: pytest.LogCaptureFixture, said:
 
 
 class TestAKeywordThatFitsNowhere:
-    def test_is_told_with_the_reason(self, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    def test_is_reported_with_the_reason(self, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
         caplog.set_level(logging.INFO)
         with KeywordTree(str(tmp_path), LexicalLLMClient()) as tree:
             tree.CreateKeyword("king lear", "root")
@@ -78,7 +78,7 @@ class TestAKeywordThatFitsNowhere:
         assert caplog.messages == ["no keyword fits 'Longjing tea', it goes under 'root': agent_missing"]
         assert {record.levelname for record in caplog.records} == {"INFO"}
 
-    def test_is_not_told_where_it_was_placed_or_nobody_was_asked(
+    def test_is_not_reported_where_it_was_placed_or_no_model_was_asked(
         self, tmp_path: Path, caplog: pytest.LogCaptureFixture
     ) -> None:
         caplog.set_level(logging.INFO)

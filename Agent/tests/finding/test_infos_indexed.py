@@ -37,7 +37,7 @@ def first(tree: KeywordTree, query: str) -> str:
 
 
 class Asks(LLMClient):
-    """Wants to be told more of each candidate, keeps what it is told, and answers missing."""
+    """Wants more of each candidate, keeps what it is shown, and answers missing."""
 
     def __init__(self, *fields: str) -> None:
         self.candidate_fields = fields
@@ -77,7 +77,7 @@ class TestInfos:
             ("红茶、咖啡、可可。", "红茶、咖啡、可可、红茶、红茶。", "红茶"),
         ],
     )
-    def test_a_word_told_often_counts_more_than_one_told_once(
+    def test_a_word_said_often_counts_more_than_one_said_once(
         self, tree: KeywordTree, once: str, often: str, query: str
     ) -> None:
         tree.CreateInfo(once, keyword_ids=["Anna"])
@@ -92,7 +92,7 @@ class TestInfos:
             (["学编程", "看风景"], ["学编程", "教编程"], "编程"),
         ],
     )
-    def test_a_word_told_in_several_infos_counts_more_than_in_one(
+    def test_a_word_said_in_several_infos_counts_more_than_in_one(
         self, tree: KeywordTree, once: list[str], often: list[str], query: str
     ) -> None:
         for keyword_id, contents in (("Anna", once), ("Tom", often)):
@@ -368,7 +368,7 @@ class TestResults:
         assert [info.content for info in found.infos] == [contents[2], contents[0], contents[1], contents[3]]
         assert [info.content for info in tree.Search("Anna").infos] == contents
 
-    def test_one_that_fits_is_found_behind_the_first_page(self, tree: KeywordTree) -> None:
+    def test_one_that_fits_is_found_after_the_first_page(self, tree: KeywordTree) -> None:
         contents = [f"note {number}" for number in range(70)] + ["She is allergic to peanuts."]
         tree.BatchCreateInfos([{"content": content, "keyword_ids": ["Anna"]} for content in contents])
         found = tree.Search("allergic to peanuts?")
@@ -479,7 +479,7 @@ class TestResults:
 
 
 class TestCandidateFields:
-    def test_none_are_told_by_default(self, tree: KeywordTree, tmp_path: Path) -> None:
+    def test_none_are_reported_by_default(self, tree: KeywordTree, tmp_path: Path) -> None:
         client = Asks()
         with KeywordTree(str(tmp_path / "other"), client) as other:
             other.CreateKeyword("Anna", "root", description="sings")
@@ -488,7 +488,7 @@ class TestCandidateFields:
         assert client.questions[0]["candidates"] == [{"idx": 0, "name": "Anna", "path": "Anna"}]
         assert "recent" not in client.questions[0]
 
-    def test_those_that_are_asked_for_are_told(self, tmp_path: Path) -> None:
+    def test_those_that_are_asked_for_are_reported(self, tmp_path: Path) -> None:
         client = Asks("excerpt", "score", "description")
         with KeywordTree(str(tmp_path), client) as tree:
             anna = tree.CreateKeyword("Anna", "root")

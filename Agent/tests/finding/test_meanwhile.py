@@ -68,7 +68,7 @@ class TestParentGone:
             assert made.parent_id == "food"
             assert last_io(tree)["reason"] == "agent_missing"
 
-    def test_a_jump_to_what_vanished_hangs_it_beneath_what_is_left(self, folder: Path) -> None:
+    def test_a_jump_to_what_vanished_puts_it_under_what_is_left(self, folder: Path) -> None:
         def say(view: View) -> Any:
             reply = {"action": "jump", "node_id": next(c["idx"] for c in view["candidates"] if c["name"] == "茶")}
             tree.DeleteKeyword("tea")
@@ -117,7 +117,7 @@ class TestWhatTheModelSaw:
             assert [step for step in tree.Reorganize()["steps"] if "web" in step.values()]
 
     @pytest.mark.parametrize("action", ["missing", "ambiguous", "match"])
-    def test_is_where_it_hangs_what_it_could_not_decide(self, folder: Path, action: str) -> None:
+    def test_is_where_it_puts_what_it_could_not_decide(self, folder: Path, action: str) -> None:
         def say(view: View) -> Any:
             places = {candidate["name"]: candidate["idx"] for candidate in view["candidates"]}
             if not view["path"]:

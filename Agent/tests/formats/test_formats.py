@@ -439,9 +439,7 @@ class TestRoundTrips:
         assert count == sum(isinstance(record, Keyword) for record in made)
 
     @pytest.mark.parametrize("format_name", READ)
-    def test_a_part_comes_back_beneath_another_keyword(
-        self, tree: KeywordTree, tmp_path: Path, format_name: str
-    ) -> None:
+    def test_a_part_comes_back_under_another_keyword(self, tree: KeywordTree, tmp_path: Path, format_name: str) -> None:
         need(format_name)
         load(tree, [Keyword("a", "root", "A"), Keyword("b", "a", "B"), Keyword("c", "b", "C"), Keyword("d", "a", "D")])
         load(tree, [Fact("i", "about c", links=[("c", RelationType.PRIMARY), ("d", RelationType.PRIMARY)])])
@@ -577,7 +575,7 @@ class TestHostileNames:
 
 
 class TestImport:
-    def test_refuses_what_nobody_knows(self, tree: KeywordTree, tmp_path: Path) -> None:
+    def test_refuses_what_no_one_knows(self, tree: KeywordTree, tmp_path: Path) -> None:
         for name, format_name in (("a.xyz", None), ("a.json", "yaml"), ("a.html", None), ("a", "dot")):
             path = write(tmp_path, name, "")
             with pytest.raises(InvalidInputError, match=r"known|written"):
@@ -596,7 +594,7 @@ class TestImport:
 
         assert outline(tree) == ["食物"]
 
-    def test_refuses_an_encoding_that_nobody_knows(self, tree: KeywordTree, tmp_path: Path) -> None:
+    def test_refuses_an_encoding_that_no_one_knows(self, tree: KeywordTree, tmp_path: Path) -> None:
         with pytest.raises(InvalidInputError, match="klingon"):
             import_file(tree, write(tmp_path, "a.csv", "path\na\n"), encoding="klingon")
 
@@ -635,7 +633,7 @@ class TestImport:
         assert shares == sorted(shares)
         assert shares[-1] == 1
 
-    def test_keeps_whole_batches_before_a_bad_record_and_goes_on_once_it_is_mended(
+    def test_keeps_whole_batches_before_a_bad_record_and_goes_on_once_it_is_fixed(
         self, tree: KeywordTree, tmp_path: Path
     ) -> None:
         rows = [json.dumps({"id": str(number), "name": f"n{number}"}) for number in range(6)]
@@ -1249,7 +1247,7 @@ class TestMcp:
 
         assert outline(tree) == ["c", "  b", "    a"]
 
-    def test_same_names_are_told_apart_by_their_paths(self, tree: KeywordTree, tmp_path: Path) -> None:
+    def test_same_names_are_distinguished_by_their_paths(self, tree: KeywordTree, tmp_path: Path) -> None:
         load(
             tree, [Keyword("a", "root", "A"), Keyword("b", "root", "B"), Keyword("c", "b", "A"), Keyword("d", "b", "A")]
         )

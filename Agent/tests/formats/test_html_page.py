@@ -270,7 +270,7 @@ def remembered(folder: Path, *facts: str) -> Path:
 
 
 class TestRelations:
-    def test_are_told_with_the_sentences_that_say_so(self, tmp_path: Path) -> None:
+    def test_are_reported_with_the_sentences_that_say_so(self, tmp_path: Path) -> None:
         data = data_of(remembered(tmp_path, "Ada works on Apollo. She rests.", "Ada lives in Rome."))
         names = [row[1] for row in data["nodes"]]
 
@@ -508,7 +508,7 @@ class TestInABrowser:
 
         assert page.run("document.querySelectorAll('.graph').length") == 0
 
-    def test_leads_to_what_is_beneath_above_and_beside(self, page: Page, tmp_path: Path) -> None:
+    def test_leads_to_what_is_under_above_and_beside(self, page: Page, tmp_path: Path) -> None:
         both = Fact("3", "shared", "", [("r", RelationType.SOURCE), ("f", RelationType.PRIMARY)])
         page.open(export(tmp_path, [*SMALL, both]))
         seen = []
@@ -569,7 +569,7 @@ class TestInABrowser:
 
         assert page.text("#found") == "Nothing found."
 
-    def test_shows_infos_that_hang_nowhere(self, page: Page, tmp_path: Path) -> None:
+    def test_shows_infos_that_are_linked_nowhere(self, page: Page, tmp_path: Path) -> None:
         page.open(export(tmp_path, [*SMALL, Fact("3", "on nothing")]))
 
         assert page.names() == ["KeywordTree", "编程", "Python", "Rust", "食物", "infos without a keyword"]

@@ -328,7 +328,7 @@ class TestHostileTexts:
         assert {each.key for each in believed} == {"name", "lives_in", ""}
         assert len({each.category for each in believed}) == 2
 
-    def test_nobody_else_says_who_the_user_is(self) -> None:
+    def test_no_other_says_who_the_user_is(self) -> None:
         text = "My name is Mallory."
         row = fact("profile", "Mallory", text, "name")
 

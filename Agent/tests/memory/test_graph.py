@@ -106,7 +106,7 @@ class TestEntities:
 
         assert graph.get_entity("1") == entity
 
-    def test_have_a_type_no_description_and_no_tags_unless_told(self, graph: KnowledgeGraph) -> None:
+    def test_have_a_type_no_description_and_no_tags_unless_given(self, graph: KnowledgeGraph) -> None:
         graph.add_entity(GraphEntity("1", "tea"))
 
         assert graph.get_entity("1") == GraphEntity("1", "tea", "concept", "", [])
@@ -268,7 +268,7 @@ class TestRelations:
             graph.remove_relation(source, target, "knows")
         assert graph.get_relations("a") == []
 
-    def test_of_nobody_are_refused(self, graph: KnowledgeGraph) -> None:
+    def test_of_no_one_are_refused(self, graph: KnowledgeGraph) -> None:
         with pytest.raises(NotFoundError, match="'nobody'"):
             graph.get_relations("nobody")
 
@@ -287,7 +287,7 @@ class TestRelations:
 
 
 class TestGetRelated:
-    def test_goes_one_step_out_unless_told(self, graph: KnowledgeGraph) -> None:
+    def test_goes_one_step_out_unless_given(self, graph: KnowledgeGraph) -> None:
         relate(graph, "a-b", "b-c", "d-a")
 
         assert related(graph, "a") == {"b": 0.5}
@@ -351,7 +351,7 @@ class TestGetRelated:
 
         assert related(graph, "a", 10**9) == {"b": 0.0, "c": 0.0}
 
-    def test_of_nobody_is_refused(self, graph: KnowledgeGraph) -> None:
+    def test_of_no_one_is_refused(self, graph: KnowledgeGraph) -> None:
         with pytest.raises(NotFoundError, match="'nobody'"):
             graph.get_related("nobody")
 
@@ -525,7 +525,7 @@ class TestTags:
 
         assert [graph.entity_count_by_tag(tag) for tag in ("茶", " TEA ", "te")] == [2, 1, 0]
 
-    def test_of_nobody_are_refused(self, graph: KnowledgeGraph) -> None:
+    def test_of_no_one_are_refused(self, graph: KnowledgeGraph) -> None:
         with pytest.raises(NotFoundError, match="'nobody'"):
             graph.set_entity_tags("nobody", ["tea"])
         assert graph.find_tags("") == []
@@ -747,7 +747,7 @@ class TestTreeGraph:
         assert graph.get_relations("c") == [GraphRelation("a", "c", "related_to")]
         assert TreeGraph(tree).get_relations("c") == graph.get_relations("c")
 
-    def test_is_the_same_for_whoever_begins_later(self, tree: KeywordTree) -> None:
+    def test_is_the_same_for_one_who_begins_later(self, tree: KeywordTree) -> None:
         graph = TreeGraph(tree)
         relate(graph, "x-a", "x-b", "x-a:knows", "b-c", "c-x:likes", "d-x")
         tree.MoveKeyword("c", "b")
@@ -805,7 +805,7 @@ class TestTreeGraph:
 
         assert graph.get_relations("a") == [GraphRelation("a", "b", "knows")]
 
-    def test_begins_anew_where_it_failed_halfway(self, tree: KeywordTree, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_begins_again_where_it_failed_halfway(self, tree: KeywordTree, monkeypatch: pytest.MonkeyPatch) -> None:
         graph = TreeGraph(tree)
         relate(graph, "a-b")
         assert related(graph, "a") == {"b": 0.5}

@@ -107,9 +107,7 @@ class TestRemember:
             ),
         ],
     )
-    def test_a_title_makes_nobody_else_of_a_name(
-        self, store: MemoryStore, texts: list[str], expected: set[str]
-    ) -> None:
+    def test_a_title_makes_no_other_of_a_name(self, store: MemoryStore, texts: list[str], expected: set[str]) -> None:
         for text in texts:
             store.remember(text)
         assert names(store) == expected
@@ -150,7 +148,7 @@ class TestRemember:
         assert store.graph.find_tags("nurs") == ["nurse"]
         assert store.graph.entity_count_by_tag("nurse") == 2
 
-    def test_an_entity_has_at_most_8_tags_those_told_most_often(self, store: MemoryStore) -> None:
+    def test_an_entity_has_at_most_8_tags_those_said_most_often(self, store: MemoryStore) -> None:
         for noun in ["nurse", "doctor", "pilot", "baker", "singer", "dancer", "farmer", "writer", "miner"]:
             store.remember(f"Ada is a {noun}.")
         store.remember("Ada is a nurse, you know. Ada lives in Rome.")
@@ -192,7 +190,7 @@ class TestRemember:
             assert steps(store, "Ada", "Apollo") == ["Ada works_on Apollo: “Ada works on Apollo.”"]
             check_same_from_nothing(store)
 
-    def test_metadata_by_a_strangers_hand_is_borne(self, store: MemoryStore) -> None:
+    def test_metadata_by_a_strangers_hand_is_tolerated(self, store: MemoryStore) -> None:
         ada = store.tree.CreateKeyword("Ada").id
         graphs: list[Any] = [
             5,
@@ -288,7 +286,7 @@ class TestUndo:
         assert store.tree.GetInfo(id) is not None
         check_same_from_nothing(store)
 
-    def test_is_refused_where_something_was_hung_beneath(self, store: MemoryStore) -> None:
+    def test_is_refused_where_something_was_added_under(self, store: MemoryStore) -> None:
         store.remember("Ada lives in Rome.")
         operation = store.tree.last_operation
         store.tree.Ensure("Ada/letters")
@@ -319,7 +317,7 @@ class TestForget:
         check_same_from_nothing(store)
 
     @pytest.mark.parametrize("touch", ["alias", "description", "child", "relation", "tag", "info", "move"])
-    def test_leaves_what_somebody_else_uses(self, store: MemoryStore, touch: str) -> None:
+    def test_leaves_what_another_uses(self, store: MemoryStore, touch: str) -> None:
         id = store.remember("Ada works on Apollo.")
         apollo = id_of(store, "Apollo")
         node = store.tree.GetKeyword(apollo)
@@ -343,7 +341,7 @@ class TestForget:
         assert store.tree.GetKeyword(apollo) is not None
         assert not store.tree.FindByName("Ada")
 
-    def test_leaves_what_another_memory_names_that_somebody_took_off_it(self, store: MemoryStore) -> None:
+    def test_leaves_what_another_memory_names_that_another_took_off_it(self, store: MemoryStore) -> None:
         one, other = store.remember("Ada works on Apollo."), store.remember("Bo works on Apollo.")
         apollo = id_of(store, "Apollo")
         store.tree.UnlinkInfo(other, apollo)
@@ -442,7 +440,7 @@ class TestModelThatMisbehaves:
             assert [store.extract_pending() for _ in range(9)] == [0] * 9
             assert len(client.calls) == 3
             assert not store.wait_for_extraction()
-            assert store.extract_pending(again=True) == 1  # told to, as with another model
+            assert store.extract_pending(again=True) == 1  # on request, as with another model
             assert related(store, "Bo") == ["Ada"]
             assert store.extraction_failure == ""
             assert store.wait_for_extraction()
@@ -568,7 +566,7 @@ PARTLY_USABLE: dict[str, Any] = {
 
 
 class Giving(Extractor):
-    """Gives what it is told to, for each text that has Ada."""
+    """Gives what it is set to, for each text that has Ada."""
 
     def __init__(self, given: Any) -> None:
         self.given = given
@@ -608,7 +606,7 @@ class TestExtractorThatMisbehaves:
             assert steps(store, "Ada", "Bo") == ["Ada knows Bo: “Ada”"]
 
     @pytest.mark.parametrize("given", [None, made(replace(KNOWS, weight=float("nan"))), ZeroDivisionError("no")])
-    def test_in_the_background_stops_nobody_else(self, tmp_path: Path, given: Any) -> None:
+    def test_in_the_background_stops_no_other(self, tmp_path: Path, given: Any) -> None:
         with MemoryStore(tmp_path, extract=Giving(given), extract_in_background=True) as store:
             for text in ("Ada one", "two", "Ada three", "four"):
                 store.remember(text)
@@ -684,7 +682,7 @@ class TestInTheBackground:
             assert store.graph.waiting() == {}
             assert len(store.graph.memories_of(id_of(store, "Ada"))) == 5
 
-    def test_one_text_that_nobody_can_read_stops_no_other(
+    def test_one_text_that_no_one_can_read_stops_no_other(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr(background, "FIRST_PAUSE_S", 0.01)
@@ -811,7 +809,7 @@ class TestTogether:
 
 
 class TestRecall:
-    def test_a_walk_names_the_sentence_behind_each_step(self, store: MemoryStore) -> None:
+    def test_a_walk_names_the_sentence_of_each_step(self, store: MemoryStore) -> None:
         from Agent.memory.retriever import RetrievalStrategy, RetrieverConfig
 
         store.remember("Ada works on Apollo.")
@@ -823,7 +821,7 @@ class TestRecall:
 
 
 def test_a_name_that_two_forget_at_once_goes(store: MemoryStore) -> None:
-    """Each sees the other one's memory, and neither deletes the name; whoever commits second does."""
+    """Each sees the other one's memory, and neither deletes the name; the one that commits second does."""
     one, two = store.remember("Ada works on Apollo."), store.remember("Bo works on Apollo.")
     with MemoryStore(Path(store.tree.data_dir).parent, extract=PlainExtractor()) as other:
         original = store._feed.clear
@@ -841,7 +839,7 @@ def test_a_name_that_two_forget_at_once_goes(store: MemoryStore) -> None:
     check_same_from_nothing(store)
 
 
-def test_an_info_of_somebody_else_says_nothing(store: MemoryStore) -> None:
+def test_an_info_of_another_says_nothing(store: MemoryStore) -> None:
     store.tree.CreateInfo("Ada works on Apollo.")
 
     assert store.graph.find_by_keywords(["Ada", "Apollo"]) == []

@@ -33,7 +33,7 @@ class TestTreeKnowledge:
         tree.Undo(tree.History()[0].operation_id)
         assert store.get_page(id) is None
 
-    def test_writes_a_page_anew(self, tree: KeywordTree, store: KnowledgeStore) -> None:
+    def test_writes_a_page_again(self, tree: KeywordTree, store: KnowledgeStore) -> None:
         id = store.add_page(KnowledgePage("tea", "Tea", "", "old"))
         tree.CreateInfo("somebody else's", keyword_ids=[id])
         assert store.add_page(KnowledgePage("tea", "Green tea", "a drink", "new")) == "tea"

@@ -40,7 +40,7 @@ class TestCatchUp:
         assert [(record.id, record.deleted) for record in changes.infos] == [(info.id, False), (info.id, True)]
         assert follower.catch_up().infos == []
 
-    def test_reads_the_last_operation_once_where_only_a_checkpoint_stands_behind_it(
+    def test_reads_the_last_operation_once_where_only_a_checkpoint_stands_after_it(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         with KeywordTree(str(tmp_path)) as tree:
@@ -71,7 +71,7 @@ class TestCatchUp:
         assert [record.content for record in follower.catch_up().infos] == ["theirs"]
 
     @pytest.mark.parametrize("keep_history", [True, False])
-    def test_begins_anew_behind_a_compaction(self, tree: KeywordTree, keep_history: bool) -> None:
+    def test_begins_again_after_a_compaction(self, tree: KeywordTree, keep_history: bool) -> None:
         follower = LogFollower(tree)
         gone = tree.CreateInfo("gone")
         follower.catch_up()
@@ -106,7 +106,7 @@ class TestCatchUp:
 
 
 class TestResume:
-    def test_goes_on_behind_an_operation_that_the_log_has(self, tree: KeywordTree) -> None:
+    def test_goes_on_after_an_operation_that_the_log_has(self, tree: KeywordTree) -> None:
         first, second = LogFollower(tree), LogFollower(tree)
         tree.CreateInfo("one")
         first.catch_up()
@@ -115,7 +115,7 @@ class TestResume:
         assert second.resume(first.position)
         assert [record.content for record in second.catch_up().infos] == ["two"]
 
-    def test_goes_on_behind_a_state(self, tree: KeywordTree) -> None:
+    def test_goes_on_after_a_state(self, tree: KeywordTree) -> None:
         tree.CreateInfo("one")
         tree.CompactStorage()
         first, second = LogFollower(tree), LogFollower(tree)
@@ -141,7 +141,7 @@ class TestResume:
 
 
 class TestBegin:
-    def test_tells_what_came_behind_the_reading(self, tree: KeywordTree) -> None:
+    def test_tells_what_came_after_the_reading(self, tree: KeywordTree) -> None:
         tree.CreateInfo("one")
         changes = LogFollower(tree).begin(lambda: None, lambda _: False)
         assert (changes.from_nothing, changes.infos) == (False, [])
@@ -184,7 +184,7 @@ class TestInfos:
         follower.catch_up()
         assert known == {old.id: "changed"}
 
-    def test_begin_anew_after_what_failed_halfway(self, tree: KeywordTree) -> None:
+    def test_begins_again_after_what_failed_halfway(self, tree: KeywordTree) -> None:
         known: list[str] = []
         failures = [KeyboardInterrupt()]
 
@@ -215,7 +215,7 @@ class TestInfos:
         assert seen == made
         assert list(all_infos(tree)) == []
 
-    def test_are_read_anew_where_the_place_is_gone(self, tree: KeywordTree, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_are_read_again_where_the_place_is_gone(self, tree: KeywordTree, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(log_follower, "_PAGE", 2)
         made = [tree.CreateInfo(str(number)).id for number in range(6)]
         seen = []

@@ -123,7 +123,7 @@ class TestCatchUp:
         assert ranked(index, "how is the puppy called") == ids[:2]
 
     @pytest.mark.parametrize("has_file", [True, False])
-    def test_begins_anew_where_it_failed_halfway(
+    def test_begins_again_where_it_failed_halfway(
         self, tree: KeywordTree, path: Path, monkeypatch: pytest.MonkeyPatch, has_file: bool
     ) -> None:
         ids = create(tree, "tea one", "tea two")
@@ -188,7 +188,7 @@ class TestSuperseded:
         index.catch_up()
         assert index.walk_back([third]) == [third, second, first]
 
-    def test_are_nobody_in_a_circle(self, tree: KeywordTree) -> None:
+    def test_are_no_one_in_a_circle(self, tree: KeywordTree) -> None:
         specs = [("a", "c"), ("b", "a"), ("c", "b"), ("d", "d")]
         tree.BatchCreateInfos(
             [{"id": id, "content": "tea", "metadata": {"memory": {"supersedes": old}}} for id, old in specs]
@@ -214,7 +214,7 @@ class TestSuperseded:
             max_size=12,
         )
     )
-    def test_are_after_any_history_what_reading_anew_gives(self, steps: list[tuple[str, list[str], bool]]) -> None:
+    def test_are_after_any_history_what_reading_again_gives(self, steps: list[tuple[str, list[str], bool]]) -> None:
         with tempfile.TemporaryDirectory() as folder, KeywordTree(folder) as tree:
             index = Memories(tree)
             for id, olds, deletes in steps:
@@ -369,7 +369,7 @@ class TestFile:
 
 
 class Memory:
-    """A ranker that keeps what it is told, and fails now and then."""
+    """A ranker that keeps what it is given, and fails now and then."""
 
     def __init__(self) -> None:
         self.texts: dict[str, list[str]] = {}
@@ -388,7 +388,7 @@ class Memory:
 
 
 class TestRanker:
-    def test_is_told_again_what_it_failed_at(self, tree: KeywordTree) -> None:
+    def test_is_given_again_what_it_failed_at(self, tree: KeywordTree) -> None:
         ranker = Memory()
         index = Memories(tree, ranker=ranker)
         ids = create(tree, "tea", "cup")
@@ -401,7 +401,7 @@ class TestRanker:
         assert set(ranked(index)) == set(ids)
         assert [ranker.texts[id] for id in ids] == [["tea"], ["cup"], ["kettle"]]
 
-    def test_is_told_of_what_the_file_holds(self, tree: KeywordTree, path: Path) -> None:
+    def test_is_given_what_the_file_holds(self, tree: KeywordTree, path: Path) -> None:
         ids = create(tree, "tea", "cup")
         index = Memories(tree, path=path)
         index.catch_up()
@@ -411,7 +411,7 @@ class TestRanker:
         assert ranked(Memories(tree, ranker=ranker, path=path)) == ids
         assert set(ranker.texts) == set(ids)
 
-    def test_is_not_told_again_of_a_text_that_stays(self, tree: KeywordTree) -> None:
+    def test_is_not_given_again_a_text_that_stays(self, tree: KeywordTree) -> None:
         ranker = Memory()
         index = Memories(tree, ranker=ranker)
         [id] = create(tree, "tea")

@@ -167,7 +167,7 @@ class TestGraphChannel:
             ("on the city", 0.5, ["杭州"]),
         ]
 
-    def test_walks_as_far_as_it_is_told(self, retriever: MemoryRetriever) -> None:
+    def test_walks_as_far_as_asked(self, retriever: MemoryRetriever) -> None:
         assert len(retriever.retrieve("龙井", config=RetrieverConfig(GRAPH_ONLY, depth=0))) == 1
 
     def test_is_left_out_where_knowledge_alone_is_asked(self, retriever: MemoryRetriever) -> None:

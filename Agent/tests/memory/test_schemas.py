@@ -493,7 +493,7 @@ class TestCurrentImportance:
 
         assert pattern.current_importance(NOON) == pytest.approx(0.8)
 
-    def test_starts_anew_with_an_access(self) -> None:
+    def test_starts_again_with_an_access(self) -> None:
         old = episode()
         worn = old.current_importance(NOON + timedelta(90))
         old.access_count, old.last_accessed = 1, NOON + timedelta(90)

@@ -101,7 +101,7 @@ class TestRemember:
 
         assert len(operations(store)) == 1
 
-    def test_makes_a_keyword_anew_that_went_meanwhile(
+    def test_makes_a_keyword_again_that_went_meanwhile(
         self, store: MemoryStore, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         tea = store.tree.CreateKeyword("tea")
@@ -127,7 +127,7 @@ class TestRemember:
     @pytest.mark.parametrize(
         ("there", "name"), [("C#", "C"), ("C", "C#"), ("C++", "C"), (".NET", "Net"), ("茶!", "茶"), ("绿 茶", "绿茶")]
     )
-    def test_hangs_on_the_keyword_that_was_named(self, store: MemoryStore, there: str, name: str) -> None:
+    def test_is_linked_to_the_keyword_that_was_named(self, store: MemoryStore, there: str, name: str) -> None:
         store.remember("one", [there])
         for _ in range(2):
             id = store.remember("two", [name])
@@ -192,7 +192,7 @@ class TestRemember:
 
         assert store.tree.FindByName("new keyword") == []
 
-    def test_again_keeps_the_pin_and_what_it_hangs_on(self, store: MemoryStore, clock: Clock) -> None:
+    def test_again_keeps_the_pin_and_what_it_is_linked_to(self, store: MemoryStore, clock: Clock) -> None:
         store.remember(RECORDS[2], ["茶"], pinned=True)
         kettle = store.tree.CreateKeyword("kettle")
         store.tree.LinkInfo(RECORDS[2].id, kettle.id, RelationType.EXAMPLE)
@@ -751,7 +751,7 @@ class TestNamespaces:
         st.text(st.characters(codec="utf-8"), min_size=1, max_size=20),
         st.text(st.characters(codec="utf-8"), max_size=20),
     )
-    def test_have_a_folder_each_beneath_their_own(self, one: str, other: str) -> None:
+    def test_have_a_folder_each_under_their_own(self, one: str, other: str) -> None:
         places = []
         for name in (one, other):
             try:
@@ -804,7 +804,9 @@ class TestReadable:
             assert tree.Verify() == []
 
 
-def test_a_closed_memory_is_told_as_closed_and_nothing_kept(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_closed_memory_is_reported_as_closed_and_nothing_kept(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     memory = MemoryStore(str(tmp_path), user="ada")
     memory.remember("Ada works on Apollo.", keywords=["Ada"])
     memory.close()

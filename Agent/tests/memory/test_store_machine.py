@@ -52,7 +52,7 @@ class Model:
 
 
 class StoreMachine(RuleBasedStateMachine):
-    """Every text is its own, so that a text tells which memory it is."""
+    """Every text is its own, so that a text shows which memory it is."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -16,7 +16,7 @@ _LONG = "长" * 3000  # more than stays in memory
 
 
 def _told(tree: KeywordTree) -> Any:
-    """Return all that a tree tells of its records."""
+    """Return all that a tree returns of its records."""
     nodes = [vars(node) for node in tree.Walk()]
     infos = [(vars(info), tree.GetLinks(info.id)) for info in tree.ListInfos(size=1000)]
     return nodes, sorted(infos, key=lambda reported: str(reported[0]["id"]))
@@ -30,7 +30,7 @@ def tree(tmp_path: Path) -> Iterator[KeywordTree]:
 
 
 def _live(tree: KeywordTree) -> list[tuple[int, float, Any]]:
-    """Let a tree change in each way; return what it told behind each operation, with its number and time."""
+    """Let a tree change in each way; return what it returned after each operation, with its number and time."""
     seen: list[tuple[int, float, Any]] = []
 
     def note() -> None:
@@ -79,7 +79,7 @@ class TestAt:
             assert _told(tree.At(seconds + 0.5)) == reported
         assert _told(tree.At(1e12)) == seen[-1][2]
 
-    def test_reaches_behind_compactions(self, tree: KeywordTree) -> None:
+    def test_reaches_after_compactions(self, tree: KeywordTree) -> None:
         seen = _live(tree)
         tree.CompactStorage()
         seen += _live(tree)

@@ -529,7 +529,7 @@ class Trees(RuleBasedStateMachine):
 
     @rule(share=st.floats(0, 1, exclude_max=True), choice=CHOICES)
     def crash_within_a_write(self, share: float, choice: Choice) -> None:
-        """A line stands in the log in part: nobody was told of it, and it is cut."""
+        """A line stands in the log in part: no caller got an answer, and it is cut."""
         self.lose_the_other(closes=True)
         old, self.folder = self.folder, self.base / str(next(self.folders))
         shutil.copytree(old, self.folder)

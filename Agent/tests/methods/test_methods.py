@@ -230,7 +230,7 @@ def taken_back(tree: KeywordTree) -> Iterator[None]:
 
 
 class Child:
-    """A forked process that works and tells lines; whatever it raises is printed, and fails the test."""
+    """A forked process that works and writes lines; whatever it raises is printed, and fails the test."""
 
     def __init__(self, work: Callable[[Callable[[str], object]], None]) -> None:
         reading, writing = os.pipe()
@@ -413,7 +413,7 @@ class TestMergeKeywords:
         made = tree.MergeKeywords("rust", "py")
         assert (made.description, made.metadata) == ("铁锈", {"n": 1, "m": []})
 
-    def test_a_target_beneath_the_source_takes_its_place(self, tree: KeywordTree) -> None:
+    def test_a_target_under_the_source_takes_its_place(self, tree: KeywordTree) -> None:
         made = tree.MergeKeywords("prog", "aio")
 
         assert [step.id for step in tree.GetPath("aio")] == ["root", "aio"]
@@ -470,7 +470,7 @@ class TestDeleteKeyword:
         assert last(tree).op == "delete_keyword"
         assert tree.Verify() == []
 
-    def test_cascade_takes_all_beneath(self, tree: KeywordTree) -> None:
+    def test_cascade_takes_all_that_is_under_it(self, tree: KeywordTree) -> None:
         tree.DeleteKeyword("prog", cascade=True)
 
         assert [tree.GetKeyword(id) for id in ("prog", "py", "rust", "aio", "typ")] == [None] * 5
@@ -614,7 +614,7 @@ class TestUnlinkInfo:
         assert [k.id for k, _ in tree.GetKeywordsOfInfo("both")] == ["rust"]
         assert last(tree).op == "unlink_info"
 
-    def test_what_is_not_linked_is_told_and_writes_nothing(self, tree: KeywordTree, folder: Path) -> None:
+    def test_what_is_not_linked_is_reported_and_writes_nothing(self, tree: KeywordTree, folder: Path) -> None:
         with unchanged(tree, folder):
             assert tree.UnlinkInfo("free", "py") is False
 
@@ -1066,7 +1066,7 @@ class TestHistory:
 
 
 class TestChanges:
-    def test_yields_what_came_behind_a_number_oldest_first(self, tree: KeywordTree, folder: Path) -> None:
+    def test_yields_what_came_after_a_number_oldest_first(self, tree: KeywordTree, folder: Path) -> None:
         seq = last(tree).seq
         tree.AddAlias("py", "一")
         with opened(folder) as other:
@@ -1398,7 +1398,7 @@ class TestUndo:
         assert tree.CreateKeyword("another", "root", id="new").id == "new"
         assert tree.Verify() == []
 
-    def test_a_keyword_and_an_info_of_one_id_are_told_apart(self, tree: KeywordTree) -> None:
+    def test_a_keyword_and_an_info_of_one_id_are_distinguished(self, tree: KeywordTree) -> None:
         tree.BatchCreateKeywords([{"id": "11", "name": "北京", "parent_id": "root"}])
         tree.BatchCreateInfos([{"id": "11", "content": "首都", "keyword_ids": ["11"]}])
         before = picture(tree)
@@ -1552,7 +1552,7 @@ HISTORY_DAMAGE: dict[str, Callable[[list[bytes]], list[bytes]]] = {
 
 
 class TestHistoryOnDisk:
-    """What compactions set aside was acknowledged: damage there is told, never passed over."""
+    """What compactions set aside was acknowledged: damage there is reported, never passed over."""
 
     @pytest.mark.parametrize("damage", HISTORY_DAMAGE)
     def test_damage_is_noticed(self, folder: Path, damage: str) -> None:
@@ -1675,7 +1675,7 @@ class TestSurroundings:
             assert names_under(tree, "root") == ["acknowledged", "another"]
 
     @pytest.mark.skipif(not os.path.isdir("/proc/self/fd"), reason="descriptors cannot be listed here")
-    def test_a_tree_that_nobody_holds_lets_go_of_its_files(self, folder: Path) -> None:
+    def test_a_tree_that_no_one_holds_lets_go_of_its_files(self, folder: Path) -> None:
         gc.collect()
         before = len(os.listdir("/proc/self/fd"))
         trees = [opened(folder) for _ in range(3)]
@@ -2112,7 +2112,7 @@ class TestVerify:
         assert any("nowhere" in problem for problem in problems)
         assert any("typing" in problem or "orphan" in problem for problem in problems)
 
-    def test_two_problems_are_both_told(self, tree: KeywordTree, folder: Path) -> None:
+    def test_two_problems_are_both_reported(self, tree: KeywordTree, folder: Path) -> None:
         DAMAGE["nodes.jsonl: a byte"](tree, folder)
         DAMAGE["links.jsonl: a byte"](tree, folder)
         problems = " ".join(tree.Verify())
@@ -2310,7 +2310,7 @@ class TestReadOnly:
             owner.Refresh()
             assert names_under(owner, "tool") == ["pytest", "刚才", "之后"]
 
-    def test_a_torn_tail_is_told_and_left(self, sealed: Path) -> None:
+    def test_a_torn_tail_is_reported_and_left(self, sealed: Path) -> None:
         (sealed / LOG).chmod(0o644)
         with (sealed / LOG).open("ab") as log:
             log.write(b'{"crc": "01234567", "seq"')
@@ -2386,7 +2386,7 @@ class Faults:
         self.misspelled: set[frozenset[str]] = set()  # what words alone need not find
         self.chains: list[list[str]] = []  # keywords that each only lead to the next
         self.overfull: set[str] = set()
-        self.free: dict[str, str] = {}  # an info without keyword -> the keyword it hung on
+        self.free: dict[str, str] = {}  # an info without keyword -> the keyword it was linked to
         with tree.Operation("faults"):
             for number, id in enumerate(inner[:20]):
                 first = tree.GetChildren(id, 0, 1)[0]
@@ -2454,7 +2454,7 @@ ALREADY_THERE = {"awesome_python": {"group": 1}, "admin_cn4": {"merge": 8, "grou
 
 class TestReorganize:
     @pytest.mark.parametrize("name", ["awesome_python", "admin_cn4"] if STORM else ["awesome_python"])
-    def test_finds_planted_faults_mends_them_and_is_undone(self, folder: Path, name: str) -> None:
+    def test_finds_planted_faults_repairs_them_and_is_undone(self, folder: Path, name: str) -> None:
         with grown(folder, name) as tree:
             faults = Faults(tree)
             before, files = walk(tree), disk(folder)

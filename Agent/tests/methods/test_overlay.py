@@ -103,7 +103,7 @@ class TestBesideAnother:
         assert seen is not None
         assert (seen.parent_id, seen.description) == (other.id, "as another says")
 
-    def test_what_is_beneath_a_keyword_that_is_gone_is_refused(self, tree: KeywordTree) -> None:
+    def test_what_is_under_a_keyword_that_is_gone_is_refused(self, tree: KeywordTree) -> None:
         parent = tree.CreateKeyword("parent", "root")
 
         def write() -> None:
@@ -117,7 +117,7 @@ class TestBesideAnother:
             write()
         assert len(tree) == 0
 
-    def test_what_stands_again_behind_a_failing_part_is_compared_with_others(self, tree: KeywordTree) -> None:
+    def test_what_stands_again_after_a_failing_part_is_compared_with_others(self, tree: KeywordTree) -> None:
         first, second, moved = (tree.CreateKeyword(name, "root") for name in ("first", "second", "moved"))
 
         def write() -> None:
@@ -152,7 +152,7 @@ class TestBesideAnother:
             write()
         assert [type(error) for error in reported] == [ConflictError]
 
-    def test_what_came_beneath_a_keyword_goes_with_it(self, tree: KeywordTree) -> None:
+    def test_what_came_under_a_keyword_goes_with_it(self, tree: KeywordTree) -> None:
         parent = tree.CreateKeyword("parent", "root")
         with tree.Operation():
             tree.DeleteKeyword(parent.id, cascade=True)
@@ -162,7 +162,7 @@ class TestBesideAnother:
         assert seen == []
         assert len(tree) == 0
 
-    def test_a_tree_that_was_opened_anew_is_seen(self, folder: Path) -> None:
+    def test_a_tree_that_was_opened_again_is_seen(self, folder: Path) -> None:
         with KeywordTree(str(folder)) as tree, KeywordTree(str(folder)) as other:
             with tree.Operation():
                 tree.CreateKeyword("mine", "root")

@@ -89,7 +89,7 @@ def test_a_disk_that_cannot_be_looked_at_is_named_with_what_was_wanted(
 
 
 @pytest.mark.parametrize("name", ["nodes.jsonl", "infos.jsonl", "links.jsonl", "change_log.jsonl"])
-def test_a_pipe_in_the_place_of_a_file_keeps_nobody_waiting(folder: Path, name: str) -> None:
+def test_a_pipe_in_the_place_of_a_file_keeps_no_one_waiting(folder: Path, name: str) -> None:
     with KeywordTree(str(folder)) as tree:
         tree.CreateKeyword("a", "root")
     (folder / name).unlink()

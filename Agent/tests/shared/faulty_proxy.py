@@ -1,4 +1,4 @@
-"""A network that fails: a proxy before a server, which loses, delays and delivers late what a test tells it to.
+"""A network that fails: a proxy before a server, which loses, delays and delivers late what a test asks for.
 
 What a client sends is a request, what comes back an answer; both are judged a chunk at a time:
 

@@ -58,7 +58,7 @@ class MemoryRows:
         self.lock = threading.RLock()
 
     def log_id(self, tree_id: str) -> str | None:
-        """Return what tells this log from another one."""
+        """Return what distinguishes this log from another one."""
         with self.lock:
             return self.held[tree_id].log_id if tree_id in self.held else None
 

@@ -4,10 +4,10 @@
 
 Workers write through networks that lose requests and answers, and deliver late; they are killed and stopped; sessions
 are ended; the server crashes; logs are compacted without history. Each worker notes, on disk and before the call, what
-it is about to write, and behind it what it was told. In the end no acknowledged write may be lost, none be there twice,
+it is about to write, and behind it what it got back. In the end no acknowledged write may be lost, none be there twice,
 none that was refused be there; what began after another was acknowledged must stand behind it; each refresh must have
 seen all that was acknowledged before; and all replicas must be equal. No log may lack what was read of it, unless a
-standby was promoted: what a crash leaves visible need not be on the standby, and nobody was told that it is.
+standby was promoted: what a crash leaves visible need not be on the standby, and no caller got an answer that says so.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""A worker of a storm (see `storm`): a process that writes to all trees, and notes what it is told.
+"""A worker of a storm (see `storm`): a process that writes to all trees, and notes what it gets back.
 
-Each of its threads notes, on disk and before the call, what it is about to write, and behind it what it was told. When
+Each of its threads notes, on disk and before the call, what it is about to write, and behind it what it got back. When
 all is over each worker says what its replica holds.
 """
 
@@ -84,7 +84,7 @@ def work(folder: str, dsn: str, worker: int, life: int, slots: int, seed: int, m
     if mutant:
         MUTANTS[mutant]()
     store._CAREFUL = random.Random(f"{seed} {worker} {life}").choice((1, 2, store._CAREFUL))
-    store._GUESS_S = 60.0  # whoever slept while the log was written again goes on with a guess
+    store._GUESS_S = 60.0  # a process that slept while the log was rewritten goes on with a guess
     with SharedLog(dsn, connections=4, patience=_PATIENCE_S) as log:
         _Worker(Path(folder), log, worker, life, slots, seed).run()
 

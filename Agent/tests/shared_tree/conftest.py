@@ -37,7 +37,7 @@ def make_server(settings: dict[str, str] | None = None) -> OwnServer:
 
 @pytest.fixture(scope="session")
 def server() -> Iterator[OwnServer]:
-    """Give the server that most tests share; whoever stops it starts it again."""
+    """Give the server that most tests share; a test that stops it starts it again."""
     with make_server() as server:
         yield server
 
@@ -133,7 +133,7 @@ def port_of(dsn: str) -> int:
 
 @pytest.fixture
 def proxy(server: OwnServer) -> Iterator[FaultyProxy]:
-    """Give a network before the server that does what a test tells it to."""
+    """Give a network before the server that does what a test asks for."""
     with FaultyProxy(server.port) as proxy:
         yield proxy
 

@@ -1,4 +1,4 @@
-"""What every log promises, whoever keeps it: a folder, this process's memory, tables in PostgreSQL, also far away."""
+"""What every log promises, wherever it is: in a folder, in this process, in PostgreSQL, also far away."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ class TestWriting:
         with pytest.raises(InvalidInputError):
             other.MoveKeyword(b, a)
 
-    def test_a_stale_version_is_told(self, again: Open) -> None:
+    def test_a_stale_version_is_reported(self, again: Open) -> None:
         one, other = again(), again()
         tea = one.CreateKeyword("tea", "root")
         other.UpdateKeyword(tea.id, {"name": "Tea"}, tea.version)
@@ -198,7 +198,7 @@ class TestLookingBack:
         assert names(one) == ["later"]
         assert one.GetKeyword(later.id) is not None
 
-    def test_an_unknown_snapshot_is_told(self, again: Open) -> None:
+    def test_an_unknown_snapshot_is_reported(self, again: Open) -> None:
         with pytest.raises(NotFoundError):
             again().Restore("20200101T000000.000000Z")
 

@@ -64,7 +64,7 @@ class TestDistance:
 
 class TestNetworks:
     @pytest.mark.parametrize("phase", ["connecting", "greeting", "request", "answer"])
-    def test_that_hang_delay_and_block_nobody_for_longer_than_patience(
+    def test_that_hang_delay_and_block_no_one_for_longer_than_patience(
         self, far: SharedLog, proxy: FaultyProxy, phase: str, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         tree = opened(far)

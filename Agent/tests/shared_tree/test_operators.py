@@ -54,14 +54,14 @@ class TestOperatorsHands:
         with pytest.raises(StoreCorruptError, match="line 2"):
             open_tree()
 
-    def test_bytes_behind_the_lines_are_found(self, open_tree: Opener, database: str) -> None:
+    def test_bytes_after_the_lines_are_found(self, open_tree: Opener, database: str) -> None:
         open_tree().CreateKeyword("tea", "root")
         sql(database, "UPDATE kt_batch SET lines = lines || 'x'::bytea")
 
         with pytest.raises(StoreCorruptError, match="more than whole lines"):
             open_tree()
 
-    def test_a_trigger_that_drops_writes_is_told(self, far: SharedLog, database: str) -> None:
+    def test_a_trigger_that_drops_writes_is_reported(self, far: SharedLog, database: str) -> None:
         tree = opened(far)
         sql(
             database,
@@ -76,7 +76,7 @@ class TestOperatorsHands:
         tree.CreateKeyword("tea", "root")
         assert names(tree) == names(opened(far)) == ["tea"]
 
-    def test_a_table_that_somebody_locks_is_a_refusal_and_no_unknown_outcome(
+    def test_a_table_that_another_locks_is_a_refusal_and_no_unknown_outcome(
         self, far: SharedLog, database: str
     ) -> None:
         tree = opened(far)
@@ -99,7 +99,7 @@ class TestOperatorsHands:
         with pytest.raises(StoreCorruptError, match="has changed"):
             tree.GetInfo(fact.id)
 
-    def test_a_removed_tree_is_told_to_those_who_have_it_open(self, log: SharedLog, open_tree: Opener) -> None:
+    def test_a_removed_tree_is_reported_to_those_who_have_it_open(self, log: SharedLog, open_tree: Opener) -> None:
         tree = open_tree()
         tree.CreateKeyword("tea", "root")
         tree.Snapshot(copy=True)
@@ -138,7 +138,7 @@ class TestOperatorsHands:
             found = sql(database, f"SELECT count(*) FROM {table} WHERE position('geheim'::bytea IN {column}) > 0")
             assert found == [(0,)], table
 
-    def test_who_holds_the_turn_and_sleeps_delays_and_blocks_nobody(self, open_tree: Opener, database: str) -> None:
+    def test_who_holds_the_turn_and_sleeps_delays_and_blocks_no_one(self, open_tree: Opener, database: str) -> None:
         one, other = open_tree(), open_tree()
         store = one._engine.store
         store._turns = 3  # type: ignore[attr-defined]  # as after a conflict
@@ -151,7 +151,7 @@ class TestOperatorsHands:
         other.Refresh()
         assert names(other) == ["tea"]
 
-    def test_a_snapshot_behind_a_conflict_does_not_go_with_the_turn(self, log: SharedLog, open_tree: Opener) -> None:
+    def test_a_snapshot_after_a_conflict_does_not_go_with_the_turn(self, log: SharedLog, open_tree: Opener) -> None:
         tree = open_tree()
         tree._engine.store._turns = 1  # type: ignore[attr-defined]  # as after a conflict
 
@@ -159,7 +159,7 @@ class TestOperatorsHands:
 
         assert log.snapshots("u42") == [stamp]
 
-    def test_a_row_that_somebody_holds_in_its_place_is_waited_for(self, far: SharedLog, database: str) -> None:
+    def test_a_row_that_another_holds_in_its_place_is_waited_for(self, far: SharedLog, database: str) -> None:
         tree = opened(far)
         taken = """INSERT INTO kt_batch SELECT tree_id, upto, upto + 1, 'x', '', '', 0 FROM kt_batch"""
         with psycopg.connect(database) as asleep:
@@ -168,7 +168,7 @@ class TestOperatorsHands:
                 tree.CreateKeyword("tea", "root")
             asleep.rollback()
 
-        assert not caught.value.outcome_unknown  # each of its tries was told that it gave up
+        assert not caught.value.outcome_unknown  # each of its tries was answered
         tree.Refresh()
         tree.CreateKeyword("coffee", "root")
         assert names(tree)[-1] == "coffee"
@@ -204,6 +204,6 @@ class TestKeeping:
         assert sql(database, "SELECT count(*) FROM kt_mark") == [(1,)]
         assert names(open_tree()) == names(tree)
 
-    def test_an_unknown_tree_is_told(self, log: SharedLog) -> None:
+    def test_an_unknown_tree_is_reported(self, log: SharedLog) -> None:
         with pytest.raises(NotFoundError, match="no tree has the id"):
             log.keep("nobody")

@@ -52,7 +52,7 @@ class TestSetup:
 
     def test_half_of_it_is_seen_by_no_other_process(self, database: str) -> None:
         with psycopg.connect(database) as busy, SharedLog(database) as log, SharedLog(database) as other:
-            busy.execute("CREATE TABLE kt_snapshot (tree_id text)")  # whoever makes the tables waits for this one
+            busy.execute("CREATE TABLE kt_snapshot (tree_id text)")  # what makes the tables waits for this one
             making = threading.Thread(target=log.setup)
             making.start()
             waiting = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'"
@@ -120,7 +120,7 @@ class TestSetup:
         with pytest.raises(StoreError, match="use a newer version"):
             opened(log)
 
-    def test_a_role_that_may_not_write_is_told(self, log: SharedLog, database: str) -> None:
+    def test_a_role_that_may_not_write_is_reported(self, log: SharedLog, database: str) -> None:
         opened(log).CreateKeyword("tea", "root")
         sql(database, "DROP ROLE IF EXISTS reader")
         sql(database, "CREATE ROLE reader LOGIN PASSWORD 'x'")
@@ -170,7 +170,7 @@ class TestSecrets:
         assert "127.0.0.1" not in text
         assert time.monotonic() - started < 10
 
-    def test_a_wrong_password_is_told_at_once(self, server: OwnServer) -> None:
+    def test_a_wrong_password_is_reported_at_once(self, server: OwnServer) -> None:
         started = time.monotonic()
         with pytest.raises(StoreError, match="password authentication failed"):
             SharedLog(server.dsn.replace("password=", "password=not-")).trees()
@@ -239,7 +239,7 @@ class TestServersThatWouldLose:
             prepared = "SELECT count(*) FROM pg_prepared_statements"
             assert pooled._pool.run(lambda connection: connection.execute(prepared).fetchone()) == (0,)
 
-    def test_a_pooler_that_was_not_told_of_is_refused(self, pooled_log: SharedLog) -> None:
+    def test_a_pooler_that_was_not_announced_is_refused(self, pooled_log: SharedLog) -> None:
         with SharedLog(pooled_log._pool._dsn, patience=0.5) as unaware, pytest.raises(StoreError, match="pooled=True"):
             unaware.trees()
 
@@ -363,7 +363,7 @@ class TestServersThatGo:
             tree.CreateKeyword("green", "root")
             assert names(tree) == ["tea", "later", "green"]
 
-    def test_what_a_crash_left_visible_and_no_standby_has_is_told_after_a_failover(self) -> None:
+    def test_what_a_crash_left_visible_and_no_standby_has_is_reported_after_a_failover(self) -> None:
         with make_server() as primary, primary.standby() as standby:
             primary.configure({"synchronous_standby_names": "'standby'"})
             primary.reload()

@@ -1,4 +1,4 @@
-"""The store's decisions, one by one, over tables in memory that lose, refuse and delay what they are told to."""
+"""The store's decisions, one by one, over tables in memory that lose, refuse and delay what a test asks for."""
 
 from __future__ import annotations
 
@@ -144,7 +144,7 @@ class TestLostAnswers:
         assert names(opened(log)) == ["tea"]
         assert log.counts["resolved"] == 1
 
-    def test_where_another_was_quicker_it_is_planned_anew(self, rows: FaultyRows, log: MemoryLog) -> None:
+    def test_where_another_was_quicker_it_is_planned_again(self, rows: FaultyRows, log: MemoryLog) -> None:
         tree, other = opened(log), opened(log)
 
         def be_quicker(append: Append) -> bool:
@@ -285,7 +285,7 @@ class TestRefusals:
 
 
 class TestConflicts:
-    def test_are_planned_anew_and_the_next_writes_queue_up(self, rows: FaultyRows, log: MemoryLog) -> None:
+    def test_are_planned_again_and_the_next_writes_queue_up(self, rows: FaultyRows, log: MemoryLog) -> None:
         tree, other = opened(log), opened(log)
         other.CreateKeyword("first", "root")
         tree.CreateKeyword("second", "root")  # guessed wrong, and reads first from now on
@@ -304,7 +304,7 @@ class TestConflicts:
             tree.CreateKeyword(f"{number}", "root")
         assert rows.queued == 20
 
-    def test_that_nobody_has_made_end_when_patience_does(self, rows: FaultyRows, log: MemoryLog) -> None:
+    def test_that_no_one_has_made_end_when_patience_does(self, rows: FaultyRows, log: MemoryLog) -> None:
         tree = opened(log)
         rows.patience = 0.2
         rows.faults = [lambda append: False] * 1000  # a trigger that takes away what is written
@@ -355,7 +355,7 @@ class TestGuesses:
 
         assert rows.looked == 0
 
-    def test_whoever_has_not_written_for_a_while_reads_first(
+    def test_one_that_has_not_written_for_a_while_reads_first(
         self, rows: FaultyRows, tree: KeywordTree, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr(store, "_GUESS_S", 0.0)
@@ -365,7 +365,7 @@ class TestGuesses:
 
         assert rows.looked == 1
 
-    def test_one_that_is_wrong_is_planned_anew_and_the_next_ones_read_first(
+    def test_one_that_is_wrong_is_planned_again_and_the_next_ones_read_first(
         self, rows: FaultyRows, log: MemoryLog, tree: KeywordTree
     ) -> None:
         opened(log).CreateKeyword("theirs", "root")
@@ -394,7 +394,7 @@ class TestGuesses:
 
         assert opened(log).GetLinks(fact.id) == tree.GetLinks(fact.id) != []
 
-    def test_where_nobody_answers_a_refusal_is_no_answer(self, rows: FaultyRows, tree: KeywordTree) -> None:
+    def test_where_no_one_answers_a_refusal_is_no_answer(self, rows: FaultyRows, tree: KeywordTree) -> None:
         rows.is_away = True
 
         with pytest.raises(StoreError, match="no connection") as caught:
@@ -405,14 +405,14 @@ class TestGuesses:
         with pytest.raises(NotFoundError):
             tree.CreateKeyword("green", "tea")
 
-    def test_a_log_written_anew_is_read_anew(self, log: MemoryLog, tree: KeywordTree) -> None:
+    def test_a_log_written_again_is_read_again(self, log: MemoryLog, tree: KeywordTree) -> None:
         other = opened(log)
         tea = other.CreateKeyword("tea", "root")
         other.CompactStorage(keep_history=False)
 
         assert tree.CreateKeyword("green", tea.id).parent_id == tea.id
 
-    def test_whoever_asks_for_all_gets_it(self, log: MemoryLog, tree: KeywordTree) -> None:
+    def test_one_who_asks_for_all_gets_it(self, log: MemoryLog, tree: KeywordTree) -> None:
         other = opened(log)
         other.CreateKeyword("theirs", "root")
 
@@ -450,7 +450,7 @@ class TestGroups:
     def commit_together(
         self, rows: FaultyRows, tree: KeywordTree, faults: list[Fault], *writes: Callable[[], object]
     ) -> list[object]:
-        """Let threads write in one group; return what each was told, results and errors."""
+        """Let threads write in one group; return what each got, results and errors."""
         reported: list[object] = [None] * len(writes)
         is_under_way, are_waiting = threading.Event(), threading.Event()
 
@@ -480,7 +480,7 @@ class TestGroups:
         rows.faults = []
         return reported
 
-    def test_that_a_conflict_overtook_are_planned_anew_as_a_whole(self, rows: FaultyRows, log: MemoryLog) -> None:
+    def test_that_a_conflict_overtook_are_planned_again_as_a_whole(self, rows: FaultyRows, log: MemoryLog) -> None:
         tree, other = opened(log), opened(log)
 
         reported = self.commit_together(
@@ -533,7 +533,7 @@ class TestGroups:
         assert [getattr(each, "name", each) for each in reported] == ["one", "two"]
         assert names(opened(log)) == ["first", "one", "tea", "two"]
 
-    def test_tell_nobody_that_it_is_done_what_the_second_run_could_not_write(
+    def test_tell_no_one_that_it_is_done_what_the_second_run_could_not_write(
         self, rows: FaultyRows, log: MemoryLog
     ) -> None:
         tree, other = opened(log), opened(log)
@@ -603,7 +603,7 @@ class TestLostLogs:
         with pytest.raises(StoreCorruptError, match="lacks what comes before"):
             opened(log)
 
-    def test_an_empty_log_of_a_known_tree_is_not_begun_anew(self, rows: FaultyRows, log: MemoryLog) -> None:
+    def test_an_empty_log_of_a_known_tree_is_not_begun_again(self, rows: FaultyRows, log: MemoryLog) -> None:
         self.furnish(log)
         self.lose(rows, slice(None))
 
@@ -634,7 +634,7 @@ class TestLostLogs:
 
 
 class TestStates:
-    def test_a_damaged_state_is_told_and_the_log_read_instead(self, rows: FaultyRows, log: MemoryLog) -> None:
+    def test_a_damaged_state_is_reported_and_the_log_read_instead(self, rows: FaultyRows, log: MemoryLog) -> None:
         tree = opened(log)
         tree.CreateKeyword("tea", "root")
         tree.CompactStorage(keep_history=True)
@@ -693,7 +693,7 @@ class TestMutants:
 
         assert names(opened(log)) == ["tea"]  # refused, and written
 
-    def test_without_the_predecessor_a_write_behind_a_log_that_went_is_acknowledged_and_lost(
+    def test_without_the_predecessor_a_write_after_a_log_that_went_is_acknowledged_and_lost(
         self, rows: FaultyRows, log: MemoryLog, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr(MemoryRows, "_has", lambda self, tree_id, behind: True)
@@ -710,7 +710,7 @@ class TestMutants:
         with pytest.raises(StoreCorruptError):
             opened(log)
 
-    def test_with_the_predecessor_it_is_planned_anew(self, rows: FaultyRows, log: MemoryLog) -> None:
+    def test_with_the_predecessor_it_is_planned_again(self, rows: FaultyRows, log: MemoryLog) -> None:
         tree, other = opened(log), opened(log)
 
         def go_on_and_compact(append: Append) -> bool:

@@ -112,7 +112,7 @@ def apply(oracle: Oracle, step: Step) -> None:
 
 
 def state_of(tree: KeywordTree, info_ids: Sequence[str] = ()) -> Held:
-    """Return all that a tree holds; the counts that it tells of itself show that there is nothing else."""
+    """Return all that a tree holds; the counts that it reports of itself show that there is nothing else."""
     held = look(tree, info_ids)
     reported = [int(count.replace(",", "")) for count in re.findall(r" ([\d,]+) (?:keyword|info)s?\b", repr(tree))]
     assert reported == [len(held.nodes) - 1, len(held.infos)], f"{tree!r} holds what nobody gave it"
@@ -1109,7 +1109,7 @@ class TestTraps:
 class TestFolders:
     """What a folder of the system, a mount or another process may do while the store is at work."""
 
-    def test_a_mount_that_syncs_no_folders_is_borne(self, traps: Traps) -> None:
+    def test_a_mount_that_syncs_no_folders_is_tolerated(self, traps: Traps) -> None:
         traps.fault(errno.EINVAL, math.inf, "fsync")
         traps.world.run([Step("b", "open"), step("b", "second")])
         traps.world.trees["b"].CompactStorage()
@@ -1123,14 +1123,14 @@ class TestFolders:
 
         assert traps.disk.failed_calls == ["fsync memory"]
 
-    def test_a_folder_above_that_may_not_be_read_is_borne(self, traps: Traps) -> None:
+    def test_a_folder_above_that_may_not_be_read_is_tolerated(self, traps: Traps) -> None:
         with traps.at("open memory", 1, lambda: traps.fault(errno.EACCES, 1, "open")):
             traps.world.do(Step("b", "open"))
 
         assert traps.disk.failed_calls == ["open memory"]
 
     @pytest.mark.parametrize("name", ["memory", "tree"])
-    def test_a_folder_that_another_process_has_just_made_is_borne(self, door: Door, name: str) -> None:
+    def test_a_folder_that_another_process_has_just_made_is_tolerated(self, door: Door, name: str) -> None:
         traps = Traps(door)
         path = {"memory": "/disk/memory", "tree": FOLDER}[name]
         with traps.at(f"mkdir {name}", 1, lambda: traps.disk.mkdir(path)):
@@ -1198,7 +1198,7 @@ class TestWithin:
         ("call", "count"),
         [("open lock", 1), ("flock lock", 2), ("flock lock", 3), ("flock lock", 4), ("pread change_log.jsonl", 2)],
     )
-    def test_what_comes_while_the_log_is_opened_anew_is_refused(self, traps: Traps, call: str, count: int) -> None:
+    def test_what_comes_while_the_log_is_opened_again_is_refused(self, traps: Traps, call: str, count: int) -> None:
         traps.world.do(Step("b", "open"))
         traps.world.trees["b"].CompactStorage()
         tree = traps.world.trees["a"]
@@ -1243,7 +1243,7 @@ class TestWithin:
 
 
 class TestFalseAlarms:
-    """No fact hangs on these; but nobody is to be told of damage, or of a failure, where there is none."""
+    """No fact depends on these; but no damage and no failure is reported where there is none."""
 
     def recovery_after(self, traps: Traps, mode: Mode) -> tuple[str, ...]:
         traps.world.door.disk = traps.disk.now().cut_power(mode)
@@ -1274,13 +1274,15 @@ class TestFalseAlarms:
         assert traps.disk.failed_calls == ["fdatasync nodes.jsonl"]
         tree.Close()
 
-        reported = self.recovery_after(traps, Mode("none"))  # a page that the failed sync tore is told when it is fixed
+        reported = self.recovery_after(
+            traps, Mode("none")
+        )  # a page that the failed sync tore is reported when it is fixed
         assert reported == () or (
             sync == "tears" and reported == ("nodes.jsonl did not fit the log and was repaired from it",)
         )
         assert KeywordTree(FOLDER).recovery == ()
 
-    def test_a_failed_sync_is_told_once(self, traps: Traps) -> None:
+    def test_a_failed_sync_is_reported_once(self, traps: Traps) -> None:
         traps.fault(errno.EIO, 1, "fdatasync")
         traps.fails(step("a", "doubtful"))
         traps.world.do(Step("b", "open"))
@@ -1516,7 +1518,7 @@ class TestCorruption:
             examiner.examine(f"bit of a closed log, {bit}", {LOG: spoilt}, allowed)
         examiner.finish(tally)
 
-    def test_of_any_bit_of_a_projection_is_mended(self, door: Door, tally: Counter[str], closed: Store) -> None:
+    def test_of_any_bit_of_a_projection_is_repaired(self, door: Door, tally: Counter[str], closed: Store) -> None:
         examiner = Examiner(door, closed)
         for name in PROJECTIONS.values():
             held = closed.files[name]
@@ -1544,7 +1546,7 @@ class TestCorruption:
             examiner.examine(f"bit of an unclosed log, {bit} in line {line}", {LOG: spoilt}, allowed, line)
         examiner.finish(tally)
 
-    def test_of_any_length_is_found_or_mended(self, door: Door, tally: Counter[str], closed: Store) -> None:
+    def test_of_any_length_is_found_or_repaired(self, door: Door, tally: Counter[str], closed: Store) -> None:
         examiner = Examiner(door, closed)
         log = closed.files[LOG]
         last = log.rstrip(b"\n").rfind(b"\n") + 1
@@ -1557,7 +1559,7 @@ class TestCorruption:
                 examiner.examine(f"projection cut, {name} {length}", {name: closed.files[name][:length]}, ("rebuilt",))
         examiner.finish(tally)
 
-    def test_of_whole_lines_is_found_or_mended(self, door: Door, tally: Counter[str], closed: Store) -> None:
+    def test_of_whole_lines_is_found_or_repaired(self, door: Door, tally: Counter[str], closed: Store) -> None:
         examiner = Examiner(door, closed)
         for name in (LOG, *PROJECTIONS.values()):
             lines = closed.files[name].split(b"\n")[:-1]
@@ -1648,7 +1650,7 @@ class TestCorruption:
             mixed = b"\n".join([*other[:index], *lines[index:], b""])
             assert Examiner(door, closed).outcome({LOG: mixed}) == "found"
 
-    def test_of_blocks_is_found_or_mended(self, door: Door, tally: Counter[str], closed: Store) -> None:
+    def test_of_blocks_is_found_or_repaired(self, door: Door, tally: Counter[str], closed: Store) -> None:
         examiner = Examiner(door, closed)
         for name in (LOG, *PROJECTIONS.values()):
             held = closed.files[name]
@@ -1666,7 +1668,7 @@ class TestCorruption:
                         examiner.examine(f"block of {what}, {name} {start} {size}", {name: spoilt}, allowed)
         examiner.finish(tally)
 
-    def test_of_a_file_that_is_an_older_copy_is_found_or_mended(
+    def test_of_a_file_that_is_an_older_copy_is_found_or_repaired(
         self, door: Door, tally: Counter[str], closed: Store
     ) -> None:
         examiner = Examiner(door, closed)
@@ -1682,7 +1684,7 @@ class TestCorruption:
             examiner.examine(f"older copies, of all projections {number}", some_older, ("rebuilt", "harmless"))
         examiner.finish(tally)
 
-    def test_of_missing_files_is_found_or_mended(self, door: Door, tally: Counter[str], closed: Store) -> None:
+    def test_of_missing_files_is_found_or_repaired(self, door: Door, tally: Counter[str], closed: Store) -> None:
         examiner = Examiner(door, closed)
         names = (LOG, *PROJECTIONS.values())
         for chosen in range(1, 2 ** len(names)):
@@ -1692,7 +1694,7 @@ class TestCorruption:
                 examiner.examine(f"missing, {list(missing)}", missing, allowed)
         examiner.finish(tally)
 
-    def test_of_the_first_line_is_told_from_a_log_that_is_missing(self, door: Door, closed: Store) -> None:
+    def test_of_the_first_line_is_distinguished_from_a_log_that_is_missing(self, door: Door, closed: Store) -> None:
         for log, said in ((b"X" + closed.files[LOG][1:], "first line is damaged"), (b"", "log is missing or empty")):
             door.disk = FaultyDisk()
             door.disk.put(closed.files | {LOG: log})
@@ -1916,7 +1918,7 @@ class Survivor:
         return any(call in failed for failed in self.world.disk.failed_calls)
 
     def _must_reopen(self) -> bool:
-        """Say whether a tree may ask for being opened again: of a checkpoint that failed, say, nobody was told."""
+        """Say whether a tree may ask for being opened again: a checkpoint that failed, say, was not reported."""
         return self._refused("sync change_log") or self._refused("ftruncate change_log")
 
     def _reopen_all(self) -> None:
@@ -2069,7 +2071,7 @@ class TestErrors:
 
 # == Change, undo, snapshots, compaction ==================================================================
 #
-# What these give is told by the states before them: an undo leads to the one
+# What these give follows from the states before them: an undo leads to the one
 # before its operation, a restore to the one at its snapshot, a compaction and
 # a snapshot change nothing.
 
@@ -2130,7 +2132,7 @@ class Saga(World):
         self.calm = calm
         self.kept: list[Kept] = []
         self.last_operation = ""
-        self.named: list[str] = []  # snapshots that the last compaction told of
+        self.named: list[str] = []  # snapshots that the last compaction named
         self.forgotten_at: float = math.nan  # which nothing is behind
 
     def info_ids(self) -> list[str]:
@@ -2314,7 +2316,7 @@ class TestMethodsOfADyingProcess:
         # A compaction that died has put projections in place that this tree does not have open.
         assert [problem for problem in tree.Verify() if not problem.endswith("opening corrects it")] == [], where
         reported = [change.seq for change in tree.History(limit=1000)]
-        assert reported == sorted(set(reported), reverse=True), f"{where}, then {way}: the history tells {reported}"
+        assert reported == sorted(set(reported), reverse=True), f"{where}, then {way}: the history has {reported}"
         found = state_of(tree, world.info_ids())
         disk.owner = "another"
         moment = disk.now()
@@ -2382,7 +2384,7 @@ SECOND = 10**9
 
 
 class TestReplacedLog:
-    """Whoever has a log open that another has replaced must notice it before the next write, whatever clocks say."""
+    """One that has a log open which another has replaced must notice it before the next write, whatever clocks say."""
 
     @pytest.mark.parametrize(
         "granularity_ns",
@@ -2858,7 +2860,7 @@ class TestSharedFiles:
         ],
         ids=["newest changed", "newest cut", "newest gone", "two gone", "one within gone", "one too many", "all gone"],
     )
-    def test_a_history_that_has_lost_an_operation_is_not_told(
+    def test_a_history_that_has_lost_an_operation_is_not_reported(
         self, traps: Traps, spoil: Callable[[list[bytes]], list[bytes]]
     ) -> None:
         tree = traps.world.trees["a"]
@@ -2957,7 +2959,7 @@ class TestSharedFiles:
             tree.Restore(name)
             assert [node.id for node in tree.GetChildren("root")] == ["first"]
 
-    def test_a_history_that_a_failed_compaction_left_is_told_once(self, door: Door) -> None:
+    def test_a_history_that_a_failed_compaction_left_is_reported_once(self, door: Door) -> None:
         traps = Traps(door)
         world = traps.world
         world.run([Step("a", "open"), step("a", "first"), Step("b", "open")])
@@ -2974,7 +2976,7 @@ class TestSharedFiles:
             behind = [change.seq for change in world.trees[actor].History(limit=99)]
             assert behind == reported, actor
 
-    def test_a_history_behind_a_log_that_was_copied_after_a_failed_sync_is_told_once(self, door: Door) -> None:
+    def test_a_history_after_a_log_that_was_copied_after_a_failed_sync_is_reported_once(self, door: Door) -> None:
         traps = Traps(door)
         world = traps.world
         world.run([Step("a", "open"), step("a", "first")])
@@ -3010,7 +3012,7 @@ class TestSharedFiles:
             tree = KeywordTree(FOLDER)
             assert [change.op for change in tree.History()] == ["create_keyword", "create_store"], f"{count}. {call}"
 
-    def test_a_compaction_of_another_is_told_once_by_those_who_have_not_noticed(self, traps: Traps) -> None:
+    def test_a_compaction_of_another_is_reported_once_by_those_who_have_not_noticed(self, traps: Traps) -> None:
         traps.world.run([Step("b", "open"), step("b", "second")])
         traps.world.do(Step("a", "refresh"))
         before = [change.seq for change in traps.world.trees["a"].History()]

@@ -148,7 +148,7 @@ class TestClose:
         assert disk.open_count() == 0
         check_reopened(["first", "second"])
 
-    def test_of_another_thread_behind_a_compaction_leaves_no_descriptor_open(
+    def test_of_another_thread_after_a_compaction_leaves_no_descriptor_open(
         self, disk: FaultyDisk, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         tree, turns = KeywordTree(FOLDER), iter([None])
@@ -296,7 +296,7 @@ class TestGroups:
             met.tree.Close()
         assert set(reported) == {"refused"}
 
-    def test_a_write_of_a_handler_does_not_wait_behind_its_own_thread(self, disk: FaultyDisk) -> None:
+    def test_a_write_of_a_handler_does_not_wait_for_its_own_thread(self, disk: FaultyDisk) -> None:
         tree = KeywordTree(FOLDER)
         is_committing, may_go_on = threading.Event(), threading.Event()
         reported: list[str] = []
@@ -447,7 +447,7 @@ class TestLogThatLostItsEnd:
         ],
         ids=["cut", "a line less", "blanked", "emptied", "copied over", "trimmed", "renamed over", "trimmed, renamed"],
     )
-    def test_is_refused_and_not_opened_anew(
+    def test_is_refused_and_not_opened_again(
         self, disk: FaultyDisk, lose: Callable[[FaultyDisk, bytes, bytes], None]
     ) -> None:
         tree = KeywordTree(FOLDER)
@@ -470,7 +470,7 @@ class TestLogThatLostItsEnd:
                 KeywordTree(FOLDER)
             assert disk.read_all() == before
             return
-        with KeywordTree(FOLDER) as opened:  # whoever has not read it sees what the log says, and what it lacks
+        with KeywordTree(FOLDER) as opened:  # one that has not read it sees what the log says, and what it lacks
             assert any("nodes.jsonl" in said and "does not have" in said for said in opened.recovery)
 
     def test_does_not_serve_what_another_log_holds_there(self, disk: FaultyDisk) -> None:
@@ -509,7 +509,7 @@ class TestSnapshotFolder:
 class TestStolenLock:
     """Somebody takes the lock file away while a compaction or an opening runs; another process opens the folder."""
 
-    def test_that_was_made_anew_is_held_while_the_log_is_read(self, disk: FaultyDisk) -> None:
+    def test_that_was_made_again_is_held_while_the_log_is_read(self, disk: FaultyDisk) -> None:
         held: list[bool] = []
         with (
             stepping_in(disk, "flock lock", partial(disk.remove, f"{FOLDER}/lock")) as met,
@@ -546,7 +546,7 @@ class TestStolenLock:
             assert names_under(again) == ["first", "second", "of another", "later"]
             assert again.Verify() == []
 
-    def test_lets_no_compaction_go_on_though_nobody_has_written_yet(self, disk: FaultyDisk) -> None:
+    def test_lets_no_compaction_go_on_though_no_one_has_written_yet(self, disk: FaultyDisk) -> None:
         with KeywordTree(FOLDER) as tree:
             away = partial(disk.remove, f"{FOLDER}/lock")
             log = disk.read_all()[LOG]
@@ -558,7 +558,7 @@ class TestStolenLock:
 
 
 class TestReplacedLog:
-    def test_is_opened_anew_as_often_as_it_takes(self, disk: FaultyDisk) -> None:
+    def test_is_opened_again_as_often_as_it_takes(self, disk: FaultyDisk) -> None:
         tree, other = KeywordTree(FOLDER), KeywordTree(FOLDER)
         compactions = 0
 
@@ -604,7 +604,7 @@ class TestInterruptedCommit:
             assert again.Verify() == []
 
     @pytest.mark.parametrize("call", ["pwrite nodes.jsonl", "fdatasync change_log.jsonl"])
-    def test_by_what_a_handler_was_refused_is_read_anew(self, disk: FaultyDisk, call: str) -> None:
+    def test_by_what_a_handler_was_refused_is_read_again(self, disk: FaultyDisk, call: str) -> None:
         tree = KeywordTree(FOLDER)
         with stepping_in(disk, call, tree.Refresh), pytest.raises(StoreError, match="while its own thread") as caught:
             write(tree)
@@ -614,7 +614,7 @@ class TestInterruptedCommit:
         assert tree.Verify() == []
         tree.Close()
 
-    def test_is_not_opened_anew_twice_at_once(self, disk: FaultyDisk) -> None:
+    def test_is_not_opened_again_twice_at_once(self, disk: FaultyDisk) -> None:
         tree = self.interrupted(disk, "pwrite links.jsonl")
         refused: list[str] = []
 

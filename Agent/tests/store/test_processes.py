@@ -1,6 +1,6 @@
 """Tests of the store with real processes on a real disk: killed, stopped, interrupted, forked, starved of space.
 
-Each process tells through a pipe what was acknowledged. Whatever becomes of it, the store must open by itself
+Each process writes into a pipe what was acknowledged. Whatever becomes of it, the store must open by itself
 afterwards, hold every acknowledged operation and none in part, and let the others go on.
 
 The short form is seeded and takes under a minute. `KEYWORD_TREE_STORM=1` runs the long form, with more than a
@@ -70,12 +70,12 @@ def times(short: int, long: int) -> int:
 
 
 class Process:
-    """A forked process that works, and tells line by line what it was acknowledged."""
+    """A forked process that works, and writes line by line what was acknowledged."""
 
     def __init__(self, work: Callable[[Tell], None]) -> None:
         self._reading, writing = os.pipe()
         self._rest = b""
-        self.lines: list[str] = []  # what was told and read so far
+        self.lines: list[str] = []  # what was written and read so far
         self.status: int | None = None
         self.pid = os.fork()
         if self.pid == 0:
@@ -94,14 +94,14 @@ class Process:
     def read(self, timeout_s: float = PATIENCE_S) -> bool:
         """Wait for more lines; False when the process has closed its end."""
         if not select.select([self._reading], [], [], timeout_s)[0]:
-            self.fail_as_hanging("it tells nothing")
+            self.fail_as_hanging("it writes nothing")
         data = os.read(self._reading, 1 << 20)
         *lines, self._rest = (self._rest + data).split(b"\n")
         self.lines += [line.decode() for line in lines]
         return bool(data)
 
     def read_until(self, count: int) -> None:
-        """Wait until `count` lines were told in all, or the process has ended."""
+        """Wait until `count` lines were written in all, or the process has ended."""
         while len(self.lines) < count and self.read():
             pass
 
@@ -123,7 +123,7 @@ class Process:
         assert os.WIFSTOPPED(status), f"it ended with {os.waitstatus_to_exitcode(status)} instead of stopping"
 
     def kill(self) -> None:
-        """Kill it as `kill -9` does, and read what it still told."""
+        """Kill it as `kill -9` does, and read what it still wrote."""
         self.send(signal.SIGKILL)
         assert self.end() in (0, -signal.SIGKILL), "it failed before it was killed"
 
@@ -142,7 +142,7 @@ class Process:
             with contextlib.suppress(ProcessLookupError):
                 kill(self.pid, signal.SIGCONT)
                 kill(self.pid, signal.SIGABRT)  # pytest's fault handler prints all threads
-        raise AssertionError(f"process {self.pid} hangs: {what}; it told {self.lines[-3:]}")
+        raise AssertionError(f"process {self.pid} hangs: {what}; it wrote {self.lines[-3:]}")
 
     def discard(self) -> None:
         if self.status is None:
@@ -273,7 +273,7 @@ class Progress:
         self.checks = 0
 
     def take(self, writer: str, lines: list[str]) -> None:
-        """Note the numbers that a writer told as acknowledged."""
+        """Note the numbers that a writer wrote as acknowledged."""
         for line in lines:
             if line.isdecimal():
                 self.acknowledged[writer] = max(self.acknowledged[writer], int(line) + 1)
@@ -634,7 +634,7 @@ class TestStop:
 
 
 class TestLock:
-    def test_excludes_whoever_comes_by_a_link_or_a_relative_path(
+    def test_excludes_all_who_come_by_a_link_or_a_relative_path(
         self, folder: Path, start: Start, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         KeywordTree(str(folder)).Close()
@@ -1023,7 +1023,7 @@ def write_keywords(tree: KeywordTree, who: str, count: int, tell: Tell) -> None:
 
 
 def check_told(folder: Path, processes: list[Process]) -> int:
-    """See that all ids that were told are there, and nothing else; return their count."""
+    """See that all ids that were written are there, and nothing else; return their count."""
     reported = [line for process in processes for line in process.lines]
     with KeywordTree(str(folder)) as tree:
         assert tree.recovery == ()
@@ -1413,7 +1413,7 @@ class TestNeighbours:
 
         self.check(folder, *self.write_beside(folder, start, work))
 
-    def test_whose_sync_fails_stop_the_others_until_one_opens_anew(self, folder: Path, start: Start) -> None:
+    def test_whose_sync_fails_stop_the_others_until_one_opens_again(self, folder: Path, start: Start) -> None:
         def fail(tell: Tell) -> None:
             tree = KeywordTree(str(folder))
             operate(tree, "b", 0)

@@ -290,7 +290,7 @@ class TestDamagedLine:
         assert [(rescue.id, rescue.is_verified) for rescue in report.rescued] == [("cook", False)]
         assert "NOT verified" in str(report)
 
-    def test_is_found_behind_a_damaged_newline(self, damaged: Path, new: Path) -> None:
+    def test_is_found_after_a_damaged_newline(self, damaged: Path, new: Path) -> None:
         data = (damaged / LOG).read_bytes()
         for at in [index for index, byte in enumerate(data) if byte == 10][1:4]:
             data = data[:at] + b"\x0b" + data[at + 1 :]
@@ -482,7 +482,7 @@ class TestProvenLine:
 
     def test_does_not_take_the_place_of_one_that_was_never_damaged(self, damaged: Path, new: Path, model: Path) -> None:
         remove_projections(damaged)
-        lines = lines_of(damaged)[:OPERATIONS]  # so that nothing behind it tells which is right
+        lines = lines_of(damaged)[:OPERATIONS]  # so that nothing after it shows which is right
         other = seal(lines[-1][len('{"crc": "00000000", ') :].replace(b'"user"', b'"hare"'))[:-1]
         write_lines(damaged, [*lines[:-1], flip(other, 8 * len(other) - 8 * 40), lines[-1]])
         report = repaired(damaged, new)
@@ -514,7 +514,7 @@ class TestProvenLine:
 
 
 class TestFirstLine:
-    def test_that_is_damaged_is_made_anew(self, damaged: Path, new: Path, model: Path, wanted: Records) -> None:
+    def test_that_is_damaged_is_made_again(self, damaged: Path, new: Path, model: Path, wanted: Records) -> None:
         spoil(damaged, 1)
         report = repaired(damaged, new)
 
@@ -645,7 +645,7 @@ class TestPlaces:
         row = next(row for row in rows if row["id"] == of)
         return {**row, "version": row["version"] + 1, **changes}
 
-    def test_in_a_circle_are_found_again_beneath_the_root(self, damaged: Path, new: Path) -> None:
+    def test_in_a_circle_are_found_again_under_the_root(self, damaged: Path, new: Path) -> None:
         self.forge(damaged, lambda: [self.row_of(damaged, "code", parent_id="lib")])
         report = repaired(damaged, new)
         found = records(new)
@@ -654,7 +654,7 @@ class TestPlaces:
         assert found["nodes"]["code"][1] == "root"
         assert len(found["nodes"]) == 6
 
-    def test_beneath_a_deleted_keyword_move_up(self, damaged: Path, new: Path) -> None:
+    def test_under_a_deleted_keyword_move_up(self, damaged: Path, new: Path) -> None:
         leaf = self.row_of(damaged, "lib", id="leaf", parent_id="lib", ordinal=90)
         self.forge(damaged, lambda: [leaf, self.row_of(damaged, "l0", deleted=True)])
         report = repaired(damaged, new)
@@ -679,7 +679,7 @@ class TestPlaces:
             assert node is not None
             assert node.description == "kept"
 
-    def test_of_a_change_behind_a_lost_one_is_kept_and_listed(self, damaged: Path, new: Path) -> None:
+    def test_of_a_change_after_a_lost_one_is_kept_and_listed(self, damaged: Path, new: Path) -> None:
         ordinal = self.row_of(damaged, "cook")["ordinal"]
         patch = {"id": "cook", "ordinal": ordinal, "deleted": False, "version": 5, "description": "new"}
         self.forge(damaged, lambda: [patch])
@@ -802,7 +802,7 @@ def lived(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 class TestStorm:
-    """Nothing is told as proven that differs from what was written."""
+    """Nothing is reported as proven that differs from what was written."""
 
     def damage(self, folder: Path, draw: random.Random) -> None:
         """Flip 1 to 200 bits, and now and then tear blocks, cut files, and write lines twice."""
@@ -1007,7 +1007,7 @@ class TestData:
             assert {rescue.id for rescue in report.rescued if rescue.is_verified} == {"i0", "i0 → l0", "i0 → l1"}
             assert records(new) == wanted
 
-    def test_is_not_where_a_row_could_not_be_told_from_an_earlier_one(self, damaged: Path, new: Path) -> None:
+    def test_is_not_where_a_row_cannot_be_distinguished_from_an_earlier_one(self, damaged: Path, new: Path) -> None:
         places = TestPlaces()
         row = places.row_of(damaged, "cook", version=1, description="of the same version")
         places.forge(damaged, lambda: [row])
@@ -1082,7 +1082,7 @@ class TestRowsOfAProjection:
         assert [loss.line for loss in report.losses if loss.file == "nodes.jsonl"] == [0, 6]  # "lib" was made again
         assert records(new)["nodes"]["cook"][0] == "cooking"
 
-    def test_that_stands_behind_a_copy_is_listed_where_no_gap_is_behind_it(self, damaged: Path, new: Path) -> None:
+    def test_that_stands_after_a_copy_is_listed_where_no_gap_is_behind_it(self, damaged: Path, new: Path) -> None:
         self.lose(damaged, 5)
         for line in (0, 1):  # "i0", which the log lacks, and "i1": none can tell which is which
             self.change(damaged, "infos.jsonl", line, lambda row: b"X" * len(row))
@@ -1107,7 +1107,7 @@ class TestRowsOfAProjection:
 
 
 class TestManyRows:
-    def test_that_nobody_vouches_for_stand_in_one_line_and_how_to_look_at_them(self, tmp_path: Path, new: Path) -> None:
+    def test_that_no_one_vouches_for_stand_in_one_line_and_how_to_look_at_them(self, tmp_path: Path, new: Path) -> None:
         folder = tmp_path / "damaged"
         with KeywordTree(str(folder)) as tree:
             tree.BatchCreateKeywords([{"name": f"k{n}", "id": f"k{n}", "parent_id": "root"} for n in range(200)])
@@ -1175,7 +1175,7 @@ class TestCutFiles:
         assert found["infos"]["i2"][0] == "salt"
         assert found["links"].keys() >= {("i2", "cook"), ("i0", "lib")}
 
-    def test_of_a_tree_that_went_on_are_put_behind_what_came_since(self, opened: Path, new: Path) -> None:
+    def test_of_a_tree_that_went_on_are_put_after_what_came_since(self, opened: Path, new: Path) -> None:
         with KeywordTree(str(opened)) as tree:
             tree.BatchCreateKeywords([{"name": f"since {n}", "id": f"s{n}", "parent_id": "root"} for n in range(9)])
         report = repair(opened, new, take_cut=True)
@@ -1207,7 +1207,7 @@ class TestCutFiles:
         assert not report.has_all_data
         assert "1 whole operation that the new store does not hold; 1 line that cannot be read" in str(report)
 
-    def test_that_are_damaged_or_strange_are_told(self, opened: Path, new: Path) -> None:
+    def test_that_are_damaged_or_strange_are_reported(self, opened: Path, new: Path) -> None:
         [nodes] = opened.glob("cut_tail-nodes-*")
         nodes.write_bytes(nodes.read_bytes().replace(b"{", b"[", 1) + b'{"id": "half')
         (opened / "cut_by_hand.bin").write_bytes(b"\0")
@@ -1256,7 +1256,7 @@ def live_on(folder: Path, *, keep_history: bool, snapshots: bool = False) -> Non
 
 
 def reported(folder: Path) -> list[str]:
-    """Return the ids of all operations that the history tells."""
+    """Return the ids of all operations of the history."""
     with KeywordTree(str(folder)) as tree:
         assert tree.Verify() == []
         return [change.operation_id for change in tree.History(limit=1000)]
@@ -1405,7 +1405,7 @@ class TestHistoryAndSnapshots:
         assert (new / copy.relative_to(kept)).read_bytes() == was[copy]
         assert words_of(new / "history", older.name) == words
 
-    def test_of_a_compaction_that_failed_are_told_once(self, damaged: Path, new: Path) -> None:
+    def test_of_a_compaction_that_failed_are_reported_once(self, damaged: Path, new: Path) -> None:
         (damaged / "history").mkdir()
         os.link(damaged / LOG, damaged / "history" / f"{OPERATIONS:018d}.jsonl")
         spoil(damaged, 4)

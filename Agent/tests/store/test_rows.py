@@ -1,4 +1,4 @@
-"""Rows in the files: what a general encoder of JSON would write, in the order that the format tells."""
+"""Rows in the files: what a general encoder of JSON would write, in the order of the format."""
 
 import json
 from pathlib import Path

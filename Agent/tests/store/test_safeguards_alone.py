@@ -138,7 +138,7 @@ class TestLostLogs:
 
             assert [node.name for node in tree.Walk()][-3:] == ["mine", "theirs", "behind"]
 
-    def test_behind_a_long_last_line_only_its_beginning_is_read(
+    def test_after_a_long_last_line_only_its_beginning_is_read(
         self, folder: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         read: list[int] = []
@@ -183,7 +183,7 @@ class TestLostLogs:
 
 
 class TestOpening:
-    def test_a_row_behind_the_checkpoint_is_the_logs_to_tell(self, folder: Path) -> None:
+    def test_a_row_after_the_checkpoint_is_the_logs_to_tell(self, folder: Path) -> None:
         _fill(folder)
         tree = KeywordTree(str(folder))
         tree.CreateKeyword("later", "root", id="later")
@@ -197,7 +197,7 @@ class TestOpening:
             assert again.GetKeyword("other") is None
             assert again.Verify() == []
 
-    def test_projections_that_could_not_be_mended_get_no_checkpoint(self, door: Door) -> None:
+    def test_projections_that_could_not_be_repaired_get_no_checkpoint(self, door: Door) -> None:
         tree = KeywordTree(STORE)
         tree.CreateKeyword("first", "root")
         inside.release(tree)
@@ -336,7 +336,7 @@ class TestCatchingUp:
         with KeywordTree(STORE) as again:
             assert (names_under(again), again.recovery) == (["next"], ())
 
-    def test_damage_in_what_another_wrote_is_told(self, disk: FaultyDisk) -> None:
+    def test_damage_in_what_another_wrote_is_reported(self, disk: FaultyDisk) -> None:
         with KeywordTree(STORE) as tree, KeywordTree(STORE) as other:
             other.CreateKeyword("one", "root")
             other.CreateKeyword("two", "root")
@@ -347,7 +347,7 @@ class TestCatchingUp:
                 tree.Refresh()
             assert disk.read_all() == before
 
-    def test_what_came_before_damage_is_there_when_that_was_mended(self, disk: FaultyDisk) -> None:
+    def test_what_came_before_damage_is_there_when_that_was_repaired(self, disk: FaultyDisk) -> None:
         with KeywordTree(STORE) as tree, KeywordTree(STORE) as other:
             keyword = other.CreateKeyword("before the damage", "root")
             other.CreateInfo("damaged", keyword_ids=[keyword.id])
@@ -435,7 +435,7 @@ class TestLocks:
                 tree.CreateKeyword("more", "root")
 
     @pytest.mark.parametrize("error", [errno.EIO, errno.EACCES])  # the second in a folder that can be written
-    def test_that_fail_otherwise_are_told(self, folder: Path, monkeypatch: pytest.MonkeyPatch, error: int) -> None:
+    def test_that_fail_otherwise_are_reported(self, folder: Path, monkeypatch: pytest.MonkeyPatch, error: int) -> None:
         _fill(folder)
         _refuse_locks(monkeypatch, error)
 

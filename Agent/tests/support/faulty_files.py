@@ -325,7 +325,7 @@ class Fault:
     only: frozenset[str] = frozenset()
     """Names of the calls that can fail; empty: any."""
     short: int | None = None
-    """If the first of them is a write of more bytes: so many are written, and it tells so instead of raising."""
+    """If the first of them is a write of more bytes: so many are written and returned, and nothing is raised."""
     sync: str = "keeps"
     """What a failing sync of a file does: `keeps` leaves the changes pending; the others drop them from what will last,
     so that the next sync succeeds without having done anything: `forgets` goes on showing them, `reverts` does not,
@@ -483,7 +483,7 @@ class FaultyDisk:
         return sum(owner in (None, descriptor.owner) for descriptor in self._descriptors.values())
 
     def has_open(self, fd: int) -> bool:
-        """Tell whether whoever makes the next calls has opened a descriptor on this disk."""
+        """Tell whether the owner of the next calls has opened a descriptor on this disk."""
         return fd in self._descriptors and self._descriptors[fd].owner == self.owner
 
     def nameless_count(self) -> int:

@@ -1,4 +1,4 @@
-"""All that these tests know of the core's inside: whoever changes a private name there changes it here, and only here.
+"""All that these tests know of the core's inside: a private name that changes there changes here, and only here.
 
 A test asks a tree through its public methods. What no public call can bring about (a border that is near, an end of a
 process without a checkpoint, a moment within a commit, a row in memory that is wrong) is a function here, named by
@@ -26,7 +26,7 @@ Files = kt._Files
 """The one door to the disk; a test that patches a method of it stands before every tree."""
 
 OUTCOMES: Mapping[str, tuple[str | None, str]] = kt._OUTCOMES
-"""What a reply comes to, and the reason that is told: the table of the descent."""
+"""What a reply comes to, and the reason that is reported: the table of the descent."""
 
 PROMPT_VERSION = kt._PROMPT_VERSION
 build_messages = kt._BuildMessages
@@ -151,7 +151,7 @@ def waiting_writers(tree: KeywordTree) -> int:
 
 
 class _TellingLock:
-    """A lock that tells before and behind being taken, and behind being let go."""
+    """A lock that reports before and after being taken, and after being released."""
 
     def __init__(self, name: str, tell: Callable[[str], None], *, is_met: bool = False) -> None:
         self._lock: Any = threading.Lock()
@@ -439,7 +439,7 @@ def without_dropped(folded: str) -> str:
 
 
 shorten: Callable[[object], str] = kt._Shorten
-"""Return what an error tells of a value."""
+"""Return what an error says of a value."""
 
 
 # == The overlay ==========================================================================================

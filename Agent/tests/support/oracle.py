@@ -1,4 +1,4 @@
-"""What a tree has to hold, told by a plain dict, and what it does hold.
+"""What a tree has to hold, as a plain dict, and what it does hold.
 
 `Oracle` is the one model of a tree in these tests: each method of a tree has its counterpart there, in a few lines and
 without a thought for speed. `Held` is what both come to: `Oracle.held()` says what must be there, `look(tree)` asks

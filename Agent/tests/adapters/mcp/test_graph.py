@@ -1,4 +1,4 @@
-"""Tests of the nine tools' work: the graph as the host sees it, whoever changes the tree."""
+"""Tests of the nine tools' work: the graph as the host sees it, and what else changes the tree."""
 
 import json
 from collections.abc import Iterator
@@ -38,7 +38,7 @@ def id_of(tree: KeywordTree, name: str) -> str:
 
 
 class TestEntities:
-    def test_hang_beneath_their_types(self, graph: MemoryGraph) -> None:
+    def test_stand_under_their_types(self, graph: MemoryGraph) -> None:
         graph.create_entities([entity("Ada", "person", "plays chess"), entity("Bern", "city")])
 
         found = graph.tree.Search("person/Ada")
@@ -92,9 +92,9 @@ class TestEntities:
         graph.tree.LinkInfo(shared.id, id_of(graph.tree, "Eve"))
         graph.delete_entities(["Ada", "nobody"])
 
-        told = graph.read_graph()
-        assert told["entities"] == [entity("Eve", "person", "plays chess")]
-        assert told["relations"] == [relation("Eve", "knows", "Zoe")]
+        reported = graph.read_graph()
+        assert reported["entities"] == [entity("Eve", "person", "plays chess")]
+        assert reported["relations"] == [relation("Eve", "knows", "Zoe")]
 
     def test_a_deleted_one_can_be_made_again(self, graph: MemoryGraph) -> None:
         graph.create_entities([entity("Ada", "person", "old")])
@@ -122,7 +122,7 @@ class TestObservations:
         assert graph.add_observations([{"entityName": "Ada", "contents": [long]}]).result[0]["addedObservations"] == []
         assert graph.search_nodes("NEEDLE")["entities"] == [entity("Ada", "person", long)]
 
-    def test_of_nobody_are_refused_and_nothing_is_written(self, graph: MemoryGraph) -> None:
+    def test_of_no_one_are_refused_and_nothing_is_written(self, graph: MemoryGraph) -> None:
         graph.create_entities([entity("Ada")])
         wanted = [{"entityName": "Ada", "contents": ["a"]}, {"entityName": "Eve", "contents": ["b"]}]
         with pytest.raises(InvalidInputError, match="Entity with name Eve not found"):
@@ -151,7 +151,7 @@ class TestObservations:
 
 
 class TestRelations:
-    def test_one_to_nobody_keeps_the_name_and_finds_it_later(self, graph: MemoryGraph) -> None:
+    def test_one_to_no_one_keeps_the_name_and_finds_it_later(self, graph: MemoryGraph) -> None:
         graph.create_entities([entity("Ada")])
         graph.create_relations([relation("Ada", "knows", "Eve"), relation("Zoe", "likes", "Eve")])
         assert graph.read_graph()["relations"] == [relation("Ada", "knows", "Eve"), relation("Zoe", "likes", "Eve")]
@@ -218,20 +218,20 @@ class TestWhoeverChangesTheTree:
         graph.tree.MergeKeywords(id_of(graph.tree, "Ada"), id_of(graph.tree, "Augusta"))
         graph.add_observations([{"entityName": "Ada", "contents": ["c"]}])
 
-        told = graph.open_nodes(["Ada"])
-        assert [row["name"] for row in told["entities"]] == ["Augusta"]
-        assert sorted(told["entities"][0]["observations"]) == ["a", "b", "c"]
-        assert told["relations"] == [relation("Augusta", "knows", "Eve")]
+        reported = graph.open_nodes(["Ada"])
+        assert [row["name"] for row in reported["entities"]] == ["Augusta"]
+        assert sorted(reported["entities"][0]["observations"]) == ["a", "b", "c"]
+        assert reported["relations"] == [relation("Augusta", "knows", "Eve")]
 
     def test_deleted_is_gone_and_can_come_back(self, graph: MemoryGraph) -> None:
         graph.create_entities([entity("Ada", "person", "a"), entity("Eve")])
-        told = graph.read_graph()
+        reported = graph.read_graph()
         with graph.tree.Operation() as operation:
             graph.tree.DeleteKeyword(id_of(graph.tree, "Ada"), info_policy="delete")
         assert graph.read_graph()["entities"] == [entity("Eve")]
         graph.tree.Undo(operation.id)
 
-        assert graph.read_graph() == told
+        assert graph.read_graph() == reported
 
     def test_another_graph_on_the_same_folder_sees_it(self, graph: MemoryGraph) -> None:
         graph.create_entities([entity("Ada")])
@@ -243,7 +243,7 @@ class TestWhoeverChangesTheTree:
 
         assert graph.read_graph()["entities"] == [entity("Ada", "person", "a", "b")]
 
-    def test_same_names_are_told_apart_by_their_paths(self, graph: MemoryGraph) -> None:
+    def test_same_names_are_distinguished_by_their_paths(self, graph: MemoryGraph) -> None:
         one = graph.tree.CreateKeyword("A", "root")
         graph.tree.CreateKeyword("A", one.id)
 
@@ -251,7 +251,7 @@ class TestWhoeverChangesTheTree:
         assert names == ["A", "A / A"]
         assert [row["name"] for row in graph.open_nodes(names)["entities"]] == names
 
-    def test_says_the_same_as_one_that_reads_it_anew(self, graph: MemoryGraph) -> None:
+    def test_says_the_same_as_one_that_reads_it_again(self, graph: MemoryGraph) -> None:
         graph.create_entities([entity("Ada", "person", "a"), entity("Eve", "keyword"), entity("Zoe", "keyword")])
         graph.create_relations([relation("Ada", "knows", "Eve"), relation("Zoe", "is beneath", "Eve")])
         graph.read_graph()
@@ -297,17 +297,17 @@ class TestSearching:
 
         assert len(graph.open_nodes(["she"])["entities"]) == 2
 
-    def test_only_the_newest_are_told_and_the_rest_is_counted(
+    def test_only_the_newest_are_reported_and_the_rest_is_counted(
         self, graph: MemoryGraph, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr(graph_module, "ENTITIES", 2)
         graph.create_entities([entity(name) for name in "abc"])
         graph.create_relations([relation("a", "before", "b"), relation("a", "before", "a")])
 
-        told = graph.read_graph()
-        assert [row["name"] for row in told["entities"]] == ["b", "c"]
-        assert told["relations"] == [relation("a", "before", "b")]
-        assert told["omitted"] == {"entities": 1, "relations": 0, "observations": 0}
+        reported = graph.read_graph()
+        assert [row["name"] for row in reported["entities"]] == ["b", "c"]
+        assert reported["relations"] == [relation("a", "before", "b")]
+        assert reported["omitted"] == {"entities": 1, "relations": 0, "observations": 0}
 
 
 class TestFile:

@@ -1,4 +1,4 @@
-"""Faults that users met, each as the call that showed it."""
+"""Regressions: faults that users met, each as the call that showed it."""
 
 from __future__ import annotations
 
@@ -152,7 +152,7 @@ class TestIds:
 
 
 class TestWho:
-    def test_is_told_by_the_history(self, tree: KeywordTree) -> None:
+    def test_is_reported_by_the_history(self, tree: KeywordTree) -> None:
         node = tree.CreateKeyword("k", "root", created_by="ada")
         tree.AddAlias(node.id, "别名", "bo")
         info = tree.CreateInfo("i", created_by="cy")
@@ -198,7 +198,7 @@ class TestBlocks:
 
         assert [node.name for node in tree.Walk()][1:] == ["kept"]
 
-    def test_that_end_on_a_tree_that_was_opened_anew_are_decided_anew(self, folder: Path) -> None:
+    def test_that_end_on_a_tree_that_was_opened_again_are_decided_again(self, folder: Path) -> None:
         with KeywordTree(str(folder)) as tree:
             parent = tree.CreateKeyword("parent", "root")
             tree.CreateKeyword("other", "root")
@@ -253,7 +253,7 @@ class TestBlocks:
 
         assert parent.children == [child.id]
 
-    def test_tell_the_level_beneath_a_keyword_that_they_moved(self, tree: KeywordTree) -> None:
+    def test_tell_the_level_under_a_keyword_that_they_moved(self, tree: KeywordTree) -> None:
         top, moved = tree.CreateKeyword("top", "root"), tree.CreateKeyword("moved", "root")
         inner = tree.CreateKeyword("inner", moved.id)
         with tree.Operation():
@@ -262,7 +262,7 @@ class TestBlocks:
 
         assert leaf.level == len(tree.GetPath(leaf.id)) - 1 == 4
 
-    def test_tell_the_level_beneath_a_keyword_that_they_put_back(self, tree: KeywordTree) -> None:
+    def test_tell_the_level_under_a_keyword_that_they_put_back(self, tree: KeywordTree) -> None:
         top, moved = tree.CreateKeyword("top", "root"), tree.CreateKeyword("moved", "root")
         inner = tree.CreateKeyword("inner", moved.id)
         tree.MoveKeyword(moved.id, top.id)
@@ -358,7 +358,7 @@ class TestChoice:
 
 
 class TestPages:
-    def test_behind_an_id_make_a_whole_scan(self, tree: KeywordTree) -> None:
+    def test_after_an_id_make_a_whole_scan(self, tree: KeywordTree) -> None:
         tree.BatchCreateInfos([{"content": str(number), "id": str(number)} for number in range(230)])
         seen: list[str] = []
         after = None
@@ -415,7 +415,7 @@ class TestPaths:
 
 class TestChanges:
     @pytest.mark.parametrize("known", range(1, 7))
-    def test_behind_a_part_of_a_state_begin_with_all_of_it(self, tree: KeywordTree, known: int) -> None:
+    def test_after_a_part_of_a_state_begin_with_all_of_it(self, tree: KeywordTree, known: int) -> None:
         node = tree.CreateKeyword("k", "root")
         tree.CreateInfo("i", keyword_ids=[node.id])
         tree.CompactStorage()
@@ -523,7 +523,7 @@ class TestStore:
         with pytest.raises(StoreCorruptError, match="was not written for"):
             tree.Restore(late)
 
-    def test_the_dead_take_no_room_behind_a_compaction(self, tree: KeywordTree, folder: Path) -> None:
+    def test_the_dead_take_no_room_after_a_compaction(self, tree: KeywordTree, folder: Path) -> None:
         for _ in range(3):
             made = tree.BatchCreateInfos([{"content": LONG} for _ in range(100)])
             with tree.Operation():
@@ -540,7 +540,7 @@ class TestStore:
 
     def test_a_forgetting_that_a_crash_interrupted_is_finished(self, folder: Path) -> None:
         with KeywordTree(str(folder)) as tree:
-            tree.DeleteInfo(tree.CreateInfo("a secret that was told").id)
+            tree.DeleteInfo(tree.CreateInfo("a secret that was stored").id)
             tree.CompactStorage()
             kept = {path.name: path.read_bytes() for path in (folder / "history").iterdir()}
             tree.CompactStorage(keep_history=False)
@@ -594,7 +594,7 @@ class TestStore:
 
 class TestWhatStaysOfTheDead:
     @pytest.mark.parametrize("normalizer", [None, lambda text: [text.replace(" ", "").casefold()]])
-    def test_names_that_nobody_bears_are_forgotten(self, folder: Path, normalizer: Any) -> None:
+    def test_names_that_no_one_bears_are_forgotten(self, folder: Path, normalizer: Any) -> None:
         with KeywordTree(str(folder), normalizer=normalizer) as tree:
             stays = tree.CreateKeyword("what stays", "root")
             held = inside.tokens_held(tree)
@@ -779,7 +779,7 @@ class TestBlocksAreWhole:
 
     def test_what_an_inner_one_took_back_leaves_the_block_as_it_was(self, tree: KeywordTree, folder: Path) -> None:
         a, b = tree.CreateKeyword("a", "root"), tree.CreateKeyword("b", "root")
-        info = tree.CreateInfo("told", "", [a.id])
+        info = tree.CreateInfo("said", "", [a.id])
         with tree.Operation():
             tree.MoveKeyword(b.id, a.id)
             with contextlib.suppress(ZeroDivisionError), tree.Operation():
@@ -798,7 +798,7 @@ class TestBlocksAreWhole:
 
 
 class TestLinksInAFolder:
-    def test_a_log_behind_a_relative_one_is_kept_in_history_and_snapshots(self, folder: Path, tmp_path: Path) -> None:
+    def test_a_log_after_a_relative_one_is_kept_in_history_and_snapshots(self, folder: Path, tmp_path: Path) -> None:
         with KeywordTree(str(folder)) as tree:
             node = tree.CreateKeyword("old", "root")
         (tmp_path / "elsewhere").mkdir()
@@ -826,7 +826,7 @@ class TestLinksInAFolder:
 
 class TestScans:
     @pytest.mark.parametrize("in_a_block", [False, True])
-    def test_go_on_behind_an_info_that_was_deleted_and_came_back(self, tree: KeywordTree, in_a_block: bool) -> None:
+    def test_go_on_after_an_info_that_was_deleted_and_came_back(self, tree: KeywordTree, in_a_block: bool) -> None:
         for n in range(10):
             tree.CreateInfo(f"{n}", id=f"i{n}")
         page = tree.ListInfos(size=3)
