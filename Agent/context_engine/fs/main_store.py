@@ -21,12 +21,12 @@ from pathlib import Path
 from typing import TypeVar
 from urllib.parse import unquote
 
-from ..core.config import CHECKPOINT_BYTES, CHECKPOINT_COMMITS, CONTENT, FILES, META, SPACE, WAL_BYTES
+from ..core.config import CHECKPOINT_BYTES, CHECKPOINT_COMMITS, CONTENT, FILES, META, SPACE, URI_SEGMENTS, WAL_BYTES
 from ..core.errors import ContextEngineError, InvalidInputError, StoreCorruptError, StoreError, VersionConflictError
 from ..core.forks import watch_forks
 from ..core.objects import OutboxEvent, RequestContext
 from .disk import Disk, boot_id
-from .folders import Folders, Image
+from .folders import Entry, Folders, Image
 from .journal import Commit, Journal, NodeRow
 from .meta import is_whole, leads_on, state_of
 from .opening import adopt_folder, open_store, set_journal_aside
@@ -315,12 +315,28 @@ class MainStore:
                 return "/".join((to, *uri.segments[depth:]))
         return ""
 
+    def entries(self, uri: Uri, depth: int = URI_SEGMENTS) -> Iterator[tuple[Uri, Entry]]:
+        """Yield a folder and those under it, parents first; one that a hand has made and no URI has is left out."""
+        above = {uri.folders: uri}
+        for entry in self.folders.walk(uri.folders, depth=depth):
+            found = uri
+            if entry.folders != uri.folders:
+                parent = above.get(entry.folders[:-1])
+                child = parent.child(entry.folders[-1]) if parent else None
+                if child is None:
+                    continue
+                found = child
+                if entry.has_children:
+                    above[entry.folders] = child
+            yield found, entry
+
     def walk(self, uri: Uri) -> Iterator[Uri]:
         """Yield a node and all under it, parents first; what has moved away is left out."""
-        for folders, image in self.folders.walk(uri.folders):
-            found = uri_of(folders)
+        for found, entry in self.entries(uri):
             # What has moved away is metadata alone.
-            if found is not None and (not leads_on(image.get(META, b"")) or self.folders.exists(folders, CONTENT)):
+            if entry.image is not None and (
+                not leads_on(entry.image.get(META, b"")) or self.folders.exists(found.folders, CONTENT)
+            ):
                 yield found
 
     def _leads_on(self, uri: Uri) -> str:

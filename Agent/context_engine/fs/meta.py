@@ -8,6 +8,7 @@ What a hand wrote here is taken as far as it makes sense; where it makes none, a
 """
 
 import json
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -101,17 +102,13 @@ def read_meta(uri: Uri, image: Image) -> dict[str, Any]:
 
 def read_head(uri: Uri, data: bytes) -> tuple[str, float]:
     """Return what a listing shows of a metadata file: the category, and when the node was written."""
-    category, updated_at = _line_of(data, b"category"), _line_of(data, b"updated_at")
-    held = {"category": category, "updated_at": updated_at} if category and updated_at else _load(data)
-    return _head_of(uri, held)
+    found = _find_head(data)  # as the engine writes it: to read all of it takes five times as long
+    return _head_of(uri, {"category": found[1].decode(), "updated_at": found[2].decode()} if found else _load(data))
 
 
-def _line_of(data: bytes, name: bytes) -> str:
-    """Return a field of metadata as the engine writes it, with one blank in front of its line; "" for another form."""
-    head = b'\n "' + name + b'": "'
-    start = data.find(head) + len(head)
-    text = data[start : data.find(b'",\n', start)] if start >= len(head) and data.startswith(b"{\n") else b""
-    return text.decode("ascii") if text.isascii() and b"\\" not in text and b'"' not in text else ""
+_find_head = re.compile(
+    rb'\n "category": "([ !#-\[\]-~]*)",\n(?: .*\n)*? "updated_at": "([ !#-\[\]-~]+)",\n'
+).search
 
 
 def _head_of(uri: Uri, held: dict[str, Any]) -> tuple[str, float]:

@@ -158,11 +158,13 @@ class Forgetter:
     def _mentioning(self, ctx: RequestContext, uris: set[str]) -> "Iterator[_Row]":
         needles = [b"\\", *(uri.encode() for uri in uris)]  # JSON: a URI is in it as it is, unless something is escaped
         for space in space_uris(ctx):
-            for folders, image in self._fs.folders.walk(parse_uri(space).folders, (META, RELATIONS)):
-                if any(any(map(data.__contains__, needles)) for data in image.values()):
-                    uri = uri_of(folders)
-                    if uri is not None:
-                        yield uri, image
+            for folders, image, _ in self._fs.folders.walk(parse_uri(space).folders, (META, RELATIONS)):
+                for data in image.values() if image else ():
+                    if any(map(data.__contains__, needles)):
+                        uri = uri_of(folders)
+                        if uri is not None and image:
+                            yield uri, image
+                        break
 
     def finish(self, payload: Mapping[str, Any]) -> None:
         """Take what is gone out of index and journal; twice is as good as once."""
