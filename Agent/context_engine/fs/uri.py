@@ -24,7 +24,7 @@ from ..core.config import OWNER_OF, SESSIONS, URI_CHARACTERS, URI_SEGMENTS
 from ..core.errors import AccessDeniedError, ContextEngineError, InvalidUriError
 from ..core.objects import RequestContext
 from ..core.text import shorten
-from ..providers.names import encode_folder, make_slug
+from ..providers.library import encode_folder, make_slug
 
 __all__ = [
     "Uri",
