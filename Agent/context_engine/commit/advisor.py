@@ -13,7 +13,7 @@ from ..core.entries import Entry
 from ..core.objects import CandidateMemory, RequestContext
 from ..core.ports import LLM
 from ..core.text import date_of, mapping_of, to_json
-from ..providers.extraction import within
+from ..providers.library import within
 
 __all__ = ["MergeAdvisor"]
 

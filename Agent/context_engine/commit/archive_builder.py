@@ -20,11 +20,10 @@ from ..core.errors import StoreError
 from ..core.messages import decode_messages, encode_message, encode_messages, read_messages, said_digest
 from ..core.objects import Message, RequestContext, SessionArchive
 from ..core.text import CountTokens, count_tokens, cut_tokens, date_of, digest_of, one_line, strings_of
-from ..extraction.tools import describe_tool
+from ..extraction.extractors import describe_tool
 from ..fs.context_fs import ContextFS
 from ..fs.uri import Uri, archive_folder, check_access, parse_uri, session_uri
-from ..providers.secrets import mask
-from ..providers.telling import telling_sentences, telling_words
+from ..providers.library import mask, telling_sentences, telling_words
 
 __all__ = ["ArchiveBuilder", "describe_archive", "render_archive", "split_messages"]
 
@@ -69,7 +68,8 @@ class ArchiveBuilder:
         said: list[Message] = list(read) if read is not None else read_messages(messages, self._clock(), mask)
         above = session_uri(ctx)
         number = 1 + max((_number_of(name) for name in self.names(ctx)), default=0)
-        digest = digest_of(*(part for message in said for part in (message.id, message.role, message.text)), size=4)
+        spoken = "\0".join([part for message in said for part in (message.id, message.role, message.text)])
+        digest = digest_of(spoken, size=4)
         stats: dict[str, Any] = {
             "messages": len(said),
             "speakers": list(dict.fromkeys(message.name or message.role for message in said))[:_SPEAKERS],
@@ -112,8 +112,11 @@ class ArchiveBuilder:
 
     def _read_ids(self, uri: Uri) -> dict[str, str]:
         data = self._fs.folders.read(uri.folders, (MESSAGES,)).get(MESSAGES, b"")
-        said = decode_messages(data, uri.text)
-        return {message.id: message.text if message.forgotten else said_digest(message) for message in said}
+        said = decode_messages(data, uri.text, damage=[])
+        return {  # what a hand has spoilt has a name that no message has: rather twice than never
+            each.id or f"{uri.text}#{place}": each.text if each.forgotten else said_digest(each)
+            for place, each in enumerate(said)
+        }
 
     def read(self, ctx: RequestContext, uri: str) -> SessionArchive:
         """Return an archive that is in the store.
@@ -123,7 +126,7 @@ class ArchiveBuilder:
             StoreCorruptError: Its messages cannot be read.
         """
         node = self._fs.read_node(ctx, uri, include_content=False)
-        said = decode_messages(self._fs.read_file(ctx, uri, MESSAGES), uri)
+        said = decode_messages(self._fs.read_file(ctx, uri, MESSAGES), uri, node.metadata["created_at"])
         stats = node.metadata["metadata"].get("stats")
         session = parse_uri(node.uri).segments[-2]
         return SessionArchive(session, node.uri, node.abstract, said, dict(stats) if isinstance(stats, dict) else {})

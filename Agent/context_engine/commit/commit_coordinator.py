@@ -42,10 +42,10 @@ from ..core.objects import (
 from ..core.text import mapping_of, shorten, strings_of
 from ..extraction.reading import Allowance, ModelReader
 from ..fs.context_fs import ContextFS
-from ..fs.meta import read_meta
-from ..fs.transaction import Staged, Transaction
+from ..fs.meta import Staged, read_meta
+from ..fs.transaction import Transaction
 from ..fs.uri import parse_uri, session_uri, space_uris
-from ..providers.secrets import mask
+from ..providers.library import mask
 from .advisor import MergeAdvisor
 from .archive_builder import (
     ArchiveBuilder,

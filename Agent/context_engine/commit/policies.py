@@ -25,7 +25,7 @@ from ..core.text import (
     moment_of,
 )
 from ..fs.uri import memory_uri, parse_uri
-from ..providers.names import make_slug
+from ..providers.library import make_slug
 from .advisor import MergeAdvisor
 
 __all__ = ["AggregateTopicPolicy", "AppendOnlyPolicy", "ProfilePolicy", "SkillToolPolicy", "appended_uri"]

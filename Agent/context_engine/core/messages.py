@@ -342,16 +342,30 @@ def encode_message(message: Message, before: float | None = None) -> bytes:
     return clean(to_json({**row, **raw}) + "\n").encode()
 
 
-def decode_messages(data: bytes, where: str = "messages.jsonl") -> list[Message]:
+def decode_messages(
+    data: bytes, where: str = "messages.jsonl", at: float = 0.0, damage: list[StoreCorruptError] | None = None
+) -> list[Message]:
     """Return the messages of a file; of a forgotten one the id alone.
+
+    Args:
+        data: The file.
+        where: What an error calls it.
+        at: The time of those whose line has none, where none before them has one.
+        damage: Takes what is wrong with lines that a hand has spoilt; a forgotten message without an id stands for
+            each. None raises.
 
     Raises:
         StoreCorruptError: A line is none of ours.
     """
     found: list[Message] = []
-    at = 0.0
     for number, line in enumerate(lines_of(data), 1):
-        found.append(_decode(line, number, where, at))
+        try:
+            found.append(_decode(line, number, where, at))
+        except StoreCorruptError as error:
+            if damage is None:
+                raise
+            damage.append(error)
+            found.append(Message("", "unknown", "", at, forgotten=True))
         at = found[-1].at
     return found
 

@@ -303,7 +303,7 @@ class SearchResult:
     """Why less was looked at than usual, or in another way."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)  # of a long listing there are many
 class NodeSummary:
     """An entry of a listing."""
 

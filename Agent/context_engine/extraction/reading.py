@@ -24,7 +24,7 @@ from ..core.messages import own_words
 from ..core.objects import CandidateMemory, Message, RequestContext, SessionArchive
 from ..core.ports import LLM
 from ..core.text import CountTokens, clean, count_tokens, cut_tokens, fold, mapping_of, one_line, time_of, to_json
-from ..providers.extraction import SCHEMA, Fact, Shown, check_fact, make_question, within
+from ..providers.library import SCHEMA, Fact, Shown, check_fact, make_question, within
 
 __all__ = ["Allowance", "ModelReader"]
 

@@ -15,7 +15,7 @@
 >>> fs.close(); folder.cleanup()
 
 What is written is staged in a transaction, and what was staged is read there. `MainStore` has the lock, the journal and
-the whereabouts; `History` and `HandEdits` what their names say.
+the whereabouts; `History` what commits and hands made.
 """
 
 import contextlib
@@ -38,17 +38,29 @@ from ..core.config import (
     OVERVIEW,
     SEE_MESSAGES,
     SESSIONS,
+    URI_SEGMENTS,
 )
 from ..core.errors import ConflictError, InvalidInputError, NodeNotFoundError
 from ..core.messages import decode_messages, render_messages
 from ..core.objects import ContextNode, NodeStat, NodeSummary, RequestContext
 from ..core.text import CountTokens, count_tokens, merge_unique, shorten
-from .checks import check_meta, check_version, decode, encode, file_of
 from .disk import Disk
 from .folders import Image
-from .hand_edits import HandEdits
-from .meta import context_type_of, digests_of, leads_on, read_head, read_meta
-from .transaction import Staged, Transaction
+from .history import History
+from .meta import (
+    Staged,
+    check_meta,
+    check_version,
+    context_type_of,
+    decode,
+    digests_of,
+    encode,
+    file_of,
+    leads_on,
+    read_head,
+    read_meta,
+)
+from .transaction import Transaction
 from .uri import Uri, check_access, is_visible
 
 __all__ = ["ContextFS"]
@@ -57,7 +69,7 @@ _HELD_IMAGES = 1_000
 _HEAD = (ABSTRACT, OVERVIEW, META)
 
 
-class ContextFS(HandEdits):
+class ContextFS(History):
     """The main store in a folder; any number of threads and processes may use it.
 
     Args:
@@ -179,6 +191,8 @@ class ContextFS(HandEdits):
         return self._node_of(uri, _staged_of(uri, image), include_content)
 
     def _node_of(self, uri: Uri, staged: Staged, include_content: bool = True) -> ContextNode:
+        abstract, overview = (_text_of(uri, name, staged) for name in (ABSTRACT, OVERVIEW))
+        content = _text_of(uri, CONTENT, staged) if include_content else ""
         meta = dict(staged.meta or {})
         named = meta.pop("digests", {})  # of what was not read the metadata's word is taken
         return ContextNode(
@@ -187,9 +201,9 @@ class ContextFS(HandEdits):
             context_type=meta.pop("type"),
             category=meta.pop("category"),
             owner_space=uri.owner_space,
-            abstract=_text_of(uri, ABSTRACT, staged.files),
-            overview=_text_of(uri, OVERVIEW, staged.files),
-            content=_text_of(uri, CONTENT, staged.files) if include_content else "",
+            abstract=abstract,
+            overview=overview,
+            content=content,
             metadata={**meta, "digests": ({} if include_content else named) | digests_of(staged.files)},
         )
 
@@ -211,7 +225,7 @@ class ContextFS(HandEdits):
         """
         name = file_of(level)
         found, staged = self._look_up(ctx, uri, (name, MESSAGES, META) if name == CONTENT else (name, META))
-        return _text_of(found, name, staged.files)
+        return _text_of(found, name, staged)
 
     def read_metadata(self, ctx: RequestContext, uri: str) -> dict[str, Any]:
         """Return what `.meta.json` holds, with digests of the files as they are."""
@@ -229,21 +243,17 @@ class ContextFS(HandEdits):
             recursive: All the way down.
             depth: So many levels.
 
-        Cost: some 30 µs a row.
+        Cost: some 20 µs a row.
         """
-        return list(self._list(self.follow(ctx, uri), 16 if recursive else check_count("depth", depth)))
-
-    def _list(self, uri: Uri, depth: int) -> Iterator[NodeSummary]:
-        for entry in self.folders.children(uri.folders):
-            child = uri.child(entry.name)
-            has_moved = bool(leads_on(entry.meta))
-            if child is None or (has_moved and not entry.has_children):
-                continue
-            is_node = entry.is_node and not has_moved
-            category, updated_at = read_head(child, entry.meta) if is_node else ("", 0.0)
-            yield NodeSummary(child.text, child.name, not is_node, entry.has_children, category, updated_at)
-            if depth > 1 and entry.has_children:
-                yield from self._list(child, depth - 1)
+        root, found = self.follow(ctx, uri), []
+        for each, entry in self.entries(root, URI_SEGMENTS if recursive else check_count("depth", depth)):
+            meta = entry.image.get(META, b"") if entry.image else b""
+            has_moved = bool(leads_on(meta))
+            if each is not root and not (has_moved and not entry.has_children):
+                is_node = entry.image is not None and not has_moved
+                category, updated_at = read_head(each, meta) if is_node else ("", 0.0)
+                found.append(NodeSummary(each.text, each.name, not is_node, entry.has_children, category, updated_at))
+        return found
 
     # -- writing --
 
@@ -378,11 +388,12 @@ class ContextFS(HandEdits):
                     raise InvalidInputError(f"{level} of {uri.text!r} has {tokens} tokens, more than {limit}")
 
 
-def _text_of(uri: Uri, name: str, files: Image) -> str:
+def _text_of(uri: Uri, name: str, staged: Staged) -> str:
     """Return a level of a node; the content of an archive is the page of what was said, unless it has another one."""
-    data = files.get(name, b"")
-    if data == SEE_MESSAGES and name == CONTENT and MESSAGES in files:
-        return render_messages(decode_messages(files[MESSAGES], uri.text))
+    data = staged.files.get(name, b"")
+    if data == SEE_MESSAGES and name == CONTENT and MESSAGES in staged.files:
+        at = float((staged.meta or {}).get("created_at") or 0.0)
+        return render_messages(decode_messages(staged.files[MESSAGES], uri.text, at))
     return decode(uri, name, data)
 
 

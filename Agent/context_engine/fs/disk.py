@@ -51,6 +51,10 @@ class Disk:
             data += more
         return data
 
+    def read_once(self, fd: int, size: int) -> bytes:
+        """Return what one call gives: of a plain file all, if it is shorter."""
+        return os.read(fd, size)
+
     def look_up(self, name: str, parent: int) -> os.stat_result:
         """Return what is known of a name, without following it."""
         return os.stat(name, dir_fd=parent, follow_symlinks=False)

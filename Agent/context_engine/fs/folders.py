@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple, Protocol, TypeAlias
 
-from ..core.config import FILE_BYTES, FILES, META, RELATIONS, SPACE
+from ..core.config import FILE_BYTES, FILES, META, RELATIONS, SPACE, URI_SEGMENTS
 from ..core.errors import StoreCorruptError, StoreError
 from .disk import Disk
 
@@ -28,18 +28,18 @@ OLD = ".old"  # what a hand has written, until what is merged with it is in its 
 _WAITS = (0.0, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05)  # for a program that has a file open for writing, seconds
 _REFUSED = (errno.EACCES, errno.EPERM)
 _NO_EDGES = 3  # bytes: `[]` and a line break
+_SHORT = 8192  # bytes
+_NO_FOLDERS = 2  # links
 
 
 class Entry(NamedTuple):
-    """A folder within another one."""
+    """A folder, as a walk meets it."""
 
-    name: str
-    """As it is on disk."""
-    is_node: bool
-    """Whether it has metadata of its own."""
-    has_children: bool = False
-    meta: bytes = b""
-    """Its metadata file."""
+    folders: tuple[str, ...]
+    """Its name, and those of the folders that it is in, as they are on disk."""
+    image: Image | None
+    """The files that were asked for, as far as they can be read; None where it has no metadata of its own."""
+    has_children: bool
 
 
 class Guard(Protocol):
@@ -328,86 +328,79 @@ class Folders:
             return self._folders_in(fd, False)[0]
         return []
 
-    def children(self, names: Sequence[str]) -> list[Entry]:
-        """Return the folders within a folder, by name; what is a symlink is left out.
-
-        Cost: each is opened once and its metadata read, some 20 µs; see `_folders_in`.
-        """
-        found: list[Entry] = []
-        with contextlib.suppress(FileNotFoundError), self._opened(names) as fd:
-            inner, is_counted = self._folders_in(fd, False)
-            found = [self._look_into(name, fd, (*names, name), is_counted) for name in inner if name != SPACE]
-        return found
-
-    def _look_into(self, name: str, parent: int, names: Sequence[str], is_counted: bool) -> Entry:
-        try:
-            fd = self._disk.open_folder(name, parent)
-        except OSError:
-            return Entry(name, False)
-        try:
-            has_children = bool(self._folders_in(fd, is_counted)[0])
-            image = self._read_some((META,), fd, names)
-        except OSError:
-            return Entry(name, False)
-        finally:
-            self._disk.close(fd)
-        return Entry(name, image is not None, has_children, (image or {}).get(META, b""))
-
-    def walk(self, names: Sequence[str], files: Sequence[str] = (META,)) -> Iterator[tuple[tuple[str, ...], Image]]:
-        """Yield a folder and all under it that have metadata, parents first, each with some files.
+    def walk(self, names: Sequence[str], files: Sequence[str] = (META,), depth: int = URI_SEGMENTS) -> Iterator[Entry]:
+        """Yield a folder and those under it by name, parents first; what is a symlink is left out.
 
         Args:
-            names: The folder.
+            names: The folder; one that is not there yields nothing.
             files: Those that are wanted, the metadata first. What cannot be read is left out, as is a list of no edges.
+            depth: So many levels under it.
 
-        Cost: as `children`.
+        Cost: some 10 µs a folder; see `_folders_in`.
         """
         with contextlib.suppress(FileNotFoundError), self._opened(names) as fd:
-            yield from self._walk_opened(fd, tuple(names), files, False)
+            inner, is_counted = self._folders_in(fd, False)
+            yield Entry(tuple(names), self._read_some("", files, fd), bool(inner))
+            yield from self._walk_in(fd, tuple(names), inner, is_counted, files, depth)
 
-    def _walk_opened(
-        self, fd: int, names: tuple[str, ...], files: Sequence[str], is_counted: bool
-    ) -> Iterator[tuple[tuple[str, ...], Image]]:
-        inner, is_counted = self._folders_in(fd, is_counted)
-        if (image := self._read_some(files, fd, names)) is not None:
-            yield names, image
-        for name in inner:
-            if name != SPACE:
-                try:
-                    below = self._disk.open_folder(name, fd)
-                except OSError:
+    def _walk_in(
+        self, fd: int, names: tuple[str, ...], inner: Sequence[str], is_counted: bool, files: Sequence[str], depth: int
+    ) -> Iterator[Entry]:
+        for name in inner if depth else ():
+            if name == SPACE:
+                continue
+            folders = (*names, name)
+            try:
+                # A folder without folders is not opened for itself, which is half the cost of a walk.
+                if is_counted and self._disk.look_up(name, fd).st_nlink == _NO_FOLDERS:
+                    yield Entry(folders, self._read_some(f"{name}/", files, fd), False)
                     continue
-                try:
-                    yield from self._walk_opened(below, (*names, name), files, is_counted)
-                except OSError:
-                    continue
-                finally:
-                    self._disk.close(below)
+                below = self._disk.open_folder(name, fd)
+            except OSError:
+                yield Entry(folders, None, False)
+                continue
+            try:
+                under, counts = self._folders_in(below, is_counted)
+                yield Entry(folders, self._read_some("", files, below), bool(under))
+                yield from self._walk_in(below, folders, under, counts, files, depth - 1)
+            except OSError:
+                continue
+            finally:
+                self._disk.close(below)
 
     def _folders_in(self, fd: int, is_counted: bool) -> tuple[list[str], bool]:
         """Return the names of the folders in an open one, and whether the link counts of those are to be trusted.
 
         On most file systems a folder has two links, and one more for each folder in it: a folder with two links need
-        not be listed, and listing is half the cost of a walk. Some file systems report one number for every folder
-        (btrfs 1, some FUSE ones 2). So a count is trusted only under a folder that has folders, and a link for each.
+        not be listed. Some file systems report one number for every folder (btrfs 1, some FUSE ones 2). So a count is
+        trusted only under a folder that has folders, and a link for each.
         """
         links = self._disk.look_at(fd).st_nlink
-        if is_counted and links == 2:
+        if is_counted and links == _NO_FOLDERS:
             return [], True
         names = sorted(entry.name for entry in self._disk.list_folder(fd) if entry.is_dir(follow_symlinks=False))
-        return names, is_counted or (bool(names) and links == len(names) + 2)
+        return names, is_counted or (bool(names) and links == len(names) + _NO_FOLDERS)
 
-    def _read_some(self, files: Sequence[str], fd: int, names: Sequence[str]) -> Image | None:
-        """Return some files of an open folder, those that can be read; None where it has no metadata."""
+    def _read_some(self, where: str, files: Sequence[str], fd: int) -> Image | None:
+        """Return some files that can be read of an open folder, or of one in it; None where it has no metadata."""
         image: Image = {}
         for name in files:
             try:
                 # Most nodes have no edges, and to look costs a third of reading.
-                if name != RELATIONS or self._disk.look_up(name, fd).st_size > _NO_EDGES:
-                    image[name] = self._read_file(name, fd, names, False)[0]
+                if name != RELATIONS or self._disk.look_up(where + name, fd).st_size > _NO_EDGES:
+                    image[name] = self._read_short(where + name, fd)
             except FileNotFoundError:
                 if name == META:
                     return None
             except OSError:
                 continue
         return image
+
+    def _read_short(self, name: str, parent: int) -> bytes:
+        """Return a file's bytes, with no look at what it is where it is as short as most."""
+        fd = self._disk.open_file(name, parent)
+        try:
+            data = self._disk.read_once(fd, _SHORT)
+        finally:
+            self._disk.close(fd)
+        return data if len(data) < _SHORT else self._read_file(name, parent, (), False)[0]

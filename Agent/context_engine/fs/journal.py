@@ -34,9 +34,8 @@ from ..core.errors import StoreCorruptError, StoreError
 from ..core.forks import watch_forks
 from ..core.objects import OutboxEvent
 from ..core.text import file_digest, to_json
-from ..providers.sqlite_files import is_damage, open_readonly
 
-__all__ = ["DAMAGED", "Commit", "Journal", "NodeRow", "Step"]
+__all__ = ["DAMAGED", "Commit", "Journal", "NodeRow", "Step", "is_damage"]
 
 _log = logging.getLogger(__name__)
 
@@ -64,6 +63,9 @@ CREATE TABLE IF NOT EXISTS reports(at REAL NOT NULL, uri TEXT NOT NULL, text TEX
 """
 
 _DROP_SYNCED = "DELETE FROM unsynced WHERE sequence IN (SELECT sequence FROM commits WHERE state = 'synced')"
+
+_LAST_COMMITS = "ORDER BY sequence DESC LIMIT 1000"
+"""What every opening looks at."""
 
 DAMAGED = "journal.damaged"
 """A file beside the journal: it was found to be damaged, and the next opening reads all of it."""
@@ -122,15 +124,31 @@ def _pack(steps: Sequence[Step]) -> bytes:
     return made.compress(b"".join([to_json(head).encode(), b"\n", *images])) + made.flush()
 
 
-def _unpack(uri: str, packed: bytes) -> Iterator[Step]:
-    head, _, data = zlib.decompressobj(zdict=_SCAFFOLD).decompress(packed).partition(b"\n")
-    place = 0
-    for file, before, after in json.loads(head):
-        images: list[bytes | None] = []
-        for length in (before, after):
-            images.append(data[place : place + length] if isinstance(length, int) else None)
-            place += length if isinstance(length, int) else 0
-        yield Step(uri, file, images[0], images[1], after if isinstance(after, str) else "")
+def _unpack(uri: str, packed: bytes) -> list[Step]:
+    """Return what `_pack` was given.
+
+    Raises:
+        sqlite3.DatabaseError: It cannot be read: SQLite does not look into a blob.
+    """
+    with _readable(uri):
+        head, _, data = zlib.decompressobj(zdict=_SCAFFOLD).decompress(packed).partition(b"\n")
+        found: list[Step] = []
+        place = 0
+        for file, before, after in json.loads(head):
+            images: list[bytes | None] = []
+            for length in (before, after):
+                images.append(data[place : place + length] if isinstance(length, int) else None)
+                place += length if isinstance(length, int) else 0
+            found.append(Step(uri, file, images[0], images[1], after if isinstance(after, str) else ""))
+        return found
+
+
+@contextlib.contextmanager
+def _readable(uri: str) -> Iterator[None]:
+    try:
+        yield
+    except (zlib.error, ValueError, TypeError) as error:
+        raise sqlite3.DatabaseError(f"what changed {uri} cannot be read: {error}") from error
 
 
 class NodeRow(NamedTuple):
@@ -156,6 +174,17 @@ class Commit:
     boot: str = ""
     plans: list[dict[str, Any]] = field(default_factory=list)
     steps: list[Step] = field(default_factory=list)
+    nodes: list[NodeRow] = field(default_factory=list)
+    """As they will be."""
+    events: list[tuple[OutboxEvent, float]] = field(default_factory=list)
+    """What the index has to look at, and from when on; held back until the files are written."""
+    ends: Sequence[str] = ()
+    """Events that it is the end of."""
+
+    @property
+    def size(self) -> int:
+        """Bytes of its images."""
+        return sum(len(data or b"") for step in self.steps for data in (step.before, step.after))
 
 
 class Journal:
@@ -263,10 +292,25 @@ class Journal:
             sqlite3.DatabaseError: It is damaged.
         """
         with self._lock:
-            self._connect("NORMAL").execute("SELECT count(*) FROM counters").fetchall()
-            self._connect("NORMAL").execute("SELECT sequence FROM commits ORDER BY sequence DESC LIMIT 1").fetchall()
+            connection = self._connect("NORMAL")
+            connection.execute("SELECT count(*) FROM counters").fetchall()
+            connection.execute("SELECT sequence FROM commits ORDER BY sequence DESC LIMIT 1").fetchall()
             if not self.readonly:
                 self._connect("FULL")
+                _check_commits(connection, _LAST_COMMITS)
+
+    def restore_sequence(self) -> str:
+        """Return a sentence where the last sequence was damaged: it is the highest that the journal names, again."""
+        highest = self.query("SELECT max(sequence) FROM commits")[0][0] or 0
+        if highest <= self.last_sequence() < 1 << 53 and self.last_sequence():
+            return ""
+        highest = max(highest, self.query("SELECT max(sequence) FROM nodes")[0][0] or 0)
+        if not highest:
+            return ""
+        with self.writing() as connection:
+            connection.execute("DELETE FROM counters WHERE name = 'sequence'")
+            _set_sequence(connection, highest)
+        return f"the journal's last sequence was damaged, and is {highest} again"
 
     def follow(self) -> None:
         """Open the file again where another process has set the one that is open aside."""
@@ -275,16 +319,21 @@ class Journal:
                 self.close()
                 self.open()
 
-    def check(self) -> None:
-        """Read all of the file.
+    def check(self, with_images: bool = True) -> None:
+        """Read all of the file, and what SQLite does not look into; `with_images` also what each commit changed.
 
         Raises:
             sqlite3.DatabaseError: It is damaged.
         """
         with self._lock:
-            rows = self._connect("NORMAL").execute("PRAGMA quick_check(1)").fetchall()
+            connection = self._connect("NORMAL")
+            rows = connection.execute("PRAGMA quick_check(1)").fetchall()
             if rows != [("ok",)]:
                 raise sqlite3.DatabaseError(str(rows))
+            _check_commits(connection)
+            sql = "SELECT uri, images FROM changes WHERE moved_to IS NULL"
+            for uri, images in connection.execute(sql) if with_images else ():
+                _unpack(uri, images)
 
     def close(self) -> None:
         """Close both connections."""
@@ -298,7 +347,7 @@ class Journal:
 
     def last_sequence(self) -> int:
         """Return the last sequence that was given."""
-        rows = self.query("SELECT value FROM counters WHERE name = 'sequence'")
+        rows = self.query("SELECT value FROM counters WHERE name = 'sequence' AND typeof(value) = 'integer'")
         return int(rows[0][0]) if rows else 0
 
     def raise_sequence(self, least: int) -> None:
@@ -306,37 +355,24 @@ class Journal:
         with self.writing() as connection:
             _set_sequence(connection, least)
 
-    def log(
-        self,
-        commit: Commit,
-        nodes: Sequence[NodeRow],
-        events: Sequence[tuple[OutboxEvent, float]],
-        ended: Sequence[str],
-    ) -> None:
-        """Write a commit and sync it: from here on it has happened.
-
-        Args:
-            commit: With its steps.
-            nodes: As they will be.
-            events: What the index has to look at, and from when on; held back until the files are written.
-            ended: Events that this commit is the end of.
-        """
-        size = sum(len(data or b"") for step in commit.steps for data in (step.before, step.after))
+    def log(self, commit: Commit) -> None:
+        """Write a commit and sync it: from here on it has happened."""
         sequence = commit.sequence
         with self.writing("FULL") as connection:
             _set_sequence(connection, sequence)
             named = sequence, commit.id, commit.name, "logged", commit.boot, commit.author, commit.at
-            values = *named, to_json(commit.plans), size
+            values = *named, to_json(commit.plans), commit.size
             connection.execute("INSERT INTO commits VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", values)
             _put_steps(connection, sequence, commit.steps)
             for step in commit.steps:
                 if step.file == MOVE:
                     _move_nodes(connection, step.uri, (step.after or b"").decode())
-            connection.executemany("INSERT OR REPLACE INTO nodes VALUES (?, ?, ?, ?)", nodes)
-            for event, due_at in events:
+            connection.executemany("INSERT OR REPLACE INTO nodes VALUES (?, ?, ?, ?)", commit.nodes)
+            for event, due_at in commit.events:
                 put_event(connection, event, due_at, "held")
-            for event_id in ended:
-                connection.execute("UPDATE outbox SET status = 'done' WHERE event_id = ?", (event_id,))
+            connection.executemany(
+                "UPDATE outbox SET status = 'done' WHERE event_id = ?", [(id,) for id in commit.ends]
+            )
 
     def mark_applied(self, sequences: Sequence[int], boot: str) -> None:
         """Say that commits are in the files, and let their events go."""
@@ -371,20 +407,16 @@ class Journal:
             if moved_to is not None:
                 found.append(Step(uri, MOVE, None, moved_to.encode()))
                 continue
-            for step in self._unpack(uri, images):
+            with _translated(self.path):
+                steps = _unpack(uri, images)
+            for step in steps:
                 if step.digest:
                     sql = "SELECT image FROM unsynced WHERE sequence = ? AND uri = ?"
                     for (image,) in self.query(sql, (sequence, uri)):
-                        step = step._replace(after=zlib.decompress(image))
+                        with _translated(self.path), _readable(uri):
+                            step = step._replace(after=zlib.decompress(image))
                 found.append(step)
         return found
-
-    def _unpack(self, uri: str, images: bytes) -> list[Step]:
-        with _translated(self.path):
-            try:
-                return [*_unpack(uri, images)]
-            except (zlib.error, ValueError, TypeError) as error:  # SQLite does not look into a blob
-                raise sqlite3.DatabaseError(f"what changed {uri} cannot be read: {error}") from error
 
     def add_step(self, sequence: int, step: Step) -> None:
         """Add to a commit what was found in a file's place while it was written."""
@@ -396,7 +428,11 @@ class Journal:
         rows = self.query(
             "SELECT sequence, id, name, author, at, state, boot, plans FROM commits WHERE id = ?", (commit_id,)
         )
-        return _commit_of(rows[0], json.loads(rows[0][7]), self.steps(rows[0][0])) if rows else None
+        if not rows:
+            return None
+        with self._lock, _translated(self.path):
+            _check_commits(self._connect("NORMAL"), f"WHERE sequence = {int(rows[0][0])}")
+        return _commit_of(rows[0], json.loads(rows[0][7]), self.steps(rows[0][0]))
 
     def images_of(self, uri: str, file: str) -> set[bytes]:
         """Return every image of a file that the journal holds."""
@@ -502,6 +538,16 @@ def _commit_of(row: tuple[Any, ...], plans: list[dict[str, Any]], steps: list[St
     return Commit(row[0], row[1], row[2], row[3], row[4], row[5], row[6], plans, steps)
 
 
+def _check_commits(connection: sqlite3.Connection, part: str = "") -> None:
+    """Refuse commits whose plans are no list, or that say of themselves what none of ours does."""
+    for (sequence,) in connection.execute(
+        f"SELECT sequence FROM (SELECT * FROM commits {part}) WHERE state NOT IN ('logged', 'applied', 'synced')"
+        " OR CASE WHEN typeof(plans) = 'text' AND json_valid(plans) THEN json_type(plans) END IS NOT 'array'"
+        " OR typeof(bytes) <> 'integer' OR typeof(at) NOT IN ('real', 'integer') OR typeof(id) <> 'text' LIMIT 1"
+    ):
+        raise sqlite3.DatabaseError(f"what commit {sequence} says of itself cannot be read")
+
+
 def _put_steps(connection: sqlite3.Connection, sequence: int, steps: Sequence[Step]) -> None:
     sql = "INSERT INTO changes(sequence, uri, moved_to, images) VALUES (?, ?, ?, ?)"
     for (uri, is_move), group in groupby(steps, lambda step: (step.uri, step.file == MOVE)):
@@ -578,3 +624,30 @@ def _translated(path: str) -> Iterator[None]:
         with contextlib.suppress(OSError):
             Path(path).with_name(DAMAGED).touch()
         raise StoreCorruptError(f"the journal is damaged, `repair` sets it aside: {text}") from error
+
+
+def open_readonly(path: str) -> sqlite3.Connection | None:
+    """Return a connection that only reads; None where the file is not there, or is none of sqlite3's.
+
+    A file without a WAL is opened as one that nobody changes, which makes no file beside it, on any file system.
+    """
+    quoted = path.replace("%", "%25").replace("?", "%3f").replace("#", "%23")
+    wal = f"{path}-wal"
+    has_wal = os.path.exists(wal) and os.path.getsize(wal) > 0
+    for mode in ("mode=ro", "immutable=1") if has_wal else ("immutable=1",):
+        with contextlib.suppress(sqlite3.Error):
+            made = sqlite3.connect(f"file:{quoted}?{mode}", uri=True, check_same_thread=False)
+            try:
+                made.execute("SELECT count(*) FROM sqlite_schema").fetchall()
+                return made
+            except sqlite3.Error:
+                made.close()
+                raise
+    return None
+
+
+def is_damage(error: BaseException) -> bool:
+    """Whether sqlite3 says that a file is damaged, or none of its own; a full disk, say, damages nothing."""
+    codes = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
+    # `quick_check` gives sentences and no code.
+    return (getattr(error, "sqlite_errorcode", sqlite3.SQLITE_CORRUPT) or 0) & 0xFF in codes

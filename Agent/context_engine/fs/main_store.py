@@ -7,6 +7,7 @@ the lock, behind a redo: then what is there is an edit by hand, and that is what
 """
 
 import contextlib
+import logging
 import os
 import shutil
 import sqlite3
@@ -17,24 +18,39 @@ import uuid
 import weakref
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
+from itertools import groupby
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 from urllib.parse import unquote
 
-from ..core.config import CHECKPOINT_BYTES, CHECKPOINT_COMMITS, CONTENT, FILES, META, SPACE, WAL_BYTES
+from ..core.config import (
+    CHECKPOINT_BYTES,
+    CHECKPOINT_COMMITS,
+    CONTENT,
+    EXTRACT_ARCHIVE,
+    FILES,
+    META,
+    SESSIONS,
+    SPACE,
+    UPSERT_CONTEXT,
+    URI_SEGMENTS,
+    WAL_BYTES,
+)
 from ..core.errors import ContextEngineError, InvalidInputError, StoreCorruptError, StoreError, VersionConflictError
 from ..core.forks import watch_forks
 from ..core.objects import OutboxEvent, RequestContext
+from ..core.text import mapping_of
 from .disk import Disk, boot_id
-from .folders import Folders, Image
-from .journal import Commit, Journal, NodeRow
-from .meta import is_whole, leads_on, state_of
-from .opening import adopt_folder, open_store, set_journal_aside
-from .redo import redo
-from .transaction import Transaction, apply_steps
+from .folders import Entry, Folders, Image
+from .journal import DAMAGED, MOVE, Commit, Journal, NodeRow, is_damage, put_event
+from .meta import is_whole, leads_on, read_meta, state_of
+from .redo import Rescue, redo
+from .transaction import Transaction
 from .uri import Uri, check_access, parse_uri, space_uris
 
 __all__ = ["MainStore", "uri_of"]
+
+_log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
@@ -81,7 +97,7 @@ class MainStore:
         if self.readonly:
             self._open_to_read()
         else:
-            open_store(self)
+            self._open()
 
     def renew_after_fork(self) -> None:
         """Begin with locks of its own."""
@@ -97,19 +113,91 @@ class MainStore:
             raise StoreError(f"no store at {str(self.root)!r}, and it may not be made")
         self.journal.open()
 
-    def set_journal_aside(self, error: Exception) -> None:
-        """Begin another journal in the place of a damaged one, which is kept. Cost: reads all files."""
+    def _open(self) -> None:
+        """Make the folder, set a damaged journal aside, and do again what a crash left undone."""
+        _prepare(self.root)
         with self.locked(recover=False):
-            set_journal_aside(self, error)
-            adopt_folder(self)
+            is_new = not os.path.exists(self.journal.path)
+            try:
+                self.journal.open()
+                is_noted = (self.space / DAMAGED).exists()
+                if self._has_started_again() or is_noted:
+                    self.journal.check(with_images=is_noted)
+                    self._note_boot()
+                    (self.space / DAMAGED).unlink(missing_ok=True)
+                if text := self.journal.restore_sequence():
+                    self.journal.report(self.clock(), "", text)
+                    _log.warning("%s: %s", self.root, text)
+            except (sqlite3.DatabaseError, StoreCorruptError) as error:
+                if not (isinstance(error, StoreCorruptError) or is_damage(error)):
+                    self.journal.close()
+                    raise StoreError(f"the journal at {self.journal.path!r} cannot be opened: {error}") from error
+                self._begin_journal(error)
+                is_new = True
+            redo(self.journal, self.folders, self.boot, self.aside)
+            if is_new or not self.journal.last_sequence():
+                self._take_in()
+        for place in sorted(self.aside.glob("journal-*")):
+            _log.warning("a damaged journal of %s is in %s; delete it when nothing of it is wanted", self.root, place)
 
-    def mend_journal(self) -> None:
-        """Set the journal aside if it is damaged. Cost: reads all of it."""
+    def _has_started_again(self) -> bool:
+        # Where the machine does not tell its starts, each opening may be the first one.
+        sql = "SELECT 1 FROM counters WHERE name = ?"
+        return not self.boot or not self.journal.query(sql, (f"boot {self.boot}",))
+
+    def _note_boot(self) -> None:
+        """Remember which start of the machine this is; what the index did before may be lost."""
+        self.journal.revive_events()
+        with self.journal.writing() as connection:
+            connection.execute("DELETE FROM counters WHERE name LIKE 'boot %'")
+            connection.execute("INSERT INTO counters VALUES (?, 1)", (f"boot {self.boot}",))
+
+    def repair_journal(self) -> None:
+        """Set the journal aside if it is damaged, and begin another one. Cost: reads all of it, then all files."""
         with self.locked(recover=False):
             try:
                 self.journal.check()
             except (sqlite3.DatabaseError, StoreCorruptError) as error:
-                self.set_journal_aside(error)
+                self._begin_journal(error)
+                self._take_in()
+
+    def _begin_journal(self, error: Exception) -> None:
+        """Begin another journal: the files are the store, and the damaged one is kept. The lock is held."""
+        self.journal.close()
+        place = self.aside / f"journal-{os.urandom(4).hex()}"
+        place.mkdir(mode=0o700, parents=True)
+        for each in self.space.glob("journal.db*"):
+            each.rename(place / each.name)
+        (self.space / DAMAGED).unlink(missing_ok=True)
+        self.journal.open()
+        self._note_boot()
+        text = (
+            f"the journal was damaged ({error}) and set aside in .ctx/aside/{place.name}: what it could undo is gone;"
+        )
+        self.journal.report(self.clock(), "", f"{text} delete that folder when nothing of it is wanted")
+
+    def _take_in(self) -> None:
+        """Take in what is there without a journal: sequences go on above the highest, and all is indexed again."""
+        rows: list[NodeRow] = []
+        events: list[tuple[str, str, dict[str, Any]]] = []
+        for space in self.spaces():
+            events.append((UPSERT_CONTEXT, space, {"recursive": True}))
+            for uri in self.walk(parse_uri(space)):
+                with contextlib.suppress(ContextEngineError, OSError):
+                    image = self.folders.read(uri.folders)
+                    meta = read_meta(uri, image)
+                    rows.append(NodeRow(uri.text, meta["sequence"], meta["version"], state_of(image)))
+                    held = meta["metadata"]
+                    if uri.category == SESSIONS and mapping_of(held.get("ledger")).get("state") == "waiting":
+                        who = {"user": uri.segments[2], "agent": str(held.get("agent")), "session": uri.segments[-2]}
+                        events.append((EXTRACT_ARCHIVE, uri.text, who))
+        last, now = max((row.sequence for row in rows), default=0), self.clock()
+        self.journal.put_nodes(rows)
+        with self.journal.writing() as connection:
+            for kind, where, payload in events:
+                event = OutboxEvent(self.new_id(), kind, where, payload, "pending", 0, now, last)
+                put_event(connection, event, now, "pending")
+        self.journal.raise_sequence(last)
 
     def close(self) -> None:
         """Let all that was written last, and close the store.  Closing twice is no error."""
@@ -159,19 +247,28 @@ class MainStore:
                 raise
             raise StoreError(f"what was committed cannot be written to the files yet: {error}") from error
 
-    def log_and_apply(
-        self,
-        commit: Commit,
-        nodes: Sequence[NodeRow],
-        events: Sequence[tuple[OutboxEvent, float]],
-        ended: Sequence[str],
-    ) -> None:
-        """Do steps 3 to 5 of a commit; the lock is held."""
-        self.journal.log(commit, nodes, events, ended)
-        apply_steps(self, commit)
+    def log_and_apply(self, commit: Commit) -> None:
+        """Do steps 3 to 5 of a commit; the lock is held.
+
+        Raises:
+            StoreError: The disk refused. With `is_committed` the commit is in the journal.
+        """
+        self.journal.log(commit)
+        try:
+            for (uri, is_move), group in groupby(commit.steps, lambda step: (step.uri, step.file == MOVE)):
+                steps, folders = list(group), parse_uri(uri).folders
+                if is_move:
+                    self.folders.move(folders, parse_uri((steps[0].after or b"").decode()).folders)
+                else:
+                    before = {step.file: step.before for step in steps}
+                    rescue = Rescue(self.journal, self.aside, uri, before, sequence=commit.sequence)
+                    self.folders.write(folders, {step.file: step.after for step in steps}, rescue)
+        except OSError as error:
+            text = f"commit {commit.id} is kept in the journal, its files follow with the next write: {error}"
+            raise StoreError(text, is_committed=True) from error
         self.journal.mark_applied([commit.sequence], self.boot)
         self._commits_since += 1
-        self._bytes_since += sum(len(data or b"") for step in commit.steps for data in (step.before, step.after))
+        self._bytes_since += commit.size
         size, wal = self.journal.sizes()
         # A sync costs by the file: of a large store there are fewer.
         if self._commits_since >= CHECKPOINT_COMMITS or self._bytes_since >= min(max(CHECKPOINT_BYTES, size), _BYTES):
@@ -236,23 +333,17 @@ class MainStore:
 
     def run(self, ctx: RequestContext, name: str, change: Callable[[Transaction], T]) -> T:
         """Run a change as a transaction, again where somebody else was quicker; within one, as a part of it."""
-        outer = self.current()
-        if outer is not None:
-            return change(outer)
+        is_inner = self.current() is not None
         for attempt in range(_ATTEMPTS):
-            made = Transaction(self, ctx, name, self.new_id())
-            self._local.transaction = made
+            is_staged = False
             try:
-                result = change(made)
-            finally:
-                self._local.transaction = None
-            try:
-                made.commit()
+                with self.transaction(ctx, name) as made:
+                    result = change(made)
+                    is_staged = True
+                return result
             except VersionConflictError:
-                if attempt == _ATTEMPTS - 1:
+                if is_inner or not is_staged or attempt == _ATTEMPTS - 1:
                     raise
-                continue
-            return result
         raise AssertionError("unreachable")
 
     # -- where things are --
@@ -315,12 +406,28 @@ class MainStore:
                 return "/".join((to, *uri.segments[depth:]))
         return ""
 
+    def entries(self, uri: Uri, depth: int = URI_SEGMENTS) -> Iterator[tuple[Uri, Entry]]:
+        """Yield a folder and those under it, parents first; one that a hand has made and no URI has is left out."""
+        above = {uri.folders: uri}
+        for entry in self.folders.walk(uri.folders, depth=depth):
+            found = uri
+            if entry.folders != uri.folders:
+                parent = above.get(entry.folders[:-1])
+                child = parent.child(entry.folders[-1]) if parent else None
+                if child is None:
+                    continue
+                found = child
+                if entry.has_children:
+                    above[entry.folders] = child
+            yield found, entry
+
     def walk(self, uri: Uri) -> Iterator[Uri]:
         """Yield a node and all under it, parents first; what has moved away is left out."""
-        for folders, image in self.folders.walk(uri.folders):
-            found = uri_of(folders)
+        for found, entry in self.entries(uri):
             # What has moved away is metadata alone.
-            if found is not None and (not leads_on(image.get(META, b"")) or self.folders.exists(folders, CONTENT)):
+            if entry.image is not None and (
+                not leads_on(entry.image.get(META, b"")) or self.folders.exists(found.folders, CONTENT)
+            ):
                 yield found
 
     def _leads_on(self, uri: Uri) -> str:
@@ -345,6 +452,17 @@ def uri_of(folders: tuple[str, ...]) -> Uri | None:
     except ContextEngineError:
         return None
     return found if found.folders == folders else None
+
+
+def _prepare(root: Path) -> None:
+    try:
+        root.mkdir(mode=0o700, parents=True, exist_ok=True)
+        space = root / SPACE
+        space.mkdir(mode=0o700, exist_ok=True)
+        if not (space / ".gitignore").exists():
+            (space / ".gitignore").write_text("*\n", encoding="ascii")
+    except OSError as error:
+        raise StoreError(f"no store can be made at {str(root)!r}: {error}") from error
 
 
 def _make_folder() -> Path:

@@ -7,8 +7,8 @@ from ..core.errors import InvalidInputError
 from ..core.objects import RelationEdge, RequestContext
 from ..core.text import shorten
 from .context_fs import ContextFS
-from .meta import read_edges, write_edges
-from .transaction import Staged, Transaction
+from .meta import Staged, read_edges, write_edges
+from .transaction import Transaction
 from .uri import check_access, is_visible
 
 __all__ = ["RelationStore"]

@@ -9,11 +9,10 @@
 What was staged is what the same transaction reads. The events follow from the changes: no write misses the index.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeAlias
 
 from ..core.config import (
     ABSTRACT,
@@ -27,34 +26,47 @@ from ..core.config import (
     UPSERT_CONTEXT,
     UPSERT_RELATION,
 )
-from ..core.errors import ConflictError, InvalidInputError, NodeNotFoundError, StoreError, VersionConflictError
+from ..core.errors import ConflictError, InvalidInputError, NodeNotFoundError, VersionConflictError
 from ..core.objects import OutboxEvent, RequestContext, WritePlan
 from ..core.text import to_json
 from .folders import Folders, Image
 from .journal import MOVE, Commit, Journal, NodeRow, Step
-from .meta import leads_on, read_meta, state_of, write_meta
-from .rescue import Rescue
+from .meta import Staged, leads_on, read_meta, state_of, write_meta
 from .uri import Uri, parse_uri
 
-__all__ = ["Staged", "Store", "Transaction", "apply_steps"]
+__all__ = ["Store", "Transaction"]
 
 _EMPTY: Image = {ABSTRACT: b"", OVERVIEW: b"", CONTENT: b"", RELATIONS: b"[]\n"}
 """What every node has, at least."""
 
 
-@dataclass
-class Staged:
-    """A node as it will be: its files but for the metadata, and what the metadata will say; None is a deletion."""
+_Event: TypeAlias = tuple[str, str, dict[str, Any], float]
+"""Its type, URI and payload, and in how many seconds it is due."""
 
-    files: Image
-    meta: dict[str, Any] | None
+
+class Store(Protocol):
+    """What a transaction asks of the main store, which is `MainStore`."""
+
+    boot: str
+    clock: Callable[[], float]
+    journal: Journal
+    folders: Folders
+
+    def locked(self) -> AbstractContextManager[None]:
+        """Hold the store's lock."""
+
+    def log_and_apply(self, commit: Commit) -> None:
+        """Write a commit to the journal, then to the files."""
+
+    def read_image(self, uri: Uri) -> Image:
+        """Return a node's files as they are, whole."""
 
 
 @dataclass
 class Transaction:
     """Changes that are committed together; made by `MainStore.transaction`."""
 
-    fs: "Store"
+    fs: Store
     ctx: RequestContext
     name: str
     commit_id: str
@@ -71,7 +83,7 @@ class Transaction:
     _base: dict[str, Image] = field(default_factory=dict)
     _staged: dict[str, Staged] = field(default_factory=dict)
     _move: tuple[Uri, Uri] | None = None
-    _more: list[tuple[str, str, dict[str, Any], float]] = field(default_factory=list)
+    _more: list[_Event] = field(default_factory=list)
     _musts: set[str] = field(default_factory=set)
     _checks: list[Callable[[], None]] = field(default_factory=list)
 
@@ -158,13 +170,19 @@ class Transaction:
                 at=fs.clock(),
                 boot=fs.boot,
                 plans=[_describe(plan) for plan in self.plans],
+                ends=self.ends,
             )
-            nodes, changed = self._move_steps(commit) if self._move else self._file_steps(commit)
+            changed = self._move_steps(commit) if self._move else self._file_steps(commit)
             if not commit.steps and not self._more and not self.ends:
                 return
-            self._add_events(commit, changed)
+            for number, (kind, uri, payload, due_in) in enumerate([*changed, *self._more]):
+                event = OutboxEvent(
+                    f"{commit.id}-{number}", kind, uri, payload, "pending", 0, commit.at, commit.sequence
+                )
+                commit.events.append((event, commit.at + due_in))
+                self.events.append(event)
             self.sequence = commit.sequence
-            fs.log_and_apply(commit, nodes, [(event, due) for event, due in self._due(commit)], self.ends)
+            fs.log_and_apply(commit)
 
     def _compare(self, text: str) -> None:
         uri = parse_uri(text)
@@ -173,8 +191,8 @@ class Transaction:
             seen, current = (read_meta(uri, image)["version"] if image else 0 for image in (base, present))
             raise VersionConflictError(text, seen, current)
 
-    def _file_steps(self, commit: Commit) -> tuple[list[NodeRow], list[tuple[str, str]]]:
-        nodes, changed = [], []
+    def _file_steps(self, commit: Commit) -> list[_Event]:
+        changed: list[_Event] = []
         for text, staged in self._staged.items():
             uri, base = parse_uri(text), self._base[text]
             after = self._image_of(uri, staged, base, commit)
@@ -189,12 +207,12 @@ class Transaction:
                 continue
             commit.steps += steps
             version = staged.meta["version"] if staged.meta else read_meta(uri, base)["version"]
-            nodes.append(NodeRow(text, commit.sequence, version, state_of(after)))
+            commit.nodes.append(NodeRow(text, commit.sequence, version, state_of(after)))
             self.versions[text] = version
-            changed.append((UPSERT_CONTEXT if after else DELETE_CONTEXT, text))
+            changed.append((UPSERT_CONTEXT if after else DELETE_CONTEXT, text, {}, 0.0))
             if after and base.get(RELATIONS, _EMPTY[RELATIONS]) != after[RELATIONS]:
-                changed.append((UPSERT_RELATION, text))
-        return nodes, changed
+                changed.append((UPSERT_RELATION, text, {}, 0.0))
+        return changed
 
     def _image_of(self, uri: Uri, staged: Staged, base: Image, commit: Commit) -> Image:
         """Return a node's files after the commit, or its files before if nothing that counts has changed."""
@@ -215,7 +233,7 @@ class Transaction:
         meta["updated_at"] = commit.at
         return {**files, META: _write_meta(uri, meta, files)}
 
-    def _move_steps(self, commit: Commit) -> tuple[list[NodeRow], list[tuple[str, str]]]:
+    def _move_steps(self, commit: Commit) -> list[_Event]:
         assert self._move is not None
         uri, to = self._move
         folders = self.fs.folders
@@ -230,58 +248,7 @@ class Transaction:
         commit.steps.append(Step(uri.text, MOVE, None, to.text.encode()))
         leads = to_json({"moved_to": to.text}).encode("utf-8") + b"\n"
         commit.steps.append(Step(uri.text, META, None, leads))
-        return [], [(MOVE_CONTEXT, uri.text)]
-
-    def _add_events(self, commit: Commit, changed: Sequence[tuple[str, str]]) -> None:
-        payload: dict[str, Any] = {}
-        if self._move:
-            payload = {"to_uri": self._move[1].text, "recursive": True}
-        implied = [(kind, uri, payload, 0.0) for kind, uri in changed]
-        for number, (kind, uri, more, _) in enumerate([*implied, *self._more]):
-            event_id = f"{commit.id}-{number}"
-            self.events.append(OutboxEvent(event_id, kind, uri, more, "pending", 0, commit.at, commit.sequence))
-
-    def _due(self, commit: Commit) -> list[tuple[OutboxEvent, float]]:
-        later = {uri: due for _, uri, _, due in self._more}
-        extra = {kind for kind, _, _, _ in self._more}
-        return [
-            (event, commit.at + (later.get(event.uri, 0.0) if event.event_type in extra else 0.0))
-            for event in self.events
-        ]
-
-
-class Store(Protocol):
-    """What the parts of the main store ask of the whole, which is `MainStore`; none of them imports it."""
-
-    root: Path
-    space: Path
-    aside: Path
-    boot: str
-    clock: Callable[[], float]
-    new_id: Callable[[], str]
-    journal: Journal
-    folders: Folders
-
-    def locked(self, recover: bool = True) -> AbstractContextManager[None]:
-        """Hold the store's lock."""
-
-    def log_and_apply(
-        self,
-        commit: Commit,
-        nodes: Sequence[NodeRow],
-        events: Sequence[tuple[OutboxEvent, float]],
-        ended: Sequence[str],
-    ) -> None:
-        """Write a commit to the journal, then to the files."""
-
-    def read_image(self, uri: Uri, may_lock: bool = True) -> Image:
-        """Return a node's files as they are, whole."""
-
-    def walk(self, uri: Uri) -> Iterator[Uri]:
-        """Yield a node and all under it."""
-
-    def spaces(self) -> list[str]:
-        """Return the URI of every space."""
+        return [(MOVE_CONTEXT, uri.text, {"to_uri": to.text, "recursive": True}, 0.0)]
 
 
 def _write_meta(uri: Uri, meta: dict[str, Any], files: Image) -> bytes:
@@ -302,34 +269,3 @@ def _describe(plan: WritePlan) -> dict[str, Any]:
         "files": sorted(str(name) for name in plan.node_patch),
         "relations": len(plan.relation_ops),
     }
-
-
-def apply_steps(fs: Store, commit: Commit) -> None:
-    """Bring a commit's changes into the files.
-
-    Raises:
-        StoreError: The disk refused; the commit stays in the journal.
-    """
-    grouped: dict[str, list[Step]] = {}
-    try:
-        for step in commit.steps:
-            if step.file != MOVE:
-                grouped.setdefault(step.uri, []).append(step)
-                continue
-            _write(fs, commit, grouped)
-            grouped = {}
-            to = (step.after or b"").decode()
-            fs.folders.move(parse_uri(step.uri).folders, parse_uri(to).folders)
-        _write(fs, commit, grouped)
-    except OSError as error:
-        raise StoreError(
-            f"commit {commit.id} is kept in the journal, its files follow with the next write: {error}",
-            is_committed=True,
-        ) from error
-
-
-def _write(fs: Store, commit: Commit, grouped: Mapping[str, Sequence[Step]]) -> None:
-    for uri, steps in grouped.items():
-        before = {step.file: step.before for step in steps}
-        rescue = Rescue(fs.journal, fs.aside, uri, before, sequence=commit.sequence)
-        fs.folders.write(parse_uri(uri).folders, {step.file: step.after for step in steps}, rescue)

@@ -13,17 +13,18 @@ All of it is decided on the text, before anything looks at the disk. Nothing is 
 characters. A space is `ctx://{account}/users/{id}` or `ctx://{account}/agents/{id}`; nodes lie under one.
 """
 
+import contextlib
 import re
 import unicodedata
-from dataclasses import dataclass
 from functools import lru_cache
+from typing import NamedTuple
 from urllib.parse import unquote
 
 from ..core.config import OWNER_OF, SESSIONS, URI_CHARACTERS, URI_SEGMENTS
 from ..core.errors import AccessDeniedError, ContextEngineError, InvalidUriError
 from ..core.objects import RequestContext
 from ..core.text import shorten
-from ..providers.names import encode_folder, make_slug
+from ..providers.library import encode_folder, make_slug
 
 __all__ = [
     "Uri",
@@ -43,8 +44,7 @@ _is_plain = re.compile("[a-z0-9_-]{1,200}").fullmatch  # is its own folder: most
 _OWNERS = {"users": "user", "agents": "agent"}
 
 
-@dataclass(frozen=True)
-class Uri:
+class Uri(NamedTuple):
     """A URI that has been checked."""
 
     text: str
@@ -94,15 +94,15 @@ class Uri:
 
     def child(self, folder: str) -> "Uri | None":
         """Return the URI of a folder within this one's; None where a hand has made one that no URI has."""
-        segment = folder if _is_plain(folder) else unquote(folder)
+        segment, is_ours = folder, bool(_is_plain(folder))
+        if not is_ours:
+            segment = unquote(folder)
+            with contextlib.suppress(ValueError):
+                is_ours = "/" not in segment and _folder_of(segment) == folder
         text = f"{self.text}/{segment}"
-        if "/" in segment or len(text) > URI_CHARACTERS or len(self.segments) == URI_SEGMENTS:
+        if not is_ours or len(text) > URI_CHARACTERS or len(self.segments) == URI_SEGMENTS:
             return None
-        try:
-            is_ours = _folder_of(segment) == folder
-        except ValueError:
-            return None
-        return Uri(text, (*self.segments, segment), (*self.folders, folder)) if is_ours else None
+        return Uri(text, (*self.segments, segment), (*self.folders, folder))
 
     def is_beneath(self, other: "Uri") -> bool:
         """Whether it is `other`, or lies under it."""

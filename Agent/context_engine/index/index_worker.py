@@ -207,13 +207,14 @@ class IndexWorker:
             if known is not None and known.digest == digest:
                 return
             if node.category == SESSIONS:
-                node.metadata["messages"] = decode_messages(image.get(MESSAGES, b""), uri.text)
-        except StoreError as error:  # it is left out, and told; the others are found
+                damage: list[StoreCorruptError] = []
+                data, at = image.get(MESSAGES, b""), node.metadata["created_at"]
+                node.metadata["messages"] = decode_messages(data, uri.text, at, damage)
+                for each in damage:
+                    self._report(uri, each)
+        except StoreError as error:  # it is left out, and reported; the others are found
             index.remove(uri.text)
-            if not any(row[1:] == (uri.text, str(error)) for row in self._fs.journal.reports()):
-                if not self._fs.readonly:
-                    self._fs.journal.report(self._fs.clock(), uri.text, str(error))
-                _log.warning("%s is not indexed: %s", uri.text, error)
+            self._report(uri, error)
             return
         except ContextEngineError:
             index.remove(uri.text)
@@ -223,6 +224,13 @@ class IndexWorker:
         held = known.sequence if known is not None else 0  # a hand may have put an older one back
         named = IndexedNode(uri.text, max(sequence, held), digest, node.category)
         index.replace(named, records, _names_of(uri, node), uri.parent if node.category == SESSIONS else "")
+
+    def _report(self, uri: Uri, error: StoreError) -> None:
+        """Report once what of a node is not indexed."""
+        if not any(row[1:] == (uri.text, str(error)) for row in self._fs.journal.reports()):
+            if not self._fs.readonly:
+                self._fs.journal.report(self._fs.clock(), uri.text, str(error))
+            _log.warning("%s is not indexed: %s", uri.text, error)
 
     def _move(self, event: OutboxEvent, ctx: RequestContext) -> None:
         projection = self._projector.build_move_records(event.uri, str(event.payload["to_uri"]))

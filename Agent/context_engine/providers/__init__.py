@@ -1,8 +1,8 @@
 """What the engine takes from elsewhere, each behind a small interface.
 
-names         folders and slugs, as the rest of the library makes them
+library       folder names and slugs, extraction, relations, secrets, telling words: as the rest of the library has them
 llm           `LLMClientAdapter`: any `LLMClient` of the library as an `LLM`
 word_index    the words of a space: the library's one finder (`finding.index`)
 vector_index  vectors of texts, from `keyword_tree.embeddings`
-relations     which relations words name, from `memory.relation_words`
+passages      the passages of a node: what is found, and what is shown of it
 """

@@ -16,8 +16,8 @@ from ..core.text import CountTokens, count_tokens
 from ..fs.context_fs import ContextFS
 from ..fs.meta import read_edges
 from ..fs.uri import is_visible, parse_uri
+from ..providers.library import ONE_AT_A_TIME
 from ..providers.passages import passage_of_archive, passages_of, projected_digest
-from ..providers.relations import ONE_AT_A_TIME
 from ..providers.word_index import WordIndex
 
 __all__ = ["RetrievalAssembler"]

@@ -12,11 +12,10 @@ from ..core.config import SESSIONS
 from ..core.objects import NodeHit, RequestContext, SeedHit, TypedQuery
 from ..core.text import date_of
 from ..fs.uri import check_access
-from ..providers.relations import ONE_AT_A_TIME, asked_relations, relation_of, subjects_of, words_of
+from ..providers.library import ONE_AT_A_TIME, asked_relations, relation_of, subjects_of, words_of
 from ..providers.vector_index import SpaceVectors
 from ..providers.word_index import WordHit, WordIndex, terms_of
-from .fusing import fuse
-from .l0_retriever import filters_of, spaces_of
+from .l0_retriever import filters_of, fuse, spaces_of
 
 __all__ = ["HierarchicalSearcher"]
 

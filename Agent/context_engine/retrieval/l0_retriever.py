@@ -1,6 +1,7 @@
 """`L0Retriever`: the first round. Names and confirmed queries, then words and vectors of the abstracts."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from typing import TypeVar
 
 from ..core.config import CONTENT, OVERVIEW, OWNER_OF, SESSIONS
 from ..core.errors import ContextEngineError, InvalidInputError, NodeNotFoundError, StoreError
@@ -11,7 +12,6 @@ from ..fs.meta import context_type_of
 from ..fs.uri import parse_uri, space_uris
 from ..providers.vector_index import SpaceVectors
 from ..providers.word_index import WordIndex
-from .fusing import fuse
 
 __all__ = ["L0Retriever", "filters_of", "spaces_of"]
 
@@ -104,3 +104,21 @@ def filters_of(query: TypedQuery) -> tuple[str, list[str], float | None, float |
         if not categories:
             raise InvalidInputError(f"no category of {shorten(query.categories)} is of type {query.context_type!r}")
     return query.target_uri, categories, query.filters.get("since"), query.filters.get("until")
+
+
+Key = TypeVar("Key")
+
+_K = 60
+
+
+def fuse(*rankings: Mapping[Key, float]) -> dict[Key, float]:
+    """Return what some rankings hold, each scored by the sum of 1 / (60 + rank), from 0 to 1.
+
+    >>> fuse({"a": 0.9, "b": 0.2}, {"b": 0.8, "c": 0.1})
+    {'b': 0.9919..., 'a': 0.5, 'c': 0.4919...}
+    """
+    scores: dict[Key, float] = {}
+    for ranking in rankings:
+        for rank, key in enumerate(sorted(ranking, key=lambda key: -ranking[key]), 1):
+            scores[key] = scores.get(key, 0.0) + (_K + 1) / (_K + rank) / len(rankings)
+    return dict(sorted(scores.items(), key=lambda item: -item[1]))

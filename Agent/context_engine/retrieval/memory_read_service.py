@@ -6,8 +6,8 @@ from dataclasses import replace
 from ..core.checks import check_count
 from ..core.errors import ContextEngineError, InvalidInputError
 from ..core.objects import RelationEdge, RequestContext, RetrievedBlock
-from ..fs.checks import file_of
 from ..fs.context_fs import ContextFS
+from ..fs.meta import file_of
 from ..fs.relation_store import RelationStore
 
 __all__ = ["MemoryReadService"]

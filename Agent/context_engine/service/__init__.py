@@ -1,4 +1,4 @@
-"""The doors of the engine: the service, the same for asyncio, and the command line.
+"""What the engine is used by: the service, the same for asyncio, and the command line.
 
 context_engine_service  `ContextEngineService`
 async_service           `AsyncContextEngineService`, each call in a thread

@@ -646,7 +646,7 @@ class ContextEngineService:
 
         Cost: reads all of the store.
         """
-        self.fs.mend_journal()
+        self.fs.repair_journal()
         self.outbox.requeue()
         with self.fs.locked():
             pass  # which does again what a dead process left

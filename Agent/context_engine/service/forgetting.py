@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
 
 from ..commit.archive_builder import describe_archive, render_archive
-from ..core.config import CONTENT, META, RELATIONS, SESSIONS, UPSERT_CONTEXT
+from ..core.config import CONTENT, MESSAGES, META, RELATIONS, SESSIONS, UPSERT_CONTEXT
 from ..core.errors import ContextEngineError, InvalidInputError, NodeNotFoundError
 from ..core.messages import decode_messages, forgotten_digest
 from ..core.objects import ForgetResult, Message, OutboxEvent, RequestContext
@@ -20,8 +20,8 @@ from ..core.text import mapping_of, shorten, strings_of
 from ..fs.context_fs import ContextFS
 from ..fs.folders import Image
 from ..fs.main_store import uri_of
-from ..fs.meta import leads_on, read_edges, read_meta, write_edges
-from ..fs.transaction import Staged, Transaction
+from ..fs.meta import Staged, leads_on, read_edges, read_meta, write_edges
+from ..fs.transaction import Transaction
 from ..fs.uri import Uri, check_access, parse_uri, space_uris
 from ..index.index_worker import IndexWorker
 from ..index.outbox_store import OutboxStore
@@ -106,7 +106,8 @@ class Forgetter:
     def _empty(self, ctx: RequestContext, tx: Transaction, uri: Uri, names: set[str] | None) -> list[str]:
         """Stage an archive without the text of some messages, and return which it were; None is all."""
         staged = tx.look(uri)
-        messages = decode_messages(self._fs.read_file(ctx, uri.text, "messages.jsonl"), uri.text)
+        data, at = self._fs.read_file(ctx, uri.text, MESSAGES), float((staged.meta or {}).get("created_at") or 0.0)
+        messages = decode_messages(data, uri.text, at, [] if names is None else None)
         emptied = []
         for place, message in enumerate(messages):
             name = f"m{place + 1}"
@@ -158,11 +159,13 @@ class Forgetter:
     def _mentioning(self, ctx: RequestContext, uris: set[str]) -> "Iterator[_Row]":
         needles = [b"\\", *(uri.encode() for uri in uris)]  # JSON: a URI is in it as it is, unless something is escaped
         for space in space_uris(ctx):
-            for folders, image in self._fs.folders.walk(parse_uri(space).folders, (META, RELATIONS)):
-                if any(any(map(data.__contains__, needles)) for data in image.values()):
-                    uri = uri_of(folders)
-                    if uri is not None:
-                        yield uri, image
+            for folders, image, _ in self._fs.folders.walk(parse_uri(space).folders, (META, RELATIONS)):
+                for data in image.values() if image else ():
+                    if any(map(data.__contains__, needles)):
+                        uri = uri_of(folders)
+                        if uri is not None and image:
+                            yield uri, image
+                        break
 
     def finish(self, payload: Mapping[str, Any]) -> None:
         """Take what is gone out of index and journal; twice is as good as once."""

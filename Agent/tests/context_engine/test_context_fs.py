@@ -412,7 +412,7 @@ class TestMovesAndCrashes:
     def test_a_rename_that_only_the_journal_knows_is_made(
         self, fs: ContextFS, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, back: bool
     ) -> None:
-        def refuse(*_: object) -> None:
+        def refuse(*_: object) -> bool:
             raise StoreError("killed here", is_committed=True)
 
         fs.write_node(ADA, node())
@@ -420,7 +420,7 @@ class TestMovesAndCrashes:
         fs.checkpoint()
         fs.move_node(ADA, TEA, self.COFFEE)
         with monkeypatch.context() as patched:
-            patched.setattr(main_store, "apply_steps", refuse)
+            patched.setattr(fs.folders, "move", refuse)
             with pytest.raises(StoreError):
                 fs.move_node(ADA, self.COFFEE, TEA if back else self.MATE)
         again = self.reopened(fs, tmp_path / "copy", monkeypatch)

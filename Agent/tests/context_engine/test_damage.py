@@ -187,13 +187,10 @@ class TestAJournal:
     def test_of_another_process_is_followed(self, tmp_path: Path) -> None:
         fill(tmp_path)
         with ContextEngineService(tmp_path) as one, ContextEngineService(tmp_path) as two:
-            spoil_open(tmp_path, two.fs.set_journal_aside)
+            spoil(tmp_path / ".ctx/journal.db")
+            two.fs.repair_journal()
             one.remember(ADA, "Likes tea.", "preferences", "tea")
             assert two.fs.journal.node(JAZZ.replace("jazz", "tea")) is not None
-
-
-def spoil_open(folder: Path, set_aside: Callable[[Exception], None]) -> None:
-    set_aside(StoreCorruptError(f"the journal in {folder} is damaged"))
 
 
 def test_forgetting_beside_a_reader_does_not_wait_and_says_what_stays(tmp_path: Path) -> None:
@@ -271,9 +268,92 @@ def test_a_node_whose_deletion_was_cut_off_is_not_listed(tmp_path: Path) -> None
         assert engine.verify() == []
 
 
-def test_a_damaged_change_in_the_journal_is_reported_as_damage(tmp_path: Path) -> None:
-    fill(tmp_path)
-    with contextlib.closing(sqlite3.connect(tmp_path / ".ctx/journal.db")) as journal, journal:
-        assert journal.execute("UPDATE changes SET images = ?", (zlib.compress(b"["),)).rowcount
-    with ContextEngineService(tmp_path) as engine, pytest.raises(StoreCorruptError):
-        engine.history(ADA, JAZZ)
+SPOILT: dict[str, tuple[str, Callable[[ContextEngineService], object]]] = {
+    "changes": ("UPDATE changes SET images = x'780102'", lambda engine: engine.history(ADA, JAZZ)),
+    "what changes inflate to": (
+        f"UPDATE changes SET images = x'{zlib.compress(b'[').hex()}'",
+        lambda engine: engine.history(ADA, JAZZ),
+    ),
+    "old plans": (
+        "UPDATE commits SET plans = '[{' WHERE sequence = 3",
+        lambda engine: engine.undo(ADA, engine.fs.log(ADA, 2000)[-3]["id"]),
+    ),
+}
+
+
+class TestWhatSqliteDoesNotLookInto:
+    @pytest.mark.parametrize("where", SPOILT)
+    def test_is_reported_with_the_way_out_and_set_aside_by_the_next_opening(self, tmp_path: Path, where: str) -> None:
+        statement, use_it = SPOILT[where]
+        fill(tmp_path)
+        with contextlib.closing(sqlite3.connect(tmp_path / ".ctx/journal.db")) as journal, journal:
+            assert journal.execute(statement).rowcount
+            # An opening looks at the last thousand.
+            many = ((1_000 + n, f"x{n}", "x", "synced", "", "", 0.0, "[]", 0) for n in range(1_500))
+            journal.execute("UPDATE counters SET value = 3000 WHERE name = 'sequence'")
+            journal.executemany("INSERT INTO commits VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", many)
+        with ContextEngineService(tmp_path) as engine:
+            with pytest.raises(StoreCorruptError, match="`repair` sets it aside"):
+                use_it(engine)
+            assert any("cannot be read" in each for each in engine.verify())
+        with ContextEngineService(tmp_path) as engine:
+            assert "set aside" in engine.status()["reports"][0]["text"]
+            assert engine.verify() == []
+            use(engine)
+
+    @pytest.mark.parametrize(
+        "change", ["plans = x'00'", "plans = '{}'", "state = 'aplied'", "at = 'soon'", "bytes = 'many'"]
+    )
+    def test_of_a_recent_commit_is_set_aside_by_the_opening(self, tmp_path: Path, change: str) -> None:
+        fill(tmp_path)
+        with contextlib.closing(sqlite3.connect(tmp_path / ".ctx/journal.db")) as journal, journal:
+            journal.execute(f"UPDATE commits SET {change} WHERE sequence = 7")
+        with ContextEngineService(tmp_path) as engine:
+            assert "commit 7" in engine.status()["reports"][0]["text"]
+            assert engine.verify() == []
+            use(engine)
+
+    @pytest.mark.parametrize("value", ["'many'", "3", "-1", "9e18", None])
+    def test_the_last_sequence_is_restored_from_what_the_journal_names(self, tmp_path: Path, value: str | None) -> None:
+        fill(tmp_path)
+        with contextlib.closing(sqlite3.connect(tmp_path / ".ctx/journal.db")) as journal, journal:
+            ((last,),) = journal.execute("SELECT value FROM counters WHERE name = 'sequence'")
+            change = f"UPDATE counters SET value = {value}" if value else "DELETE FROM counters"
+            journal.execute(f"{change} WHERE name = 'sequence'")
+        with ContextEngineService(tmp_path) as engine:
+            assert engine.status()["sequence"] == last
+            assert f"is {last} again" in engine.status()["reports"][0]["text"]
+            use(engine)
+            assert engine.verify() == []
+
+
+class TestAnArchiveThatAHandHasSpoilt:
+    def test_is_reported_by_its_name_and_found_where_it_is_whole(self, tmp_path: Path) -> None:
+        more = [{"role": "user", "content": text} for text in ("Bill Evans, too.", "And Chet Baker.")]
+        with ContextEngineService(tmp_path) as engine:
+            archive = engine.commit_session(ADA, [*SAID, more[0]]).archive
+            engine.commit_session(ADA, more[1:])
+            assert archive is not None
+            place = Path(engine.fs.resolve_path(ADA, archive.archive_uri)) / "messages.jsonl"
+            place.write_bytes(b"{" + place.read_bytes())
+        shutil.rmtree(tmp_path / ".ctx/index")
+        with ContextEngineService(tmp_path) as engine:
+            for word in ("Evans", "Baker"):
+                assert word in engine.search_memory(ADA, word).blocks[0].content_excerpt
+            assert any(archive.archive_uri in each["text"] for each in engine.status()["reports"])
+            assert any(f"{archive.archive_uri}, line 1" in each for each in engine.verify())
+            again = engine.commit_session(ADA, [*SAID, *more])
+            assert again.archive is not None  # what cannot be read is said again; what can be is not
+            assert [each.text for each in again.archive.recent_messages] == [SAID[0]["content"]]
+            assert engine.forget(ADA, archive.archive_uri).messages
+            assert engine.verify() == []
+
+    def test_without_its_first_line_keeps_the_time_of_those_after_it(self, tmp_path: Path) -> None:
+        with ContextEngineService(tmp_path, clock=lambda: 1_790_000_000.0) as engine:
+            archive = engine.commit_session(ADA, [*SAID, {"role": "user", "content": "Bill Evans, too."}]).archive
+            assert archive is not None
+            place = Path(engine.fs.resolve_path(ADA, archive.archive_uri)) / "messages.jsonl"
+            place.write_bytes(place.read_bytes().partition(b"\n")[2])
+            assert engine.adopt(ADA, archive.archive_uri)
+            assert "2026-09-21" in engine.fs.read_level(ADA, archive.archive_uri, "L2")
+            assert "2026-09-21" in engine.search_memory(ADA, "Evans").blocks[0].match_reason
