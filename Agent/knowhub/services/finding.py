@@ -54,8 +54,7 @@ class Finding:
         need(token, "read")
         query = parse(SearchQuery, query)
         began = time.perf_counter()
-        types = query.types.split(",") if query.types else None
-        eligible = self._store.catalog.eligible(token, types, query.min_score)
+        eligible = self._store.catalog.eligible(token, query.types, query.min_score)
         limit = 2 * query.top_k
         why = "asked" if query.route == "recall" else self._store.models.available()
         if not why and not self._store.models.may_call(asker_of(token)):

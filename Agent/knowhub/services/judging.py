@@ -50,8 +50,8 @@ class Judging:
             self._store.models.check_share(asker_of(token))
         cases = [(True, body.add_helpful_case), (False, body.add_harmful_case)]
         given = [(is_helpful, case) for is_helpful, case in cases if case is not None]
-        self._store.check_secrets(body.model_dump(mode="json"))
-        mark, earlier = self._store.repeated(token, key, "update", record.id, body.model_dump_json())
+        self._store.check_secrets(body)
+        mark, earlier = self._store.repeated(token, key, "update", record.id, body)
         if earlier:
             return self._first_answer(token, record, earlier[0]), None
         made = [self.new_feedback(token, record, *judged, key, str(judged[0])) for judged in given]
@@ -62,7 +62,7 @@ class Judging:
         if not made and body.update_score is None:  # nothing is to be updated
             return {"entry": self._entries.show(token, record), "operation_id": ""}, None
         operation_id, records = self._judge(token, record, made, body.update_score, mark)
-        entry = self._entries.show(token, self._store.ledger.read(record.id) or record)
+        entry = self._entries.show(token, next((each for each in records if each.id == record.id), record))
         answer: UpdatedOut = {"entry": entry, "operation_id": operation_id}
         if proposal is None:
             return answer, None
@@ -119,7 +119,7 @@ class Judging:
         """
         need(token, "write")
         body = parse(BatchIn, body)
-        mark, earlier = self._store.repeated(token, key, "batch", body.model_dump_json())
+        mark, earlier = self._store.repeated(token, key, "batch", body)
         made: list[Record] = []
         results: list[Json] = []
         problems: list[dict[str, str]] = []

@@ -146,7 +146,7 @@ class Rewriting:
     def accept(self, token: Token, id: str, body: AcceptIn | Mapping[str, Any] = {}, key: str = "") -> ChangedOut:  # noqa: B006
         """Give an entry the text that was proposed, or that a person wrote instead; needs the entry, or `curate`."""
         body = parse(AcceptIn, body)
-        mark, earlier = self._store.repeated(token, key, "accept", id, body.model_dump_json())
+        mark, earlier = self._store.repeated(token, key, "accept", id, body)
         if earlier:
             [entry] = [each for each in earlier[0].after if each.kind == "knowledge"]
             return {"entry": self._entries.get(token, entry.id), "operation_id": earlier[0].operation_id}
