@@ -81,7 +81,8 @@ class Application:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request."""
-        await self._outer(scope, receive, send)
+        is_known = self.gate.answers_to(scope)  # a preflight under another name gets the refusal of the gate, too
+        await (self._outer if is_known else self.gate)(scope, receive, send)
 
 
 def create_app(hub: KnowHub, settings: Settings | None = None, *, closes_hub: bool = False) -> Application:

@@ -161,13 +161,17 @@ class Gate:
 
     # -- coming in --
 
+    def answers_to(self, scope: Scope) -> bool:
+        """Return whether a request calls the server by one of its names."""
+        host = next((value for name, value in scope.get("headers", ()) if name.lower() == b"host"), b"")
+        return _without_port(host.decode("latin-1")).lower() in self._settings.allowed_hosts
+
     async def _admit(self, scope: Scope, receive: Receive) -> Receive:
         headers = {name.lower(): value for name, value in scope["headers"]}
         size = sum(len(name) + len(value) for name, value in scope["headers"])
         if size + len(scope.get("raw_path") or b"") + len(scope.get("query_string") or b"") > HEAD_LIMIT:
             raise KnowHubError("headers-too-large", f"a request's head has at most {HEAD_LIMIT} bytes")
-        host = _without_port(headers.get(b"host", b"").decode("latin-1")).lower()
-        if host not in self._settings.allowed_hosts:
+        if not self.answers_to(scope):
             raise KnowHubError("wrong-host", "start it with --allowed-host for each name that it may be called by")
         if self._tokens.files.is_remote:
             token = await run_in_threadpool(self._identify, scope, headers)

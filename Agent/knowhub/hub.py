@@ -106,17 +106,16 @@ class KnowHub:
         entries, finding, resources = Entries(store), Finding(store), Resources(store)
         self.save, self.get, self.list_knowledge = entries.save, entries.get, entries.list_knowledge
         self.patch, self.delete, self.history = entries.patch, entries.delete, entries.history
-        self.search, self.begin_search, self.finish_search = finding.search, finding.begin_search, finding.finish_search
+        self.search = finding.search
         self.put_resource, self.get_resource = resources.put_resource, resources.get_resource
         self.list_resources, self.delete_resource = resources.list_resources, resources.delete_resource
         self.reveal, self.sweep = resources.reveal, resources.sweep
 
         rewriting = Rewriting(store, entries)
         judging, slimming = Judging(store, entries, rewriting), Slimming(store)
-        self.update, self.begin_update = judging.update, judging.begin_update
-        self.batch_update, self.feedback = judging.batch_update, judging.feedback
-        self.finish_evolving, self.proposals = rewriting.finish_evolving, rewriting.proposals
-        self.accept, self.reject, self.slim = rewriting.accept, rewriting.reject, slimming.slim
+        self.update, self.batch_update, self.feedback = judging.update, judging.batch_update, judging.feedback
+        self.proposals, self.accept, self.reject = rewriting.proposals, rewriting.accept, rewriting.reject
+        self.slim = slimming.slim
 
         operations, traces, keeping = Operations(store), Traces(store), TokenKeeping(store)
         self.operations, self.undo, self.purge = operations.operations, operations.undo, operations.purge

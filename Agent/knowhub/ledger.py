@@ -123,20 +123,28 @@ class TreeLedger:
         Raises:
             DuplicateIdError: An id is in use, or is that of another principal's deleted record.
         """
-        specs, filled = [], list[Record]()
+        try:
+            found = self._create(records)
+        except DuplicateIdError:
+            found = {}
+            for record in records:
+                there = self.stored(record.id)
+                if there is not None and there.deleted and there.created_by == record.created_by:
+                    found[record.id] = self.update(replace(record, version=there.version))
+            if not found:
+                raise
+            found |= self._create([record for record in records if record.id not in found])
+        return [found[record.id] for record in records]
+
+    def _create(self, records: Sequence[Record]) -> dict[str, Record]:
+        specs = []
         for record in records:
-            there = self.stored(record.id)
-            if there is not None and there.deleted and there.created_by == record.created_by:
-                filled.append(self.update(replace(record, version=there.version)))
-                continue
             ids = [self._keyword(path, record.created_by) for path in _places(record)]
             spec = {"id": record.id, "content": record.content, "source": record.source, "keyword_ids": ids}
             specs.append({**spec, "metadata": {OWN: record.fields}, "created_by": record.created_by})
         with _told():
             made = self.tree.BatchCreateInfos(specs) if specs else []
-        new = [stored for info in made if (stored := record_of(info)) is not None]
-        found = {record.id: record for record in [*new, *filled]}
-        return [found[record.id] for record in records]
+        return {stored.id: stored for info in made if (stored := record_of(info)) is not None}
 
     def update(self, record: Record) -> Record:
         """Store a record's new state, if the version that it names is still the newest; see `Record.changed`."""

@@ -8,7 +8,7 @@ that it was sent from these pages (Sec-Fetch-Site, else Origin); the cookie is H
 import contextlib
 import difflib
 import json
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qsl, quote, urlencode, urlsplit
@@ -17,7 +17,6 @@ from ..cli.language import chinese_of
 from .application import Application
 from .gate import wants_chinese
 from .hub import KnowHub
-from .routing import wait_for
 from .schemas import CONTENT_TYPES, RIGHTS, TYPES, Json, KnowHubError, kind_of, not_found
 from .tokens import SESSION_S, Token
 from .words import WORDS
@@ -168,7 +167,7 @@ def _is_from_here(request: Request) -> bool:
 
 
 Form = dict[str, str]
-Handler = Callable[[Request, Token, Form], Response | Awaitable[Response]]
+Handler = Callable[[Request, Token, Form], Response]
 Route = Callable[..., Callable[[Handler], Handler]]
 
 
@@ -178,7 +177,7 @@ def add_pages(application: Application) -> None:
     application.show_problem = pages.refuse
 
     def route(path: str, *methods: str, is_open: bool = False) -> Callable[[Handler], Handler]:
-        """Return what makes a function the handler of a path: it runs in the pool, but where it waits for a model."""
+        """Return what makes a function the handler of a path: it runs in the pool."""
 
         def mark(handle: Handler) -> Handler:
             async def answer(request: Request) -> Response:
@@ -190,8 +189,7 @@ def add_pages(application: Application) -> None:
                     if token is None and not is_open:
                         return RedirectResponse(f"/login?{urlencode({'next': request.url.path})}", 303)
                     form = await _form(request) if is_form else {}
-                    given = await run_in_threadpool(handle, request, token, form)
-                    return given if isinstance(given, Response) else await given
+                    return await run_in_threadpool(handle, request, token, form)
                 except KnowHubError as error:
                     return await run_in_threadpool(pages.refuse, request, error)
 
@@ -270,19 +268,17 @@ def _add_entries(pages: Pages, route: Route) -> None:
     hub = pages.hub
 
     @route("/")
-    async def home(request: Request, token: Token, form: Form) -> Response:
+    def home(request: Request, token: Token, form: Form) -> Response:
         """Search: by words at once, by a model where that is asked for."""
         query = _query(request, "q", "types", "min_score", "route")
         more: Json = {"query": query, "has_model": not hub.models.available()}
         if query.get("q", "").strip():
             asked = {"route": "recall", "min_score": 1, "top_k": 20, **query}
-            searching = await run_in_threadpool(hub.begin_search, token, asked)
-            reply = await wait_for(hub.models, searching.asked)
-            more["found"] = await run_in_threadpool(hub.finish_search, searching, reply)
+            more["found"] = hub.search(token, asked)
         else:
             wanted = {"limit": 10, **_query(request, "cursor", "tag", "types")}
-            more["newest"] = await run_in_threadpool(hub.list_knowledge, token, wanted)
-        return await run_in_threadpool(pages.show, request, "home.html", **more)
+            more["newest"] = hub.list_knowledge(token, wanted)
+        return pages.show(request, "home.html", **more)
 
     @route("/knowledge/new", "GET", "POST")
     def new(request: Request, token: Token, form: Form) -> Response:
@@ -448,15 +444,10 @@ def _add_judging(pages: Pages, route: Route) -> None:
         return RedirectResponse(f"/knowledge/{id}", 303)
 
     @route("/knowledge/{id:knowledge_id}/evolve", "POST")
-    async def evolve(request: Request, token: Token, form: Form) -> Response:
-        id, wish = request.path_params["id"], {"evolve_feedback": form.get("feedback", "")}
-        _, evolving = await run_in_threadpool(hub.begin_update, token, id, wish)
-        if evolving is not None:
-            reply = await wait_for(hub.models, evolving.asked)
-            told = await run_in_threadpool(hub.finish_evolving, evolving, reply)
-            if told["state"] != "applied":
-                return RedirectResponse("/proposals", 303)
-        return RedirectResponse(f"/knowledge/{id}", 303)
+    def evolve(request: Request, token: Token, form: Form) -> Response:
+        id = request.path_params["id"]
+        made = hub.update(token, id, {"evolve_feedback": form.get("feedback", "")})
+        return RedirectResponse(f"/knowledge/{id}" if made["evolution"]["state"] == "applied" else "/proposals", 303)
 
     @route("/proposals")
     def proposals(request: Request, token: Token, form: Form) -> Response:

@@ -1,6 +1,7 @@
 """REST over a hub: every function checks nothing itself, it asks `KnowHub`.
 
-The store runs in the thread pool; a model is waited for without a thread. See `application` for what is around.
+All runs in the thread pool of 40, of which at most `routing.POOL_SIZE` wait for a model. See `application` for what is
+around.
 """
 
 import asyncio
@@ -14,7 +15,6 @@ from . import answers
 from .checks import need
 from .gate import PROBLEM_TYPE, problem_answer
 from .hub import KnowHub
-from .routing import wait_for
 from .schemas import (
     PROBLEMS,
     RESOURCE_ID_LIMIT,
@@ -37,7 +37,6 @@ from .schemas import (
     SlimIn,
     TokenIn,
 )
-from .services.finding import Searching
 from .tokens import Token
 
 try:
@@ -162,18 +161,9 @@ def _add_knowledge(api: FastAPI, hub: KnowHub) -> None:
     path = "/api/knowledge"
 
     @api.get(f"{path}/search", **told(answers.SearchOut))
-    async def knowledge_search(query: Annotated[SearchQuery, Query()], token: Who) -> Response:
+    def knowledge_search(query: Annotated[SearchQuery, Query()], token: Who) -> Response:
         """Find what helps with a task, in two stages."""
-
-        def by_words() -> tuple[Searching, answers.SearchOut | None]:
-            searching = hub.begin_search(token, query)
-            return searching, None if searching.asked else hub.finish_search(searching, None)
-
-        searching, found = await run_in_threadpool(by_words)
-        if found is None:
-            reply = await wait_for(hub.models, searching.asked)
-            found = await run_in_threadpool(hub.finish_search, searching, reply)
-        return answer(found)
+        return answer(hub.search(token, query))
 
     @api.get(path, **told(answers.ListOut))
     def list_knowledge(query: Annotated[ListQuery, Query()], token: Who) -> Response:
@@ -236,13 +226,9 @@ def _add_feedback(api: FastAPI, hub: KnowHub) -> None:
     one = "/api/knowledge/{id:knowledge_id}"
 
     @api.put(one, **told(answers.UpdatedOut, with_version=True))
-    async def update_knowledge(id: _KnowledgeIdPath, body: KnowledgeUpdate, token: Who, key: _Key = None) -> Response:
+    def update_knowledge(id: _KnowledgeIdPath, body: KnowledgeUpdate, token: Who, key: _Key = None) -> Response:
         """Judge an entry, score it, or let it be rewritten."""
-        made, evolving = await run_in_threadpool(hub.begin_update, token, id, body, key or "")
-        if evolving is not None:
-            reply = await wait_for(hub.models, evolving.asked)
-            made["evolution"] = await run_in_threadpool(hub.finish_evolving, evolving, reply)
-            made["entry"] = await run_in_threadpool(hub.get, token, id)
+        made = hub.update(token, id, body, key or "")
         return answer(made, version=made["entry"]["version"])
 
     @api.get(f"{one}/feedback", **told(answers.PageOut))

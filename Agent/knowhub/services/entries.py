@@ -47,9 +47,9 @@ class Entries:
         need(token, "write")
         body = parse(KnowledgeIn, body)
         self._store.check_scopes(token, body.scopes)
-        self._store.check_secrets(body.model_dump())
+        self._store.check_secrets(body)
         for _ in range(ATTEMPTS):
-            mark, earlier = self._store.repeated(token, key, "save", body.model_dump_json())
+            mark, earlier = self._store.repeated(token, key, "save", body)
             if earlier:
                 [there] = self._store.as_now(earlier[0])
                 if not sees(token, there):
@@ -155,7 +155,7 @@ class Entries:
         need(token, "write")
         body = parse(KnowledgePatch, body)
         given = body.model_dump(exclude_none=True)
-        mark, earlier = self._store.repeated(token, key, "patch", id, body.model_dump_json())
+        mark, earlier = self._store.repeated(token, key, "patch", id, body)
         if earlier:
             return {"entry": self.get(token, id), "operation_id": earlier[0].operation_id}
         record = self._store.record_at(token, id, "knowledge", version)

@@ -12,7 +12,7 @@ from ..ledger import ATTEMPTS
 from ..schemas import BatchIn, Case, Json, KnowHubError, KnowledgeUpdate, PageQuery, Record, iso_time
 from ..tokens import Token, is_visible
 from .entries import Entries
-from .rewriting import Evolving, Rewriting
+from .rewriting import Rewriting
 from .store import Store, asker_of, read_case, read_cursor, under_way, write_cursor
 
 __all__ = ["Judging"]
@@ -29,17 +29,6 @@ class Judging:
 
         Cost: one sync; with `evolve_feedback` a model's time, at most 20 s, and one sync more.
         """
-        answer, evolving = self.begin_update(token, id, body, key)
-        if evolving is not None:
-            reply = self._store.models.ask(evolving.asked) if evolving.asked else None
-            answer["evolution"] = self._rewriting.finish_evolving(evolving, reply)
-            answer["entry"] = self._entries.get(token, id)
-        return answer
-
-    def begin_update(
-        self, token: Token, id: str, body: KnowledgeUpdate | Mapping[str, Any], key: str = ""
-    ) -> tuple[UpdatedOut, Evolving | None]:
-        """Do all of an update but waiting for a model."""
         need(token, "write")
         body = parse(KnowledgeUpdate, body)
         record = self._store.record(token, id, "knowledge")
@@ -50,24 +39,25 @@ class Judging:
             self._store.models.check_share(asker_of(token))
         cases = [(True, body.add_helpful_case), (False, body.add_harmful_case)]
         given = [(is_helpful, case) for is_helpful, case in cases if case is not None]
-        self._store.check_secrets(body.model_dump(mode="json"))
-        mark, earlier = self._store.repeated(token, key, "update", record.id, body.model_dump_json())
+        self._store.check_secrets(body)
+        mark, earlier = self._store.repeated(token, key, "update", record.id, body)
         if earlier:
-            return self._first_answer(token, record, earlier[0]), None
+            return self._first_answer(token, record, earlier[0])
         made = [self.new_feedback(token, record, *judged, key, str(judged[0])) for judged in given]
         proposal = None
         if body.evolve_feedback is not None:
             proposal = self._rewriting.new_proposal(token, record, body.evolve_feedback, key)
             made.append(proposal)
         if not made and body.update_score is None:  # nothing is to be updated
-            return {"entry": self._entries.show(token, record), "operation_id": ""}, None
+            return {"entry": self._entries.show(token, record), "operation_id": ""}
         operation_id, records = self._judge(token, record, made, body.update_score, mark)
-        entry = self._entries.show(token, self._store.ledger.read(record.id) or record)
+        entry = self._entries.show(token, next((each for each in records if each.id == record.id), record))
         answer: UpdatedOut = {"entry": entry, "operation_id": operation_id}
-        if proposal is None:
-            return answer, None
-        stored = next(each for each in records if each.id == proposal.id)
-        return answer, self._rewriting.begin_evolving(token, record.id, stored, body)
+        if proposal is not None:
+            stored = next(each for each in records if each.id == proposal.id)
+            answer["evolution"] = self._rewriting.evolve(token, record.id, stored, body)
+            answer["entry"] = self._entries.get(token, id)
+        return answer
 
     def _judge(
         self, token: Token, record: Record, made: list[Record], score: int | None, mark: str
@@ -119,7 +109,7 @@ class Judging:
         """
         need(token, "write")
         body = parse(BatchIn, body)
-        mark, earlier = self._store.repeated(token, key, "batch", body.model_dump_json())
+        mark, earlier = self._store.repeated(token, key, "batch", body)
         made: list[Record] = []
         results: list[Json] = []
         problems: list[dict[str, str]] = []

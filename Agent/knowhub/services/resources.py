@@ -55,10 +55,9 @@ class Resources:
         """
         need(token, "write")
         body = parse(ResourceIn, body)
-        self._store.check_secrets([id, body.model_dump(mode="json", exclude={"secure_body"})])
+        self._store.check_secrets([id, body])
         old = self._resource_there(token, id, version)
-        request = body.model_dump_json(exclude={"secure_body"})
-        mark, earlier = (mark, []) if mark else self._store.repeated(token, key, "put", id, request)
+        mark, earlier = (mark, []) if mark else self._store.repeated(token, key, "put", id, body)
         if earlier:
             return self._first_answer(earlier[0], body)
         if old is not None:

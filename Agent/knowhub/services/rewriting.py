@@ -2,7 +2,6 @@
 
 import contextlib
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Any
 
 from ...keyword_tree import VersionConflictError
@@ -17,20 +16,7 @@ from ..tokens import Token, is_visible
 from .entries import Entries
 from .store import Store, asker_of
 
-__all__ = ["Evolving", "Rewriting"]
-
-
-@dataclass
-class Evolving:
-    """A rewriting between its two halves."""
-
-    token: Token
-    entry: Record
-    proposal: Record
-    feedback: str
-    asked: Asked | None
-    reason: str = ""
-    answer: Json = field(default_factory=dict)
+__all__ = ["Rewriting"]
 
 
 class Rewriting:
@@ -45,40 +31,29 @@ class Rewriting:
         own |= {"scopes": token.owned(record.fields["scopes"]), "owner": record.created_by}
         return Record(self._store.new_id("proposal", token, key), "", "", own, token.principal)
 
-    def begin_evolving(self, token: Token, id: str, proposal: Record, body: KnowledgeUpdate) -> Evolving:
-        """Return what a model is to be asked, or why none can be."""
-        record = self._store.record(token, id, "knowledge")
-        why = self._store.models.available(body.model)
-        evolving = Evolving(token, record, proposal, str(body.evolve_feedback), None, why)
-        if not why:
-            question = {"query": record.fields["task"], "content": record.content, "feedback": body.evolve_feedback}
-            model = self._store.models.choose(body.model)
-            evolving.asked = Asked("evolve_knowledge", question, model, asker_of(token), REWRITE_S)
-        return evolving
-
-    def finish_evolving(self, evolving: Evolving, reply: Reply | None) -> EvolutionOut:
-        """Take in what a model wrote: apply it, or leave it to a person."""
-        token, record = evolving.token, evolving.entry
-        reason, text = evolving.reason, ""
-        if reply is not None and evolving.asked is not None:
-            reason = reply.reason
+    def evolve(self, token: Token, id: str, proposal: Record, body: KnowledgeUpdate) -> EvolutionOut:
+        """Let a model rewrite an entry: what it wrote is applied, or left to a person."""
+        record, models, feedback = self._store.record(token, id, "knowledge"), self._store.models, body.evolve_feedback
+        reply, text = Reply(reason=models.available(body.model)), ""
+        if not reply.reason:
+            question = {"query": record.fields["task"], "content": record.content, "feedback": feedback}
+            model = models.choose(body.model)
+            reply = models.ask(Asked("evolve_knowledge", question, model, asker_of(token), REWRITE_S))
             data = reply.data.get("content") if isinstance(reply.data, Mapping) else None
-            if not reason and not is_text(data):
-                reason = "invalid_reply"
-            if reason not in ("model_busy", "model_limit", "model_resting", "no_model"):
-                self._store.models.note(evolving.asked.model, not reason)
-            text = data if not reason and isinstance(data, str) else ""
-        usage = reply.usage if reply is not None else None
+            if not reply.reason and not is_text(data):
+                reply.reason = "invalid_reply"
+            models.note(model, reply.reason)
+            text = "" if reply.reason else str(data)
         told: EvolutionOut = {
             "state": "queued",
-            "reason": reason,
+            "reason": reply.reason,
             "operation_id": "",
-            "proposal_id": evolving.proposal.id,
-            "usage": usage,
+            "proposal_id": proposal.id,
+            "usage": reply.usage,
         }
         if not text:
             return told
-        stopped = check_rewrite(record.content, text, evolving.feedback)
+        stopped = check_rewrite(record.content, text, str(feedback))
         if secret_shape(text) and not self._store.allow_secret_shapes:
             # What looks like a key is not even proposed: a proposal would stand in the log.
             return {**told, "reason": "; ".join(stopped) or "it has the shape of a secret"}
@@ -86,11 +61,11 @@ class Rewriting:
             stopped.append("it is another's entry")
         if not stopped:
             with contextlib.suppress(VersionConflictError):
-                operation_id = self._apply(token, evolving.proposal, record, text)
+                operation_id = self._apply(token, proposal, record, text)
                 return {**told, "state": "applied", "operation_id": operation_id}
             stopped.append("the entry was changed meanwhile")
         why = "; ".join(stopped)[:1000]
-        proposed = evolving.proposal.changed(text, why=why)
+        proposed = proposal.changed(text, why=why)
         operation_id, _ = self._store.change(token, "propose", lambda: [self._store.ledger.update(proposed)])
         return {**told, "state": "proposed", "reason": why, "operation_id": operation_id}
 
@@ -146,7 +121,7 @@ class Rewriting:
     def accept(self, token: Token, id: str, body: AcceptIn | Mapping[str, Any] = {}, key: str = "") -> ChangedOut:  # noqa: B006
         """Give an entry the text that was proposed, or that a person wrote instead; needs the entry, or `curate`."""
         body = parse(AcceptIn, body)
-        mark, earlier = self._store.repeated(token, key, "accept", id, body.model_dump_json())
+        mark, earlier = self._store.repeated(token, key, "accept", id, body)
         if earlier:
             [entry] = [each for each in earlier[0].after if each.kind == "knowledge"]
             return {"entry": self._entries.get(token, entry.id), "operation_id": earlier[0].operation_id}

@@ -38,7 +38,7 @@ class Slimming:
         """
         need(token, "curate")
         body = parse(SlimIn, body)
-        mark, earlier = self._store.repeated(token, key, "slim", body.model_dump_json())
+        mark, earlier = self._store.repeated(token, key, "slim", body)
         if earlier:
             merged = sum(bool(each.fields.get("merged_into")) for each in earlier[0].after)
             id, plan = earlier[0].operation_id, {"clusters": list[Json]()}

@@ -9,6 +9,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
+from pydantic import BaseModel
+
 from ...keyword_tree import VersionConflictError
 from ...secrets_in_text import secret_shape
 from ..answers import EntryFields
@@ -51,7 +53,7 @@ class Store:
 
     # -- finding and writing records --
 
-    def repeated(self, token: Token, key: str, *request: str) -> tuple[str, list[Entry]]:
+    def repeated(self, token: Token, key: str, *request: str | BaseModel) -> tuple[str, list[Entry]]:
         """Return the mark of a call with an Idempotency-Key, and the operations that it made already.
 
         Raises:
@@ -59,7 +61,7 @@ class Store:
         """
         if not key:
             return "", []
-        mark = digest_of(f"{token.principal}\0{key}")[:32] + digest_of("\0".join(request))[:32]
+        mark = digest_of(f"{token.principal}\0{key}")[:32] + digest_of("\0".join(map(_said, request)))[:32]
         earlier = self.ledger.journal.marked(mark[:32])
         if earlier and earlier[0].mark != mark:
             raise KnowHubError("key-reused", "the Idempotency-Key was used for another request")
@@ -251,12 +253,19 @@ def read_case(record: Record) -> Json:
     return held if isinstance(held, dict) else {}
 
 
+def _said(part: str | BaseModel) -> str:
+    return part if isinstance(part, str) else part.model_dump_json(exclude={"secure_body"})
+
+
 def _strings_in(value: object) -> list[str]:
+    """Return all texts in a body; the names of a model's fields are ours, those of a dict are not."""
     found, left = list[str](), [value]
     while left:
         each = left.pop()
         if isinstance(each, str):
             found.append(each)
+        elif isinstance(each, BaseModel):
+            left += vars(each).values()
         elif isinstance(each, dict):
             left += [*each, *each.values()]
         elif isinstance(each, list):

@@ -23,7 +23,7 @@ class TokenKeeping:
         need(token, "admin")
         body = parse(TokenIn, body)
         expires_at = body.expires_at.timestamp() if body.expires_at else None
-        mark, _ = self._store.repeated(token, key, "token", body.model_dump_json())
+        mark, _ = self._store.repeated(token, key, "token", body)
         earlier = next((each for each in self._store.tokens.all() if mark and each.mark[:32] == mark[:32]), None)
         if earlier is not None and earlier.mark != mark:
             raise KnowHubError("key-reused", "the Idempotency-Key was used for another request")

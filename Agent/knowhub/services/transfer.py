@@ -140,7 +140,7 @@ class Transfer:
             raise invalid("/kind", "a line is knowledge, a resource or feedback")
         body = parse(KnowledgeLine, rest)
         self._store.check_scopes(token, body.scopes)
-        self._store.check_secrets(body.model_dump(mode="json"))
+        self._store.check_secrets(body)
         said = body.id or f"knowledge-{digest_of(json.dumps(rest, sort_keys=True))[:20]}"
         whose, id = self._whose(token, body.created_by), self._own_id(token, said)
         if not self._is_new(id, whose, waiting, is_again):

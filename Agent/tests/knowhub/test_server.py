@@ -256,6 +256,10 @@ class TestDoors:
             assert "access-control-allow-credentials" not in answer.headers
             answer = running.client().get("/api/knowledge", headers={"Origin": "https://evil.example"})
             assert "access-control-allow-origin" not in answer.headers
+            foreign = {**asked, "Host": "rebound.example"}
+            answer = running.anonymous().options("/api/knowledge", headers=foreign)
+            problem(answer, "wrong-host")
+            assert "access-control-allow-origin" not in answer.headers
 
     def test_the_docs_with_foreign_scripts_are_off(self, served: Served) -> None:
         for path in ("/docs", "/redoc"):
