@@ -1495,15 +1495,15 @@ class TestExample:
         server.script = refused(401)(WIRES[0])
         done = self.run(KEYWORD_TREE_MODEL="m", OPENAI_API_KEY=KEY, OPENAI_BASE_URL=server.address)
 
-        assert "苏州园林 stands at 苏州园林 (agent_failure)" in done.stdout
-        assert "hangs on [] (agent_failure)" in done.stdout
+        assert "苏州园林 is at 苏州园林 (agent_failure)" in done.stdout
+        assert "is linked to [] (agent_failure)" in done.stdout
 
     def test_runs_with_a_model(self, wire: Wire, server: Server) -> None:
         server.script = [think(wire, [])]
         address = {f"{wire.name.upper()}_BASE_URL": server.address + wire.address}
         done = self.run(KEYWORD_TREE_MODEL="test-model", **{f"{wire.name.upper()}_API_KEY": KEY}, **address)
 
-        assert "苏州园林 stands at 旅行 / 苏州园林 (agent_match)" in done.stdout
+        assert "苏州园林 is at 旅行 / 苏州园林 (agent_match)" in done.stdout
         assert "'用户喜欢喝什么茶': 饮食 / 茶" in done.stdout
         assert f"{len(server.requests)} calls" in done.stdout
         assert KEY not in done.stdout + done.stderr

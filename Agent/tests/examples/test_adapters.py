@@ -34,7 +34,7 @@ def test_a_host_uses_the_mcp_server() -> None:
     need("mcp", "mcp")
     shown = run("mcp_host.py")
 
-    assert "it could hang on 饮料 drinks / 茶 tea" in shown
+    assert "it could be under 饮料 drinks / 茶 tea" in shown
     assert "饮料 drinks / 茶 tea / 红茶 black tea: 红茶用沸水冲泡。" in shown
     assert "after undo: ['红茶用沸水冲泡。']" in shown
 

@@ -802,7 +802,7 @@ def lived(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 class TestStorm:
-    """Nothing is told as proven that differs from what was written."""
+    """Nothing is reported as proven that differs from what was written."""
 
     def damage(self, folder: Path, draw: random.Random) -> None:
         """Flip 1 to 200 bits, and now and then tear blocks, cut files, and write lines twice."""
