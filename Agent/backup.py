@@ -1,6 +1,6 @@
 """Copy a memory into a new folder, whole and consistent, while this and other processes go on writing.
 
-A snapshot fixes how far the log goes; so many bytes of it are copied, and the logs of `history/`. The copy is opened
+A snapshot fixes how far the log goes; that many bytes of it are copied, and the logs of `history/`. The copy is opened
 and verified before it gets its name, so what is called a backup has been read.
 """
 

@@ -45,7 +45,7 @@ def find_problems(store: _FileStore, state: _State) -> Iterator[str]:
     reached = set(fresh.Under([_ROOT_ID]))
     for id, level in dict(state.levels).items():
         if id not in reached or level != fresh.LevelOf(id):
-            yield f"levels: {_Shorten(id)} does not stand on level {level}"
+            yield f"levels: {_Shorten(id)} is not on level {level}"
     for held in (*fresh.nodes.values(), *fresh.infos.values(), *fresh.Links()):
         try:
             record = ReadRecord(store.ReadRow(held))
@@ -73,7 +73,7 @@ def find_file_problems(store: _FileStore, fresh: _State) -> Iterator[str]:
     if reader.seq != store.seq:
         raise StoreCorruptError(LOG_NAME, 0, f"operation {reader.seq + 1} cannot be read")
     fresh.next_ordinal = max(fresh.next_ordinal, reader.next_ordinal)
-    if not store.is_readonly:  # beside a writer they may be behind its log for a moment
+    if not store.is_readonly:  # beside a writer they may lag its log for a moment
         for name in store.projections.FindUnfit(reader.projected):
             yield f"{name} does not fit the log, or cannot be read; opening corrects it"
     for name in store.files.List(store.data_dir):

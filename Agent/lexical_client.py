@@ -43,7 +43,7 @@ LEAST_SCORE = 0.4
 """The score, from 0 to 1, that an answer needs, and a parent; what no parent reaches stays at the root."""
 
 HEAD_PLACES = 10
-"""Among so many a parent is looked for that the new name ends with."""
+"""Among at most this many a parent is looked for that the new name ends with."""
 
 LINKS_AT_MOST = 3
 """How many keywords an info is linked to: what is about everything is found under nothing."""
@@ -120,7 +120,7 @@ def _read_view(messages: Sequence[Mapping[str, object]]) -> _View | None:
         listed = listed[recent:]
     said = frozenset(texts.terms(f"{text} {question.get('description')}"))
     candidates = [candidate for item in listed if (candidate := _read_candidate(item, said))]
-    while candidates and _is_group(candidates[-1].name):  # they stand at the end
+    while candidates and _is_group(candidates[-1].name):  # they come last
         candidates.pop()
     if isinstance(context := question.get("context"), str):  # of several keywords with one name
         candidates = sorted((_with_context(each, context) for each in candidates), key=lambda each: -each.score)

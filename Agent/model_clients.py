@@ -1,9 +1,8 @@
 r"""Let a language model answer a tree's questions: `OpenAIChatClient` and `AnthropicChatClient`.
 
 The first speaks to every service with OpenAI's interface (OpenAI, DeepSeek, Kimi, Qwen, vLLM, Ollama), the second to
-Anthropic. A call ends in time, with a reply or with a clear error; it is counted, and a budget can stop it. A key
-stands in no error, reply or repr. A log has it only where a service repeats it in the head of an answer: HTTP libraries
-log heads as they come.
+Anthropic. A call ends in time, with a reply or with a clear error; it is counted, and a budget can stop it. No error,
+reply or repr contains a key; a log does only where a service repeats it in a head, which HTTP libraries log.
 
 >>> from keyword_tree import KeywordTree
 >>> client = OpenAIChatClient("qwen3:8b", base_url="http://localhost:11434/v1")  # doctest: +SKIP
@@ -23,26 +22,22 @@ Where no argument is given, the environment counts:
     OPENAI_API_KEY, OPENAI_BASE_URL         for `OpenAIChatClient`
     ANTHROPIC_API_KEY, ANTHROPIC_BASE_URL   for `AnthropicChatClient`
 
-A key from there goes to whichever address is called, one that was given as `base_url` too: `api_key="none"` keeps it
-back. The official packages read further variables, and send what they hold: OPENAI_ORG_ID, OPENAI_CUSTOM_HEADERS,
-ANTHROPIC_CUSTOM_HEADERS.
+Such a key is sent to any address that is called, one given as `base_url` too; `api_key="none"` prevents it. The
+official packages read and send further variables: OPENAI_ORG_ID, OPENAI_CUSTOM_HEADERS, ANTHROPIC_CUSTOM_HEADERS.
 
-How a call goes. The official packages do the wire: connections, authentication, their services' forms of errors.
-Retrying is done here, by `tenacity`, since neither package has a deadline for all of a call: with three attempts each
-may wait its whole time; a service that keeps the line warm (DeepSeek sends empty lines while it is busy) is never too
-late for a limit that is counted from byte to byte; and one of them would sleep for as long as a service says, up to
-seven weeks. Both read the page that comes with an error to its end, however long that takes, and follow redirects; so
-what is not 200 is read here, within limits, and no redirect is followed. Looking up a name, connecting and reading a
-head know no deadline at all; so each attempt has a thread of its own, which is left when the time is over.
+The official packages handle connections, authentication and their services' forms of errors. `tenacity` retries, since
+neither package has a deadline for a whole call: each attempt may wait the whole time, a service that sends empty lines
+while it is busy (DeepSeek) never exceeds a limit from byte to byte, and a Retry-After may be seven weeks. Both read an
+error's page to its end and follow redirects; so what is not 200 is read here, within limits, and no redirect is
+followed. Looking up a name, connecting and reading a head have no deadline; so each attempt has a thread of its own,
+which is abandoned when the time is over.
 
-1. A reply that fits the schema is asked for; where the service answers 400 or 422, a JSON object; where it does not
-   know that either, nothing. What worked is remembered; a request that fails in every form is sent in every form each
-   time. The schema stands in the system text in any case.
-2. A busy or broken service (408, 409, 429, 5xx), a broken connection and a body that cannot be read are tried again,
-   after what Retry-After says, at least after a time that doubles. What cannot be waited for in time is not waited for.
-3. The reply is looked for in a tool's arguments, then in the text: as JSON, as JSON between other words but behind what
-   a model thinks aloud, and at last as JSON that `json-repair` can mend. A reply that was cut is not fixed: of a list
-   of which half is missing looks whole.
+1. A reply of the schema is asked for; where the service answers 400 or 422, a JSON object; where it does not know that
+   either, nothing. What worked is remembered. The schema is in the system text in any case.
+2. After 408, 409, 429, 5xx, a broken connection or a body that cannot be read the request is sent again: after
+   Retry-After, at least after a time that doubles, and only if that ends before the deadline.
+3. The reply is read from a tool's arguments, else from the text: as JSON, as JSON between other words after `</think>`,
+   and at last as JSON that `json-repair` can repair. A reply that was cut is not repaired: half a list looks whole.
 """
 
 import contextlib
@@ -89,12 +84,10 @@ PAGE_LIMIT = 64 * 1024
 """Bytes of what comes with an error; what is read of it is for a sentence."""
 
 KEY_LENGTH = 8
-"""Characters that a key has at least. Servers that need none are given `x`, `none` or `EMPTY`, and to hide such a word
-wherever a model says it would spoil its replies. Real keys have 30 and more."""
+"""Characters that a key has at least. Shorter ones are placeholders (`none`, `EMPTY`), and not hidden in replies."""
 
-MEND_LIMIT = 4096
-"""Characters that are fixed at most. Mending takes time that grows with the square of the length: up to a second for
-this many, over a minute for 64 Ki. What is longer must be JSON as it stands."""
+REPAIR_LIMIT = 4096
+"""Characters that are repaired at most: the time grows with the square of the length, up to a second for this many."""
 
 ANSWER_TOKENS = 1024
 """What Anthropic's interface requires: a reply has some 60 tokens, and a reason may be long."""
@@ -123,10 +116,7 @@ class ReplyError(ModelClientError, ValueError):
 
 
 class BudgetError(ModelClientError, RuntimeError):
-    """The budget is used up, and nothing more was sent.
-
-    Where that ended a call's further attempts, message and `__cause__` tell what was wrong before.
-    """
+    """The budget is used up, and nothing more was sent; message and `__cause__` name an earlier attempt's failure."""
 
 
 class _StatusError(Exception):
@@ -149,7 +139,7 @@ class Prices(NamedTuple):
     """Of input that came from the service's cache; None: as any other input."""
 
     def cost(self, input_tokens: int, output_tokens: int, cached_tokens: int) -> float:
-        """Return what so many tokens cost.
+        """Return what these tokens cost.
 
         >>> Prices(3.0, 15.0, 0.3).cost(1_000_000, 100_000, 500_000)
         3.15
@@ -195,7 +185,7 @@ _CUT = ("length", "max_tokens")
 
 
 class _Said(NamedTuple):
-    """What a model said, wherever it stood in the answer."""
+    """What a model said, wherever it was in the answer."""
 
     reply: object
     """A text, or a tool's arguments."""
@@ -216,10 +206,7 @@ class _Outcome(NamedTuple):
 
 
 class _ChatClient(LLMClient):
-    """What both clients do: environment, attempts, deadline, budget, counting, errors.
-
-    It is never silent: a used-up budget ends a search as an error, not as if the tree held nothing.
-    """
+    """What both clients do: environment, attempts, deadline, budget, counting, errors."""
 
     _PACKAGE: ClassVar[str]
     """The official package, and the extra that brings it."""
@@ -258,7 +245,7 @@ class _ChatClient(LLMClient):
             raise InvalidInputError(f"base_url must begin with http:// or https://: {address[:80]!r}")
         parts = urlsplit(address)
         if parts.scheme not in ("http", "https") or not parts.hostname or "@" in parts.netloc or "?" in address:
-            # What is secret in an address would stand in the log of every HTTP library.
+            # What is secret in an address would be in the log of every HTTP library.
             raise InvalidInputError("base_url must be an http address without user and password, and without a query")
         self._host = parts.hostname
         self._key = (api_key or os.environ.get(f"{variable}_API_KEY", "")).strip()
@@ -305,11 +292,11 @@ class _ChatClient(LLMClient):
         )
         self._close = weakref.finalize(self, self._service.close)
 
-    def _begin_anew(self) -> None:
+    def _begin_in_child(self) -> None:
         """Leave lock and connections to the parent, in the child of a fork.
 
-        A lock may be held by a thread that the child has not. Two that read from one connection get each other's
-        answers; closing it here could wait for a lock of the parent's, too.
+        The lock may be held by a thread that the child does not have. Two processes that read from one connection get
+        each other's answers; closing it here could wait for a lock of the parent's, too.
         """
         _LEFT_TO_PARENT.append(self._service)
         self._close.detach()
@@ -447,7 +434,7 @@ class _ChatClient(LLMClient):
             return _Outcome(None, failure, is_connection)
 
     def _read(self, chunks: Iterator[bytes], deadline: float) -> _Outcome:
-        """Return as `_attempt` does: an error that was raised here would keep this frame, and what strangers sent."""
+        """Return as `_attempt` does: an error that was raised here would keep this frame, and the answer in it."""
         body = bytearray()
         for chunk in chunks:
             body += chunk
@@ -476,7 +463,7 @@ class _ChatClient(LLMClient):
         return ServiceError(self._clean(text), status=error.status, retry_after_s=retry_after_s)
 
     def _hide(self, value: Any) -> Any:
-        r"""Return JSON without the key, which strangers repeat: it must not reach the tree's log.
+        r"""Return JSON without the key, which some services repeat: it must not reach the tree's log.
 
         Not in the bytes of an answer: there it may be written otherwise (`\/`), and what is no text may look like it.
         """
@@ -527,13 +514,8 @@ _LEFT_TO_PARENT: list[object] = []
 """What a child must neither use nor close; held, since being collected might close it."""
 
 
-def _begin_all_anew() -> None:
-    for client in list(_CLIENTS):
-        client._begin_anew()
-
-
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_begin_all_anew)
+    os.register_at_fork(after_in_child=lambda: list(map(_ChatClient._begin_in_child, list(_CLIENTS))))
 
 
 class OpenAIChatClient(_ChatClient):
@@ -545,15 +527,14 @@ class OpenAIChatClient(_ChatClient):
         base_url: "" takes it from OPENAI_BASE_URL, else it is OpenAI's. Others: `https://api.deepseek.com`,
             `https://api.moonshot.cn/v1`, `https://dashscope.aliyuncs.com/compatible-mode/v1`,
             `http://localhost:11434/v1` (Ollama), `http://localhost:8000/v1` (vLLM).
-        timeout_s: for a whole `Chat`, all attempts and waits together, in seconds; `Chat` ends by then. What still
-            waits for a name, a connection or a head goes on in a thread of its own until it fails, and is not counted
-            but as a call.
+        timeout_s: for a whole `Chat`, all attempts and waits together, in seconds; `Chat` ends by then. A
+            thread that still waits for a name, a connection or a head goes on until it fails; its tokens do not count.
         retries: how often a failed request is sent again.
         backoff_s: the least wait before the first retry, in seconds; it doubles each time, and up to the first wait is
             added at random, so that many clients do not come back at once.
-        budget_calls: so many requests are ever sent, by all threads together; None: no limit.
-        budget_tokens: nothing is sent once so many tokens, input and output, were used; what is under way by then
-            may exceed it. None: no limit.
+        budget_calls: max requests, of all threads together; None: no limit.
+        budget_tokens: nothing is sent once this many tokens, input and output, were used; calls under way may exceed
+            it. None: no limit.
         prices: of the model; for `Usage.cost`.
         options: further fields of the request, as the service names them: `{"temperature": 0}`.
 
@@ -643,7 +624,7 @@ class AnthropicChatClient(_ChatClient):
 def client_from_environment(**arguments: Any) -> OpenAIChatClient | AnthropicChatClient | None:
     """Return the client that arguments and environment name, or None if there is none to be made of the environment.
 
-    A client needs a model, and a key or an address. Half of it in the environment names none: a key often stands there
+    A client needs a model, and a key or an address. Half of it in the environment names none: a key is often set there
     for other programs. Where both services could be meant, a model whose name begins with `claude` is Anthropic's.
 
     Args:
@@ -693,7 +674,7 @@ def _import(name: str, extra: str) -> Any:
 
 
 def _at(value: object, *keys: str | int) -> Any:
-    """Return what stands at a path in JSON, None where there is nothing."""
+    """Return the value at a path in JSON, None where there is none."""
     for key in keys:
         is_item = isinstance(value, list) and isinstance(key, int) and len(value) > key
         if not is_item and not (isinstance(value, dict) and key in value):
@@ -770,21 +751,21 @@ def _retry_after_s(headers: Mapping[str, str], now: float) -> float:
 
 
 def read_reply(said: object, json_schema: Mapping[str, Any] | None = None, *, is_cut: bool = False) -> dict[str, Any]:
-    """Return the JSON object that a model said, whatever it put around it.
+    """Return the JSON object in a model's reply.
 
-    Of several objects the last one that has a field of the schema is meant; one that is wrapped, as a tool's arguments
-    are, is unwrapped. What stands before `</think>` was thought, not said. A number at the very end of a text that
-    breaks off may be half of one, and is not taken.
+    Of several objects the last one that has a field of the schema counts; one that is wrapped, as a tool's arguments
+    are, is unwrapped. Text before `</think>` does not count. A number at the very end of a text that breaks off may be
+    half of one, and is not taken.
 
     Args:
         said: a text, or a tool's arguments.
         json_schema: what the reply should look like; only the names of its fields are used.
-        is_cut: whether the model was stopped before its end; what is not whole is then refused, and not fixed.
+        is_cut: whether the model was stopped before its end; what is not whole is then refused, and not repaired.
 
     Raises:
         ReplyError: there is no JSON object, not even a broken one.
 
-    Cost: grows with the length of a text; what is fixed has at most `MEND_LIMIT` characters.
+    Cost: grows with the length of a text; what is repaired has at most `REPAIR_LIMIT` characters.
 
     >>> read_reply("I would say: the second one.")
     Traceback (most recent call last):
@@ -796,7 +777,7 @@ def read_reply(said: object, json_schema: Mapping[str, Any] | None = None, *, is
     found = _choose([_parse(text) if text else said], known)
     if found is None:
         # Only now: a whole reply may have the word in one of its texts.
-        found = _choose(list(_objects_in(text.rpartition("</think>")[2], mends=not is_cut)), known)
+        found = _choose(list(_objects_in(text.rpartition("</think>")[2], repairs=not is_cut)), known)
     if found is None:
         _refuse(said, "is cut" if is_cut else "is no JSON object")
     return found
@@ -826,11 +807,11 @@ def _parse(text: str) -> object:
         return None
 
 
-def _objects_in(text: str, *, mends: bool) -> Iterator[object]:
-    """Yield the JSON objects that stand in a text, one after another; what follows a broken one is fixed with it.
+def _objects_in(text: str, *, repairs: bool) -> Iterator[object]:
+    """Yield the JSON objects in a text, one after another; what follows a broken one is repaired with it.
 
-    Not skipped: what is whole inside of a broken object is a part of the reply, and must not be taken for all of it.
-    Nor is it tried whether each brace begins an object: to fail costs time that grows with the text before it.
+    A broken one is not skipped: an object inside it is a part of the reply, and must not be taken for all of it.
+    Not each brace is tried: to fail costs time that grows with the text before it.
     """
     decoder = json.JSONDecoder()
     end = 0
@@ -839,8 +820,8 @@ def _objects_in(text: str, *, mends: bool) -> Iterator[object]:
         try:
             value, end = decoder.raw_decode(text, start)
         except (ValueError, RecursionError):
-            if mends and len(text) - start <= MEND_LIMIT:
-                yield _mend(text[start:])
+            if repairs and len(text) - start <= REPAIR_LIMIT:
+                yield _repaired(text[start:])
             return
         yield value
 
@@ -849,7 +830,7 @@ _OBJECT_BEGINS = re.compile(r"""\{\s*("[^"]*"|'[^']*'|\w+)\s*:""")
 _CUT_NUMBER = re.compile(r"[-+.\d]+([eE][-+]?\d*)?$")
 
 
-def _mend(text: str) -> object:
+def _repaired(text: str) -> object:
     """Return what can be made of broken JSON."""
     try:
         return _import("json_repair", "openai").loads(_CUT_NUMBER.sub("null", text.rstrip()))

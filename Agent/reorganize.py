@@ -151,7 +151,7 @@ def _link_unlinked(tree: KeywordTree, nodes: list[KeywordNode]) -> Iterator[_Ste
 
 
 def _find_named(pieces: list[str], named: dict[tuple[str, ...], set[str]], longest: int) -> list[str]:
-    """Return the keywords whose names stand in a text; within a longer name a shorter one does not count."""
+    """Return the keywords whose names are in a text; within a longer name a shorter one does not count."""
     found, start = dict[str, None](), 0
     while start < len(pieces):
         for length in range(min(longest, len(pieces) - start), 0, -1):

@@ -38,7 +38,7 @@ _PEM = re.compile(
     rf"(?:\s*+[A-Za-z-]{{1,30}}: [^\n]{{0,200}})*+[A-Za-z0-9+/=\s\\]*+{_PEM_END}",
     re.ASCII,
 )
-# Three parts, of which the first two are base64 of `{"…`; what stands before them in the same run goes with them.
+# Three parts, of which the first two are base64 of `{"…`; what precedes them in the same run goes with them.
 _JWT = re.compile(r"(?<![\w-])(?=[\w-]*eyJ[\w-]{8})[\w-]++\.eyJ[\w-]{8,}+\.[\w-]{8,}+", re.ASCII)
 _IN_ADDRESS = re.compile(r"://[^\s/:@]{0,200}:(?P<bare>[^\s/@]{4,200})@")
 _BEARER = re.compile(r"(?i)\bbearer\s{1,4}(?P<bare>[\w.~+/-]{20,}+=*+)", re.ASCII)

@@ -11,7 +11,7 @@ The sets are those of `finding_sets`. Contenders, in turns over the same questio
 Every second case of a set is one its constants may be chosen on ("even"), the others report ("odd"). Figures are
 percentages of those odd cases that have an answer: right first / among five / among fifty. "Answered": the first has at
 least `BAR`. Questions without an answer are the set's own where it has some, else forty of other sets. AUROC: how well
-the first one's score tells questions with an answer from those without. Times are of the processor.
+the first one's score separates questions with an answer from those without. Times are of the processor.
 
 Repeat: ``pip install -e '.[local,benchmarks]'``, then ``python -m benchmarks.bench_finding`` (parts for `--only`:
 words, vectors, confirmed, placing, costs; `--limit` cases of a half; `--sets` by the beginning of their names;
@@ -302,8 +302,8 @@ def quality(report: common.Report, options: Namespace, all_sets: Sequence[Set], 
         searched = [each for each in measured if each.times and each.auroc]
         said = [statistics.fmean(each.answered[at] for each in searched) for at in range(3)]
         auroc = statistics.fmean(each.auroc for each in searched)
-        told = f"; answered right {said[0]:.1f}, wrong {said[1]:.1f}, what nothing answers {said[2]:.1f}"
-        report.line(f"\nmean, {name}: {hits}{told}; AUROC {auroc:.3f}")
+        answers = f"; answered right {said[0]:.1f}, wrong {said[1]:.1f}, what nothing answers {said[2]:.1f}"
+        report.line(f"\nmean, {name}: {hits}{answers}; AUROC {auroc:.3f}")
 
 
 def _strange(which: Set, all_sets: Sequence[Set]) -> list[str]:

@@ -198,7 +198,7 @@ async def hammer(
 
 
 def wait_until_up(port: int) -> None:
-    """Wait until somebody listens."""
+    """Wait until a server listens."""
     until = time.monotonic() + 60
     while time.monotonic() < until:
         try:
@@ -210,7 +210,7 @@ def wait_until_up(port: int) -> None:
 
 
 def free_port() -> int:
-    """Return a port that nobody uses."""
+    """Return a free port."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])
@@ -219,10 +219,10 @@ def free_port() -> int:
 def cpu_of(process: "subprocess.Popen[bytes]") -> float:
     """Return the seconds of CPU that a process has used; 0 where the system does not tell."""
     try:
-        told = Path(f"/proc/{process.pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()
+        stat = Path(f"/proc/{process.pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()
     except OSError:
         return 0.0
-    return (int(told[11]) + int(told[12])) / os.sysconf("SC_CLK_TCK")
+    return (int(stat[11]) + int(stat[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def settle(process: "subprocess.Popen[bytes]", most_s: float = 60.0) -> None:
@@ -299,9 +299,9 @@ def measure_servers(folder: str, entries: int, seconds: float) -> None:
             rates = {kind: len(times) / seconds for kind, times in took.items()}
             p95 = {kind: percentile(times, 0.95) * 1000 for kind, times in took.items()}
             ratio, slower = rates["hub"] / rates["plain"], p95["hub"] / p95["plain"]
-            told = f"{rates['plain']:>9.0f} {rates['hub']:>9.0f} {ratio:>7.2f}"
+            speed = f"{rates['plain']:>9.0f} {rates['hub']:>9.0f} {ratio:>7.2f}"
             cpu = " ".join(f"{kind} {1000 * used[kind] / len(took[kind]):.2f}" for kind in used)
-            print(f"{name:10} {told} {p95['plain']:>7.1f} ms {p95['hub']:>6.1f} ms {slower:>7.2f}   {cpu}", flush=True)
+            print(f"{name:10} {speed} {p95['plain']:>7.1f} ms {p95['hub']:>6.1f} ms {slower:>7.2f}   {cpu}", flush=True)
     finally:
         for process, _ in servers.values():
             process.terminate()

@@ -3,8 +3,8 @@
 A set is units (keywords with names, a parent, a description and infos; or memories, which are a text alone) and cases
 (a question with the ids of its answers, or a new name with its parent). A question never stands in the set: it is the
 heading or summary of a text that became an info, or one half of what is said of a keyword whose other half became its
-infos. No case is kept whose answer nobody could tell from another: keywords of which the very same is known are all
-right.
+infos. No case is kept whose answer cannot be distinguished from another: keywords of which the very same is known are
+all right.
 
     everyday (en, zh)        100 facts, 80 questions of which 20 have no answer; written before any result was seen
     tree … (en, zh)          eight small personal trees, with questions, and new keywords to be placed
@@ -180,7 +180,7 @@ def rows_of(name: str) -> list[dict[str, Any]]:
 
 
 def _tree(folder: str, dropped: Iterable[str] = (), described: bool = True) -> list[Unit]:
-    """Return a tree's keywords, parents first; what hangs under a dropped one moves up."""
+    """Return a tree's keywords, parents first; what is under a dropped one moves up."""
     rows = {row["id"]: row for row in rows_of(f"{folder}/tree.jsonl")}
     gone, made = set(dropped), dict[str, Unit]()
 
@@ -242,7 +242,7 @@ def _sections(folder: str) -> Set:
     for row in rows[:half]:
         infos[row["source"]].append(row["content"])
     cases = [
-        Case(told, frozenset([row["source"]])) for row in rows[half:] if (told := row["content"].partition(" — ")[2])
+        Case(text, frozenset([row["source"]])) for row in rows[half:] if (text := row["content"].partition(" — ")[2])
     ]
     return Set(f"{folder}, infos", [unit._replace(infos=infos[unit.id]) for unit in units], cases)
 
@@ -330,7 +330,7 @@ def _pages(language: str, pattern: str, limit: int = 300) -> Set:
 
 
 def _read_roff(page: str) -> dict[str, list[str]]:
-    """Return section → paragraphs, as far as that can be told without typesetting."""
+    """Return section → paragraphs, as far as that is visible without typesetting."""
     found: dict[str, list[str]] = defaultdict(list)
     section, lines = "", list[str]()
     for line in [*page.splitlines(), ".SH END"]:
@@ -373,7 +373,7 @@ def _stdlib(limit: int = 60) -> Set:
             elif inspect.isroutine(value):
                 docs[id] += _docs_of([value])
     units = [Unit(id, [id.rpartition(".")[2]], up, infos=[rest for _, rest in docs[id]]) for id, up in parents.items()]
-    cases = [Case(first, frozenset([id])) for id, told in docs.items() for first, _ in told]
+    cases = [Case(first, frozenset([id])) for id, parts in docs.items() for first, _ in parts]
     random.Random(4).shuffle(cases)
     return _accept_twins(Set("stdlib", units, cases))
 

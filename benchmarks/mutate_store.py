@@ -10,7 +10,7 @@ Wanted: every one is noticed, but those that say why they cannot be ("harmless")
 
 How: everything happens in a copy in the temporary folder. First the test that noticed last time ("noticed"); then the
 tests of handlers and faults, the store's part of the contract's tests, those of logs elsewhere, and those with real
-processes. What takes several times as long as without the mutation hangs, which counts as noticed. The exit code tells
+processes. What takes several times as long as without the mutation hangs, which counts as noticed. The exit code says
 whether anything was not noticed, or was not found.
 
 Repeat: ``python -m benchmarks.mutate_store`` (``--only sync`` for those whose name holds a word, ``--jobs 4``;
@@ -189,7 +189,7 @@ def main() -> int:
 
 def try_all(chosen: Sequence[Safeguard], folder: Path, jobs: int, stages: Sequence[Sequence[str]]) -> list[Found]:
     """Take safeguards away, some at once, and print what notices."""
-    for source in needed():  # once, so that nobody changes a test meanwhile
+    for source in needed():  # once, so that no test changes meanwhile
         target = folder / "unchanged" / source.relative_to(HOME)
         target.parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(source, target)
@@ -209,7 +209,7 @@ def try_all(chosen: Sequence[Safeguard], folder: Path, jobs: int, stages: Sequen
         try:
             test = noticed_by(place, safeguard.noticed, limits, stages)
         finally:
-            shutil.rmtree(place, ignore_errors=True)  # a process that hung may still write there
+            shutil.rmtree(place, ignore_errors=True)  # a process that was stuck may still write there
         seconds = time.monotonic() - begun
         if test:
             return Found(test, f"`{test}`", seconds, True)
@@ -265,7 +265,7 @@ def run_tests(stage: Sequence[str], folder: Path, limit_s: float) -> str | None:
     command += ["--basetemp", str(own / "pytest")]
     # Tests start programs of their own: these, too, are to find the module of this folder, not one that is installed.
     environment = {**os.environ, "PYTHONPATH": str(folder), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
-    with (own / "output").open("wb") as output_file:  # a pipe would wait for whoever inherited it and hangs
+    with (own / "output").open("wb") as output_file:  # a pipe would wait for a stuck child that inherited it
         process = subprocess.Popen(
             command, cwd=folder, env=environment, stdout=output_file, stderr=output_file, start_new_session=True
         )

@@ -1,6 +1,6 @@
 """A day of a context engine: three sessions are committed, questions are asked, and the memory is looked at as files.
 
-Runs as it stands: `python examples/context_engine_day.py` (`make context`). It needs no model and no key: what was said
+Runs as it is: `python examples/context_engine_day.py` (`make context`). It needs no model and no key: what was said
 is found word for word, each block with its date, of what fits equally the newest first, and the profile is what the
 program remembers. Its folder is gone afterwards, unless one is named.
 """

@@ -1,6 +1,6 @@
 """An agent that learns: it focuses a goal, finds nothing, does research, saves what it found, and finds it again.
 
-Runs as it stands, without a key, a server or a network: `python examples/knowhub_agent.py`. What a model would decide
+Runs as it is, without a key, a server or a network: `python examples/knowhub_agent.py`. What a model would decide
 is scripted; everything else is what an agent really calls. Needs `pip install '.[knowhub]'`.
 """
 

@@ -228,7 +228,7 @@ class Demo:
             self.print(_fit(name, 20), f"{took:>8}", found)
 
     def questions(self, tree: KeywordTree) -> None:
-        """Ask in plain words; what was found stands first."""
+        """Ask in plain words; what was found comes first."""
         rows: list[tuple[int, str, str, str]] = []
         for question, right in QUESTIONS.items():
             begun = time.perf_counter()

@@ -2,8 +2,8 @@
 
     python examples/mcp_host.py [FOLDER]
 
-A real host lets its language model choose the calls. This one needs no key: the calls stand below. They place a keyword
-where similar ones hang, remember a fact, find it again, and take a mistake back.
+A real host lets its language model choose the calls. This one needs no key: the calls are below. They place a keyword
+where similar ones are, remember a fact, find it again, and undo a mistake.
 """
 
 import asyncio
@@ -45,7 +45,7 @@ async def work(host: Host) -> None:
 
     asked = await host.call("place", name="红茶 black tea")
     best = asked["candidates"][0]
-    print(f"  it could hang on {' / '.join(best['path'])}")
+    print(f"  it could be under {' / '.join(best['path'])}")
     black = await host.call("place", name="红茶 black tea", parent_id=best["id"])
     await host.call("remember", content="红茶用沸水冲泡。", keywords=[black["id"]])
 

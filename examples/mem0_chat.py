@@ -3,7 +3,7 @@
     python examples/mem0_chat.py [FOLDER]
 
 Its model is a script that repeats the memory which fits best, so that no key is needed. What was learned wrongly is
-taken back at the end.
+undone at the end.
 """
 
 import sys

@@ -1,6 +1,6 @@
 """A week in a tea shop's kitchen: an agent loses a batch, learns from it, makes a skill of it, and remembers all three.
 
-Runs as it stands: `python examples/memory_workflow.py`. It needs no model and no key, and keeps its memory in a folder
+Runs as it is: `python examples/memory_workflow.py`. It needs no model and no key, and keeps its memory in a folder
 that is gone afterwards.
 """
 
@@ -58,7 +58,7 @@ def main(folder: str) -> None:
     pattern = lesson(episode)
     skill = recipe()
 
-    # 4. Whatever is wrong with a record is told, all of it.
+    # 4. Everything that is wrong with a record is reported at once.
     for record in (episode, pattern, skill):
         print(type(record).__name__, "has faults:" if record.validate() else "is sound", *record.validate())
 

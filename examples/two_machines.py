@@ -116,7 +116,7 @@ class Machine:
             self.times[int(line)] = time.monotonic()
 
     def wait_for(self, count: int, seconds: float = 60) -> None:
-        """Wait until it has printed so many more numbers."""
+        """Wait until it has printed `count` more numbers."""
         end, goal = time.monotonic() + seconds, len(self.times) + count
         while len(self.times) < goal:
             if time.monotonic() > end or self.process.poll() is not None:

@@ -66,9 +66,9 @@ def main() -> None:
 
         for query in ("PYTHON", "food/tea", "suzhou gardens", "用户喜欢喝什么茶", "weather"):
             show(query, memory.Search(query))
-        print("苏州园林 stands at", " / ".join(node.name for node in memory.GetPath(gardens.id)[1:]))
+        print("苏州园林 is at", " / ".join(node.name for node in memory.GetPath(gardens.id)[1:]))
         links = [(node.name, relation.value) for node, relation in memory.GetKeywordsOfInfo(trip.id)]
-        print("the journey's info hangs on", links)
+        print("the journey's info is linked to", links)
 
 
 def show(query: str, result: SearchResult) -> None:

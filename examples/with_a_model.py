@@ -10,7 +10,7 @@ import tempfile
 from keyword_tree import KeywordTree
 from keyword_tree.model_clients import client_from_environment
 
-HELP = """{}, so there is nobody to ask. Set the model's name and one of the services:
+HELP = """{}, so there is no model to ask. Set the model's name and one of the services:
 
     export KEYWORD_TREE_MODEL=…      as the service calls it
 
@@ -35,9 +35,9 @@ def say_what_is_missing() -> str:
 
 
 def reason_of_latest(tree: KeywordTree) -> str:
-    """Return how asking the model ended: a keyword that it could not place hangs on the root all the same."""
+    """Return how asking the model ended: a keyword that it could not place is created under the root all the same."""
     agent_io = tree.History(limit=1)[0].agent_io
-    return str(agent_io["reason"]) if agent_io else "nobody was asked"
+    return str(agent_io["reason"]) if agent_io else "no model was asked"
 
 
 def main() -> None:
@@ -58,11 +58,11 @@ def main() -> None:
         )
         gardens = tree.CreateKeyword("苏州园林", description="旅行的地方，用户想去")
         place = " / ".join(node.name for node in tree.GetPath(gardens.id)[1:])
-        print(f"苏州园林 stands at {place} ({reason_of_latest(tree)})")
+        print(f"苏州园林 is at {place} ({reason_of_latest(tree)})")
 
         liking = tree.CreateInfo("喜欢喝龙井茶，不加糖。", auto_link=True)
         names = [node.name for node, _ in tree.GetKeywordsOfInfo(liking.id)]
-        print(f"{liking.content!r} hangs on {names} ({reason_of_latest(tree)})")
+        print(f"{liking.content!r} is linked to {names} ({reason_of_latest(tree)})")
 
         for query in ("用户喜欢喝什么茶", "which language do I write programs in?", "weather on Mars"):
             found = tree.Search(query)

@@ -1,4 +1,4 @@
-"""A tree behind interfaces that people call already; each needs its extra, and says so.
+"""A tree with the interfaces of other libraries; each needs its extra, and says so.
 
     mcp          an MCP server: `keyword-tree-mcp FOLDER`
     langgraph    `KeywordTreeStore`, a LangGraph store
@@ -8,7 +8,7 @@
 and what several of them are made of:
 
     walking        a model walks a tree by itself: what MCP's and LangChain's tools do
-    operations     an operation is tried again where another process was quicker, and the last one is undone
+    operations     an operation is tried again where another process has written first, and the last one is undone
     filters        what an interface calls a filter is compiled
     item_ranking   items are ranked by words and similarity
     json_values    values are compared and copied as JSON has them

@@ -16,14 +16,14 @@ from .json_values import compares, equals
 __all__ = ["OPERATORS", "Filter", "Test", "all_of", "is_equal", "read_filter"]
 
 Test: TypeAlias = Callable[[Any], bool]
-"""Tells whether a field fits."""
+"""Whether a field fits."""
 
 Filter: TypeAlias = Callable[[Mapping[str, Any]], bool]
-"""Tells whether an object fits."""
+"""Whether an object fits."""
 
 
 def read_filter(wanted: object) -> Filter | None:
-    """Return what tells whether an object fits a filter with `$` operators; None where everything does.
+    """Return the test of a filter with `$` operators; None where everything passes.
 
     Args:
         wanted: Fields, dotted paths too, with a value, a nested filter, or `$eq $ne $gt $gte $lt $lte $in $nin`.
@@ -39,7 +39,7 @@ def read_filter(wanted: object) -> Filter | None:
 
 
 def all_of(tests: list[Callable[[Any], bool]]) -> Callable[[Any], bool]:
-    """Return what tells whether all tests pass; most filters have one."""
+    """Return one test that requires all; most filters have one."""
     return tests[0] if len(tests) == 1 else lambda value: all(test(value) for test in tests)
 
 
@@ -72,7 +72,7 @@ def _read_condition(condition: object) -> Test:
 
 
 def is_equal(wanted: object) -> Test:
-    """Return what tells whether a field has this value."""
+    """Return the test for this value."""
     return lambda found: equals(found, wanted)
 
 
@@ -81,7 +81,7 @@ def _differs(wanted: object) -> Test:
 
 
 def _compare(operation: Callable[[Any, Any], bool], wanted: object) -> Test:
-    """Return what tells whether a field is so: numbers compare with numbers, strings with strings."""
+    """Return the test of a comparison: numbers compare with numbers, strings with strings."""
     kinds: tuple[type, ...] = (str,) if isinstance(wanted, str) else (int, float)
     if not compares(wanted, wanted):  # nothing is above a list
         return lambda found: False
@@ -94,7 +94,7 @@ def _is_in(is_wanted: bool, wanted: object) -> Test:
 
 
 def _contains(fold: Callable[[Any], Any], wanted: object) -> Test:
-    """Return what tells whether a list has a member, or a string a part."""
+    """Return the test for a member of a list, or a part of a string."""
     sought = fold(wanted)
 
     def test(found: Any) -> bool:

@@ -8,7 +8,7 @@
 ...         print(document.page_content, document.metadata["path"], document.metadata["source"])
 龙井用八十度的水泡三分钟。 茶 tea notes
 
-A question that is a keyword's name, alias or path is answered by what hangs on that keyword; what is left of the `k`
+A question that is a keyword's name, alias or path is answered by the infos of that keyword; what is left of the `k`
 documents is found by what the infos say. A document is an info: its content, its id, and as metadata the info's own,
 `path` ("编程 / Python"), `source` and `score` from 0 to 1.
 """
@@ -49,7 +49,7 @@ class KeywordTreeRetriever(BaseRetriever):
     tree: KeywordTree
     """Where the infos are."""
     k: int = Field(default=5, ge=1)
-    """At most so many documents; `invoke(question, k=…)` says otherwise for once."""
+    """At most this many documents; `invoke(question, k=…)` says otherwise for once."""
     min_score: float = Field(default=0.0, ge=0.0, le=1.0)
     """What scores less is left out."""
     filter: dict[str, Any] | None = None
@@ -83,7 +83,7 @@ class KeywordTreeRetriever(BaseRetriever):
         return list(found.values())[:wanted]
 
     def _rank(self, query: str, wanted: int, *, is_filtered: bool) -> Iterator[Document]:
-        """Yield what hangs on the keyword that is named, then what infos say; both more than once, for a filter."""
+        """Yield the infos of the named keyword, then those that say it; both more than once, for a filter."""
         result = self.tree.Search(query, llm_expand_query=False)
         if result.node is not None:
             path = [node.name for node in result.path[1:]]
@@ -119,7 +119,7 @@ def search_tool(tree: KeywordTree, k: int = 5) -> BaseTool:
 
     Args:
         tree: Where the infos are.
-        k: At most so many of them at a time.
+        k: At most this many of them at a time.
     """
     retriever = KeywordTreeRetriever(tree=tree, k=k)
 
@@ -132,7 +132,7 @@ def search_tool(tree: KeywordTree, k: int = 5) -> BaseTool:
 
     return StructuredTool.from_function(
         search_memory,
-        description="Search the long-term memory, in any language. Tells what is known, and where it belongs.",
+        description="Search the long-term memory, in any language. Returns what is known, and where it belongs.",
         response_format="content_and_artifact",
     )
 
@@ -146,7 +146,7 @@ def _line(document: Document) -> str:
 def remember_tool(tree: KeywordTree) -> BaseTool:
     """Return a tool by which an agent stores a fact on keywords that are there.
 
-    Where there is no such keyword, or several, nothing is stored, and the agent is told which ones are like it.
+    Where there is no such keyword, or several, nothing is stored, and the reply names similar ones.
 
     Args:
         tree: Where the fact goes; each call is one operation of it.

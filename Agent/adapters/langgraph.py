@@ -16,10 +16,10 @@
 [('users', '张三')]
 >>> store.close(); folder.cleanup()
 
-How it stands in the tree: each label of a namespace is a keyword under that of the label before it, and an item is an
-info of the last one, whose content is the value as JSON. The ids follow from the namespace and the key by a hash, so
-that two processes agree. `metadata["langgraph"]` of the info holds namespace, key and what else `put` was told; that is
-the truth, wherever a person has moved or renamed the keywords.
+Stored in the tree: each label of a namespace is a keyword under that of the label before it, and an item is an info of
+the last one, whose content is the value as JSON. The ids follow from the namespace and the key by a hash, so
+that two processes agree. `metadata["langgraph"]` of the info holds namespace, key and the other arguments of `put`;
+that is the truth, wherever a person has moved or renamed the keywords.
 
 Namespaces, keys and up to 64 MiB of values are held in memory, and follow the tree's log: what other processes write,
 undo and restore is seen with the next call. What an open `Operation` of the caller has put is seen when it has ended.
@@ -135,7 +135,7 @@ class KeywordTreeStore(BaseStore):
     """A LangGraph store that keeps its items in a tree.
 
     Any number of threads and processes may use it. `batch` and `abatch` are all that is implemented here; `get`, `put`,
-    `search`, `delete`, `list_namespaces` and their twins are inherited, and have their arguments.
+    `search`, `delete`, `list_namespaces` and their asynchronous forms are inherited, and have their arguments.
 
     Args:
         tree: Where the items are; who opened it closes it.
@@ -401,7 +401,7 @@ class KeywordTreeStore(BaseStore):
         return filter(self._is_alive, found)
 
     def _rank(self, query: str, candidates: Mapping[str, _Held], limit: int) -> Mapping[str, float]:
-        """Return the scores of those that have one: by similarity where that can be told, else by words."""
+        """Return the scores of those that have one: by similarity where there is one, else by words."""
         near = self._ranking.rank_by_likeness(query, candidates.keys())
         return self._ranking.rank_by_words(query, limit, candidates.keys()) if near is None else near
 
@@ -434,7 +434,7 @@ class KeywordTreeStore(BaseStore):
     # -- writing --------------------------------------------------------------
 
     def _write(self, puts: Mapping[tuple[_Path, str], PutOp]) -> None:
-        """Make what the puts say one operation; where another process was quicker, plan again on what it left.
+        """Make what the puts say one operation; where another process has written first, plan again on what it left.
 
         New namespaces are an operation of their own before it, so that the first item of one can be undone when others
         have joined it.
@@ -534,7 +534,7 @@ class KeywordTreeStore(BaseStore):
             if info is not None and own is not None:
                 metadata = {**info.metadata, AUTHOR: {**own, "expires_at": held.expires_at}}
                 writes.append(_later(self.tree.UpdateInfo, held.id, {"metadata": metadata}, None, AUTHOR))
-        with suppress(NotFoundError):  # somebody deleted one meanwhile; the others are written with the next read
+        with suppress(NotFoundError):  # one was deleted meanwhile; the others are written with the next read
             self._carry_out(writes)
 
     def sweep_ttl(self) -> _Awaitable:
@@ -620,7 +620,7 @@ class _Embedder:
             return thread.submit(asyncio.run, self._embeddings.aembed_documents(list(texts))).result()  # type: ignore[no-any-return]
 
 
-# How things stand in the tree
+# How things are stored in the tree
 
 
 def _namespace_id(namespace: _Path) -> str:
@@ -646,7 +646,7 @@ def _own_metadata(namespace: _Path, op: PutOp, now: float) -> dict[str, Any]:
     if op.index is not None:
         own["index"] = op.index if op.index is False else list(op.index)
     if op.ttl is not None:
-        # A refresh changes the record as well: when the value was put must be told apart.
+        # A refresh changes the record as well: when the value was put must be kept apart.
         own |= {"ttl": op.ttl, "expires_at": now + op.ttl * 60, "put_at": now}
     return own
 
@@ -683,7 +683,7 @@ def _encode(op: PutOp) -> str:
     try:
         text = json.dumps(dict(op.value), ensure_ascii=False, allow_nan=False, default=_as_json)
     except (TypeError, ValueError, RecursionError) as error:
-        raise InvalidInputError(f"the value of {op.key!r} cannot be told as JSON: {error}") from error
+        raise InvalidInputError(f"the value of {op.key!r} cannot be written as JSON: {error}") from error
     if text.count("[") + text.count("{") > _DEPTH and depth_of(op.value) > _DEPTH:
         raise InvalidInputError(f"the value of {op.key!r} is nested deeper than {_DEPTH} levels")
     return text

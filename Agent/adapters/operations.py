@@ -1,4 +1,4 @@
-"""What the adapters do with operations: try again where another process was quicker, and undo the last one.
+"""What the adapters do with operations: try again where another process has written first, and undo the last one.
 
 >>> import tempfile
 >>> from keyword_tree import KeywordTree
@@ -21,7 +21,7 @@ from ..keyword_tree import DuplicateIdError, InvalidInputError, KeywordTree, Not
 __all__ = ["OUTRUN", "Done", "LastOperations", "try_again"]
 
 ATTEMPTS = 20
-"""At a change that another process was quicker with."""
+"""At a change that another process has outrun."""
 
 REMEMBERED = 1_000
 """Operations of which it is known who made them."""
@@ -42,7 +42,7 @@ class Done(NamedTuple, Generic[_T]):
 
 
 def try_again(work: Callable[[], _T]) -> _T:
-    """Return what `work` returns; where another process was quicker, do it again, at most 20 times.
+    """Return what `work` returns; where another process has written first, do it again, at most 20 times.
 
     Args:
         work: Reads what is there, and changes it in one operation.

@@ -1,7 +1,7 @@
 """What a model does in a tree by itself: find, look under, place, remember, look back, and undo.
 
 The MCP server and LangChain's tools serve it. The caller is a language model, so it walks the tree itself: it looks
-under a keyword, chooses, and looks again, and no other model is called. A level of more than 50 keywords is told as
+under a keyword, chooses, and looks again, and no other model is called. A level of more than 50 keywords is returned as
 at most 50 groups, in the order of their names, each of which is looked under in turn: every keyword is reached in
 about log n to the base 50 calls.
 
@@ -23,12 +23,12 @@ from .operations import Done, LastOperations
 
 __all__ = ["TreeWalk", "cut"]
 
-_SHOWN = 50  # keywords or groups that are told at once
+_SHOWN = 50  # keywords or groups in one reply
 _FACTS = 50  # of a match
 _CANDIDATES = 10
 _PAGE = 500
 _OPERATIONS = 20  # of a history
-_CONTENT = 20_000  # characters of a fact that are told
+_CONTENT = 20_000  # characters of a fact in a reply
 
 _Row: TypeAlias = dict[str, Any]
 
@@ -53,7 +53,7 @@ class TreeWalk:
 
         Args:
             query: What is looked for.
-            context: What it is about; of several that bear the name, what fits it comes first.
+            context: What it is about; of several that have the name, what fits it comes first.
 
         Cost: an exact hit a few look-ups; else one ranking, some milliseconds.
         """
@@ -73,7 +73,7 @@ class TreeWalk:
         return {"status": "candidates" if candidates else "not_found", "match": None, "candidates": candidates}
 
     def _places(self, context: str) -> dict[str, int]:
-        """Return which keywords fit a context, or hang under one that does: id → place in the ranking."""
+        """Return which keywords fit a context, or are under one that does: id → place in the ranking."""
         if not context.strip():
             return {}
         ranked = self.tree.RankCandidates(context, 10 * _CANDIDATES)
@@ -87,12 +87,12 @@ class TreeWalk:
         """Return the keywords under one, or under a group; of more than 50, groups of them.
 
         Args:
-            id: Of a keyword, or of a group that an earlier call told; "root" is the top.
+            id: Of a keyword, or of a group that an earlier call returned; "root" is the top.
 
         Raises:
             NotFoundError: there is no such keyword.
 
-        Cost: a decoded row for each keyword told; in a level of more than 50, for each of the level.
+        Cost: a decoded row for each keyword returned; in a level of more than 50, for each of the level.
         """
         self.tree.Refresh()
         parent, start, stop = self._read_group(id)
@@ -148,8 +148,8 @@ class TreeWalk:
         infos = self.tree.GetInfosOfKeyword(node.id)
         facts = _fit(map(_tell_info, infos[:_FACTS]))
         level = self.look_beneath(node.id)
-        beneath = {"children": level["children"], "groups": level["groups"]}
-        return {**self._tell(node), "facts": facts, "fact_count": len(infos), **beneath}
+        below = {"children": level["children"], "groups": level["groups"]}
+        return {**self._tell(node), "facts": facts, "fact_count": len(infos), **below}
 
     def history(self, id: str = "") -> list[_Row]:
         """Return the newest 20 operations, newest first: all, or those that touched a keyword or a fact.
@@ -173,12 +173,12 @@ class TreeWalk:
     # -- changing --
 
     def place(self, name: str, description: str = "", parent_id: str = "") -> Done[_Row]:
-        """Make a keyword, or without a parent say where it could hang; the second writes nothing.
+        """Make a keyword, or without a parent say under which it could be; the second writes nothing.
 
         Args:
             name: Of the new keyword.
             description: What it means.
-            parent_id: The keyword under which it is to hang; "root" is the top.
+            parent_id: The keyword under which it is to be; "root" is the top.
 
         Raises:
             NotFoundError: there is no keyword `parent_id`.
@@ -196,7 +196,7 @@ class TreeWalk:
         return Done({**made, "operation_id": operation.id}, operation.id)
 
     def _parents_for(self, about: str) -> list[KeywordNode]:
-        """Return where something could hang: what is above that which it resembles, then that itself, then the top."""
+        """Return possible parents: what is above that which it resembles, then that itself, then the top."""
         ranked = [node for node, _ in self.tree.RankCandidates(about, _CANDIDATES)] if about.strip() else []
         votes: dict[str, float] = {}
         for place, node in enumerate(ranked):
@@ -209,7 +209,7 @@ class TreeWalk:
         return [*nodes[: _CANDIDATES - 1], *([root] if root else [])]
 
     def remember(self, content: str, keywords: Iterable[str] = ()) -> Done[_Row]:
-        """Store a fact, and hang it on keywords.
+        """Store a fact, and link it to keywords.
 
         Args:
             content: What is to be remembered; not blank.

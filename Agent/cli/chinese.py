@@ -78,7 +78,7 @@ TEXTS = {
     "the model chose it": "模型选的",
     "the model found several that fit": "模型认为有几个合适",
     "the model found nothing that fits": "模型认为没有合适的",
-    "the model gave no answer in time, or in so many rounds": "模型没有按时、或没有在限定的轮数内回答",
+    "the model gave no answer in time, or in the rounds allowed": "模型没有按时、或没有在限定的轮数内回答",
     "the model could not be reached": "没能问到模型",
     "the model's answer cannot be used": "模型的回答无法使用",
     "the model named an unknown candidate": "模型想看它没见过的关键词之下",

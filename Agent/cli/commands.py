@@ -55,7 +55,7 @@ REASONS = {
     "agent_match": "the model chose it",
     "agent_ambiguous": "the model found several that fit",
     "agent_missing": "the model found nothing that fits",
-    "agent_timeout": "the model gave no answer in time, or in so many rounds",
+    "agent_timeout": "the model gave no answer in time, or in the rounds allowed",
     "agent_failure": "the model could not be reached",
     "invalid_reply": "the model's answer cannot be used",
     "invalid_jump": "the model named an unknown candidate",
@@ -86,17 +86,17 @@ SENTENCE_SHOWN = 400
 """Characters of a sentence that are shown."""
 
 ONE_LINE = 48
-"""Columns of a sentence that stands beside the path and the source of its info."""
+"""Columns of a sentence that is shown beside the path and the source of its info."""
 
 SMALL = 60
-"""A tree of at most so many keywords is drawn whole: it fits a screen or two."""
+"""A tree of at most this many keywords is drawn whole: it fits a screen or two."""
 
 SENTENCE = re.compile(r"(?:[^.!?。！？\n]|[.!?](?!\s|$))*(?:[.!?](?=\s|$)|[。！？\n]|$)")
 """A sentence; a dot within a word or a number (3.50, Node.js) ends none."""
 
 
 def read_content(content: str) -> str:
-    """Return a content, from standard input where it is `-`: as it stands there, line ends and all."""
+    """Return a content, from standard input where it is `-`: unchanged, line ends and all."""
     if content != "-":
         return content
     try:

@@ -1,6 +1,6 @@
 r"""Completion in a shell, where a keyword's name is data from a stranger: nothing in it may become a command.
 
-What zsh and fish are offered they quote themselves as they put it on the line. bash takes it as it stands, so here a
+What zsh and fish are offered they quote themselves as they put it on the line. bash takes it as it is, so here a
 name is quoted for it, and click's script, which would eat the quoting, is replaced.
 
 >>> quote("green tea; $(rm -r ~)")
@@ -42,7 +42,7 @@ def quote(word: str, opened: str = "") -> str:
         opened: `"'"`, `'"'` or nothing.
 
     Returns:
-        The word; empty where it cannot stand behind this quote.
+        The word; empty where it cannot follow this quote.
     """
     if opened:
         return "" if opened in word or (opened == '"' and re.search(r"[$`\\!]", word)) else word

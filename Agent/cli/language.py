@@ -1,4 +1,4 @@
-"""Say it in the user's language: English as it stands in the source, or Chinese, where `chinese` has it.
+"""Say it in the user's language: English as it is in the source, or Chinese, where `chinese` has it.
 
 >>> choose("zh")
 >>> say("{} written to {}", count_of(2, "keyword"), "memory.html")
@@ -7,7 +7,7 @@
 >>> say("{} written to {}", count_of(2, "keyword"), "memory.html")
 '2 keywords written to memory.html'
 
-The language is chosen once for a run, before the command is known, and a run is a process: it stands in this module.
+The language is chosen once for a run, before the command is known, and a run is a process: it is kept in this module.
 What JSON has as keys and codes is the same in all languages. What the tree refuses is found by its English template.
 """
 
@@ -102,7 +102,7 @@ def chinese_of(message: str) -> str:
 
 
 class _Value(str):
-    """What stands at the place of a template; `{0:zh}` puts it into Chinese."""
+    """The value at a place of a template; `{0:zh}` puts it into Chinese."""
 
     def __format__(self, spec: str) -> str:
         return chinese_of(str(self)) if spec == "zh" else super().__format__(spec)

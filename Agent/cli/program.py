@@ -177,7 +177,7 @@ class _Formatter(click.HelpFormatter):
 
 
 def _say_help(text: str) -> str:
-    """Return an option's help, behind which click has put its default."""
+    """Return an option's help, to which click has added its default."""
     said = say(text)
     if said == text:
         text, bracket, extra = text.rpartition("  [")
@@ -200,7 +200,7 @@ def translate(command: click.Command, words: str | None = None) -> None:
 
     Args:
         command: to be shown.
-        words: that call it, the first time; None stands for its name, "" for the program.
+        words: that call it, the first time; None means its name, "" for the program.
     """
     english = (command.help, command.epilog, command.name if words is None else words)
     command.help, command.epilog, words = vars(command).setdefault("english", english)

@@ -96,7 +96,7 @@ class table:  # noqa: N801  it is called as the functions are that draw the rest
 
         Args:
             rows: each with a text for each column; the last column always gives way.
-            headers: what stands above the columns; empty for none.
+            headers: the columns' headings; empty for none.
             numbers: the columns, from 0, that are aligned at their right end.
         """
         self._rows = [[cell if isinstance(cell, Text) else line(cell) for cell in row] for row in rows]

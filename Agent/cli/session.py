@@ -3,7 +3,7 @@
 exit code   meaning
 0           done
 1           not found
-2           bad use: an option, a name that several keywords bear, a change that cannot be made
+2           bad use: an option, a name that several keywords have, a change that cannot be made
 3           a store problem: it cannot be read or written, `verify` found damage or what opening had to repair, `repair`
             could not save all data; or where the output goes nothing can be written
 130         stopped by Ctrl-C; the store is whole
@@ -60,7 +60,7 @@ __all__ = [
 
 ROOT_ID = "root"
 ID_LIMIT = 512  # characters
-_READ_ON = 64  # texts that a model of vectors reads behind an answer
+_READ_ON = 64  # texts that a model of vectors reads after an answer
 DATA_VARIABLE = "KEYWORD_TREE_DATA"
 MODEL_VARIABLE = "KEYWORD_TREE_MODEL"
 DEFAULT_DATA: str = inspect.signature(KeywordTree).parameters["data_dir"].default
@@ -78,7 +78,7 @@ FOUND, NOT_FOUND, BAD_USE, STORE_PROBLEM, STOPPED, UNREAD = 0, 1, 2, 3, 130, 141
 
 
 class UnclearNameError(InvalidInputError):
-    """Several keywords bear the name, and one is meant."""
+    """Several keywords have the name, and one is meant."""
 
     def __init__(self, name: str, rows: list[dict[str, Any]], count: int, besides: str = "") -> None:
         keywords = " ".join(filter(None, (count_of(count, "keyword"), say(besides))))
@@ -87,7 +87,7 @@ class UnclearNameError(InvalidInputError):
 
 
 class UnknownNameError(NotFoundError):
-    """No keyword bears the name; others may have been meant."""
+    """No keyword has the name; others may have been meant."""
 
     def __init__(self, name: str, rows: list[dict[str, Any]], next_step: str = "") -> None:
         super().__init__("keyword", name)
@@ -99,7 +99,7 @@ class UnknownNameError(NotFoundError):
 
 
 class BlockedUndoError(ConflictError):
-    """What came later must be taken back first."""
+    """What came later must be undone first."""
 
     def __init__(self, conflict: ConflictError, number: int, first: int) -> None:
         super().__init__("", conflict.records)
@@ -108,7 +108,7 @@ class BlockedUndoError(ConflictError):
 
 
 class NothingLeftError(NotFoundError):
-    """All that can be taken back is."""
+    """All that can be undone is."""
 
     def __init__(self) -> None:
         super().__init__("operation", "")
@@ -188,7 +188,7 @@ class Session:
             for sentence in tree.recovery if reports else ():
                 self.messages.print(line((say("recovered: "), "yellow"), sentence))
             yield tree
-            if self.by_meaning:  # the answer is shown: no thread is left behind that could read on
+            if self.by_meaning:  # the answer is shown: no thread is left that could read on
                 cast("EmbeddingTree", tree).catch_up(_READ_ON)
 
     def _make_tree(self, client: LLMClient | None, store: Any) -> KeywordTree:
@@ -317,7 +317,7 @@ class Session:
             is_changed: whether it is to be changed: then a keyword of this name must not be meant.
 
         Raises:
-            UnclearNameError: a keyword bears the name, too.
+            UnclearNameError: a keyword has the name, too.
         """
         info = tree.GetInfo(id) if may_be_id(id) and tree.GetKeyword(id) is None else None
         if info is not None and is_changed and (named := tree.FindByName(id)):
@@ -413,7 +413,7 @@ def may_be_id(name: str) -> bool:
 
 
 def path_of(tree: KeywordTree, id: str) -> str:
-    """Return where a keyword stands, from below the root: `编程 / Python`."""
+    """Return a keyword's path, from below the root: `编程 / Python`."""
     return " / ".join(node.name for node in tree.GetPath(id)[1:]) or "/"
 
 

@@ -1,13 +1,13 @@
 """Which operation `undo` and `redo` mean, decided from the log alone.
 
 Going back is an operation, too, and is called `undo 12` in the log; going forward is `redo 12`. The newest of the two
-decides whether 12 stands. The parts of a large import are one: it has the number of its last part.
+decides whether 12 is in force. The parts of a large import are one: it has the number of its last part.
 
     what was asked      what it means
-    undo                the newest operation that stands and is neither of the two
-    undo 12             that operation, if it stands
-    redo                what was taken back last, if nothing else was written since
-    redo 12             that operation, if it was taken back
+    undo                the newest operation in force that is neither of the two
+    undo 12             that operation, if it is in force
+    redo                what was undone last, if nothing else was written since
+    redo 12             that operation, if it was undone
 """
 
 import re
@@ -22,10 +22,10 @@ __all__ = ["Step", "blocker", "last_taken_back", "named", "steps"]
 _CALLED = re.compile(r"(undo|redo) ([0-9]+)")
 
 _BEGINNINGS = ("create_store", "state")
-"""What begins a log, and cannot be taken back."""
+"""What begins a log, and cannot be undone."""
 
 _PAGES = (50, 500, 5_000, 50_000, 2**62)
-"""So many operations are read, and so many more if what is looked for is not among them."""
+"""Operations read at a time, until what is looked for is among them."""
 
 
 class Step(NamedTuple):
@@ -33,7 +33,7 @@ class Step(NamedTuple):
 
     parts: list[Change]
     taken_back_by: Change | None
-    """None where it stands."""
+    """None where it is in force."""
 
     @property
     def number(self) -> int:
@@ -46,7 +46,7 @@ class Step(NamedTuple):
 
 
 def steps(tree: KeywordTree) -> Iterator[Step]:
-    """Yield what can be taken back, newest first.
+    """Yield what can be undone, newest first.
 
     Cost: reads the log backwards, as far as it is asked to.
     """
@@ -70,7 +70,7 @@ def steps(tree: KeywordTree) -> Iterator[Step]:
 
 
 def last_taken_back(tree: KeywordTree) -> Step | None:
-    """Return what was taken back last; None where something else was written since, or nothing was taken back."""
+    """Return what was undone last; None where something else was written since, or nothing was undone."""
     seen: set[str] = set()
     for change in _changes(tree):
         called = _CALLED.fullmatch(change.op)
@@ -85,7 +85,7 @@ def last_taken_back(tree: KeywordTree) -> Step | None:
 def named(tree: KeywordTree, name: str) -> tuple[Step, bool] | None:
     """Return the step with this number or id, and whether it was named by what took it back.
 
-    What took a step back or brought it back stands for the step.
+    An undo or redo of a step counts as the step.
     """
     for change in _changes(tree):
         if name in (str(change.seq), change.operation_id):
@@ -110,7 +110,7 @@ def _changes(tree: KeywordTree) -> Iterator[Change]:
 
 
 def blocker(tree: KeywordTree, step: Step, error: ConflictError) -> Step | None:
-    """Return the newest later operation that stands and has written what stands in the way of taking a step back."""
+    """Return the newest later operation in force that has written what prevents the undo of a step."""
     touched = Change(0, "", "", 0.0, [], list(error.records)).Ids()
     for later in steps(tree):
         if later.number <= step.number:

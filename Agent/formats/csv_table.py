@@ -46,7 +46,7 @@ def unquote(cell: str) -> str:
 
 def write(view: View, out: TextIO, delimiter: str = ",") -> None:
     """Write a row for each keyword, and under it one for each of its infos."""
-    # All cells in quotes: a spreadsheet that parts cells at another character would else find a formula behind it.
+    # All cells in quotes: a spreadsheet that parts cells at another character would else find a formula after it.
     table = csv.writer(out, delimiter=delimiter, lineterminator="\r\n", quoting=csv.QUOTE_ALL)
     table.writerow(COLUMNS)
     table.writerows([quote(row.get(column, "")) for column in COLUMNS] for row in _rows(view))

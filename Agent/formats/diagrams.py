@@ -1,6 +1,6 @@
 r"""The keywords as a picture: Mermaid for documents that render it, DOT for Graphviz.
 
-Names stand in quotes, and what could end the quotes or mean something in them is written as a code, so that no name
+Names are in quotes, and what could end the quotes or mean something in them is written as a code, so that no name
 becomes syntax or HTML. Only keywords are drawn; Mermaid's renderers refuse texts above some 50,000 characters or 500
 lines between nodes by default, so draw a part of a large tree (`root_id`).
 
@@ -20,14 +20,14 @@ _CODES = {"&": "#amp;", "<": "#lt;", ">": "#gt;"}
 
 
 def mermaid_text(text: str) -> str:
-    """Return the text as it stands between quotes in Mermaid."""
+    """Return the text as it is written between quotes in Mermaid."""
     plain = re.sub(r"\s", " ", printable(text))
     # Besides quotes and brackets all that Mermaid reads as Markdown, as a directive (%%{) or as an icon (fa:).
     return re.sub(r"[\"#&<>`*_~\[\](){}|\\;:%$]", lambda match: _CODES.get(match[0], f"#{ord(match[0])};"), plain)
 
 
 def dot_text(text: str) -> str:
-    r"""Return the text as it stands between quotes in DOT: `\N` is no escape there, nor `&amp;` an entity."""
+    r"""Return the text as it is written between quotes in DOT: `\N` is no escape there, nor `&amp;` an entity."""
     plain = printable(text).replace("&", "&amp;").replace("\\", "\\\\").replace('"', '\\"')
     return re.sub(r"\r\n|[\r\n]", r"\\n", plain)
 

@@ -4,7 +4,7 @@ It asks nothing of a network (its own policy forbids it), follows the reader's l
 opens branches when they are clicked, and searches names, aliases, descriptions and infos. Where keywords have
 relations, a picture shows the chosen one among those it has to do with, with the sentences that say so, and a click
 goes on. Each keyword and each info shows who made it and when, and what the log knows of its changes: of each record
-the newest few, shortened. The data stands in it as JSON in which no character can end the script, and the page shows
+the newest few, shortened. The data is in it as JSON in which no character can end the script, and the page shows
 it as text only.
 
 Of the log the newest operations are read, up to some 50,000 records. It says what was replaced and taken away, too:

@@ -7,15 +7,15 @@
                 "links": [[keyword id, relation, created_by, created_at], …], "at_once"}, …],
      "links": [[info id, keyword id], …]}
 
-One record a line. A parent stands before its children,
-infos stand in the order of their first links, those without a keyword last. A link is made together with its info,
-unless `at_once` says that only so many are: the others follow when all infos are there, in the order of `links`.
+One record a line. A parent comes before its children,
+infos are in the order of their first links, those without a keyword last. A link is made together with its info,
+unless `at_once` says how many are: the others follow when all infos are there, in the order of `links`.
 
 What comes back: of keywords ids, places, names, aliases, descriptions, metadata, creators and confirmed questions; of
 infos, those without a keyword too, ids, contents, sources, metadata and creators; links with relation and creator; the
 order of children, of a keyword's infos and of an info's keywords. So do versions and times: the tree gives a record its
 own, therefore what the document says is kept in the record's metadata, under `"imported"`, and the next export puts it
-back in its place, with the changes made since on top. What stood under that name already is kept inside it. So a
+back in its place, with the changes made since on top. What was under that name already is kept inside it. So a
 document stays the same however often it is imported and exported.
 
 What does not come back, because a tree takes none of it: the log (`History`, `Undo`, what models were asked: for
@@ -56,7 +56,7 @@ _Row: TypeAlias = dict[str, Any]
 #   version, created_at, updated_at  what the document says
 #   own_version                      the record's own when the import was done with it; left out where it is 1
 #   links                            {keyword id: [relation, created_by, created_at]}, of links not as old as their info
-#   replaced                         what stood under this name in the metadata
+#   replaced                         what was under this name in the metadata
 
 
 # -- writing ------------------------------------------------------------------

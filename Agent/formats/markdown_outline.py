@@ -10,10 +10,10 @@ Read: a heading is a keyword under the last higher one; a list item is a keyword
 it. Its first line is the name; what it goes on with, on lines of its own, is an info. An item that begins with a link
 and holds no list is an info instead: its text the content, the address the source.
 A paragraph that is wholly emphasised, directly under its keyword, is the description; any other paragraph, code,
-quotation or table is an info, as it stands in the source. Passed over: HTML, rules, a YAML block at the top, and tables
+quotation or table is an info, as it is in the source. Passed over: HTML, rules, a YAML block at the top, and tables
 of contents (items that link to `#…`).
 
-Written: two levels of headings, then lists; an info without a source is a paragraph, aliases stand in a comment. What
+Written: two levels of headings, then lists; an info without a source is a paragraph, aliases are in a comment. What
 comes back from that: names, aliases, descriptions, contents, sources and the order of each; ids are made from the path,
 and an info on several keywords comes back once for each. What does not: metadata, creators, relations, versions, times.
 Control characters become U+FFFD, a carriage return stays.
@@ -66,7 +66,7 @@ def escape(text: str, newline: str = "\n") -> str:
 
     Args:
         text: any text; only its control characters are lost.
-        newline: what stands for a line end; `"&#10;"` where the Markdown must stay on one line.
+        newline: what replaces a line end; `"&#10;"` where the Markdown must stay on one line.
     """
     lines = _NUMBER.sub(r"\1\\", _MARKS.sub(r"\\\g<0>", printable(text))).replace("\r", "&#13;").split("\n")
     # Blanks at the edges of a line would be trimmed, and a blank line would end the paragraph.
@@ -181,7 +181,7 @@ class _Reader:
             yield self._outline.fact(parent_id, content or ("" if self._is_ours else _href(link)), _href(link))
 
     def _keyword(self, inline: SyntaxTreeNode, parent_id: str, waiting: deque[SyntaxTreeNode]) -> Iterator[Record]:
-        """Yield a keyword, with the aliases and the description that stand next, and the infos of its line."""
+        """Yield a keyword, with the aliases and the description that follow, and the infos of its line."""
         link = _leading_link(inline)
         first, rest = _first_line(inline)
         name = first if link is None else _plain(link, " ")
@@ -247,7 +247,7 @@ def _plain(node: SyntaxTreeNode, newline: str, skipped: SyntaxTreeNode | None = 
 
     Args:
         node: whose text it is.
-        newline: what stands for a line end.
+        newline: what replaces a line end.
         skipped: a link whose address is written elsewhere.
         addresses: whether the addresses of all other links follow them in brackets.
     """

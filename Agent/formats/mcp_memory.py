@@ -38,7 +38,7 @@ KEYWORD = "keyword"
 _MCP = "mcp"
 
 
-# -- how a graph stands in a tree: here, and in `adapters.mcp` -----------------
+# -- how a graph is stored in a tree: here, and in `adapters.mcp` -----------------
 
 
 def said_of(record: KeywordNode | Info) -> dict[str, Any]:
@@ -48,7 +48,7 @@ def said_of(record: KeywordNode | Info) -> dict[str, Any]:
 
 
 def is_type(said: dict[str, Any]) -> bool:
-    """Tell whether a keyword stands for a type of entities, and is none itself."""
+    """Return whether a keyword is a type of entities, and no entity itself."""
     return said.get("is") == "type"
 
 

@@ -9,11 +9,11 @@
 Read: a folder is a keyword, a note is a keyword under it (`Python/Python.md` speaks for the folder `Python`), its
 text an info, its path the source. Frontmatter `aliases` and `description` belong to the keyword; each of the `tags`,
 and each `#tag` in the text outside of code, is a keyword under the top keyword "tags", to which the text is RELATED;
-so it is to the note that a `[[wikilink]]` names, by path or by name. A keyword's own text stands before those of notes
+so it is to the note that a `[[wikilink]]` names, by path or by name. A keyword's own text comes before those of notes
 that link to it. Hidden folders, files that are not `.md`, and symbolic links are passed over.
 
 Written: a note for each keyword, in a folder where something lies under it. File names hold what every file system
-takes; where that is not the name, the frontmatter has it. Each info stands under a comment that has its id, source
+takes; where that is not the name, the frontmatter has it. Each info is under a comment that has its id, source
 and links, since a note may hold several; `related` in the frontmatter shows the links to Obsidian's graph. Ids are
 kept, so an export can be imported again without duplicates.
 
@@ -153,7 +153,7 @@ _WIKILINK = re.compile(r"\[\[([^\[\]|#^\n]+)(?:[|#^][^\[\]\n]*)?\]\]")
 _FRONT_LIMIT = 65_536  # characters; the parser of YAML takes seconds for each further megabyte
 _TAG_LIMIT = 512  # characters
 _CODE = re.compile(r"^(```+|~~~+)[^\n]*\n.*?^\1|`[^`\n]*`", re.MULTILINE | re.DOTALL)
-# As Obsidian has them: behind a blank or a bracket, of letters, digits, _, - and /, and not of digits alone.
+# As Obsidian has them: after a blank or a bracket, of letters, digits, _, - and /, and not of digits alone.
 _INLINE_TAG = re.compile(r"(?:^|(?<=[\s(（【「]))#(?=[\w/-]*[^\W\d_])([\w/-]+)", re.MULTILINE)
 
 
@@ -185,7 +185,7 @@ class _Vault:
         self._tags: set[str] = set()
         self.notes: list[PurePosixPath] = []
         self.links: list[Link] = []
-        """From texts to what they speak of: made last, behind the own texts of these."""
+        """From texts to what they speak of: made last, after the own texts of these."""
 
     def keywords(self) -> Iterator[Record]:
         for folder, folders, files in os.walk(self._source.path):

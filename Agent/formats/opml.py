@@ -1,6 +1,6 @@
 """OPML 2.0, which outliners, mind maps and feed readers speak.
 
-An `<outline text="…">` is a keyword, what stands in it lies under it. An outline with an address (`url`, `xmlUrl` or
+An `<outline text="…">` is a keyword, its content is under it. An outline with an address (`url`, `xmlUrl` or
 `htmlUrl`: a bookmark, a feed) and nothing under it is an info, the address its source; so is one of `type="info"`,
 which exports write. `_note`, as other outliners have it, is the description; `_aliases` are parted by `|`; `_id` keeps
 an id, so that an export can be imported again without duplicates.
@@ -58,7 +58,7 @@ def _start(**attributes: str) -> str:
 def read(source: Source, outline: Outline) -> Iterator[Record]:
     """Yield the records of an outline.
 
-    An outline without a text, and one that repeats an info, is passed over; what stands in it counts.
+    An outline without a text, and one that repeats an info, is passed over; its content counts.
 
     Raises:
         InvalidInputError: it is not XML, or declares an entity.

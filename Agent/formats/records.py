@@ -37,7 +37,7 @@ from ..keyword_tree import (
 
 ROOT_ID = "root"
 BATCH = 1000
-"""Records in a batch: 43,118 keywords then cost 44 syncs, and a bad record takes back at most so many good ones."""
+"""Records in a batch: 43,118 keywords then cost 44 syncs, and a bad record undoes at most one batch of good ones."""
 
 _NAME_LIMIT = 512  # characters, the tree's own limit
 _PAGE = 500  # records asked of the tree at once
@@ -164,11 +164,11 @@ class Outline:
         return Fact(id, content, source, [(keyword_id, RelationType.PRIMARY)])
 
     def id_of(self, *step: str) -> str:
-        """Return the id of the one thing that stands at this step of the way."""
+        """Return the id of the one thing at this step of the path."""
         return str(uuid.uuid5(self._key, "\0".join(f"{len(part)}:{part}" for part in step)))
 
     def id_for(self, *step: str) -> str:
-        """Return the id of the next thing that stands at this step of the way, where several may."""
+        """Return the id of the next thing at this step of the path, where several may be."""
         id = self.id_of(*step)
         self._seen[id] += 1
         return id if self._seen[id] == 1 else self.id_of(*step, str(self._seen[id]))
@@ -247,7 +247,7 @@ def split_names(text: str, separator: str) -> list[str]:
     """
     names: list[str] = []
     name: list[str] = []
-    kept = 0  # so many characters of the name stay, whatever blanks follow
+    kept = 0  # characters of the name that stay, whatever blanks follow
     chars = iter(text)
     for char in chars:
         if char == separator:
@@ -319,7 +319,7 @@ def undo_import(tree: KeywordTree, report: ImportReport) -> str:
     """Take back all that an import wrote, as one operation, and return the id of that, which `Undo` takes.
 
     Raises:
-        ConflictError: something was built on it; nothing is taken back then.
+        ConflictError: something depends on it; nothing is undone then.
 
     Cost: reads the log backwards to the import; all that was imported is in memory meanwhile.
     """
@@ -353,7 +353,7 @@ def _load_batch(tree: KeywordTree, batch: list[Record], report: ImportReport) ->
         else:
             infos[record.id] = spec = {name: value for name, value in vars(record).items() if name != "links"}
             # The tree links a new info as PRIMARY, by who made it. From the first link on that is another one, all are
-            # made one by one: infos of a keyword stand in the order of their links.
+            # made one by one: infos of a keyword are in the order of their links.
             own = (RelationType.PRIMARY, record.created_by)
             if late or any((link.relation, link.created_by) != own for link in _links_of(record)):
                 late += _links_of(record)

@@ -1,4 +1,4 @@
-"""Read memories in a thread of its own, while whoever remembers goes on.
+"""Read memories in a thread of its own, while the caller goes on.
 
 What waits is in the log, not here: a process that dies leaves it there, and the next one goes on with it.
 """
@@ -18,10 +18,10 @@ _log = logging.getLogger(__name__)
 
 
 class BackgroundReader:
-    """A thread that reads what waits, when it is told that something does.
+    """A thread that reads what waits, when it is notified.
 
     It goes through all that waits, and again through what waits then. What could not be read costs a pause, and its
-    turn comes again: neither a service that is down nor a text that nobody can read keeps it from the others for good.
+    turn comes again: neither a service that is down nor a text that cannot be read keeps it from the others for good.
 
     Args:
         list_waiting: Returns the ids of the memories that wait.
@@ -47,11 +47,11 @@ class BackgroundReader:
             self._wake.set()
 
     def wait(self, timeout_s: float | None = None) -> bool:
-        """Return when the thread has nothing more to do, or after so many seconds; says whether it has nothing."""
+        """Return when the thread has nothing more to do, or after `timeout_s`; says whether it has nothing."""
         return self._idle.wait(timeout_s)
 
     def close(self, timeout_s: float = 5.0) -> None:
-        """Stop behind the memory that is being read; one that takes longer is left to the next process."""
+        """Stop after the memory that is being read; one that takes longer is left to the next process."""
         self._closed.set()
         self._wake.set()
         self._thread.join(timeout_s)
@@ -64,7 +64,7 @@ class BackgroundReader:
                 self._read_all()
             except ClosedError:
                 _log.debug("the tree was closed: what waits goes on waiting")
-            except Exception as error:  # a full disk, say: nobody else would try again
+            except Exception as error:  # a full disk, say: nothing else would try again
                 _log.warning("what waits to be read could not be listed: %s", error)
                 self._pause()
                 self._wake.set()

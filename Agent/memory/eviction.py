@@ -1,4 +1,4 @@
-"""Decide what may be forgotten: what nobody has recalled, what is old, what does not fit any more.
+"""Decide what may be forgotten: what was never recalled, what is old, what does not fit any more.
 
 >>> now = 100 * DAY_S
 >>> memories = [Candidate("often", now - 90 * DAY_S), Candidate("never", now - 90 * DAY_S), Candidate("new", now)]
@@ -153,7 +153,7 @@ class Ttl(EvictionPolicy):
 
 @dataclass(frozen=True)
 class Capacity(EvictionPolicy):
-    """The least important go until so many are left; of the same importance the oldest."""
+    """The least important go until `max_items` are left; of the same importance the oldest."""
 
     max_items: int
     """How many may stay."""
@@ -168,7 +168,7 @@ class Capacity(EvictionPolicy):
 
 @dataclass(frozen=True)
 class RecallBased(EvictionPolicy):
-    """The least valuable go until so many are left; see `value_of`."""
+    """The least valuable go until `max_items` are left; see `value_of`."""
 
     max_items: int
     """How many may stay."""
@@ -186,12 +186,12 @@ class RecallBased(EvictionPolicy):
 
 @dataclass(frozen=True)
 class HybridEviction(EvictionPolicy):
-    """First what is too old goes, then the least valuable until so many are left."""
+    """First what is too old goes, then the least valuable until `max_items` are left."""
 
     ttl_secs: float | None = None
-    """Seconds; None keeps whatever its age."""
+    """Seconds; None keeps memories of any age."""
     max_items: int | None = None
-    """How many may stay; None keeps however many."""
+    """How many may stay; None is no limit."""
 
     @override
     def limits(self) -> tuple[float | None, int | None]:
@@ -247,7 +247,7 @@ def _value(
     known = stats.get(memory.id, RecallStats())
     age_s = now - max(known.last_recall_at, memory.created_at)
     recall, score, recency = policy.recall_weight, policy.score_weight, policy.recency_weight
-    # Of the importance 0.5, which is that of what nobody has judged, it is the time alone.
+    # Of the importance 0.5, which is that of what was never judged, it is the time alone.
     fresh = temporal_decay(age_s) if memory.importance is None else min(1.0, 2 * memory.importance)
     value = value_of(known, age_s, recall, score, 0.0) + recency * fresh
     return value, (

@@ -13,12 +13,12 @@
 `MemoryStore` reads a memory for its graph with it (entities, relations), the context engine a session (facts). A model
 is believed as far as the words of the person say it (`own_words`):
 
-- whatever it says has a quote, which stands in the person's own words: not in code, in quoted or pasted text, in what
-  somebody else says, in a question, a wish, hearsay or a play;
-- an entity's name stands there, and is a name: no stop word, no mark;
+- whatever it says has a quote in the person's own words: not in code, in quoted or pasted text, in what
+  another person says, in a question, a wish, hearsay or a play;
+- an entity's name is there, and is a name: no stop word, no mark;
 - a type that is not among `ENTITY_TYPES` is `"concept"`; a tag is a word of the text, a known tag, or the type;
-- both ends of a relation and a word of its type stand in one clause of the quote, in the order of its voice;
-- who the user is stands in one clause whose subject is the user, without a negation;
+- both ends of a relation and a word of its type are in one clause of the quote, in the order of its voice;
+- who the user is, is said in one clause whose subject is the user, without a negation;
 - a statement that denies what its quote affirms, or the other way round, is refused;
 - a statement in other words than its quote is kept in the words of the quote.
 
@@ -101,7 +101,7 @@ FindKnown: TypeAlias = Callable[[str], str | None]
 
 @dataclass(frozen=True)
 class ExtractedEntity:
-    """Somebody or something that a text names."""
+    """A person or thing that a text names."""
 
     name: str
     """As the text writes it, or as it is known."""
@@ -112,7 +112,7 @@ class ExtractedEntity:
     tags: tuple[str, ...] = ()
     """Words to find it by, the most related first."""
     start: int = 0
-    """Where in the text its name stands first."""
+    """Where in the text its name begins first."""
     end: int = 0
     """After the name."""
 
@@ -160,7 +160,7 @@ class Shown(NamedTuple):
     text: str
     role: str = "user"
     at: str = ""
-    """When, in ISO 8601; "" where nobody knows."""
+    """When, in ISO 8601; "" where it is unknown."""
     name: str = ""
     """Who speaks, where the role does not say it."""
 
@@ -173,7 +173,7 @@ class Fact(NamedTuple):
     topic: str
     """What it is filed under; "" for a profile."""
     key: str
-    """Of a profile what it tells: `name`, `lives_in`, …; else ""."""
+    """Of a profile its field: `name`, `lives_in`, …; else ""."""
     text: str
     """The statement; in the words of its quote where the model's words are not in it."""
     message: int
@@ -291,13 +291,13 @@ def make_question(
 
 
 def within(seconds: float, call: Callable[[], _T]) -> _T:
-    """Return what a call returns, in time. What is late is left to a thread that nobody waits for.
+    """Return what a call returns, in time. What is late is left to a thread that is not waited for.
 
     >>> within(5.0, lambda: 7)
     7
 
     Raises:
-        TimeoutError: It did not return within so many seconds.
+        TimeoutError: It did not return within `seconds`.
         Exception: What the call raises.
     """
     answers: queue.SimpleQueue[tuple[Any, BaseException | None]] = queue.SimpleQueue()
@@ -306,7 +306,7 @@ def within(seconds: float, call: Callable[[], _T]) -> _T:
     def run() -> None:
         try:
             answers.put((context.run(call), None))
-        except BaseException as error:  # it is raised where somebody waits
+        except BaseException as error:  # it is raised in the caller's thread
             answers.put((None, error))
 
     threading.Thread(target=run, name="KeywordTree model call", daemon=True).start()
@@ -374,7 +374,7 @@ def _encode(value: object) -> str:
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
 
-# Checking what an extractor of somebody else found
+# Checking what an extractor of the caller found
 
 
 def check_extraction(found: object, text: str) -> Extraction:
@@ -555,7 +555,7 @@ def check_fact(row: object, messages: Sequence[Shown], speakers: int = 1) -> tup
     Args:
         row: One of the reply's `facts`.
         messages: What the model was shown.
-        speakers: How many people speak as the user: of several, nobody knows whose profile it is.
+        speakers: How many people speak as the user: of several, it is unknown whose profile it is.
     """
     made = row if isinstance(row, Mapping) else {}
     category, idx, key = made.get("category"), made.get("message"), made.get("key")
@@ -602,7 +602,7 @@ def check_fact(row: object, messages: Sequence[Shown], speakers: int = 1) -> tup
 
 
 def _is_topic(topic: str, own: "_Words") -> bool:
-    """Whether a topic is a plain word, or stands in the message: a name that does not is invented."""
+    """Whether a topic is a plain word, or is in the message: a name that does not is invented."""
     plain = all((word.isascii() and word.isalpha() and word.islower()) or _is_short(word) for word in topic.split())
     return plain or own.find(topic) is not None or set(_units(topic)) <= set(own.units)
 
@@ -666,7 +666,7 @@ class _Words:
         self._places = [(start, end) for _, start, end in found]
 
     def find(self, phrase: str) -> tuple[int, int] | None:
-        """Return where a phrase stands first; None where it does not."""
+        """Return the first place of a phrase; None without one."""
         wanted = [unit for unit, _, _ in _units_of(phrase)]
         if not wanted:
             place = self.text.find(phrase)
@@ -679,7 +679,7 @@ class _Words:
         return None
 
     def sentences_around(self, start: int, end: int) -> tuple[int, int]:
-        """Return where the sentences begin and end that a passage stands in."""
+        """Return where the sentences of a passage begin and end."""
         within = [(first, last) for first, last in self.sentences if first < end and last > start]
         return within[0][0], within[-1][1]
 

@@ -1,4 +1,4 @@
-"""Hold what hangs together: entities, the relations between them, and the tags they are found by.
+"""Hold a graph: entities, the relations between them, and the tags they are found by.
 
 >>> from keyword_tree.memory.in_memory_graph import InMemoryGraph
 >>> graph = InMemoryGraph()
@@ -14,7 +14,7 @@
 >>> graph.find_tags("te"), graph.reuse_tags(["Teas", "oolong"])
 (['tea'], ['tea', 'oolong'])
 
-A `KnowledgeGraph` is the port; whatever stands behind it passes the same suite of tests. What every one keeps to:
+A `KnowledgeGraph` is the port; each implementation passes the same suite of tests. What every one keeps to:
 
 - What comes back is the caller's own: changing it changes nothing in the graph.
 - An id that names no entity is refused (`NotFoundError`), but by `get_entity`, which says None.
@@ -273,7 +273,7 @@ class KnowledgeGraph(ABC):
             if not reached:
                 break
         found = ((self.get_entity(id), way) for id, way in best.items() if id != entity_id)
-        # Somebody else may have removed one meanwhile.
+        # Another process may have removed one meanwhile.
         related = [ScoredEntity(entity, way.score, self._name(way)) for entity, way in found if entity is not None]
         return sorted(related, key=lambda scored: (-scored.score, scored.entity.id))
 
@@ -293,7 +293,7 @@ class KnowledgeGraph(ABC):
     ) -> dict[str, "_Way"]:
         """Return what one step leads to by a better way than before, with that way.
 
-        Only these need going on from: whoever was reached as well in fewer steps goes on as well in fewer. That ends
+        Only these need going on from: one that was reached as well in fewer steps goes on as well in fewer. That ends
         every circle.
         """
         better: dict[str, _Way] = {}
@@ -319,8 +319,8 @@ class KnowledgeGraph(ABC):
 
         Args:
             keywords: What to look for.
-            limit: At most so many; None returns all. With a limit, a keyword that more than 1,000 entities have finds
-                only those whose whole name or tag it is, or that another keyword finds: it tells the others not apart.
+            limit: At most this many; None returns all. With a limit, a keyword that more than 1,000 entities have finds
+                only those whose whole name or tag it is, or that another keyword finds: it says nothing of the others.
         """
 
     # -- tags --
@@ -352,7 +352,7 @@ class KnowledgeGraph(ABC):
     def reuse_tags(self, candidates: Iterable[str]) -> list[str]:
         """Return the tags to be used for `candidates`: those that exist already, and new ones only where none does.
 
-        A tag stands for a candidate if they differ in case, width or an English plural at most. A common beginning is
+        A tag replaces a candidate if they differ in case, width or an English plural at most. A common beginning is
         not enough: java is no javascript.
         """
         return list(dict.fromkeys(self._reuse_tag(tag) for tag in normalize_tags(candidates)))
@@ -384,7 +384,7 @@ def keyword_fit(entity: GraphEntity, keywords: Iterable[str]) -> int:
     """Return how well an entity fits some keywords: 0 if it has none of them.
 
     For each keyword 3 if the name or a tag is equal to it, else 2 if the name has it, or a tag, else 1 if the
-    description has it. Words count whole, whatever stands between them ("go" is not in "Django", "green tea" is in
+    description has it. Words count whole, whatever is between them ("go" is not in "Django", "green tea" is in
     "Green-Tea"); in scripts without spaces any run of characters counts (绿茶 is in 喝绿茶).
     """
     return fit_of({units_of(keyword) for keyword in keywords}, entity_text(entity))

@@ -5,15 +5,15 @@
                it says (`sayings`)
     correct    likewise for the new text; what only the old one named is deleted with it
     forget     what only the forgotten memories named is deleted with them
-    undo       the tree's: all of it comes back; a keyword that later memories hang on stays (`MemoryStore.undo`)
+    undo       the tree's: all of it comes back; a keyword that later memories are linked to stays (`MemoryStore.undo`)
 
 Without a model and without an extractor of the caller's nothing is read.
 
-A keyword is deleted only if extraction made it, and nothing hangs on it any more: no other info, no child, no alias,
+A keyword is deleted only if extraction made it, and nothing refers to it any more: no other info, no child, no alias,
 description, relation or tag by hand.
 
-Two processes that name the same new thing in the same moment make two keywords for a moment: whoever commits second
-sees it, and merges them.
+Two processes that name the same new thing in the same moment make two keywords for a moment: the one that
+commits second sees it, and merges them.
 """
 
 import contextlib
@@ -69,7 +69,7 @@ class Failure(NamedTuple):
     means: str
     """Who was to read it."""
     is_down: bool
-    """Whether nobody could be asked: then it says nothing against the memory."""
+    """Whether the model could not be reached: then it says nothing against the memory."""
 
 
 class Placed(NamedTuple):
@@ -131,7 +131,7 @@ class GraphFeed:
         return self._means
 
     def read(self, text: str) -> Reading | Failure | None:
-        """Return what was found in a text; where that failed, `failure` tells why; None where nothing reads.
+        """Return what was found in a text; where that failed, `failure` says why; None where nothing reads.
 
         Nothing is written, and no lock is held.
         """
@@ -157,7 +157,7 @@ class GraphFeed:
         return None if found is None else found.name
 
     def _find(self, name: str) -> KeywordNode | None:
-        """Return the keyword with a name; where none has it, somebody of whom it leaves out the title, or adds it."""
+        """Return the keyword with a name; where none has it, a person of whom it leaves out the title, or adds it."""
         found = self._look_up(name)
         if found is not None or not name[:1].isupper():
             return found
@@ -187,7 +187,7 @@ class GraphFeed:
 
         Args:
             extraction: What a memory says.
-            named: Keywords that whoever remembers has named: name → id.
+            named: Keywords that the caller has named: name → id.
         """
         by_fold = {name.casefold(): id for name, id in named.items()}
         placed = Placed({}, [])
@@ -254,7 +254,7 @@ class GraphFeed:
         return node is not None and node.name.casefold() in text.casefold()
 
     def clear(self, keyword_ids: Iterable[str], memory_ids: Collection[str]) -> list[str]:
-        """Delete those of some keywords that extraction made and that nothing hangs on any more; return them.
+        """Delete those of some keywords that extraction made and that nothing refers to any more; return them.
 
         Args:
             keyword_ids: The keywords.
@@ -275,7 +275,7 @@ class GraphFeed:
             return False
         if self._tree.GetChildren(node.id, 0, 1) or self._tree.GetInfosOfKeyword(node.id, page=0):
             return False
-        # Somebody may have taken a memory off it that names it all the same.
+        # A memory that names it may have been unlinked by hand.
         if not set(self._graph.memories_of(node.id)) <= set(memory_ids):
             return False
         try:
@@ -296,7 +296,7 @@ class GraphFeed:
                         self._tree.MergeKeywords(double.id, made[0].id)
 
     def taken_from_others(self, operation_id: str, keyword_ids: Iterable[str], own_ids: Iterable[str]) -> list[str]:
-        """Return memories of others that hung on keywords when an operation deleted these: written in that moment."""
+        """Return memories of others on keywords that an operation deleted: they were written in that moment."""
         change, gone, own = self._change(operation_id), set(keyword_ids), set(own_ids)
         links = [each for each in (change.before if change else ()) if isinstance(each, InfoKeywordLink)]
         return [link.info_id for link in links if link.keyword_id in gone and link.info_id not in own]
@@ -320,7 +320,7 @@ _REFUSED = (400, 413, 422)
 
 
 def _is_down(error: Exception) -> bool:
-    """Tell whether an error says that nobody could be asked, and nothing of the question."""
+    """Return whether an error says that the model could not be reached, and nothing of the question."""
     if getattr(error, "status", None) in _REFUSED or getattr(error, "status_code", None) in _REFUSED:
         return False
     return isinstance(error, OSError) or any(kind.__name__ in _DOWN for kind in type(error).__mro__)

@@ -38,7 +38,7 @@ from .messages import shorten
 
 __all__ = ["InMemoryGraph", "rank_entities", "units_of_entity"]
 
-_TELLING = 1_000  # entities, where a few of them are looked for: what more have in common tells them not apart
+_TELLING = 1_000  # entities, where a few of them are looked for: what more have in common does not distinguish them
 
 
 class InMemoryGraph(KnowledgeGraph):
@@ -173,7 +173,7 @@ class InMemoryGraph(KnowledgeGraph):
         del self._entities[id], self._texts[id]
 
     def _keys(self, id: str) -> list[tuple[dict[str, set[str]], str]]:
-        """Return the indexes that an entity stands in, with its keys there."""
+        """Return the indexes that have an entity, with its keys there."""
         units, tags = units_of_entity(self._texts[id]), self._entities[id].tags
         return [*((self._ids_by_unit, unit) for unit in units), *((self._ids_by_tag, tag) for tag in tags)]
 
@@ -195,7 +195,7 @@ def rank_entities(
 
     Args:
         keywords: What is looked for.
-        limit: At most so many; None is all.
+        limit: At most this many; None is all.
         ids_by_unit: The entities that are indexed by a unit; see `units_of_entity`.
         entity_of: The entity with an id, if there is one.
         text_of: Its text, where that is kept.

@@ -68,7 +68,7 @@ CHINESE_STOP_WORDS = frozenset(
 
 
 class KeywordExtractor(ABC):
-    """What tells the words by which to look for an answer."""
+    """Extracts the words by which to look for an answer."""
 
     @abstractmethod
     def extract(self, query: str) -> list[str]:

@@ -7,9 +7,9 @@
 ...     [page.title for page in store.find_by_keywords(["hangzhou"])], store.what_is("龙井").summary
 (['龙井'], 'A green tea.')
 
-A `KnowledgeStore` is the port, `TreeKnowledge` the tree behind it: a keyword is a page. Its name is the title, its
-description the summary, and one info of its own the body. So what somebody writes as a page is found as a keyword, and
-the other way round; what else hangs on the keyword, as memories that name it do, stands beside the body and is only
+A `KnowledgeStore` is the port, `TreeKnowledge` keeps it in a tree: a keyword is a page. Its name is the title, its
+description the summary, and one info of its own the body. So what is written as a page is found as a keyword, and
+the other way round; what else is linked to the keyword, as memories that name it are, is beside the body and only
 read here.
 """
 
@@ -164,7 +164,7 @@ class TreeKnowledge(KnowledgeStore):
         else:
             if own.content != body:
                 self.tree.UpdateInfo(own.id, {"content": body}, own.version)
-            self.tree.LinkInfo(own.id, keyword_id)  # somebody may have taken it off
+            self.tree.LinkInfo(own.id, keyword_id)  # another process may have unlinked it
 
     def _page(self, node: KeywordNode) -> KnowledgePage:
         own = self.tree.GetInfo(_own_id(node.id))
@@ -174,5 +174,5 @@ class TreeKnowledge(KnowledgeStore):
 
 
 def _own_id(keyword_id: str) -> str:
-    """Return the id of the info that is a page's body: it is found however much hangs on the keyword."""
+    """Return the id of the info that is a page's body: it is found however many infos the keyword has."""
     return f"page:{keyword_id}"

@@ -1,4 +1,4 @@
-"""Follow a tree's log, so that what is derived from it stays true: whoever wrote, undid, restored or compacted.
+"""Follow a tree's log, so that what is derived from it stays true, also where another process wrote or undid.
 
 >>> import tempfile
 >>> from keyword_tree import KeywordTree
@@ -28,7 +28,7 @@ _PAGE = 1_000  # infos read at once
 
 
 class Position(NamedTuple):
-    """A place in a log: behind one operation, which no other log has."""
+    """A place in a log: after one operation, which no other log has."""
 
     seq: int = 0
     """The operation's number; 0 is the beginning."""
@@ -51,7 +51,7 @@ class LogChanges:
 
 
 class LogFollower:
-    """Remembers up to where in a tree's log somebody has read.
+    """Remembers up to where a reader has read a tree's log.
 
     What an open `Operation` has written is not in the log yet, so it is not followed either.
 
@@ -84,15 +84,15 @@ class LogFollower:
         return changes
 
     def resume(self, position: Position) -> bool:
-        """Go on behind an operation of which somebody took note; says whether the log still has it there.
+        """Go on after an operation that a reader noted; says whether the log still has it there.
 
         Cost: reads the log backwards to it.
         """
         if position.seq < 1:
             return False
-        # A state is told as a whole, also to who is in the middle of it.
-        behind = itertools.dropwhile(lambda change: change.seq < position.seq, self._tree.Changes(position.seq - 1))
-        change = next(behind, None)
+        # A state is reported as a whole, also to a reader in the middle of it.
+        later = itertools.dropwhile(lambda change: change.seq < position.seq, self._tree.Changes(position.seq - 1))
+        change = next(later, None)
         if change is None or (change.seq, change.operation_id) != position:
             return False
         self.position = position
@@ -105,7 +105,7 @@ class LogFollower:
 
         Args:
             read_tree: Reads it, from nothing each time that it is called.
-            is_disturbed: Tells whether what was written meanwhile may have made it miss something, as a keyword that
+            is_disturbed: Whether what was written meanwhile may have made it miss something, as a keyword that
                 was moved from where it was not read yet to where it was; None where nothing can, as with `all_infos`.
 
         Returns:
@@ -128,7 +128,7 @@ class LogFollower:
 
 
 class InfoFollower:
-    """Keeps true what somebody derives from the infos of a tree, one by one.
+    """Keeps true what is derived from the infos of a tree, one by one.
 
     Args:
         tree: Whose infos.
@@ -166,12 +166,12 @@ class InfoFollower:
 
 
 def all_infos(tree: KeywordTree, *, unlinked: bool = False) -> Iterator[Info]:
-    """Yield all infos of a tree, or those on no keyword, whoever deletes some meanwhile; one may come twice."""
+    """Yield all infos of a tree, or those on no keyword; others may delete some meanwhile, and one may come twice."""
     last: str | None = None
     while True:
         try:
             infos = tree.ListInfos(0, _PAGE, unlinked, last)
-        except NotFoundError:  # the last one was deleted, and somebody else has begun to read all since
+        except NotFoundError:  # the last one was deleted, and another reader has begun to read all since
             last = None
             continue
         if not infos:

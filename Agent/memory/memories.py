@@ -43,13 +43,13 @@ from .tree_graph import has_relations, units_of_keyword
 __all__ = ["Choice", "Filters", "Found", "InfoFacts", "Memories", "Ranker"]
 
 KINDS = ("fact", "episode", "pattern", "skill")
-"""What `MemoryStore` keeps; somebody else may have written others."""
+"""What `MemoryStore` keeps; other programs may have written others."""
 
 NEARNESS = 2.0
 """What another ranking's nearness counts: 0.25 is an answer."""
 
 _PAGE = 1_000  # infos of one transaction
-_FEW = 5_000  # memories: so many are asked for by their ids
+_FEW = 5_000  # memories: at most this many are asked for by their ids
 _log = logging.getLogger(__name__)
 _T = TypeVar("_T")
 
@@ -97,7 +97,7 @@ class InfoFacts:
     """What filters and scores need of an info."""
 
     kind: str
-    """`"fact"`, `"episode"`, `"pattern"`, `"skill"`, or what somebody else wrote there."""
+    """`"fact"`, `"episode"`, `"pattern"`, `"skill"`, or what another program wrote there."""
     source: str
     """Where it is from."""
     time: float
@@ -157,7 +157,7 @@ Choice: TypeAlias = Set[str] | Callable[[Collection[str]], Collection[str]]
 
 
 class Memories:
-    """Which infos of a tree say what a question asks for, whoever wrote, undid, restored or compacted.
+    """Which infos of a tree say what a question asks for, whichever process wrote, undid, restored or compacted.
 
     Args:
         tree: Whose infos.
@@ -355,7 +355,7 @@ class Memories:
             self._unranked[id] = None
 
     def _before(self, db: sqlite3.Connection, id: str, source: str) -> str | None:
-        """Return what stands just before an info in its source, if it asks something."""
+        """Return what comes just before an info in its source, if it asks something."""
         sql = (
             "select id, asks from memory where source = ? and source <> '' and is_hidden = 0"
             " and num < (select num from memory where id = ?) order by num desc limit 1"
@@ -411,7 +411,7 @@ class Memories:
         return self._read(lambda db: self._walk_back(db, given))
 
     def successors(self, id: str) -> list[str]:
-        """Return the infos that say they supersede an info, in the order of their ids; in a circle nobody does."""
+        """Return the infos that say they supersede an info, in the order of their ids; in a circle none does."""
         return self._read(lambda db: self._successors(db, id))
 
     def _read(self, read: Callable[[sqlite3.Connection], _T]) -> _T:
@@ -518,7 +518,7 @@ class Memories:
 
         Args:
             query: Any text.
-            limit: At most so many.
+            limit: At most this many.
             among: Only these.
             lent: See `Index.search`.
             quotes: See `Index.search`.
@@ -564,7 +564,7 @@ class Memories:
             self._unranked.pop(id, None)
 
     def close(self) -> None:
-        """Leave the index on disk; one that the log has left behind first loses what was deleted for good."""
+        """Leave the index on disk; one that lags the log first loses what was deleted for good."""
         with self._lock:
             if self._path is not None and self._path.exists():
                 with contextlib.suppress(LostIndexError, sqlite3.Error, OSError):

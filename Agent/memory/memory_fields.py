@@ -8,11 +8,11 @@ from ..keyword_tree import Info
 __all__ = ["MEMORY_KEY", "memory_fields", "strings_in", "superseded_ids"]
 
 MEMORY_KEY = "memory"
-"""The key of an info's metadata that a memory's own fields stand under; see `store`."""
+"""The key of an info's metadata that a memory's own fields are under; see `store`."""
 
 
 def memory_fields(info: Info) -> Mapping[str, Any]:
-    """Return what `MemoryStore` wrote of an info; nothing where somebody else wrote it."""
+    """Return what `MemoryStore` wrote of an info; nothing where something else wrote it."""
     own = info.metadata.get(MEMORY_KEY)
     return own if isinstance(own, Mapping) else _NOTHING
 

@@ -29,7 +29,7 @@ def encode_name(kind: str, name: str) -> str:
     if not isinstance(name, str) or not name.strip():
         raise InvalidInputError(f"{kind} must be a name, not {shorten(name)}")
     if name != unicodedata.normalize("NFC", name) or any(unicodedata.category(char)[0] == "C" for char in name):
-        raise InvalidInputError(f"{kind} has characters that cannot be told apart by sight: {name!r}")
+        raise InvalidInputError(f"{kind} has characters that look like others or cannot be seen: {name!r}")
     encoded = "".join(
         char if char in _PLAIN or (not char.isascii() and char.isalnum() and char == char.casefold()) else _code(char)
         for char in name

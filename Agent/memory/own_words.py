@@ -47,7 +47,7 @@ _find_introduction = re.compile(
     r"|邮件|来信|信件|消息|短信|文章|帖子|评论|聊天|对话|故事|歌词|作文|句子|段落|翻译|总结|概括|润色|改写|写道|写着|说道|如下|转发|下面|以下)"
     r"[^\n:：]{0,60}[:：](?!\d)"
 ).search
-"""`Please translate: …`, `I got this mail: …`: what follows is somebody's text."""
+"""`Please translate: …`, `I got this mail: …`: what follows is another person's text."""
 _find_play = re.compile(
     r"(?i)\b(?:pretend|imagine|role-?play(?:ing)?|let['’]s play|act as|acting as|you are now|suppose|in character"
     r"|once upon a time|my character|dialogue for|write (?:a|an|me) )"
@@ -130,7 +130,7 @@ def _quotes(text: str) -> Iterator[tuple[int, int]]:
 
 
 def _is_name(quoted: str) -> bool:
-    """Whether what stands in quotation marks is a name or a title, and no speech."""
+    """Whether the text in quotation marks is a name or a title, and no speech."""
     words = quoted.split()
     if not words or len(quoted) > _NAME_IN_QUOTES or _speaks(quoted):
         return False

@@ -147,14 +147,14 @@ def subjects_of(text: str, relation_type: str) -> frozenset[str]:
 
 
 def asked_subjects(question: str) -> frozenset[str]:
-    """Return the terms of whom a question may be about, `SPEAKER` for who asks."""
+    """Return the terms of whom a question may be about, `SPEAKER` for the caller."""
     from .own_words import is_about_speaker
 
     return frozenset(terms_of(question)) - STOP_WORDS | ({SPEAKER} if is_about_speaker(question) else set())
 
 
 def _find_word(clause: str, relation_type: str) -> int | None:
-    """Return where the first word of a relation stands."""
+    """Return where the first word of a relation is."""
     stems, places = _STEMS[relation_type], [clause.find(word) for word in _UNSPACED[relation_type]]
     places += [match.start() for match in _find_words(clause) if not stems.isdisjoint(terms_of(match[0]))]
     return min((place for place in places if place >= 0), default=None)

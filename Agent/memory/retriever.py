@@ -1,4 +1,4 @@
-"""Find memories for a question: by what they say and by what they hang on, scored, filtered, with the reasons.
+"""Find memories for a question: by what they say and by their keywords, scored, filtered, with the reasons.
 
 >>> import tempfile
 >>> with tempfile.TemporaryDirectory() as folder, KeywordTree(folder) as tree:
@@ -18,7 +18,7 @@ the first are returned.
 
 The text overlap is the full-text index's own score, not a Dice coefficient over the whole text:
 that one shrinks with the length of the body and cannot tell a rare word from a common one (putting the first 50 in its
-order lost a third of LoCoMo's evidence). What hangs on a keyword that the question names is found by that name as well:
+order lost a third of LoCoMo's evidence). The infos of a keyword that the question names are found by that name as well:
 the words that the name says and the text does not count twice.
 """
 
@@ -67,7 +67,7 @@ class RetrievalStrategy(str, Enum):  # noqa: UP042  as the enumerations of the l
     KNOWLEDGE_ONLY = "knowledge_only"
     """In what the infos say."""
     GRAPH_ONLY = "graph_only"
-    """In what the keywords hang together with."""
+    """By the relations of the keywords."""
 
 
 @dataclass(frozen=True)
@@ -83,7 +83,7 @@ class RetrieverConfig:
     depth: int = 1
     """So many steps are walked in the graph."""
     half_life_s: float = HALF_LIFE_S
-    """After so many seconds a memory counts half as new."""
+    """In seconds: after that a memory counts half as new."""
 
     def __post_init__(self) -> None:
         # "graph_only" is as good as GRAPH_ONLY
@@ -105,7 +105,7 @@ class Retrieved:
     info: Info
     """The info."""
     score: float
-    """From 0 to 1, by the strategy; less than the order tells where it says little of what is asked."""
+    """From 0 to 1, by the strategy; less than its place suggests where it says little of what is asked."""
     breakdown: ScoreBreakdown
     """The four figures."""
     path: list[str]
@@ -129,8 +129,8 @@ class MemoryRetriever:
 
     Args:
         tree: Where they are.
-        graph: What hangs together; the tree's own keywords.
-        extractor: What tells the keywords of a question; `ChineseKeywordExtractor`, which knows English, too.
+        graph: The relations; the tree's own keywords.
+        extractor: Finds the keywords of a question; `ChineseKeywordExtractor`, which knows English, too.
         config: How to look.
         ranker: Another ranking, as one by embeddings, mixed into the full-text one.
         clock: Seconds since the epoch.
@@ -182,7 +182,7 @@ class MemoryRetriever:
 
         Args:
             query: The question, as it was asked; of more than 8,000 characters, the last.
-            limit: At most so many.
+            limit: At most this many.
             filters: Which may be found.
             config: Another way of looking, this once.
 
@@ -314,9 +314,9 @@ class MemoryRetriever:
     def _newest_first(
         self, query: str, scored: list[_Scored], limit: int, among: Choice | None
     ) -> tuple[list[_Scored], dict[str, str]]:
-        """Put what was said later of the same subject before what it takes back, and return which does: older → newer.
+        """Put what was said later of the same subject before what it replaces, and return which does: older → newer.
 
-        Somebody lives in one place at a time: "I moved to Rome" has no word of "Where do I live?", and goes before "I
+        A person lives in one place at a time: "I moved to Rome" has no word of "Where do I live?", and goes before "I
         live in Paris", with its score.
         """
         kinds, asked = asked_relations(query) & ONE_AT_A_TIME, asked_subjects(query)

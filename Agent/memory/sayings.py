@@ -7,7 +7,7 @@
     }
 
 Relations, types and tags are nowhere else: they are read from the infos, as the full-text index is. So correcting or
-forgetting a memory takes back what it alone said, undoing brings it back, and each relation knows who says so. Other
+forgetting a memory removes what it alone said, undoing restores it, and each relation knows who says so. Other
 ways were tried on paper and rejected: in the keyword's own metadata, ten thousand memories of one person would each
 write a row with all ten thousand relations.
 
@@ -35,7 +35,7 @@ __all__ = [
 
 
 class SaidEntity(NamedTuple):
-    """What a memory says that somebody is."""
+    """What a memory says that an entity is."""
 
     entity_type: str
     tags: tuple[str, ...]

@@ -1,7 +1,7 @@
 """The records of an agent's memory: what it did, what it learned from that, and what it can do.
 
-An `EpisodeTrace` tells one task as it went, a `SemanticPattern` what holds beyond it, a `ProceduralSkill` how something
-is done. `TaskContext`, `ActionEntry`, `ErrorEntry`, `Link` and `ErrorFix` are their parts.
+An `EpisodeTrace` records one task as it went, a `SemanticPattern` what holds beyond it, a `ProceduralSkill` how
+something is done. `TaskContext`, `ActionEntry`, `ErrorEntry`, `Link` and `ErrorFix` are their parts.
 
 >>> episode = EpisodeTrace.create("task-7", "developer", "修复登录 fix the login")
 >>> episode.action_log.append(ActionEntry("read_file", "auth.py", "120 lines", 5))
@@ -21,7 +21,7 @@ What all records share, and what each class below therefore does not say again:
 - `to_dict` gives JSON's own types, under the wire names. `from_dict` reads wire names and field names, ignores what it
   does not know, and fills in what is missing or null; it refuses only what has no such shape at all (`ValueError`).
   Whatever else is wrong is kept, for `validate` to name.
-- `validate` returns every message, those of a part behind its place: `action_log[0]: ActionEntry.tool is required`. A
+- `validate` returns every message, those of a part after its place: `action_log[0]: ActionEntry.tool is required`. A
   whole number must not be negative, a float lies between 0.0 and 1.0.
 - A time is UTC, written `YYYY-MM-DDTHH:MM:SS.ffffffZ`. Read are `Z`, `+00:00`, any other offset, and none, which means
   UTC.
@@ -76,7 +76,7 @@ HALF_OF_USES = 10.0
 """So many uses make up half of what an importance lacks to 1."""
 
 HALF_LIFE_DAYS = 30.0
-"""After so many days without use half of an importance is left."""
+"""In days: after that without use half of an importance is left."""
 
 
 # What all records share
@@ -195,7 +195,7 @@ def _default(column: _Column) -> Any:
         return column.field.default
     if column.field.default_factory is not MISSING:
         return column.field.default_factory()
-    # A required list or text that is missing must come to `validate`; a time that nobody knows is that of reading it.
+    # A required list or text that is missing must come to `validate`; an unknown time is that of reading it.
     return [] if column.many else _now() if column.kind is datetime else column.kind()
 
 
@@ -274,7 +274,7 @@ def _to_utc_isoformat(dt: datetime) -> str:
 
 
 def _parse_utc_datetime(s: str) -> datetime:
-    """Return the time that an ISO 8601 text tells, in UTC."""
+    """Return the time of an ISO 8601 text, in UTC."""
     return as_utc(datetime.fromisoformat(s))
 
 
@@ -393,7 +393,7 @@ class _Memory(_Record):
 class EpisodeTrace(_Memory):
     """One task as it went (episodic memory).
 
-    On the wire, `phase` and `goal` stand in an object `context`, together with `files_involved`: all files read or
+    On the wire, `phase` and `goal` are in an object `context`, together with `files_involved`: all files read or
     modified, each once. Where an older record has no `files_read`, those are taken.
     """
 
@@ -582,5 +582,5 @@ class ProceduralSkill(_Memory):
         return cls(f"{id_prefix}-{slug_of(name)}", name, description, steps=list(steps))
 
     def add_error_fix(self, error: str, fix: str) -> None:
-        """Add a common error and what helps; `validate` tells if one of them is empty."""
+        """Add a common error and what helps; `validate` reports it if one of them is empty."""
         self.common_errors.append(ErrorFix(error, fix))

@@ -47,7 +47,7 @@ DAY_S = 86_400.0
 """Seconds in a day."""
 
 HALF_LIFE_S = 30 * DAY_S
-"""After so many seconds a memory counts half as new: a month, as long as a piece of work goes on."""
+"""In seconds: after that a memory counts half as new: a month, as long as a piece of work goes on."""
 
 STEP = 0.5
 """What one step in the graph leaves of a score."""
@@ -67,7 +67,7 @@ _find_words = re.compile(r"[^\W_]+").findall
 def bigrams(text: str) -> frozenset[str]:
     """Return the pairs of neighbouring letters or digits in `text`, regardless of case and width.
 
-    A pair does not reach over a space or a mark. A word of one character stands for itself: 茶 must equal 茶.
+    A pair does not reach over a space or a mark. A word of one character counts as it is: 茶 must equal 茶.
     """
     pairs: set[str] = set()
     for word in _find_words(unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", text).casefold())):
@@ -206,7 +206,7 @@ class ScoreWeights:
 
 
 class ScoringStrategy(ABC):
-    """What counts, and how much. Six forms stand below; another one needs only `weights`."""
+    """What counts, and how much. Six forms are below; another one needs only `weights`."""
 
     @property
     @abstractmethod
@@ -273,6 +273,6 @@ class ReferenceCount(ScoringStrategy):
 
 @dataclass(frozen=True)
 class Hybrid(ScoringStrategy):
-    """All four: 0.5 text, 0.2 graph, 0.1 time, 0.2 references, unless told otherwise."""
+    """All four: 0.5 text, 0.2 graph, 0.1 time, 0.2 references, unless set otherwise."""
 
     weights: ScoreWeights = ScoreWeights()

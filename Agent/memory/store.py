@@ -1,4 +1,4 @@
-"""Remember, recall, correct, forget: a memory for an agent behind one small door.
+"""Remember, recall, correct, forget: a memory for an agent with a small API.
 
 >>> import tempfile
 >>> folder = tempfile.TemporaryDirectory()
@@ -22,9 +22,9 @@
 >>> folder.cleanup()
 
 A memory is an info of the tree: its text is the content, its keywords are the tree's, and what else is known of it
-stands in the info's metadata under `"memory"`: `kind`, `record` (what `to_dict` gives), `time`, `links`, `pinned`,
-`supersedes` and `superseded_by`. So whoever opens the folder as a `KeywordTree` reads all of it. Every method that
-writes is one operation of the tree, and can be undone.
+is in the info's metadata under `"memory"`: `kind`, `record` (what `to_dict` gives), `time`, `links`, `pinned`,
+`supersedes` and `superseded_by`. So a program that opens the folder as a `KeywordTree` reads all of it. Every method
+that writes is one operation of the tree, and can be undone.
 
 A fact that was corrected keeps its text and its place in the chain, but no keyword, and is not recalled; nor is a
 pattern that another one, with a link `supersedes`, took the place of.
@@ -158,9 +158,9 @@ class _Outcome(Enum):
     UNUSABLE = auto()
     """What was answered cannot be used."""
     DOWN = auto()
-    """Nobody could be asked."""
+    """The model could not be reached."""
     OVERTAKEN = auto()
-    """Somebody changed the memory meanwhile."""
+    """The memory was changed meanwhile."""
 
 
 # The store
@@ -186,7 +186,7 @@ class MemoryStore:
 
     Attributes:
         tree: All of it as a `KeywordTree`.
-        graph: The same as a `TreeGraph`: what hangs together.
+        graph: The same as a `TreeGraph`: its entities and relations.
         retriever: What `recall` asks.
         knowledge: The same as pages: what is known of each keyword.
     """
@@ -272,7 +272,7 @@ class MemoryStore:
 
         Args:
             record: What is to be kept; a string is a plain fact.
-            keywords: Names or paths (`drinks/tea`) of keywords to hang it on, as they are written, but for case and
+            keywords: Names or paths (`drinks/tea`) of keywords to link it to, as they are written, but for case and
                 width; one that is not there is made, under the top. Two processes that name the same new one in the
                 same moment may make two.
             source: Where it is from: a conversation, a document. What has the same source belongs together, in the
@@ -353,7 +353,7 @@ class MemoryStore:
             old = self.tree.GetInfo(record.id)
             if old is not None:
                 return self._remember_again(old, spec, names)
-            with contextlib.suppress(DuplicateIdError):  # another process or thread was quicker: it is there now
+            with contextlib.suppress(DuplicateIdError):  # another process or thread has made it: it is there now
                 return self._remember_new({**spec, "id": record.id}, names)
 
     def _remember_new(self, spec: dict[str, Any], names: list[str]) -> str:
@@ -474,7 +474,7 @@ class MemoryStore:
         could not be used, up to three times. Ends early where the model cannot be reached for three in a row.
 
         Args:
-            limit: Read at most so many; None reads all.
+            limit: Read at most this many; None reads all.
             again: Whether to read those, too, that were given up after three times.
 
         Raises:
@@ -492,7 +492,7 @@ class MemoryStore:
         return count
 
     def wait_for_extraction(self, timeout_s: float | None = None) -> bool:
-        """Return when the thread has nothing more to read, or after so many seconds; says whether no memory waits.
+        """Return when the thread has nothing more to read, or after `timeout_s`; says whether no memory waits.
 
         While the model cannot be reached the thread goes on trying, so give a timeout. Without `extract_in_background`
         nothing is waited for. A memory that was given up after three times waits still: see `extract_pending`.
@@ -521,7 +521,7 @@ class MemoryStore:
         return info is None or waits_for(info) is None or self._read_into(info) is not _Outcome.DOWN
 
     def _read_into(self, info: Info) -> _Outcome:
-        """Read a memory that is there already; somebody who changes it meanwhile has the last word."""
+        """Read a memory that is there already; a change meanwhile has the last word."""
         read = self._feed.read(info.content)
         with contextlib.suppress(VersionConflictError, NotFoundError, ConflictError):
             if isinstance(read, Failure):
@@ -576,7 +576,7 @@ class MemoryStore:
 
         Args:
             query: The question, as it was asked.
-            limit: At most so many.
+            limit: At most this many.
             kinds: Only `"fact"`, `"episode"`, `"pattern"`, `"skill"`.
             sources: Only from these.
             since: Not older than this; seconds since the epoch, or a datetime, without a time zone in UTC.
@@ -616,7 +616,7 @@ class MemoryStore:
     ) -> str:
         """Put a new fact in the place of an old one, and return its id.
 
-        The new one hangs on the same keywords, and has a `supersedes` link to the old one, which stays in the history.
+        The new one has the same keywords, and a `supersedes` link to the old one, which stays in the history.
 
         Args:
             id: Of the old one; where that was superseded already, what superseded it is meant.
@@ -646,7 +646,7 @@ class MemoryStore:
             self._get(id)  # of what was forgotten meanwhile nothing is left to be corrected
             try:
                 return self._correct(id, record, source, created_by, names, own)
-            except DuplicateIdError:  # another process was quicker: now what it wrote is corrected
+            except DuplicateIdError:  # another process has written: now that is corrected
                 self.retriever.index.catch_up()
             except (ConflictError, NotFoundError):  # a keyword was deleted meanwhile
                 self.tree.Refresh()
@@ -842,11 +842,11 @@ class MemoryStore:
     def undo(self, operation_id: str | None, changed_by: str = "user") -> str:
         """Put back what an operation changed, as a new operation, and return the id of that.
 
-        As `tree.Undo`; but where later memories hang on a keyword that the operation made, that keyword stays.
+        As `tree.Undo`; but where later memories are linked to a keyword that the operation made, that keyword stays.
 
         Args:
-            operation_id: `store.tree.last_operation` behind a call, what `forget` returned, or one of `tree.History()`.
-            changed_by: Who asks for it.
+            operation_id: `store.tree.last_operation` after a call, what `forget` returned, or one of `tree.History()`.
+            changed_by: The author.
 
         Raises:
             ConflictError: A later operation changed what this one wrote; a memory can then be corrected or forgotten.

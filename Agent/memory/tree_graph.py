@@ -55,7 +55,7 @@ class TreeGraph(KnowledgeGraph):
         index: Returns the index of the tree's memories, which knows what all of them say, and the names of keywords: as
             long as nothing has relations, no graph is built. None reads the tree's infos.
 
-    An entity's name and description are the keyword's. The rest stands in its metadata, one key for each thing, since
+    An entity's name and description are the keyword's. The rest is in its metadata, one key for each thing, since
     that is what a merge joins:
 
         "entity_type": "person"
@@ -67,7 +67,7 @@ class TreeGraph(KnowledgeGraph):
 
     Besides, the graph has what memories say (`sayings`): relations with the sentences that say so, and types, tags and
     descriptions where the keyword has none of its own. Two memories that say the same make one relation, with the
-    greater weight. What was added by hand has the last word: its weight stands, chosen tags stand alone.
+    greater weight. What was added by hand has the last word: its weight counts, chosen tags count alone.
 
     A relation leads to whatever its target was merged into. With a deleted target it is not seen, and is there again
     when the deletion is undone. Inside an open `Operation` what the block has written is checked against, but found
@@ -101,7 +101,7 @@ class TreeGraph(KnowledgeGraph):
         own = {"entity_type": entity.entity_type, **self._tag_keys(entity.tags)}
         if self._tree.GetKeyword(entity.id) is None:
             spec = {"id": entity.id, "name": entity.name, "description": entity.description, "metadata": own}
-            with contextlib.suppress(DuplicateIdError):  # another thread or process was quicker: it is there now
+            with contextlib.suppress(DuplicateIdError):  # another thread or process has made it: it is there now
                 self._tree.BatchCreateKeywords([{**spec, "parent_id": self._parent_id}])
                 return
 
@@ -126,7 +126,7 @@ class TreeGraph(KnowledgeGraph):
                         if relation.source_id != id:
                             self.remove_relation(relation.source_id, id, relation.relation_type)
                     self._tree.DeleteKeyword(id)
-            except VersionConflictError:  # somebody wrote a source meanwhile
+            except VersionConflictError:  # another process wrote a source meanwhile
                 continue
             return
 
@@ -204,7 +204,7 @@ class TreeGraph(KnowledgeGraph):
             node = self._find(id)
             try:
                 self._tree.UpdateKeyword(node.id, patch(node), node.version)
-            except VersionConflictError:  # somebody was quicker: patch what they left
+            except VersionConflictError:  # another process has written: patch what it left
                 continue
             return
 
@@ -328,7 +328,7 @@ class TreeGraph(KnowledgeGraph):
         lost += [source for source in self._said if self._found.get_entity(source) is None]
         lost += [entity for entity in self._memories if self._found.get_entity(entity) is None]
         if outside_operations(lambda: [id for id in lost if self._tree.GetKeyword(id) is not None]):
-            # What was merged leads on, and only the log tells over what.
+            # What was merged leads on, and only the log has over what.
             self._follower = LogFollower(self._tree)
             self._forget()
             self._take(self._follower.catch_up())
@@ -566,7 +566,7 @@ class _Own(NamedTuple):
     """Whether its tags were chosen by hand: then memories add none."""
 
     def entity_within(self, limit: int) -> GraphEntity:
-        """Return the entity with at most so many tags."""
+        """Return the entity with at most this many tags."""
         return replace(self.entity, tags=self.entity.tags[:limit])
 
 
@@ -605,7 +605,7 @@ def _may_have_missed(changes: LogChanges) -> bool:
 
 
 _PAGE = 1_000  # infos read at once
-_SAYINGS = 100  # told of one relation: that more say it tells nothing further
+_SAYINGS = 100  # listed of one relation: that more say it adds nothing
 _CHOSEN = -1  # as a place among tags, what no tag has
 
 _TAG, _RELATION = "tag:", "relation:"

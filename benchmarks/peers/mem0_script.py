@@ -47,7 +47,7 @@ def open_memory(kind: str, folder: str) -> Any:
 
 
 def shape(value: Any) -> Any:
-    """Return a value with what differs from run to run told by its form: ids, times, scores."""
+    """Return a value with what differs from run to run replaced by its form: ids, times, scores."""
     if isinstance(value, dict):
         return {key: "score" if key == "score" and inner is not None else shape(inner) for key, inner in value.items()}
     if isinstance(value, list):
@@ -61,7 +61,7 @@ def shape(value: Any) -> Any:
 
 def run(memory: Any) -> list[Any]:
     """Call everything, and return what came of it."""
-    told: list[Any] = []
+    results: list[Any] = []
 
     def call(name: str, *arguments: Any, **named: Any) -> Any:
         try:
@@ -69,11 +69,11 @@ def run(memory: Any) -> list[Any]:
         except Exception as error:
             text = re.sub(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", "id", str(error))
             is_value = isinstance(error, ValueError) or type(error).__name__ == "ValidationError"
-            told.append([name, "ValueError" if is_value else type(error).__name__, text])
+            results.append([name, "ValueError" if is_value else type(error).__name__, text])
             return None
         if name in ("get_all", "search") and isinstance(result, dict):  # neither promises an order of equals
             result = {"results": sorted(result["results"], key=lambda row: str(row["memory"]))}
-        told.append([name, shape(result)])
+        results.append([name, shape(result)])
         return result
 
     one = call("add", "I like green tea 龙井茶", user_id="ada", metadata={"topic": "tea", "cups": 3}, infer=False)
@@ -146,7 +146,7 @@ def run(memory: Any) -> list[Any]:
     call("chat", "hello")
     call("reset")
     call("get_all", filters={"user_id": "7"})
-    return told
+    return results
 
 
 def main(kind: str, folder: str) -> None:

@@ -19,7 +19,7 @@ SCRIPT = Path(__file__).with_name("mem0_script.py")
 
 
 def run_script(kind: str, path: Path) -> list[list[Any]]:
-    """Return what the program tells of one of the two."""
+    """Return what the program reports of one of the two."""
     with tempfile.TemporaryDirectory() as folder:
         done = subprocess.run(
             [sys.executable, str(SCRIPT), kind, folder],

@@ -11,9 +11,9 @@
 [{'name': 'Ada', 'entityType': 'person', 'observations': ['plays chess', 'speaks 中文']}]
 [{'name': 'Ada', 'entityType': 'person', 'observations': ['plays chess']}]
 
-An entity is a keyword beneath one for its type, an observation an info of it, a relation an info of both its ends; the
+An entity is a keyword under one for its type, an observation an info of it, a relation an info of both its ends; the
 ids follow from the names, so that two servers which make the same thing make it once. `formats.mcp_memory` says how
-each stands in the tree, and so reads and writes the same graph as a file.
+each is in the tree, and so reads and writes the same graph as a file.
 """
 
 import json
@@ -49,13 +49,13 @@ KEY = "mcp"
 """Names the source of all ids, as for an import: another value would double every entity."""
 
 ENTITIES = 1_000
-"""So many entities are told at once, the newest."""
+"""At most this many entities are returned at once, the newest."""
 
 RELATIONS = 10_000
-"""And so many relations."""
+"""At most this many relations."""
 
 RESULT_BYTES = 400_000
-"""And so many bytes of both, as JSON; a text is cut above a tenth of them."""
+"""At most this many bytes of both, as JSON; a text is cut above a tenth of them."""
 
 _NAME_LIMIT = 512  # characters, the tree's own limit
 _RANKED = 10  # entities that ranking adds to a search
@@ -72,7 +72,7 @@ class MemoryGraph:
     Args:
         tree: What holds them; others may write to it.
 
-    What is told here once, for all that changes something: it is one operation of the tree, all or nothing, and costs
+    For all methods that change something: each is one operation of the tree, all or nothing, and costs
     one sync. InvalidInputError names what cannot be used.
     """
 
@@ -153,7 +153,7 @@ class MemoryGraph:
         return self._change("add_observations", plan)
 
     def delete_entities(self, names: Iterable[str]) -> Done[None]:
-        """Delete entities, their relations, and the observations that are no other's; what is beneath them moves up."""
+        """Delete entities, their relations, and the observations that are no other's; what is under them moves up."""
         wanted = list(names)
 
         def plan() -> tuple[None, list[_Write]]:
@@ -224,7 +224,7 @@ class MemoryGraph:
         return try_again(take_in)
 
     def _change(self, name: str, plan: Callable[[], tuple[_T, list[_Write]]]) -> Done[_T]:
-        """Make what a plan says one operation; where another process was quicker, plan again on what it left."""
+        """Make what a plan says one operation; where another process has written first, plan again on what it left."""
 
         def change() -> Done[_T]:
             self.index.catch_up()
@@ -269,7 +269,7 @@ class MemoryGraph:
         return fact
 
     def _type_id(self, outline: Outline, kind: str, keywords: dict[str, Keyword]) -> str:
-        """Return the keyword beneath which entities of a type hang; one that is not there joins `keywords`."""
+        """Return the keyword that entities of a type are under; one that is not there joins `keywords`."""
         if kind == KEYWORD or is_blank(kind):
             return ROOT_ID
         keyword = type_keyword(outline, kind)
@@ -317,7 +317,7 @@ class MemoryGraph:
         return self._resolve(name) or entity_id(outline, name)
 
     def _parent_of(self, ids: tuple[str, str]) -> str | None:
-        """Return what the first one hangs beneath, where "is beneath" tells that; None where it tells nothing."""
+        """Return the parent of the first one, as "is beneath" has it; None without such a relation."""
         names = [self.index.name_of(id) for id in ids]
         if None in names or self.index.kind_of(ids[0]) != KEYWORD or ids[0] == ids[1]:
             return None
@@ -394,7 +394,7 @@ class MemoryGraph:
         return {**graph, "omitted": omitted} if any(omitted.values()) else graph
 
     def _relations(self, touched: set[str] | None) -> Iterable[_Row]:
-        """Yield the relations that touch some entities, or all, those told by places included."""
+        """Yield the relations that touch some entities, or all, those that follow from places included."""
         pairs: dict[tuple[str, str], None] = {}
         for id in self.index.ids() if touched is None else touched:
             parent_id = self.index.parent_of(id)
@@ -417,7 +417,7 @@ class _Room:
         self.left = size
 
     def take(self, value: object) -> bool:
-        """Take as much as a value needs, as it is told; return False where that is not left, and will not be."""
+        """Take as much as a value needs in the reply; return False where that is not left, and will not be."""
         text = json.dumps(value, ensure_ascii=False, indent=2)
         size = len(text.encode("utf-8", "replace")) + 6 * (text.count("\n") + 2)
         self.left = self.left - size if size <= self.left else 0

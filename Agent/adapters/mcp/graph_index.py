@@ -1,6 +1,6 @@
-"""The entities of a tree, their names, texts and relations, in memory, and true whoever changes the tree.
+"""The entities of a tree, their names, texts and relations, in memory, kept in step with the tree's log.
 
-Every keyword but the root and those that stand for a type is an entity. Of several that bear a name, the oldest goes by
+Every keyword but the root and those that are types is an entity. Of several that have a name, the oldest goes by
 it and the others by their paths, so a name leads to one entity. What this file holds is derived from the tree and
 follows its log; the observations themselves are read from the tree.
 """
@@ -34,7 +34,7 @@ class Entity(NamedTuple):
     ordinal: int
     """Its place in the order of creation."""
     is_type: bool
-    """Whether it stands for a type, and is no entity."""
+    """Whether it is a type, and no entity."""
 
 
 class Relation(NamedTuple):
@@ -75,7 +75,7 @@ class GraphIndex:
         self._texts: dict[str, str] = {}  # folded: all that an entity says, but for long observations
         self._with_long: set[str] = set()
         self._unread: set[str] = set()  # entities whose text is to be made again
-        self._must_rename = False  # somebody was renamed, moved, merged or deleted
+        self._must_rename = False  # a keyword was renamed, moved, merged or deleted
 
     # -- following --
 
@@ -249,7 +249,7 @@ class GraphIndex:
             return self._entities[id].kind
 
     def parent_of(self, id: str) -> str | None:
-        """Return the entity above an entity that no type is told of; None where there is none."""
+        """Return the entity above an entity without a type; None where there is none."""
         with self._lock:
             self._tidy()
             entity = self._entities[id]

@@ -1,7 +1,7 @@
 """The two generations of the MCP SDK, where they differ: `MCPServer` of 2.x, `FastMCP` of 1.x.
 
 Both serve the tools of `server` unchanged. What is different is where things are imported from, how a client subscribes
-to a resource, and where a port is told.
+to a resource, and where a port is given.
 """
 
 from collections.abc import Awaitable, Callable
@@ -90,7 +90,7 @@ class Watchers:
     """The clients that want to hear when a resource changes.
 
     Clients of 2026-07-28 listen to a stream that the SDK serves; those before it subscribe, and the SDK leaves that to
-    us, in both generations through the server beneath.
+    us, in both generations through the low-level server.
 
     Args:
         server: What `make_server` returned.
@@ -119,9 +119,9 @@ class Watchers:
         capabilities = lowlevel.get_capabilities
 
         def with_subscriptions(*arguments: Any) -> Any:
-            told = capabilities(*arguments)
-            told.resources.subscribe = True  # 1.x says False, whatever is handled
-            return told
+            made = capabilities(*arguments)
+            made.resources.subscribe = True  # 1.x says False, whatever is handled
+            return made
 
         lowlevel.get_capabilities = with_subscriptions
 

@@ -1,7 +1,7 @@
 """The tools, resources and prompts as MCP has them.
 
 Nine tools have the names, arguments, results and annotations of the reference memory server; the six that follow walk
-the tree. Each change tells its operation in the result's `_meta`, under `keyword-tree/operation_id`: `undo` takes it.
+the tree. Each change returns its operation in the result's `_meta`, under `keyword-tree/operation_id`: `undo` takes it.
 """
 
 import json
@@ -27,13 +27,13 @@ from .sdk import Context, ToolError, Watchers, client_of, make_server, shorten_s
 
 __all__ = ["KEYWORDS", "OPERATION", "RESOURCE", "build_server"]
 
-from pydantic import Field  # behind `sdk`, which says what to install where it is missing
+from pydantic import Field  # after `sdk`, which says what to install where it is missing
 
 RESOURCE = "memory://knowledge-graph"
-"""The whole graph, as `read_graph` tells it."""
+"""The whole graph, as `read_graph` returns it."""
 
 KEYWORDS = "memory://keyword/{id}"
-"""A keyword with its facts, by id, name or path; what is no letter or number stands in it as in any URI."""
+"""A keyword with its facts, by id, name or path; what is no letter or number is quoted as in any URI."""
 
 OPERATION = "keyword-tree/operation_id"
 """What a result's `_meta` calls the operation."""
@@ -44,13 +44,13 @@ _T = TypeVar("_T")
 
 _INSTRUCTIONS = """\
 A long-term memory: a tree of keywords with facts on it. Look before you write: `search` finds a keyword by name, \
-alias or path; where it tells candidates, choose one, or walk with `look_beneath` from "root". `place` without a \
-parent says where a new keyword could hang; with one it makes it. `remember` stores a fact on keywords. Every change \
-can be taken back with `undo`. The other tools show the same memory as a knowledge graph of entities, observations \
+alias or path; where it returns candidates, choose one, or walk with `look_beneath` from "root". `place` without a \
+parent lists possible parents of a new keyword; with one it makes it. `remember` stores a fact on keywords. A change \
+can be undone with `undo`. The other tools show the same memory as a knowledge graph of entities, observations \
 and relations."""
 
 
-def _told(description: str) -> Any:
+def _described(description: str) -> Any:
     return Field(description=description)
 
 
@@ -64,8 +64,8 @@ class Entity(TypedDict):
 Relation = TypedDict(
     "Relation",
     {
-        "from": Annotated[str, _told("An entity's name")],
-        "to": Annotated[str, _told("An entity's name")],
+        "from": Annotated[str, _described("An entity's name")],
+        "to": Annotated[str, _described("An entity's name")],
         "relationType": str,
     },
 )
@@ -161,13 +161,13 @@ class Candidate(TypedDict):
 class Found(TypedDict):
     """What `search` found."""
 
-    status: Annotated[str, _told('"matched", "ambiguous", "candidates" or "not_found"')]
+    status: Annotated[str, _described('"matched", "ambiguous", "candidates" or "not_found"')]
     match: Match | None
     candidates: list[Candidate]
 
 
 class Child(TypedDict):
-    """A keyword beneath another one."""
+    """A keyword under another one."""
 
     id: str
     name: str
@@ -180,7 +180,7 @@ Group = TypedDict("Group", {"id": str, "from": str, "to": str, "count": int})
 
 
 class Level(TypedDict):
-    """What is beneath a keyword: its children, or groups of them by name."""
+    """What is under a keyword: its children, or groups of them by name."""
 
     id: str
     path: list[str]
@@ -189,7 +189,7 @@ class Level(TypedDict):
 
 
 class Place(TypedDict):
-    """A keyword that was made, or where it could hang."""
+    """A keyword that was made, or its possible parents."""
 
     made: bool
     id: str | None
@@ -223,14 +223,14 @@ class Operations(TypedDict):
 
 
 class Undone(TypedDict):
-    """What was taken back, and the operation that did it."""
+    """What was undone, and the operation that did it."""
 
     undone: str
     operation_id: str
 
 
 class _Tools:
-    """What each tool does with its arguments; their texts stand in `_TOOLS`."""
+    """What each tool does with its arguments; their texts are in `_TOOLS`."""
 
     def __init__(self, tree: KeywordTree, server: Any) -> None:
         self.graph = MemoryGraph(tree)
@@ -277,7 +277,7 @@ class _Tools:
 
     async def search_nodes(
         self,
-        query: Annotated[str, _told("Matched against names, types and observations")],
+        query: Annotated[str, _described("Matched against names, types and observations")],
     ) -> Annotated[types.CallToolResult, Graph]:
         return _answer(await _work(lambda: self.graph.search_nodes(query)))
 
@@ -286,13 +286,13 @@ class _Tools:
 
     async def search(
         self,
-        query: Annotated[str, _told("Name, alias, path such as programming/Python, or any text")],
-        context: Annotated[str, _told("Topic: orders several of that name")] = "",
+        query: Annotated[str, _described("Name, alias, path such as programming/Python, or any text")],
+        context: Annotated[str, _described("Topic: orders several of that name")] = "",
     ) -> Annotated[types.CallToolResult, Found]:
         return _answer(await _work(lambda: self.walk.search(query, context)))
 
     async def look_beneath(
-        self, id: Annotated[str, _told('Of a keyword or group; "root" is the top')] = ROOT_ID
+        self, id: Annotated[str, _described('Of a keyword or group; "root" is the top')] = ROOT_ID
     ) -> Annotated[types.CallToolResult, Level]:
         return _answer(await _work(lambda: self.walk.look_beneath(id)))
 
@@ -300,30 +300,30 @@ class _Tools:
         self,
         name: str,
         context: Context,
-        description: Annotated[str, _told("Its meaning")] = "",
-        parent_id: Annotated[str, _told('Empty asks for candidates; "root" is the top')] = "",
+        description: Annotated[str, _described("Its meaning")] = "",
+        parent_id: Annotated[str, _described('Empty asks for candidates; "root" is the top')] = "",
     ) -> Annotated[types.CallToolResult, Place]:
         done = await self._change(context, lambda: self.walk.place(name, description, parent_id))
         return _answer(done.result, done=done)
 
     async def remember(
         self,
-        content: Annotated[str, _told("A sentence that can be understood alone")],
+        content: Annotated[str, _described("A sentence that can be understood alone")],
         context: Context,
-        keywords: Annotated[list[str], _told("Their ids, names or paths")] = [],  # noqa: B006
+        keywords: Annotated[list[str], _described("Their ids, names or paths")] = [],  # noqa: B006
     ) -> Annotated[types.CallToolResult, Remembered]:
         done = await self._change(context, lambda: self.walk.remember(content, keywords))
         return _answer(done.result, done=done)
 
     async def history(
-        self, id: Annotated[str, _told("Keyword (id, name, path) or fact (id); empty is all")] = ""
+        self, id: Annotated[str, _described("Keyword (id, name, path) or fact (id); empty is all")] = ""
     ) -> Annotated[types.CallToolResult, Operations]:
         return _answer({"operations": await _work(lambda: self.walk.history(id))})
 
     async def undo(
         self,
         context: Context,
-        operation_id: Annotated[str, _told("Empty: your own last change")] = "",
+        operation_id: Annotated[str, _described("Empty: your own last change")] = "",
     ) -> Annotated[types.CallToolResult, Undone]:
         done = await self._change(context, lambda: self.walk.undo(operation_id, client_of(context)), is_undo=True)
         return _answer(done.result, done=done)
@@ -340,7 +340,7 @@ class _Tools:
 async def _work(work: Callable[[], _T]) -> _T:
     """Run what uses the tree in a thread; a client that goes away meanwhile does not interrupt it.
 
-    What the tree says of bad input is the model's to read. What concerns the disk is for whoever runs the server: it
+    What the tree says of bad input is the model's to read. What concerns the disk is for the operator of the server: it
     names files.
     """
     try:
@@ -357,12 +357,12 @@ async def _work(work: Callable[[], _T]) -> _T:
         raise ToolError("The memory server failed; who runs it finds why in its log.") from None
 
 
-def _answer(structured: Any, told: Any = None, done: Done[Any] | None = None) -> types.CallToolResult:
+def _answer(structured: Any, text: Any = None, done: Done[Any] | None = None) -> types.CallToolResult:
     """Return a result: what a program reads, and the same as text."""
     text = (
-        told
-        if isinstance(told, str)
-        else json.dumps(structured if told is None else told, ensure_ascii=False, indent=2)
+        text
+        if isinstance(text, str)
+        else json.dumps(structured if text is None else text, ensure_ascii=False, indent=2)
     )
     meta = {OPERATION: done.operation_id} if done is not None and done.operation_id else None
     content = [{"type": "text", "text": text}]
@@ -430,7 +430,7 @@ _TOOLS: dict[str, tuple[str, dict[str, bool], str]] = {
     "place": (
         "Place",
         _ADDS,
-        "Make a keyword under `parent_id`. Without it nothing is written: returns namesakes and possible parents",
+        "Make a keyword under `parent_id`. Without it nothing is written: returns keywords so named, and parents",
     ),
     "remember": ("Remember", _ADDS, "Store a fact on the keywords it belongs to"),
     "history": ("History", _READS, "List the newest 20 changes"),

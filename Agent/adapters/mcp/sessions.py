@@ -2,7 +2,7 @@
 
     keyword-tree-mcp memory --session acme/ada/helper/monday
 
-Whose memories they are is said by whoever starts the server, and by no call: a model cannot ask for another user's.
+Whose memories they are is set where the server is started, and by no call: a model cannot ask for another user's.
 """
 
 from collections.abc import Callable
@@ -16,7 +16,7 @@ from .sdk import ToolError, make_server, shorten_schemas, types
 
 __all__ = ["build_session_server", "read_session"]
 
-from pydantic import Field  # behind `sdk`, which says what to install where it is missing
+from pydantic import Field  # after `sdk`, which says what to install where it is missing
 
 _T = TypeVar("_T")
 
@@ -67,8 +67,8 @@ def build_session_server(engine: ContextEngineService, ctx: RequestContext) -> A
         messages: Annotated[list[Said], Field(description="In their order; all of them, or only the new ones")],
     ) -> dict[str, Any]:
         done = await run(lambda: engine.commit_session(ctx, [dict(each) for each in messages]))
-        told = {"status": done.status, "new": done.stats["new"]}
-        return told | {"memories": [write.uri for write in done.write_results if write.action != "skip"]}
+        answer = {"status": done.status, "new": done.stats["new"]}
+        return answer | {"memories": [write.uri for write in done.write_results if write.action != "skip"]}
 
     async def search(
         query: Annotated[str, Field(description="The question, as it was asked")],

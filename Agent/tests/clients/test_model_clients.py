@@ -31,7 +31,7 @@ from Agent.keyword_tree import InvalidInputError, KeywordTree, LLMClient, Search
 from Agent.lexical_client import LexicalLLMClient
 from Agent.model_clients import (
     BODY_LIMIT,
-    MEND_LIMIT,
+    REPAIR_LIMIT,
     AnthropicChatClient,
     BudgetError,
     ModelClientError,
@@ -409,7 +409,9 @@ CASES = [
     Case("broken off in a text", said('{"action": "match", "node_id": 0, "reason": "b'), {**MATCH, "reason": "b"}),
     Case("whole, though cut behind", said(json.dumps(MATCH) + "\n\n{", "length"), MATCH),
     Case("long thinking before", said("Let me {see}. " * 1000 + "</think>{'action': 'match', 'node_id': 0}"), MATCH),
-    Case("long thinking of JSON before", said('{"is": {' + " x" * MEND_LIMIT + "</think>" + json.dumps(MATCH)), MATCH),
+    Case(
+        "long thinking of JSON before", said('{"is": {' + " x" * REPAIR_LIMIT + "</think>" + json.dumps(MATCH)), MATCH
+    ),
     Case(
         "the end of thinking in a reason",
         said(json.dumps({**MATCH, "reason": "after </think>"})),
@@ -1385,7 +1387,7 @@ class TestReadReply:
     @pytest.mark.parametrize("piece", ["{", '{"', '{"a":', '["', '{"a": 1,,', "1", "```json\n{"])
     def test_is_never_slow(self, piece: str) -> None:
         need("json_repair")
-        text = "{" + piece * (MEND_LIMIT // len(piece) - 1)
+        text = "{" + piece * (REPAIR_LIMIT // len(piece) - 1)
         begun = time.process_time()
         with contextlib.suppress(ReplyError):
             read_reply(text, SCHEMA)
@@ -1407,7 +1409,7 @@ class TestReadReply:
 
     def test_leaves_long_texts_that_are_no_json(self) -> None:
         with pytest.raises(ReplyError, match=r"no JSON object: \"\{'a': 1\}"):
-            read_reply("{'a': 1}" + " " * MEND_LIMIT, SCHEMA)
+            read_reply("{'a': 1}" + " " * REPAIR_LIMIT, SCHEMA)
 
 
 # With a mind behind the server
@@ -1483,8 +1485,8 @@ class TestExample:
         server.script = refused(401)(WIRES[0])
         done = run("with_a_model.py", KEYWORD_TREE_MODEL="m", OPENAI_API_KEY=KEY, OPENAI_BASE_URL=server.address)
 
-        assert "苏州园林 stands at 苏州园林 (agent_failure)" in done.stdout
-        assert "hangs on [] (agent_failure)" in done.stdout
+        assert "苏州园林 is at 苏州园林 (agent_failure)" in done.stdout
+        assert "is linked to [] (agent_failure)" in done.stdout
 
     def test_runs_with_a_model(self, wire: Wire, server: Server) -> None:
         server.script = [think(wire, [])]
@@ -1493,7 +1495,7 @@ class TestExample:
             "with_a_model.py", KEYWORD_TREE_MODEL="test-model", **{f"{wire.name.upper()}_API_KEY": KEY}, **address
         )
 
-        assert "苏州园林 stands at 旅行 / 苏州园林 (agent_match)" in done.stdout
+        assert "苏州园林 is at 旅行 / 苏州园林 (agent_match)" in done.stdout
         assert "'用户喜欢喝什么茶': 饮食 / 茶" in done.stdout
         assert f"{len(server.requests)} calls" in done.stdout
         assert KEY not in done.stdout + done.stderr

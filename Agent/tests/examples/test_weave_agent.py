@@ -26,7 +26,7 @@ def test_runs_as_a_program() -> None:
     )
 
     assert "'food/tea': 饮食 / 茶 (path): ['喜欢龙井，不加糖。']" in done.stdout
-    assert "苏州园林 stands at 旅行 / 苏州园林" in done.stdout
+    assert "苏州园林 is at 旅行 / 苏州园林" in done.stdout
     assert "'weather': nothing" in done.stdout
 
 
