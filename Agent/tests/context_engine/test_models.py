@@ -271,7 +271,7 @@ class TestExtraction:
             assert len(model.asked) == 40
 
     def test_counts_what_a_commit_asks_over_all_its_archives(self, tmp_path: Path) -> None:
-        image = {"type": "image_url", "image_url": {"url": "A" * 1_500_000}}  # an archive for each
+        image = {"type": "image_url", "image_url": {"url": "A" * 1_100_000}}  # an archive for each
         said = [{"role": "user", "content": [{"type": "text", "text": f"note {n}"}, image]} for n in range(12)]
         model = Script(extracting())
         with ContextEngineService(tmp_path, llm=model) as engine:

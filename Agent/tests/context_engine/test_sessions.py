@@ -24,7 +24,7 @@ from Agent.context_engine import (
     RelationEdge,
     RequestContext,
 )
-from Agent.context_engine.core.config import FILES, MESSAGES
+from Agent.context_engine.core.config import FILE_BYTES, FILES, MESSAGES, RAW_BYTES
 from Agent.context_engine.core.errors import StoreCorruptError
 from Agent.context_engine.core.messages import decode_messages, encode_messages, own_words, read_message, read_messages
 from Agent.context_engine.core.text import count_tokens
@@ -209,17 +209,20 @@ class TestCommitting:
             assert block.content_excerpt.startswith(f"Number{number} is here.")
             assert f"m{number + 1}," in block.match_reason
 
-    def test_keeps_images_in_files_that_can_be_read(self, engine: ContextEngineService) -> None:
-        image = {"type": "image_url", "image_url": {"url": "data:image/png;base64," + "A" * 3_000_000}}
+    def test_keeps_images_in_files_that_can_be_read(
+        self, engine: ContextEngineService, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        image = {"type": "image_url", "image_url": {"url": "data:image/png;base64," + "A" * 1_100_000}}
         said = [
-            {"role": "user", "content": [{"type": "text", "text": f"Picture {number}"}, image]} for number in range(6)
+            {"role": "user", "content": [{"type": "text", "text": f"Picture {number}"}, image]} for number in range(4)
         ]
         result = engine.commit_session(ADA, said)
 
-        assert len(result.stats["archives"]) == 6  # each beyond the size of an archive by itself
+        assert len(result.stats["archives"]) == 4  # each beyond the size of an archive by itself
         assert engine.commit_session(ADA, said).status == "unchanged"
-        assert excerpts(engine, "picture 4")[0] == "Picture 4\n[image]"
-        image["image_url"] = {"url": "A" * (49 * 1024 * 1024)}
+        assert excerpts(engine, "picture 3")[0] == "Picture 3\n[image]"
+        assert RAW_BYTES < FILE_BYTES  # so that one message's archive can be read
+        monkeypatch.setattr("Agent.context_engine.core.messages.RAW_BYTES", 1_000_000)  # 48 MiB take a second
         with pytest.raises(InvalidInputError, match="message 0 is larger"):
             engine.commit_session(ADA, [{"role": "user", "content": [image]}])
 
@@ -282,7 +285,7 @@ class TestCommitting:
 
     def test_keeps_each_message_once_however_it_is_committed(self, tmp_path: Path) -> None:
         chance = random.Random(21)
-        for number in range(25):
+        for number in range(100 if os.environ.get("KEYWORD_TREE_STORM") else 8):
             with open_engine(None) as engine:
                 turns = [(f"question {each} of {number}?", chance.choice(["yes", "no", "好"])) for each in range(10)]
                 said = [{"role": "user", "content": text} for turn in turns for text in turn]
