@@ -1490,10 +1490,9 @@ class TestExample:
 
     def test_runs_with_a_model(self, wire: Wire, server: Server) -> None:
         server.script = [think(wire, [])]
-        address = {f"{wire.name.upper()}_BASE_URL": server.address + wire.address}
-        done = run(
-            "with_a_model.py", KEYWORD_TREE_MODEL="test-model", **{f"{wire.name.upper()}_API_KEY": KEY}, **address
-        )
+        service = wire.name.upper()
+        names = {f"{service}_API_KEY": KEY, f"{service}_BASE_URL": server.address + wire.address}
+        done = run("with_a_model.py", **{"KEYWORD_TREE_MODEL": "test-model", **names})
 
         assert "苏州园林 is at 旅行 / 苏州园林 (agent_match)" in done.stdout
         assert "'用户喜欢喝什么茶': 饮食 / 茶" in done.stdout

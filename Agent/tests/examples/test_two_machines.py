@@ -27,7 +27,7 @@ def test_runs_as_it_stands(tmp_path: Path) -> None:
 
 def test_tells_what_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(own_server, "find_programs", lambda: None)
-    done = run("two_machines.py", check=False)
+    done = try_to_run("two_machines.py")
 
     assert done.returncode == 1
     assert done.stderr.strip() == "PostgreSQL is not installed (no initdb): apt-get install postgresql, or the like"
