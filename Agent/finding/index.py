@@ -12,10 +12,10 @@ A *unit* is what is found. Its names and its text are one document, each piece o
 derived: it can be deleted at any time, and whoever fills it keeps in `position` what it has taken in.
 
 Tables. `posting` has for each term the documents that have it: recent ones as they come (the row with first = 0, which
-also counts all of them), older ones sorted, as differences, and deflated. Why not FTS5: before SQLite 3.42 the words of
+also counts all of them), older ones in runs of some hundred, deflated. Why not FTS5: before SQLite 3.42 the words of
 deleted texts stay in its file until all of it is merged, and it does not return how often a word occurs in a document,
 so that every candidate had to be read again (3 times as slow). `said` keeps the texts, since deleting needs their words
-and a hit quotes them: some twenty together, in the order of their documents, which deflate to half their size, where
+and a hit quotes them: some thirty together, in the order of their documents, which deflate to half their size, where
 each alone would keep most of it.
 """
 
@@ -33,7 +33,7 @@ import zlib
 from array import array
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from itertools import accumulate, chain, repeat
+from itertools import accumulate, chain
 from typing import Any, NamedTuple, TypeAlias
 from urllib.parse import quote
 
@@ -41,13 +41,14 @@ from . import calibration, evidence, score, texts
 
 __all__ = ["Hit", "Index", "LostIndexError", "Unit"]
 
-_FORMAT = f"4 {sys.byteorder}"  # another one is made again
-_SEALED_FROM = 128  # postings of a term that are kept as they come; from then on sorted and deflated
+_FORMAT = f"5 {sys.byteorder}"  # another one is made again
+_TAIL, _SMALL_TAIL = 128, 16  # postings of a term that are kept as they come, at most: usually, and after `compact`
+_RUN = 360  # postings that are deflated together: within a kilobyte, beyond which SQLite takes whole pages
 _BATCH_BYTES = 1 << 23  # postings that are collected before they are written
 _WAIT_S = 2.0  # for another process that writes
 _PARAMETERS = 500  # of one statement
 _UNITS = 250  # that are looked up together
-_BLOCK, _WEIGHT = 20, 128  # texts that are deflated together: three such fill a page; a long one counts as several
+_BLOCK, _SHRUNK = 1_850, 0.6  # bytes of texts that are deflated together: two such fill a page; what deflating leaves
 
 _SCHEMA = """
 create table meta(key text primary key, value) without rowid;
@@ -153,33 +154,31 @@ class UnitRow(NamedTuple):
 
 # == Codes ===================================================================================
 #
-# What a posting says of its document, in 12 bits: the length of the shortest name that has the term (0: none has),
-# how often the text has it, and the text's length; lengths in steps of the square root of 2.
+# What a posting says of its document, in 13 bits: whether it is a passage, the length of the shortest name that has the
+# term (0: none has), how often the text has it, and the text's length; lengths in steps of the square root of 2.
 
 _NAME_STEPS = [2 ** (step / 2) for step in range(1, 15)]
 _TEXT_STEPS = [2 ** (step / 2) for step in range(1, 31)]
-_ONCE, _MOST = 1 << 5, 7
+_ONCE, _MOST, _PASSAGE = 1 << 5, 7, 1 << 12
 
 
 def _encode_name(length: int) -> int:
     return (1 + bisect.bisect(_NAME_STEPS, length)) << 8
 
 
-def _encode_texts(found: Sequence[str]) -> dict[str, int]:
+def _encode_texts(found: Sequence[str], kind: int = 0) -> dict[str, int]:
     """Return each term of a text with its code."""
-    step = 1 + bisect.bisect(_TEXT_STEPS, len(found))
-    most = _MOST * _ONCE + step
-    codes: dict[str, int] = {}
-    for term in found:
-        code = codes.get(term, step)
-        codes[term] = code + _ONCE if code < most else code
+    once = kind + _ONCE + 1 + bisect.bisect(_TEXT_STEPS, len(found))
+    codes = dict.fromkeys(found, once)
+    if len(codes) < len(found):
+        codes |= {term: once + (min(n, _MOST) - 1) * _ONCE for term, n in Counter(found).items() if n > 1}
     return codes
 
 
-def decode(code: int) -> tuple[float, int, float]:
-    """Return the length of the name (0: no name has the term), how often the text has it, and the text's length."""
-    name_step, text_step = code >> 8, code & 31
-    return 2.0 ** ((name_step - 1) / 2) if name_step else 0.0, code >> 5 & 7, 2.0 ** ((text_step - 1) / 2)
+def decode(code: int) -> tuple[float, int, float, bool]:
+    """Return the name's length (0: none has the term), how often the text has it, its length, whether a passage."""
+    name_step, length = code >> 8 & 15, 2.0 ** (((code & 31) - 1) / 2)
+    return 2.0 ** ((name_step - 1) / 2) if name_step else 0.0, code >> 5 & 7, length, code >= _PASSAGE
 
 
 class _Tokens(NamedTuple):
@@ -205,7 +204,7 @@ def _read_own(names: Sequence[str], text: str) -> _Tokens:
 
 def _read_passage(text: str) -> _Tokens:
     found = texts.terms(text)
-    return _Tokens(_encode_texts(found), {"passages": 1, "passage terms": len(found)})
+    return _Tokens(_encode_texts(found, _PASSAGE), {"passages": 1, "passage terms": len(found)})
 
 
 _Said: TypeAlias = str | list[Any]
@@ -216,18 +215,18 @@ def _read(said: _Said) -> _Tokens:
     return _read_passage(said) if isinstance(said, str) else _read_own(*said)
 
 
-def _weight_of(said: _Said) -> int:
-    return 1 + len(said if isinstance(said, str) else said[1]) // _WEIGHT
-
-
 _to_json = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 
 
-def _pack(block: Mapping[int, _Said]) -> bytes:
-    """Return texts as they are kept: the steps between their numbers, then each; of a unit without names its text."""
-    steps = [after - before for before, after in zip((0, *block), block, strict=False)]
-    kept = (said if isinstance(said, str) or said[0] else said[1] for said in block.values())
-    return zlib.compress(_to_json([steps, *kept]).encode("utf-8", "surrogatepass"))
+def _encode(said: _Said) -> bytes:
+    """Return a document as it is kept in a block; of a unit without names its text."""
+    return _to_json(said if isinstance(said, str) or said[0] else said[1]).encode("utf-8", "surrogatepass")
+
+
+def _pack(block: Mapping[int, bytes]) -> bytes:
+    """Return documents as they are kept: the steps between their numbers, then each."""
+    steps = map(operator.sub, block, (0, *block))
+    return zlib.compress(b"[" + b",".join([_to_json([*steps]).encode(), *block.values()]) + b"]")
 
 
 def _unpack(data: bytes) -> dict[int, _Said]:
@@ -236,37 +235,35 @@ def _unpack(data: bytes) -> dict[int, _Said]:
     return {number: said if number & 1 or isinstance(said, list) else [[], said] for number, said in rows}
 
 
-def _seal(tail: bytes) -> tuple[int, bytes]:
-    """Return postings as they are kept, sorted by document, and the first document."""
-    halves = array("H", tail)
-    documents, codes = [*map(operator.or_, halves[::3], map(operator.lshift, halves[1::3], repeat(16)))], halves[2::3]
-    if any(map(operator.gt, documents, documents[1:])):
-        rows = sorted(zip(documents, codes, strict=True))
-        documents, codes = [row[0] for row in rows], array("H", [row[1] for row in rows])
-    steps = array("I", map(operator.sub, documents, (0, *documents)))
-    return documents[0], zlib.compress(steps.tobytes() + codes.tobytes())
+_POSTING = struct.Struct("=IH")  # a document and a code, as they come
 
 
-def _unseal(data: bytes) -> Iterable[tuple[int, int]]:
-    raw = zlib.decompress(data)
-    end = len(raw) // 6 * 4
-    return zip(accumulate(array("I", raw[:end])), array("H", raw[end:]), strict=True)
+def _seal(postings: Iterable[tuple[int, int]]) -> tuple[int, int, bytes]:
+    """Return the first document of a run, how many there are, and the run as it is kept.
+
+    That is first all low bytes of the steps between documents, then all next ones, and so on: it deflates by a third
+    more than number by number.
+    """
+    documents, codes = zip(*postings, strict=True)
+    steps = array("I", map(operator.sub, documents, (documents[0], *documents))).tobytes()
+    halves = array("H", codes).tobytes()
+    planes = [*(steps[at::4] for at in range(4)), halves[::2], halves[1::2]]
+    return documents[0], len(documents), zlib.compress(b"".join(planes))
 
 
-def _open_tail(data: bytes) -> Iterable[tuple[int, int]]:
-    halves = array("H", data)
-    return ((low | high << 16, code) for low, high, code in zip(*(halves[at::3] for at in range(3)), strict=True))
-
-
-def _close_tail(postings: Iterable[tuple[int, int]]) -> bytes:
-    return array("H", [part for at, code in postings for part in (at & 0xFFFF, at >> 16, code)]).tobytes()
+def _unseal(first: int, data: bytes) -> Iterable[tuple[int, int]]:
+    planes = zlib.decompress(data)
+    count = len(planes) // 6
+    steps, halves = bytearray(4 * count), bytearray(2 * count)
+    for at in range(4):
+        steps[at::4] = planes[at * count : (at + 1) * count]
+    halves[::2], halves[1::2] = planes[4 * count : 5 * count], planes[5 * count :]
+    documents = accumulate(array("I", bytes(steps)), initial=first)
+    next(documents)  # `initial` comes by itself, too
+    return zip(documents, array("H", bytes(halves)), strict=True)
 
 
 # == The index ===============================================================================
-
-
-_pack_halves = struct.Struct("=HH").pack
-_CODES = [code.to_bytes(2, sys.byteorder) for code in range(1 << 12)]
 
 
 class _Batch:
@@ -293,10 +290,10 @@ class _Batch:
         for name, count in counts.items():
             self.counts[name] += count
         self.size += 6 * len(codes)
-        added, head, last, posting = self.added, _pack_halves(document & 0xFFFF, document >> 16), -1, b""
+        added, last, posting = self.added, -1, b""
         for term, code in codes.items():
             if code != last:
-                posting, last = head + _CODES[code], code
+                posting, last = _POSTING.pack(document, code), code
             added[term] += posting
         return document
 
@@ -471,16 +468,31 @@ class Index:
         with self._using("begin immediate") as db:
             for start in range(0, len(ids), _UNITS):
                 batch = self._begin_batch(db)
-                rows = dict(self._select("select num, document from unit where id in", ids[start : start + _UNITS]))
-                owned = [own for own in rows.values() if own is not None]
+                found = "select num, document, above from unit where id in"
+                rows = {num: (own, above) for num, own, above in self._select(found, ids[start : start + _UNITS])}
+                owned = [own for own, _ in rows.values() if own is not None]
                 owned += [at for found in self._passages_of(rows).values() for at in found]
                 for document, said in self._texts(db, owned).items():
                     batch.remove(document, said)
                 self._write(db, batch)
-                above = self.parents_among(rows)
-                db.executemany("delete from unit where num = ?", [(num,) for num in rows if num not in above])
-                sql = "update unit set document = null, above = null where num = ?"
-                db.executemany(sql, [(num,) for num in above])
+                empty = "update unit set document = null, above = null, grp = '' where num = ?"
+                db.executemany(empty, [(num,) for num in rows])
+                left = rows.keys() | {above for _, above in rows.values() if above is not None}
+                alone = left - self.parents_among(left)  # what is a context keeps its id, until it is none any more
+                db.executemany("delete from unit where num = ? and document is null", [(num,) for num in alone])
+
+    def compact(self) -> None:
+        """Let the file take less space, after much was put: by a third. Cost: a tenth of putting it.
+
+        Where the disk is too full for a copy of the file, or another process uses it, it stays as it is.
+        """
+        tails = "select term, data from posting where first = 0 and length(data) >= ?"
+        with self._using("begin immediate") as db:
+            for term, tail in db.execute(tails, (_SMALL_TAIL * _POSTING.size,)).fetchall():
+                self._seal_postings(db, term, tail)
+                db.execute("update posting set data = x'' where term = ? and first = 0", (term,))
+        with self._lock, contextlib.suppress(sqlite3.Error):
+            self._open().execute("vacuum")
 
     def _begin_batch(self, db: sqlite3.Connection) -> _Batch:
         return _Batch(int(db.execute("select value from meta where key = 'next'").fetchone()[0]))
@@ -549,28 +561,27 @@ class Index:
 
     def _write_texts(self, db: sqlite3.Connection, batch: _Batch) -> None:
         for first, block in self._blocks(db, sorted(batch.gone)):
-            left = {document: said for document, said in block.items() if document not in batch.gone}
+            left = {document: _encode(said) for document, said in block.items() if document not in batch.gone}
             if left:
                 db.execute("update said set data = ? where first = ?", (_pack(left), first))
             else:
                 db.execute("delete from said where first = ?", (first,))
-        if not batch.said:
-            return
-        block, size = dict[int, _Said](), 0
-        blocks = [block]
-        for key, data in db.execute("select first, data from said order by first desc limit 1").fetchall():
-            before = _unpack(data)
-            if (weight := sum(map(_weight_of, before.values()))) < _BLOCK:
-                db.execute("delete from said where first = ?", (key,))
-                block |= before
-                size = weight
+        rows, held, size, shrunk = list[tuple[int, bytes]](), dict[int, bytes](), 0, _SHRUNK
+        last = "select first, data from said order by first desc limit 1"
+        for first, data in db.execute(last).fetchall() if batch.said else ():
+            if len(data) < _BLOCK:
+                db.execute("delete from said where first = ?", (first,))
+                held = {document: _encode(said) for document, said in _unpack(data).items()}
+                size = sum(map(len, held.values()))
         for document, said in batch.said.items():
-            if size >= _BLOCK:
-                block, size = {}, 0
-                blocks.append(block)
-            block[document] = said
-            size += _weight_of(said)
-        db.executemany("insert into said values (?, ?)", [(min(block), _pack(block)) for block in blocks])
+            held[document] = _encode(said)
+            size += len(held[document])
+            if size * shrunk >= _BLOCK:
+                rows.append((min(held), _pack(held)))
+                shrunk, held, size = len(rows[-1][1]) / size, {}, 0
+        if held:
+            rows.append((min(held), _pack(held)))
+        db.executemany("insert into said values (?, ?)", rows)
 
     # -- postings -------------------------------------------------------------
 
@@ -580,55 +591,58 @@ class Index:
         db.executemany("insert into document values (?, ?)", batch.owners)
         for term, documents in batch.removed.items():
             self._remove_postings(db, term, documents)
-        append = "insert into posting values (?, 0, ?, ?) on conflict do update"
-        append += " set n = n + excluded.n, data = cast(data || excluded.data as blob) returning length(data)"
-        begin = "insert into posting values (?, 0, ?, x'') on conflict do update set n = n + excluded.n, data = x''"
-        for term in sorted(batch.added):
-            data = bytes(batch.added[term])
-            count = len(data) // 6
-            if count < _SEALED_FROM:
-                ((length,),) = db.execute(append, (term, count, data)).fetchall()
-                if length < 6 * _SEALED_FROM:
-                    continue
-                data, count = b"", 0
-            sql = "select data from posting where term = ? and first = 0"  # many are sealed with those before, at once
-            for (tail,) in db.execute(sql, (term,)).fetchall():
-                data = tail + data
-            db.execute("insert into posting values (?, ?, 0, ?)", (term, *_seal(data)))
-            db.execute(begin, (term, count))
+        self._add_postings(db, batch.added)
         db.execute("update meta set value = ? where key = 'next'", (batch.next,))
         for name, count in batch.counts.items():
             db.execute(
                 "insert into meta values (?, ?) on conflict do update set value = value + excluded.value", (name, count)
             )
 
+    def _add_postings(self, db: sqlite3.Connection, added: Mapping[str, bytes | bytearray]) -> None:
+        held = "select term, n, data from posting where first = 0 and term in"
+        tails = {term: (n, tail) for term, n, tail in self._select(held, added)}
+        rows, terms = list[tuple[str, int, bytes]](), sorted(added)
+        for term in terms:
+            n, tail = tails.pop(term, (0, b""))
+            n, tail = n + len(added[term]) // _POSTING.size, tail + added[term]
+            if len(tail) >= _POSTING.size * _TAIL:
+                self._seal_postings(db, term, tail)
+                tail = b""
+            rows.append((term, n, tail))
+        sql = "insert into posting values (?, 0, ?, ?) on conflict do update set n = excluded.n, data = excluded.data"
+        db.executemany(sql, rows)
+
+    def _seal_postings(self, db: sqlite3.Connection, term: str, tail: bytes) -> None:
+        postings = [*_POSTING.iter_unpack(tail)]
+        last = "select first, n, data from posting where term = ? and first > 0 order by first desc limit 1"
+        for first, n, data in db.execute(last, (term,)).fetchall():
+            if n < _RUN:
+                db.execute("delete from posting where term = ? and first = ?", (term, first))
+                postings = [*_unseal(first, data), *postings]
+        runs = (_seal(postings[start : start + _RUN]) for start in range(0, len(postings), _RUN))
+        db.executemany("insert into posting values (?, ?, ?, ?)", [(term, *run) for run in runs])
+
     def _remove_postings(self, db: sqlite3.Connection, term: str, documents: set[int]) -> None:
         left = set(documents)
         n, tail = db.execute("select n, data from posting where term = ? and first = 0", (term,)).fetchone()
-        kept = [posting for posting in _open_tail(tail) if posting[0] not in left]
-        found = len(tail) // 6 - len(kept)
         if n == len(documents):
             db.execute("delete from posting where term = ?", (term,))
             return
-        db.execute(
-            "update posting set n = n - ?, data = ? where term = ? and first = 0",
-            (len(documents), _close_tail(kept), term),
-        )
+        kept = [posting for posting in _POSTING.iter_unpack(tail) if posting[0] not in left]
+        found = len(tail) // _POSTING.size - len(kept)
+        update = "update posting set n = n - ?, data = ? where term = ? and first = 0"
+        db.execute(update, (len(documents), b"".join(_POSTING.pack(*posting) for posting in kept), term))
         while found < len(documents) and left:
             before = "select first, data from posting where term = ? and first between 1 and ? order by first desc"
             row = db.execute(before, (term, max(left))).fetchone()
             if row is None:
                 return  # what is left stood in the tail
-            sealed = list(_unseal(row[1]))
+            sealed = [*_unseal(*row)]
             kept = [posting for posting in sealed if posting[0] not in left]
             found += len(sealed) - len(kept)
+            db.execute("delete from posting where term = ? and first = ?", (term, row[0]))
             if kept:
-                db.execute(
-                    "update posting set data = ? where term = ? and first = ?",
-                    (_seal(_close_tail(kept))[1], term, row[0]),
-                )
-            else:
-                db.execute("delete from posting where term = ? and first = ?", (term, row[0]))
+                db.execute("insert into posting values (?, ?, ?, ?)", (term, *_seal(kept)))
             left = {at for at in left if at < row[0]}
 
     # -- reading, for the score ----------------------------------------------
@@ -655,7 +669,7 @@ class Index:
         found: dict[int, int] = {}
         with self.reading() as db:
             for first, data in db.execute("select first, data from posting where term = ?", (term,)):
-                found.update(_unseal(data) if first else _open_tail(data))
+                found.update(_unseal(first, data) if first else _POSTING.iter_unpack(data))
         return found
 
     def owners(self, documents: Collection[int]) -> dict[int, int]:
@@ -706,7 +720,8 @@ class Index:
 
     def passage_counts(self, numbers: Collection[int]) -> dict[int, int]:
         """Return unit → how many passages its infos have, where there are any."""
-        return {unit: len(found) for unit, found in self._passages_of(numbers).items()}
+        sql = "select unit, count(*) from document where num & 1 and unit in"
+        return dict(self._select(sql, numbers, " group by unit"))
 
     def children(self, number: int, limit: int) -> list[int]:
         """Return units that have this one as their context."""
@@ -734,12 +749,12 @@ class Index:
             found = (db.execute(nearest, (at,)).fetchone() for at in range(seed % step, last + 1, step))
             return list(dict.fromkeys(row[0] for row in found if row))
 
-    def _select(self, sql: str, values: Collection[object]) -> Iterator[Any]:
+    def _select(self, sql: str, values: Collection[object], ending: str = "") -> Iterator[Any]:
         listed = list(values)
         with self.reading() as db:
             for start in range(0, len(listed), _PARAMETERS):
                 part = listed[start : start + _PARAMETERS]
-                yield from db.execute(f"{sql} ({','.join('?' * len(part))})", part).fetchall()
+                yield from db.execute(f"{sql} ({','.join('?' * len(part))}){ending}", part).fetchall()
 
     # -- searching ------------------------------------------------------------
 

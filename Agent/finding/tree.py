@@ -24,7 +24,7 @@ __all__ = ["TreeRanker"]
 _LOGGER = logging.getLogger(__name__)
 _KEPT_FROM = 2_000  # keywords, or infos, from which on the index is a file: fewer are taken in within a moment
 _RANKED = 200  # keywords that are ranked for a question, at least
-_PIECE = 1_000  # keywords, or infos of them, that are read at a time
+_PIECE = 5_000  # keywords, or infos of them, that are taken in at a time
 _BUSY, _LOCKED = 5, 6  # of SQLite: another process writes
 
 
@@ -145,6 +145,7 @@ class TreeRanker:
             everything = self._view.Ids()
             self.index.remove(self.index.ids() - set(everything))
             self._take_in(everything)
+            self.index.compact()
         else:
             self._take_in(list(changed))
         if position and stored != position and changed != set():  # else a file that is read-only serves, too
@@ -164,11 +165,10 @@ class TreeRanker:
         for start in range(0, len(ids), _PIECE):
             piece = ids[start : start + _PIECE]
             found = self._view.Read(piece)
-            with self.index.transaction():
-                self.index.remove(set(piece) - {each.id for each in found})
-                for part in _parts(found):
-                    contents = dict(self._view.Contents({id: None for each in part for id in each.info_ids}))
-                    self.index.put(_unit(each, contents) for each in part)
+            self.index.remove(set(piece) - {each.id for each in found})
+            for part in _parts(found):
+                contents = dict(self._view.Contents({id: None for each in part for id in each.info_ids}))
+                self.index.put(_unit(each, contents) for each in part)
 
 
 def _number(position: str) -> int:

@@ -48,7 +48,7 @@ KINDS = ("fact", "episode", "pattern", "skill")
 NEARNESS = 2.0
 """What another ranking's nearness counts: 0.25 is an answer."""
 
-_PAGE = 1_000  # infos of one transaction
+_PAGE = 5_000  # infos of one transaction
 _FEW = 5_000  # memories: at most this many are asked for by their ids
 _log = logging.getLogger(__name__)
 _T = TypeVar("_T")
@@ -262,6 +262,7 @@ class Memories:
             for id in [id for (id,) in db.execute("select id from memory").fetchall() if id not in seen]:
                 self._remove(db, id)
             self._keep_position(_said(self._follower.position))
+        self._index.compact()
 
     def take(self, infos: Sequence[Info]) -> None:
         """Take in infos that were just written, before the log is read again: it may say the same once more."""

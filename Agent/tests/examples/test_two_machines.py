@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from Agent.tests.examples.running import ROOT, run
+from Agent.tests.examples.running import ROOT, try_to_run
 from Agent.tests.shared import own_server
 
 pytest.importorskip("langgraph.graph")

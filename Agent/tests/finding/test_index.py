@@ -73,6 +73,34 @@ def test_many_postings_of_a_word_are_kept_and_removed() -> None:
     assert index.frequencies(["kettl"]) == {}
 
 
+@pytest.mark.parametrize("order", [["drinks", "tea"], ["tea", "drinks"]])
+@pytest.mark.parametrize("is_together", [True, False])
+def test_no_id_stays_of_a_context_that_was_removed_with_what_it_is_of(order: list[str], is_together: bool) -> None:
+    index = Index()
+    index.put(UNITS)
+    for ids in [order] if is_together else [[id] for id in order]:
+        index.remove(ids)
+    with index.reading() as db:
+        assert {id for (id,) in db.execute("select id from unit")} == {"anna", "note"}
+
+
+def test_a_compacted_file_is_smaller_and_finds_the_same(tmp_path: Path) -> None:
+    index, draw = Index(str(tmp_path / "words.db")), random.Random(3)
+    texts_of = [" ".join(f"word{draw.randrange(1 + number)}" for number in range(60)) for _ in range(600)]
+    for start in range(0, 600, 20):
+        index.put(Unit(f"k{at}", infos=[text]) for at, text in enumerate(texts_of[start : start + 20], start))
+    index.put(UNITS)
+    asked = [*QUESTIONS, *texts_of[::100]]
+    before, size = [index.search(query) for query in asked], os.path.getsize(tmp_path / "words.db")
+    index.compact()
+    assert [index.search(query) for query in asked] == before
+    assert os.path.getsize(tmp_path / "words.db") < 0.8 * size
+    index.remove([f"k{at}" for at in range(600)])
+    whole = Index()
+    whole.put(UNITS)
+    assert (index.counts(), index.frequencies(["word1", "peanut"])) == (whole.counts(), {"peanut": 1})
+
+
 def inflated(data: bytes) -> bytes:
     """Return a file with all that any bytes of it inflate to, those of freed places too."""
     found = [data]
