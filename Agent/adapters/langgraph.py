@@ -313,7 +313,7 @@ class KeywordTreeStore(BaseStore):
         if old is not None:
             reported = (_put_at(info), namespace, key, hash(info.content), own.get("index"))
             if reported == (old.updated_at, old.namespace, old.key, old.content_hash, old.index):
-                # Only its time to live is another.
+                # Only its time to live has changed.
                 old.ttl, old.logged_expiry = own.get("ttl"), own.get("expires_at")
                 old.expires_at = max(old.expires_at or 0.0, old.logged_expiry or 0.0) or None
                 return

@@ -60,7 +60,7 @@ KINDS = {"user_id": "users", "agent_id": "agents", "run_id": "runs"}
 
 _NAME_LIMIT = 512  # characters, the tree's own limit
 _SHOWN = 10  # known memories that a model is shown
-_FACTS = 100  # that a model may tell of one conversation
+_FACTS = 100  # that a model may state of one conversation
 _SCALE = 2.5  # what says all that is asked for, once, at a common length, has 0.4 of what its words could ever give
 _HISTORY = 1_000  # changes of one memory that are returned
 _UNSET: Any = object()
@@ -325,7 +325,7 @@ class Memory:
         Args:
             filters: As for `search`.
             top_k: At most this many.
-            show_expired: Tell those whose date has passed as well.
+            show_expired: Return those whose date has passed as well.
             others: None is known: top-level ids are refused as in mem0, and so is anything else.
         """
         _refuse_others("get_all", others)
@@ -363,9 +363,9 @@ class Memory:
             threshold: What scores less is left out, 0 to 1; a score is the share of the question's words that a memory
                 says, or with an embedder its similarity, whichever is higher.
             rerank: Refused.
-            explain: Tell `score_details` with each.
+            explain: Return `score_details` with each.
             reference_date: Refused, as in mem0's open-source library.
-            show_expired: Tell those whose date has passed as well.
+            show_expired: Return those whose date has passed as well.
             others: None is known: top-level ids are refused as in mem0, and so is anything else.
 
         Cost: some milliseconds; with an embedder, a call for the question.
