@@ -1477,23 +1477,23 @@ class TestExample:
         ],
     )
     def test_says_which_half_is_missing(self, names: dict[str, str], missing: str) -> None:
-        assert missing in run("with_a_model.py", **names).stdout
+        assert missing in run("with_a_model.py", environment=names).stdout
 
     def test_does_not_take_a_failure_for_a_placement(self, server: Server) -> None:
         need("openai")
         need("json_repair")
         server.script = refused(401)(WIRES[0])
-        done = run("with_a_model.py", KEYWORD_TREE_MODEL="m", OPENAI_API_KEY=KEY, OPENAI_BASE_URL=server.address)
+        named = {"KEYWORD_TREE_MODEL": "m", "OPENAI_API_KEY": KEY, "OPENAI_BASE_URL": server.address}
+        done = run("with_a_model.py", environment=named)
 
         assert "苏州园林 is at 苏州园林 (agent_failure)" in done.stdout
         assert "is linked to [] (agent_failure)" in done.stdout
 
     def test_runs_with_a_model(self, wire: Wire, server: Server) -> None:
         server.script = [think(wire, [])]
-        address = {f"{wire.name.upper()}_BASE_URL": server.address + wire.address}
-        done = run(
-            "with_a_model.py", KEYWORD_TREE_MODEL="test-model", **{f"{wire.name.upper()}_API_KEY": KEY}, **address
-        )
+        service = wire.name.upper()
+        named = {f"{service}_BASE_URL": server.address + wire.address, f"{service}_API_KEY": KEY}
+        done = run("with_a_model.py", environment={"KEYWORD_TREE_MODEL": "test-model", **named})
 
         assert "苏州园林 is at 旅行 / 苏州园林 (agent_match)" in done.stdout
         assert "'用户喜欢喝什么茶': 饮食 / 茶" in done.stdout

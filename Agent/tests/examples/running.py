@@ -6,6 +6,7 @@ import os
 import runpy
 import sys
 import warnings
+from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 from unittest import mock
@@ -21,7 +22,7 @@ class Done(NamedTuple):
     returncode: int
 
 
-def run(name: str, *words: str, check: bool = True, **environment: str) -> Done:
+def run(name: str, *words: str, check: bool = True, environment: Mapping[str, str] = {}) -> Done:
     """Run an example of `examples/` to its end, with nothing but that in its environment."""
     out, errors, code = io.StringIO(), io.StringIO(), 0
     path = str(ROOT / "examples" / name)

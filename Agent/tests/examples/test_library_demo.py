@@ -12,7 +12,7 @@ from keyword_tree import KeywordTree
 
 def run(*words: str) -> running.Done:
     modules = ("--words", "--modules", "json", "shlex", "textwrap", "posixpath")
-    return running.run("library_demo.py", *words, *modules, check=False, COLUMNS="80")
+    return running.run("library_demo.py", *words, *modules, check=False, environment={"COLUMNS": "80"})
 
 
 def test_shows_everything_and_keeps_a_folder_once(tmp_path: Path) -> None:
