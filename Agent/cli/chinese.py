@@ -383,6 +383,28 @@ TEXTS = {
     "copied up to operation {}": "已复制到操作 {}",
     "removed {}": "已去掉 {}",
     # help of the groups
+    "Options.": "选项",
+    "Positional arguments.": "参数",
+    "Show this help message and exit.": "显示这段帮助，然后结束。",
+    "Serve REST, web pages and MCP.": "提供 REST、网页和 MCP。",
+    "Search from the terminal.": "在终端里搜索。",
+    "Make, list or revoke tokens; log a browser in.": "生成、列出或吊销令牌；让浏览器登录。",
+    "Rotate the vault's master key.": "轮换保险库的主密钥。",
+    "Read JSON lines in: those of an export, or any with task, content and types.": (
+        "读入 JSON 行：导出的，或任何有 task、content 和 types 的。"
+    ),
+    "Write all as JSON lines, no secrets.": "把全部写成 JSON 行，不含机密。",
+    "Look whether all is well.": "检查是否一切正常。",
+    "Forget history and what was deleted, for good.": "永久清除历史和已删除的内容。",
+    "Serve MCP on stdin and stdout.": "在标准输入和标准输出上提供 MCP。",
+    "The data folder; KNOWHUB_DATA, else ~/.local/share/knowhub.": (
+        "数据文件夹；KNOWHUB_DATA，否则 ~/.local/share/knowhub。"
+    ),
+    "For revoke: how its id begins.": "用于 revoke：编号的开头。",
+    "- is stdin.": "- 是标准输入。",
+    "The command `knowhub`: serve REST, web pages and MCP, search, and manage tokens, keys and data.": (
+        "命令 `knowhub`：提供 REST、网页和 MCP，搜索，管理令牌、密钥和数据。"
+    ),
     "[env: CONTEXT_ENGINE_ACCOUNT; default: local]": "[环境变量：CONTEXT_ENGINE_ACCOUNT；默认：local]",
     "[env: CONTEXT_ENGINE_USER; default: me]": "[环境变量：CONTEXT_ENGINE_USER；默认：me]",
     "[env: CONTEXT_ENGINE_AGENT; default: cli]": "[环境变量：CONTEXT_ENGINE_AGENT；默认：cli]",
