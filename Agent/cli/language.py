@@ -75,7 +75,7 @@ def say(text: str, *values: object) -> str:
 
 
 def say_in_environment(text: str, *values: object) -> str:
-    """Return a text in the language that the environment asks for: for a library, where nobody chooses one."""
+    """Return a text in the language that the environment asks for: for a library, which chooses none."""
     if language_of(os.environ) == "zh":
         from .chinese import TEXTS
 
