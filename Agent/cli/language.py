@@ -27,6 +27,7 @@ __all__ = [
     "parts",
     "say",
     "say_error",
+    "say_in_environment",
 ]
 
 LANGUAGES = ("en", "zh")
@@ -71,6 +72,15 @@ def say(text: str, *values: object) -> str:
     """Return a text of the source in the chosen language, with the values put in as `str.format` does."""
     template = _translations.get(text, text)
     return template.format(*values) if values else template
+
+
+def say_in_environment(text: str, *values: object) -> str:
+    """Return a text in the language that the environment asks for: for a library, which chooses none."""
+    if language_of(os.environ) == "zh":
+        from .chinese import TEXTS
+
+        text = TEXTS.get(text, text)
+    return text.format(*values)
 
 
 def say_error(message: str) -> str:

@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from ..cli.language import language_of
+
 try:
     import httpx
 except ImportError as error:  # pragma: no cover - the tests run with the extra
@@ -133,7 +135,7 @@ async def request(
         CallError: It refused, or cannot be reached.
     """
     connection = await _connect()
-    headers = {"Idempotency-Key": uuid.uuid4().hex}
+    headers = {"Idempotency-Key": uuid.uuid4().hex, "Accept-Language": language_of(os.environ)}
     if connection.token:
         headers["Authorization"] = f"Bearer {connection.token}"
     if if_match:

@@ -12,6 +12,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any
 
+from ..cli.language import say_in_environment as _say
 from ..keyword_tree import LLMClient
 from ..secrets_in_text import find_cookies, find_credentials
 from .goals import GoalTree, TraceStore
@@ -52,36 +53,37 @@ async def goal(action: str, goal_id: str = "", description: str = "", parent_id:
     """Plan: `add` a goal (description, parent_id), `focus` one to see what is known, it is `done`, or `abandon` it."""
     trace = _TRACE.get()
     if trace is None:
-        return _refused("no trace is open")
+        return _refused(_say("no trace is open"))
     try:
         if trace.tree is None:
             trace.tree = await trace.store.get_goal_tree(trace.id) or GoalTree()
         tree = trace.tree
         if action == "add":
             if not description.strip():
-                return _refused("a goal needs a description")
+                return _refused(_say("a goal needs a description"))
             made = tree.add(description, parent_id, goal_id)
             await trace.store.update_goal_tree(trace.id, tree)
-            return ToolResult(f"✅ Goal {made.id}", tree.render(), {"items": [], "goal_id": made.id})
+            return ToolResult(_say("✅ Goal {}", made.id), tree.render(), {"items": [], "goal_id": made.id})
         found = tree.find(goal_id)
         if found is None:
-            return _refused(
-                f"there is no goal {goal_id[:60]!r}: {', '.join(each.id for each in tree.goals) or 'add one'}"
-            )
+            there = ", ".join(each.id for each in tree.goals) or _say("add one")
+            return _refused(_say("there is no goal {!r}: {}", goal_id[:60], there))
         if action == "focus":
             return await focus_goal(goal_id, tree, trace.store, trace.id)
         action = "abandoned" if action == "abandon" else action  # what is done, or how the goal is called then
         if action not in ("done", "abandoned"):
-            return _refused(f"there is no action {action[:60]!r}: add, focus, done, abandon")
+            return _refused(_say("there is no action {!r}: add, focus, done, abandon", action[:60]))
         found.status = action
         await trace.store.update_goal_tree(trace.id, tree)
-        return ToolResult(f"✅ Goal {found.id}: {action}", tree.render(), {"items": [], "goal_id": found.id})
+        return ToolResult(
+            _say("✅ Goal {}: {}", found.id, _say(action)), tree.render(), {"items": [], "goal_id": found.id}
+        )
     except Exception as error:  # tools do not raise
         return _refused(str(error))
 
 
 def _refused(why: str) -> ToolResult:
-    return ToolResult("❌ Goal", f"The goals are as they were: {why}", {"items": []}, why)
+    return ToolResult(_say("❌ Goal"), _say("The goals are as they were: {}", why), {"items": []}, why)
 
 
 async def focus_goal(goal_id: str, goal_tree: GoalTree, trace_store: TraceStore, trace_id: str) -> ToolResult:

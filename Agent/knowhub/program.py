@@ -1,4 +1,4 @@
-"""The command `knowhub`: serve, ask, and what keeps a house.
+"""The command `knowhub`: serve REST, web pages and MCP, search, and manage tokens, keys and data.
 
 knowhub serve [--data D --port 8790]  serve REST, web pages and MCP on this machine
 knowhub ask "how do I …"              search from the terminal
@@ -13,7 +13,7 @@ import argparse
 import sys
 from collections.abc import Sequence
 
-from ..cli.language import choose_from_environment, say_error
+from ..cli.language import choose_from_environment, say, say_error
 from ..keyword_tree import KeywordTreeError
 
 __all__ = ["main", "make_parser", "run"]
@@ -23,9 +23,7 @@ PORT = 8790
 
 def make_parser() -> argparse.ArgumentParser:
     """Return the parser of the command."""
-    parser = argparse.ArgumentParser(
-        prog="knowhub", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(prog="knowhub", description=(__doc__ or "").partition("\n")[0])
     commands = parser.add_subparsers(required=True, metavar="command")
 
     def add(name: str, text: str, *, models: bool = False, json: bool = False) -> argparse.ArgumentParser:
@@ -80,6 +78,27 @@ def make_parser() -> argparse.ArgumentParser:
     return parser
 
 
+def _translate(parser: argparse.ArgumentParser) -> None:
+    """Put a parser's help into the chosen language."""
+    parser.description = _in_language(parser.description or "")
+    for group in parser._action_groups:
+        group.title = _in_language(group.title or "")
+    for action in parser._actions:
+        action.help = _in_language(action.help) if action.help else action.help
+        if isinstance(action, argparse._SubParsersAction):
+            for listed in action._choices_actions:
+                listed.help = _in_language(listed.help or "")
+            for each in action.choices.values():
+                _translate(each)
+
+
+def _in_language(text: str) -> str:
+    """Return a help text in the chosen language; the catalogue has them as sentences."""
+    key = f"{text[:1].upper()}{text[1:].rstrip('.')}."
+    said = say(key)
+    return text if said == key else said
+
+
 def run(options: argparse.Namespace) -> int:
     """Run a command whose words were read; errors are the caller's."""
     from . import commands  # needs the extra, which `--help` does not
@@ -90,7 +109,9 @@ def run(options: argparse.Namespace) -> int:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command; returns its exit status."""
     choose_from_environment()
-    options = make_parser().parse_args(arguments)
+    parser = make_parser()
+    _translate(parser)
+    options = parser.parse_args(arguments)
     try:
         return run(options)
     except (KeywordTreeError, OSError, ImportError) as error:

@@ -30,6 +30,7 @@ from dataclasses import dataclass, field
 from typing import Any, Generic, ParamSpec, Protocol, TypeVar
 from urllib.parse import quote
 
+from ..cli.language import say_in_environment as _say
 from .calling import TIMEOUT_S, CallError, close_local, default_scopes, request
 from .prompts import knowledge_block, language_of, tidy
 
@@ -126,7 +127,8 @@ def reporting(title: str) -> Callable[[Callable[_P, Awaitable[ToolResult]]], Cal
             try:
                 return await function(*args, **kwargs)
             except Exception as error:
-                return ToolResult(f"❌ {title}", f"{title}: {error}", {"items": []}, str(error))
+                said = _say(title)
+                return ToolResult(f"❌ {said}", f"{said}: {error}", {"items": []}, str(error))
 
         return call
 
@@ -151,7 +153,7 @@ async def _search(query: str, top_k: int, min_score: int, types: list[str] | Non
     items = answer["results"]
     rest = {name: value for name, value in answer.items() if name != "results"}
     output = knowledge_block(items, language_of(query))
-    return ToolResult(f"🔍 {len(items)} found", output, {"items": items, **rest})
+    return ToolResult(_say("🔍 {} found", len(items)), output, {"items": items, **rest})
 
 
 @tool()
@@ -190,8 +192,8 @@ async def knowledge_save(
     entry = answer["entry"]
     output = f"{entry['id']}: {tidy(entry['task'])}"
     for other in answer["similar"]:
-        output += f"\nresembles {other['id']}: {tidy(other['task'])}"
-    return ToolResult("✅ Knowledge saved", output, {"items": [entry], **answer})
+        output += "\n" + _say("resembles {}: {}", other["id"], tidy(other["task"]))
+    return ToolResult(_say("✅ Knowledge saved"), output, {"items": [entry], **answer})
 
 
 @tool()
@@ -209,11 +211,11 @@ async def knowledge_update(
     body = {name: value for name, value in given.items() if value is not None}
     answer = await request("PUT", f"/api/knowledge/{quote(knowledge_id, safe='')}", body=body)
     judged, evolution = answer["entry"]["eval"], answer.get("evolution")
-    output = f"score {judged['score']}, helpful {judged['helpful']}, harmful {judged['harmful']}"
+    output = _say("score {}, helpful {}, harmful {}", judged["score"], judged["helpful"], judged["harmful"])
     if evolution:
         why = f" ({evolution['reason']})" if evolution["reason"] else ""
-        output += f"; the rewriting is {evolution['state']}{why}"
-    return ToolResult("✅ Knowledge updated", output, {"items": [answer["entry"]], **answer})
+        output += "\n" + _say("the rewriting is {}", _say(evolution["state"])) + why
+    return ToolResult(_say("✅ Knowledge updated"), output, {"items": [answer["entry"]], **answer})
 
 
 @tool()
@@ -221,7 +223,8 @@ async def knowledge_update(
 async def knowledge_batch_update(feedback_list: list[dict[str, Any]]) -> ToolResult:
     """Judge several entries at once: each with knowledge_id, is_helpful and case."""
     answer = await request("POST", "/api/knowledge/batch_update", body={"feedback_list": feedback_list})
-    return ToolResult("✅ Feedback kept", f"{answer['updated']} judged", {"items": answer["results"], **answer})
+    output = _say("{} judged", answer["updated"])
+    return ToolResult(_say("✅ Feedback kept"), output, {"items": answer["results"], **answer})
 
 
 @tool()
@@ -234,9 +237,9 @@ async def knowledge_list(
     answer = await request("GET", "/api/knowledge", params=params)
     items = answer["results"]
     lines = [f"{item['id']} [{', '.join(item['types'])}] {tidy(item['task'])}" for item in items]
-    more = "\n… and more" if answer["next_cursor"] else ""
+    more = "\n" + _say("… and more") if answer["next_cursor"] else ""
     metadata = {"items": items, "next_cursor": answer["next_cursor"]}
-    return ToolResult(f"📋 {len(items)} entries", "\n".join(lines) + more, metadata)
+    return ToolResult(_say("📋 {} entries", len(items)), "\n".join(lines) + more, metadata)
 
 
 @tool()
@@ -256,8 +259,9 @@ async def knowledge_slim(model: str = "google/gemini-2.0-flash-001", dry_run: bo
     body = {"model": model, "dry_run": dry_run}
     answer = await request("POST", "/api/knowledge/slim", body=body, timeout_s=600.0)
     clusters = answer["plan"]["clusters"]
-    output = f"{answer['merged']} merged, {len(clusters)} groups, by {answer['model'] or 'equal texts'}"
-    return ToolResult("✅ Slimmed" if answer["merged"] else "📋 Slim plan", output, {"items": clusters, **answer})
+    writer = answer["model"] or _say("equal texts")
+    output = _say("{} merged, {} groups, by {}", answer["merged"], len(clusters), writer)
+    return ToolResult(_say("✅ Slimmed" if answer["merged"] else "📋 Slim plan"), output, {"items": clusters, **answer})
 
 
 @tool()
@@ -285,7 +289,7 @@ async def resource_save(
         there = await request("GET", path)  # what is not said stays as it is
         answer = await request("PUT", path, body=given, if_match=f'"{there["version"]}"')
     kept = answer["resource"]
-    return ToolResult("✅ Resource saved", _resource_text(kept), {"items": [kept], **answer})
+    return ToolResult(_say("✅ Resource saved"), _resource_text(kept), {"items": [kept], **answer})
 
 
 @tool()
@@ -306,11 +310,11 @@ def _resource_path(id: str, kind: str = "resource") -> str:
 
 
 def _resource_text(found: Mapping[str, Any]) -> str:
-    lines = [f"{found['id']} ({found['content_type']}, version {found['version']}): {tidy(found['title'])}"]
-    if found["secret"] == "sealed":
-        lines.append(f"secret: {_placeholder(found['id'])}")
-    elif found["secret"] != "none":
-        lines.append(f"secret: {found['secret']}")
+    said = found["id"], _say(found["content_type"]), found["version"], tidy(found["title"])
+    lines = [_say("{} ({}, version {}): {}", *said)]
+    if found["secret"] != "none":
+        secret = _placeholder(found["id"]) if found["secret"] == "sealed" else _say(found["secret"])
+        lines.append(_say("secret: {}", secret))
     return "\n".join([*lines, str(found["body"])]).rstrip()
 
 

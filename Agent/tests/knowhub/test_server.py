@@ -611,10 +611,10 @@ class TestDocument:
             text = running.token(role, rights, scopes)
             command = [sys.executable, "-m", "schemathesis.cli", "--config-file", str(settings), "run"]
             command += [f"{running.url}/openapi.json", "--seed", str(seed), "--no-color"]
-            command += ["--header", f"Authorization: Bearer {text}", "--max-examples", EXAMPLES if STORM else "4"]
+            command += ["--header", f"Authorization: Bearer {text}", "--max-examples", EXAMPLES if STORM else "2"]
             # One worker, its default: with two, Python 3.11's `ast.parse`, which Hypothesis calls, fails now and then.
             if not STORM:
-                command += ["--phases", "examples,coverage" if role == "owner" else "examples"]
+                command += ["--phases", "examples"]
             said = subprocess.run(command, capture_output=True, text=True, timeout=3600, check=False, cwd=tmp_path)
             found = re.search(r"=+ (ERRORS|FAILURES) =.*", said.stdout, re.DOTALL)
             assert said.returncode == 0, (found[0] if found else said.stdout)[:8000] + said.stderr[-2000:]
