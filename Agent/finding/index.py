@@ -487,11 +487,11 @@ class Index:
         Where the disk is too full for a copy of the file, or another process uses it, it stays as it is.
         """
         tails = "select term, data from posting where first = 0 and length(data) >= ?"
-        with self._using("begin immediate") as db:
-            for term, tail in db.execute(tails, (_SMALL_TAIL * _POSTING.size,)).fetchall():
-                self._seal_postings(db, term, tail)
-                db.execute("update posting set data = x'' where term = ? and first = 0", (term,))
         with self._lock, contextlib.suppress(sqlite3.Error):
+            with self._using("begin immediate") as db:
+                for term, tail in db.execute(tails, (_SMALL_TAIL * _POSTING.size,)).fetchall():
+                    self._seal_postings(db, term, tail)
+                    db.execute("update posting set data = x'' where term = ? and first = 0", (term,))
             self._open().execute("vacuum")
 
     def _begin_batch(self, db: sqlite3.Connection) -> _Batch:
