@@ -40,11 +40,7 @@ _SHOWN = 40
 
 
 class MergeAdvisor:
-    """Asks a model about merges, at most 8 times and 60 seconds a commit.
-
-    Args:
-        llm: The model.
-    """
+    """Asks a model about merges, at most 8 times and 60 seconds a commit."""
 
     def __init__(self, llm: LLM) -> None:
         self._llm = llm

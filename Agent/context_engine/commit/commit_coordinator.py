@@ -66,18 +66,7 @@ _OPTIONS = frozenset(("background", "extract"))
 
 
 class CommitCoordinator:
-    """Commits sessions; any number of threads and processes may, the same session too.
-
-    Args:
-        fs: The main store.
-        builder: What makes archives.
-        pipeline: What extracts.
-        router: What plans.
-        writer: What writes plans.
-        relations: What writes edges.
-        reader: The model of the extractors, where there is one.
-        advisor: The model of the policies, where there is one.
-    """
+    """Commits sessions; any number of threads and processes may, the same session too."""
 
     def __init__(
         self,

@@ -15,11 +15,7 @@ __all__ = ["ContextWriter"]
 
 
 class ContextWriter:
-    """Writes plans; within a transaction they become a part of it.
-
-    Args:
-        fs: The main store.
-    """
+    """Writes plans; within a transaction they become a part of it."""
 
     def __init__(self, fs: ContextFS) -> None:
         self._fs = fs

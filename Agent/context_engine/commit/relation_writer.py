@@ -11,11 +11,7 @@ __all__ = ["RelationWriter"]
 
 
 class RelationWriter:
-    """Does what plans say about relations.
-
-    Args:
-        store: The edges of the main store.
-    """
+    """Does what plans say about relations."""
 
     def __init__(self, store: RelationStore) -> None:
         self._store = store

@@ -15,11 +15,7 @@ __all__ = ["RelationStore"]
 
 
 class RelationStore:
-    """The edges of nodes; each write is a transaction, or a part of the one that is open.
-
-    Args:
-        fs: The main store.
-    """
+    """The edges of nodes; each write is a transaction, or a part of the one that is open."""
 
     def __init__(self, fs: ContextFS) -> None:
         self._fs = fs

@@ -14,12 +14,7 @@ __all__ = ["MemoryReadService"]
 
 
 class MemoryReadService:
-    """Reads levels whole.
-
-    Args:
-        fs: The main store.
-        relations: Its edges.
-    """
+    """Reads levels whole."""
 
     def __init__(self, fs: ContextFS, relations: RelationStore) -> None:
         self._fs, self._relations = fs, relations
