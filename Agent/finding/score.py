@@ -163,7 +163,7 @@ class Query:
     def quoted(self) -> dict[str, float]:
         """Return term → weight of all that stands in texts for what was asked."""
         others = {each: self.weights[term] for term, found in self.related.items() for each in found}
-        return {**others, **self.weights}
+        return {**others, **{term: weight for term, weight in self.weights.items() if term in self.telling}}
 
     def _choose(self, terms: Collection[str]) -> Iterator[str]:
         """Yield the rarest terms as far as they may be read; a tie goes to the greater weight."""
