@@ -120,7 +120,7 @@ class Query:
         self.postings = {term: self._postings(term) for term in self._choose(self.weights)}
         unread = self.frequencies.keys() - self.postings.keys()
         self.weights = {term: weight for term, weight in self.weights.items() if term not in unread}
-        self.mass = self._weigh(self.weights) or 1.0
+        self.mass = self.weigh(self.weights) or 1.0
         self.breadth = math.sqrt(self.mass / self.idf(""))
         self.certainty: float | None = None
         """ALONE or 1, see above; None until something was ranked."""
@@ -223,12 +223,13 @@ class Query:
             found[term] = self.weights[term] * often / (K1 + often)
         return found
 
-    def _weigh(self, terms: Iterable[str]) -> float:
+    def weigh(self, terms: Iterable[str]) -> float:
+        """Return the weight of those of some terms that tell something."""
         return math.fsum(self.weights[term] for term in terms if term in self.telling)
 
     def coverage(self, document: int) -> float:
         """Return the share of the weights of the terms that one document has."""
-        return self._weigh(self._codes_of(document)) / self.mass
+        return self.weigh(self._codes_of(document)) / self.mass
 
     def similar_names(self) -> dict[int, float]:
         """Return document → 0 … 1: the share of the question's trigrams that its names have, by their weight."""
@@ -280,7 +281,7 @@ def rank(
     query.look_at(chain((row.document or 0 for row in rows.values()), best_passages))
     evidence = Evidence(query, rows, sizes=sizes)
     scored, covered = [], dict[int, Set[str]]()
-    latin = math.fsum(one for term, one in query.weights.items() if not texts.is_unspaced(term)) / query.mass
+    latin = query.weigh(term for term in query.weights if not texts.is_unspaced(term)) / query.mass
     whole = _together(query, [row.group for _, row in rows_wanted])
     best_scores: list[float] = []  # as many as are wanted, the least first
     for number, row in rows_wanted:
