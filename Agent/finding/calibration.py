@@ -28,7 +28,7 @@ WORDS = 1.5
 6 %."""
 _BARS = 0.02, 0.35  # the least and the greatest: a usual text that has all of a question reaches 0.5
 _GROWN = 4  # times as many texts, from which on the bar is measured again
-_ASKED, _DRAWN_FROM, _LEAST = 40, 200, 30  # questions, texts of which they are made, and texts that there must be
+_ASKED, _DRAWN_FROM = 40, 200  # questions, and texts of which they are made
 
 
 def scale_of(index: "Index") -> Callable[[float], float]:
@@ -52,7 +52,7 @@ def calibrate(index: "Index") -> None:
     """Measure an index again where it has become four times as large, or a quarter. Cost: 40 questions; else 20 µs."""
     counts = index.counts()
     size, measured = counts.get("units", 0) + counts.get("passages", 0), index.kept("measured at") or 0
-    if size < _LEAST or measured / _GROWN <= size < _GROWN * measured:
+    if size < score.FEW or measured / _GROWN <= size < _GROWN * measured:
         return
     reached = sorted(_reach(index, query) for query in _shuffled(index))
     if reached:

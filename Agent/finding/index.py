@@ -41,7 +41,7 @@ from . import calibration, evidence, score, texts
 
 __all__ = ["Hit", "Index", "LostIndexError", "Unit"]
 
-_FORMAT = f"5 {sys.byteorder}"  # another one is made again
+_FORMAT = f"6 {sys.byteorder}"  # another one is made again
 _TAIL, _SMALL_TAIL = 128, 16  # postings of a term that are kept as they come, at most: usually, and after `compact`
 _RUN = 360  # postings that are deflated together: within a kilobyte, beyond which SQLite takes whole pages
 _BATCH_BYTES = 1 << 23  # postings that are collected before they are written
@@ -189,7 +189,7 @@ class _Tokens(NamedTuple):
 
 
 def _read_own(names: Sequence[str], text: str) -> _Tokens:
-    codes, body, lengths = dict[str, int](), texts.terms(text), 0
+    codes, body, lengths = dict[str, int](), texts.terms(text) + texts.kinds(text), 0
     if not names:
         return _Tokens(_encode_texts(body), {"units": 1, "texts": bool(body), "text terms": len(body)})
     for found in sorted(map(texts.terms, names), key=len, reverse=True):  # the shortest name comes last, and counts
@@ -203,7 +203,7 @@ def _read_own(names: Sequence[str], text: str) -> _Tokens:
 
 
 def _read_passage(text: str) -> _Tokens:
-    found = texts.terms(text)
+    found = texts.terms(text) + texts.kinds(text)
     return _Tokens(_encode_texts(found, _PASSAGE), {"passages": 1, "passage terms": len(found)})
 
 

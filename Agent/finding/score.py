@@ -11,9 +11,12 @@ score(u)   = (explained / Σ weight + TRIGRAMS · share of the trigrams of unkno
 
 A word that no text has stands for those that it misspells, else for those that begin like it. All scores of a question
 are multiplied by ALONE where the best unit, which has infos or is a text without a name, says but one word of several,
-or nothing except by its names: whom it is about is known, and what it asks is not. So they are where it lacks a number
-of CODE characters: another one is meant. They are multiplied by ALONE² where it has but stop words of the question, and
-words that begin like an unknown one.
+and once more where it says nothing except by its names: whom it is about is known, and what it asks is not. They are
+multiplied by ALONE² where it lacks a number of CODE characters: another one is meant; where a question has no words
+but stop words; and where the best unit has but words that begin like an unknown one.
+
+Stop words, and whether a text has a number or a time where one is asked for, only order what says as much: they are in
+`explained`, and neither in weight, in coverage nor in words.
 """
 
 import math
@@ -39,7 +42,10 @@ BEGINNING = 0.6  # so much of a word, and of an unknown one, begins alike where 
 FURTHER = 0.5  # what each further passage counts beside the one before, and all of a group as one text
 TOGETHER = 5_000  # documents of groups that are looked at
 TRIGRAMS = 0.3  # what trigrams of names count, at most, of words that no text has
-CHARACTER = 0.2  # what a single character counts beside a pair, in scripts without blanks
+CHARACTER = (
+    0.2  # what a single character counts beside a pair, in scripts without blanks, and a stop word beside others
+)
+FEW = 30  # texts that do not yet show which words are rare: fewer count as so many, and the bar is not measured
 
 READ = 10_000  # postings that are read for a question, the rarest terms first; the first term is always read
 TERMS = 64  # terms that are read at most
@@ -95,13 +101,14 @@ class Query:
         self.index = index
         self._name_weight = name_weight
         self.counts = counts = index.counts()
-        self.total = max(1, counts.get("units", 0) + counts.get("passages", 0))
+        self.total = max(FEW, counts.get("units", 0) + counts.get("passages", 0))
         self._means = [
             max(1.0, counts.get(f"{what} terms", 0) / max(1, counts.get(f"{what}s", 0)))
             for what in ("name", "text", "passage")
         ]
         self.frequencies = index.frequencies(asked)
-        unknown = [term for term in asked if term not in self.frequencies]
+        self.telling = asked.keys() - texts.STOP_WORDS - texts.KINDS or asked.keys()
+        unknown = [term for term in asked if term not in self.frequencies and term in self.telling]
         few = unknown[:TERMS]  # of a page, as many as are read
         meant = {term: found for term in few if (found := index.frequencies(texts.corrections(term)))}
         self.alike = {term: found for term in few if term not in meant and (found := self._begin_like(term))}
@@ -109,14 +116,11 @@ class Query:
         self.frequencies |= {term: sum(found.values()) for term, found in self.related.items()}
         grams = dict.fromkeys(gram for term in unknown for gram in texts.trigrams(term))
         self.frequencies |= index.frequencies(grams)
-        self.weights = {
-            term: weight * self.idf(term) * (CHARACTER if len(term) == 1 and texts.is_unspaced(term) else 1.0)
-            for term, weight in asked.items()
-        }
+        self.weights = {term: weight * self.idf(term) * self._share(term) for term, weight in asked.items()}
         self.postings = {term: self._postings(term) for term in self._choose(self.weights)}
         unread = self.frequencies.keys() - self.postings.keys()
         self.weights = {term: weight for term, weight in self.weights.items() if term not in unread}
-        self.mass = math.fsum(self.weights.values()) or 1.0
+        self.mass = self.weigh(self.weights) or 1.0
         self.breadth = math.sqrt(self.mass / self.idf(""))
         self.certainty: float | None = None
         """ALONE or 1, see above; None until something was ranked."""
@@ -137,6 +141,10 @@ class Query:
         frequency = min(self.total, self.frequencies.get(term, 0))
         return math.log(1 + (self.total - frequency + 0.5) / (frequency + 0.5))
 
+    def _share(self, term: str) -> float:
+        is_little = len(term) == 1 and texts.is_unspaced(term)
+        return CHARACTER if is_little or term in texts.STOP_WORDS - self.telling else 1.0
+
     def _begin_like(self, term: str) -> dict[str, int]:
         """Return the words that share most of their beginning with an unknown one, with their frequencies."""
         least = max(4, _most_of(term))
@@ -155,13 +163,15 @@ class Query:
     def quoted(self) -> dict[str, float]:
         """Return term → weight of all that stands in texts for what was asked."""
         others = {each: self.weights[term] for term, found in self.related.items() for each in found}
-        return {**others, **self.weights}
+        return {**others, **{term: weight for term, weight in self.weights.items() if term in self.telling}}
 
     def _choose(self, terms: Collection[str]) -> Iterator[str]:
         """Yield the rarest terms as far as they may be read; a tie goes to the greater weight."""
         left = READ
         known = (term for term in terms if term in self.frequencies)
-        for number, term in enumerate(sorted(known, key=lambda term: (self.frequencies[term], term))[:TERMS]):
+        for number, term in enumerate(
+            sorted(known, key=lambda term: (term in texts.STOP_WORDS, self.frequencies[term], term))[:TERMS]
+        ):
             left -= self.frequencies[term]
             if left < 0 and number:
                 return
@@ -213,9 +223,13 @@ class Query:
             found[term] = self.weights[term] * often / (K1 + often)
         return found
 
+    def weigh(self, terms: Iterable[str]) -> float:
+        """Return the weight of those of some terms that tell something."""
+        return math.fsum(self.weights[term] for term in terms if term in self.telling)
+
     def coverage(self, document: int) -> float:
         """Return the share of the weights of the terms that one document has."""
-        return sum(map(self.weights.__getitem__, self._codes_of(document))) / self.mass
+        return self.weigh(self._codes_of(document)) / self.mass
 
     def similar_names(self) -> dict[int, float]:
         """Return document → 0 … 1: the share of the question's trigrams that its names have, by their weight."""
@@ -267,7 +281,7 @@ def rank(
     query.look_at(chain((row.document or 0 for row in rows.values()), best_passages))
     evidence = Evidence(query, rows, sizes=sizes)
     scored, covered = [], dict[int, Set[str]]()
-    latin = math.fsum(one for term, one in query.weights.items() if not texts.is_unspaced(term)) / query.mass
+    latin = query.weigh(term for term in query.weights if not texts.is_unspaced(term)) / query.mass
     whole = _together(query, [row.group for _, row in rows_wanted])
     best_scores: list[float] = []  # as many as are wanted, the least first
     for number, row in rows_wanted:
@@ -282,7 +296,7 @@ def rank(
                 continue
         explained, coverage, documents, covered[number] = evidence.of(number, said, number in inner, shares)
         explained += TRIGRAMS * latin * similar.get(row.document or 0, 0.0) + whole.get(row.group, 0.0)
-        if coverage > 0 or row.document in similar:
+        if explained > 0 or row.document in similar:
             at = documents or [row.document or 0]
             scored.append(Found(row.id, number, explained * (0.1 + coverage), coverage, at))
             (heappush if len(best_scores) < limit else heappushpop)(best_scores, scored[-1].score)
@@ -297,14 +311,14 @@ def rank(
 
 def _certainty(query: Query, covered: Set[str], named: Set[str] | None) -> float:
     """Return what remains of all scores, by what the best unit covers and, where it has texts, by what its names do."""
-    lacking = query.weights.keys() - covered
+    covered, lacking = covered & query.telling, query.telling & query.weights.keys() - covered
     if covered and covered <= query.alike.keys() | texts.STOP_WORDS:  # Carla is not Carlos
         return ALONE**2
-    certainty = ALONE if any(len(term) >= CODE and texts.has_digit(term) for term in lacking) else 1.0
+    certainty = ALONE**2 if any(len(term) >= CODE and texts.has_digit(term) for term in lacking) else 1.0
     if named is not None and lacking:
         top = max(covered, key=lambda term: query.weights[term], default="")
         one = {term for term in covered if term == top or (texts.is_unspaced(term) and not {*term}.isdisjoint(top))}
-        certainty *= ALONE if covered <= one or covered <= named else 1.0
+        certainty *= math.pow(ALONE, (covered <= one) + (covered <= named))
     return certainty
 
 
@@ -412,7 +426,7 @@ class Evidence:
             if weight := share * query.weights.get(term, 0.0):
                 gains[term] = max(gains.get(term, 0.0), weight / (K1 + 1))
                 covered[term] = max(covered.get(term, 0.0), weight)
-        coverage = math.fsum(covered.values()) / query.mass
+        coverage = math.fsum(weight for term, weight in covered.items() if term in query.telling) / query.mass
         explained = math.fsum(gains.values())
         if has_children and not said:  # what it lacks is rather its children's, but none that says nothing precedes it
             explained *= 1 - (1 - DECAY) * (1 - coverage)

@@ -12,8 +12,8 @@ from functools import lru_cache
 from itertools import chain
 from string import ascii_lowercase
 
-__all__ = ["STOP_WORDS", "find_runs", "fold", "has_digit", "is_unspaced"]
-__all__ += ["corrections", "passages", "question", "sentences", "terms", "trigrams", "words"]
+__all__ = ["KINDS", "STOP_WORDS", "find_runs", "fold", "has_digit", "is_unspaced"]
+__all__ += ["corrections", "kinds", "passages", "question", "sentences", "terms", "trigrams", "words"]
 
 # Letters of scripts that put no blanks between words.
 _UNSPACED = (
@@ -69,7 +69,7 @@ we were what when where which who whom whose why will with would you your many m
 什 么 的 了 吗 呢 吧 啊 谁 在 是 和 我 你 他 她 它 们 有 这 那 与 及 等
 """
 STOP_WORDS = frozenset(map(_stem, _STOP_WORDS.split()))
-"""Words, pairs and characters that say little; a question counts them only where it has no other."""
+"""Words, pairs and characters that say little; where a question has others, these only order what says as much."""
 
 
 @lru_cache(1 << 15)
@@ -139,11 +139,49 @@ _drop_asking = re.compile(
     "什么时候|什么样|为什么|什么|怎么样|怎么|怎样|哪里|哪儿|哪些|哪|多少|多久|多大|几|谁|是不是|有没有|请问|告诉|知道|"
     "这个|那个|一个|现在|需要|应该|可以|[我你您他她它们的了是在吗呢吧啊呀]"
 ).sub
+
+_NUMBERS = (
+    "two three four five six seven eight nine ten eleven twelve twenty thirty forty fifty sixty seventy eighty ninety"
+    " hundred thousand million dozen half"
+)
+_TIMES = (
+    "january february march april may june july august september october november december monday tuesday wednesday"
+    " thursday friday saturday sunday yesterday today tonight tomorrow week weekend month year ago o'clock noon"
+    " midnight morning evening afternoon night daily weekly monthly yearly spring summer autumn winter"
+)
+_KINDS = {
+    "#number": (
+        rf"\d|\b(?:{_NUMBERS.replace(' ', '|')})(?:s|teen|ty|th)?\b|[〇二两三四五六七八九十百千万亿半]|一[个天年周]",
+        r"\bhow (?:many|much|long|old|often|tall|far|big|high|large|heavy|fast|warm|hot|cold|deep)\b"
+        r"|\b(?:what|which) (?:\w+ )?(?:age|number|size|price|percentage|amount)\b|几|多少|多[久大长高远重]|号码",
+    ),
+    "#time": (
+        rf"\d[:.]\d\d\b|\b(?:19|20)\d\d\b|\b\d+ ?[ap]\.?m\b|\b(?:{_TIMES.replace(' ', '|')})s?\b"
+        r"|[\d一二三四五六七八九十]\s*[月号日点年]|周[一二三四五六日末]|每[周天月年]|星期|礼拜|[今明昨后前][天年晚早]|[上下]个?[周月]"
+        r"|[早晚]上|[上下中]午|凌晨|傍晚|[春夏秋冬]天|[年月][底初]",
+        r"\bwhen\b|\bhow (?:long|often|late|early)\b|\b(?:what|which) (?:time|date|day|year|month|season|weekday)\b"
+        r"|什么时候|何时|几[点号月]|多久|哪一?[天年月日]|哪个月|日期|时间",
+    ),
+}
+_find_kinds = {
+    kind: (re.compile(has, re.I).search, re.compile(asks, re.I).search) for kind, (has, asks) in _KINDS.items()
+}
+KINDS = frozenset(_KINDS)
+
+
+def kinds(text: str) -> list[str]:
+    """Return which kinds of answer a text has: a number, a time; each is a term that no word is."""
+    return [kind for kind, (has, _) in _find_kinds.items() if has(text)]
+
+
 _split_sentences = re.compile(r"(?<=[。！？!?；;])|(?<=\.)\s+|\n+").split
 
 
 def question(query: str) -> dict[str, float]:
-    """Return the terms of a question with what they count: sentences that ask, and the last one, fully."""
+    """Return the terms of a question with what they count: sentences that ask, and the last one, fully.
+
+    Among them are the kinds of answer that it asks for.
+    """
     parts = [part for part in _split_sentences(query) if part.strip()] or [query]
     asks = [part.rstrip().endswith(("?", "？")) for part in parts]
     if not any(asks):
@@ -154,8 +192,8 @@ def question(query: str) -> dict[str, float]:
         for term in terms(_drop_asking(" ", part)) or terms(part):
             often[term] += 1
             weights[term] = max(weights.get(term, 0.0), 1.0 if is_asking else ASIDE)
-    telling = {term: weight for term, weight in weights.items() if term not in STOP_WORDS}
-    return {term: weight * often[term] for term, weight in (telling or weights).items()}
+        weights |= {kind: 1.0 for kind, (_, asks) in _find_kinds.items() if is_asking and asks(part)}
+    return {term: weight * max(1, often[term]) for term, weight in weights.items()}
 
 
 _find_paragraphs = re.compile(r"\n\s*\n").finditer

@@ -388,7 +388,9 @@ class WordIndex:
         is_filtered = any(filters) or filters[2:] != (None, None)
         key = query, filters, self.state()
         if self._last is None or self._last[0] != key:
-            asked = score.Query(self._index, texts.question(query))
+            terms = texts.question(query)  # what shares but stop words has no place in a context
+            telling = {term: terms[term] for term in terms if term not in texts.STOP_WORDS | texts.KINDS}
+            asked = score.Query(self._index, telling or terms)
             among = _among(db, *filters) if is_filtered else None
             self._last = key, (asked, score.rank(asked, _RANKED, among=among))
         return self._last[1]

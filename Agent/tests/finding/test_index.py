@@ -357,9 +357,31 @@ def test_counts_all_of_a_group_as_one_text() -> None:
 
 
 def test_question_words_are_nothing_that_is_asked() -> None:
-    assert texts.question("where are these cups?").keys() == {"cup"}
+    index = Index()
+    index.put([Unit("a", text="where are these people?"), Unit("b", text="two cups"), Unit("c", text="these cups")])
+
+    assert [hit.id for hit in index.search("where are these cups?")] == ["c", "b", "a"]
+    assert index.search("where are these cups?")[2].score < 0.1
     assert texts.question("路由器在哪儿？").keys() == texts.question("路由器").keys()
-    assert texts.question("哪里").keys() == {"哪", "里"}  # where nothing else is asked, it is
+    assert texts.question("哪里").keys() == {"哪", "里", "哪里"}  # where nothing else is asked, it is
+
+
+def test_what_has_a_time_or_a_number_comes_first_where_one_is_asked_for() -> None:
+    index = Index()
+    said = ["the train is loud", "the train leaves at 7:32", "the train has two floors", "火车很吵", "火车周三开"]
+    index.put(Unit(str(at), text=text) for at, text in enumerate(said))
+
+    for question, first in (("when is the train?", "1"), ("how many has the train?", "2"), ("哪天有火车？", "4")):
+        assert index.search(question)[0].id == first, question
+    assert all(hit.score < 0.1 for question in ("when?", "多少？") for hit in index.search(f"{question} Zanzibar?"))
+
+
+def test_few_texts_do_not_show_which_words_are_rare() -> None:
+    for said in (["Clara drinks green tea."], ["Clara drinks green tea.", "Theo drinks no tea.", "小王喝绿茶。"]):
+        index = Index()
+        index.put(Unit(str(at), text=text) for at, text in enumerate(said))
+        assert index.search("Who drinks tea?")[0].score > 0.5
+        assert all(hit.score < 0.3 for hit in index.search("Who is Clara's boss?"))
 
 
 def test_finds_an_emoji() -> None:
@@ -421,7 +443,7 @@ def test_a_word_that_only_begins_like_one_of_a_fact_is_no_answer(question: str) 
     index = Index()
     index.put([Unit(fact, infos=[fact]) for fact in facts])
 
-    assert [hit.score < 0.3 for hit in index.search(question)] == [True]
+    assert all(hit.score < 0.3 for hit in index.search(question))
     assert index.search("internet password")[0].score > 0.5
 
 
