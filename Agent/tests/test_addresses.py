@@ -1,8 +1,6 @@
 """Tests that an address is an address everywhere: taken, or refused in one line; none becomes a folder."""
 
 import importlib
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -113,25 +111,19 @@ def test_one_without_a_tree_is_refused(open_one: Callable[[str], object], tmp_pa
     assert SECRET not in str(caught.value)
 
 
-@pytest.mark.parametrize("module", ["Agent.adapters.mcp", "Agent.command_line"])
-def test_programs_take_an_address_and_name_no_server(module: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("module", ["Agent.adapters.mcp.__main__", "Agent.command_line"])
+def test_programs_take_an_address_and_name_no_server(
+    module: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     pytest.importorskip("psycopg")
     pytest.importorskip("mcp")
-    arguments = [f"{ADDRESS}#u42"] if module.endswith("mcp") else ["--data", f"{ADDRESS}#u42", "show"]
-    environment = {"PYTHONPATH": str(Path(__file__).resolve().parents[2]), "XDG_CACHE_HOME": str(tmp_path / "cache")}
-    code = f"import sys; from {module}{'.__main__' * module.endswith('mcp')} import main; sys.exit(main(sys.argv[1:]))"
-    run = subprocess.run(
-        [sys.executable, "-c", code, *arguments],
-        cwd=tmp_path,
-        env=environment,
-        input="",
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=60,
-    )
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    address = f"{ADDRESS}#u42"
+    code = importlib.import_module(module).main([address] if "mcp" in module else ["--data", address, "show"])
+    said = capsys.readouterr()
 
-    assert run.returncode not in (0, 2)
-    assert "cannot be reached" in run.stderr
-    assert SECRET not in run.stderr + run.stdout
+    assert code not in (0, 2)
+    assert "cannot be reached" in said.err
+    assert SECRET not in said.err + said.out
     assert {path.name for path in tmp_path.iterdir()} <= {"cache"}

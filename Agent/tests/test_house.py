@@ -67,7 +67,11 @@ class TestPackaging:
         test.write_text("import pytest\n\ndef test_of_a_server():\n    pytest.skip('PostgreSQL is not installed')\n")
         command = [sys.executable, "-m", "pytest", "-p", "conftest", f"--rootdir={tmp_path}", str(test)]
         done = subprocess.run(
-            command, cwd=ROOT, env={**os.environ, "KEYWORD_TREE_MUST_TEST": named}, capture_output=True, text=True
+            command,
+            cwd=ROOT,
+            env={**os.environ, "KEYWORD_TREE_MUST_TEST": named, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"},
+            capture_output=True,
+            text=True,
         )
 
         assert done.returncode == code, done.stdout

@@ -130,12 +130,12 @@ HOSTILE = [
 
 @pytest.mark.parametrize("piece", HOSTILE)
 def test_no_text_takes_long(piece: str) -> None:
-    """Of 64 KB; what grows with the square of a text takes far longer for it, and nothing else runs meanwhile."""
-    text = piece * (65_536 // len(piece))
+    """Of 24 KB; what grows with the square of a text takes far longer for it, and nothing else runs meanwhile."""
+    text = piece * (24_576 // len(piece))
     for hostile in (text, f"password{text}", f"{PEM}{text}", f"cookie{text}"):
         began = time.thread_time()
         secret_shape(hostile)
         find_credentials(hostile)
         find_cookies(hostile)
         mask(hostile)
-        assert time.thread_time() - began < 3
+        assert time.thread_time() - began < 1

@@ -599,9 +599,9 @@ class TestImport:
             import_file(tree, write(tmp_path, "a.csv", "path\na\n"), encoding="klingon")
 
     @pytest.mark.parametrize("format_name", READ)
-    def test_one_line_may_be_ten_megabytes_long(self, tree: KeywordTree, tmp_path: Path, format_name: str) -> None:
+    def test_one_line_may_be_megabytes_long(self, tree: KeywordTree, tmp_path: Path, format_name: str) -> None:
         need(format_name)
-        long = "字x" * 2_500_000
+        long = "字x" * 500_000
         lines = {
             "csv": f"path,info\nfood,{long}\n",
             "tsv": f"path\tinfo\nfood\t{long}\n",

@@ -2055,7 +2055,7 @@ class TestErrors:
         calls = list(enumerate(calm.disk.calls))
         cases = [(call, name, fault) for call, name in calls for fault in faults_at(call, name.split(" ")[0], rng)]
         for _, name, fault in within_budget(cases, rng):
-            if not STORM and rng.random() < 0.9:
+            if not STORM and rng.random() < 0.95:
                 continue
             world = World(door)
             survivor = Survivor(world, rng)

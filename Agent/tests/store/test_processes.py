@@ -422,7 +422,7 @@ class TestKill:
         self, folder: Path, start: Start, say: Callable[[str], None], when: str, what: str
     ) -> None:
         code, at, kills, losses = -signal.SIGKILL, 0, 0, []
-        step = 1 if STORM else 3 if what == "writing" else 23  # in the short form, some of the calls
+        step = 1 if STORM else 7 if what == "writing" else 47  # in the short form, some of the calls
         for store in itertools.count():  # again now and then: each compaction leaves a file, and each file costs calls
             place, progress = folder.with_name(f"tree {store}"), Progress("bz")
             other = start(partial(live, place, "b", 0, "leisurely"))
