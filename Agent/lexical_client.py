@@ -182,7 +182,9 @@ def _choose_parent(view: _View) -> dict[str, Any]:
     """
     name = view.text.casefold().strip()
     chosen = _first_if_it_fits(view)
-    if chosen is not None and _shares_letters_alone(name, chosen, view.said):
+    if chosen is not None and (
+        chosen.name.casefold() == name or _shares_letters_alone(name, chosen, view.said)
+    ):  # a second Nora is not a kind of Nora
         chosen = None
     heads = [each for each in view.candidates[:HEAD_PLACES] if _is_head(each.name.casefold(), name)]
     first = view.candidates[0] if view.candidates else None

@@ -76,6 +76,7 @@ from typing import Any, BinaryIO, NamedTuple, TypeAlias
 
 from . import keyword_tree as kt
 from .addresses import is_address
+from .cli.language import Parser, choose_from_environment, say_error, say_lines
 
 try:  # Windows has no flock; there nothing may write while this reads.
     import fcntl
@@ -1484,7 +1485,8 @@ def main(arguments: list[str] | None = None) -> int:
     Returns:
         0 if all data is saved, 1 if some is not, 2 if nothing was written.
     """
-    parser = argparse.ArgumentParser(
+    choose_from_environment()
+    parser = Parser(
         prog=f"python -m {__package__}.repair",
         description="Save what can be saved of a damaged store into a new one.",
         epilog=_EPILOG,
@@ -1499,9 +1501,9 @@ def main(arguments: list[str] | None = None) -> int:
     try:
         report = repair(options.damaged, options.new, options.take_cut)
     except (RepairError, OSError) as error:
-        print(error, file=sys.stderr)
+        print(say_error(str(error)), file=sys.stderr)
         return 2
-    print(report)
+    print(say_lines(str(report)))
     return 0 if report.has_all_data else 1
 
 

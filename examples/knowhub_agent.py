@@ -8,9 +8,9 @@ import asyncio
 import os
 import tempfile
 
-from Agent.knowhub.goal_tool import goal, open_trace, reflect
-from Agent.knowhub.goals import ServerTraceStore
-from Agent.knowhub.tools import close_local, fill_secrets, knowledge_save, knowledge_update, resource_save
+from keyword_tree.knowhub.goal_tool import goal, open_trace, reflect
+from keyword_tree.knowhub.goals import ServerTraceStore
+from keyword_tree.knowhub.tools import close_local, fill_secrets, knowledge_save, knowledge_update, resource_save
 
 TASK = "用 selenium 登录 website_a,绕过自动化检测"
 TRANSCRIPT = [

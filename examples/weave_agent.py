@@ -6,8 +6,8 @@ Run it: `python examples/weave_agent.py` (in the environment that `make demo` or
 import tempfile
 from typing import Any, Self
 
-from Agent.keyword_tree import KeywordNode, KeywordTree, RelationType, SearchResult, SearchStatus
-from Agent.lexical_client import LexicalLLMClient
+from keyword_tree.keyword_tree import KeywordNode, KeywordTree, RelationType, SearchResult, SearchStatus
+from keyword_tree.lexical_client import LexicalLLMClient
 
 
 class LongTermMemory:

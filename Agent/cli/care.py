@@ -2,9 +2,11 @@
 
 import importlib.metadata
 import json
+import os
 import platform
 import re
 import sqlite3
+import sys
 import time
 from typing import Any
 
@@ -22,14 +24,16 @@ from ..keyword_tree import (
     InvalidInputError,
     KeywordNode,
     KeywordTree,
+    KeywordTreeError,
     NotFoundError,
 )
-from .language import count_of, parts, say, say_error
+from .language import count_of, parts, say, say_error, say_lines
 from .program import DISTRIBUTION, command, version
 from .screen import line, shorten, spell_row, table
 from .session import (
     FOUND,
     KEYWORD,
+    MODEL_VARIABLE,
     SAVE,
     STORE_PROBLEM,
     BlockedUndoError,
@@ -80,13 +84,27 @@ def local_time(timestamp: float) -> str:
 
 
 def describe(change: Change, shows_gone: bool = True) -> str:
-    """Return what an operation touched: the first names, how many more, and whether it left them deleted."""
+    """Return what an operation touched: the first names, how many more, and whether it left them deleted.
+
+    What it deleted or brought back comes before what was changed along with that: the children that moved up, say.
+    """
+    old = {record.id: record for record in change.before if not isinstance(record, InfoKeywordLink)}
     records = [record for record in change.after if not isinstance(record, InfoKeywordLink)]
-    names = [shorten(record.name if isinstance(record, KeywordNode) else record.content, 40) for record in records[:3]]
-    gone = say(" (gone)") if shows_gone and records and all(record.deleted for record in records) else ""
-    more = say(" and {:,} more", len(records) - 3) if len(records) > 3 else ""
-    links = len(change.after) - len(records)
-    return say(", ").join(names) + more + gone if records else count_of(links, "link")
+    if not records:
+        return count_of(len(change.after), "link")
+    turned = [record for record in records if record.id in old and record.deleted != old[record.id].deleted]
+    shown = sorted(turned, key=lambda record: getattr(record, "level", sys.maxsize)) or records
+    names = [shorten(record.name if isinstance(record, KeywordNode) else record.content, 40) for record in shown[:3]]
+    said = say(", ").join(names) + (say(" and {:,} more", len(shown) - 3) if len(shown) > 3 else "")
+    first = shown[0]
+    if change.op == "merge_keywords":
+        others = [record.name for record in records if record.id == getattr(first, "merged_into", None)]
+        return say("{} into {}", said, *others) if others else said
+    if change.op in ("add_alias", "remove_alias") and isinstance(first, KeywordNode):
+        return f"{said}  = {say(', ').join(set(first.aliases).symmetric_difference(old[first.id].aliases))}"
+    if change.op == "delete_keyword" and len(shown) < len(records):
+        said += say(" ({:,} under it moved up)", len(records) - len(shown))
+    return said + (say(" (gone)") if shows_gone and all(record.deleted for record in shown) else "")
 
 
 def spell_records(records: list[Any]) -> list[dict[str, Any]]:
@@ -216,7 +234,7 @@ def restore(session: Session, name: str) -> None:
     with session.open() as tree:
         known = session.snapshots()
         if name not in known:
-            raise NotFoundError("snapshot", name)
+            raise NotFoundError("snapshot", name, f"no snapshot has the name {name!r}: see snapshot --list")
         session.tell(tree, tree.Restore(name), {"snapshot": name}, "restored {}", name)
 
 
@@ -231,10 +249,10 @@ def verify(session: Session) -> int:
     """
     with session.open(reports=False) as tree:
         with session.waiting(say("verifying …")):
-            problems = tree.Verify()
+            problems = [say_error(problem) for problem in tree.Verify()]
         metrics = tree.TreeMetrics()
         counts = (count_of(metrics[f"{noun}s"], noun) for noun in ("keyword", "info", "link"))
-        recovery = list(tree.recovery)
+        recovery = [say_error(sentence) for sentence in tree.recovery]
         said = [line((say("recovered: "), "yellow"), sentence, keep_lines=True) for sentence in recovery]
         said += [line(problem, keep_lines=True) for problem in problems]
         has_cut = any("cut_tail-" in sentence for sentence in (*recovery, *problems))
@@ -258,8 +276,7 @@ def compact(session: Session, forget_history: bool, yes: bool) -> None:
         if forget_history and not yes:
             if session.as_json:
                 raise click.UsageError(say("--json cannot ask for confirmation: add --yes"))
-            question = say("History and everything that was deleted will be gone for ever. Go on?")
-            click.confirm(question, abort=True, err=True)
+            session.confirm(say("History and everything that was deleted will be gone for ever. Go on?"))
         with session.waiting(say("compacting …")):
             said = tree.CompactStorage(keep_history=not forget_history)
         kept = said["snapshots"]
@@ -294,7 +311,7 @@ def repair(session: Session, new: str, take_cut: bool) -> int:
         "cut_files": [vars(cut) for cut in report.cut_files],
         **{key: [str(part) for part in getattr(report, key)] for key in ("rescued", "moved", "notes")},
     }
-    session.answer(value, line("\n".join(map(say_error, str(report).split("\n"))), keep_lines=True))
+    session.answer(value, line(say_lines(str(report)), keep_lines=True))
     return FOUND if report.has_all_data else STORE_PROBLEM
 
 
@@ -325,21 +342,28 @@ def missing_of_extras() -> dict[str, list[str]]:
 def doctor(session: Session) -> None:
     """Show what is installed, and which memory and model are used."""
     missing = missing_of_extras()
+    has_memory, state = True, say("there is one")
     try:
-        session.refuse_nothing()
-        has_memory = True
+        with session.open(reports=False) as tree:
+            state = say("; ").join([state, *map(say_error, tree.recovery)])
     except NoStoreError:
-        has_memory = False
+        has_memory, state = False, say("none yet")
+    except KeywordTreeError as error:
+        state = say_error(str(error))
     try:
         client = type(session.client()).__name__
-    except InvalidInputError as error:
-        client = str(error)
+    except (InvalidInputError, ImportError) as error:
+        client = say_error(str(error))
+    named = os.environ.get(MODEL_VARIABLE)
+    if session.is_lexical and named and not session.model:
+        client += say("  ({})", say("{} is set to {!r}, but no service is", MODEL_VARIABLE, named))
     value = {
         "version": version(),
         "python": platform.python_version(),
         "sqlite": sqlite3.sqlite_version,
         "data": session.shown,
         "has_memory": has_memory,
+        "memory": state,
         "model": client,
         "missing": {name: needs for name, needs in missing.items() if needs},
     }
@@ -347,7 +371,7 @@ def doctor(session: Session) -> None:
         ("keyword-tree", version()),
         ("Python", platform.python_version()),
         ("SQLite", sqlite3.sqlite_version),
-        (say("memory"), session.shown + say("  ({})", say("there is one") if has_memory else say("none yet"))),
+        (say("memory"), session.shown + say("  ({})", state)),
         (say("model"), client),
     ]
     for name, needs in missing.items():

@@ -30,23 +30,37 @@ KEEP_LOOSE = ("json", "html")
 )
 @click.option("--key", help="Names the source, so that it is known again where its file has moved.")
 @click.option("--encoding", default="utf-8-sig", show_default=True, help="Of the file.")
-def import_(session: Session, path: str, format_name: str | None, parent: str, key: str | None, encoding: str) -> None:
+@click.option("--update", is_flag=True, help="Change what is there already and differs in the file.")
+def import_(
+    session: Session, path: str, format_name: str | None, parent: str, key: str | None, encoding: str, update: bool
+) -> None:
     """Take in a file or a folder of notes.
 
-    What is there already is skipped: run it again at will.  It is written a thousand records at a time: an import that
-    is stopped keeps the whole thousands, and the same command goes on from there.  One `undo` undoes all of it.
+    What is there already is skipped; where the file says something else of it, --update takes that over.  It is
+    written a thousand records at a time: an import that is stopped keeps the whole thousands, and the same command
+    goes on from there.  One `undo` undoes all of it.
     """
     with session.open(makes=True) as tree:
         parent_id = session.find(tree, parent).id
         started = time.monotonic()
         with show_progress(say("importing {}", Path(path).name), session.messages) as progress, user_files():
             report = import_file(
-                tree, path, format_name, parent_id=parent_id, key=key, encoding=encoding, progress=progress
+                tree,
+                path,
+                format_name,
+                parent_id=parent_id,
+                key=key,
+                encoding=encoding,
+                progress=progress,
+                update=update,
             )
-        if not (report.keywords or report.infos or report.links or report.skipped):
+        if not any(vars(report).values()):
             raise InvalidInputError(say("there is nothing to import in {}", path))
         keywords, infos, links = (count_of(getattr(report, f"{noun}s"), noun) for noun in ("keyword", "info", "link"))
         skipped = say("; {} already there", count_of(report.skipped, "record")) if report.skipped else ""
+        if report.changed:
+            said = "; updated: {}" if update else "; not changed though the file differs: {} (--update takes it over)"
+            skipped += say(said, count_of(report.changed, "record"))
         took = f"  {time.monotonic() - started:.1f} s"
         last = report.operation_ids[-1:]
         number = next((change.seq for change in tree.History(limit=20) if change.operation_id in last), None)
@@ -62,11 +76,11 @@ def import_(session: Session, path: str, format_name: str | None, parent: str, k
 @click.option("--format", "format_name", type=click.Choice(FORMATS), help="Without it, the file's suffix decides.")
 @click.option("--from", "start", type=KEYWORD, default="/", help="Where to begin.  [default: the root]")
 @click.option("--no-history", is_flag=True, help="Leave out of a page (html) what was changed and replaced.")
-def export(session: Session, path: str, format_name: str | None, start: str, no_history: bool) -> None:
+@click.option("--force", is_flag=True, help="Replace a file that is there.")
+def export(session: Session, path: str, format_name: str | None, start: str, no_history: bool, force: bool) -> None:
     r"""Write the whole tree, or the part under a keyword, to a file.
 
-    The suffix of PATH decides the format; a PATH without one becomes a folder of notes, - is standard output.  A file
-    that is there is replaced.
+    The suffix of PATH decides the format; a PATH without one becomes a folder of notes, - is standard output.
 
     \b
     keyword-tree export memory.json        # everything, to be imported again
@@ -77,12 +91,20 @@ def export(session: Session, path: str, format_name: str | None, start: str, no_
         raise click.UsageError(
             say("standard output needs --format, cannot be a folder of notes, and has no room for --json")
         )
+    if path != "-" and Path(path).is_file() and not force:
+        raise InvalidInputError(say("{!r} is there already: --force replaces it", path))
     with session.open() as tree, tempfile.TemporaryDirectory() as aside:
         root_id = session.find(tree, start).id
         target = Path(aside, "export") if path == "-" else Path(path)
         with show_progress(say("exporting to {}", path), session.messages, unit="keywords") as progress, user_files():
             count = export_file(
-                tree, target, format_name, root_id=root_id, with_history=not no_history, progress=progress
+                tree,
+                target,
+                format_name,
+                root_id=root_id,
+                with_history=not no_history,
+                language=session.language,
+                progress=progress,
             )
         if path == "-":
             with target.open("rb") as file:

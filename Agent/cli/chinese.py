@@ -36,6 +36,10 @@ TEXTS = {
     "kept as {}": "已保存为 {}",
     "new: {}, {}, {}": "新增：{}，{}，{}",
     "; {} already there": "；已有 {}",
+    "; updated: {}": "；已更新 {}",
+    "; not changed though the file differs: {} (--update takes it over)": (
+        "；没有改动 {}，虽然与文件不同（--update 会采用文件里的）"
+    ),
     "{} written to {}": "{}写入 {}",
     "{} written to {} as {}": "{}写入 {}，格式 {}",
     "(nothing had to change)": "（没有需要改动的）",
@@ -86,10 +90,10 @@ TEXTS = {
     "the tree changed while the model was called": "给模型看的内容在此期间变了",
     "the words fit it best": "词与它最相符",
     "the words fit several": "词与几个相符",
-    "no keyword fits well enough": "没有哪个关键词的词足够相符",
+    "no keyword fits well enough": "没有足够相符的关键词",
     "the top": "最上层",
     "Round {}": "第 {} 轮",
-    "  under {}, {} names shown": "  在 {} 之下，给出 {} 个名字",
+    "  under {}, {} names shown": "  {} 之下，给出 {} 个名字",
     "  {:,} + {:,} tokens": "  {:,} + {:,} 个词元",
     "No model was asked.": "没有问模型。",
     "… {:,} more": "… 还有 {:,} 个",
@@ -125,6 +129,7 @@ TEXTS = {
     "what": "操作",
     "of": "对象",
     " (gone)": "（已删除）",
+    " ({:,} under it moved up)": "（其下的 {:,} 个上移）",
     " and {:,} more": " 等（另有 {:,} 个）",
     " and {:,} more parts": "（及另外 {:,} 批）",
     "there are none": "一个也没有",
@@ -171,7 +176,13 @@ TEXTS = {
     # refused
     "Error: ": "错误：",
     "stopped; what was written before is whole": "已中断；此前写入的都完整",
-    "{} are called {!r}; say which, by id or path": "{}名叫 {!r}；请用 id 或路径指明哪一个",
+    "{} are called {!r}; say which, by id or path: /… begins at the root": (
+        "{}名叫 {!r}；请用 id 或路径指明哪一个（/… 从根开始）"
+    ),
+    "{} are called {!r}; say which, by id": "{}名叫 {!r}；请用 id 指明哪一个",
+    "{} is there already: --parent creates another one": "已有 {}：要再建一个，请加 --parent",
+    "{!r} is there already: --force replaces it": "{!r} 已经存在：--force 会替换它",
+    "there was no memory in {}: a new one was created": "{} 里原来没有记忆：已新建",
     "and an info": "和一条内容",
     "": "",
     "no keyword has the name, path or id {!r}": "没有关键词的名字、路径或 id 是 {!r}",
@@ -208,6 +219,7 @@ TEXTS = {
     "standard output needs --format, cannot be a folder of notes, and has no room for --json": (
         "输出到标准输出时需要 --format，不能是笔记文件夹，也不能与 --json 同用"
     ),
+    " [y/N] ": "（是/否）",
     # help
     "Usage: ": "用法：",
     ":": "：",
@@ -259,6 +271,8 @@ TEXTS = {
     "The keyword that everything goes under.  [default: the root]": "一切挂在哪里。  [默认：根]",
     "Names the source, so that it is known again where its file has moved.": "来源的名字，文件搬动后仍能认出。",
     "Of the file.": "文件的编码。",
+    "Change what is there already and differs in the file.": "已有而与文件不同的，改为文件里的。",
+    "Replace a file that is there.": "替换已有的文件。",
     "What it is about: chooses among keywords of the same name.": "说的是什么：用来在同名关键词中选择。",
     "Ask no model: names, aliases and paths alone.": "不问模型：只看名字、别名和路径。",
     "Show each round with the model: what it saw, chose and said.": "显示与模型的每一轮：它看到、选择和说的。",
@@ -291,10 +305,41 @@ TEXTS = {
         "不保留任何已删除、已取代的字节：不能撤销。"
     ),
     "Do not ask.": "不再确认。",
+    "{} asks no model: --model changes nothing": "{} 不问模型：--model 不起作用",
     "{} has no answer in JSON": "{} 没有 JSON 形式的回答",
     # the groups
     "{}: {} memories, {} new messages": "{}：{} 条记忆，{} 条新消息",
-    "archived": "已归档",
+    "archived": "已存档",
+    "unchanged": "没有新内容",
+    "no commit has changed {}": "没有提交改动过 {}",
+    "created": "新建",
+    "changed": "改动",
+    "deleted": "删除",
+    "archive session": "存档会话",
+    "extract session": "提取会话",
+    "leave to a worker": "留给 worker",
+    "remember": "记下",
+    "relations": "改动关系",
+    "write_node": "写入节点",
+    "write_level": "写入一层",
+    "write_metadata": "写入元数据",
+    "move_node": "移动节点",
+    "delete_node": "删除节点",
+    "adopt": "采纳手工改动",
+    "forget": "遗忘",
+    "undo ": "撤销 ",
+    "dead": "失败的",
+    "pending": "等待的",
+    "held": "搁置的",
+    "leased": "进行中的",
+    "last commit": "最近的提交",
+    "commits that are not in the files yet": "还没有写进文件的提交",
+    "the store can only be read": "这个存储只能读",
+    "match": "选定",
+    "missing": "没有",
+    "ambiguous": "有几个",
+    "jump": "跳到",
+    "{} is set to {!r}, but no service is": "{} 是 {!r}，但没有设置服务",
     "partial": "部分完成",
     "committed": "已提交",
     "({} more did not fit)": "（还有 {} 条放不下）",
@@ -310,7 +355,6 @@ TEXTS = {
     "all agrees": "全部一致",
     "The hub is empty: `knowhub import FILE` reads knowledge in.": "知识库是空的：`knowhub import FILE` 读入知识。",
     "score {}, helpful {}, harmful {}, {}": "评分 {}，有用 {}，有害 {}，{}",
-    "{} of {} entries, by {}, {:.1f} ms": "{1} 条中的 {0} 条，方式 {2}，{3:.1f} 毫秒",
     # what KnowHub's tools return to a model
     "🔍 {} found": "🔍 找到 {} 条",
     "Knowledge search failed": "知识搜索失败",
@@ -356,6 +400,12 @@ TEXTS = {
     "there is no goal {!r}: {}": "没有目标 {!r}：{}",
     "add one": "先添加一个",
     "there is no action {!r}: add, focus, done, abandon": "没有操作 {!r}：可用 add、focus、done、abandon",
+    "{} of {} entries, {}, {:.1f} ms": "{1} 条中的 {0} 条，{2}，{3:.1f} 毫秒",
+    "knowledge": "知识",
+    "resource": "资源",
+    "proposal": "改写建议",
+    "trace": "目标",
+    "feedback": "评价",
     "damaged: this file holds no token": "已损坏：文件里没有令牌",
     "revoked: {}": "已吊销：{}",
     "There is no token yet: `knowhub token make` makes one, and so does `knowhub serve`.": (
@@ -375,7 +425,7 @@ TEXTS = {
     "{} written, {} there already": "写入 {} 条，已有 {} 条",
     "{} problems": "{} 个问题",
     "empty": "空的",
-    "secrets: {}, without an owner: {}, tokens: {}": "秘密 {}，无主的 {}，令牌 {}",
+    "secrets: {}, without an owner: {}, tokens: {}": "机密 {}，无主的 {}，令牌 {}",
     "What was deleted is gone; snapshots, if there are any, still hold it.": "已删除的不再存在；若有快照，快照里还有。",
     "the tables are there": "表已建好",
     "state written": "已写入状态",
@@ -383,38 +433,46 @@ TEXTS = {
     "copied up to operation {}": "已复制到操作 {}",
     "removed {}": "已去掉 {}",
     # help of the groups
-    "Options.": "选项",
-    "Positional arguments.": "参数",
-    "Show this help message and exit.": "显示这段帮助，然后结束。",
-    "Serve REST, web pages and MCP.": "提供 REST、网页和 MCP。",
-    "Search from the terminal.": "在终端里搜索。",
-    "Make, list or revoke tokens; log a browser in.": "生成、列出或吊销令牌；让浏览器登录。",
-    "Rotate the vault's master key.": "轮换保险库的主密钥。",
-    "Read JSON lines in: those of an export, or any with task, content and types.": (
-        "读入 JSON 行：导出的，或任何有 task、content 和 types 的。"
-    ),
-    "Write all as JSON lines, no secrets.": "把全部写成 JSON 行，不含机密。",
-    "Look whether all is well.": "检查是否一切正常。",
-    "Forget history and what was deleted, for good.": "永久清除历史和已删除的内容。",
-    "Serve MCP on stdin and stdout.": "在标准输入和标准输出上提供 MCP。",
+    "The account, which shares nothing with others.": "账户；不同账户互不相通。",
+    "The user that it is about.": "记的是哪位用户。",
+    "The agent that works with the user.": "为用户工作的智能体。",
+    "The session.": "会话。",
+    "The folder of the sessions.": "会话所在的文件夹。",
+    "The folder of the hub.": "知识库所在的文件夹。",
     "The data folder; KNOWHUB_DATA, else ~/.local/share/knowhub.": (
-        "数据文件夹；KNOWHUB_DATA，否则 ~/.local/share/knowhub。"
+        "知识库所在的文件夹；KNOWHUB_DATA，否则 ~/.local/share/knowhub。"
     ),
-    "For revoke: how its id begins.": "用于 revoke：编号的开头。",
+    "Where the memory is, or the address of one on a server.": "记忆所在的文件夹，或服务器上的地址。",
+    "The kind of memory.": "哪一类记忆。",
+    "Folder of the damaged store; it is not changed.": "损坏的记忆所在的文件夹；不会改动。",
+    "Folder to be made.": "要新建的文件夹。",
+    "Take in what files cut_tail-… hold and nothing else does.": "也取回只在 cut_tail-… 文件里的。",
+    "Nodes shown.": "显示的节点数。",
+    "Commits shown.": "显示的提交数。",
+    "Entries shown.": "显示的条目数。",
+    "One line, an overview, or all of it.": "一行、概要或全文。",
+    "The messages that it cites.": "它引用的消息：去掉或保留。",
+    "Messages: a JSON list, or an object a line; - reads the input.": "消息：JSON 列表，或每行一个对象；- 是标准输入。",
+    "A URI, or what follows the user's space: memories/profile.": "URI，或用户空间之后的部分：memories/profile。",
+    "Without it, the user's space.": "不写则为用户的空间。",
+    "The address that it listens on.": "监听的地址。",
+    "The port that it listens on.": "监听的端口。",
+    "For login: the port of the server.": "用于 login：服务的端口。",
+    "For revoke: how its id begins.": "用于 revoke：id 的开头。",
     "- is stdin.": "- 是标准输入。",
-    "The command `knowhub`: serve REST, web pages and MCP, search, and manage tokens, keys and data.": (
-        "命令 `knowhub`：提供 REST、网页和 MCP，搜索，管理令牌、密钥和数据。"
-    ),
-    "[env: CONTEXT_ENGINE_ACCOUNT; default: local]": "[环境变量：CONTEXT_ENGINE_ACCOUNT；默认：local]",
-    "[env: CONTEXT_ENGINE_USER; default: me]": "[环境变量：CONTEXT_ENGINE_USER；默认：me]",
-    "[env: CONTEXT_ENGINE_AGENT; default: cli]": "[环境变量：CONTEXT_ENGINE_AGENT；默认：cli]",
-    "[env: CONTEXT_ENGINE_SESSION; default: none]": "[环境变量：CONTEXT_ENGINE_SESSION；默认：无]",
-    "The folder of the sessions.  [env: CONTEXT_ENGINE_DATA; default: memory]": (
-        "会话所在的文件夹。  [环境变量：CONTEXT_ENGINE_DATA；默认：memory]"
-    ),
-    "The folder of the hub.  [env: KNOWHUB_DATA; default: ~/.local/share/knowhub]": (
-        "知识库所在的文件夹。  [环境变量：KNOWHUB_DATA；默认：~/.local/share/knowhub]"
-    ),
+    "Show this help message and exit.": "显示这段说明。",
+    "Arguments": "参数",
+    "[env: ": "[环境变量：",
+    "; default: ": "；默认：",
+    "; x>=": "；≥ ",
+    "x>=": "≥ ",
+    "[OPTIONS]": "[选项]",
+    "COMMAND [ARGS]": "命令 [参数]",
+    "INTEGER": "整数",
+    "INTEGER RANGE": "整数",
+    "FLOAT": "数字",
+    "FLOAT RANGE": "数字",
+    "TEXT": "文字",
     "The address of a tree, instead of --dsn: postgresql://host/database#tree.": (
         "一棵树的地址，代替 --dsn：postgresql://host/database#tree。"
     ),
@@ -472,9 +530,12 @@ INFO 是挂在关键词上的一段内容，用 id 指明；`search` 和 `show -
 """,
     "add": """新建一个关键词。
 
+    没有 --parent 时，带斜线的 NAME 是路径，缺的一并新建。
+
     \b
     keyword-tree add 编程 --parent / --alias programming
     keyword-tree add Python --parent 编程
+    keyword-tree add 编程/Python/asyncio
     """,
     "info": """记下一条内容，挂在关键词上。
 
@@ -485,7 +546,8 @@ INFO 是挂在关键词上的一段内容，用 id 指明；`search` 和 `show -
     "link": """把一条内容再挂到一个关键词上。""",
     "import": """导入一个文件或笔记文件夹。
 
-    已有的会跳过，可以反复执行。每一千条写一次：中断后已写的整千条保留，同一条命令接着往下写。一次 `undo` 撤销全部。
+    已有的会跳过；与文件不同的，加 --update 改为文件里的。
+    每一千条写一次：中断后已写的整千条保留，同一条命令接着往下写。一次 `undo` 撤销全部。
     """,
     "search": """找到一个名字、路径或问题所指的关键词。
 
@@ -506,7 +568,7 @@ INFO 是挂在关键词上的一段内容，用 id 指明；`search` 和 `show -
     "metrics": """统计、测量这份记忆。""",
     "export": """把全部、或某个关键词之下的，写入文件。
 
-    PATH 的后缀决定格式；没有后缀则写成笔记文件夹，- 是标准输出。已有的文件会被替换。
+    PATH 的后缀决定格式；没有后缀则写成笔记文件夹，- 是标准输出。
 
     \b
     keyword-tree export memory.json        # 一切，可以再导入
@@ -559,7 +621,8 @@ INFO 是挂在关键词上的一段内容，用 id 指明；`search` 和 `show -
     "doctor": """显示已安装的部分，以及所用的记忆和模型。""",
     "repair": """把损坏的记忆里还在的抢救到 NEW_FOLDER。
 
-    损坏的那份由 --data 指明，不会改动。有数据没能救回、或留在 cut_tail-… 文件里，退出码为 3；只少了历史则为 0。
+    损坏的那份不会改动，keyword-tree repair 用 --data 指明它。有数据没能救回、或留在 cut_tail-… 文件里，退出码为 3；
+    只少了历史则为 0。
     """,
     "context": """把智能体的会话存成人能读的文件夹。
 
@@ -627,24 +690,64 @@ ERRORS = {
     "No such command '{}'.": "没有这个命令：{0}",
     "No such command '{}'. Did you mean {}?": "没有这个命令：{0}；是不是 {1}？",
     "Missing argument '{}'.": "缺少参数 {0}",
-    "Missing argument '{}'. Choose from:{}": "缺少参数 {0}，从这些里选：{1}",
+    "Missing argument '{}'. Choose from: {}": "缺少参数 {0}，从这些里选：{1}",
     "Missing command.": "缺少命令",
     "Got unexpected extra argument ({})": "多余的参数：{0}",
     "Got unexpected extra arguments ({})": "多余的参数：{0}",
     "Option '{}' requires an argument.": "选项 {0} 后面要有值",
+    "Option '{}' does not take a value.": "选项 {0} 后面不能有值",
+    "Option '{}' requires {} arguments.": "选项 {0} 后面要有 {1} 个值",
+    "Argument '{}' takes {} values.": "参数 {0} 要有 {1} 个值",
+    "Value must be an iterable.": "值必须是列表",
+    "Takes {} values but {} was given.": "要有 {0} 个值，而不是 {1} 个",
+    "Takes {} values but {} were given.": "要有 {0} 个值，而不是 {1} 个",
+    "{} values are required, but {} was given.": "要有 {0} 个值，而不是 {1} 个",
+    "{} values are required, but {} were given.": "要有 {0} 个值，而不是 {1} 个",
+    "Missing parameter: {}": "缺少 {0}",
+    "Missing {}": "缺少 {0:zh}",
+    "Missing option '{}'.": "缺少选项 {0}",
+    "Missing option '{}'. Choose from: {}": "缺少选项 {0}，从这些里选：{1}",
+    "Choose from: {}": "从这些里选：{0}",
+    "Could not open file {}: {}": "打不开文件 {0}：{1:zh}",
+    "unknown error": "原因不明",
+    "Invalid value: {}": "值不对：{0:zh}",
+    "the following arguments are required: {}": "缺少参数 {0}",
+    "unrecognized arguments: {}": "多余的参数：{0}",
+    "expected one argument": "后面要有一个值",
+    "argument {}: {}": "{0}：{1:zh}",
+    "invalid choice: {} (choose from {})": "{0} 不在其中：{1}",
+    "invalid {} value: {}": "{1} 不是{0:zh}",
+    "int": "整数",
+    "float": "数字",
     "Invalid value for {}: {}": "{0} 的值不对：{1:zh}",
     "{} is not one of {}.": "{0} 不在其中：{1}",
-    "{} is not in the range {}.": "{0} 超出范围 {1}",
-    "{} is not a valid integer.": "{0} 不是整数",
-    "{} is not a valid float.": "{0} 不是数字",
+    "{} is not {}.": "{0} 不是 {1}",
+    "{} is not in the range {}.": "{0} 超出范围 {1:zh}",
+    "x>={}": "≥ {0}",
+    "x<={}": "≤ {0}",
+    "{}<=x<={}": "{0} 到 {1}",
+    "{} is not a valid {}.": "{0} 不是{1:zh}",
+    "integer": "整数",
+    "integer range": "整数",
+    "float range": "数字",
+    "boolean": "真假值",
+    "{} is not a valid boolean. Recognized values: {}": "{0} 不是真假值，可用的：{1}",
+    "{} is not a valid UUID.": "{0} 不是 UUID",
+    "{} does not match the format {}.": "{0} 不合格式 {1}",
+    "{} does not match the formats {}.": "{0} 不合这些格式：{1}",
     "{} is no port": "{0} 不是端口号",
-    "Path {} does not exist.": "{0} 不存在",
-    "File {} does not exist.": "{0} 不存在",
-    "Directory {} does not exist.": "{0} 不存在",
-    "{} is not readable.": "{0} 不可读",
-    "{} is not writable.": "{0} 不可写",
-    "{} is a file.": "{0} 是文件，这里不能用",
-    "{} is a directory.": "{0} 是文件夹，这里不能用",
+    **{
+        f"{kind} {{}} {english}.": f"{{0}} {chinese}"
+        for kind in ("Path", "File", "Directory")
+        for english, chinese in (
+            ("does not exist", "不存在"),
+            ("is not readable", "不可读"),
+            ("is not writable", "不可写"),
+            ("is not executable", "不可执行"),
+            ("is a file", "是文件，这里不能用"),
+            ("is a directory", "是文件夹，这里不能用"),
+        )
+    },
     "{}: No such file or directory": "没有这个文件或文件夹：{0}",
     # names and values
     "no keyword has the id {}: an id is needed, and the keyword called so has {}": (
@@ -653,6 +756,7 @@ ERRORS = {
     "no keyword has the id {}, nor this name: Ensure(name) makes a keyword, and returns it with its id": (
         "没有 id 或名字为 {0} 的关键词：Ensure(name) 会创建关键词，并返回它和它的 id"
     ),
+    "no snapshot has the name {}: see snapshot --list": "没有名为 {0} 的快照：用 snapshot --list 查看",
     "no {} has the id {}": "没有 id 为 {1} 的{0:zh}",
     "no keyword found for {}: Ensure makes it": "没有找到 {0} 所指的关键词：Ensure 会创建它",
     "{} keywords found for {}": "{1} 指的关键词有 {0} 个",
@@ -713,6 +817,7 @@ ERRORS = {
     "the LangGraph store needs langgraph": "LangGraph 的存储需要 langgraph",
     "the MCP server needs the package mcp": "MCP 服务器需要 mcp 这个包",
     "embeddings need numpy": "嵌入需要 numpy",
+    "finding by meaning needs a local model": "按意思查找需要本地模型",
     # what the tree refuses
     "{} cannot be moved under itself, to {}": "{0} 不能移到它自己之下（{1}）",
     "{} cannot be merged with itself": "{0} 不能与自己合并",
@@ -824,7 +929,7 @@ ERRORS = {
     "there is no encoding {}": "没有名为 {0} 的编码",
     "an export must not be in the memory's own folder: {}": "不能导出到记忆自己的文件夹里：{0}",
     "{}, line {}: {}": "{0} 第 {1} 行：{2:zh}",
-    "this is no JSON: {}": "不是 JSON：{0}",
+    "this is no JSON: {}": "不是 JSON：{0:zh}",
     'it is no KeywordTree document: it has no "keywords"': "不是 KeywordTree 的文件：里面没有 keywords",
     "{} is not as it should be: {}": "{0} 不对：{1}",
     "{} is not known here, only up to {}": "不认识 {0}，最多到 {1}",
@@ -838,13 +943,31 @@ ERRORS = {
     "it declares an entity": "里面声明了实体，不予读取",
     "this is no line of the MCP memory server: {}": "不是 MCP 记忆服务器的行：{0:zh}",
     "neither an entity nor a relation, or a field is no text": "既不是实体也不是关系，或有字段不是文字",
-    "it is not {}: {}": "编码不是 {0}：{1}",
-    "{}.md is not {}: {}": "{0}.md 的编码不是 {1}：{2}",
+    "it is not {}: {}": "编码不是 {0}：{1:zh}",
+    "{}.md is not {}: {}": "{0}.md 的编码不是 {1}：{2:zh}",
+    "name its encoding, such as --encoding gbk or --encoding latin-1 ({})": (
+        "可能是 GBK：试试 --encoding gbk（{0:zh}）"
+    ),
+    "'{}' codec can't decode byte {} in position {}: {}": "第 {2} 字节 {1} 处不是 {0}",
+    "'{}' codec can't decode bytes in position {}: {}": "第 {1} 字节处不是 {0}",
+    # Python's parser of JSON
+    "{}: line {} column {} (char {})": "第 {1} 行第 {2} 列{0:zh}",
+    "Expecting value": "缺少值",
+    "Expecting property name enclosed in double quotes": "要有双引号里的键",
+    "Expecting '{}' delimiter": "缺少 '{0}'",
+    "Extra data": "之后还有多余的内容",
+    "Unterminated string starting at": "的字符串没有结束",
+    "Invalid control character at": "有控制字符",
+    "Invalid \\escape": "有无效的转义",
+    "Invalid \\uXXXX escape": "有无效的 \\u 转义",
+    "Illegal trailing comma before end of {}": "有多余的逗号",
     "{}.md: the comment about an info is damaged: {}": "{0}.md 里关于内容的注释已损坏：{1}",
     # what was repaired, and what cannot be
     "Read {}, which was not changed, and wrote {}:": "读了 {0}（没有改动它），写入 {1}：",
     "operations: {}, keywords: {}, infos: {}, links: {}.": "操作 {0}、关键词 {1}、内容 {2}、链接 {3}。",
-    "Data that could not be saved, or of which nothing proves that it was ({}):": "没能保住、或无从证明的数据（{0}）：",
+    "Data that could not be saved, or of which nothing proves that it was ({}):": (
+        "没能保住、或无法证明完好的数据（{0}）："
+    ),
     "History that could not be saved, while all data of it is there ({}):": "没能保住的历史，其数据都在（{0}）：",
     "Kept aside when the store was opened ({}):": "打开时放到一边的（{0}）：",
     "Damaged, and corrected: the checksum proves it ({}):": "损坏后已改正，有校验和为证（{0}）：",
@@ -852,11 +975,117 @@ ERRORS = {
     "Has another place now ({}):": "换了位置的（{0}）：",
     "Odd, but nothing is lost by it ({}):": "奇怪但没有丢失什么的（{0}）：",
     "NOT verified: {}": (
-        "NOT verified：没有检查点能证明这一行完好。请在新存储里用 `keyword-tree show ID` 查看，或看文件里的那一行。"
+        "未经证实：没有检查点能证明这一行完好。请在新存储里用 `keyword-tree show ID` 查看，或看文件里的那一行。"
     ),
     "Rows were left in cut files: {}": "cut 文件里还有行：加上 --take-cut，修复到另一个新文件夹，就能取回。",
     "Nothing is lost.": "没有丢失什么。",
     "No data is lost, only history.": "数据没有丢失，只少了历史。",
+    "- {}": "- {0:zh}",
+    "{}, line {}, bytes {} to {} (operation {}): {}": "{0} 第 {1} 行，第 {2} 到 {3} 字节（操作 {4}）：{5:zh}",
+    "{}, line {}, bytes {} to {} (operations {} to {}): {}": (
+        "{0} 第 {1} 行，第 {2} 到 {3} 字节（操作 {4} 到 {5:zh}）：{6:zh}"
+    ),
+    "{}, line {}, bytes {} to {}: {}": "{0} 第 {1} 行，第 {2} 到 {3} 字节：{4:zh}",
+    "{}, line {}, bytes {} to {} (operation {})": "{0} 第 {1} 行，第 {2} 到 {3} 字节（操作 {4}）",
+    "{} (operation {}): {}": "{0}（操作 {1}）：{2:zh}",
+    "{} (operations {} to {}): {}": "{0}（操作 {1} 到 {2:zh}）：{3:zh}",
+    "{}, in lines {} to {}: {} {}, {}: {}": "{0} 第 {1} 到 {2} 行：{3} 个{4:zh}，{5:zh}：{6:zh}",
+    "{}; ids: {}": "{0:zh}；id：{1:zh}",
+    "{} and {} more": "{0} 等（另有 {1} 个）",
+    **{
+        f"{kind} {{}}, {english}": f"{name} {{0}}，{chinese}"
+        for kind, name in (("node", "关键词"), ("info", "内容"), ("link", "链接"))
+        for english, chinese in (("NOT verified", "未经证实"), ("verified by a checkpoint", "有检查点证实"))
+    },
+    "NOT verified": "未经证实",
+    "verified by a checkpoint": "有检查点证实",
+    "the end": "末尾",
+    "checkpoint": "检查点",
+    "nodes": "关键词",
+    "its checksum is wrong": "校验和不对",
+    "its checksum is wrong, it seems to be {}": "校验和不对，像是“{0:zh}”",
+    "its checksum is wrong, it seems to be {}; ids: {}": "校验和不对，像是“{0:zh}”；id：{1:zh}",
+    "nothing is left of it in the log": "日志里没有留下什么",
+    "nothing is left of it in history/": "history/ 里没有留下什么",
+    "nothing is left of it in history/: it is missing, or CompactStorage(keep_history=False) has removed it": (
+        "history/ 里没有留下什么：它缺失，或被 CompactStorage(keep_history=False) 去掉了"
+    ),
+    "the log is missing": "日志缺失",
+    "the log has lost its end: the projections hold rows that it does not have": ("日志丢了末尾：投影里有日志没有的行"),
+    "bytes after the last operation that is whole; perhaps one that was never acknowledged": (
+        "最后一个完整的操作之后还有字节，也许属于从未确认过的操作"
+    ),
+    "another operation {} is in line {} and fits better; this one was left out": (
+        "第 {1} 行有另一个操作 {0}，更相合；这一个没有采用"
+    ),
+    "operation {} is there a second time": "操作 {0} 又出现了一次",
+    "operation {} was not written after that operation {} which is there": "操作 {0} 不是写在现有的操作 {1} 之后的",
+    "operation {} comes before operation {}": "操作 {0} 在操作 {1} 之前",
+    "a row of {} {}": "“{0:zh}”的一行{1:zh}",
+    "a row that the log does not have {}": "日志没有的一行{0:zh}",
+    "is only a change of a record that could not be saved": "只是对一条没能保住的记录的改动",
+    "changes version {}, which could not be saved; it was laid over version {}": (
+        "改动的是没能保住的版本 {0}；已并入版本 {1}"
+    ),
+    "does not have the shape of its kind: {}": "字段不对：{0:zh}",
+    "has no place in a tree": "在树里没有位置",
+    "cannot be read": "读不出",
+    "had the place in the order of another record; it was put at the end": "与别的记录占着同一个次序；已移到最后",
+    "a keyword is lost, though keywords under it are there: recreated as {}": (
+        "一个关键词丢失，其下的还在：已重建为 {0}"
+    ),
+    "a keyword is lost, though infos at it are there: recreated as {}": ("一个关键词丢失，其内容还在：已重建为 {0}"),
+    "an info is lost, and a link to it was taken away": "一条内容丢失，指向它的链接已去掉",
+    "the link {} was taken away: its keyword is deleted": "链接 {0} 已去掉：它的关键词已删除",
+    "keyword {}: still under {}, which is lost and was recreated with the same id": (
+        "关键词 {0}：仍在 {1} 之下，后者丢失后以原来的 id 重建"
+    ),
+    "keyword {}: from {}, which is gone, to {}": "关键词 {0}：从已不存在的 {1} 移到 {2}",
+    "the rows were taken, though not who made them and when, and what was there before": (
+        "行已取回，但没有留下由谁、何时写入，以及之前的内容"
+    ),
+    "the snapshot is not as it was made; it was left out": "快照与保存时不同；没有采用",
+    "{} has no snapshot.json, as one that was never finished; it was left out": (
+        "{0} 没有 snapshot.json，像是没有写完的；没有采用"
+    ),
+    "no name that opening gives to what it cuts; it was not read": "不是打开时给截下部分起的名字；没有读它",
+    "{} of {} whole {} taken": "{1} 个完整的{2:zh}已取回 {0} 个",
+    "{} of {} whole {} taken, {} not: the record was changed since, or has no place": (
+        "{1} 个完整的{2:zh}已取回 {0} 个，另外 {3} 个没有：记录后来改过，或没有位置"
+    ),
+    "{} whole {} that the new store does not hold": "{0} 个完整的{1:zh}，新存储里没有",
+    "{}; {} line that cannot be read": "{0:zh}；{1} 行读不出",
+    "{}; {} lines that cannot be read": "{0:zh}；{1} 行读不出",
+    "row": "行",
+    "rows": "行",
+    "operations": "操作",
+    # what opening cut or corrected, and what `verify` finds
+    "{} did not fit the log and was repaired from it": "{0} 与日志不合，已照日志修复",
+    "{} does not fit the log, or cannot be read; opening corrects it": "{0} 与日志不合，或读不出；再次打开时会改正",
+    "{} holds rows that the log does not have; repair looks at it, then take it away": (
+        "{0} 里有日志没有的行；先用 repair 查看，再把它移走"
+    ),
+    "{}: {} bytes behind operation {}, for which no later line vouches, were cut and kept in {}": (
+        "{0}：操作 {2} 之后的 {1} 字节没有后面的行作证，已截下，保存在 {3}"
+    ),
+    "{}: {} byte behind operation {}, for which no later line vouches, were cut and kept in {}": (
+        "{0}：操作 {2} 之后的 {1} 字节没有后面的行作证，已截下，保存在 {3}"
+    ),
+    "{}: {} bytes which the log does not have, were cut and kept in {}": ("{0}：日志没有的 {1} 字节已截下，保存在 {2}"),
+    "{}: {} bytes behind operation {} were not read": "{0}：操作 {2} 之后的 {1} 字节没有读",
+    "{}: a sync had failed; what could be read was copied to a new file": (
+        "{0}：曾有一次没能写到磁盘；读得出的已复制到新文件"
+    ),
+    "nodes, infos and links.jsonl could not be brought up to date": "nodes、infos 和 links.jsonl 没能更新",
+    "{} has a torn end that cannot be kept aside, so nothing can be written: {}": (
+        "{0} 的末尾不完整，又没能另存，所以不能写入：{1:zh}"
+    ),
+    "{}: a line is missing, or cannot be read: {}": "{0}：有一行缺失或读不出：{1}",
+    "levels: {} does not stand on level {}": "levels：{0} 不在第 {1} 层",
+    "{} refers to what is not there": "{0} 指向不存在的",
+    "the next ordinal is {} in memory, {} on the disk": "下一个序号在内存里是 {0}，在磁盘上是 {1}",
+    "tokens: {} leads elsewhere in memory than on the disk": "tokens：{0} 在内存里与在磁盘上指向不同",
+    "{}: {} is, or leads to, another in memory than on the disk": "{0}：{1} 在内存里与在磁盘上不同",
     "there is no folder {} to make {} in": "没有文件夹 {0}，无法在其中新建 {1}",
     "there is no folder {}": "没有文件夹 {0}",
     "{} holds no keyword tree: none of its files is there": "{0} 里没有关键词树：它的文件一个也不在",
@@ -938,9 +1167,10 @@ ERRORS = {
     "the state at operation {} was taken away meanwhile: try again": "操作 {0} 处的状态在此期间被移走：请再试一次",
     # sessions
     "there is no memory in {}: name its folder with --data": "{0} 里没有记忆：请用 --data 指明文件夹",
-    "the messages are neither a JSON list nor an object a line: {}": "消息既不是 JSON 列表，也不是每行一个对象：{0}",
+    "the messages are neither a JSON list nor an object a line: {}": "消息既不是 JSON 列表，也不是每行一个对象：{0:zh}",
     "the messages are no list": "消息不是列表",
-    "{}: no UTF-8: {}": "{0}：不是 UTF-8：{1}",
+    "{}: no UTF-8: {}": "{0}：不是 UTF-8：{1:zh}",
+    "what commit {} says of itself cannot be read": "提交 {0} 对自己的记载读不出",
     "no commit has the id {}": "没有 id 为 {0} 的提交",
     "no node at {}": "没有节点 {0}",
     "a URI has at most {} characters, not {}: {}": "URI 最多 {0} 个字符，而不是 {1} 个：{2}",
@@ -977,7 +1207,7 @@ ERRORS = {
     "metadata of {} is no JSON: {}": "{0} 的 metadata 不是 JSON：{1}",
     "{} of {} holds half a character: {}": "{1} 的 {0} 里有半个字符：{2}",
     "{} of {} is no UTF-8 (byte {})": "{1} 的 {0} 不是 UTF-8（第 {2} 字节）",
-    "{} of {} has {} tokens, more than {}": "{1} 的 {0} 有 {2} 个 token，超过 {3}",
+    "{} of {} has {} tokens, more than {}": "{1} 的 {0} 有 {2} 个词元，超过 {3}",
     "{} is not of user {}, nor of agent {}": "{0} 不属于用户 {1}，也不属于智能体 {2}",
     "the context engine needs a folder, and cannot use the address of a server": (
         "上下文引擎需要文件夹，不能用服务器的地址"
@@ -1061,6 +1291,10 @@ ERRORS = {
     "{} tokens begin with {}: see `knowhub token list`": "以 {1} 开头的令牌有 {0} 个：见 `knowhub token list`",
     "rights are {}": "权限只有 {0}",
     "days must be a number not below 0: {}": "天数不能小于 0：{0}",
+    "commits older than {} days can never be undone after this: add --yes": (
+        "此后 {0} 天以前的提交永远不能再撤销：请加 --yes"
+    ),
+    "there is no hub in {}: name its folder with --data": "{0} 里没有知识库：请用 --data 指明文件夹",
     "the key stands in KNOWHUB_KEY: put a new one before it there, and rotate again": (
         "密钥在 KNOWHUB_KEY 里：请把新的写在它前面，再轮换一次"
     ),

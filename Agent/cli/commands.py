@@ -41,7 +41,18 @@ from ..keyword_tree import (
 from .language import count_of, parts, say, say_error
 from .program import command
 from .screen import clean, draw_tree, line, shorten, spell_row, table
-from .session import FOUND, KEYWORD, NOT_FOUND, ROOT_ID, Session, Watcher, path_of, spell_keyword, spell_places
+from .session import (
+    FOUND,
+    KEYWORD,
+    NOT_FOUND,
+    ROOT_ID,
+    Session,
+    UnknownNameError,
+    Watcher,
+    path_of,
+    spell_keyword,
+    spell_places,
+)
 
 __all__ = ["REASONS"]
 
@@ -118,21 +129,42 @@ def read_content(content: str) -> str:
 def add(session: Session, name: str, parent: str | None, aliases: tuple[str, ...], description: str) -> None:
     r"""Create a keyword.
 
+    Without --parent a NAME with a slash is a path, of which what is missing is created, too.
+
     \b
     keyword-tree add 编程 --parent / --alias programming
     keyword-tree add Python --parent 编程
+    keyword-tree add 编程/Python/asyncio
     """
-    client = None if parent is not None else session.client()
+    above, slash, last = name.rpartition("/") if parent is None else ("", "", name)
+    client = None if parent is not None or slash else session.client()
     with session.open(makes=True, client=client) as tree:
-        parent_id = None if parent is None else session.find(tree, parent, may_add=True).id
-        others = [path_of(tree, node.id) for node in tree.FindByName(name)]
         with tree.Operation("create_keyword") as operation:
+            parent_id = None if parent is None else session.find(tree, parent, may_add=True).id
+            others = tree.FindByName(name)
+            if slash and not others:
+                name, parent_id = last.strip(), find_or_make(session, tree, above)
+                others = [node for node in tree.FindByName(name) if node.parent_id == parent_id]
+            if others and parent is None:
+                there = path_of(tree, others[0].id)
+                raise InvalidInputError(say("{} is there already: --parent creates another one", there))
             node = tree.CreateKeyword(name, parent_id, list(aliases), description)
         value = {"keyword": spell_keyword(tree, node)}
-        is_left = parent is None and node.parent_id == ROOT_ID and len(tree) > 1
+        is_left = parent_id is None and node.parent_id == ROOT_ID and len(tree) > 1
         text = "added {}, at the top: no keyword fits it" if is_left else "added {}"
-        note = say("another one of this name is at {}", say(", ").join(others)) if others else ""
+        places = say(", ").join(path_of(tree, node.id) for node in others)
+        note = say("another one of this name is at {}", places) if others else ""
         session.tell(tree, operation.id, value, text, path_of(tree, node.id), note=note)
+
+
+def find_or_make(session: Session, tree: KeywordTree, path: str) -> str:
+    """Return the id of a keyword; where there is none, that of the one at the end of a new path from the root."""
+    if not path.strip("/"):
+        return ROOT_ID
+    try:
+        return session.find(tree, path).id
+    except UnknownNameError:
+        return tree.Ensure(path.strip("/")).id
 
 
 @command("info", asks=True)
@@ -171,8 +203,10 @@ def info(
                 stored = tree.UpdateInfo(change, patch)
             session.tell(tree, operation.id, {"info": spell_row(stored)}, "changed {}", shorten(stored.content, 60))
         return
-    if content is None or not content.strip():
+    if content is None:
         raise click.UsageError("Missing argument 'CONTENT'.")
+    if not content.strip():
+        raise InvalidInputError(f"content must not be empty or blank: {content!r}")
     auto = not names if auto is None else auto
     # A keyword that is named is there already, and so is its memory.
     with session.open(makes=not names, client=session.client() if auto else None) as tree:
@@ -417,7 +451,7 @@ def show_result(
     own = LEXICAL_REASONS if session.is_lexical else {}
     why = say(own.get(result.reason) or REASONS.get(result.reason, result.reason))
     if result.node is not None:
-        aliases = f"  = {', '.join(result.node.aliases)}" if result.node.aliases else ""
+        aliases = f"  = {say(', ').join(result.node.aliases)}" if result.node.aliases else ""
         print_line(line((path_of(tree, result.node.id), "bold"), aliases, (say("  ({})", why), "dim")))
         if result.node.description:
             print_line(line(("  " + shorten(result.node.description), "dim")))
@@ -509,7 +543,7 @@ def show_rounds(session: Session, result: SearchResult, watcher: Watcher, limit:
         if len(rows) < step.shown:
             screen.print(line(("   " + say("… {:,} more", step.shown - len(rows)), "dim")))
         tokens = say("  {:,} + {:,} tokens", step.input_tokens, step.output_tokens) if step.input_tokens else ""
-        screen.print(line(("   " + step.action, "cyan"), f": {say_error(step.reason)}", (tokens, "dim")))
+        screen.print(line(("   " + say(step.action), "cyan"), f"{say(': ')}{say_error(step.reason)}", (tokens, "dim")))
     if not result.steps:
         screen.print(line((say("No model was asked."), "dim")))
 
@@ -615,7 +649,7 @@ def label_tree(
         while more and more[-1][0] > level:
             yield label_rest(*more.pop())
         is_open = not depth or level < depth
-        aliases = (f"  = {', '.join(node.aliases)}", "dim") if node.aliases else ""
+        aliases = (f"  = {say(', ').join(node.aliases)}", "dim") if node.aliases else ""
         below = (say("  ({:,} below)", hidden), "dim") if hidden and not is_open else ""
         description = ("  " + shorten(node.description), "dim italic") if node.description else ""
         name = path_of(tree, node.id) if level == 0 else node.name

@@ -16,7 +16,7 @@ import click
 from typing_extensions import override
 
 from ..keyword_tree import InvalidInputError
-from .language import say
+from .language import say, sentence
 from .program import Asked, Group, program, share, translate
 from .session import Session
 
@@ -116,15 +116,6 @@ def parameters(parser: argparse.ArgumentParser, left_out: Iterable[str] = ()) ->
             given = {"default": action.default} if action.nargs == "?" else {}
             count = -1 if action.nargs == "*" else 1
             yield click.Argument([action.dest], type=kind, nargs=count, required=not is_optional, **given)
-
-
-def sentence(text: str) -> str:
-    """Return a part's help as that of this program is written.
-
-    >>> sentence("seconds for which it is tried again")
-    'Seconds for which it is tried again.'
-    """
-    return text if " " not in text or text.startswith("[") else text[0].upper() + text[1:].rstrip(".") + "."
 
 
 def has_json(parser: argparse.ArgumentParser) -> bool:

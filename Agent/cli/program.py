@@ -1,20 +1,23 @@
 """The program itself: its sections, the options that every command takes, and what happens to errors."""
 
 import difflib
+import functools
 import importlib
 import importlib.metadata
 import os
+import re
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from itertools import pairwise
 from typing import Any, TypeVar
 
 import click
+from rich.cells import cell_len
 from typing_extensions import override
 
 from ..keyword_tree import InvalidInputError, KeywordTreeError
 from . import completing  # noqa: F401  importing it teaches click our way of completing
-from .language import LANGUAGE_VARIABLE, LANGUAGES, choose, choose_from_environment, say
+from .language import LANGUAGE_VARIABLE, LANGUAGES, choose, choose_from_environment, is_chinese, say, say_help
 from .screen import line
 from .session import BAD_USE, DATA_VARIABLE, DEFAULT_DATA, MODEL_VARIABLE, UNREAD, Session
 
@@ -72,6 +75,7 @@ def _set_json(context: click.Context, _: click.Parameter, value: bool) -> None:
 def _set_language(context: click.Context, _: click.Parameter, value: str | None) -> None:
     if value is not None:
         choose(value)
+        context.ensure_object(Session).language = value
         translate(context.command)
 
 
@@ -165,7 +169,7 @@ class _Formatter(click.HelpFormatter):
 
     @override
     def write_usage(self, prog: str, args: str = "", prefix: str | None = None) -> None:
-        super().write_usage(prog, args, say("Usage: ") if prefix is None else prefix)
+        super().write_usage(prog, _say_types(args), say("Usage: ") if prefix is None else prefix)
 
     @override
     def write_heading(self, heading: str) -> None:
@@ -173,16 +177,35 @@ class _Formatter(click.HelpFormatter):
 
     @override
     def write_dl(self, rows: Iterable[tuple[str, str]], col_max: int = 30, col_spacing: int = 2) -> None:
-        super().write_dl([(name, _say_help(text)) for name, text in rows], col_max, col_spacing)
+        if not is_chinese():
+            super().write_dl(list(rows), col_max, col_spacing)
+            return
+        said = [(_say_types(name), say_help(text)) for name, text in rows]
+        column = min(max(cell_len(name) for name, _ in said), col_max) + col_spacing
+        for name, text in said:  # click counts characters, of which a Chinese one takes two columns
+            gap = column - cell_len(name)
+            lines = _wrap(text, max(self.width - self.current_indent - column, 10))
+            start = " " * gap if gap >= col_spacing else f"\n{'':{self.current_indent + column}}"
+            self.write(f"{'':{self.current_indent}}{name}{start}")
+            self.write(f"\n{'':{self.current_indent + column}}".join(lines) + "\n")
 
 
-def _say_help(text: str) -> str:
-    """Return an option's help, to which click has added its default."""
-    said = say(text)
-    if said == text:
-        text, bracket, extra = text.rpartition("  [")
-        said = f"{say(text)}{bracket}{extra}" if bracket else said
-    return said.replace("[default: ", say("[default: "))
+def _wrap(text: str, width: int) -> list[str]:
+    """Return the lines of a text: it is broken between Chinese characters, and within no other word."""
+    lines = [""]
+    for piece in re.findall(r"[（“\[]*(?:[!-~]+|.)", text):
+        if lines[-1] and piece not in "，。；：、）]" and cell_len(lines[-1] + piece) > width:
+            lines[-1:] = [lines[-1].rstrip(), piece.strip()]
+        else:
+            lines[-1] += piece
+    return lines
+
+
+def _say_types(text: str) -> str:
+    """Return what click calls the values of options and arguments in the chosen language."""
+    return re.sub(
+        r"\[OPTIONS\]|COMMAND \[ARGS\]|\b(INTEGER|FLOAT)( RANGE)?\b|\bTEXT\b", lambda found: say(found[0]), text
+    )
 
 
 class _Context(click.Context):
@@ -293,7 +316,8 @@ class _Program(Group):
             value = super().invoke(ctx)
             sys.stdout.flush()  # now, while a reader that went away is not yet an error
         except click.Abort:
-            ctx.exit(BAD_USE)  # the question was answered with no
+            session.messages.print(line(say("nothing has changed")))  # the question was answered with no
+            ctx.exit(BAD_USE)
         except click.exceptions.NoArgsIsHelpError:
             raise  # its message is the help of a group, and no error
         except click.UsageError as error:
@@ -320,7 +344,8 @@ def _explain_use(session: Session, error: click.UsageError, as_json: bool) -> in
         session.messages.print(
             line(usage, "\n", say("Try '{} --help' for help.", error.ctx.command_path), keep_lines=True)
         )
-    return session.explain(InvalidInputError(error.format_message()))
+    # Click writes each choice on a line of its own.
+    return session.explain(InvalidInputError(re.sub(r"\n\t", " ", error.format_message())))
 
 
 @share
@@ -367,6 +392,13 @@ def command(
     def make(function: Callable[..., Any]) -> click.Command:
         # In a raw docstring click's mark, before a paragraph that stays as it is, is two characters.
         function.__doc__ = (function.__doc__ or "").replace(r"\b", "\b")
-        return share(program.command(name, cls=Asked, context_settings=settings)(pass_session(function)), asks)
+
+        @functools.wraps(function)
+        def run(session: Session, /, **options: Any) -> Any:
+            if session.model and not asks:
+                session.messages.print(line(say("{} asks no model: --model changes nothing", name)))
+            return function(session, **options)
+
+        return share(program.command(name, cls=Asked, context_settings=settings)(pass_session(run)), asks)
 
     return make

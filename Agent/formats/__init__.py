@@ -42,7 +42,19 @@ from pathlib import Path
 from typing import NamedTuple
 
 from ..keyword_tree import InvalidInputError, KeywordTree, NotFoundError
-from .records import BATCH, ROOT_ID, ImportReport, Outline, Progress, Source, View, load, refuse, undo_import
+from .records import (
+    BATCH,
+    ROOT_ID,
+    ImportReport,
+    Outline,
+    Progress,
+    Source,
+    View,
+    load,
+    refuse,
+    refuse_encoding,
+    undo_import,
+)
 
 __all__ = [
     "FORMATS",
@@ -96,8 +108,9 @@ def import_file(
     encoding: str = "utf-8-sig",
     batch_size: int = BATCH,
     progress: Progress | None = None,
+    update: bool = False,
 ) -> ImportReport:
-    """Write what a file or a folder of notes holds into a tree; what is there already is skipped, and never changed.
+    """Write what a file or a folder of notes holds into a tree; what is there already is skipped, or updated.
 
     Args:
         tree: to write to.
@@ -109,6 +122,8 @@ def import_file(
         encoding: of the file; a mark at its beginning is passed over.
         batch_size: records that are written as one; at least 1.
         progress: called after each batch with the records done, and the share of the source read (0 to 1, or None).
+        update: whether a keyword or an info whose id is there gets the name, description, content and source that it
+            has in the source. False leaves it as it is, and the report says how many differ.
 
     Returns:
         What was written and what was skipped.
@@ -130,7 +145,7 @@ def import_file(
         codecs.lookup(encoding)
     except LookupError as error:
         raise InvalidInputError(f"there is no encoding {encoding!r}") from error
-    chosen = _choose(path, format_name)
+    chosen = _choose(path, format_name, is_read=True)
     if path.is_dir() and chosen.module != "obsidian_notes":
         raise InvalidInputError(f"{str(path)!r} is a folder, and {format_name or path.suffix!r} is read from one file")
     if not chosen.is_read:
@@ -142,10 +157,15 @@ def import_file(
     outline = Outline(str(path.resolve()) if key is None else key, parent_id)
     try:
         return load(
-            tree, read(source, outline, **chosen.options), batch_size=batch_size, progress=progress, source=source
+            tree,
+            read(source, outline, **chosen.options),
+            batch_size=batch_size,
+            progress=progress,
+            source=source,
+            update=update,
         )
     except UnicodeDecodeError as error:
-        raise refuse(source, f"it is not {encoding}: {error}") from error
+        raise refuse_encoding(source, error) from error
     except InvalidInputError as error:
         if str(error).startswith(source.path.name):
             raise
@@ -159,6 +179,7 @@ def export_file(
     *,
     root_id: str = ROOT_ID,
     with_history: bool = True,
+    language: str = "",
     progress: Progress | None = None,
 ) -> int:
     """Write a tree, or the part of it under one keyword, to a file, or to a folder of notes.
@@ -172,6 +193,7 @@ def export_file(
         format_name: one of `FORMATS`; None goes by the path's suffix, and is "notes" where it has none.
         root_id: the keyword with which to begin.
         with_history: whether a page (html) shows what was changed and replaced; no other format has a place for it.
+        language: of a page's own words (html), "en" or "zh"; "" is that of the reader's browser.
         progress: called now and then with the keywords done, and their share of the tree (None for a part of one).
 
     Returns:
@@ -195,7 +217,7 @@ def export_file(
         raise InvalidInputError(f"{str(path)!r} is a folder, and {format_name or path.suffix!r} is one file")
     if path.is_dir() and any(path.iterdir()):
         raise InvalidInputError(f"the folder {str(path)!r} is not empty: notes go into a new or an empty one")
-    view = View(tree, root_id, progress, with_history=with_history)
+    view = View(tree, root_id, progress, with_history=with_history, language=language)
     write: Callable[..., None] = getattr(import_module(f"{__name__}.{chosen.module}"), chosen.write)
     beside = Path(tempfile.mkdtemp(prefix=f".{path.name}.", dir=path.absolute().parent))
     try:
@@ -213,8 +235,12 @@ def export_file(
     return view.keyword_count - (root_id == ROOT_ID)
 
 
-def format_of(path: str | Path) -> str:
+def format_of(path: str | Path, *, is_read: bool = False) -> str:
     """Return the format of a path's suffix: "notes" for a folder, and where there is no suffix.
+
+    Args:
+        path: of the file or folder.
+        is_read: whether it is to be read: then an error names no suffix that can only be written.
 
     >>> format_of("memory.MD"), format_of("vault")
     ('markdown', 'notes')
@@ -228,13 +254,14 @@ def format_of(path: str | Path) -> str:
     if name is None and (path.is_dir() or not suffix):
         return "notes"
     if name is None:
-        known = ", ".join(suffix for known in _FORMATS.values() for suffix in known.suffixes)
+        usable = [known for known in _FORMATS.values() if known.is_read or not is_read]
+        known = ", ".join(suffix for each in usable for suffix in each.suffixes)
         raise InvalidInputError(f"no format is known by the suffix of {path.name!r}; known: {known}")
     return name
 
 
-def _choose(path: Path, format_name: str | None) -> _Format:
-    name = format_of(path) if format_name is None else format_name
+def _choose(path: Path, format_name: str | None, *, is_read: bool = False) -> _Format:
+    name = format_of(path, is_read=is_read) if format_name is None else format_name
     if name not in _FORMATS:
         raise InvalidInputError(f"no format is called {name!r}; known: {', '.join(FORMATS)}")
     return _FORMATS[name]

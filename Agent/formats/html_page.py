@@ -54,6 +54,7 @@ def write(view: View, out: TextIO) -> None:
     title = "KeywordTree" if view.root.id == ROOT_ID else view.root.name
     template = _TEMPLATE.read_text(encoding="utf-8")
     head, _, foot = template.partition("@DATA@")
+    head = head.replace("@LANGUAGE@", f' lang="{escape(view.language)}"' if view.language else "")
     out.write(head.replace("@POLICY@", _policy(template)).replace("@TITLE@", escape(title)))
     _Data(view, out).write(title)
     out.write(foot)

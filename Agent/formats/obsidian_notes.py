@@ -13,9 +13,9 @@ so it is to the note that a `[[wikilink]]` names, by path or by name. A keyword'
 that link to it. Hidden folders, files that are not `.md`, and symbolic links are passed over.
 
 Written: a note for each keyword, in a folder where something lies under it. File names hold what every file system
-takes; where that is not the name, the frontmatter has it. Each info is under a comment that has its id, source
-and links, since a note may hold several; `related` in the frontmatter shows the links to Obsidian's graph. Ids are
-kept, so an export can be imported again without duplicates.
+takes; where that is not the name, the frontmatter has it. Each info is in the note of its first PRIMARY keyword,
+under a comment that has its id, source and links, since a note may hold several; `related` in the frontmatter shows the
+links to Obsidian's graph. Ids are kept, so an export can be imported again without duplicates.
 
 What comes back: ids, names, aliases, descriptions, contents, sources, links and relations. What does not: metadata,
 creators, versions, times; an info's keywords and a level's children come in the order of the files.
@@ -49,6 +49,7 @@ from .records import (
     inert_json,
     is_blank,
     refuse,
+    refuse_encoding,
     split_front_matter,
 )
 
@@ -77,16 +78,15 @@ def write(view: View, folder: Path) -> None:
     Raises:
         OSError: the disk refused, or a path grew longer than the system allows.
 
-    Cost: a file for each keyword; holds their paths, and the ids of the infos written.
+    Cost: a file for each keyword; holds their paths.
     """
     paths = _lay_out(view)
-    written: set[str] = set()
     for _, node in view.walk():
-        infos = [info for info in view.infos(node.id) if info.id not in written]
-        if node.id == ROOT_ID and not infos:
+        linked = ((info, view.keywords_of(info.id)) for info in view.infos(node.id))
+        within = [(info, [link for link in links if link[0] in paths]) for info, links in linked]
+        blocks = [(info, links) for info, links in within if _home(links) == node.id]
+        if node.id == ROOT_ID and not blocks:
             continue
-        written.update(info.id for info in infos)
-        links = {info.id: [link for link in view.keywords_of(info.id) if link[0] in paths] for info in infos}
         path = paths[node.id]
         front: _Front = {"keyword_id": node.id}
         if unicodedata.normalize("NFC", path.name) != node.name:
@@ -95,7 +95,7 @@ def write(view: View, folder: Path) -> None:
             front["aliases"] = node.aliases
         if node.description:
             front["description"] = node.description
-        related = dict.fromkeys(id for info in infos for id, _ in links[info.id] if id not in (node.id, ROOT_ID))
+        related = dict.fromkeys(id for _, links in blocks for id, _ in links if id not in (node.id, ROOT_ID))
         if related:
             front["related"] = [f"[[{paths[id]}]]" for id in related]
         text = yaml.dump(front, Dumper=_Dumper, allow_unicode=True, sort_keys=False, width=float("inf"))
@@ -103,7 +103,12 @@ def write(view: View, folder: Path) -> None:
         file.parent.mkdir(parents=True, exist_ok=True)
         with file.open("w", encoding="utf-8", newline="") as out:
             out.write(f"---\n{text}---\n")
-            out.writelines(_block(info, links[info.id]) for info in infos)
+            out.writelines(_block(info, links) for info, links in blocks)
+
+
+def _home(links: list[tuple[str, RelationType]]) -> str:
+    """Return the keyword in whose note an info stands: the first that it belongs to as PRIMARY, else the first."""
+    return next((id for id, relation in links if relation is RelationType.PRIMARY), links[0][0])
 
 
 class _Dumper(yaml.SafeDumper):
@@ -153,8 +158,9 @@ _WIKILINK = re.compile(r"\[\[([^\[\]|#^\n]+)(?:[|#^][^\[\]\n]*)?\]\]")
 _FRONT_LIMIT = 65_536  # characters; the parser of YAML takes seconds for each further megabyte
 _TAG_LIMIT = 512  # characters
 _CODE = re.compile(r"^(```+|~~~+)[^\n]*\n.*?^\1|`[^`\n]*`", re.MULTILINE | re.DOTALL)
-# As Obsidian has them: after a blank or a bracket, of letters, digits, _, - and /, and not of digits alone.
-_INLINE_TAG = re.compile(r"(?:^|(?<=[\s(（【「]))#(?=[\w/-]*[^\W\d_])([\w/-]+)", re.MULTILINE)
+# As Obsidian has them: after a blank or a bracket, of letters, digits, _, - and /, and not of digits alone; and after
+# Chinese punctuation, which no blank follows.
+_INLINE_TAG = re.compile(r"(?:^|(?<=[\s(（【「。，、；：！？）】」]))#(?=[\w/-]*[^\W\d_])([\w/-]+)", re.MULTILINE)
 
 
 def read(source: Source, outline: Outline) -> Iterator[Record]:
@@ -268,7 +274,7 @@ class _Vault:
             with (self._source.path / f"{path}.md").open(encoding=self._source.encoding, newline="") as file:
                 text = file.read()
         except UnicodeDecodeError as error:
-            raise refuse(self._source, f"{path}.md is not {self._source.encoding}: {error}") from error
+            raise refuse_encoding(self._source, error, f"{path}.md") from error
         head, rest = split_front_matter(text)
         if len(head) > _FRONT_LIMIT:
             return {}, text

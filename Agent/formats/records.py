@@ -100,7 +100,10 @@ class ImportReport:
     links: int = 0
     """New links."""
     skipped: int = 0
-    """Keywords and infos that were there already, or came twice."""
+    """Keywords and infos that were there already, or came twice; `changed` ones are not among them."""
+    changed: int = field(default=0, repr=False)
+    """Those there of which the source has another name, description, content or source: an import that updates took it
+    from there, any other left it as it was.  What the source leaves empty is no other one."""
     operation_ids: list[str] = field(default_factory=list, compare=False, repr=False)
     """One for each batch that wrote something, in their order; `undo_import` takes all of them back."""
 
@@ -273,8 +276,9 @@ def load(
     batch_size: int = BATCH,
     progress: Progress | None = None,
     source: Source | None = None,
+    update: bool = False,
 ) -> ImportReport:
-    """Write the records, all or nothing per batch, and skip those whose id is there.
+    """Write the records, all or nothing per batch, and skip those whose id is there, or update them.
 
     Of an info that is there, links that are missing are added, so that an import which was cut off completes itself.
 
@@ -291,7 +295,7 @@ def load(
         nonlocal done
         first = report.operation_ids[:1]
         with tree.Operation(f"import, part of {first[0]}" if first else "import") as operation:
-            written = _load_batch(tree, batch, report)
+            written = _load_batch(tree, batch, report, update)
         if written:
             report.operation_ids.append(operation.id)
         done += len(batch)
@@ -329,7 +333,7 @@ def undo_import(tree: KeywordTree, report: ImportReport) -> str:
     return operation.id
 
 
-def _load_batch(tree: KeywordTree, batch: list[Record], report: ImportReport) -> int:
+def _load_batch(tree: KeywordTree, batch: list[Record], report: ImportReport, update: bool) -> int:
     """Write a batch, add to the report, and return how many writes it took."""
     keywords: dict[str, dict[str, Any]] = {}
     infos: dict[str, dict[str, Any]] = {}
@@ -340,15 +344,20 @@ def _load_batch(tree: KeywordTree, batch: list[Record], report: ImportReport) ->
         if isinstance(record, Keyword):
             if record.id == ROOT_ID:
                 written += _load_root(tree, record)
-            elif record.id in keywords or tree.GetKeyword(record.id) is not None:
+            elif record.id in keywords:
                 report.skipped += 1
+            elif (keyword := tree.GetKeyword(record.id)) is not None:
+                written += _compare(tree, keyword, record, report, update)
             else:
                 keywords[record.id] = spec = dict(vars(record))
                 confirmed += [(query, record.id) for query in spec.pop("confirmed")]
         elif isinstance(record, Link):
             late.append(record)
-        elif record.id in infos or tree.GetInfo(record.id) is not None:
+        elif record.id in infos:
             report.skipped += 1
+            late += _links_of(record)
+        elif (info := tree.GetInfo(record.id)) is not None:
+            written += _compare(tree, info, record, report, update)
             late += _links_of(record)
         else:
             infos[record.id] = spec = {name: value for name, value in vars(record).items() if name != "links"}
@@ -378,6 +387,25 @@ def _load_batch(tree: KeywordTree, batch: list[Record], report: ImportReport) ->
     return written + len(keywords) + len(infos)
 
 
+def _compare(
+    tree: KeywordTree, there: KeywordNode | Info, said: Keyword | Fact, report: ImportReport, update: bool
+) -> bool:
+    """Count a record that is there already, take over what the source says of it, and tell whether that was written."""
+    fields = ("name", "description") if isinstance(there, KeywordNode) else ("content", "source")
+    patch = {name: text for name in fields if (text := getattr(said, name)) and text != getattr(there, name)}
+    if not patch or there.id != said.id:  # one that was merged leads to another keyword
+        report.skipped += 1
+        return False
+    report.changed += 1
+    if not update:
+        return False
+    if isinstance(there, KeywordNode):
+        tree.UpdateKeyword(there.id, patch, there.version)
+    else:
+        tree.UpdateInfo(there.id, patch)
+    return True
+
+
 def _links_of(fact: Fact) -> list[Link]:
     return [Link(fact.id, id, relation, *(by or (fact.created_by,))) for id, relation, *by in fact.links]
 
@@ -402,12 +430,20 @@ class View:
     """
 
     def __init__(
-        self, tree: KeywordTree, root_id: str = ROOT_ID, progress: Progress | None = None, *, with_history: bool = True
+        self,
+        tree: KeywordTree,
+        root_id: str = ROOT_ID,
+        progress: Progress | None = None,
+        *,
+        with_history: bool = True,
+        language: str = "",
     ) -> None:
         root = tree.GetKeyword(root_id)
         if root is None:
             raise NotFoundError("keyword", root_id)
         self.root = root
+        self.language = language
+        """That of a page's own words; "" is the reader's."""
         self.keyword_count = 0
         self._tree = tree
         self._progress = progress
@@ -515,3 +551,9 @@ def refuse(source: Source, reason: str, line: int | None = None) -> InvalidInput
     """Return the error for a file that cannot be read as what it is said to be."""
     place = f"{source.path.name}" if line is None else f"{source.path.name}, line {line}"
     return InvalidInputError(f"{place}: {reason}")
+
+
+def refuse_encoding(source: Source, error: UnicodeDecodeError, note: str = "") -> InvalidInputError:
+    """Return the error for a file, or a note of a folder, that is written in another encoding."""
+    hint = f"name its encoding, such as --encoding gbk or --encoding latin-1 ({error})"
+    return refuse(source, f"{note or 'it'} is not {source.encoding}: {hint}")

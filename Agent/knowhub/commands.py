@@ -16,7 +16,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from ..cli.language import say, say_error
+from ..cli.language import is_chinese, say, say_error
 from ..keyword_tree import LLMClient
 from ..model_clients import client_from_environment
 from .files import HubFiles, open_files
@@ -25,6 +25,7 @@ from .identity import hub_place, own_principal, own_token, token_path
 from .schemas import RIGHTS, Json, KnowHubError
 from .tokens import Tokens
 from .vault import Vault, key_path
+from .words import WORDS
 
 __all__ = ["ask", "doctor", "export", "key", "make_app", "mcp", "purge", "serve", "take_in", "token"]
 
@@ -43,8 +44,12 @@ def make_models(names: Sequence[str]) -> dict[str, LLMClient]:
     return found
 
 
-def _place(options: argparse.Namespace) -> str | Path:
-    return hub_place(options.data, options.log)
+def _place(options: argparse.Namespace, *, makes: bool = True) -> str | Path:
+    """Return where the hub is; with `makes` False it must be there: a command that only reads makes none."""
+    place = hub_place(options.data, options.log)
+    if not makes and isinstance(place, Path) and not (place / "tree").is_dir():
+        raise KnowHubError("not-found", f"there is no hub in {str(place)!r}: name its folder with --data")
+    return place
 
 
 # Serving
@@ -188,17 +193,17 @@ def _allow_connections() -> None:
 
 def ask(options: argparse.Namespace) -> int:
     """Search, and print what was found."""
-    with KnowHub(_place(options), models=make_models(options.models)) as hub:
+    with KnowHub(_place(options, makes=False), models=make_models(options.models)) as hub:
         began = time.perf_counter()
         found = hub.search(LOCAL, {"q": options.question, "top_k": options.top_k, "min_score": 1})
         took_ms = (time.perf_counter() - began) * 1000
         if options.json:
             print(json.dumps(found, ensure_ascii=False))
-            return 0
-        _show(found, took_ms)
-        if not hub.catalog.counts().get("knowledge"):
-            print(say("The hub is empty: `knowhub import FILE` reads knowledge in."))
-    return 0
+        else:
+            _show(found, took_ms)
+            if not hub.catalog.counts().get("knowledge"):
+                print(say("The hub is empty: `knowhub import FILE` reads knowledge in."))
+    return 0 if found["results"] else 1
 
 
 def _show(found: Mapping[str, Any], took_ms: float) -> None:
@@ -209,8 +214,9 @@ def _show(found: Mapping[str, Any], took_ms: float) -> None:
         print("  " + say("score {}, helpful {}, harmful {}, {}", *counts, result["id"]))
         for line in result["content"].strip().splitlines()[:6]:
             print(f"  {_printable(line)[:110]}")
-    how = found["routing"] + (f" ({found['reason']})" if found["reason"] else "")
-    print("\n" + say("{} of {} entries, by {}, {:.1f} ms", found["count"], found["eligible"], how, took_ms))
+    words = WORDS["zh" if is_chinese() else "en"]
+    how = words[found["routing"]] + (say("  ({})", words[found["reason"]]) if found["reason"] else "")
+    print("\n" + say("{} of {} entries, {}, {:.1f} ms", found["count"], found["eligible"], how, took_ms))
 
 
 def _printable(text: str) -> str:
@@ -255,7 +261,7 @@ def key(options: argparse.Namespace) -> int:
         print("KNOWHUB_KEY" if os.environ.get("KNOWHUB_KEY") else key_path())
         return 0
     is_given = bool(os.environ.get("KNOWHUB_KEY"))
-    with KnowHub(_place(options)) as hub:
+    with KnowHub(_place(options, makes=False)) as hub:
         if is_given and len(hub.vault.ring()) < 2:
             detail = "the key stands in KNOWHUB_KEY: put a new one before it there, and rotate again"
             raise KnowHubError("invalid", detail)
@@ -298,7 +304,7 @@ def _lines(source: Iterable[str]) -> Iterator[Json]:
 
 def export(options: argparse.Namespace) -> int:
     """Write all as JSON lines."""
-    with KnowHub(_place(options)) as hub, contextlib.ExitStack() as stack:
+    with KnowHub(_place(options, makes=False)) as hub, contextlib.ExitStack() as stack:
         out: Any = sys.stdout
         if options.file != "-":
             descriptor = os.open(options.file, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
@@ -311,7 +317,7 @@ def export(options: argparse.Namespace) -> int:
 def doctor(options: argparse.Namespace) -> int:
     """Print what a hub holds and what is wrong."""
     try:
-        problems = _look(_place(options))
+        problems = _look(_place(options, makes=False))
     except KnowHubError as error:
         if error.code != "store-damaged":
             raise
@@ -340,7 +346,7 @@ def _look(place: str | Path) -> list[str]:
         counts = hub.catalog.counts()
         sealed, named = set(hub.vault.references()), hub.catalog.secret_references()
         orphans = len(sealed - named)
-        print("  ".join(f"{kind}: {count}" for kind, count in sorted(counts.items())) or say("empty"))
+        print("  ".join(f"{say(kind)}{say(': ')}{count}" for kind, count in sorted(counts.items())) or say("empty"))
         held = len(sealed & named), orphans, len(hub.tokens.all())
         print(say("secrets: {}, without an owner: {}, tokens: {}", *held))
     return problems
@@ -350,7 +356,7 @@ def purge(options: argparse.Namespace) -> int:
     """Forget history and what was deleted."""
     if not options.yes:
         raise KnowHubError("invalid", "it forgets all history and what was deleted, for good: say --yes")
-    with KnowHub(_place(options)) as hub:
+    with KnowHub(_place(options, makes=False)) as hub:
         hub.purge(LOCAL)
     for indexes in (hub.folder / "indexes", hub.folder / "tree" / "indexes"):
         shutil.rmtree(indexes, ignore_errors=True)

@@ -13,7 +13,7 @@ import argparse
 import sys
 from collections.abc import Sequence
 
-from ..cli.language import choose_from_environment, say, say_error
+from ..cli.language import Parser, choose_from_environment, say_error
 from ..keyword_tree import KeywordTreeError
 
 __all__ = ["main", "make_parser", "run"]
@@ -23,7 +23,7 @@ PORT = 8790
 
 def make_parser() -> argparse.ArgumentParser:
     """Return the parser of the command."""
-    parser = argparse.ArgumentParser(prog="knowhub", description=(__doc__ or "").partition("\n")[0])
+    parser = Parser(prog="knowhub", description=(__doc__ or "").partition("\n")[0])
     commands = parser.add_subparsers(required=True, metavar="command")
 
     def add(name: str, text: str, *, models: bool = False, json: bool = False) -> argparse.ArgumentParser:
@@ -41,8 +41,8 @@ def make_parser() -> argparse.ArgumentParser:
         return made
 
     serve = add("serve", "serve REST, web pages and MCP", models=True)
-    serve.add_argument("--host", default="127.0.0.1")
-    serve.add_argument("--port", type=int, default=PORT)
+    serve.add_argument("--host", default="127.0.0.1", help="the address that it listens on")
+    serve.add_argument("--port", type=int, default=PORT, help="the port that it listens on")
     serve.add_argument("--workers", type=int, default=1, help="processes; one with threads is the fastest for writes")
     serve.add_argument("--allowed-host", action="append", default=[], help="a name that it may be called by")
     serve.add_argument("--tls-cert", help="a file in PEM: the certificate that it serves TLS with")
@@ -53,7 +53,7 @@ def make_parser() -> argparse.ArgumentParser:
     serve.add_argument("--allow-secret-shapes", action="store_true", help="take knowledge that looks like a key")
     ask = add("ask", "search from the terminal", models=True, json=True)
     ask.add_argument("question")
-    ask.add_argument("--top-k", type=int, default=3)
+    ask.add_argument("--top-k", type=int, default=3, help="entries shown")
     token = add("token", "make, list or revoke tokens; log a browser in")
     token.add_argument("action", nargs="?", choices=("make", "list", "revoke", "login"), default="make")
     token.add_argument("id", nargs="?", default="", help="for revoke: how its id begins")
@@ -61,7 +61,7 @@ def make_parser() -> argparse.ArgumentParser:
     token.add_argument("--rights", default="read,write", help="read,write,curate,secrets,admin")
     token.add_argument("--scopes", default="", help="what it sees besides its own, with commas; * is all")
     token.add_argument("--days", type=float, default=0.0, help="how long it is good for; 0 is for ever")
-    token.add_argument("--port", type=int, default=PORT)
+    token.add_argument("--port", type=int, default=PORT, help="for login: the port of the server")
     key = add("key", "rotate the vault's master key")
     key.add_argument("action", choices=("rotate", "path"))
     key.add_argument(
@@ -73,30 +73,9 @@ def make_parser() -> argparse.ArgumentParser:
     give.add_argument("file", nargs="?", default="-")
     add("doctor", "look whether all is well")
     purge = add("purge", "forget history and what was deleted, for good")
-    purge.add_argument("--yes", action="store_true")
+    purge.add_argument("--yes", action="store_true", help="do not ask")
     add("mcp", "serve MCP on stdin and stdout", models=True)
     return parser
-
-
-def _translate(parser: argparse.ArgumentParser) -> None:
-    """Put a parser's help into the chosen language."""
-    parser.description = _in_language(parser.description or "")
-    for group in parser._action_groups:
-        group.title = _in_language(group.title or "")
-    for action in parser._actions:
-        action.help = _in_language(action.help) if action.help else action.help
-        if isinstance(action, argparse._SubParsersAction):
-            for listed in action._choices_actions:
-                listed.help = _in_language(listed.help or "")
-            for each in action.choices.values():
-                _translate(each)
-
-
-def _in_language(text: str) -> str:
-    """Return a help text in the chosen language; the catalogue has them as sentences."""
-    key = f"{text[:1].upper()}{text[1:].rstrip('.')}."
-    said = say(key)
-    return text if said == key else said
 
 
 def run(options: argparse.Namespace) -> int:
@@ -109,9 +88,7 @@ def run(options: argparse.Namespace) -> int:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command; returns its exit status."""
     choose_from_environment()
-    parser = make_parser()
-    _translate(parser)
-    options = parser.parse_args(arguments)
+    options = make_parser().parse_args(arguments)
     try:
         return run(options)
     except (KeywordTreeError, OSError, ImportError) as error:

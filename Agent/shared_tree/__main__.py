@@ -27,7 +27,7 @@ import sys
 from collections.abc import Iterable, Sequence
 from typing import TypeAlias
 
-from ..cli.language import choose_from_environment, say
+from ..cli.language import Parser, choose_from_environment, say, say_error
 from ..keyword_tree import KeywordTreeError, NotFoundError, StoreError
 from .address import is_address, parse_address
 from .shared_log import SharedLog
@@ -44,7 +44,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         run(options)
     except KeywordTreeError as error:
-        print(error, file=sys.stderr)
+        print(say_error(str(error)), file=sys.stderr)
         return 1 if isinstance(error, NotFoundError) else 3 if isinstance(error, StoreError) else 2
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -64,7 +64,7 @@ def make_parser() -> argparse.ArgumentParser:
     """Return what reads the command's words."""
     form = argparse.RawDescriptionHelpFormatter
     program = f"python -m {__spec__.parent}" if __spec__ else "shared_tree"
-    parser = argparse.ArgumentParser(program, description=__doc__, formatter_class=form)
+    parser = Parser(program, description=__doc__, formatter_class=form)
     parser.add_argument("--dsn", default=os.environ.get(VARIABLE, ""), help="the server, as libpq reads it")
     parser.add_argument("--patience", type=float, default=10.0, help="seconds for which it is tried again")
     parser.add_argument("--pooled", action="store_true", help="a transaction pooler stands between")

@@ -17,7 +17,8 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from ...addresses import open_tree
+from ...addresses import is_address, open_tree
+from ...cli.language import Parser, choose_from_environment, say, say_error
 from ...context_engine import ContextEngineService
 from ...keyword_tree import KeywordTreeError
 
@@ -26,7 +27,7 @@ __all__ = ["main", "make_parser", "run"]
 
 def make_parser() -> argparse.ArgumentParser:
     """Return what reads the command's words."""
-    parser = argparse.ArgumentParser("keyword-tree-mcp", description="Serve a memory to MCP hosts.")
+    parser = Parser("keyword-tree-mcp", description="Serve a memory to MCP hosts, on stdin and stdout or over HTTP.")
     parser.add_argument("folder", metavar="FOLDER", help="where the memory is, or the address of one on a server")
     parser.add_argument("--http", metavar="PORT", type=_port, help="serve on this port of 127.0.0.1, not on stdin")
     session = "serve this session of a context engine's folder, and no tree"
@@ -41,12 +42,17 @@ def run(options: argparse.Namespace) -> None:
     from .server import build_server
     from .sessions import build_session_server, read_session
 
+    is_there = is_address(options.folder) or (os.path.isdir(options.folder) and os.listdir(options.folder))
+    # A folder that was mistyped in a host's settings would be an empty memory, and nothing would say so.
+    warning = "" if is_there else say("there was no memory in {}: a new one was created", options.folder) + "\n"
     if options.session is not None:
         ctx = read_session(options.session)
         with ContextEngineService(options.folder) as engine:
+            sys.stderr.write(warning)
             run_server(build_session_server(engine, ctx), options.http)
         return
     with open_tree(options.folder) as tree:
+        sys.stderr.write(warning)
         file = os.environ.get("MEMORY_FILE_PATH")
         if file and Path(file).is_file():
             MemoryGraph(tree).import_once(Path(file))
@@ -62,16 +68,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
     Returns:
         The exit code.
     """
+    choose_from_environment()
     options = make_parser().parse_args(arguments)
     try:
         run(options)
     except ImportError as error:
         if "pip install" not in str(error):
             raise
-        print(f"keyword-tree-mcp: {error}", file=sys.stderr)
+        print(f"keyword-tree-mcp: {say_error(str(error))}", file=sys.stderr)
         return 2
     except (KeywordTreeError, OSError) as error:
-        print(f"keyword-tree-mcp: {error}", file=sys.stderr)
+        print(f"keyword-tree-mcp: {say_error(str(error))}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
         return 130

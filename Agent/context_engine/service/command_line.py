@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from ...addresses import is_address
-from ...cli.language import choose_from_environment, say, say_error
+from ...cli.language import Parser, choose_from_environment, say, say_error
 from ..core.errors import ContextEngineError, InvalidInputError, NodeNotFoundError, StoreError
 from ..core.objects import RequestContext
 from ..core.text import one_line
@@ -86,7 +86,7 @@ def _read_messages(text: str) -> list[Any]:
 @_command(
     "remember",
     _argument("text"),
-    _argument("--category", default="preferences"),
+    _argument("--category", default="preferences", help="the kind of memory"),
     _argument("--topic", default="", help="what it is filed under"),
 )
 def _remember(engine: ContextEngineService, ctx: RequestContext, options: argparse.Namespace) -> Any:
@@ -98,7 +98,7 @@ def _remember(engine: ContextEngineService, ctx: RequestContext, options: argpar
 @_command(
     "search",
     _argument("query"),
-    _argument("--top", type=int, default=5),
+    _argument("--top", type=int, default=5, help="nodes shown"),
     _argument("--budget", type=int, default=1_200, help="tokens"),
     _argument("--beneath", default="", help="only this URI and what is beneath"),
 )
@@ -116,7 +116,11 @@ def _search(engine: ContextEngineService, ctx: RequestContext, options: argparse
     return found, "\n".join(lines), 0 if found.blocks else NOT_FOUND
 
 
-@_command("read", _URI, _argument("--level", default="L2", choices=("L0", "L1", "L2")))
+@_command(
+    "read",
+    _URI,
+    _argument("--level", default="L2", choices=("L0", "L1", "L2"), help="one line, an overview, or all of it"),
+)
 def _read(engine: ContextEngineService, ctx: RequestContext, options: argparse.Namespace) -> Any:
     """Read a node."""
     block = engine.read_memory(ctx, _uri(ctx, options.uri), options.level)
@@ -143,12 +147,13 @@ def _tree(engine: ContextEngineService, ctx: RequestContext, options: argparse.N
     return found, "\n".join(lines)
 
 
-@_command("log", _argument("--limit", type=int, default=20))
+@_command("log", _argument("--limit", type=int, default=20, help="commits shown"))
 def _log(engine: ContextEngineService, ctx: RequestContext, options: argparse.Namespace) -> Any:
     """List the last commits."""
     rows = engine.fs.log(ctx, options.limit)
     return rows, "\n".join(
-        f"{_time(row['at'])}  {row['id']}  {row['name']}  {say('{} nodes', len(row['uris']))}" for row in rows
+        f"{_time(row['at'])}  {row['id']}  {_say_name(row['name'])}  {say('{} nodes', len(row['uris']))}"
+        for row in rows
     )
 
 
@@ -156,8 +161,13 @@ def _log(engine: ContextEngineService, ctx: RequestContext, options: argparse.Na
 def _show(engine: ContextEngineService, ctx: RequestContext, options: argparse.Namespace) -> Any:
     """Show what commits made of a node."""
     entries = engine.history(ctx, _uri(ctx, options.uri))
-    lines = [f"{_time(each.at)}  {each.commit_id}  {say('{} by {}', say(each.change), each.name)}" for each in entries]
-    return entries, "\n".join(lines), 0 if entries else NOT_FOUND
+    if not entries:
+        return entries, say("no commit has changed {}", options.uri), NOT_FOUND
+    lines = [
+        f"{_time(each.at)}  {each.commit_id}  {say('{} by {}', say(each.change), _say_name(each.name))}"
+        for each in entries
+    ]
+    return entries, "\n".join(lines)
 
 
 @_command("undo", _argument("commit_id"))
@@ -175,7 +185,11 @@ def _mv(engine: ContextEngineService, ctx: RequestContext, options: argparse.Nam
     return {"uri": to}, to
 
 
-@_command("forget", _URI, _argument("--sources", default="remove", choices=("remove", "keep")))
+@_command(
+    "forget",
+    _URI,
+    _argument("--sources", default="remove", choices=("remove", "keep"), help="the messages that it cites"),
+)
 def _forget(engine: ContextEngineService, ctx: RequestContext, options: argparse.Namespace) -> Any:
     """Erase a memory, and the messages it cites, from every file."""
     result = engine.forget(ctx, _uri(ctx, options.uri), options.sources)
@@ -209,13 +223,29 @@ def _worker(engine: ContextEngineService, ctx: RequestContext, options: argparse
 @_command("status")
 def _status(engine: ContextEngineService, ctx: RequestContext, options: argparse.Namespace) -> Any:
     """Show what waits in the outbox, what has failed, and what was reported."""
-    told = engine.status()
-    return told, json.dumps(told, ensure_ascii=False, indent=1)
+    found = engine.status()
+    shown = {
+        **found["outbox"],
+        "commits that are not in the files yet": found["unsynced"]["commits"],
+        "last commit": found["sequence"],
+    }
+    lines = [f"{say(name)}{say(': ')}{value}" for name, value in shown.items()]
+    lines += [f"{_time(each['at'])}  {each['uri']}  {say_error(each['text'])}" for each in found["reports"]]
+    lines += map(say_error, found["index"])
+    return found, "\n".join(lines + [say("the store can only be read")] * found["readonly"])
 
 
-@_command("prune", _argument("--days", type=float, required=True, help="how much history stays"))
+@_command(
+    "prune",
+    _argument("--days", type=float, required=True, help="how much history stays"),
+    _argument("--yes", action="store_true", help="do not ask"),
+)
 def _prune(engine: ContextEngineService, ctx: RequestContext, options: argparse.Namespace) -> Any:
     """Drop the history of commits older than some days; what is now stays."""
+    if not 0 <= options.days < float("inf"):
+        raise InvalidInputError(f"days must be a number not below 0: {options.days}")
+    if not options.yes:
+        raise InvalidInputError(f"commits older than {options.days:g} days can never be undone after this: add --yes")
     count = engine.prune(time.time() - 86_400 * options.days)
     return {"commits": count}, say("{} commits cannot be undone any more", count)
 
@@ -245,16 +275,28 @@ def _say_reason(reason: str) -> str:
     return say("; ").join(map(say_error, reason.split("; ")))
 
 
+def _say_name(name: str) -> str:
+    """Return what a commit is called, in the chosen language."""
+    undone = "undo " * name.startswith("undo ")
+    return say(undone) + _say_name(name.removeprefix(undone)) if undone else say(name)
+
+
 def _time(seconds: float) -> str:
     return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(seconds))
 
 
 def make_parser() -> argparse.ArgumentParser:
     """Return what reads the command's words."""
-    made = argparse.ArgumentParser("keyword-tree context", description="Sessions as folders that people can read.")
-    for name, default in (("data", "memory"), ("account", "local"), ("user", "me"), ("agent", "cli"), ("session", "")):
+    made = Parser("keyword-tree context", description="Sessions as folders that people can read.")
+    for name, default, text in (
+        ("data", "memory", "the folder of the sessions"),
+        ("account", "local", "the account, which shares nothing with others"),
+        ("user", "me", "the user that it is about"),
+        ("agent", "cli", "the agent that works with the user"),
+        ("session", "", "the session"),
+    ):
         variable = f"{_ENVIRONMENT}{name.upper()}"
-        told = f"[env: {variable}; default: {default or 'none'}]"
+        told = f"{text}  [env: {variable}; default: {default or 'none'}]"
         made.add_argument(f"--{name}", default=os.environ.get(variable) or default, help=told)
     made.add_argument("--json", action="store_true", help="answer in JSON, for programs")
     commands = made.add_subparsers(dest="command", required=True, metavar="command")

@@ -238,6 +238,12 @@ def messages_raised(path: Path) -> list[str]:
     return [message for message in found if " " in message]
 
 
+NOT_SHOWN = (
+    r"^(Error:|Try |default:|env var|DeprecationWarning|Choice\()|declaration|twice|determine name|No options defined"
+    "|Boolean option|start character|possibilit"
+)
+"""What click says and does not refuse by, or refuses of the program itself."""
+
 IN_TURN = [
     ("add", ["Rust", "--parent", "编程"], "added 编程 / Rust  (undo "),
     ("info", ["No garbage collector.", "--to", "Rust"], "stored "),
@@ -249,7 +255,7 @@ IN_TURN = [
     ("show", ["编程", "--infos"], "No garbage collector."),
     ("metrics", [], "keywords"),
     ("context", ["--data", "sessions", "--session", "monday", "commit", "monday.json"], "1 new messages"),
-    ("hub", ["--data", "hub", "ask", "tea"], "0 of 0 entries"),
+    ("hub", ["--data", "hub", "import", "tea.jsonl"], "1 written"),
     ("doctor", ["--model", "lexical"], "keyword-tree"),
     ("export", ["-", "--format", "markdown"], "# 编程"),
     ("rename", ["Rust", "Rust 2024"], "renamed Rust to Rust 2024"),
@@ -283,7 +289,8 @@ REFUSED = {
         *("import bad.jsonl", "import a.csv --encoding klingon", "import a.csv --format html", "export -"),
         *("export - --format csv", "export a.xyz", "export no/such/folder.json", "export memory/change_log.jsonl"),
         *("completion tcsh", "undo 1", "compact --forget-history", "reorganize --plan a.csv"),
-        *("repair memory", "repair no/such/folder"),
+        *("repair memory", "repair no/such/folder", "add kitchen", "add 编程/Python", "export a.csv", "hub ask x"),
+        *("context --data . prune --days -1", "context --data . prune --days 9"),
     ],
     1: [
         *("add x --parent nope", "info x --to nope", "info x --change nope", "link nope C#", "link tea nope"),
@@ -306,6 +313,7 @@ def lay_out_files(program: Program) -> None:
         "bad.jsonl": "{}\n",
     }.items():
         (program.data.parent / name).write_text(text, encoding="utf-8")
+    (program.data.parent / "gbk.md").write_bytes("食物".encode("gbk"))
 
 
 OLDEST = Path(os.environ.get("KEYWORD_TREE_OLDEST_CLI", ROOT / ".venv" / "oldest-cli"))
@@ -330,6 +338,8 @@ class TestEveryCommand:
         (program.data.parent / "monday.json").write_text(
             '[{"role": "user", "content": "I like tea."}]', encoding="utf-8"
         )
+        row = {"task": "make tea", "content": "Boil water.", "types": ["usecase"]}
+        (program.data.parent / "tea.jsonl").write_text(json.dumps(row), encoding="utf-8")
         for name, arguments, said in IN_TURN:
             if name == "restore":
                 arguments = [path.name for path in (program.data / "snapshots").iterdir()]
@@ -342,6 +352,8 @@ class TestEveryCommand:
         (program.data.parent / "monday.json").write_text(
             '[{"role": "user", "content": "I like tea."}]', encoding="utf-8"
         )
+        row = {"task": "make tea", "content": "Boil water.", "types": ["usecase"]}
+        (program.data.parent / "tea.jsonl").write_text(json.dumps(row), encoding="utf-8")
         for name, arguments, _ in IN_TURN:
             if name == "restore":
                 arguments = [path.name for path in (program.data / "snapshots").iterdir()]
@@ -420,7 +432,10 @@ class TestLanguage:
             english = [one for one in shown if re.search(r"  [A-Z][a-z]+:? [a-z]+", one)]
 
             assert said.startswith("用法："), name
+            places = [re.match(r"  -.{0,26}?  +(?=\S)", one) for one in shown]
+            assert len({cell_len(place[0]) for place in places if place}) == 1, said
             assert english == [], name
+        assert "（delete）" in program.run("delete", "--help", KEYWORD_TREE_LANG="zh")  # no word is broken
 
     @pytest.mark.parametrize(
         ("environment", "is_chinese"),
@@ -454,8 +469,32 @@ class TestLanguage:
             "move Python": "错误：缺少参数 PARENT",
             "undo 1 2": "错误：多余的参数：2",
             "show --depth": "错误：选项 --depth 后面要有值",
+            "show --limit -1": "错误：'--limit' 的值不对：-1 超出范围 ≥ 0",
+            "hub key": "错误：缺少参数 {rotate|path}，从这些里选：rotate、path",
+            "--data a.csv show": "错误：'--data' 的值不对：'a.csv' 是文件，这里不能用",
+            "import gbk.md": "错误：gbk.md：编码不是 utf-8-sig：可能是 GBK：试试 --encoding gbk（",
+            "context --data . --session q commit bad.json": "每行一个对象：第 1 行第 2 列要有双引号里的键\n",
+            "compact --forget-history": "继续吗？（是/否）没有改动\n",
         }.items():
+            lay_out_files(program)
             assert said in program.run(*shlex.split(line), code=2, KEYWORD_TREE_LANG="zh")
+
+    def test_whatever_click_refuses_is_said_in_chinese(self) -> None:
+        said: set[str] = set()  # read from its source: what a new version adds is seen here
+        for module in (click.core, click.exceptions, click.parser, click.types):
+            for call in ast.walk(ast.parse(Path(str(module.__file__)).read_text(encoding="utf-8"))):
+                if isinstance(call, ast.Call) and getattr(call.func, "id", "") in ("_", "ngettext"):
+                    said |= {str(part.value) for part in call.args[:2] if isinstance(part, ast.Constant)}
+        refused = [text for text in said if "{" in text and not re.search(NOT_SHOWN, text)]
+        assert len(refused) > 25
+        for template in refused:
+            message = re.sub(r"\{\w+!r\}", "'7'", template.replace("{name} {", "File {"))
+            message = re.sub(r"\{\w+\}", "7", message).replace("\n\t", " ")
+
+            with mock.patch.multiple(language, _chosen="zh"):
+                shown = language.say_error(message)
+
+            assert not re.search("[A-Za-z]{3,}", shown.replace("UUID", "")), template
 
     @pytest.mark.parametrize(("code", "line"), [(code, line) for code, lines in REFUSED.items() for line in lines])
     def test_whatever_is_refused_is_said_in_chinese(self, program: Program, code: int, line: str) -> None:
@@ -470,7 +509,7 @@ class TestLanguage:
         assert not re.search(r"[a-z]+ (is|has|cannot|must|no) ", refusal), refusal
 
     def test_the_words_of_the_client_without_a_model_are_chinese(self, program: Program) -> None:
-        for query, said in {"what is the GIL?": "match: 排在第一，得分 ", "quantum tea": "missing: 没有"}.items():
+        for query, said in {"what is the GIL?": "选定：排在第一，得分 ", "quantum tea": "没有：没有"}.items():
             shown = program.run("search", "--explain", query, "--lang", "zh", code=None)
             assert said in shown, shown
 
@@ -482,6 +521,12 @@ class TestLanguage:
 
         shown = program.run(*session, "search", "tea")
 
+        uri = re.search(r"ctx://\S+", shown)
+        assert uri
+        log, history, status = (program.run(*session, *words) for words in (["log"], ["show", uri[0]], ["status"]))
+        assert "没有提交改动过 none" in program.run(*session, "show", "none", code=1)
+        assert ("存档会话  " in log, "新建，由 存档会话" in history, "最近的提交：" in status) == (True, True, True)
+        assert program.run(*session, "commit", "monday.json").startswith("没有新内容：")
         assert re.search(r"\[L2 [\d.]+：说到 tea \(m2, .*?\)；(在一个提问之后；)?助手说的\]", shown), shown
 
     def test_damage_is_said_in_chinese(self, program: Program) -> None:
@@ -489,6 +534,23 @@ class TestLanguage:
         log.write_bytes(log.read_bytes().replace(b"PEP 703", b"PEP 704"))
 
         assert "错误：日志 change_log.jsonl 第 " in program.run("show", "--lang", "zh", code=3)
+
+    def test_repair_and_verify_say_each_sentence_in_chinese(self, program: Program) -> None:
+        log, repaired = program.data / "change_log.jsonl", program.data.parent / "repaired"
+        lines = [*log.read_bytes().split(b"\n"), b"torn"]
+        for place in (4, 7):  # one whose rows the projections have, and one near the end
+            lines[place] = lines[place][:60] + b"!!!" + lines[place][63:]
+        log.write_bytes(b"\n".join(lines))
+
+        said = program.run("repair", "repaired", "--lang", "zh", code=None)
+        for name in ("infos", "change_log"):
+            with (repaired / f"{name}.jsonl").open("ab") as file:
+                file.write(b'{"torn')
+        said += program.run("verify", "--data", str(repaired), "--lang", "zh", code=3)
+
+        assert said.count("校验和不对，像是“") == 2, said
+        assert "已修复：infos.jsonl：日志没有的 6 字节已截下，保存在 cut_tail-" in said
+        assert not re.search("[a-z]{3,} [a-z]{2,}", re.sub("keyword-tree .*|file:.*", "", said)), said
 
     def test_what_has_no_translation_stays_as_it_is(self, program: Program) -> None:
         assert language.say_error("the moon is in the way") == "the moon is in the way"
@@ -638,6 +700,10 @@ class TestProgram:
     def test_a_named_model_needs_a_service(self, program: Program) -> None:
         assert "OPENAI_API_KEY" in program.run("search", "what?", "--model", "some-model", code=2)
 
+    def test_a_model_named_for_what_asks_none_is_reported(self, program: Program) -> None:
+        assert "show asks no model" in program.run("--model", "gpt-x", "show", "nope", code=1)
+        assert "asks no model" not in program.run("search", "nope", "--model", "lexical", code=1)
+
     def test_a_model_named_in_the_environment_without_a_service_is_passed_over(self, program: Program) -> None:
         assert "编程 / Python" in program.run("search", "Python", KEYWORD_TREE_MODEL="some-model")
 
@@ -672,6 +738,18 @@ class TestNewcomer:
         assert "cli" not in said["missing"]
         assert not Program(tmp_path / "none").ask("doctor")["has_memory"]
         assert not (tmp_path / "none").exists()
+
+    def test_the_doctor_shows_a_damaged_memory_and_a_model_that_is_passed_over(self, program: Program) -> None:
+        log = program.data / "change_log.jsonl"
+        log.write_bytes(log.read_bytes().replace(b"PEP 703", b"PEP 704"))
+
+        said = json.loads(program.run("doctor", "--json", KEYWORD_TREE_MODEL="foo"))
+
+        assert "change_log.jsonl, line" in said["memory"]
+        assert said["model"] == "LexicalLLMClient  (KEYWORD_TREE_MODEL is set to 'foo', but no service is)"
+
+    def test_a_blank_info_is_called_blank(self, program: Program) -> None:
+        assert "content must not be empty or blank: ''" in program.run("info", "", "--to", "kitchen", code=2)
 
     def test_an_export_onto_what_is_in_use_names_it(self, program: Program, tmp_path: Path) -> None:
         (tmp_path / "notes").mkdir()
@@ -769,6 +847,17 @@ class TestAdd:
         said = program.run("add", "Python", "--parent", "/")
 
         assert said.splitlines()[1:] == ["another one of this name is at 编程 / Python"]
+
+    def test_a_path_makes_what_is_missing_and_begins_at_the_root_where_it_is_said_so(self, program: Program) -> None:
+        program.run("add", "kitchen/coffee/latte")
+        program.run("add", "/coffee")
+        program.run("add", "AC/DC", "--parent", "/")
+
+        for path, place in {"kitchen/coffee/latte": 3, "/coffee": 1, "/kitchen/coffee": 2, "AC/DC": 1}.items():
+            [row] = program.ask("show", path, "--depth", "1")[:1]
+            assert row["level"] == place, path
+        assert "by id or path" in program.run("show", "coffee", code=2)
+        assert "coffee is there already: --parent creates another one" in program.run("add", "/coffee", code=2)
 
     def test_names_the_command_that_creates_what_is_missing(self, program: Program) -> None:
         said = program.run("info", "rises in an hour", "--to", "sour dough", code=1)
@@ -1146,6 +1235,16 @@ class TestHistory:
 
         assert [change["op"] for change in program.ask("history", "gil")] == ["delete_info", "batch_create_infos"]
 
+    def test_names_what_was_deleted_merged_or_called_before_what_came_along(self, program: Program) -> None:
+        for line in ("alias kitchen cuisine", "merge kitchen C#", "delete 编程"):
+            program.run(*shlex.split(line))
+
+        rows = program.run("history", "--limit", "3").splitlines()[1:]
+
+        assert rows[0].endswith("编程 (2 under it moved up) (gone)")
+        assert rows[1].endswith("kitchen into C#")
+        assert rows[2].endswith("kitchen  = cuisine")
+
 
 class TestUndo:
     def test_again_goes_further_back_and_redo_forward(self, program: Program) -> None:
@@ -1368,10 +1467,13 @@ class TestCarrying:
     def test_a_page_can_be_written_without_its_history(self, program: Program) -> None:
         program.run("rename", "kitchen", "厨房")
         for options in ([], ["--no-history"]):
-            program.run("export", "page.html", *options)
+            program.run("export", "page.html", "--force", *options)
             text = (program.data.parent / "page.html").read_text(encoding="utf-8")
 
             assert ('"kitchen"' in text) == (not options)
+            assert text.startswith("<!DOCTYPE html>\n<html>\n")
+        program.run("export", "page.html", "--force", "--lang", "zh")
+        assert '<html lang="zh">' in (program.data.parent / "page.html").read_text(encoding="utf-8")
 
     def test_shows_progress_on_a_terminal(self, program: Program, tmp_path: Path) -> None:
         (tmp_path / "many.csv").write_text("path\n" + "".join(f"n{i}\n" for i in range(1500)), encoding="utf-8")

@@ -122,6 +122,7 @@ class TestSuggestParent:
             ("Father", "Mother", False),
             ("Grandfather", "Father", False),
             ("Cello", "Cellar", False),
+            ("nora", "Nora", False),
             ("Motherboard", "Mother", False),
             ("nut allergy", "Allergies", True),
             ("50 mm lens", "Lenses", True),

@@ -588,7 +588,7 @@ class TestImport:
     def test_refuses_another_encoding_and_reads_it_where_it_is_named(self, tree: KeywordTree, tmp_path: Path) -> None:
         path = tmp_path / "a.csv"
         path.write_bytes("path\n食物\n".encode("gb18030"))
-        with pytest.raises(InvalidInputError, match=r"a\.csv: it is not utf-8"):
+        with pytest.raises(InvalidInputError, match=r"a\.csv: it is not utf-8-sig: .* --encoding gbk "):
             import_file(tree, path)
         import_file(tree, path, encoding="gb18030")
 
@@ -1096,7 +1096,7 @@ class TestNotes:
             ---
             tags: [food]
             ---
-            #饮食/茶 and (#green-tea), not #123, a#b, `#code`, https://a.example/#place
+            #饮食/茶 and (#green-tea), not #123, a#b, `#code`, 茶。#家人, https://a.example/#place
             # A heading
             ```sh
             #comment
@@ -1106,7 +1106,7 @@ class TestNotes:
         import_file(tree, tmp_path / "notes")
 
         names = [line for line in outline(tree) if "•" not in line]
-        assert names == ["Tea", "tags", "  food", "  饮食", "    茶", "  green-tea"]
+        assert names == ["Tea", "tags", "  food", "  饮食", "    茶", "  green-tea", "  家人"]
 
     def test_reads_folders_frontmatter_tags_and_wikilinks(self, tree: KeywordTree, tmp_path: Path) -> None:
         vault = tmp_path / "vault"
@@ -1185,7 +1185,7 @@ class TestNotes:
     def test_refuses_a_note_in_another_encoding_by_its_path(self, tree: KeywordTree, tmp_path: Path) -> None:
         write(tmp_path, "vault/a.md", "")
         (tmp_path / "vault/b.md").write_bytes("食物".encode("gb18030"))
-        with pytest.raises(InvalidInputError, match=r"b\.md"):
+        with pytest.raises(InvalidInputError, match=r"b\.md is not .* --encoding gbk "):
             import_file(tree, tmp_path / "vault")
 
     def test_an_exported_folder_shows_links_where_obsidian_looks(self, tree: KeywordTree, tmp_path: Path) -> None:
@@ -1195,7 +1195,33 @@ class TestNotes:
         files = sorted(str(path.relative_to(tmp_path / "notes")) for path in (tmp_path / "notes").rglob("*.md"))
 
         assert files == ["A/A.md", "A/B_C.md", "C.md"]
-        assert "related:\n- '[[C]]'\n" in (tmp_path / "notes/A/B_C.md").read_text()
+        assert "related:\n- '[[A/B_C]]'\n" in (tmp_path / "notes/C.md").read_text()  # its PRIMARY keyword has the text
+        assert "text" not in (tmp_path / "notes/A/B_C.md").read_text()
+
+    def test_a_note_that_was_edited_is_counted_and_taken_over_where_that_is_wanted(
+        self, tree: KeywordTree, tmp_path: Path
+    ) -> None:
+        own, vault = write(tmp_path, "own/Hanne.md", "Lives in Oslo."), tmp_path / "vault"
+        import_file(tree, own.parent)
+        export_file(tree, vault)
+        for note in (own, vault / "Hanne.md"):
+            note.write_text(note.read_text().replace("Oslo", "Bergen"))
+            assert import_file(tree, note.parent) == ImportReport(skipped=1, changed=1)
+            assert outline(tree)[1] == "  • Lives in Oslo. <Hanne.md>"
+
+            report = import_file(tree, note.parent, update=True)
+
+            assert outline(tree)[1] == "  • Lives in Bergen. <Hanne.md>"
+            undo_import(tree, report)
+        (vault / "Hanne.md").rename(vault / "Hanne Lie.md")
+        import_file(tree, vault, update=True)
+
+        assert outline(tree) == ["Hanne Lie", "  • Lives in Bergen. <Hanne.md>"]
+
+    def test_what_the_source_leaves_empty_stays(self, tree: KeywordTree) -> None:
+        load(tree, [Keyword("a", "root", "A", description="a letter"), Fact("i", "text", "book")])
+
+        assert load(tree, [Keyword("a", "root", "A"), Fact("i", "text")], update=True) == ImportReport(skipped=2)
 
 
 class TestMcp:

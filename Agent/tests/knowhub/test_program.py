@@ -34,7 +34,12 @@ def run(capsys: pytest.CaptureFixture[str], *arguments: str, status: int = 0) ->
 
 class TestAsk:
     def test_an_empty_hub_says_what_to_do(self, capsys: pytest.CaptureFixture[str], data: str) -> None:
-        assert "knowhub import" in run(capsys, "ask", "--data", data, "anything")
+        run(capsys, "ask", "--data", data, "anything", status=2)
+        assert not Path(data).exists()
+        with KnowHub(data) as hub:
+            assert "knowhub import" in run(capsys, "ask", "--data", data, "anything", status=1)
+            hub.save(LOCAL, ENTRY)
+        assert "1 of 1 entries, found by words  (no model is set up), " in run(capsys, "ask", "--data", data, "egg")
 
 
 class TestTokens:
@@ -95,6 +100,10 @@ class TestCarrying:
             assert "还没有令牌" in run(capsys, "token", "list", "--data", data)
             assert main(["purge", "--data", data]) == 2
             assert "请加 --yes" in capsys.readouterr().err
+            with KnowHub(data) as hub:
+                hub.save(LOCAL, ENTRY)
+            assert "1 条中的 1 条，按词查到  （没有配置模型），" in run(capsys, "ask", "--data", data, "egg")
+            assert "知识：1\n" in run(capsys, "doctor", "--data", data)
         finally:
             language.choose("en")
 

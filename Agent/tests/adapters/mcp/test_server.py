@@ -415,6 +415,25 @@ class TestPrograms:
         assert (ended.value.code if ended else returned) == code
         assert said in capsys.readouterr().err
 
+    @pytest.mark.parametrize("more", [[], ["--session", "a/b/c/d"]])
+    def test_a_memory_that_it_created_is_reported(self, tmp_path: Path, more: list[str]) -> None:
+        command = [sys.executable, "-m", "Agent.adapters.mcp", str(tmp_path / "new"), *more]
+        said = [subprocess.run(command, cwd=ROOT, input="", capture_output=True, text=True).stderr for _ in range(2)]
+
+        assert said == [f"there was no memory in {tmp_path / 'new'}: a new one was created\n", ""]
+
+    def test_its_help_is_in_the_language_of_the_locale(self) -> None:
+        command = [sys.executable, "-m", "Agent.adapters.mcp"]
+        environment = {**os.environ, "KEYWORD_TREE_LANG": "zh"}
+        helped, refused = (
+            subprocess.run([*command, *more], cwd=ROOT, env=environment, capture_output=True, text=True)
+            for more in (["--help"], [])
+        )
+
+        assert "用法：" in helped.stdout
+        assert not re.search(r"  [A-Z][a-z]+ [a-z]+", helped.stdout), helped.stdout
+        assert "缺少参数 FOLDER" in refused.stderr
+
     def test_a_missing_package_is_named_with_the_command_that_brings_it(self) -> None:
         code = (
             "import sys; sys.modules['mcp'] = None; from Agent.adapters.mcp.__main__ import main; sys.exit(main(['x']))"
