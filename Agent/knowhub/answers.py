@@ -217,7 +217,7 @@ class GoalsKeptOut(TypedDict):
 
 
 class TokenOut(TypedDict):
-    """A token; its text is told when it is made, and never again."""
+    """A token; its text is shown when it is made, and never again."""
 
     id: str
     principal: str

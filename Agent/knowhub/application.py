@@ -60,7 +60,7 @@ class Application:
     show_problem: Callable[[Request, KnowHubError], Response] | None = None
 
     def __init__(self, hub: KnowHub, settings: Settings, *, closes_hub: bool) -> None:
-        # It writes down what is searched for, whoever starts the server and however.
+        # It logs what is searched for, however the server is started.
         logging.getLogger("uvicorn.access").disabled = True
         self.hub = hub
         self.settings = settings
@@ -118,7 +118,7 @@ def _make_api(application: Application, closes_hub: bool) -> FastAPI:
         redirect_slashes=False,
         generate_unique_id_function=lambda route: route.name,  # what generated clients call their functions
         lifespan=lifespan,
-        # Validation failures would be told with what was sent, and that may be a secret.
+        # Validation failures would be returned with what was sent, and that may be a secret.
         telemetry={"tracing": False, "metrics": False, "logs": False, "auto_configure": False},
     )
     _handle_errors(api, application)

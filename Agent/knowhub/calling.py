@@ -1,4 +1,4 @@
-"""How an agent's tools reach a server: over the wire, in this process, or as whoever is connected to an MCP server."""
+"""How an agent's tools reach a server: over the wire, in this process, or as the caller connected to an MCP server."""
 
 import asyncio
 import contextlib
@@ -47,7 +47,7 @@ class Connection:
     url: str
     """The server."""
     token: str = ""
-    """Who asks; "" where the transport itself says it."""
+    """The caller; "" where the transport itself says it."""
     scopes: tuple[str, ...] = ()
     """What is saved for whom, where a call does not say it."""
 
@@ -151,11 +151,11 @@ async def request(
                 if not left or isinstance(error, (httpx.ConnectError, httpx.TimeoutException)):
                     raise CallError(f"KnowHub cannot be asked at {url} ({type(error).__name__})") from error
     try:
-        told = answer.json()
+        found = answer.json()
     except ValueError:
-        told = None
-    if answer.is_success and told is not None:
-        return told
-    if isinstance(told, dict) and "detail" in told:
-        raise CallError(str(told["detail"]), str(told.get("type", "")).removeprefix("/problems/"))
+        found = None
+    if answer.is_success and found is not None:
+        return found
+    if isinstance(found, dict) and "detail" in found:
+        raise CallError(str(found["detail"]), str(found.get("type", "")).removeprefix("/problems/"))
     raise CallError(f"{answer.status_code}: the server gave no answer that can be read")

@@ -1,9 +1,9 @@
 """What is derived from the ledger and kept in memory: who sees what, counters, the order of time, full text.
 
 A read never waits for the disk. What this process wrote is taken in when it is acknowledged, what others wrote every
-50 ms by a thread of its own, and at once before anybody is told that something is not there.
+50 ms by a thread of its own, and at once before an answer says that something is not there.
 
-Counters are not stored anywhere: they count the living feedback, so nobody can overwrite another's, and undoing one
+Counters are not stored anywhere: they count the living feedback, so no one can overwrite another's, and undoing one
 takes it back. Of each principal the last feedback counts, and none of the entry's own. Feedback of an entry that was
 merged into another counts for that.
 """
@@ -279,7 +279,7 @@ class Catalog:
             self._take(record)
 
     def _take(self, record: Record, at_once: bool = True) -> None:
-        # Whoever writes tells it first, and the log tells it once more. Of one life of a record the higher version is
+        # The writer reports it first, and the log once more. Of one life of a record the higher version is
         # the newer; of two lives, one deleted and one made again, clocks may say anything: the log has the last word.
         old, gone = self._known.get(record.id), self._gone.get(record.id)
         seen = [gone] if gone is not None else []
@@ -607,7 +607,7 @@ def _collector_off() -> Iterator[None]:
 
 
 def passages_of(info: Info) -> list[str]:
-    """Return what the full-text index is told of an info: nothing, but for knowledge."""
+    """Return what the full-text index takes of an info: nothing, but for knowledge."""
     own = info.metadata.get("knowhub")
     if kind_of(info.id) != "knowledge" or not isinstance(own, dict):
         return []

@@ -56,7 +56,7 @@ def problem_of(errors: Sequence[Any], skip: int = 0) -> KnowHubError:
         errors: As pydantic lists them.
         skip: So many steps of each place are not the body's.
     """
-    told = []
+    listed = []
     for error in errors[:50]:
         place = [str(step) for step in error["loc"][skip:]]
         detail = str(error["msg"])
@@ -69,9 +69,9 @@ def problem_of(errors: Sequence[Any], skip: int = 0) -> KnowHubError:
         if "[key]" in place:  # the name of a tag, say
             place = place[: max(0, place.index("[key]") - 1)]
         pointer = "".join(f"/{step.replace('~', '~0').replace('/', '~1')}" for step in place if _is_ours(step))
-        told.append({"pointer": pointer, "detail": detail.removeprefix("Value error, ")})
-    first = told[0] if told else {"pointer": "", "detail": "it is not valid"}
-    return KnowHubError("invalid", f"{first['pointer'] or 'the request'}: {first['detail']}", told)
+        listed.append({"pointer": pointer, "detail": detail.removeprefix("Value error, ")})
+    first = listed[0] if listed else {"pointer": "", "detail": "it is not valid"}
+    return KnowHubError("invalid", f"{first['pointer'] or 'the request'}: {first['detail']}", listed)
 
 
 _HARMLESS = frozenset(["string_too_long", "string_too_short", "greater_than_equal", "less_than_equal", "too_long"])

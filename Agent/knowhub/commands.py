@@ -56,17 +56,17 @@ def _place(options: argparse.Namespace, *, makes: bool = True) -> str | Path:
 
 
 def make_app() -> Any:
-    """Return the application of a worker, as the server's environment tells it."""
+    """Return the application of a worker, of the settings in the environment."""
     from .application import add_mcp, create_app
     from .gate import Settings
     from .pages import add_pages
 
     _log_lines()
-    told = json.loads(os.environ[_SETTINGS])
+    stored = json.loads(os.environ[_SETTINGS])
     hub = KnowHub(
-        told["data"], models=make_models(told["models"]), allow_secret_shapes=bool(told["allow_secret_shapes"])
+        stored["data"], models=make_models(stored["models"]), allow_secret_shapes=bool(stored["allow_secret_shapes"])
     )
-    settings = Settings(tuple(told["hosts"]), told["cors"], float(told["rate"]), bool(told["is_secure"]))
+    settings = Settings(tuple(stored["hosts"]), stored["cors"], float(stored["rate"]), bool(stored["is_secure"]))
     app = create_app(hub, settings, closes_hub=True)
     add_pages(app)
     with contextlib.suppress(ImportError):  # the extra `[knowhub-mcp]`
@@ -93,15 +93,15 @@ def serve(options: argparse.Namespace) -> int:
     tokens = Tokens(files.tokens)
     _, mine = own_token(tokens)
     scheme = "https" if options.tls_cert else "http"
-    told = {
+    stored = {
         "data": str(place),
         "shown": files.shown,
         "models": options.models,
         "hosts": [host.lower() for host in hosts],
     }
-    told |= {"cors": options.cors, "rate": options.rate, "is_secure": bool(options.tls_cert or options.behind_proxy)}
-    told |= {"allow_secret_shapes": options.allow_secret_shapes}
-    os.environ[_SETTINGS] = json.dumps(told)
+    stored |= {"cors": options.cors, "rate": options.rate, "is_secure": bool(options.tls_cert or options.behind_proxy)}
+    stored |= {"allow_secret_shapes": options.allow_secret_shapes}
+    os.environ[_SETTINGS] = json.dumps(stored)
     address = f"{scheme}://{options.host if ':' not in options.host else f'[{options.host}]'}:{options.port}"
     said = say("KnowHub on {}   data: {}   your token: {}", address, files.shown, token_path())
     if options.allowed_host:  # the address that it listens on may be none that it answers to: 0.0.0.0, say
@@ -148,7 +148,7 @@ def _check_key(files: HubFiles) -> None:
 
 
 def _check_free(host: str, port: int) -> None:
-    """Refuse a port that somebody listens on, before a link is printed that would lead there."""
+    """Refuse a port that is in use, before a link is printed that would lead there."""
     if not 0 < port < 65_536:
         raise KnowHubError("invalid", f"'{port}' is no port")
     try:

@@ -1,8 +1,8 @@
 """The gate before the server: what every request passes before anything of ours reads it.
 
-In this order: the name that the server is called by (DNS rebinding), the size of the head, who asks, how often, the
+In this order: the name that the server is called by (DNS rebinding), the size of the head, the caller, how often, the
 body, in time and within its limit. Behind it: headers that every answer has, one log line without query or body, and
-figures without ids. What fails inside becomes a problem (RFC 9457) that tells nothing of the inside.
+figures without ids. What fails inside becomes a problem (RFC 9457) that says nothing of the inside.
 """
 
 import asyncio
@@ -183,7 +183,7 @@ class Gate:
         return await self._read_body(headers, receive)
 
     def _identify(self, scope: Scope, headers: dict[bytes, bytes]) -> Token | None:
-        """Return who asks: for the API by its header alone, for pages by the cookie."""
+        """Return the caller: for the API by its header alone, for pages by the cookie."""
         path = str(scope["path"])
         scheme, _, text = headers.get(b"authorization", b"").decode("latin-1").partition(" ")
         token = self._tokens.find(text.strip()) if scheme.lower() == "bearer" else None
@@ -219,11 +219,11 @@ class Gate:
 
     async def _read_body(self, headers: dict[bytes, bytes], receive: Receive) -> Receive:
         """Read the body, within its limit and in time; return what gives it out once more."""
-        told = headers.get(b"content-length", b"")
+        length = headers.get(b"content-length", b"")
         too_large = KnowHubError("too-large", f"a request has at most {REQUEST_LIMIT} bytes")
-        if told.isdigit() and int(told) > REQUEST_LIMIT:
+        if length.isdigit() and int(length) > REQUEST_LIMIT:
             raise too_large
-        if told in (b"", b"0") and b"transfer-encoding" not in headers:
+        if length in (b"", b"0") and b"transfer-encoding" not in headers:
             return receive
         parts, size, more = [], 0, True
         try:
@@ -272,9 +272,9 @@ class Gate:
         if not _log.isEnabledFor(logging.INFO):
             return
         token = scope["state"].get("token")
-        told = {"time": round(time.time(), 3), "request_id": request_id, "method": method, "route": route}
-        told |= {"status": status, "ms": round(took_s * 1000, 2), "principal": token.principal if token else ""}
-        _log.info(json.dumps(told, ensure_ascii=False))
+        line = {"time": round(time.time(), 3), "request_id": request_id, "method": method, "route": route}
+        line |= {"status": status, "ms": round(took_s * 1000, 2), "principal": token.principal if token else ""}
+        _log.info(json.dumps(line, ensure_ascii=False))
 
 
 _PROCESS, _NUMBERS = secrets.token_hex(4), itertools.count(1)  # no call of the system for each request
@@ -290,8 +290,8 @@ def _without_port(host: str) -> str:
 def _log_error(error: BaseException, request_id: str) -> None:
     """Log where something failed, not what was said: a message may hold what a request brought."""
     places = [f"{frame.filename}:{frame.lineno}" for frame in traceback.extract_tb(error.__traceback__)[-8:]]
-    told = {"request_id": request_id, "error": type(error).__name__, "at": places}
-    _errors.error(json.dumps(told))
+    line = {"request_id": request_id, "error": type(error).__name__, "at": places}
+    _errors.error(json.dumps(line))
 
 
 async def _send_problem(error: KnowHubError, scope: Scope, send: Send) -> None:

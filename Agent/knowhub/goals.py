@@ -95,10 +95,10 @@ class GoalTree:
         return {"goals": [asdict(goal) for goal in self.goals]}
 
     @classmethod
-    def from_json(cls, told: Mapping[str, Any]) -> "GoalTree":
-        """Return the tree that was told; what has not the form of a goal is left out."""
+    def from_json(cls, data: Mapping[str, Any]) -> "GoalTree":
+        """Return the tree of JSON data; what has not the form of a goal is left out."""
         goals = []
-        rows = told.get("goals")
+        rows = data.get("goals")
         for row in rows if isinstance(rows, list) else ():
             if isinstance(row, dict) and isinstance(row.get("id"), str) and row["id"]:
                 knowledge = [item for item in row.get("knowledge") or () if isinstance(item, dict)]

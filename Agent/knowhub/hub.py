@@ -18,7 +18,7 @@
 0
 >>> hub.close(); folder.cleanup()
 
-The first argument of every method is the `Token` of who asks; `LOCAL` is the process itself. What a token does not see
+The first argument of every method is the caller's `Token`; `LOCAL` is the process itself. What a token does not see
 is `not-found`, whatever is asked of it. Bodies are dicts or the models of `schemas`; what comes back is plain JSON.
 Errors are `KnowHubError`; nothing was written then, but for `outcome-unknown`.
 """

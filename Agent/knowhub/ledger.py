@@ -118,7 +118,7 @@ class TreeLedger:
     def create(self, records: Sequence[Record]) -> list[Record]:
         """Store new records, with their links; within an operation, see `attempt`.
 
-        A deleted record keeps its id for whoever made it, who may fill it again.
+        A deleted record keeps its id for its maker, who may fill it again.
 
         Raises:
             DuplicateIdError: An id is in use, or is that of another principal's deleted record.
@@ -163,7 +163,7 @@ class TreeLedger:
         return self.create([record]) if old is None else [self.update(replace(record, version=old.version))]
 
     def delete(self, id: str, version: int) -> Record:
-        """Hide a record, undoably: what stays is its id, whose it was and who saw it, so that nobody else takes it."""
+        """Hide a record, undoably: what stays is its id, whose it was and who saw it, so that no one else takes it."""
         there = self.read(id)
         if there is None:
             raise not_found()
@@ -202,9 +202,9 @@ class TreeLedger:
         return id
 
     def forget(self) -> None:
-        """Drop keywords of ours on which nothing hangs any more, and all history.  Cost: reads and writes all."""
+        """Drop keywords of ours without infos or children, and all history.  Cost: reads and writes all."""
         with _told():
-            for node in reversed(list(self.tree.Walk())):  # what is beneath comes before what is above
+            for node in reversed(list(self.tree.Walk())):  # what is below comes before what is above
                 is_bare = node.id.startswith(_KEYWORDS) and not node.aliases
                 if is_bare and not self.tree.GetChildren(node.id) and not self.tree.GetInfosOfKeyword(node.id, size=1):
                     self.tree.DeleteKeyword(node.id)
@@ -283,7 +283,7 @@ def _list(value: object) -> list[Any]:
 
 @contextlib.contextmanager
 def _told() -> Iterator[None]:
-    """Tell the store's errors in the hub's words; conflicts of versions and ids go to whoever can try again."""
+    """Turn the store's errors into the hub's; conflicts of versions and ids go to the caller, who can try again."""
     try:
         yield
     except (VersionConflictError, DuplicateIdError):

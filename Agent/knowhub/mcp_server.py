@@ -45,7 +45,7 @@ INSTRUCTIONS = (
 _T = TypeVar("_T")
 
 
-class Told(BaseModel):
+class ToolAnswer(BaseModel):
     """What a tool has to say: `text` for the model, `items` and the rest for the program."""
 
     model_config = ConfigDict(extra="allow")
@@ -64,7 +64,7 @@ def make_server(
 
     Args:
         hub: What it asks.
-        token: Who asks, where all calls come from one; None takes the token of each call's connection.
+        token: The caller, where all calls come from one; None takes the token of each call's connection.
         application: The hub's, where there is one already.
         auth: For HTTP: the SDK's settings, and a verifier of tokens.
     """
@@ -97,12 +97,12 @@ def make_server(
 
 
 def _as_whoever_asks(called: Tool[Any, ToolResult], api: Any, who: Callable[[], Token]) -> Callable[..., Any]:
-    """Return an agent's tool as one of a host: the same call of the same API, within this process, as whoever asks.
+    """Return an agent's tool as one of a host: the same call of the same API, within this process, as the caller.
 
     `reveal` is left out: no secret goes this way.
     """
 
-    async def call(**arguments: Any) -> Told:
+    async def call(**arguments: Any) -> ToolAnswer:
         inside = _Inside(api, who())
         connection = Connection(lambda: httpx.ASGITransport(inside), "http://localhost", scopes=("user:owner",))
         with connected(connection):
@@ -110,14 +110,14 @@ def _as_whoever_asks(called: Tool[Any, ToolResult], api: Any, who: Callable[[], 
         if result.error is not None:
             raise ToolError(result.error)
         items = result.metadata["items"]
-        # What stands among the items is not told twice: a host may show all of it to its model.
+        # What stands among the items is not returned twice: a host may show all of it to its model.
         rest = {name: value for name, value in result.metadata.items() if value is not items and value not in items}
-        return Told.model_validate({**rest, "text": result.output, "items": items})
+        return ToolAnswer.model_validate({**rest, "text": result.output, "items": items})
 
     signature = inspect.signature(called)
     shown = [parameter for name, parameter in signature.parameters.items() if name != "reveal"]
     call.__name__, call.__doc__ = called.__name__, called.schema["description"]
-    call.__signature__ = signature.replace(parameters=shown, return_annotation=Told)  # type: ignore[attr-defined]
+    call.__signature__ = signature.replace(parameters=shown, return_annotation=ToolAnswer)  # type: ignore[attr-defined]
     return call
 
 
@@ -150,7 +150,7 @@ def _add_reading(server: MCPServer[Any], hub: KnowHub, who: Callable[[], Token])
 
     @server.prompt()
     def research(question: str) -> str:
-        """How to look something up so that nobody has to do it again."""
+        """How to look something up so that it need not be done again."""
         return f"{research_skill(language_of(question))}\n{question}"
 
     @server.prompt()
@@ -158,8 +158,8 @@ def _add_reading(server: MCPServer[Any], hub: KnowHub, who: Callable[[], Token])
         """What to keep of what was done; what looks like a secret is cut out of the transcript first."""
         draft = await asyncio.to_thread(draft_of, transcript, goal)
         drafted = [{name: row[name] for name in row if name != "secure_body"} for row in draft.resources]
-        told = json.dumps({"resources": drafted, "knowledge": draft.knowledge}, ensure_ascii=False, indent=1)
-        return f"{KNOWLEDGE_EXTRACTION_PROMPT[language_of(goal)]}\n\n{told}"
+        text = json.dumps({"resources": drafted, "knowledge": draft.knowledge}, ensure_ascii=False, indent=1)
+        return f"{KNOWLEDGE_EXTRACTION_PROMPT[language_of(goal)]}\n\n{text}"
 
 
 # Transports
@@ -195,5 +195,5 @@ def make_http_app(application: Application) -> tuple[Any, Any]:
 
 
 def serve_stdio(hub: KnowHub, token: Token) -> None:
-    """Serve one host on stdin and stdout, until it hangs up."""
+    """Serve one host on stdin and stdout, until it disconnects."""
     make_server(hub, token).run("stdio")

@@ -248,7 +248,7 @@ def _add_login(pages: Pages, route: Route) -> None:
     def document(request: Request, token: Token, form: Form) -> Response:
         """Show the API, from the document that describes it, without foreign scripts."""
         rows = [
-            {"path": path, "method": method.upper(), "told": operation}
+            {"path": path, "method": method.upper(), "call": operation}
             for path, operations in pages.app.api.openapi()["paths"].items()
             for method, operation in operations.items()
         ]
@@ -293,20 +293,20 @@ def _add_entries(pages: Pages, route: Route) -> None:
 
     @route("/knowledge/{id:knowledge_id}")
     def entry(request: Request, token: Token, form: Form) -> Response:
-        told = hub.get(token, request.path_params["id"])
-        cases = hub.feedback(token, told["id"], {"limit": 20})
-        paths = [["types", name] for name in told["types"]] + [["tags", *pair] for pair in told["tags"].items()]
-        is_own = told["created_by"] == token.principal or token.may("curate")
-        return pages.show(request, "entry.html", entry=told, cases=cases, paths=paths, is_own=is_own)
+        found = hub.get(token, request.path_params["id"])
+        cases = hub.feedback(token, found["id"], {"limit": 20})
+        paths = [["types", name] for name in found["types"]] + [["tags", *pair] for pair in found["tags"].items()]
+        is_own = found["created_by"] == token.principal or token.may("curate")
+        return pages.show(request, "entry.html", entry=found, cases=cases, paths=paths, is_own=is_own)
 
     @route("/knowledge/{id:knowledge_id}/edit", "GET", "POST")
     def edit(request: Request, token: Token, form: Form) -> Response:
         id = request.path_params["id"]
-        told = hub.get(token, id)
+        found = hub.get(token, id)
         if request.method != "POST":
-            return pages.show(request, "edit.html", entry=told, form=_fields_of(told))
-        body = _entry_of(form, told["tags"])
-        patch = {name: body[name] for name in _changed(form, _fields_of(told))}
+            return pages.show(request, "edit.html", entry=found, form=_fields_of(found))
+        body = _entry_of(form, found["tags"])
+        patch = {name: body[name] for name in _changed(form, _fields_of(found))}
         try:
             if patch:
                 hub.patch(token, id, patch, _number(form.get("version")))
@@ -324,10 +324,10 @@ def _add_entries(pages: Pages, route: Route) -> None:
 
     @route("/knowledge/{id:knowledge_id}/history")
     def history(request: Request, token: Token, form: Form) -> Response:
-        told = hub.history(token, request.path_params["id"])
-        versions = told["results"]
+        found = hub.history(token, request.path_params["id"])
+        versions = found["results"]
         _compare(versions)
-        return pages.show(request, "history.html", id=told["id"], versions=versions)
+        return pages.show(request, "history.html", id=found["id"], versions=versions)
 
     @route("/tree")
     def tree(request: Request, token: Token, form: Form) -> Response:
@@ -451,9 +451,9 @@ def _add_judging(pages: Pages, route: Route) -> None:
 
     @route("/proposals")
     def proposals(request: Request, token: Token, form: Form) -> Response:
-        told = hub.proposals(token, {"limit": 20, **_query(request, "state", "cursor")})
-        _compare_proposals(told["results"], pages.language(request))
-        return pages.show(request, "proposals.html", told=told)
+        found = hub.proposals(token, {"limit": 20, **_query(request, "state", "cursor")})
+        _compare_proposals(found["results"], pages.language(request))
+        return pages.show(request, "proposals.html", found=found)
 
     @route("/proposals/{id:proposal_id}/{decision}", "POST")
     def decide(request: Request, token: Token, form: Form) -> Response:
@@ -476,12 +476,12 @@ def _add_judging(pages: Pages, route: Route) -> None:
                 raise KnowHubError("invalid", "the plan cannot be read") from None
             hub.slim(token, {"plan": plan})
             return RedirectResponse("/operations", 303)
-        told = hub.slim(token, {"dry_run": True})
-        plan = json.dumps(told["plan"], ensure_ascii=False)
+        found = hub.slim(token, {"dry_run": True})
+        plan = json.dumps(found["plan"], ensure_ascii=False)
         if pages.language(request) == "zh":
-            for each in told["skipped"]:
+            for each in found["skipped"]:
                 each["reason"] = "；".join(map(chinese_of, each["reason"].split("; ")))
-        return pages.show(request, "slim.html", told=told, plan=plan)
+        return pages.show(request, "slim.html", found=found, plan=plan)
 
 
 _RESOURCE_FIELDS = ("title", "content_type", "body", "expires_at", "scopes")
@@ -489,28 +489,28 @@ _RESOURCE_FIELDS = ("title", "content_type", "body", "expires_at", "scopes")
 
 def _resource_fields(resource: Mapping[str, Any]) -> dict[str, str]:
     """Return the texts of the fields of a resource's form."""
-    told = {**resource, "scopes": " ".join(resource["scopes"])}
-    return {name: told[name] or "" for name in _RESOURCE_FIELDS}
+    found = {**resource, "scopes": " ".join(resource["scopes"])}
+    return {name: found[name] or "" for name in _RESOURCE_FIELDS}
 
 
 def _add_resources(pages: Pages, route: Route) -> None:
     hub = pages.hub
 
     def show_all(request: Request, token: Token, form: Json, problem: KnowHubError | None = None) -> Response:
-        told = hub.list_resources(token, {"limit": 20, **_query(request, "prefix", "cursor")})
+        found = hub.list_resources(token, {"limit": 20, **_query(request, "prefix", "cursor")})
         status, more = problem.status if problem else 200, {"content_types": CONTENT_TYPES, "problem": problem}
-        return pages.show(request, "resources.html", status, told=told, form=form, **more)
+        return pages.show(request, "resources.html", status, found=found, form=form, **more)
 
     def show(
         request: Request, token: Token, id: str, form: Json | None = None, problem: KnowHubError | None = None,
         secret: str | None = None,
     ) -> Response:  # fmt: skip
-        told = hub.get_resource(token, id)
+        found = hub.get_resource(token, id)
         history = hub.history(token, f"resource/{id}")
-        form = {**(form or _resource_fields(told)), "id": id, "version": told["version"]}
+        form = {**(form or _resource_fields(found)), "id": id, "version": found["version"]}
         status, more = problem.status if problem else 200, {"content_types": CONTENT_TYPES, "problem": problem}
         return pages.show(
-            request, "resource.html", status, resource=told, secret=secret, history=history, form=form, **more
+            request, "resource.html", status, resource=found, secret=secret, history=history, form=form, **more
         )
 
     @route("/resources")
@@ -541,8 +541,8 @@ def _add_resources(pages: Pages, route: Route) -> None:
     @route("/reveal/{id:path}", "POST")
     def reveal(request: Request, token: Token, form: Form) -> Response:
         """Show a secret: a POST, so that no history and no cache keeps it."""
-        told = hub.reveal(token, request.path_params["id"])
-        return show(request, token, request.path_params["id"], secret=told["secure_body"])
+        found = hub.reveal(token, request.path_params["id"])
+        return show(request, token, request.path_params["id"], secret=found["secure_body"])
 
     @route("/drop/{id:path}", "POST")
     def drop(request: Request, token: Token, form: Form) -> Response:
@@ -555,8 +555,8 @@ def _add_others(pages: Pages, route: Route) -> None:
 
     @route("/operations")
     def operations(request: Request, token: Token, form: Form) -> Response:
-        told = hub.operations(token, {"limit": 20, **_query(request, "cursor")})
-        return pages.show(request, "operations.html", told=told, kind_of=kind_of)
+        found = hub.operations(token, {"limit": 20, **_query(request, "cursor")})
+        return pages.show(request, "operations.html", found=found, kind_of=kind_of)
 
     @route("/operations/{id}/undo", "POST")
     def undo(request: Request, token: Token, form: Form) -> Response:
@@ -567,10 +567,10 @@ def _add_others(pages: Pages, route: Route) -> None:
     def goals(request: Request, token: Token, form: Form) -> Response:
         from .goals import GoalTree
 
-        told = hub.list_goals(token, {"limit": 20, **_query(request, "cursor")})
-        for each in told["results"]:
+        found = hub.list_goals(token, {"limit": 20, **_query(request, "cursor")})
+        for each in found["results"]:
             each["text"] = GoalTree.from_json(each).render()
-        return pages.show(request, "goals.html", told=told)
+        return pages.show(request, "goals.html", found=found)
 
     @route("/tokens", "GET", "POST")
     def tokens(request: Request, token: Token, form: Form) -> Response:
@@ -578,8 +578,8 @@ def _add_others(pages: Pages, route: Route) -> None:
         if request.method == "POST":
             body = {"principal": form.get("principal", ""), "rights": _list(form.get("rights"))}
             made = hub.make_token(token, {**body, "scopes": _list(form.get("scopes"))})
-        told = hub.list_tokens(token)
-        return pages.show(request, "tokens.html", told=told, made=made, rights=RIGHTS)
+        found = hub.list_tokens(token)
+        return pages.show(request, "tokens.html", found=found, made=made, rights=RIGHTS)
 
     @route("/tokens/{id}/revoke", "POST")
     def revoke(request: Request, token: Token, form: Form) -> Response:

@@ -1,4 +1,4 @@
-r"""What an agent is told, in Chinese and English: guidance, the extraction of lessons, and knowledge as text.
+r"""What an agent is given, in Chinese and English: guidance, the extraction of lessons, and knowledge as text.
 
 >>> item = {"id": "knowledge-1", "types": ["tool"], "task": "boil an egg", "content": "Seven\nminutes.", "owner": "ada"}
 >>> print(knowledge_block([{**item, "eval": {"score": 4, "helpful": 2, "harmful": 0}}], "en"))

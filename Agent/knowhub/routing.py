@@ -1,6 +1,6 @@
 """The search in two stages: what fits, chosen by a model or by words, then the best of that by its worth.
 
-    eligible   visible to who asks, of the types wanted, score ≥ min_score, quality ≥ 0
+    eligible   visible to the caller, of the types wanted, score ≥ min_score, quality ≥ 0
     recall     where more than 100 are eligible: the 100 that words (and embeddings) find, filled up by quality
     routing    a model chooses 2k of them; without one, the first 2k of recall that share a term with the query
     quality    of these the best k by score + helpful − 2·harmful, ties in the order in which they were chosen
@@ -280,18 +280,18 @@ class Models:
                 self._failures[name] = 0
 
     def close(self) -> None:
-        """Wait for nobody: a model that is slow ends by itself."""
+        """Wait for no model: one that is slow ends by itself."""
         self._pool.shutdown(wait=False, cancel_futures=True)
 
 
 def _usage(name: str, client: LLMClient) -> Json:
     usage = getattr(client, "last_usage", None)
-    told: Json = {"model": name}
+    shown: Json = {"model": name}
     for field in ("input_tokens", "output_tokens", "cost"):
         value = getattr(usage, field, None)
         if isinstance(value, (int, float)) and not isinstance(value, bool):
-            told[field] = value
-    return told
+            shown[field] = value
+    return shown
 
 
 def order_by_quality(chosen: Sequence[str], quality: Mapping[str, float], limit: int) -> list[str]:

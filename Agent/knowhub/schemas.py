@@ -197,7 +197,7 @@ class Record:
     """One record of the ledger."""
 
     id: str
-    """Tells the kind, see `kind_of`."""
+    """The kind, see `kind_of`."""
     content: str
     """The text."""
     source: str
@@ -484,7 +484,7 @@ class ResourceIn(Body):
         _storable(self.secret())
         _check_json(self.metadata)
         ends_at = self.ends_at()
-        # Whoever says when a secret ends relies on it.
+        # A caller who says when a secret ends relies on it.
         if self.metadata.get("expires_at") is not None and (ends_at is None or not 0 <= ends_at <= _LAST_S):
             raise ValueError("metadata.expires_at must be a time in ISO 8601, or seconds since the epoch")
         return self
@@ -501,10 +501,10 @@ class ResourceIn(Body):
         """Return when the secret ends, in seconds since the epoch: as `expires_at` says, or the metadata's own."""
         if self.expires_at is not None:
             return self.expires_at.timestamp()
-        told = self.metadata.get("expires_at")
-        if isinstance(told, (int, float)) and not isinstance(told, bool):
-            return float(told)  # as cookies have it
-        return from_iso(told)
+        given = self.metadata.get("expires_at")
+        if isinstance(given, (int, float)) and not isinstance(given, bool):
+            return float(given)  # as cookies have it
+        return from_iso(given)
 
 
 class ResourceLine(ResourceIn):

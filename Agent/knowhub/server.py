@@ -122,7 +122,7 @@ def read_version(if_match: str | None, *, needed: bool) -> int | None:
 _EVERYWHERE = (400, 401, 403, 404, 405, 408, 409, 413, 421, 422, 429, 431, 500, 503, 507)
 
 
-def told(model: type[Any], *also: int, status: int = 200, with_version: bool = False) -> Json:
+def returns(model: type[Any], *also: int, status: int = 200, with_version: bool = False) -> Json:
     """Return what the document says of an operation: its answers, and that it needs a token."""
     statuses = sorted({*_EVERYWHERE, *also})
     titles = dict(reversed(list(PROBLEMS.values())))
@@ -160,30 +160,30 @@ def add_routes(api: FastAPI, hub: KnowHub) -> None:
 def _add_knowledge(api: FastAPI, hub: KnowHub) -> None:
     path = "/api/knowledge"
 
-    @api.get(f"{path}/search", **told(answers.SearchOut))
+    @api.get(f"{path}/search", **returns(answers.SearchOut))
     def knowledge_search(query: Annotated[SearchQuery, Query()], token: Who) -> Response:
         """Find what helps with a task, in two stages."""
         return answer(hub.search(token, query))
 
-    @api.get(path, **told(answers.ListOut))
+    @api.get(path, **returns(answers.ListOut))
     def list_knowledge(query: Annotated[ListQuery, Query()], token: Who) -> Response:
         """List entries, newest first."""
         return answer(hub.list_knowledge(token, query))
 
-    @api.post(path, status_code=201, **told(answers.SavedOut, status=201, with_version=True))
+    @api.post(path, status_code=201, **returns(answers.SavedOut, status=201, with_version=True))
     def save_knowledge(body: KnowledgeIn, token: Who, key: _Key = None) -> Response:
         """Keep new knowledge."""
         made = hub.save(token, body, key or "")
         return answer(made, 201, made["entry"]["version"])
 
-    @api.post(f"{path}/batch_update", **told(answers.BatchOut))
+    @api.post(f"{path}/batch_update", **returns(answers.BatchOut))
     def batch_update_knowledge(body: BatchIn, token: Who, key: _Key = None) -> Response:
         """Judge several entries."""
         return answer(hub.batch_update(token, body, key or ""))
 
     slimming = ThreadPoolExecutor(1, "KnowHub slim")  # it may take minutes, and must hold no thread that writes need
 
-    @api.post(f"{path}/slim", **told(answers.SlimOut))
+    @api.post(f"{path}/slim", **returns(answers.SlimOut))
     async def slim_knowledge(body: SlimIn, token: Who, key: _Key = None) -> Response:
         """Merge entries that say the same."""
         need(token, "curate")
@@ -192,7 +192,7 @@ def _add_knowledge(api: FastAPI, hub: KnowHub) -> None:
 
     one = path + "/{id:knowledge_id}"
 
-    @api.get(one, **told(answers.EntryOut, with_version=True))
+    @api.get(one, **returns(answers.EntryOut, with_version=True))
     async def get_knowledge(id: _KnowledgeIdPath, token: Who) -> Response:
         """Return an entry."""
         with contextlib.suppress(KnowHubError):  # what is known is answered from memory, without a thread
@@ -203,7 +203,7 @@ def _add_knowledge(api: FastAPI, hub: KnowHub) -> None:
         entry = await run_in_threadpool(hub.get, token, id)
         return answer(entry, version=entry["version"])
 
-    @api.patch(one, **told(answers.ChangedOut, 412, 428, with_version=True))
+    @api.patch(one, **returns(answers.ChangedOut, 412, 428, with_version=True))
     def patch_knowledge(
         id: _KnowledgeIdPath, body: KnowledgePatch, token: Who, if_match: _IfMatch = None, key: _Key = None
     ) -> Response:
@@ -211,12 +211,12 @@ def _add_knowledge(api: FastAPI, hub: KnowHub) -> None:
         made = hub.patch(token, id, body, read_version(if_match, needed=True), key or "")
         return answer(made, version=made["entry"]["version"])
 
-    @api.delete(one, **told(answers.DoneOut, 412, 428))
+    @api.delete(one, **returns(answers.DoneOut, 412, 428))
     def delete_knowledge(id: _KnowledgeIdPath, token: Who, if_match: _IfMatch = None, key: _Key = None) -> Response:
         """Hide an entry, undoably."""
         return answer(hub.delete(token, id, read_version(if_match, needed=True), key or ""))
 
-    @api.get(f"{one}/history", **told(answers.HistoryOut))
+    @api.get(f"{one}/history", **returns(answers.HistoryOut))
     def knowledge_history(id: _KnowledgeIdPath, token: Who) -> Response:
         """List the versions of an entry, newest first."""
         return answer(hub.history(token, id))
@@ -225,13 +225,13 @@ def _add_knowledge(api: FastAPI, hub: KnowHub) -> None:
 def _add_feedback(api: FastAPI, hub: KnowHub) -> None:
     one = "/api/knowledge/{id:knowledge_id}"
 
-    @api.put(one, **told(answers.UpdatedOut, with_version=True))
+    @api.put(one, **returns(answers.UpdatedOut, with_version=True))
     def update_knowledge(id: _KnowledgeIdPath, body: KnowledgeUpdate, token: Who, key: _Key = None) -> Response:
         """Judge an entry, score it, or let it be rewritten."""
         made = hub.update(token, id, body, key or "")
         return answer(made, version=made["entry"]["version"])
 
-    @api.get(f"{one}/feedback", **told(answers.PageOut))
+    @api.get(f"{one}/feedback", **returns(answers.PageOut))
     def knowledge_feedback(id: _KnowledgeIdPath, query: Annotated[PageQuery, Query()], token: Who) -> Response:
         """List an entry's feedback, newest first."""
         return answer(hub.feedback(token, id, query))
@@ -239,18 +239,18 @@ def _add_feedback(api: FastAPI, hub: KnowHub) -> None:
 
 def _add_proposals(api: FastAPI, hub: KnowHub) -> None:
 
-    @api.get("/api/proposal", **told(answers.PageOut))
+    @api.get("/api/proposal", **returns(answers.PageOut))
     def list_proposals(query: Annotated[ProposalQuery, Query()], token: Who) -> Response:
         """List proposals, newest first."""
         return answer(hub.proposals(token, query))
 
-    @api.post("/api/proposal/{id:proposal_id}/accept", **told(answers.ChangedOut, with_version=True))
+    @api.post("/api/proposal/{id:proposal_id}/accept", **returns(answers.ChangedOut, with_version=True))
     def accept_proposal(id: _ProposalIdPath, token: Who, body: AcceptIn | None = None, key: _Key = None) -> Response:
         """Give an entry the text that was proposed, or another one."""
         made = hub.accept(token, id, body or AcceptIn(), key or "")
         return answer(made, version=made["entry"]["version"])
 
-    @api.post("/api/proposal/{id:proposal_id}/reject", **told(answers.DoneOut, 412))
+    @api.post("/api/proposal/{id:proposal_id}/reject", **returns(answers.DoneOut, 412))
     def reject_proposal(id: _ProposalIdPath, token: Who, key: _Key = None) -> Response:
         """Close a proposal."""
         return answer(hub.reject(token, id, key or ""))
@@ -259,21 +259,21 @@ def _add_proposals(api: FastAPI, hub: KnowHub) -> None:
 def _add_resources(api: FastAPI, hub: KnowHub) -> None:
     one = "/api/resource/{id:path}"
 
-    @api.get("/api/resource", **told(answers.PageOut))
+    @api.get("/api/resource", **returns(answers.PageOut))
     def list_resources(query: Annotated[ResourceQuery, Query()], token: Who) -> Response:
         """List resources, newest first, without their secrets."""
         return answer(hub.list_resources(token, query))
 
-    @api.get(one, **told(answers.ResourceOut, with_version=True))
+    @api.get(one, **returns(answers.ResourceOut, with_version=True))
     def get_resource(id: _ResourceIdPath, token: Who) -> Response:
         """Return a resource, without its secret."""
         found = hub.get_resource(token, id)
         return answer(found, version=found["version"])
 
-    put_told = told(answers.KeptOut, 412, 428, with_version=True)
-    put_told["responses"][201] = put_told["responses"][200]
+    put_returns = returns(answers.KeptOut, 412, 428, with_version=True)
+    put_returns["responses"][201] = put_returns["responses"][200]
 
-    @api.put(one, **put_told)
+    @api.put(one, **put_returns)
     def put_resource(
         id: _ResourceIdPath, body: ResourceIn, token: Who, key: _Key = None, if_match: _IfMatch = None
     ) -> Response:
@@ -285,24 +285,24 @@ def _add_resources(api: FastAPI, hub: KnowHub) -> None:
         is_new = made["resource"]["version"] == 1
         return answer(made, 201 if is_new else 200, made["resource"]["version"])
 
-    @api.delete(one, **told(answers.DoneOut, 412, 428))
+    @api.delete(one, **returns(answers.DoneOut, 412, 428))
     def delete_resource(id: _ResourceIdPath, token: Who, if_match: _IfMatch = None, key: _Key = None) -> Response:
         """Hide a resource, undoably, and destroy its secret, for good."""
         return answer(hub.delete_resource(token, id, read_version(if_match, needed=True), key or ""))
 
-    @api.get("/api/secret/{id:path}", **told(answers.SecretOut, 410))
+    @api.get("/api/secret/{id:path}", **returns(answers.SecretOut, 410))
     def get_secret(id: _ResourceIdPath, token: Who) -> Response:
         """Return a secret; needs the right, and is logged."""
         return answer(hub.reveal(token, id))
 
 
 def _add_operations(api: FastAPI, hub: KnowHub) -> None:
-    @api.get("/api/operation", **told(answers.PageOut))
+    @api.get("/api/operation", **returns(answers.PageOut))
     def list_operations(query: Annotated[PageQuery, Query()], token: Who) -> Response:
         """List the newest operations on what the token sees."""
         return answer(hub.operations(token, query))
 
-    @api.post("/api/operation/{id}/undo", **told(answers.UndoneOut))
+    @api.post("/api/operation/{id}/undo", **returns(answers.UndoneOut))
     def undo_operation(id: Annotated[str, Path(max_length=100)], token: Who, key: _Key = None) -> Response:
         """Take an operation back."""
         return answer(hub.undo(token, id, key or ""))
@@ -311,41 +311,41 @@ def _add_operations(api: FastAPI, hub: KnowHub) -> None:
 def _add_goals(api: FastAPI, hub: KnowHub) -> None:
     goals = "/api/trace/{id}/goals"
 
-    @api.get(goals, **told(answers.GoalsOut))
+    @api.get(goals, **returns(answers.GoalsOut))
     def get_goals(id: _TraceIdPath, token: Who) -> Response:
         """Return a goal tree of one's own."""
         return answer(hub.get_goals(token, id))
 
-    @api.put(goals, **told(answers.GoalsKeptOut))
+    @api.put(goals, **returns(answers.GoalsKeptOut))
     def put_goals(id: _TraceIdPath, body: GoalsIn, token: Who, key: _Key = None) -> Response:
         """Keep a goal tree."""
         return answer(hub.put_goals(token, id, body, key or ""))
 
-    @api.delete(goals, **told(answers.DoneOut))
+    @api.delete(goals, **returns(answers.DoneOut))
     def delete_goals(id: _TraceIdPath, token: Who, key: _Key = None) -> Response:
         """Hide a goal tree, undoably."""
         return answer(hub.delete_goals(token, id, key or ""))
 
 
 def _add_tokens(api: FastAPI, hub: KnowHub) -> None:
-    @api.get("/api/token", **told(answers.PageOut))
+    @api.get("/api/token", **returns(answers.PageOut))
     def list_tokens(token: Who) -> Response:
         """List tokens, without their texts."""
         return answer(hub.list_tokens(token))
 
-    @api.post("/api/token", status_code=201, **told(answers.TokenOut, status=201))
+    @api.post("/api/token", status_code=201, **returns(answers.TokenOut, status=201))
     def make_token(body: TokenIn, token: Who, key: _Key = None) -> Response:
-        """Make a token; its text is told this once."""
+        """Make a token; its text is shown this once."""
         return answer(hub.make_token(token, body, key or ""), 201)
 
-    @api.delete("/api/token/{id}", **told(answers.DoneOut))
+    @api.delete("/api/token/{id}", **returns(answers.DoneOut))
     def revoke_token(id: Annotated[str, Path(pattern="^[0-9a-f]{64}$")], token: Who) -> Response:
         """End a token."""
         return answer({**hub.revoke_token(token, id), "operation_id": ""})
 
 
 def _add_transfer(api: FastAPI, hub: KnowHub) -> None:
-    exported = told(answers.PageOut)
+    exported = returns(answers.PageOut)
     lines = {"schema": {"type": "string"}}  # as text, too, for generated clients: they cannot read the other type
     content = {"application/x-ndjson": lines, "text/plain": lines}
     exported["responses"][200] = {"description": "JSON lines", "content": content}
@@ -358,7 +358,7 @@ def _add_transfer(api: FastAPI, hub: KnowHub) -> None:
         media_type = "text/plain" if is_text else "application/x-ndjson"
         return StreamingResponse(_in_blocks(_lines(hub, token)), media_type=media_type)
 
-    @api.post("/api/import", **told(answers.ImportOut))
+    @api.post("/api/import", **returns(answers.ImportOut))
     def take_in(body: ImportIn, token: Who, key: _Key = None) -> Response:
         """Write what an export holds; what is there already is skipped."""
         return answer(hub.take_in(token, body.lines, key or ""))

@@ -1,4 +1,4 @@
-"""Who asks: tokens, each a file named by the SHA-256 of what its holder keeps.
+"""Tokens, each a file named by the SHA-256 of what its holder keeps.
 
 >>> import tempfile
 >>> with tempfile.TemporaryDirectory() as folder:
@@ -38,7 +38,7 @@ LOGIN_S = 600
 
 @dataclass(frozen=True)
 class Token:
-    """Who asks, and what they may."""
+    """A caller, and what they may."""
 
     principal: str
     """Whose entries it writes."""
@@ -81,7 +81,7 @@ class Token:
 
 
 LOCAL = Token("local", frozenset(RIGHTS), frozenset("*"))
-"""Whoever runs the process: a hub in process needs no file."""
+"""The owner of the process: a hub in process needs no file."""
 
 
 def is_visible(token: Token, scopes: Collection[str], principal: str) -> bool:
@@ -147,7 +147,7 @@ class Tokens:
         found = self.find(text, kind="login")
         if found is not None:
             if not self.revoke(found.digest):
-                return None  # somebody was quicker
+                return None  # another process was quicker
             found = self._load(found.parent)
         else:
             found = self.find(text)

@@ -39,7 +39,7 @@ except ImportError as error:  # pragma: no cover - the tests run with the extra
 __all__ = ["KeyRing", "Vault", "config_folder", "find_ring", "key_path"]
 
 ORPHAN_S = 3600
-"""Seconds after which a sealed file that nobody names is destroyed: its operation was never written."""
+"""Seconds after which a sealed file that no resource names is destroyed: its operation was never written."""
 
 _REFERENCE = re.compile(r"[0-9a-f]{32}").fullmatch
 _HEAD = b"knowhub-vault-1\0"
@@ -122,7 +122,7 @@ def find_ring(data_folder: Path, *, may_make: bool) -> KeyRing:
     """Return the ring that the environment names, or that lies in the file of the keys.
 
     Args:
-        data_folder: Where no key may lie: whoever copies it would have both.
+        data_folder: Where no key may be: a copy of it would have both.
         may_make: Make the file where there is none.
 
     Raises:
@@ -141,7 +141,7 @@ def find_ring(data_folder: Path, *, may_make: bool) -> KeyRing:
         except FileNotFoundError:
             if not may_make:
                 raise _locked("there are secrets, but no master key: bring back its file, or set KNOWHUB_KEY") from None
-            with contextlib.suppress(FileExistsError):  # somebody was quicker: theirs is read
+            with contextlib.suppress(FileExistsError):  # another process was quicker: its own is read
                 keep_ring(KeyRing.make(), path, is_first=True)
         except (OSError, UnicodeDecodeError):
             break
@@ -192,7 +192,7 @@ class Vault:
         self._given = ring
         self._found: tuple[object, KeyRing] | None = None  # where the keys came from, as it was then
         self._clock = clock
-        self._unnamed: dict[str, float] = {}  # since when, by a clock that nobody sets
+        self._unnamed: dict[str, float] = {}  # since when, by a monotonic clock
         self._proved: KeyRing | None = None
 
     def ring(self) -> KeyRing:
@@ -320,7 +320,7 @@ class Vault:
     def rotate(self, *, drop_old: bool = False) -> int:
         """Make a new master key, wrap all data keys by it, and return how many.
 
-        Keys that stand in KNOWHUB_KEY are not made here: there the first one wraps, and whoever set it drops the old.
+        Keys that stand in KNOWHUB_KEY are not made here: there the first one wraps, and its owner drops the old.
 
         Args:
             drop_old: Forget the old keys. Whatever else they sealed opens no more: old backups, and other hubs that

@@ -197,10 +197,10 @@ class Entries:
 
 def _version(record: Record) -> Json:
     own = record.fields
-    told: Json = {"deleted": record.deleted, "content": record.content, "created_by": record.created_by}
+    shown: Json = {"deleted": record.deleted, "content": record.content, "created_by": record.created_by}
     if record.kind == "resource":
-        return told | {"title": record.source, "scopes": own["scopes"], "content_type": own["content_type"]}
-    return told | {name: own[name] for name in ENTRY_NAMES} | {"merged_into": own.get("merged_into") or ""}
+        return shown | {"title": record.source, "scopes": own["scopes"], "content_type": own["content_type"]}
+    return shown | {name: own[name] for name in ENTRY_NAMES} | {"merged_into": own.get("merged_into") or ""}
 
 
 def _split(text: str | None) -> frozenset[str] | None:

@@ -82,13 +82,13 @@ class Judging:
         raise AssertionError("the last attempt returns or raises")
 
     def new_feedback(self, token: Token, record: Record, is_helpful: bool, case: Case, key: str, place: str) -> Record:
-        """Return the record of a judgement, not stored yet; `place` tells those of one call apart."""
+        """Return the record of a judgement, not stored yet; `place` distinguishes those of one call."""
         id = self._store.new_id("feedback", token, key, place)
         own: Json = {"of": record.id, "helpful": is_helpful, "owner": record.created_by}
         own["scopes"] = token.owned(record.fields["scopes"])
-        told = case.to_json()
-        told.setdefault("timestamp", iso_time(self._store.clock()))
-        return Record(id, json.dumps(told, ensure_ascii=False), "", own, token.principal)
+        stored = case.to_json()
+        stored.setdefault("timestamp", iso_time(self._store.clock()))
+        return Record(id, json.dumps(stored, ensure_ascii=False), "", own, token.principal)
 
     def _first_answer(self, token: Token, entry: Record, earlier: Entry) -> UpdatedOut:
         """Return what a call that comes again was answered the first time, and what became of it since."""

@@ -19,7 +19,7 @@ _PURGED_AT_ONCE, _READ_AT_ONCE = 500, 200
 
 
 class Operations:
-    """The log, as far as a token sees what it tells of."""
+    """The log, as far as a token sees what it says."""
 
     def __init__(self, store: Store) -> None:
         self._store = store

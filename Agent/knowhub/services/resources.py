@@ -101,7 +101,7 @@ class Resources:
         try:
             operation_id, [made] = self._store.change(token, "keep", lambda: self._store.ledger.put(record, old), mark)
         except (KnowHubError, DuplicateIdError) as error:
-            # What was sealed for nothing goes at once; where nobody knows whether it is named, the sweep decides.
+            # What was sealed for nothing goes at once; where it is unknown whether it is named, the sweep decides.
             if getattr(error, "code", "") != "outcome-unknown":
                 self._store.vault.destroy(sealed)
             if isinstance(error, DuplicateIdError):

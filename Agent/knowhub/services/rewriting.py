@@ -44,7 +44,7 @@ class Rewriting:
                 reply.reason = "invalid_reply"
             models.note(model, reply.reason)
             text = "" if reply.reason else str(data)
-        told: EvolutionOut = {
+        answer: EvolutionOut = {
             "state": "queued",
             "reason": reply.reason,
             "operation_id": "",
@@ -52,22 +52,22 @@ class Rewriting:
             "usage": reply.usage,
         }
         if not text:
-            return told
+            return answer
         stopped = check_rewrite(record.content, text, str(feedback))
         if secret_shape(text) and not self._store.allow_secret_shapes:
             # What looks like a key is not even proposed: a proposal would stand in the log.
-            return {**told, "reason": "; ".join(stopped) or "it has the shape of a secret"}
+            return {**answer, "reason": "; ".join(stopped) or "it has the shape of a secret"}
         if record.created_by != token.principal and not token.may("curate"):
             stopped.append("it is another's entry")
         if not stopped:
             with contextlib.suppress(VersionConflictError):
                 operation_id = self._apply(token, proposal, record, text)
-                return {**told, "state": "applied", "operation_id": operation_id}
+                return {**answer, "state": "applied", "operation_id": operation_id}
             stopped.append("the entry was changed meanwhile")
         why = "; ".join(stopped)[:1000]
         proposed = proposal.changed(text, why=why)
         operation_id, _ = self._store.change(token, "propose", lambda: [self._store.ledger.update(proposed)])
-        return {**told, "state": "proposed", "reason": why, "operation_id": operation_id}
+        return {**answer, "state": "proposed", "reason": why, "operation_id": operation_id}
 
     def _apply(self, token: Token, proposal: Record, record: Record, text: str, mark: str = "") -> str:
         """Give an entry a new content, and close the proposal: one operation."""
@@ -96,10 +96,10 @@ class Rewriting:
     def _told_proposal(self, record: Record) -> Json:
         own = record.fields
         entry = self._store.ledger.read(own["of"])
-        told: Json = {"id": record.id, "knowledge_id": own["of"], "state": own["state"], "feedback": own["feedback"]}
-        told |= {"why": own["why"], "content": record.content, "old_content": entry.content if entry else ""}
-        told["task"] = entry.fields["task"] if entry else own["of"]
-        return told | {"created_by": record.created_by, "created_at": iso_time(record.created_at)}
+        answer: Json = {"id": record.id, "knowledge_id": own["of"], "state": own["state"], "feedback": own["feedback"]}
+        answer |= {"why": own["why"], "content": record.content, "old_content": entry.content if entry else ""}
+        answer["task"] = entry.fields["task"] if entry else own["of"]
+        return answer | {"created_by": record.created_by, "created_at": iso_time(record.created_at)}
 
     def _open_proposal(self, token: Token, id: str) -> tuple[Record, Record]:
         """Return an open proposal and its entry, for one who may decide on it."""

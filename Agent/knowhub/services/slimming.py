@@ -50,11 +50,11 @@ class Slimming:
                 self._plan_slim(token, body.model) if body.plan is None else (self._read_plan(token, body.plan), "", [])
             )
             planned = Plan(clusters=clusters).model_dump()
-            told: SlimOut = {"model": model, "merged": 0, "operation_id": "", "skipped": skipped, "plan": planned}
+            shown: SlimOut = {"model": model, "merged": 0, "operation_id": "", "skipped": skipped, "plan": planned}
             if body.dry_run or not clusters:
-                return told
+                return shown
             operation_id = self._merge(token, clusters, mark)
-            return {**told, "merged": sum(len(each.merge) for each in clusters), "operation_id": operation_id}
+            return {**shown, "merged": sum(len(each.merge) for each in clusters), "operation_id": operation_id}
         finally:
             self._slimming.release()
 

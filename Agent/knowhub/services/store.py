@@ -155,7 +155,7 @@ class Store:
         """Return the id of a new record; of two calls with one key, at once or within a week, the same one.
 
         Raises:
-            KnowHubError: `conflict`: what the key made was deleted, and the log that told of the call was purged.
+            KnowHubError: `conflict`: what the key made was deleted, and the log that had the call was purged.
         """
         digest = digest_of("\0".join([token.principal, key, place])) if key else secrets.token_hex(16)
         ids = [f"{kind}-{digest[: 20 if kind == 'feedback' else 12]}"]
@@ -219,13 +219,13 @@ def under_way() -> KnowHubError:
     return KnowHubError("conflict", "the same request is under way, or was done before a purge: read what is there")
 
 
-# What is told, and in which form
+# What is returned, and in which form
 
 
 def told_operation(entry: Entry) -> Json:
-    """Return what is told of an operation, whatever it touched."""
-    told = {"operation_id": entry.operation_id, "verb": entry.verb, "principal": entry.principal}
-    return told | {"timestamp": iso_time(entry.timestamp)}
+    """Return what is shown of an operation, whatever it touched."""
+    shown = {"operation_id": entry.operation_id, "verb": entry.verb, "principal": entry.principal}
+    return shown | {"timestamp": iso_time(entry.timestamp)}
 
 
 def entry_fields(record: Record) -> EntryFields:

@@ -19,7 +19,7 @@ class TokenKeeping:
         self._store = store
 
     def make_token(self, token: Token, body: TokenIn | Mapping[str, Any], key: str = "") -> TokenOut:
-        """Make a token; its text is told this once."""
+        """Make a token; its text is shown this once."""
         need(token, "admin")
         body = parse(TokenIn, body)
         expires_at = body.expires_at.timestamp() if body.expires_at else None

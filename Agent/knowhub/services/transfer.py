@@ -58,16 +58,16 @@ class Transfer:
 
     def _exported(self, record: Record) -> Json:
         own = record.fields
-        told: Json = {"id": record.id.removeprefix("resource/")}
+        exported: Json = {"id": record.id.removeprefix("resource/")}
         if record.kind == "resource":
-            told |= {"title": record.source, "body": record.content, "created_by": record.created_by}
-            return told | {name: own.get(name) for name in RESOURCE_NAMES}
+            exported |= {"title": record.source, "body": record.content, "created_by": record.created_by}
+            return exported | {name: own.get(name) for name in RESOURCE_NAMES}
         if record.kind == "feedback":
-            told |= {"knowledge_id": own["of"], "is_helpful": own["helpful"], "case": read_case(record)}
-            return told | {"created_by": record.created_by}
-        told |= {"content": record.content, **{name: own[name] for name in (*ENTRY_NAMES, "message_id")}}
-        told |= {"source": {"name": record.source, **own["source"]}, "merged_into": own.get("merged_into") or ""}
-        return told | {"created_at": iso_time(record.created_at), "created_by": record.created_by}
+            exported |= {"knowledge_id": own["of"], "is_helpful": own["helpful"], "case": read_case(record)}
+            return exported | {"created_by": record.created_by}
+        exported |= {"content": record.content, **{name: own[name] for name in (*ENTRY_NAMES, "message_id")}}
+        exported |= {"source": {"name": record.source, **own["source"]}, "merged_into": own.get("merged_into") or ""}
+        return exported | {"created_at": iso_time(record.created_at), "created_by": record.created_by}
 
     def take_in(self, token: Token, lines: Iterable[Mapping[str, Any]], key: str = "") -> ImportOut:
         """Write what an export holds; what is there already is skipped, so a second time changes nothing.
@@ -130,9 +130,9 @@ class Transfer:
             is_known = there is not None and (sees(token, there) or there.created_by == token.principal)
             if is_known and there is not None and (is_again or not there.deleted):
                 return False
-            told = parse(ResourceLine, rest)
-            owner = self._whose(token, told.created_by).principal
-            self._resources.put_resource(token, id, told, created_by=owner, mark=mark)
+            given = parse(ResourceLine, rest)
+            owner = self._whose(token, given.created_by).principal
+            self._resources.put_resource(token, id, given, created_by=owner, mark=mark)
             return True
         if kind == "feedback":
             return self._take_feedback(token, parse(FeedbackLine, rest), waiting, is_again)

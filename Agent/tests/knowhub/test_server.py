@@ -233,10 +233,10 @@ class TestDoors:
         problem(client.get("/nowhere"), "not-found")
 
     def test_too_many_requests_are_told_when_to_come_back(self, tmp_path: Path) -> None:
-        with KnowHub(tmp_path) as hub, serve(hub, requests_per_second=5.0) as running:
+        with KnowHub(tmp_path) as hub, serve(hub, requests_per_second=1.0) as running:
             client = running.client()
             answers = [client.get("/api/knowledge") for _ in range(15)]
-            assert [answer.status_code for answer in answers[:10]] == [200] * 10
+            assert [answer.status_code for answer in answers[:2]] == [200] * 2
             problem(answers[-1], "too-many-requests")
             assert int(answers[-1].headers["retry-after"]) >= 1
             assert running.client("other").get("/api/knowledge").status_code == 200
