@@ -921,6 +921,7 @@ ERRORS = {
     "there is no folder {} to write to": "没有可写入的文件夹 {0}",
     "{} is a folder, and {} is one file": "{0} 是文件夹，而 {1} 是单个文件",
     "{} is a folder, and {} is read from one file": "{0} 是文件夹，而 {1} 是单个文件",
+    "{} is a link, a device or a pipe, and is not replaced": "{0} 是链接、设备或管道，不会被替换",
     "the folder {} is not empty: notes go into a new or an empty one": "文件夹 {0} 不是空的：笔记要写入空文件夹",
     "batch_size must be at least 1: {}": "batch_size 至少为 1：{0}",
     "no format is known by the suffix of {}; known: {}": "看不出 {0} 是什么格式；认识的后缀：{1}",

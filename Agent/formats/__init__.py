@@ -200,8 +200,8 @@ def export_file(
         The number of keywords written, without the root.
 
     Raises:
-        InvalidInputError: the format is unknown, the path lies in the tree's own folder or in one that is not there, or
-            a folder of this name is in use.
+        InvalidInputError: the format is unknown, the path lies in the tree's own folder or in one that is not there, is a
+            link, a device or a pipe, or a folder of this name is in use.
         NotFoundError: there is no keyword `root_id`.
         OSError: the file cannot be written.
         ImportError: the format needs the extra `[formats]`.
@@ -215,6 +215,8 @@ def export_file(
         raise InvalidInputError(f"there is no folder {str(path.parent)!r} to write to")
     if path.is_dir() and not is_folder:
         raise InvalidInputError(f"{str(path)!r} is a folder, and {format_name or path.suffix!r} is one file")
+    if os.path.lexists(path) and not (path.is_dir() or (path.is_file() and not path.is_symlink())):
+        raise InvalidInputError(f"{str(path)!r} is a link, a device or a pipe, and is not replaced")
     if path.is_dir() and any(path.iterdir()):
         raise InvalidInputError(f"the folder {str(path)!r} is not empty: notes go into a new or an empty one")
     view = View(tree, root_id, progress, with_history=with_history, language=language)

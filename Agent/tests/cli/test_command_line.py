@@ -755,13 +755,17 @@ class TestNewcomer:
         (tmp_path / "notes").mkdir()
         (tmp_path / "notes" / "mine.md").write_text("mine")
         (tmp_path / "a.json").mkdir()
+        (tmp_path / "link.json").symlink_to("nowhere")
+        os.mkfifo(tmp_path / "pipe.json")
 
+        for special in ("link.json", "pipe.json"):
+            assert f"'{special}' is a link, a device or a pipe" in program.run("export", special, "--force", code=2)
         assert "the folder 'notes' is not empty" in program.run("export", "notes", code=2)
         assert "'a.json' is a folder" in program.run("export", "a.json", code=2)
         assert "'a.json' is a folder" in program.run("import", "a.json", code=2)
         assert "there is no folder 'none'" in program.run("export", "none/a.html", code=2)
         assert "文件夹 'notes' 不是空的" in program.run("export", "notes", code=2, KEYWORD_TREE_LANG="zh")
-        assert {path.name for path in tmp_path.iterdir()} == {"memory", "notes", "a.json"}
+        assert {path.name for path in tmp_path.iterdir()} == {"memory", "notes", "a.json", "link.json", "pipe.json"}
 
     def test_an_empty_folder_is_nothing_to_import(self, program: Program, tmp_path: Path) -> None:
         (tmp_path / "notes").mkdir()
