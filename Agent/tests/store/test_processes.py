@@ -1654,6 +1654,30 @@ class TestThreads:
 
         assert check_told(folder, processes) == 12 * times(8, 200)
 
+    def test_that_close_wait_for_a_commit(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        begun, closed, made, sync = threading.Event(), threading.Event(), list[str](), inside.Files.Sync
+        writer = threading.Thread(target=lambda: made.append(tree.CreateKeyword("written", "root").id), daemon=True)
+
+        class Ranker(kt.PlainRanker):
+            def Close(self) -> None:  # noqa: N802  called by a closing tree that found no commit to wait for
+                writer.start()
+                assert begun.wait(PATIENCE_S)
+
+        def sync_late(files: inside.Files, fd: int) -> None:
+            if threading.current_thread() is writer:
+                begun.set()
+                closed.wait(0.2)
+            sync(files, fd)
+
+        tree = KeywordTree(str(folder), ranker=Ranker)
+        monkeypatch.setattr(inside.Files, "Sync", sync_late)
+        tree.Close()
+        closed.set()
+        writer.join(PATIENCE_S)
+        with KeywordTree(str(folder)) as again:
+            assert again.recovery == ()
+            assert [again.FindByName("written")[0].id] == made
+
     def test_that_close_while_others_write_lose_nothing(self, folder: Path) -> None:
         for turn in range(times(5, 100)):
             tree, made = KeywordTree(str(folder)), list[str]()
