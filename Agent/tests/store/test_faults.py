@@ -769,6 +769,12 @@ class TestTraps:
         assert traps.names_after(Mode("none")) >= {"first", "g0"}
         assert traps.names_after(Mode("killed")) <= {"first", "g0", "g1"}
 
+    def test_a_group_is_committed_once(self, traps: Traps) -> None:
+        specs = tuple({"id": f"g{number}", "name": "g", "parent_id": "root"} for number in range(4))
+
+        assert traps.world.write_together(Step("a", "group", specs)) == {}
+        assert traps.names_after(Mode("none")) == {"first", "g0", "g1", "g2", "g3"}
+
     def test_a_group_whose_sync_fails_has_an_unknown_outcome_for_each_of_its_writers(self, traps: Traps) -> None:
         specs = tuple({"id": f"g{number}", "name": "g", "parent_id": "root"} for number in range(4))
         with traps.at(SYNC, 2, lambda: traps.fault(errno.EIO, 1, "fdatasync")):
