@@ -1861,11 +1861,9 @@ class _Projections:
                 yield name
 
     def ReadRest(self, kind: int, length: _Length) -> bytes:
-        """Return what one holds after what it should; nothing where it cannot be read."""
-        with contextlib.suppress(_DiskError), _Opened(self._files, self.paths[kind]) as fd:
-            size = self._files.Size(fd)
-            return self._files.Read(fd, max(0, size - length.bytes), length.bytes)
-        return b""
+        """Return what one holds after what it should."""
+        size = self._files.Size(self.fds[kind])
+        return self._files.Read(self.fds[kind], max(0, size - length.bytes), length.bytes)
 
     def Write(self, kind: int, offset: int, data: bytes) -> None:
         """Write rows.  A failure does not undo the operation: they are in the log."""

@@ -769,6 +769,12 @@ class TestTraps:
         assert traps.names_after(Mode("none")) >= {"first", "g0"}
         assert traps.names_after(Mode("killed")) <= {"first", "g0", "g1"}
 
+    def test_a_group_is_committed_once(self, traps: Traps) -> None:
+        specs = tuple({"id": f"g{number}", "name": "g", "parent_id": "root"} for number in range(4))
+
+        assert traps.world.write_together(Step("a", "group", specs)) == {}
+        assert traps.names_after(Mode("none")) == {"first", "g0", "g1", "g2", "g3"}
+
     def test_a_group_whose_sync_fails_has_an_unknown_outcome_for_each_of_its_writers(self, traps: Traps) -> None:
         specs = tuple({"id": f"g{number}", "name": "g", "parent_id": "root"} for number in range(4))
         with traps.at(SYNC, 2, lambda: traps.fault(errno.EIO, 1, "fdatasync")):
@@ -998,6 +1004,8 @@ class TestTraps:
         refused = traps.fails(step("b", "refused"))
 
         assert not refused.outcome_unknown
+        assert "cannot be kept aside" in str(refused)
+        assert traps.world.trees["b"].recovery[-1] == str(refused)
         assert [node.id for node in traps.world.trees["b"].GetChildren("root")] == ["first"]
         assert traps.disk.read_all()[LOG] == torn
         traps.world.run([Step("c", "open"), step("c", "next")])
@@ -2857,14 +2865,21 @@ class TestSharedFiles:
             lambda lines: [*lines[:1], *lines[2:]],
             lambda lines: [*lines[:2], b"no line of a log", *lines[2:]],
             lambda lines: [],
+            lambda lines: [lines[0].replace(b"root", b"Root"), *lines[1:]],
+            lambda lines: lines[1:],
+            lambda lines: [*lines[:2], *lines[1:]],
         ],
-        ids=["newest changed", "newest cut", "newest gone", "two gone", "one within gone", "one too many", "all gone"],
+        ids=[
+            *("newest changed", "newest cut", "newest gone", "two gone", "one within gone", "one too many", "all gone"),
+            *("oldest changed", "oldest gone", "one twice"),
+        ],
     )
     def test_a_history_that_has_lost_an_operation_is_not_reported(
         self, traps: Traps, spoil: Callable[[list[bytes]], list[bytes]]
     ) -> None:
         tree = traps.world.trees["a"]
         traps.world.run([step("a", "second"), step("a", "third")])
+        newest = tree.History(limit=1)[0].operation_id
         tree.CompactStorage()
         assert tree.Verify() == []
         (path,) = (name for name in traps.disk.read_all() if "history/" in name)
@@ -2874,6 +2889,8 @@ class TestSharedFiles:
         with pytest.raises(StoreCorruptError):
             tree.History()
         assert [problem for problem in tree.Verify() if problem.startswith("history")] != []
+        if spoil(lines)[-1:] == lines[-1:]:  # what is still whole can be undone
+            tree.Undo(newest)
 
     def test_a_history_of_another_log_is_not_taken_for_its_own(self, traps: Traps) -> None:
         backup = traps.disk.read_all()

@@ -222,6 +222,7 @@ def check_files(folder: Path) -> None:
 
 LONG = "a content that is read from disk, " * 200
 BULK = 40
+MOMENT = f"of a moment: {LONG}"
 
 
 def operate(tree: KeywordTree, writer: str, n: int) -> None:
@@ -242,6 +243,26 @@ def operate(tree: KeywordTree, writer: str, n: int) -> None:
         tree.CreateInfo(key, "a source", [f"{writer}.{n - 3}/0", "root"])
     else:
         tree.BatchCreateKeywords([{"name": key, "id": f"{key}/{i}", "parent_id": "root"} for i in range(BULK)])
+
+
+def make_moment(tree: KeywordTree) -> tuple[str, str]:
+    """Make a keyword and its info as one operation; return the ids of the operation and the keyword."""
+    with tree.Operation("two changes") as operation:
+        keyword = tree.CreateKeyword("of a moment", "root")
+        tree.CreateInfo(MOMENT, "", [keyword.id])
+    return operation.id, keyword.id
+
+
+def restore_moment(tree: KeywordTree, copy: bool) -> None:
+    """Go back from one moment to another; only where no other writes, since `Restore` takes back what all wrote."""
+    operation_id, then = make_moment(tree)
+    snapshot = tree.Snapshot(copy)
+    tree.Undo(operation_id)
+    _, now = make_moment(tree)
+    tree.Restore(snapshot)
+    held = look(tree).nodes
+    assert then in held
+    assert now not in held
 
 
 def parts_of(state: Held, contents: Counter[str], names: Counter[str], writer: str, n: int) -> tuple[int, int]:
@@ -283,6 +304,8 @@ class Progress:
         self.checks += 1
         names = Counter(str(node[0]) for node in state.nodes.values())
         contents = Counter(str(info[0]) for info in state.infos.values())
+        if names["of a moment"] != contents[MOMENT]:
+            self.losses.append(f"{names['of a moment']} keywords of a moment, but {contents[MOMENT]} infos")
         known = 0
         for writer, acknowledged in self.acknowledged.items():
             done = 0
@@ -328,6 +351,7 @@ def live(folder: Path, writer: str, first: int, way: str, tell: Tell) -> None:
     """Write for ever, in one of several ways of life; somebody will end it."""
     if way == "checkpointing":
         inside.set_limits(checkpoint_operations=2)
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGUSR1})
     lives = {"closing": 2, "opening": 1, "recovering": 1, "compacting": 6}.get(way, 1 << 40)
     draw = random.Random(f"{SEED} {writer} {first}")
     for n in itertools.count(first, lives):
@@ -340,6 +364,10 @@ def live(folder: Path, writer: str, first: int, way: str, tell: Tell) -> None:
                 tree.Refresh()
             elif way == "leisurely":
                 time.sleep(0.02)
+            elif way == "on demand":
+                signal.sigwait({signal.SIGUSR1})
+            elif way == "restoring":
+                restore_moment(tree, draw.random() < 0.5)
             elif way == "compacting":
                 if step % 5 == 0:
                     tree.Snapshot(draw.random() < 0.5)
@@ -355,7 +383,7 @@ def live(folder: Path, writer: str, first: int, way: str, tell: Tell) -> None:
                 os.pwrite(log.fileno(), b'\n{"crc": "0a1b2c3d", "seq": %d, "prev"' % n, end)
 
 
-WAYS = ("writing", "checkpointing", "closing", "opening", "recovering", "refreshing", "compacting")
+WAYS = ("writing", "checkpointing", "closing", "opening", "recovering", "refreshing", "compacting", "restoring")
 
 
 class TestKill:
@@ -386,7 +414,7 @@ class TestKill:
 
         assert losses == []
 
-    @pytest.mark.parametrize("way", [way for way in WAYS if way != "recovering"])
+    @pytest.mark.parametrize("way", [way for way in WAYS if way not in ("recovering", "restoring")])
     def test_of_one_of_two_processes_loses_nothing_of_either(
         self, tmp_path: Path, start: Start, say: Callable[[str], None], way: str
     ) -> None:
@@ -416,7 +444,7 @@ class TestKill:
 
         assert losses == []
 
-    @pytest.mark.parametrize("what", ["writing", "compacting", "forgetting", "going back"])
+    @pytest.mark.parametrize("what", ["writing", "compacting", "forgetting", "undoing", "restoring"])
     @pytest.mark.parametrize("when", ["before", "after", "halfway"])
     def test_at_any_call_to_the_disk_leaves_the_other_process_unharmed(
         self, folder: Path, start: Start, say: Callable[[str], None], when: str, what: str
@@ -425,8 +453,8 @@ class TestKill:
         step = 1 if STORM else 7 if what == "writing" else 47  # in the short form, some of the calls
         for store in itertools.count():  # again now and then: each compaction leaves a file, and each file costs calls
             place, progress = folder.with_name(f"tree {store}"), Progress("bz")
-            other = start(partial(live, place, "b", 0, "leisurely"))
-            other.await_line("1")
+            other = start(partial(live, place, "b", 0, "on demand" if what == "restoring" else "leisurely"))
+            other.await_line("0")
             first = at + step if at else 1 + SEED % step
             for at in range(first, first + 30 * step, step):
                 writer, kills = f"a{at}", kills + 1
@@ -435,6 +463,7 @@ class TestKill:
                 assert code in (0, -signal.SIGKILL)
                 progress.acknowledged[writer] = 0
                 progress.take(writer, process.lines)
+                other.send(signal.SIGUSR1)
                 other.read_until(len(other.lines) + 1)  # the lock of the dead one blocks nobody
                 if code == 0:
                     break
@@ -476,7 +505,7 @@ def be_mortal(at: int, when: str) -> None:
 
 
 def die_at(folder: Path, at: int, when: str, writer: str, what: str, tell: Tell) -> None:
-    """Open, write, checkpoint, compact or go back, refresh and close; die at the n-th call to the operating system."""
+    """Open, write, checkpoint, compact, undo or restore, and close; die at the n-th call to the operating system."""
     inside.set_limits(checkpoint_operations=2)
     be_mortal(at, when)
     with KeywordTree(str(folder)) as tree:
@@ -485,13 +514,13 @@ def die_at(folder: Path, at: int, when: str, writer: str, what: str, tell: Tell)
             tell(f"{n}")
         if what in ("compacting", "forgetting"):
             tree.CompactStorage(keep_history=what == "compacting")
-        elif what == "going back":
-            tree.Snapshot(copy=at % 2 > 0)  # no Restore: it would take back what the other one writes
-            with tree.Operation("two changes") as operation:
-                keyword = tree.CreateKeyword("of a moment", "root")
-                tree.CreateInfo("of a moment", "", [keyword.id])
-            tree.Undo(operation.id)
-            assert operation.id in [change.operation_id for change in tree.History(keyword.id)]
+        elif what == "undoing":
+            tree.Snapshot(copy=at % 2 > 0)
+            operation_id, keyword_id = make_moment(tree)
+            tree.Undo(operation_id)
+            assert operation_id in [change.operation_id for change in tree.History(keyword_id)]
+        elif what == "restoring":
+            restore_moment(tree, copy=at % 2 > 0)
         tree.Refresh()
 
 
@@ -1624,6 +1653,30 @@ class TestThreads:
         assert [process.end(4 * PATIENCE_S) for process in processes] == [0, 0]
 
         assert check_told(folder, processes) == 12 * times(8, 200)
+
+    def test_that_close_wait_for_a_commit(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        begun, closed, made, sync = threading.Event(), threading.Event(), list[str](), inside.Files.Sync
+        writer = threading.Thread(target=lambda: made.append(tree.CreateKeyword("written", "root").id), daemon=True)
+
+        class Ranker(kt.PlainRanker):
+            def Close(self) -> None:  # noqa: N802  called by a closing tree that found no commit to wait for
+                writer.start()
+                assert begun.wait(PATIENCE_S)
+
+        def sync_late(files: inside.Files, fd: int) -> None:
+            if threading.current_thread() is writer:
+                begun.set()
+                closed.wait(0.2)
+            sync(files, fd)
+
+        tree = KeywordTree(str(folder), ranker=Ranker)
+        monkeypatch.setattr(inside.Files, "Sync", sync_late)
+        tree.Close()
+        closed.set()
+        writer.join(PATIENCE_S)
+        with KeywordTree(str(folder)) as again:
+            assert again.recovery == ()
+            assert [again.FindByName("written")[0].id] == made
 
     def test_that_close_while_others_write_lose_nothing(self, folder: Path) -> None:
         for turn in range(times(5, 100)):
