@@ -29,7 +29,7 @@ __all__ = ["ArchiveBuilder", "describe_archive", "render_archive", "split_messag
 
 _SPEAKERS = 6
 _KNOWN_ARCHIVES = 10_000
-_SHORT = 60  # tokens that an overview may always have; of a long session it has an eighth
+_SHORT = 100  # tokens that an overview may always have; of a long session it has an eighth
 
 
 class ArchiveBuilder:
@@ -162,7 +162,7 @@ def split_messages(messages: Sequence[Message]) -> list[tuple[list[Message], byt
 
 
 def describe_archive(messages: Sequence[Message], count: CountTokens = count_tokens) -> str:
-    """Return an archive's abstract: the day, who spoke, and the words that tell most."""
+    """Return an archive's abstract: the day, who spoke, and the words or clauses that tell most, each whole."""
     kept = [message for message in messages if not message.forgotten]
     if not kept:
         return "(forgotten)"
@@ -170,8 +170,12 @@ def describe_archive(messages: Sequence[Message], count: CountTokens = count_tok
     when = days[0] if len(days) < 2 else f"{days[0]} to {days[-1]}"
     speakers = list(dict.fromkeys(message.name or message.role for message in kept))[:_SPEAKERS]
     words = telling_words([message.text for message in kept if message.role != "tool"])
-    text = " · ".join(filter(None, [when, ", ".join(speakers), ", ".join(words)]))
-    return cut_tokens(text, LEVEL_TOKENS["L0"], count)
+    while True:
+        mark = ", " if " ".join(words).isascii() else "，"
+        text = " · ".join(filter(None, [when, ", ".join(speakers), mark.join(words)]))
+        if not words or count(text) <= LEVEL_TOKENS["L0"]:
+            return cut_tokens(text, LEVEL_TOKENS["L0"], count)
+        words.pop()
 
 
 def render_archive(

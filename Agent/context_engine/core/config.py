@@ -12,8 +12,8 @@ LEVELS: Mapping[str, str] = MappingProxyType({"L0": ABSTRACT, "L1": OVERVIEW, "L
 FILES = (ABSTRACT, OVERVIEW, CONTENT, RELATIONS, MESSAGES, META)
 """A node's files in the order of writing: whoever sees the metadata sees all that they name."""
 
-SEE_MESSAGES = b"See messages.jsonl.\n"
-"""The content of an archive, whose L2 is a page of its messages: what was said is in one file."""
+SEE_MESSAGES = b"[messages.jsonl](messages.jsonl)\n"
+"""The content of an archive, whose L2 is a page of its messages: what was said is in one file, in any language."""
 
 LEVEL_TOKENS: Mapping[str, int] = MappingProxyType({"L0": 100, "L1": 500, "L2": 5_000})
 """What the engine writes at most; an edit by hand may be longer."""

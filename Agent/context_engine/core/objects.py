@@ -264,6 +264,7 @@ class NodeHit:
     level: int
     part: int
     reason: str
+    """Why it fits, without its level and score: these are before it in a block's `match_reason`."""
     at: float = 0.0
     """When it was said, in seconds since the epoch; 0.0 where nobody knows."""
     says: frozenset[str] = frozenset()

@@ -1,9 +1,11 @@
 """What the engine takes from the rest of the library: folder names and slugs, extraction, relations, secrets, words."""
 
 import functools
+import re
 from collections import Counter
 from collections.abc import Sequence
 
+from ...finding.texts import is_unspaced
 from ...keyword_tree import InvalidInputError
 from ...memory.extraction import SCHEMA, Fact, Shown, check_fact, make_question, within
 from ...memory.keywords import ChineseKeywordExtractor
@@ -14,6 +16,8 @@ from ...secrets_in_text import mask as _mask_shapes
 from ..core.text import CountTokens, count_tokens, digest_of, one_line, split_sentences
 
 __all__ = [
+    "OF_A_PERSON",
+    "OF_A_PREFERENCE",
     "ONE_AT_A_TIME",
     "SCHEMA",
     "Fact",
@@ -94,18 +98,40 @@ _WORDS = 40  # that sentences are chosen by
 _TEXTS = 100  # of more texts so many, evenly spread, tell what all of them are about
 _SAID_ALWAYS = """
 hey hello thanks thank yes yeah good great really like just know think get got one also much make made going want user
-assistant tool image 你好 谢谢 好的 觉得 感觉 知道 喜欢 真的 今天 一下
+assistant tool image sure okay noted welcome 你好 谢谢 好的 觉得 感觉 知道 喜欢 真的 今天 一下 记住 记下 收到 明白
+没问题 不客气 可以 有什么可以帮
 """
 _SMALL_TALK = frozenset(_SAID_ALWAYS.split())
+# Taken out before a text is cut into words: without a dictionary 记住了 would be cut into 记住 and 住了.
+_find_talk = re.compile("|".join(sorted(filter(is_unspaced, _SMALL_TALK))))
+_find_clauses = re.compile("[^\n，。；！？：、,;!?:…]+").findall
+_CLAUSE = 30  # characters: a longer clause is no phrase
+
+OF_A_PREFERENCE = (
+    r"\b(?:like|love|prefer|favou?rite|hate|dislike|allergic|enjoy)\w*\b|喜欢|讨厌|偏好|爱吃|爱喝|过敏|习惯"
+)
+OF_A_PERSON = r"\b(?:my name|am i|live|work|birthday|job)\b|我叫|我是谁|住在|工作|生日|职业"
+_states_fact = re.compile(f"{OF_A_PREFERENCE}|{OF_A_PERSON}", re.IGNORECASE).search
 
 
 def telling_words(texts: Sequence[str], count: int = 12) -> list[str]:
     """Return the words that most of some texts turn on: said in several of them, and long enough to mean something.
 
+    Of a script without blanks it is the clause that a word is first said in: a word alone may be cut wrongly there.
+
     >>> telling_words(["I adopted a puppy!", "Is the puppy called Oliver?", "Oliver it is."], 2)
     ['oliver', 'puppy']
+    >>> telling_words(["我下周三去杭州出差，帮我订一张高铁票。"])
+    ['我下周三去杭州出差', '帮我订一张高铁票']
     """
-    return list(_rank_words(tuple(_some(texts)))[:count])
+    words = _rank_words(tuple(_some(texts)))
+    return list(dict.fromkeys(_clause_of(word, texts) if is_unspaced(word) else word for word in words))[:count]
+
+
+def _clause_of(word: str, texts: Sequence[str]) -> str:
+    clauses = (clause for text in texts if word in text for clause in _find_clauses(text))
+    clause = one_line(next((clause for clause in clauses if word in _find_talk.sub(" ", clause)), word))
+    return clause if len(clause) <= _CLAUSE else word
 
 
 def _some(texts: Sequence[str]) -> Sequence[str]:
@@ -116,22 +142,31 @@ def _some(texts: Sequence[str]) -> Sequence[str]:
 def _rank_words(texts: tuple[str, ...]) -> tuple[str, ...]:
     said: Counter[str] = Counter()
     for text in texts:
-        words = (word for word in _extract(text[:4000]) if word not in _SMALL_TALK and not word.isdecimal())
+        said_now = _extract(_find_talk.sub(" ", text[:4000]))
+        words = (word for word in said_now if word not in _SMALL_TALK and not word.isdecimal())
         said.update(list(dict.fromkeys(words)))  # each once, and equals in the order of saying in every run
     best = sorted(said, key=lambda word: -said[word] * min(6, 2 * len(word) if not word.isascii() else len(word)))
     return tuple(best[:_WORDS])
 
 
 def telling_sentences(texts: Sequence[str], limit: int, count: CountTokens = count_tokens) -> list[str]:
-    """Return sentences that say most of the telling words, in their order, within `limit` tokens."""
+    """Return sentences that say most of the telling words, in their order, within `limit` tokens.
+
+    A fact about a person, or what they like, counts double; what says thanks or "noted" alone is left out.
+
+    >>> telling_sentences(["我喜欢龙井,不加糖。", "记住了！", "我订一张周五去上海的火车票。"], 12)
+    ['我喜欢龙井,不加糖。']
+    """
     words = telling_words(texts, _WORDS)
     scored: list[tuple[float, int, int, str]] = []
     for place, text in enumerate(_some(texts)):
         for sentence in split_sentences(text[:4000]):
             sentence = one_line(sentence)
-            folded = sentence.casefold()
-            hits = sum(map(folded.__contains__, words))
+            folded = _find_talk.sub(" ", sentence.casefold())
+            said = [word for word in words if word in folded]
+            hits = sum(not any(word in other for other in said if other != word) for word in said)
             if hits and len(sentence) <= 400:
+                hits *= 2 if _states_fact(sentence) else 1
                 scored.append((-hits / (4 + count(sentence)) ** 0.5, place, len(scored), sentence))
     picked: list[tuple[int, int, str]] = []
     used, seen = 0, set[str]()

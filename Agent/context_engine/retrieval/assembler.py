@@ -6,6 +6,7 @@ are read from the main store now; what is gone is left out, and reported.
 
 import contextlib
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 from ..core.config import BUDGET_TOKENS, MESSAGES, PASSAGE_CHARACTERS, RELATIONS, SESSIONS
@@ -148,6 +149,7 @@ class RetrievalAssembler:
         return held.passage(0)[:3] if held.is_stale and hit.level == 0 and not self._fs.readonly else ("", "", "")
 
     def _block(self, hit: NodeHit, held: _Seen, is_known: bool, excerpt: str, role: str) -> RetrievedBlock:
+        reason = f"L{hit.level} {hit.score:.2f}: {hit.reason}"
         return RetrievedBlock(
             uri=held.node.uri,
             level_hit=f"L{hit.level}",
@@ -157,7 +159,7 @@ class RetrievalAssembler:
             relations=held.edges,
             score=round(hit.score, 4),
             # Who reads the block must not take an answer, or what a tool gave, for the user's own word.
-            match_reason=f"{hit.reason}; said by {role}" if role not in ("", "user") else hit.reason,
+            match_reason=f"{reason}; said by {role}" if role not in ("", "user") else reason,
         )
 
     def _fit(self, block: RetrievedBlock, left: int) -> RetrievedBlock | None:
@@ -184,7 +186,8 @@ def _newest_first(hits: Sequence[NodeHit]) -> list[NodeHit]:
     """Return hits, of those that fit about equally, have one speaker and are about the same one the newest first.
 
     Equally fits what says the same of the question, and scores almost the best of these. Of what one has one of at
-    a time, as a place to live, the score does not count: who moved said so in other words.
+    a time, as a place to live, the score does not count: who moved said so in other words. What comes before a better
+    fit gets its score, so that scores fall from first to last.
     """
     alike: dict[frozenset[str], list[int]] = {}
     for place, hit in enumerate(hits):
@@ -206,4 +209,9 @@ def _newest_first(hits: Sequence[NodeHit]) -> list[NodeHit]:
                 first = len(newest) - len(found) + 1
                 order[found[0]] = newest[:first]
                 order.update((place, [hit]) for place, hit in zip(found[1:], newest[first:], strict=True))
-    return [hit for place in sorted(order) for hit in order[place]]
+    ordered = [hit for place in sorted(order) for hit in order[place]]
+    score = 0.0
+    for place in reversed(range(len(ordered))):
+        score = max(score, ordered[place].score)
+        ordered[place] = replace(ordered[place], score=score)
+    return ordered

@@ -15,7 +15,7 @@ from ..fs.uri import check_access
 from ..providers.library import ONE_AT_A_TIME, asked_relations, relation_of, subjects_of, words_of
 from ..providers.vector_index import SpaceVectors
 from ..providers.word_index import WordHit, WordIndex, terms_of
-from .l0_retriever import filters_of, fuse, spaces_of
+from .l0_retriever import NAMED, filters_of, fuse, spaces_of
 
 __all__ = ["HierarchicalSearcher"]
 
@@ -43,7 +43,7 @@ class HierarchicalSearcher:
         Cost: some milliseconds a space.
         """
         hits = [
-            NodeHit(seed.uri, seed.score, 0, 0, _named(seed.score) or f"L0 {seed.score:.2f}: its abstract fits")
+            NodeHit(seed.uri, seed.score, 0, 0, "named so" if seed.score >= NAMED else "its abstract fits")
             for seed in seeds
             if seed.category != SESSIONS
         ]
@@ -70,7 +70,7 @@ class HierarchicalSearcher:
         if self._vectors is not None:
             near = self._vectors(space).nearest(query.text, count, (2,), words, *filters)
             for hit in near:
-                reasons.setdefault(_place(hit), f"L{hit.level}: near in meaning ({hit.score:.2f}){_where(hit)}")
+                reasons.setdefault(_place(hit), f"near in meaning ({hit.score:.2f}){_where(hit)}")
             scores = fuse(scores, {_place(hit): hit.score for hit in near})
         weight = query.hints.get("weight", 1.0)
         # "I moved to Rome" says where somebody lives, and has no word of "Where do I live?": what such words alone find
@@ -107,15 +107,11 @@ def _place(hit: WordHit) -> Place:
     return hit.uri, hit.level, hit.part
 
 
-def _named(score: float) -> str:
-    return "L0 1.00: named so" if score >= 1.0 else ""
-
-
 def _reason(hit: WordHit, written: Mapping[str, str]) -> str:
     answer = "; after a question" if hit.is_answer else ""
     said = _surface(hit.terms, written)
     says = f"says {', '.join(said)}" if said else "follows what fits"
-    return f"L{hit.level} {hit.score:.2f}: {says}{_where(hit)}{answer}"
+    return f"{says}{_where(hit)}{answer}"
 
 
 def _where(hit: WordHit) -> str:

@@ -13,7 +13,7 @@ from ..fs.uri import parse_uri, space_uris
 from ..providers.vector_index import SpaceVectors
 from ..providers.word_index import WordIndex
 
-__all__ = ["L0Retriever", "filters_of", "spaces_of"]
+__all__ = ["NAMED", "L0Retriever", "filters_of", "spaces_of"]
 
 NAMED = 1.0
 """The score of what the query names exactly."""

@@ -31,6 +31,7 @@ __all__ = ["main", "make_parser", "run"]
 
 NOT_FOUND, BAD_USE, STORE = 1, 2, 3
 _ENVIRONMENT = "CONTEXT_ENGINE_"
+_HARDLY, _BESIDE = 0.005, 0.02  # least scores that are shown, and beside the best one; --json has what is under them
 _LOOK_S = 60.0  # so often a worker that has nothing else to do looks for edits by hand
 
 Command = Callable[[ContextEngineService, RequestContext, argparse.Namespace], Any]
@@ -106,14 +107,16 @@ def _search(engine: ContextEngineService, ctx: RequestContext, options: argparse
     """Find what fits a question."""
     target = _uri(ctx, options.beneath) if options.beneath else None
     found = engine.search_memory(ctx, options.query, target, top_k=options.top, budget_tokens=options.budget)
+    least = max(_HARDLY, _BESIDE * max((block.score for block in found.blocks), default=0.0))
+    fits = [block for block in found.blocks if block.score >= least]
     lines = [
         f"{block.content_excerpt or block.abstract}\n    {block.uri}  [{_say_reason(block.match_reason)}]"
-        for block in found.blocks
+        for block in fits
     ]
     lines += [say("({} more did not fit)", found.omitted)] if found.omitted else []
     nothing = "nothing fits for user {!r}, agent {!r}, account {!r}"
     lines = lines or [say(nothing, ctx.user_id, ctx.agent_id, ctx.account_id)]
-    return found, "\n".join(lines), 0 if found.blocks else NOT_FOUND
+    return found, "\n".join(lines), 0 if fits else NOT_FOUND
 
 
 @_command(

@@ -65,9 +65,15 @@ class TestCommandLine:
         assert "nothing has changed" in run("adopt")
         assert "forgot 1 memories and 0 messages" in run("forget", "memories/preferences/silence")
         assert "done" in run("worker", "--once")
-        assert json.loads(run("status"))["outbox"]["dead"] == 0
+        assert "dead: 0" in run("status").splitlines()
         assert run("verify").strip() == "all agrees"
         assert run("repair").strip() == "all agrees"
+
+    def test_shows_no_hit_that_says_next_to_nothing_of_the_question(self, run: Any) -> None:
+        for text in ("我对花生过敏，点菜的时候请帮我避开。", "妈妈的生日是六月三号。", "我订一张周五去上海的火车票。"):
+            run("remember", text, "--category", "events")
+        assert len(json.loads(run("--json", "search", "花生"))["blocks"]) > 1
+        assert run("search", "花生").splitlines()[::2] == ["我对花生过敏，点菜的时候请帮我避开。"]
 
     def test_tells_what_is_wrong_and_ends_with_its_code(self, run: Any, tmp_path: Path) -> None:
         assert "no memory" in run("search", "x", code=2)

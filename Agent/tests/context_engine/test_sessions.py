@@ -5,6 +5,7 @@ import json
 import multiprocessing
 import os
 import random
+import re
 import shutil
 import sqlite3
 import time
@@ -28,6 +29,7 @@ from Agent.context_engine.core.config import FILE_BYTES, FILES, MESSAGES, RAW_BY
 from Agent.context_engine.core.errors import StoreCorruptError
 from Agent.context_engine.core.messages import decode_messages, encode_messages, own_words, read_message, read_messages
 from Agent.context_engine.core.text import count_tokens
+from Agent.memory.keywords import ChineseKeywordExtractor, cut_ngrams
 from Agent.tests.support.plain_reader import dump, open_engine
 
 ADA = RequestContext("acme", "ada", "helper", "s1")
@@ -164,7 +166,7 @@ class TestCommitting:
             "[m1] 2026-11-20 08:00 user: Hello there\n[m2] 2026-11-20 08:00 user: I love jazz.\n",
         )
         path = Path(engine.fs.resolve_path(ADA, uri)) / "content.md"
-        assert path.read_text("utf-8") == "See messages.jsonl.\n"
+        assert path.read_text("utf-8") == "[messages.jsonl](messages.jsonl)\n"
         assert engine.fs.read_level(ADA, uri, "L2") == page
         node = engine.get_node(ADA, uri)
         assert node.content == page
@@ -172,7 +174,7 @@ class TestCommitting:
         assert engine.get_node(ADA, uri) == node  # it says what it said
         node.abstract = "About jazz."
         engine.write_node(ADA, node)
-        assert path.read_text("utf-8") == "See messages.jsonl.\n"
+        assert path.read_text("utf-8") == "[messages.jsonl](messages.jsonl)\n"
         path.write_text("My notes.\n", encoding="utf-8")
         assert engine.read_memory(ADA, uri, "L2").content_excerpt == "My notes.\n"
         assert engine.adopt(ADA, uri)
@@ -445,6 +447,28 @@ class TestWithoutAModel:
             for text in self.SAID:
                 assert excerpts(engine, text, top_k=1) == [text]
 
+    @pytest.mark.parametrize("has_dictionary", [True, False])
+    def test_a_line_and_a_page_of_a_session_say_its_facts_in_whole_clauses(
+        self, has_dictionary: bool, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        if not has_dictionary:
+            extract = ChineseKeywordExtractor(cut=cut_ngrams).extract
+            monkeypatch.setattr("Agent.context_engine.providers.library._extract", extract)
+        said = [
+            *say("我对花生过敏，点菜的时候请帮我避开。"), *say("记住了！", role="assistant"),
+            *say("我订一张周五去上海的火车票。"), *say("好的，没问题。有什么可以帮你？", role="assistant"),
+            *say("谢谢", "我喜欢龙井,不加糖。"), *say("记住了！", "不客气！", role="assistant"),
+        ]  # fmt: skip
+        with ContextEngineService(None) as engine:
+            archive = engine.commit_session(ADA, said).stats["archives"][0]
+
+            line = engine.fs.read_level(ADA, archive, "L0").rpartition(" · ")[2].split("，")
+            clauses = {clause for text in said for clause in re.findall(r"[^，。！？,]+", text["content"])}
+            assert set(line) <= clauses
+            assert {"我对花生过敏", "我喜欢龙井", "我订一张周五去上海的火车票"} <= set(line)
+            page = [said[0], said[2], said[5]]
+            assert engine.fs.read_level(ADA, archive, "L1").splitlines() == [f"- {text['content']}" for text in page]
+
     def test_counts_tools_and_keeps_what_the_caller_remembers(self, tmp_path: Path) -> None:
         with ContextEngineService(tmp_path) as engine:
             engine.commit_session(ADA, say("Hello."), used_tools=[{"name": "grep", "ok": False, "error": "no file"}])
@@ -667,6 +691,9 @@ class TestSearching:
             blocks = engine.search_memory(ADA, question, top_k=top_k).blocks
             assert [block.content_excerpt for block in blocks] == [newer, older][:top_k]
             assert [block.match_reason.count("2026-11-1") for block in blocks] == [1] * len(blocks)
+            scores = [block.score for block in blocks]
+            assert scores == sorted(scores, reverse=True)
+            assert [block.match_reason[:7] for block in blocks] == [f"L2 {score:.2f}" for score in scores]
         engine.close()
 
     def test_keeps_the_order_of_what_others_said_or_what_fits_less(self) -> None:
