@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from Agent.finding import score, texts
-from Agent.finding.index import Index, LostIndexError, Unit
+from Agent.finding.index import Index, LostIndexError, Unit, to_id, to_key
 
 UNITS = [
     Unit("drinks", ["Drinks", "饮料"]),
@@ -492,3 +492,16 @@ def test_the_best_are_the_same_where_what_cannot_be_among_them_is_skipped(passag
             assert score.best(best, score.CANDIDATES) == score.best(of_all, score.CANDIDATES)
             assert {document: of_all[document] for document in best} == best
     assert skipped > 10_000
+
+
+ID = "1ceed40d-230e-4b28-ba25-6e3f38a23e60"
+
+
+@pytest.mark.parametrize(
+    "id",
+    [ID, ID.upper(), ID.replace("-", " "), "-" * 36, "é" * 36, ID.replace("-", "") + "----", "a" * 16, "\ud800", ""],
+)
+def test_any_id_is_what_it_was(id: str) -> None:
+    key = to_key(id)
+    assert to_id(key) == id
+    assert isinstance(key, bytes) == (id == ID)
