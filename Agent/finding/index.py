@@ -39,9 +39,9 @@ from urllib.parse import quote
 
 from . import calibration, evidence, score, texts
 
-__all__ = ["Hit", "Index", "LostIndexError", "Unit"]
+__all__ = ["Hit", "Index", "LostIndexError", "Unit", "to_id", "to_key"]
 
-_FORMAT = f"6 {sys.byteorder}"  # another one is made again
+_FORMAT = f"7 {sys.byteorder}"  # another one is made again
 _TAIL, _SMALL_TAIL = 128, 16  # postings of a term that are kept as they come, at most: usually, and after `compact`
 _RUN = 360  # postings that are deflated together: within a kilobyte, beyond which SQLite takes whole pages
 _BATCH_BYTES = 1 << 23  # postings that are collected before they are written
@@ -141,6 +141,23 @@ def _check(unit: Unit) -> Unit:
         if not isinstance(value, str):
             raise TypeError(f"a unit is made of texts, not of {value!r:.60}")
     return unit
+
+
+def to_key(id: str) -> str | bytes:
+    """Return an id as tables keep it: a UUID in 16 bytes, which would take 36."""
+    if len(id) == 36:
+        with contextlib.suppress(ValueError):
+            if to_id(key := bytes.fromhex(id.replace("-", ""))) == id:
+                return key
+    return id
+
+
+def to_id(key: str | bytes) -> str:
+    """Return the id that a key is of."""
+    if isinstance(key, str):
+        return key
+    digits = key.hex()
+    return f"{digits[:8]}-{digits[8:12]}-{digits[12:16]}-{digits[16:20]}-{digits[20:]}"
 
 
 class UnitRow(NamedTuple):
@@ -469,7 +486,8 @@ class Index:
             for start in range(0, len(ids), _UNITS):
                 batch = self._begin_batch(db)
                 found = "select num, document, above from unit where id in"
-                rows = {num: (own, above) for num, own, above in self._select(found, ids[start : start + _UNITS])}
+                keys = map(to_key, ids[start : start + _UNITS])
+                rows = {num: (own, above) for num, own, above in self._select(found, keys)}
                 owned = [own for own, _ in rows.values() if own is not None]
                 owned += [at for found in self._passages_of(rows).values() for at in found]
                 for document, said in self._texts(db, owned).items():
@@ -484,7 +502,8 @@ class Index:
     def compact(self) -> None:
         """Let the file take less space, after much was put: by a third. Cost: a tenth of putting it.
 
-        Where the disk is too full for a copy of the file, or another process uses it, it stays as it is.
+        Where the memory is too full for a copy of the file, the disk for a second one, or another process uses it, it
+        stays as it is.
         """
         tails = "select term, data from posting where first = 0 and length(data) >= ?"
         with self._lock, contextlib.suppress(sqlite3.Error):
@@ -492,7 +511,9 @@ class Index:
                 for term, tail in db.execute(tails, (_SMALL_TAIL * _POSTING.size,)).fetchall():
                     self._seal_postings(db, term, tail)
                     db.execute("update posting set data = x'' where term = ? and first = 0", (term,))
-            self._open().execute("vacuum")
+            db = self._open()
+            db.execute("pragma temp_store = memory")  # a copy elsewhere on the disk would keep what is deleted here
+            db.execute("vacuum")
 
     def _begin_batch(self, db: sqlite3.Connection) -> _Batch:
         return _Batch(int(db.execute("select value from meta where key = 'next'").fetchone()[0]))
@@ -501,15 +522,16 @@ class Index:
         """Take in units of which none is twice, nor in the batch already."""
         batch.ids.update(unit.id for unit in units)
         ids = dict.fromkeys(id for unit in units for id in (unit.id, unit.context) if id is not None)
-        found = self._select("select id, num, document from unit where id in", ids)
-        rows: dict[str, tuple[int, int | None]] = {id: (num, own) for id, num, own in found}
+        found = self._select("select id, num, document from unit where id in", map(to_key, ids))
+        rows: dict[str, tuple[int, int | None]] = {to_id(key): (num, own) for key, num, own in found}
         passages = self._passages_of([num for num, _ in rows.values()])
         owned = [rows[unit.id][1] for unit in units if unit.id in rows]
         kept = self._texts(db, [*filter(None, owned), *chain.from_iterable(passages.values())])
         (last,) = db.execute("select max(num) from unit").fetchone()
         new = [id for id in ids if id not in rows]
         rows.update((id, (num, None)) for num, id in enumerate(new, (last or 0) + 1))
-        placed: list[tuple[int, str, int | None, str, int | None]] = [(rows[id][0], id, None, "", None) for id in new]
+        placed = list[tuple[int, str | bytes, int | None, str, int | None]]()
+        placed += ((rows[id][0], to_key(id), None, "", None) for id in new)
         for unit in units:
             num, own = rows[unit.id]
             said: _Said = [[*unit.names], unit.text]
@@ -529,7 +551,7 @@ class Index:
                 for at in numbers:
                     batch.remove(at, gone)
             above = None if unit.context is None else rows[unit.context][0]
-            placed.append((num, unit.id, above, unit.group, own))
+            placed.append((num, to_key(unit.id), above, unit.group, own))
         sql = "insert into unit values (?, ?, ?, ?, ?) on conflict(num) do update"
         sql += " set above = excluded.above, grp = excluded.grp, document = excluded.document"
         db.executemany(sql, placed)
@@ -681,17 +703,19 @@ class Index:
         found, wanted = dict[int, UnitRow](), set(numbers)
         while wanted:
             rows = self._select("select num, id, above, grp, document from unit where num in", wanted)
-            found.update((num, UnitRow(*row)) for num, *row in rows)
+            found.update((num, UnitRow(to_id(key), *row)) for num, key, *row in rows)
             wanted = {row.above for num in wanted if (row := found.get(num)) and row.above} - found.keys()
         return found
 
     def numbers(self, ids: Collection[str]) -> dict[str, int]:
         """Return id → number, of the units that are there."""
-        return dict(self._select("select id, num from unit where document is not null and id in", ids))
+        rows = self._select("select id, num from unit where document is not null and id in", map(to_key, ids))
+        return {to_id(key): num for key, num in rows}
 
     def documents_of(self, ids: Collection[str]) -> set[int]:
         """Return all documents of some units, given by their ids."""
-        rows = dict(self._select("select num, document from unit where document is not null and id in", ids))
+        sql = "select num, document from unit where document is not null and id in"
+        rows = dict(self._select(sql, map(to_key, ids)))
         return {*rows.values(), *chain.from_iterable(self._passages_of(rows).values())}
 
     def documents_in(self, groups: Collection[str], limit: int) -> dict[int, str]:
@@ -712,7 +736,7 @@ class Index:
     def ids(self) -> set[str]:
         """Return the ids of all units."""
         with self.reading() as db:
-            return {row[0] for row in db.execute("select id from unit where document is not null")}
+            return {to_id(key) for (key,) in db.execute("select id from unit where document is not null")}
 
     def parents_among(self, numbers: Collection[int]) -> set[int]:
         """Return which of the units are the context of others."""
@@ -749,7 +773,7 @@ class Index:
             found = (db.execute(nearest, (at,)).fetchone() for at in range(seed % step, last + 1, step))
             return list(dict.fromkeys(row[0] for row in found if row))
 
-    def _select(self, sql: str, values: Collection[object], ending: str = "") -> Iterator[Any]:
+    def _select(self, sql: str, values: Iterable[object], ending: str = "") -> Iterator[Any]:
         listed = list(values)
         with self.reading() as db:
             for start in range(0, len(listed), _PARAMETERS):

@@ -23,7 +23,7 @@ import math
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Set
 from heapq import heappush, heappushpop, nlargest
-from itertools import chain
+from itertools import accumulate, chain
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from . import texts
@@ -186,13 +186,35 @@ class Query:
         mean = mean_passage if is_passage else mean_text
         return found + (count / (1 - B + B * text_length / mean) if count else 0.0)
 
-    def gains(self) -> tuple[dict[int, float], dict[int, float]]:
-        """Return document → score of its own terms: of units, and of passages."""
-        found = dict[int, float]()
-        for term, postings in self.postings.items():
-            _add(found, postings, self.weights[term], self._saturated)
+    def gains(self, is_best_alone: bool = False) -> tuple[dict[int, float], dict[int, float]]:
+        """Return document → score of its own terms: of units, and of passages.
+
+        With `is_best_alone` of the CANDIDATES best of each at least (MaxScore; Turtle & Flood 1995).
+        """
+        found, is_whole = dict[int, float](), True
+        bounds = [
+            self.weights[term] * max(map(self._saturated.__getitem__, set(postings.values())), default=0.0)
+            for term, postings in self.postings.items()
+        ]
+        left = [*accumulate(reversed(bounds))][::-1]  # what a document can have of a term and all after it
+        for (term, postings), most in zip(self.postings.items(), left, strict=True):
+            if is_best_alone and len(postings) > CANDIDATES and (bar := self._bar(found)) * (1 - 1e-9) > most:
+                found = {document: gain for document, gain in found.items() if gain + most >= bar * (1 - 1e-9)}
+                is_whole = False
+            if is_whole:
+                _add(found, postings, self.weights[term], self._saturated)
+                continue
+            for document in found.keys() & postings.keys():
+                found[document] += self.weights[term] * self._saturated[postings[document]]
         passages = {document: gain for document, gain in found.items() if document & 1}
         return {document: gain for document, gain in found.items() if not document & 1}, passages
+
+    def _bar(self, gains: Mapping[int, float]) -> float:
+        """Return what a document needs to be among the CANDIDATES best, of units and of passages; 0: anything."""
+        kinds: list[Collection[float]] = [gains.values()]
+        if self.counts.get("passages"):
+            kinds = [[gain for at, gain in gains.items() if at & 1 == kind] for kind in (0, 1)]
+        return min(nlargest(CANDIDATES, kind)[-1] if len(kind) >= CANDIDATES else 0.0 for kind in kinds)
 
     def look_at(self, documents: Iterable[int]) -> None:
         """Find out which terms some documents have: of many at once, in a fraction of the time."""
@@ -258,7 +280,7 @@ def rank(
     lent: Mapping[str, Mapping[str, float]] | None = None,
 ) -> list[Found]:
     """Return what fits a question, best first; see `Index.search`."""
-    own, passages = query.gains()
+    own, passages = query.gains(is_best_alone=groups is None and among is None)
     similar = query.similar_names()
     index = query.index
     only = index.documents_of(among) if isinstance(among, Set) else None
@@ -289,9 +311,11 @@ def rank(
             continue
         shares = lent.get(row.id) if lent else None
         said = passages_of.get(number, ())
+        document = row.document or 0
         if len(best_scores) == limit and not (said or shares or row.above or number in inner):
-            document = row.document or 0  # what its own terms and its group say is all that it has
-            most = own.get(document, 0.0) / query.mass + TRIGRAMS * latin * similar.get(document, 0.0)
+            # What its own terms and its group say is all that it has.
+            most = own.get(document) or math.fsum(query.gains_of(document).values())
+            most = most / query.mass + TRIGRAMS * latin * similar.get(document, 0.0)
             if (most + whole.get(row.group, 0.0)) * (0.1 + query.coverage(document)) < (1 - 1e-9) * best_scores[0]:
                 continue
         explained, coverage, documents, covered[number] = evidence.of(number, said, number in inner, shares)
@@ -316,7 +340,7 @@ def _certainty(query: Query, covered: Set[str], named: Set[str] | None) -> float
         return ALONE**2
     certainty = ALONE**2 if any(len(term) >= CODE and texts.has_digit(term) for term in lacking) else 1.0
     if named is not None and lacking:
-        top = max(covered, key=lambda term: query.weights[term], default="")
+        top = max(covered, key=lambda term: (query.weights[term], term), default="")
         one = {term for term in covered if term == top or (texts.is_unspaced(term) and not {*term}.isdisjoint(top))}
         certainty *= math.pow(ALONE, (covered <= one) + (covered <= named))
     return certainty

@@ -32,7 +32,7 @@ from typing import Any, NamedTuple, Protocol, TypeAlias, TypeVar
 
 from ..finding import texts
 from ..finding.calibration import with_meaning
-from ..finding.index import Hit, Index, LostIndexError, Unit
+from ..finding.index import Hit, Index, LostIndexError, Unit, to_id, to_key
 from ..keyword_tree import Info, InvalidInputError, KeywordNode, KeywordTree
 from .log_follower import LogChanges, LogFollower, Position, all_infos, outside_operations
 from .memory_fields import MEMORY_KEY, memory_fields, strings_in, superseded_ids
@@ -49,26 +49,26 @@ NEARNESS = 2.0
 """What another ranking's nearness counts: 0.25 is an answer."""
 
 _PAGE = 5_000  # infos of one transaction
+_NOTHING_MORE = "[{},false]"  # metadata and pin of most infos
 _FEW = 5_000  # memories: at most this many are asked for by their ids
 _log = logging.getLogger(__name__)
 _T = TypeVar("_T")
 
 _TABLES = """
 create table if not exists memory(
-    num integer primary key, id text unique not null, is_hidden integer not null, kind text not null,
-    source text not null, time real not null, asks integer not null,
-    sum integer not null, more text not null, sayings text);
+    num integer primary key, id unique not null, is_hidden integer not null, kind text not null,
+    source text not null, time real not null, asks integer not null, sum integer not null, more text, sayings text);
 create index if not exists memory_source on memory(source, num) where source <> '';
 create index if not exists memory_sayings on memory(num) where sayings is not null;
 create table if not exists supersedes(new text, old text, primary key (new, old)) without rowid;
 create index if not exists supersedes_old on supersedes(old);
-create table if not exists refers(source text, target text, primary key (source, target)) without rowid;
+create table if not exists refers(source, target, primary key (source, target)) without rowid;
 create index if not exists refers_target on refers(target);
 create table if not exists named(unit blob, keyword text, primary key (unit, keyword)) without rowid;
 create index if not exists named_keyword on named(keyword);
 create table if not exists related(keyword text primary key) without rowid;
 """
-_LAYOUT = "3"  # of these tables; another one is filled again
+_LAYOUT = "4"  # of these tables; another one is filled again
 
 
 class Ranker(Protocol):
@@ -259,7 +259,7 @@ class Memories:
         self._take(changes, "")
         seen |= {info.id for info in changes.infos}
         with self._index.transaction() as db:
-            for id in [id for (id,) in db.execute("select id from memory").fetchall() if id not in seen]:
+            for id in {to_id(key) for (key,) in db.execute("select id from memory")} - seen:
                 self._remove(db, id)
             self._keep_position(_said(self._follower.position))
         self._index.compact()
@@ -322,7 +322,8 @@ class Memories:
     def _settle(self, db: sqlite3.Connection, info: Info, followers: dict[str, None]) -> list[Unit]:
         """Note what filters need of an info, and return it as a unit, if it may be found."""
         passages = list(self._passages_of(info)) if self._passages_of else list(texts.passages(info.content))
-        row = db.execute("select num, asks, source, sum, is_hidden from memory where id = ?", (info.id,)).fetchone()
+        key = to_key(info.id)
+        row = db.execute("select num, asks, source, sum, is_hidden from memory where id = ?", (key,)).fetchone()
         is_hidden = bool(memory_fields(info).get("superseded_by")) or bool(self._successors(db, info.id))
         if info.deleted or (self._passages_of is not None and not passages):
             self._remove(db, info.id, followers)
@@ -336,15 +337,15 @@ class Memories:
         db.execute(
             f"insert into memory({', '.join(columns)}) values ({', '.join('?' * len(columns))}) on conflict(id) do"
             f" update set {', '.join(f'{name} = excluded.{name}' for name in columns[1:])}",
-            (info.id, is_hidden, kind, info.source, time, asks, checksum, more, sayings),
+            (key, is_hidden, kind, info.source, time, asks, checksum, more, sayings),
         )
         if row is None or (row[3], bool(row[4])) != (checksum, is_hidden):
             self._unrank(info.id)
-        db.execute("delete from refers where source = ?", (info.id,))
+        db.execute("delete from refers where source = ?", (key,))
         if is_hidden:
             self._index.remove([info.id])
             return []
-        links = [(info.id, target) for target in set(strings_in(memory_fields(info).get("links")))]
+        links = [(key, to_key(target)) for target in set(strings_in(memory_fields(info).get("links")))]
         db.executemany("insert into refers values (?, ?)", links)
         first, rest = (passages[0], passages[1:]) if passages else ("", [])
         if not self._is_joined:
@@ -361,21 +362,22 @@ class Memories:
             "select id, asks from memory where source = ? and source <> '' and is_hidden = 0"
             " and num < (select num from memory where id = ?) order by num desc limit 1"
         )
-        row = db.execute(sql, (source, id)).fetchone()
-        return row[0] if row and row[1] else None
+        row = db.execute(sql, (source, to_key(id))).fetchone()
+        return to_id(row[0]) if row and row[1] else None
 
     def _next(self, db: sqlite3.Connection, num: int, source: str) -> list[str]:
         sql = "select id from memory where source = ? and source <> '' and num > ? order by num limit 1"
-        return [row[0] for row in db.execute(sql, (source, num))]
+        return [to_id(key) for (key,) in db.execute(sql, (source, num))]
 
     def _remove(self, db: sqlite3.Connection, id: str, followers: dict[str, None] | None = None) -> None:
-        row = db.execute("select num, source from memory where id = ?", (id,)).fetchone()
+        key = to_key(id)
+        row = db.execute("select num, source from memory where id = ?", (key,)).fetchone()
         if row is None:
             return
         if followers is not None:
             followers |= dict.fromkeys(self._next(db, *row))
-        db.execute("delete from memory where id = ?", (id,))
-        db.execute("delete from refers where source = ?", (id,))
+        db.execute("delete from memory where id = ?", (key,))
+        db.execute("delete from refers where source = ?", (key,))
         self._index.remove([id])
         self._unrank(id)
 
@@ -436,8 +438,8 @@ class Memories:
         def read(db: sqlite3.Connection) -> dict[str, InfoFacts]:
             found = {}
             for id, kind, source, time, more, referred in _select(db, sql, ids):
-                metadata, pinned = json.loads(more)
-                found[id] = InfoFacts(kind, source, time, metadata, pinned, referred)
+                metadata, pinned = json.loads(more or _NOTHING_MORE)
+                found[to_id(id)] = InfoFacts(kind, source, time, metadata, pinned, referred)
             return found
 
         return self._read(read)
@@ -451,7 +453,7 @@ class Memories:
                 "select id, sayings from memory where is_hidden = 0 and sayings is not null order by num"
             ):
                 reported, waits = json.loads(said)
-                found[id] = unpack_sayings(reported), None if waits is None else (str(waits[0]), int(waits[1]))
+                found[to_id(id)] = unpack_sayings(reported), None if waits is None else (str(waits[0]), int(waits[1]))
             return found
 
         self.catch_up()
@@ -493,11 +495,11 @@ class Memories:
                 values.append(float(at))
         sql, metadata = f"select id, more from memory where {where}", filters.metadata or {}
 
-        def accept(rows: Iterable[tuple[str, str]]) -> Iterator[str]:
+        def accept(rows: Iterable[tuple[Any, ...]]) -> Iterator[str]:
             for id, more in rows:
-                own = json.loads(more)[0] if metadata else {}
+                own = json.loads(more or _NOTHING_MORE)[0] if metadata else {}
                 if all(key in own and own[key] == value for key, value in metadata.items()):
-                    yield id
+                    yield to_id(id)
 
         def choose(ids: Collection[str]) -> Collection[str]:
             return self._read(lambda db: set(accept(_select(db, sql, ids, values))))
@@ -590,14 +592,14 @@ def _select(
     if ids is None:
         yield from db.execute(f"{sql} order by num", values)
         return
-    listed = list(ids)
+    listed = [*map(to_key, ids)]
     for start in range(0, len(listed), 400):
         part = listed[start : start + 400]
         yield from db.execute(f"{sql} and id in ({','.join('?' * len(part))})", [*values, *part])
 
 
-def _facts_of(info: Info) -> tuple[str, float, str, str | None]:
-    """Return the kind, the time, metadata and pin as JSON, and what it says of the graph as JSON."""
+def _facts_of(info: Info) -> tuple[str, float, str | None, str | None]:
+    """Return the kind, the time, metadata and pin as JSON, None for neither, and what it says of the graph as JSON."""
     own = memory_fields(info)
     metadata = {key: value for key, value in info.metadata.items() if key != MEMORY_KEY}
     time = own.get("time")
@@ -607,7 +609,8 @@ def _facts_of(info: Info) -> tuple[str, float, str, str | None]:
             seconds = float(time)
     said, waits = read_sayings(info), waits_for(info)
     sayings = None if said == NOTHING_SAID and waits is None else _to_json([pack_sayings(said), waits])
-    return str(own.get("kind", "fact")), seconds, _to_json([metadata, own.get("pinned") is True]), sayings
+    more = _to_json([metadata, own.get("pinned") is True])
+    return str(own.get("kind", "fact")), seconds, None if more == _NOTHING_MORE else more, sayings
 
 
 def _to_bytes(text: str) -> bytes:

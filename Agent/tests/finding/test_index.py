@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from Agent.finding import texts
-from Agent.finding.index import Index, LostIndexError, Unit
+from Agent.finding import score, texts
+from Agent.finding.index import Index, LostIndexError, Unit, to_id, to_key
 
 UNITS = [
     Unit("drinks", ["Drinks", "饮料"]),
@@ -474,3 +474,34 @@ def test_the_documents_of_a_group_are_those_of_now(tmp_path: Path) -> None:
         assert len(writer.documents_in({"g"}, 100)) == 6
         raise KeyError
     assert len(writer.documents_in({"g"}, 100)) == 5
+
+
+@pytest.mark.parametrize("passages", [0, 2])
+def test_the_best_are_the_same_where_what_cannot_be_among_them_is_skipped(passages: int) -> None:
+    index, draw = Index(), random.Random(5)
+
+    def say() -> str:
+        return " ".join(f"word{int(draw.paretovariate(0.4)) % 3_000}" for _ in range(draw.randrange(4, 20)))
+
+    index.put(Unit(f"k{at}", [say()], say(), [say() for _ in range(passages)]) for at in range(1_500))
+    skipped = 0
+    for _ in range(20):
+        asked = score.Query(index, texts.question(f"what is {say()}?"))
+        for best, of_all in zip(asked.gains(is_best_alone=True), asked.gains(), strict=True):
+            skipped += len(of_all) - len(best)
+            assert score.best(best, score.CANDIDATES) == score.best(of_all, score.CANDIDATES)
+            assert {document: of_all[document] for document in best} == best
+    assert skipped > 10_000
+
+
+ID = "1ceed40d-230e-4b28-ba25-6e3f38a23e60"
+
+
+@pytest.mark.parametrize(
+    "id",
+    [ID, ID.upper(), ID.replace("-", " "), "-" * 36, "é" * 36, ID.replace("-", "") + "----", "a" * 16, "\ud800", ""],
+)
+def test_any_id_is_what_it_was(id: str) -> None:
+    key = to_key(id)
+    assert to_id(key) == id
+    assert isinstance(key, bytes) == (id == ID)
