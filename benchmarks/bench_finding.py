@@ -299,7 +299,7 @@ def quality(report: common.Report, options: Namespace, all_sets: Sequence[Set], 
     report.table(f"The {options.half} cases; answered at {BAR}", columns, rows)
     for name, measured in means.items():
         hits = " / ".join(f"{statistics.fmean(each.hits[at] for each in measured):.1f}" for at in range(3))
-        searched = [each for each in measured if each.times and each.auroc]
+        searched = [each for each in measured if each.times and each.auroc] or measured  # placing has no score
         said = [statistics.fmean(each.answered[at] for each in searched) for at in range(3)]
         auroc = statistics.fmean(each.auroc for each in searched)
         answers = f"; answered right {said[0]:.1f}, wrong {said[1]:.1f}, what nothing answers {said[2]:.1f}"

@@ -17,6 +17,7 @@ import os
 import sys
 import threading
 from collections.abc import Mapping, Sequence
+from statistics import fmean
 
 from .embedder import Embedder, check_embedder, renew_after_fork
 from .recall import Knowing
@@ -27,6 +28,7 @@ from .worker import PATIENCE_S, Worker, check_patience
 __all__ = ["EmbeddingRanker"]
 
 _NEAREST = 200
+_NEXT = 10  # texts after the nearest: where they are as near, as in a long conversation, its nearness says little
 _LEAST_TRUST = 0.5  # the nearest gains all that similarity can bring, however far it is: by such a model that is chance
 
 
@@ -97,7 +99,8 @@ class EmbeddingRanker:
     def Rank(self, query: str) -> list[tuple[float, str]]:  # noqa: N802
         """Return (nearness, id), best first; nothing where the model fails or does not know the query's script.
 
-        Nearness is 0 for what is as near as the others are on average, 1 for what says the query itself.
+        Nearness is 0 for what is as near as the ten texts after the nearest are on average, 1 for what says the query
+        itself.
 
         Cost: waits for the query's vector, `patience_s` at most, and an eighth of that for what waits; all of it is
         embedded behind the answer, see `worker`.
@@ -107,11 +110,10 @@ class EmbeddingRanker:
             return []
         with self._lock:
             found: dict[str, float] = {}
-            nearest, count = self.vectors.nearest(query, _NEAREST), len(self.vectors)
-            best = nearest[0][0] if nearest else 0.0
-            # Of the others: among a few memories the best one would hide behind its own share of the average.
-            average = (self.vectors.average(query) * count - best) / (count - 1) if count > 1 else 0.0
+            nearest = self.vectors.nearest(query, _NEAREST)
+            next_ones = [similarity for similarity, _ in nearest[1 : 1 + _NEXT]]
+            usual = fmean(next_ones) if next_ones else 0.0
             for similarity, text in nearest:
                 for id in self._ids_of.get(text, ()):
-                    found.setdefault(id, (similarity - average) / max(1e-4, 1.0 - average))
+                    found.setdefault(id, (similarity - usual) / max(1e-4, 1.0 - usual))
         return [(nearness, id) for id, nearness in found.items()]

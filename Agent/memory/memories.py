@@ -45,8 +45,8 @@ __all__ = ["Choice", "Filters", "Found", "InfoFacts", "Memories", "Ranker"]
 KINDS = ("fact", "episode", "pattern", "skill")
 """What `MemoryStore` keeps; other programs may have written others."""
 
-NEARNESS = 2.0
-"""What another ranking's nearness counts: 0.25 is an answer."""
+NEARNESS = 2.5
+"""What another ranking's nearness counts: 0.2 is an answer."""
 
 _PAGE = 5_000  # infos of one transaction
 _NOTHING_MORE = "[{},false]"  # metadata and pin of most infos
@@ -88,7 +88,7 @@ class Ranker(Protocol):
     def Rank(self, query: str) -> list[tuple[float, str]]:  # noqa: N802
         """Return (nearness, id), best first: some hundreds, since a filter comes afterwards.
 
-        Nearness is 0 for what is as near as the average info, 1 for what says the query itself.
+        Nearness is 0 for what is as near as others usually are, 1 for what says the query itself.
         """
 
 

@@ -57,6 +57,15 @@ class TestRank:
         assert nearness == pytest.approx(1.0, abs=0.02)
         assert all(abs(nearness) < 0.05 for nearness, _ in ranker.Rank("car")[1:])
 
+    def test_one_of_many_that_are_as_near_says_little(self, embedder: HashingEmbedder) -> None:
+        ranker = patient_ranker(embedder)
+        for number in range(40):
+            ranker.Add(str(number), [(f"a car {number}" if number < 12 else f"the ship {number}", 1.0)])
+
+        (first, id), *_ = ranker.Rank("automobile")
+        assert int(id) < 12
+        assert first < 0.4  # by itself it is much nearer than that to the question
+
     def test_follows_the_log(self, tree: KeywordTree, embedder: HashingEmbedder, tmp_path: Path) -> None:
         ranker = patient_ranker(embedder, tmp_path)
         retriever = MemoryRetriever(tree, ranker=ranker)

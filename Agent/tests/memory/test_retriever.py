@@ -415,7 +415,7 @@ class TestRanker:
         assert contents(retriever, "is the kettle red and hot")[:2] == texts[:2]
         assert contents(retriever, "teapot?") == ["a pot", "the kettle is red and hot", "a pan", "a lid"]
         (one,) = retriever.retrieve("teapot?", 1)
-        assert one.score == pytest.approx(0.6)  # twice its nearness
+        assert one.score == pytest.approx(0.75)  # 2.5 times its nearness
 
     def test_decides_where_a_word_or_two_are_shared_by_chance(self, tree: KeywordTree) -> None:
         class Ranker(Synonyms):
