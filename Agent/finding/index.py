@@ -81,6 +81,8 @@ _UNAVAILABLE, _DISK_ERROR, _SHORT_READ = {5, 6, 8, 13, 14}, 10, 522
 
 
 def _is_damage(error: Exception) -> bool:
+    if isinstance(error, UnicodeEncodeError):  # a lone surrogate in what the caller gave
+        return False
     code = getattr(error, "sqlite_errorcode", 0)
     return code == _SHORT_READ or code & 255 not in _UNAVAILABLE | {_DISK_ERROR}
 
@@ -98,6 +100,10 @@ def _prepare(db: sqlite3.Connection) -> None:
                 db.execute(statement)
             db.execute("insert into meta values ('format', ?), ('position', ''), ('next', 1)", (_FORMAT,))
         db.execute("commit")
+    _check_format(db)
+
+
+def _check_format(db: sqlite3.Connection) -> None:
     row = db.execute("select value from meta where key = 'format'").fetchone()
     if row is None or row[0] != _FORMAT:
         raise sqlite3.DatabaseError("the index is of another version")
@@ -352,6 +358,7 @@ class Index:
 
     def close(self) -> None:
         """Close the file; the next call opens it again. What is in memory alone is gone."""
+        self._renew_after_fork()
         with self._lock:
             self._close()
             self._db = None
@@ -382,7 +389,9 @@ class Index:
     def _connect(self) -> sqlite3.Connection:
         if self._is_readonly:
             address = f"file:{quote(self.path or '')}?mode=ro"
-            return sqlite3.connect(address, timeout=_WAIT_S, isolation_level=None, check_same_thread=False, uri=True)
+            db = sqlite3.connect(address, timeout=_WAIT_S, isolation_level=None, check_same_thread=False, uri=True)
+            _check_format(db)
+            return db
         if self.path is not None:
             os.makedirs(os.path.dirname(self.path) or ".", mode=0o700, exist_ok=True)
             with contextlib.suppress(FileExistsError):  # an existing one is not opened: closing it would drop its locks
@@ -495,9 +504,7 @@ class Index:
                 self._write(db, batch)
                 empty = "update unit set document = null, above = null, grp = '' where num = ?"
                 db.executemany(empty, [(num,) for num in rows])
-                left = rows.keys() | {above for _, above in rows.values() if above is not None}
-                alone = left - self.parents_among(left)  # what is a context keeps its id, until it is none any more
-                db.executemany("delete from unit where num = ? and document is null", [(num,) for num in alone])
+                self._drop_unneeded(db, rows.keys() | {above for _, above in rows.values() if above is not None})
 
     def compact(self) -> None:
         """Let the file take less space, after much was put: by a third. Cost: a tenth of putting it.
@@ -506,6 +513,7 @@ class Index:
         stays as it is.
         """
         tails = "select term, data from posting where first = 0 and length(data) >= ?"
+        self._renew_after_fork()
         with self._lock, contextlib.suppress(sqlite3.Error):
             with self._using("begin immediate") as db:
                 for term, tail in db.execute(tails, (_SMALL_TAIL * _POSTING.size,)).fetchall():
@@ -522,8 +530,8 @@ class Index:
         """Take in units of which none is twice, nor in the batch already."""
         batch.ids.update(unit.id for unit in units)
         ids = dict.fromkeys(id for unit in units for id in (unit.id, unit.context) if id is not None)
-        found = self._select("select id, num, document from unit where id in", map(to_key, ids))
-        rows: dict[str, tuple[int, int | None]] = {to_id(key): (num, own) for key, num, own in found}
+        found = [*self._select("select id, num, document, above from unit where id in", map(to_key, ids))]
+        rows: dict[str, tuple[int, int | None]] = {to_id(key): (num, own) for key, num, own, _ in found}
         passages = self._passages_of([num for num, _ in rows.values()])
         owned = [rows[unit.id][1] for unit in units if unit.id in rows]
         kept = self._texts(db, [*filter(None, owned), *chain.from_iterable(passages.values())])
@@ -555,6 +563,12 @@ class Index:
         sql = "insert into unit values (?, ?, ?, ?, ?) on conflict(num) do update"
         sql += " set above = excluded.above, grp = excluded.grp, document = excluded.document"
         db.executemany(sql, placed)
+        self._drop_unneeded(db, {above for *_, above in found if above is not None})
+
+    def _drop_unneeded(self, db: sqlite3.Connection, numbers: set[int]) -> None:
+        """Delete units of nothing but an id which are the context of no other."""
+        alone = numbers - self.parents_among(numbers)
+        db.executemany("delete from unit where num = ? and document is null", [(num,) for num in alone])
 
     def _passages_of(self, units: Collection[int]) -> dict[int, list[int]]:
         """Return unit → documents of its infos, where there are any."""

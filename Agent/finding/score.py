@@ -107,7 +107,10 @@ class Query:
             for what in ("name", "text", "passage")
         ]
         self.frequencies = index.frequencies(asked)
-        self.telling = asked.keys() - texts.STOP_WORDS - texts.KINDS or asked.keys()
+        self.telling = asked.keys() - texts.STOP_WORDS - texts.KINDS
+        self.is_empty = not self.telling
+        """Whether the question has but stop words, so that nothing can answer it."""
+        self.telling = self.telling or asked.keys() - texts.KINDS
         unknown = [term for term in asked if term not in self.frequencies and term in self.telling]
         few = unknown[:TERMS]  # of a page, as many as are read
         meant = {term: found for term in few if (found := index.frequencies(texts.corrections(term)))}
@@ -162,7 +165,8 @@ class Query:
 
     def quoted(self) -> dict[str, float]:
         """Return term → weight of all that stands in texts for what was asked."""
-        others = {each: self.weights[term] for term, found in self.related.items() for each in found}
+        read = self.weights.keys() & self.related.keys()
+        others = {each: self.weights[term] for term in read for each in self.related[term]}
         return {**others, **{term: weight for term, weight in self.weights.items() if term in self.telling}}
 
     def _choose(self, terms: Collection[str]) -> Iterator[str]:
@@ -335,6 +339,8 @@ def rank(
 
 def _certainty(query: Query, covered: Set[str], named: Set[str] | None) -> float:
     """Return what remains of all scores, by what the best unit covers and, where it has texts, by what its names do."""
+    if query.is_empty:
+        return ALONE**3
     covered, lacking = covered & query.telling, query.telling & query.weights.keys() - covered
     if covered and covered <= query.alike.keys() | texts.STOP_WORDS:  # Carla is not Carlos
         return ALONE**2
