@@ -1712,6 +1712,19 @@ class TestCompactStorage:
         assert [one for one, _ in infos_of(tree, "rust")] == ["both", later]
         assert tree.Verify() == []
 
+    @pytest.mark.parametrize("reads_checkpoint", [True, False])
+    def test_order_goes_on_where_what_was_newest_is_forgotten(
+        self, folder: Path, monkeypatch: pytest.MonkeyPatch, reads_checkpoint: bool
+    ) -> None:
+        with opened(folder) as tree:
+            newest = node(tree, add(tree, "最新"))
+            tree.DeleteKeyword(newest.id)
+            tree.CompactStorage(keep_history=False)
+        if not reads_checkpoint:
+            inside.set_limits(monkeypatch, checkpoint_operations=0)
+        with opened(folder) as again:
+            assert node(again, add(again, "更新")).ordinal > newest.ordinal
+
     def test_one_that_fails_leaves_all_as_it_was(
         self, tree: KeywordTree, folder: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:

@@ -2951,8 +2951,9 @@ class TestSharedFiles:
         traps.disk.spoil(LOG, b'%b\n{"crc": "00000000", "%b"' % (log, SECRET.encode()))
         traps.disk.put({"memory/tree/nodes.jsonl.new": SECRET.encode()})
         traps.disk.put({"memory/tree/indexes/of a sibling/table": SECRET.encode()})
+        traps.disk.put({"memory/tree/history/of another log": SECRET.encode()})
         traps.world.do(Step("b", "open"))
-        assert sum(SECRET.encode() in held for held in traps.disk.read_all().values()) == 2
+        assert sum(SECRET.encode() in held for held in traps.disk.read_all().values()) == 3
         traps.world.trees["b"].CompactStorage(keep_history=False)
 
         for disk in (traps.disk, traps.disk.now().cut_power(Mode("none"))):
