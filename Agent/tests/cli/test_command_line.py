@@ -316,6 +316,16 @@ def lay_out_files(program: Program) -> None:
     (program.data.parent / "gbk.md").write_bytes("食物".encode("gbk"))
 
 
+EXPLAINED = [
+    ("move Python kitchen --nowhere", 2, "No such option"),
+    ("search what? --model some-model", 2, "OPENAI_API_KEY"),
+    ("info '' --to kitchen", 2, "content must not be empty or blank: ''"),
+    ("move 编程 Python", 2, "under itself"),
+    ("link nothing Python", 1, "no info has the id"),
+    ("ask 'zebra crossing'", 1, "nothing found\n"),
+]
+"""What is refused or not found, its exit code, and what says why."""
+
 OLDEST = Path(os.environ.get("KEYWORD_TREE_OLDEST_CLI", ROOT / ".venv" / "oldest-cli"))
 """Where `make test` puts the oldest click and rich that are allowed, beside those that are installed."""
 
@@ -373,6 +383,13 @@ class TestEveryCommand:
         assert answer["exit_code"] == code
         assert answer["message"]
         assert (program.infos("kitchen"), program.run("show", "--depth", "0", "--infos", "--ids")) == before
+
+    @pytest.mark.parametrize(("line", "code", "why"), EXPLAINED)
+    def test_says_why_and_changes_nothing(self, program: Program, line: str, code: int, why: str) -> None:
+        before = (program.data / "change_log.jsonl").read_bytes()
+
+        assert why in program.run(*shlex.split(line), code=code)
+        assert (program.data / "change_log.jsonl").read_bytes() == before
 
     def test_finds_no_store_in_an_empty_folder_and_makes_none(self, tmp_path: Path) -> None:
         nothing = Program(tmp_path / "none")
@@ -609,13 +626,6 @@ class TestProgram:
             assert said.count("\n  keyword-tree ") == shown, name
         assert examples >= 8
 
-    def test_bad_use_ends_with_2_and_writes_nothing(self, program: Program) -> None:
-        before = (program.data / "change_log.jsonl").read_bytes()
-
-        assert "No such option" in program.run("move", "Python", "kitchen", "--nowhere", code=2)
-        assert program.ask("delete", "/", code=2)["exit_code"] == 2
-        assert (program.data / "change_log.jsonl").read_bytes() == before
-
     def test_its_folder_is_not_where_benchmarks_look_for_data(self, tmp_path: Path) -> None:
         code = "from benchmarks.common import data_folder; print(data_folder())"
         named = {"KEYWORD_TREE_DATA": str(tmp_path / "memory"), "KEYWORD_TREE_BENCHMARK_DATA": str(tmp_path)}
@@ -697,9 +707,6 @@ class TestProgram:
 
         assert done.stdout.splitlines()[-1] == "False"
 
-    def test_a_named_model_needs_a_service(self, program: Program) -> None:
-        assert "OPENAI_API_KEY" in program.run("search", "what?", "--model", "some-model", code=2)
-
     def test_a_model_named_for_what_asks_none_is_reported(self, program: Program) -> None:
         assert "show asks no model" in program.run("--model", "gpt-x", "show", "nope", code=1)
         assert "asks no model" not in program.run("search", "nope", "--model", "lexical", code=1)
@@ -747,9 +754,6 @@ class TestNewcomer:
 
         assert "change_log.jsonl, line" in said["memory"]
         assert said["model"] == "LexicalLLMClient  (KEYWORD_TREE_MODEL is set to 'foo', but no service is)"
-
-    def test_a_blank_info_is_called_blank(self, program: Program) -> None:
-        assert "content must not be empty or blank: ''" in program.run("info", "", "--to", "kitchen", code=2)
 
     def test_an_export_onto_what_is_in_use_names_it(self, program: Program, tmp_path: Path) -> None:
         (tmp_path / "notes").mkdir()
@@ -920,9 +924,6 @@ class TestLink:
             ("Python", "EXAMPLE"),
         ]
         assert [place["name"] for place in after["keywords"]] == ["Python"]
-
-    def test_an_unknown_info_is_not_found(self, program: Program) -> None:
-        assert "no info has the id" in program.run("link", "nothing", "Python", code=1)
 
 
 class TestSearch:
@@ -1147,9 +1148,6 @@ class TestCorrecting:
 
         assert program.run("search", "Who drinks what").startswith("kitchen  (confirmed query)")
 
-    def test_refuses_a_circle(self, program: Program) -> None:
-        program.run("move", "编程", "Python", code=2)
-
 
 class TestAsk:
     def test_finds_the_sentence_by_any_of_the_words(self, program: Program) -> None:
@@ -1193,9 +1191,6 @@ class TestAsk:
         program.run("info", "外婆住在绵阳，每天早上去公园打太极拳，爱吃回锅肉。", "--to", "kitchen")
 
         assert program.run("ask", "今天天气怎么样？", code=1) == "nothing found\n"
-
-    def test_ends_with_1_where_no_word_fits(self, program: Program) -> None:
-        assert program.run("ask", "zebra crossing", code=1) == "nothing found\n"
 
 
 class TestDelete:
