@@ -92,6 +92,7 @@ def _prepare(db: sqlite3.Connection) -> None:
     for pragma in ("journal_mode = truncate", "synchronous = normal", "secure_delete = on", "cell_size_check = on"):
         db.execute(f"pragma {pragma}")
     db.execute("pragma cache_size = -8000")
+    db.execute("pragma temp_store = memory")  # a temporary file could keep texts that are deleted here
     is_made = "select 1 from sqlite_master"
     if not db.execute(is_made).fetchone():
         db.execute("begin immediate")
@@ -507,21 +508,21 @@ class Index:
                 self._drop_unneeded(db, rows.keys() | {above for _, above in rows.values() if above is not None})
 
     def compact(self) -> None:
-        """Let the file take less space, after much was put: by a third. Cost: a tenth of putting it.
+        """Let the file take less space, after much was put: by a third.
+
+        Cost: a tenth of putting it, and memory for a copy of the file.
 
         Where the memory is too full for a copy of the file, the disk for a second one, or another process uses it, it
         stays as it is.
         """
         tails = "select term, data from posting where first = 0 and length(data) >= ?"
         self._renew_after_fork()
-        with self._lock, contextlib.suppress(sqlite3.Error):
+        with self._lock, contextlib.suppress(sqlite3.Error, MemoryError):
             with self._using("begin immediate") as db:
                 for term, tail in db.execute(tails, (_SMALL_TAIL * _POSTING.size,)).fetchall():
                     self._seal_postings(db, term, tail)
                     db.execute("update posting set data = x'' where term = ? and first = 0", (term,))
-            db = self._open()
-            db.execute("pragma temp_store = memory")  # a copy elsewhere on the disk would keep what is deleted here
-            db.execute("vacuum")
+            self._open().execute("vacuum")
 
     def _begin_batch(self, db: sqlite3.Connection) -> _Batch:
         return _Batch(int(db.execute("select value from meta where key = 'next'").fetchone()[0]))

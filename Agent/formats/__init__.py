@@ -200,7 +200,7 @@ def export_file(
         The number of keywords written, without the root.
 
     Raises:
-        InvalidInputError: the format is unknown, the path lies in the tree's own folder or in one that is not there, is a
+        InvalidInputError: the format is unknown, the path lies in the tree's own folder or in none that is there, is a
             link, a device or a pipe, or a folder of this name is in use.
         NotFoundError: there is no keyword `root_id`.
         OSError: the file cannot be written.

@@ -483,15 +483,15 @@ def test_the_best_are_the_same_where_what_cannot_be_among_them_is_skipped(passag
     def say() -> str:
         return " ".join(f"word{int(draw.paretovariate(0.4)) % 3_000}" for _ in range(draw.randrange(4, 20)))
 
-    index.put(Unit(f"k{at}", [say()], say(), [say() for _ in range(passages)]) for at in range(1_500))
+    index.put(Unit(f"k{at}", [say()], say(), [say() for _ in range(passages)]) for at in range(800))
     skipped = 0
-    for _ in range(20):
+    for _ in range(10):
         asked = score.Query(index, texts.question(f"what is {say()}?"))
         for best, of_all in zip(asked.gains(is_best_alone=True), asked.gains(), strict=True):
             skipped += len(of_all) - len(best)
             assert score.best(best, score.CANDIDATES) == score.best(of_all, score.CANDIDATES)
             assert {document: of_all[document] for document in best} == best
-    assert skipped > 10_000
+    assert skipped > 1_000
 
 
 ID = "1ceed40d-230e-4b28-ba25-6e3f38a23e60"

@@ -402,9 +402,10 @@ def rank_again(tree: KeywordTree, ids: list[str]) -> None:
 def contents_of(words: index.Index) -> tuple[object, ...]:
     """Return all that an index holds: its postings by the ids of their units, and its counts."""
     with words.reading() as db:
-        ids = dict(db.execute("select num, id from unit"))
+        ids = {num: index.to_id(key) for num, key in db.execute("select num, id from unit")}
         unit_of = dict(db.execute("select num, unit from document"))
-        above = {id: ids.get(at) for id, at in db.execute("select id, above from unit where document is not null")}
+        rows = db.execute("select num, above from unit where document is not null")
+        above = {ids[num]: ids.get(at) for num, at in rows}
         terms = [row[0] for row in db.execute("select term from posting where first = 0")]
     postings = {
         term: sorted((ids[unit_of[at]], at & 1, code) for at, code in words.postings(term).items()) for term in terms
