@@ -304,7 +304,7 @@ class SearchResult:
     """Why less was looked at than usual, or in another way."""
 
 
-@dataclass(frozen=True, slots=True)  # of a long listing there are many
+@dataclass(slots=True, unsafe_hash=True)  # of a long listing there are many: a frozen one takes three times as long
 class NodeSummary:
     """An entry of a listing."""
 

@@ -114,6 +114,8 @@ def read_time(value: object) -> float | None:
     >>> read_time("2023-05-08T13:56:00Z"), read_time(1683554160), read_time("2023-05-08"), read_time("soon")
     (1683554160.0, 1683554160.0, 1683504000.0, None)
     """
+    if isinstance(value, str):
+        return _read_written_time(value.strip()) if len(value) < 100 else None
     if isinstance(value, datetime):
         return (value if value.tzinfo else value.replace(tzinfo=UTC)).timestamp()
     if isinstance(value, (int, float)) and not isinstance(value, bool):
@@ -121,7 +123,7 @@ def read_time(value: object) -> float | None:
             return None
         seconds = float(value) / 1000 if value > 1e11 else float(value)  # some services count milliseconds
         return seconds if date_of(seconds) else None
-    return _read_written_time(value.strip()) if isinstance(value, str) and len(value) < 100 else None
+    return None
 
 
 @lru_cache(1024)  # what a commit has written has one time

@@ -8,7 +8,6 @@ What a hand wrote here is taken as far as it makes sense; where it makes none, a
 """
 
 import json
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -127,11 +126,21 @@ def read_meta(uri: Uri, image: Image) -> dict[str, Any]:
 
 def read_head(uri: Uri, data: bytes) -> tuple[str, float]:
     """Return what a listing shows of a metadata file: the category, and when the node was written."""
-    found = _find_head(data)  # as the engine writes it: to read all of it takes five times as long
-    return _head_of(uri, {"category": found[1].decode(), "updated_at": found[2].decode()} if found else _load(data))
+    # As the engine writes it, a field a line, none of them is looked at but these two: a tenth of the time.
+    category, updated_at = _line_of(b'\n "category": "', data), _line_of(b'\n "updated_at": "', data)
+    if category is not None and updated_at and (seconds := read_time(updated_at)):
+        return category, seconds
+    return _head_of(uri, _load(data))
 
 
-_find_head = re.compile(rb'\n "category": "([ !#-\[\]-~]*)",\n(?: .*\n)*? "updated_at": "([ !#-\[\]-~]+)",\n').search
+def _line_of(field: bytes, data: bytes) -> str | None:
+    """Return a text that stands on a line of its own, with nothing in it that JSON has to write in another way."""
+    start = data.find(field)
+    end = data.find(b'",\n', start + len(field))
+    if start < 0 or end < 0:
+        return None
+    text = data[start + len(field) : end].decode("latin-1")
+    return text if text.isascii() and text.isprintable() and '"' not in text and "\\" not in text else None
 
 
 def _head_of(uri: Uri, held: dict[str, Any]) -> tuple[str, float]:

@@ -319,8 +319,12 @@ class WordIndex:
         row = before and db.execute(sql, before).fetchone()
         return _id_of(*row[:3]) if row and row[3] else None
 
+    def scrub(self) -> bool:
+        """Write the file again, so that no byte of what was dropped is in it; False where that cannot be done now."""
+        return self._index.scrub()
+
     def remove(self, uri: str) -> None:
-        """Drop a node; one that is not there is no error. No byte of its texts stays in the file."""
+        """Drop a node; one that is not there is no error. Copies of its rows may stay in the file until `scrub`."""
         with self.writing() as db:
             db.execute("delete from name where uri = ?", (uri,))
             if (row := db.execute("select num from node where uri = ?", (uri,)).fetchone()) is not None:

@@ -199,7 +199,7 @@ class Forgetter:
         for path in folder.glob("*.vectors"):
             if path != mine:  # of a model that is not here: it keeps what is not forgotten
                 forget_vectors(path, words)
-        return not self._spaces.note(space)  # what is in memory alone is not done
+        return words.scrub() and not self._spaces.note(space)  # what is in memory alone is not done
 
 
 _Row: TypeAlias = tuple[Uri, Image]

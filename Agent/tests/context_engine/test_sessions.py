@@ -864,6 +864,21 @@ class TestSearching:
 
 
 class TestForgetting:
+    def test_leaves_no_page_of_the_index_that_is_free_or_holds_a_copy(self, tmp_path: Path) -> None:
+        with ContextEngineService(tmp_path) as engine:
+            for number in range(60):
+                engine.remember(ADA, f"Band {number} plays {number * 'jazz, '}.", "entities", f"band {number}")
+            engine.work()
+            for number in range(40):
+                engine.delete_node(ADA, f"{MEMORIES}/entities/band-{number}")
+            engine.work()
+            path = next(tmp_path.rglob("index.db"))
+            with contextlib.closing(sqlite3.connect(path)) as db:
+                assert db.execute("pragma freelist_count").fetchone()[0] > 0
+            engine.forget(ADA, f"{MEMORIES}/entities/band-50")
+            with contextlib.closing(sqlite3.connect(path)) as db:
+                assert db.execute("pragma freelist_count").fetchone()[0] == 0
+
     SECRET = "xyzzy-4711-kiwi"
 
     def test_leaves_no_byte_of_it_in_any_file(self, engine: ContextEngineService, tmp_path: Path) -> None:
