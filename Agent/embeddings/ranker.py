@@ -29,6 +29,7 @@ __all__ = ["EmbeddingRanker"]
 
 _NEAREST = 200
 _NEXT = 10  # texts after the nearest: where they are as near, as in a long conversation, its nearness says little
+_REST = 0.01  # what nearness beyond the average counts: it orders those that lead nothing
 _LEAST_TRUST = 0.5  # the nearest gains all that similarity can bring, however far it is: by such a model that is chance
 
 
@@ -112,8 +113,9 @@ class EmbeddingRanker:
             found: dict[str, float] = {}
             nearest = self.vectors.nearest(query, _NEAREST)
             next_ones = [similarity for similarity, _ in nearest[1 : 1 + _NEXT]]
-            usual = fmean(next_ones) if next_ones else 0.0
+            usual, average = fmean(next_ones) if next_ones else 0.0, self.vectors.average(query)
             for similarity, text in nearest:
+                lead, rest = ((similarity - base) / max(1e-4, 1.0 - base) for base in (usual, average))
                 for id in self._ids_of.get(text, ()):
-                    found.setdefault(id, (similarity - usual) / max(1e-4, 1.0 - usual))
+                    found.setdefault(id, max(lead, _REST * rest))
         return [(nearness, id) for id, nearness in found.items()]
