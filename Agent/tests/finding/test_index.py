@@ -4,6 +4,7 @@ import contextlib
 import gc
 import os
 import random
+import signal
 import sqlite3
 import stat
 import threading
@@ -505,3 +506,82 @@ def test_any_id_is_what_it_was(id: str) -> None:
     key = to_key(id)
     assert to_id(key) == id
     assert isinstance(key, bytes) == (id == ID)
+
+
+def test_a_misspelt_word_among_more_words_than_are_read_loses_nothing() -> None:
+    index, words = Index(), [f"q{chr(97 + number // 26)}{chr(97 + number % 26)}x" for number in range(70)]
+    index.put([Unit(word, [word]) for word in words])
+    index.put(Unit(f"nut {number}", [f"peanuts {number}"]) for number in range(20))
+
+    assert index.search(" ".join(words) + " peannuts?")
+    assert len(index.ids()) == 90
+
+
+def test_a_lone_surrogate_of_the_caller_is_no_damage() -> None:
+    index = Index()
+    index.put(UNITS)
+    for use in (
+        lambda: index.put([Unit("\ud800", ["tea"])]),
+        lambda: index.remove(["\ud800"]),
+        lambda: index.search("tea", among={"\ud800"}),
+        lambda: index.keep("position", "\ud800"),
+    ):
+        with contextlib.suppress(UnicodeEncodeError):
+            use()
+        assert {unit.id for unit in UNITS} <= index.ids()
+
+
+@pytest.mark.parametrize("query", ["is the", "When is it?", "how many are there of the", "这是什么时候的？", "多少"])
+@pytest.mark.parametrize("count", [1, 3, 10, 30])
+def test_a_question_of_stop_words_has_no_answer(query: str, count: int) -> None:
+    index = Index()
+    facts = ["The train is at 7:32.", "There are 3 of the keys.", "这是五月三日的票。", "Ben is the boss of the team."]
+    index.put(Unit(f"{number}", text=facts[number % 4] + f" w{number}x") for number in range(count))
+
+    assert all(hit.score < 0.3 for hit in index.search(query))
+
+
+def test_an_index_of_another_version_is_refused_to_readers_too(tmp_path: Path) -> None:
+    path = str(tmp_path / "words.db")
+    with contextlib.closing(Index(path)) as index:
+        index.put(UNITS)
+    with contextlib.closing(sqlite3.connect(path)) as db, db:
+        db.execute("update meta set value = 4 where key = 'format'")
+
+    with pytest.raises(LostIndexError, match="another version"):
+        Index(path, is_readonly=True).ids()
+    assert os.path.exists(path)
+
+
+def test_the_id_of_a_removed_context_goes_with_the_last_that_needs_it() -> None:
+    index = Index()
+    index.put([Unit("above", ["tea"]), Unit("below", ["green"], context="above")])
+    index.remove(["above"])
+    index.put([Unit("below", ["green"])])
+
+    assert index.units([1, 2, 3]).keys() == {index.numbers(["below"])["below"]}
+
+
+@pytest.mark.parametrize("call", [Index.compact, Index.scrub, Index.close])
+def test_a_forked_child_does_not_wait_for_a_lock_of_its_parent(call: Any, tmp_path: Path) -> None:
+    index, is_held, may_end = Index(str(tmp_path / "words.db")), threading.Event(), threading.Event()
+    index.put(UNITS)
+
+    def hold() -> None:
+        with index.reading():
+            is_held.set()
+            may_end.wait()
+
+    thread = threading.Thread(target=hold)
+    thread.start()
+    is_held.wait()
+    child = os.fork()
+    if not child:  # pragma: no cover
+        signal.alarm(20)
+        call(index)
+        os._exit(0)
+    status = os.waitpid(child, 0)[1]
+    may_end.set()
+    thread.join()
+
+    assert status == 0
