@@ -143,7 +143,7 @@ class Query:
         """Return the inverse document frequency of a term."""
         frequency = min(self.total, self.frequencies.get(term, 0))
         if term in texts.STOP_WORDS - self.telling:  # common in the language, also where few texts have it
-            frequency = max(frequency, self.total / 2)
+            frequency = max(frequency, self.total // 2)
         return math.log(1 + (self.total - frequency + 0.5) / (frequency + 0.5))
 
     def _share(self, term: str) -> float:

@@ -562,6 +562,7 @@ def test_the_id_of_a_removed_context_goes_with_the_last_that_needs_it() -> None:
     assert index.units([1, 2, 3]).keys() == {index.numbers(["below"])["below"]}
 
 
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
 @pytest.mark.parametrize("call", [Index.compact, Index.scrub, Index.close])
 def test_a_forked_child_does_not_wait_for_a_lock_of_its_parent(call: Any, tmp_path: Path) -> None:
     index, is_held, may_end = Index(str(tmp_path / "words.db")), threading.Event(), threading.Event()
