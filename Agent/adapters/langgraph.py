@@ -679,13 +679,13 @@ def _put_at(info: Info) -> float:
 
 def _encode(op: PutOp) -> str:
     if not isinstance(op.value, Mapping):
-        raise InvalidInputError(f"the value of {op.key!r} must be an object, not {type(op.value).__name__}")
+        raise InvalidInputError(f"the value of {op.key!r:.80} must be an object, not {type(op.value).__name__}")
     try:
         text = json.dumps(dict(op.value), ensure_ascii=False, allow_nan=False, default=_as_json)
     except (TypeError, ValueError, RecursionError) as error:
-        raise InvalidInputError(f"the value of {op.key!r} cannot be written as JSON: {error}") from error
+        raise InvalidInputError(f"the value of {op.key!r:.80} cannot be written as JSON: {error}") from error
     if text.count("[") + text.count("{") > _DEPTH and depth_of(op.value) > _DEPTH:
-        raise InvalidInputError(f"the value of {op.key!r} is nested deeper than {_DEPTH} levels")
+        raise InvalidInputError(f"the value of {op.key!r:.80} is nested deeper than {_DEPTH} levels")
     return text
 
 

@@ -174,13 +174,14 @@ def kinds(text: str) -> list[str]:
     return [kind for kind, (has, _) in _find_kinds.items() if has(text)]
 
 
-_split_sentences = re.compile(r"(?<=[。！？!?；;])|(?<=\.)\s+|\n+").split
+_NO_END = r"(?<!\b[A-Z]\.)(?<!\b[A-Z][a-z]\.)(?<!\bMrs\.)(?<!\.\w\.)"  # of a sentence: Dr. and e.g.
+_split_sentences = re.compile(rf"(?<=[。！？!?；;])|(?<=\.){_NO_END}\s+|\n+").split
 
 
 def question(query: str) -> dict[str, float]:
     """Return the terms of a question with what they count: sentences that ask, and the last one, fully.
 
-    Among them are the kinds of answer that it asks for.
+    A sentence asks where it ends with a question mark. Among the terms are the kinds of answer that it asks for.
     """
     parts = [part for part in _split_sentences(query) if part.strip()] or [query]
     asks = [part.rstrip().endswith(("?", "？")) for part in parts]
@@ -218,12 +219,10 @@ def passages(text: str, limit: int = PASSAGE_LIMIT) -> Iterator[str]:
         yield text[start:]
 
 
-# Not after Dr. or e.g., and not where a line goes on with a small letter.
-_split_told = re.compile(
-    r"(?<=[.!?;])(?<!\b[A-Z]\.)(?<!\b[A-Z][a-z]\.)(?<!\bMrs\.)(?<!\.\w\.)\s+|(?<=[。！？；])|\n(?!\s*[a-z])"
-).split
+# Not where a line goes on with a small letter.
+_split_text = re.compile(rf"(?<=[.!?;]){_NO_END}\s+|(?<=[。！？；])|\n(?!\s*[a-z])").split
 
 
 def sentences(text: str) -> list[str]:
     """Return the sentences of a text."""
-    return [sentence for sentence in _split_told(text) if sentence.strip()]
+    return [sentence for sentence in _split_text(text) if sentence.strip()]

@@ -39,6 +39,21 @@ def test_finds_names_texts_infos_and_what_stands_above() -> None:
     assert index.search("spare key")[0].excerpt == "The spare key hangs behind the mirror."
 
 
+@pytest.mark.parametrize(
+    ("query", "fully", "aside"),
+    [
+        ("I bought tea. When does Mr. Smith arrive? Thanks, bye.", {"smith", "arriv", "bye"}, {"tea", "bought"}),
+        ("我买了茶。史密斯几点到？再见。", {"史密", "密斯", "再见"}, {"茶"}),
+        ("I bought tea\nand left", {"left"} | {"tea", "bought"}, set()),
+    ],
+)
+def test_sentences_that_ask_count_fully_and_others_less(query: str, fully: set[str], aside: set[str]) -> None:
+    weights = texts.question(query)
+
+    assert {term for term in fully if weights[term] == 1.0} == fully
+    assert {term for term in aside if weights[term] == texts.ASIDE} == aside
+
+
 def test_searches_within_groups() -> None:
     index = Index()
     index.put(UNITS)
