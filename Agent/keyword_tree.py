@@ -5276,7 +5276,7 @@ class KeywordTree:
         return self._engine.SeeOwn()
 
     def _Write(self, op: str, plan: Callable[..., _Value], changed_by: str, **arguments: object) -> _Value:
-        """Check that the tree is open, and the arguments, named as in `_CHECKS`; commit a plan, return what it returned."""
+        """Check that the tree is open, and the arguments (named as in `_CHECKS`); commit a plan, return its result."""
         author = _CheckName("changed_by", changed_by)
         given = dict(zip(arguments, self._Enter(**arguments), strict=True))
         return self._engine.Write(op, lambda tx: plan(tx, **given), author)

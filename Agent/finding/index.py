@@ -390,16 +390,19 @@ class Index:
     def _connect(self) -> sqlite3.Connection:
         if self._is_readonly:
             address = f"file:{quote(self.path or '')}?mode=ro"
-            db = sqlite3.connect(address, timeout=_WAIT_S, isolation_level=None, check_same_thread=False, uri=True)
-            _check_format(db)
-            return db
+            return self._connect_to(address, _check_format, uri=True)
         if self.path is not None:
             os.makedirs(os.path.dirname(self.path) or ".", mode=0o700, exist_ok=True)
             with contextlib.suppress(FileExistsError):  # an existing one is not opened: closing it would drop its locks
                 os.close(os.open(self.path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
-        db = sqlite3.connect(self.path or ":memory:", timeout=_WAIT_S, isolation_level=None, check_same_thread=False)
+        return self._connect_to(self.path or ":memory:", _prepare)
+
+    def _connect_to(
+        self, place: str, check: Callable[[sqlite3.Connection], None], uri: bool = False
+    ) -> sqlite3.Connection:
+        db = sqlite3.connect(place, timeout=_WAIT_S, isolation_level=None, check_same_thread=False, uri=uri)
         try:
-            _prepare(db)
+            check(db)
         except BaseException:
             db.close()
             raise

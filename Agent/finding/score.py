@@ -12,8 +12,8 @@ score(u)   = (explained / Σ weight + TRIGRAMS · share of the trigrams of unkno
 A word that no text has stands for those that it misspells, else for those that begin like it. All scores of a question
 are multiplied by ALONE where the best unit, which has infos or is a text without a name, says but one word of several,
 and once more where it says nothing except by its names: whom it is about is known, and what it asks is not. They are
-multiplied by ALONE² where it lacks a number of CODE characters: another one is meant; where a question has no words
-but stop words; and where the best unit has but words that begin like an unknown one.
+multiplied by ALONE² where it lacks a number of CODE characters: another one is meant; and where the best unit has but
+words that begin like an unknown one. They are multiplied by ALONE³ where a question has no words but stop words.
 
 Stop words, and whether a text has a number or a time where one is asked for, only order what says as much: they are in
 `explained`, and neither in weight, in coverage nor in words.
@@ -42,9 +42,7 @@ BEGINNING = 0.6  # so much of a word, and of an unknown one, begins alike where 
 FURTHER = 0.5  # what each further passage counts beside the one before, and all of a group as one text
 TOGETHER = 5_000  # documents of groups that are looked at
 TRIGRAMS = 0.3  # what trigrams of names count, at most, of words that no text has
-CHARACTER = (
-    0.2  # what a single character counts beside a pair, in scripts without blanks, and a stop word beside others
-)
+CHARACTER = 0.2  # what a single character counts beside a pair, in scripts without blanks; a stop word beside others
 FEW = 30  # texts that do not yet show which words are rare: fewer count as so many, and the bar is not measured
 
 READ = 10_000  # postings that are read for a question, the rarest terms first; the first term is always read
@@ -142,13 +140,17 @@ class Query:
     def idf(self, term: str) -> float:
         """Return the inverse document frequency of a term."""
         frequency = min(self.total, self.frequencies.get(term, 0))
-        if term in texts.STOP_WORDS - self.telling:  # common in the language, also where few texts have it
+        if self._is_minor(term):  # common in the language, also where few texts have it
             frequency = max(frequency, self.total // 2)
         return math.log(1 + (self.total - frequency + 0.5) / (frequency + 0.5))
 
+    def _is_minor(self, term: str) -> bool:
+        """Return whether a term is a stop word beside others."""
+        return not self.is_empty and term in texts.STOP_WORDS
+
     def _share(self, term: str) -> float:
         is_little = len(term) == 1 and texts.is_unspaced(term)
-        return CHARACTER if is_little or term in texts.STOP_WORDS - self.telling else 1.0
+        return CHARACTER if is_little or self._is_minor(term) else 1.0
 
     def _begin_like(self, term: str) -> dict[str, int]:
         """Return the words that share most of their beginning with an unknown one, with their frequencies."""
@@ -172,12 +174,11 @@ class Query:
         return {**others, **{term: weight for term, weight in self.weights.items() if term in self.telling}}
 
     def _choose(self, terms: Collection[str]) -> Iterator[str]:
-        """Yield the rarest terms as far as they may be read; a tie goes to the greater weight."""
+        """Yield the rarest terms as far as they may be read, stop words last."""
         left = READ
-        known = (term for term in terms if term in self.frequencies)
-        for number, term in enumerate(
-            sorted(known, key=lambda term: (term in texts.STOP_WORDS, self.frequencies[term], term))[:TERMS]
-        ):
+        known = [term for term in terms if term in self.frequencies]
+        known.sort(key=lambda term: (term in texts.STOP_WORDS, self.frequencies[term], term))
+        for number, term in enumerate(known[:TERMS]):
             left -= self.frequencies[term]
             if left < 0 and number:
                 return
@@ -344,7 +345,7 @@ def _certainty(query: Query, covered: Set[str], named: Set[str] | None) -> float
     if query.is_empty:
         return ALONE**3
     covered, lacking = covered & query.telling, query.telling & query.weights.keys() - covered
-    if covered and covered <= query.alike.keys() | texts.STOP_WORDS:  # Carla is not Carlos
+    if covered and covered <= query.alike.keys():  # Carla is not Carlos
         return ALONE**2
     certainty = ALONE**2 if any(len(term) >= CODE and texts.has_digit(term) for term in lacking) else 1.0
     if named is not None and lacking:

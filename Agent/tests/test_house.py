@@ -19,14 +19,14 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["
 
 
 OUR_WORDS = {
-    "told": 173,
+    "told": 167,
     "tells": 13,
     "heard": 4,
     "anew": 0,
     "borne": 0,
-    "whoever": 21,
+    "whoever": 20,
     "somebody": 28,
-    "nobody": 114,
+    "nobody": 113,
     "beneath": 37,
     "mended": 0,
     "mends": 0,

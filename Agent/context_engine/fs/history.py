@@ -282,7 +282,7 @@ class History(MainStore):
         return found
 
     def _is_gone(self, uri: Uri) -> bool:
-        with contextlib.suppress(StoreError):  # what cannot be looked at is told by `verify`
+        with contextlib.suppress(StoreError):  # what cannot be looked at is reported by `verify`
             return not self.folders.exists(uri.folders)
         return False
 

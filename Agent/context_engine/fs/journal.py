@@ -631,7 +631,7 @@ def _translated(path: str) -> Iterator[None]:
 def open_readonly(path: str) -> sqlite3.Connection | None:
     """Return a connection that only reads; None where the file is not there, or is none of sqlite3's.
 
-    A file without a WAL is opened as one that nobody changes, which makes no file beside it, on any file system.
+    A file without a WAL is opened as one that does not change, which makes no file beside it, on any file system.
     """
     quoted = path.replace("%", "%25").replace("?", "%3f").replace("#", "%23")
     wal = f"{path}-wal"

@@ -39,7 +39,7 @@ class _Seen(NamedTuple):
     def passage(self, part: int) -> tuple[str, str, str, str]:
         """Return a passage, and of an archive its message and that one's role and name; no other message is read."""
         if self.node.category == SESSIONS:
-            with contextlib.suppress(ContextEngineError):  # a line that a hand has damaged is told by `verify`
+            with contextlib.suppress(ContextEngineError):  # a line that a hand has damaged is reported by `verify`
                 return passage_of_archive(self.messages, part, self.node.uri)
             return "", "", "", ""
         return self.passages.get(part, ""), "", "", ""
@@ -118,7 +118,7 @@ class RetrievalAssembler:
         except NodeNotFoundError:
             self._on_stale(uri)
             return None
-        except ContextEngineError:  # damaged by hand: it is told by `verify`, and does not hide the others
+        except ContextEngineError:  # damaged by hand: it is reported by `verify`, and does not hide the others
             return None
         passages = {} if node.category == SESSIONS else {part: text for part, text, _ in passages_of(node)}
         edges = [edge for edge in read_edges(node.uri, image.get(RELATIONS, b"")) if is_visible(ctx, edge.to_uri)]

@@ -299,8 +299,8 @@ def make_parser() -> argparse.ArgumentParser:
         ("session", "", "the session"),
     ):
         variable = f"{_ENVIRONMENT}{name.upper()}"
-        told = f"{text}  [env: {variable}; default: {default or 'none'}]"
-        made.add_argument(f"--{name}", default=os.environ.get(variable) or default, help=told)
+        shown = f"{text}  [env: {variable}; default: {default or 'none'}]"
+        made.add_argument(f"--{name}", default=os.environ.get(variable) or default, help=shown)
     made.add_argument("--json", action="store_true", help="answer in JSON, for programs")
     commands = made.add_subparsers(dest="command", required=True, metavar="command")
     for name, (_, told, arguments) in _COMMANDS.items():

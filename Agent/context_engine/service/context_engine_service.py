@@ -471,7 +471,7 @@ class ContextEngineService:
         return self.reader.read(uri, level, expand_relations, max_relations, ctx)
 
     def get_node(self, ctx: RequestContext, uri: str) -> ContextNode:
-        """Return a node with all that the request may know of it: what others' messages gave an agent is not told."""
+        """Return a node with all that the request may know of it: not what others' messages gave an agent."""
         node = self.fs.read_node(ctx, uri)
         refs = node.metadata["source_refs"]
         node.metadata["source_refs"] = [ref for ref in refs if is_visible(ctx, ref.get("archive", ""))]
@@ -613,7 +613,7 @@ class ContextEngineService:
     # -- care --
 
     def status(self) -> dict[str, Any]:
-        """Return what whoever runs the store wants to know: the outbox, dead events, what waits for a sync, reports."""
+        """Return the state of the store, for its operator: the outbox, dead events, what waits for a sync, reports."""
         commits, size = self.fs.journal.waiting()
         return {
             "outbox": self.outbox.counts(),

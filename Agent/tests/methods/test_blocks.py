@@ -4,20 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import sys
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from Agent import keyword_tree as kt
 from Agent.keyword_tree import InvalidInputError, KeywordTree
-
-
-@pytest.fixture
-def tree(tmp_path: Path) -> Iterator[KeywordTree]:
-    with KeywordTree(str(tmp_path / "tree")) as opened:
-        yield opened
 
 
 def interrupt_next_call() -> None:

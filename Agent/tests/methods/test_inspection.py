@@ -2,23 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
-import pytest
-
 from Agent.keyword_tree import KeywordTree
-
-
-@pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    return tmp_path / "tree"
-
-
-@pytest.fixture
-def tree(folder: Path) -> Iterator[KeywordTree]:
-    with KeywordTree(str(folder)) as opened:
-        yield opened
 
 
 class TestDrawing:

@@ -7,7 +7,6 @@ import os
 import re
 import sys
 import uuid
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -22,17 +21,6 @@ from Agent.keyword_tree import (
     StoreError,
 )
 from Agent.tests.support import inside
-
-
-@pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    return tmp_path / "tree"
-
-
-@pytest.fixture
-def tree(folder: Path) -> Iterator[KeywordTree]:
-    with KeywordTree(str(folder)) as opened:
-        yield opened
 
 
 def test_an_operation_that_another_process_forgets_meanwhile_is_not_found(folder: Path) -> None:

@@ -12,7 +12,7 @@ import shutil
 import signal
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from enum import Enum
 from pathlib import Path
 from types import MappingProxyType
@@ -62,17 +62,6 @@ def _check_rows_are_kept(folder: Path) -> None:
         assert any(kind in said and "does not have" in said for said in recovery) == bool(cut[kind])
     with KeywordTree(str(folder)) as again:
         assert again.recovery == ()
-
-
-@pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    return tmp_path / "tree"
-
-
-@pytest.fixture
-def tree(folder: Path) -> Iterator[KeywordTree]:
-    with KeywordTree(str(folder)) as opened:
-        yield opened
 
 
 class Topic(str, Enum):  # noqa: UP042  what the fault was about
