@@ -99,10 +99,7 @@ def records(folder: Path) -> Records:
         for id in found["infos"]:
             for node, relation in tree.GetKeywordsOfInfo(id):
                 found["links"][id, node.id] = (relation,)
-        if hasattr(tree, "Verify"):
-            report = tree.Verify()
-            problems = report if isinstance(report, (list, tuple)) else getattr(report, "problems", [])
-            assert not problems, problems
+        assert tree.Verify() == []
         tree.CreateKeyword("and it goes on", "root")
     return found
 
@@ -211,7 +208,7 @@ class TestHealthyStore:
         assert records(new) == wanted
 
     @pytest.mark.parametrize("name", PROJECTIONS)
-    @pytest.mark.parametrize("seed", range(8))
+    @pytest.mark.parametrize("seed", range(3))
     def test_takes_nothing_from_a_damaged_projection(self, damaged: Path, new: Path, name: str, seed: int) -> None:
         draw = random.Random(f"{name} {seed}")
         data = bytearray((damaged / name).read_bytes())
@@ -252,6 +249,9 @@ class TestDamagedLine:
         assert all(rescue.is_verified for rescue in report.rescued)
         assert report.moved == ()
         assert report.operations == OPERATIONS - 1
+        assert [loss.is_data for loss in report.losses] == [False]  # the checkpoint proves it: only history is lost
+        assert (report.has_all_data, report.is_complete) == (True, False)
+        assert repr(report).endswith("1 loss of history alone>")
         assert records(new) == wanted
 
     @pytest.mark.parametrize("seq", range(2, OPERATIONS + 1))
@@ -281,15 +281,6 @@ class TestDamagedLine:
         assert marked[0]["agent_io"]["rows"] == [{"file": "nodes.jsonl", "line": 7, "verified": True, "ids": ["cook"]}]
         assert [json.loads(line)["op"] for line in lines_of(new)][7] == "repair_rows"  # where it was
 
-    def test_says_what_no_checkpoint_vouches_for(self, damaged: Path, new: Path) -> None:
-        lines = lines_of(damaged)
-        write_lines(damaged, lines[:OPERATIONS])
-        spoil(damaged, 8)
-        report = repaired(damaged, new)
-
-        assert [(rescue.id, rescue.is_verified) for rescue in report.rescued] == [("cook", False)]
-        assert "NOT verified" in str(report)
-
     def test_is_found_after_a_damaged_newline(self, damaged: Path, new: Path) -> None:
         data = (damaged / LOG).read_bytes()
         for at in [index for index, byte in enumerate(data) if byte == 10][1:4]:
@@ -300,24 +291,23 @@ class TestDamagedLine:
         assert report.is_complete
         assert report.operations == OPERATIONS
 
-    def test_that_was_deleted_is_listed(self, damaged: Path, new: Path) -> None:
+    @pytest.mark.parametrize("is_projected", [True, False])
+    def test_that_was_deleted_comes_from_the_projections_or_is_listed(
+        self, damaged: Path, new: Path, wanted: Records, is_projected: bool
+    ) -> None:
         lines = lines_of(damaged)
         write_lines(damaged, lines[:3] + lines[5:])
-        remove_projections(damaged)
+        if not is_projected:
+            remove_projections(damaged)
         report = repaired(damaged, new)
 
-        missing = [loss for loss in report.losses if loss.first_seq == 4]
-        assert [(loss.line, loss.length, loss.last_seq) for loss in missing] == [(0, 0, 5)]
-        assert "operations 4 to 5" in str(missing[0])
-
-    def test_that_was_deleted_comes_from_the_projections(self, damaged: Path, new: Path, wanted: Records) -> None:
-        lines = lines_of(damaged)
-        write_lines(damaged, lines[:3] + lines[5:])
-        report = repaired(damaged, new)
-
-        assert lost_numbers(report) == {4, 5}
-        assert [rescue.id for rescue in report.rescued] == ["lib", "i0", "i0 → l0", "i0 → l1"]
-        assert records(new) == wanted
+        missing = next(loss for loss in report.losses if loss.first_seq == 4)
+        assert (missing.line, missing.length, missing.last_seq) == (0, 0, 5)
+        assert "operations 4 to 5" in str(missing)
+        if is_projected:
+            assert lost_numbers(report) == {4, 5}
+            assert [rescue.id for rescue in report.rescued] == ["lib", "i0", "i0 → l0", "i0 → l1"]
+            assert records(new) == wanted
 
     def test_that_stands_twice_or_elsewhere_is_noted(self, damaged: Path, new: Path, wanted: Records) -> None:
         lines = lines_of(damaged)
@@ -396,14 +386,6 @@ class TestProvenLine:
             new.rename(new.with_name(f"new {turn}"))
             shutil.rmtree(new.with_name(f"new {turn}"))
 
-    @pytest.mark.parametrize("byte", range(20))
-    def test_had_one_flipped_bit_in_its_checksum_or_before_it(
-        self, damaged: Path, new: Path, model: Path, byte: int
-    ) -> None:
-        remove_projections(damaged)
-        self.damage(damaged, 4, lambda line: flip(line, byte * 8 + byte % 7))
-        self.proven(damaged, new, model, 4)
-
     def test_was_the_last_and_had_a_flipped_bit_in_its_checksum(self, damaged: Path, new: Path, model: Path) -> None:
         remove_projections(damaged)
         self.damage(damaged, OPERATIONS, lambda line: flip(line, 9 * 8))
@@ -446,40 +428,6 @@ class TestProvenLine:
         line = b'{"crc": "%08x", %b' % (zlib.crc32(body), body)
         self.damage(damaged, 8, lambda _: flip(line, 8 * len(line) - 8 * 40))
 
-    @pytest.mark.parametrize(
-        ("old", "other"),
-        [
-            (b'"name":"cooking"', b'"name":"stewing"'),  # the next line says another checksum
-            (b'"seq": 8, ', b'"seq": 5, '),
-        ],
-    )
-    def test_is_none_that_does_not_fit_its_neighbours(self, damaged: Path, new: Path, old: bytes, other: bytes) -> None:
-        remove_projections(damaged)
-        assert old in lines_of(damaged)[7]
-        self.forged(damaged, lambda body: body.replace(old, other, 1))
-        report = repaired(damaged, new)
-
-        assert report.corrected == ()
-        assert 8 in lost_numbers(report)
-
-    @pytest.mark.parametrize(
-        ("old", "other"),
-        [
-            (rb'"prev": "........"', b'"prev": "0123abcd"'),  # of another history
-            (rb'"durable": 7, ', b'"durable": 8, '),  # no line can know that it is on the disk itself
-        ],
-    )
-    def test_is_none_that_the_library_could_not_have_written_last(
-        self, damaged: Path, new: Path, old: bytes, other: bytes
-    ) -> None:
-        write_lines(damaged, lines_of(damaged)[:8])  # so that nothing behind it says another checksum
-        remove_projections(damaged)
-        self.forged(damaged, lambda body: re.sub(old, other, body, count=1))
-        report = repaired(damaged, new)
-
-        assert report.corrected == ()
-        assert [loss.first_seq for loss in report.losses] == [8]
-
     def test_does_not_take_the_place_of_one_that_was_never_damaged(self, damaged: Path, new: Path, model: Path) -> None:
         remove_projections(damaged)
         lines = lines_of(damaged)[:OPERATIONS]  # so that nothing after it shows which is right
@@ -491,26 +439,30 @@ class TestProvenLine:
         assert words_of(new) == words_of(model)
 
     @pytest.mark.parametrize(
-        ("old", "other"),
+        ("old", "other", "count"),
         [
-            (b'"name":"cooking"', b'"name":"coo\xffing"'),
-            (b'"name":"cooking"', b'"name":"coo\\qing"'),
-            (b'"name":"cooking"', b'"naem":"cooking"'),
-            (b'"name":"cooking"', b'"name":12345678.'),
-            (b'"timestamp": ', b'"timestomp": '),
+            (b'"name":"cooking"', b'"name":"stewing"', None),  # the next line says another checksum
+            (b'"seq": 8, ', b'"seq": 5, ', None),
+            (rb'"prev": "........"', b'"prev": "0123abcd"', 8),  # of another history
+            (rb'"durable": 7, ', b'"durable": 8, ', 8),  # no line can know that it is on the disk itself
+            (b'"name":"cooking"', b'"name":"coo\xffing"', 8),
+            (b'"name":"cooking"', b'"name":"coo\\\\qing"', 8),
+            (b'"name":"cooking"', b'"naem":"cooking"', 8),
+            (b'"name":"cooking"', b'"name":12345678.', 8),
+            (b'"timestamp": ', b'"timestomp": ', 8),
         ],
     )
-    def test_is_none_that_is_no_operation_of_whole_rows(
-        self, damaged: Path, new: Path, old: bytes, other: bytes
+    def test_is_none_that_the_library_could_not_have_written_there(
+        self, damaged: Path, new: Path, old: bytes, other: bytes, count: int | None
     ) -> None:
-        write_lines(damaged, lines_of(damaged)[:8])  # so that nothing behind it says another checksum
+        write_lines(damaged, lines_of(damaged)[:count])  # 8: so that nothing behind it says another checksum
         remove_projections(damaged)
-        assert old in lines_of(damaged)[7]
-        self.forged(damaged, lambda body: body.replace(old, other, 1))
+        self.forged(damaged, lambda body: re.sub(old, other, body, count=1))
         report = repaired(damaged, new)
 
         assert report.corrected == ()
-        assert "cook" not in records(new)["nodes"]
+        assert 8 in [loss.first_seq for loss in report.losses]
+        assert records(new)["nodes"].get("cook", ("(lost) cook",))[0] == "(lost) cook"  # a place for its infos
 
 
 class TestFirstLine:
@@ -747,21 +699,6 @@ class TestAnyDamage:
             for id, row in found[kind].items():
                 assert id in reported or row == wanted[kind][id], f"{id} is not what it was, and nobody says so"
 
-    def test_of_one_bit_loses_one_operation_at_most(self, damaged: Path, tmp_path: Path) -> None:
-        draw = random.Random(3)
-        data = (damaged / LOG).read_bytes()
-        remove_projections(damaged)
-        for turn in range(60):
-            at, bit = draw.randrange(len(data)), draw.randrange(8)
-            (damaged / LOG).write_bytes(data[:at] + bytes([data[at] ^ 1 << bit]) + data[at + 1 :])
-            report = repair(damaged, tmp_path / f"new {turn}")
-            spoiled = data[:at].count(b"\n") + 1
-
-            assert report.operations >= OPERATIONS - 1
-            if report.operations < OPERATIONS:
-                assert lost_numbers(report) == {spoiled}
-                assert next(loss.line for loss in report.losses if loss.first_seq == spoiled) == spoiled
-
     def test_of_a_large_store_is_listed_in_ranges(self, tmp_path: Path, new: Path) -> None:
         folder = tmp_path / "damaged"
         with KeywordTree(str(folder)) as tree:
@@ -871,31 +808,27 @@ class TestRefused:
             repair(damaged, new)
         assert isinstance(caught.value, kt.KeywordTreeError)
 
-    def test_is_a_new_folder_that_exists(self, damaged: Path, new: Path) -> None:
-        new.mkdir()
-        before = contents(damaged)
-        self.refuse(damaged, new, "exists already")
-        new.rmdir()
-        new.symlink_to(damaged)
-        self.refuse(damaged, new, "exists already")
+    @pytest.mark.parametrize(
+        ("damaged_folder", "new_folder", "words"),
+        [
+            ("damaged", "full", "exists already"),
+            ("damaged", "link", "exists already"),
+            ("damaged", "damaged/new", "within"),
+            ("damaged", "no/new", "no folder"),
+            ("nothing", "new", "no folder"),
+            ("full", "new", "holds no keyword tree"),
+        ],
+    )
+    def test_are_folders_that_do_not_fit(
+        self, damaged: Path, tmp_path: Path, damaged_folder: str, new_folder: str, words: str
+    ) -> None:
+        (tmp_path / "full").mkdir()
+        (tmp_path / "full" / "notes.txt").write_text("something else")
+        (tmp_path / "link").symlink_to(damaged)
+        before = contents(tmp_path)
+        self.refuse(tmp_path / damaged_folder, tmp_path / new_folder, words)
 
-        assert contents(damaged) == before
-
-    def test_is_a_new_folder_within_the_damaged_one(self, damaged: Path) -> None:
-        before = contents(damaged)
-        self.refuse(damaged, damaged / "new", "within")
-
-        assert contents(damaged) == before
-
-    def test_is_a_new_folder_in_none(self, damaged: Path, tmp_path: Path) -> None:
-        self.refuse(damaged, tmp_path / "no" / "new", "no folder")
-
-    def test_is_a_folder_that_is_not_there(self, tmp_path: Path, new: Path) -> None:
-        self.refuse(tmp_path / "nothing", new, "no folder")
-
-    def test_is_a_folder_without_a_tree(self, tmp_path: Path, new: Path) -> None:
-        (tmp_path / "notes.txt").write_text("something else")
-        self.refuse(tmp_path, new, "holds no keyword tree")
+        assert contents(tmp_path) == before
 
     @pytest.mark.parametrize(
         "content",
@@ -970,15 +903,6 @@ class TestProgram:
 class TestData:
     """Whether a loss is of records, or of history alone."""
 
-    @pytest.mark.parametrize("seq", range(1, OPERATIONS + 1))
-    def test_is_complete_where_a_checkpoint_proves_it(self, damaged: Path, new: Path, seq: int) -> None:
-        spoil(damaged, seq)
-        report = repaired(damaged, new)
-
-        assert [loss.is_data for loss in report.losses] == [False]
-        assert (report.has_all_data, report.is_complete) == (True, False)
-        assert repr(report).endswith("1 loss of history alone>")
-
     @pytest.mark.parametrize("seq", range(2, OPERATIONS + 1))
     def test_is_not_where_no_checkpoint_tells(self, damaged: Path, new: Path, seq: int) -> None:
         write_lines(damaged, lines_of(damaged)[:OPERATIONS])
@@ -987,6 +911,8 @@ class TestData:
 
         assert [loss.is_data for loss in report.losses] == [True]
         assert not report.has_all_data
+        assert {rescue.is_verified for rescue in report.rescued} == {False}
+        assert "NOT verified" in str(report)
 
     @pytest.mark.parametrize(
         ("name", "line", "is_proven"),
@@ -1511,12 +1437,6 @@ class TestHistoryThatLacks:
         assert "is missing, or CompactStorage(keep_history=False) has removed it" in report.losses[0].detail
         assert report.has_all_data
         assert reported(new) == reported(damaged)
-
-    def test_what_was_kept_before_is_listed_without_its_folder(self, kept: Path, new: Path) -> None:
-        first = json.loads(lines_of(kept)[0])["seq"]
-        shutil.rmtree(kept / "history")
-
-        assert lost_numbers(repaired(kept, new)) == set(range(1, first))
 
     def test_nothing_but_order_loses_nothing(self, kept: Path, new: Path) -> None:
         wanted, older = self.operations(kept), min((kept / "history").iterdir())
