@@ -35,7 +35,6 @@ from pathlib import Path
 from typing import Any, ClassVar, NamedTuple, TypeVar
 
 import pytest
-from typing_extensions import override
 
 from Agent import keyword_tree as kt
 from Agent.keyword_tree import KeywordTree, RelationType, StoreCorruptError, StoreError
@@ -730,29 +729,11 @@ class TestTraps:
                 assert traps.names_after(mode, moment) >= {"first"}
         assert traps.names_after(Mode("none")) == {"first", "unacknowledged", "next"}
 
-    def test_what_refresh_showed_is_durable(self, traps: Traps) -> None:
-        traps.world.do(Step("b", "open"))
-        traps.dies(step("b", "shown"), SYNC)
-        traps.world.do(Step("a", "refresh"))
-
-        assert traps.world.trees["a"].GetKeyword("shown") is not None
-        assert traps.names_after(Mode("none")) == {"first", "shown"}
-
     def test_a_sync_that_fails_while_opening_is_not_trusted_the_second_time(self, traps: Traps) -> None:
         traps.dies(step("a", "unacknowledged"), SYNC)
         traps.fault(errno.EIO, 1, "fdatasync")
         traps.fails(Step("b", "open"))
         traps.world.run([Step("b", "open"), step("b", "acknowledged")])
-
-        assert traps.names_after(Mode("none")) == {"first", "unacknowledged", "acknowledged"}
-
-    def test_a_sync_that_fails_while_catching_up_is_not_trusted_the_second_time(self, traps: Traps) -> None:
-        traps.world.do(Step("b", "open"))
-        traps.dies(step("b", "unacknowledged"), SYNC)
-        traps.fault(errno.EIO, 1, "fdatasync")
-        traps.fails(Step("a", "refresh"))
-        traps.fails(step("a", "too early"))
-        traps.world.run([Step("c", "open"), step("c", "acknowledged")])
 
         assert traps.names_after(Mode("none")) == {"first", "unacknowledged", "acknowledged"}
 
@@ -808,17 +789,6 @@ class TestTraps:
 
         assert not error.outcome_unknown
         assert traps.names_after(Mode("none")) == {"first", "next"}
-
-    def test_a_group_that_the_disk_has_no_room_for_is_written_one_by_one(self, traps: Traps) -> None:
-        specs = tuple({"id": f"g{number}", "name": "g", "parent_id": "root"} for number in range(4))
-        with (
-            traps.at(WRITE, 2, lambda: traps.fault(errno.ENOSPC, 1, "pwrite")),
-            traps.at(WRITE, 4, lambda: traps.fault(errno.ENOSPC, 1, "pwrite")),
-        ):
-            raised = traps.world.write_together(Step("a", "group", specs))
-
-        assert list(raised) == [2]
-        assert traps.names_after(Mode("none")) == {"first", "g0", "g1", "g3"}
 
     def test_what_would_be_refused_for_one_before_it_that_then_fails_is_not_refused(self, traps: Traps) -> None:
         specs = tuple(
@@ -881,33 +851,6 @@ class TestTraps:
         assert error.outcome_unknown
         assert "doubtful" in traps.names_after(Mode("killed"))
         traps.fails(step("a", "too early"))
-
-    def test_a_long_content_is_read_though_no_projection_could_be_written(self, traps: Traps) -> None:
-        with traps.at("pwrite infos.jsonl", 1, lambda: traps.fault(errno.ENOSPC, 1, "pwrite")):
-            traps.world.do(Step("a", "info", ({"id": "i", "content": LONG, "keyword_ids": ["first"]},)))
-        info = traps.world.trees["a"].GetInfo("i")
-
-        assert traps.disk.failed_calls == ["pwrite infos.jsonl"]
-        assert info is not None
-        assert info.content == LONG
-
-    def test_a_long_content_is_read_while_another_opens_and_dies(self, traps: Traps) -> None:
-        traps.world.do(Step("a", "info", ({"id": "i", "content": LONG, "keyword_ids": ["first"]},)))
-        for call in range(60):
-            disk = traps.disk
-            disk.kill_at(f"dying {call}", disk.call_count + call)
-            with contextlib.suppress(Killed):
-                traps.world.do(Step(f"dying {call}", "open"))
-            disk.owner = "a"
-            info = traps.world.trees["a"].GetInfo("i")
-            assert info is not None
-            assert info.content == LONG
-
-    def test_what_cannot_be_read_is_a_store_error(self, traps: Traps) -> None:
-        traps.world.do(Step("a", "info", ({"id": "i", "content": LONG},)))
-        traps.fault(errno.EIO, 1, "pread")
-
-        assert not isinstance(traps.fails(Step("a", "read", ({"id": "i"},))), StoreCorruptError)
 
     def test_a_long_content_that_has_changed_on_the_disk_is_found_when_it_is_read(self, traps: Traps) -> None:
         traps.world.do(Step("a", "info", ({"id": "i", "content": LONG},)))
@@ -974,25 +917,6 @@ class TestTraps:
 
         assert not [name for name in traps.disk.read_all() if "snapshots" in name]
         assert tree.Verify() == []
-
-    def test_a_ranking_that_fails_does_not_make_a_write_fail_that_is_done(self, door: Door) -> None:
-        class Failing(kt.PlainRanker):
-            @override
-            def Fit(self, query: str, more: str = "", **options: Any) -> kt.Fits:
-                if is_down:
-                    raise ConnectionError("the service that it asks is down")
-                return super().Fit(query, more, **options)
-
-        is_down: list[bool] = []
-        tree = KeywordTree(FOLDER, ranker=Failing)
-        tree.CreateKeyword("known", "root")
-        assert tree.RankCandidates("known")
-        is_down.append(True)
-        made = tree.CreateKeyword("unknown to it", "root")
-        with pytest.raises(ConnectionError):
-            tree.RankCandidates("known")
-
-        assert [node.id for node in tree.FindByName("unknown to it")] == [made.id]
 
     def test_a_torn_tail_that_finds_no_room_aside_is_left_where_it_is(self, traps: Traps) -> None:
         traps.dies(step("a", "torn", description="x" * 900), SYNC)
@@ -1108,11 +1032,6 @@ class TestTraps:
                 else:
                     assert f"behind-{call}-{count}-{tree}" in traps.names_after(Mode("none")), f"{count}. {call}"
 
-    def test_a_disk_of_which_nothing_can_be_asked_is_a_store_error(self, door: Door) -> None:
-        door.disk.fault = Fault(0, lasts=math.inf)
-        with pytest.raises(StoreError):
-            KeywordTree(FOLDER)
-
 
 class TestFolders:
     """What a folder of the system, a mount or another process may do while the store is at work."""
@@ -1164,6 +1083,11 @@ class TestFolders:
             traps.world.trees["a"].Refresh()
 
 
+def write_in_an_operation(tree: KeywordTree) -> None:
+    with tree.Operation("within"):
+        tree.CreateKeyword("within", "root")
+
+
 class TestWithin:
     """A signal handler, a clock, a normalizer or a ranking may call the tree whose commit it stands in."""
 
@@ -1174,55 +1098,30 @@ class TestWithin:
         assert traps.names_after(Mode("none")) == {"first", "second"}
 
     @pytest.mark.parametrize("call", [WRITE, SYNC, "pwrite nodes.jsonl"])
-    @pytest.mark.parametrize("method", ["Refresh", "Verify", "Snapshot", "CompactStorage"])
-    def test_what_needs_the_lock_is_refused_and_the_lock_stays(self, traps: Traps, method: str, call: str) -> None:
+    @pytest.mark.parametrize(
+        "use",
+        [
+            KeywordTree.Refresh,
+            KeywordTree.Verify,
+            KeywordTree.Snapshot,
+            KeywordTree.CompactStorage,
+            lambda tree: tree.CreateKeyword("within", "root"),
+            write_in_an_operation,
+        ],
+        ids=["refresh", "verify", "snapshot", "compact", "write", "operation"],
+    )
+    def test_what_needs_the_lock_is_refused_and_the_lock_stays(
+        self, traps: Traps, use: Callable[[KeywordTree], object], call: str
+    ) -> None:
         def act(tree: KeywordTree) -> None:
             with pytest.raises(StoreError, match="while its own thread does"):
-                getattr(tree, method)()
+                use(tree)
             lock = traps.disk.open(f"{FOLDER}/lock", os.O_RDWR)
             with pytest.raises(BlockingIOError):
                 traps.disk.flock(lock, 2 | 4)
             traps.disk.close(lock)
 
         self.in_a_commit(traps, call, act)
-
-    @pytest.mark.parametrize("call", [WRITE, SYNC, "pwrite nodes.jsonl"])
-    def test_another_write_is_refused_instead_of_waiting_for_ever(self, traps: Traps, call: str) -> None:
-        def act(tree: KeywordTree) -> None:
-            with pytest.raises(StoreError, match="while its own thread does"):
-                tree.CreateKeyword("within", "root")
-
-        self.in_a_commit(traps, call, act)
-
-    @pytest.mark.parametrize("call", [WRITE, SYNC, "pwrite nodes.jsonl"])
-    def test_an_operation_of_many_is_refused_instead_of_waiting_for_ever(self, traps: Traps, call: str) -> None:
-        def act(tree: KeywordTree) -> None:
-            with pytest.raises(StoreError, match="while its own thread does"), tree.Operation("within"):
-                tree.CreateKeyword("within", "root")
-
-        self.in_a_commit(traps, call, act)
-
-    @pytest.mark.parametrize(
-        ("call", "count"),
-        [("open lock", 1), ("flock lock", 2), ("flock lock", 3), ("flock lock", 4), ("pread change_log.jsonl", 2)],
-    )
-    def test_what_comes_while_the_log_is_opened_again_is_refused(self, traps: Traps, call: str, count: int) -> None:
-        traps.world.do(Step("b", "open"))
-        traps.world.trees["b"].CompactStorage()
-        tree = traps.world.trees["a"]
-        refused: list[StoreError] = []
-
-        def act() -> None:
-            try:
-                tree.Refresh()
-            except StoreError as error:
-                refused.append(error)
-
-        with traps.at(call, count, act):
-            traps.world.do(step("a", "second"))
-
-        assert len(refused) == 1
-        assert traps.names_after(Mode("none")) == {"first", "second"}
 
     def test_what_is_known_can_be_read(self, traps: Traps) -> None:
         reported: list[str] = []
@@ -1233,21 +1132,6 @@ class TestWithin:
 
         self.in_a_commit(traps, SYNC, act)
         assert reported == ["first", "create_keyword", "create_store"]
-
-    @pytest.mark.parametrize("call", [WRITE, SYNC, "pwrite nodes.jsonl"])
-    def test_closing_loses_nothing_that_is_acknowledged(self, traps: Traps, call: str) -> None:
-        with traps.at(call, 1, traps.world.trees["a"].Close):
-            try:
-                traps.world.do(step("a", "second"))
-            except StoreError as error:
-                assert error.outcome_unknown
-
-        for mode in (Mode("none"), Mode("all"), Mode("killed")):
-            found = traps.names_after(mode)
-            assert found >= set(traps.world.oracle.of("node")) - {"root"}
-            assert found <= {"first", "second"}
-        traps.world.run([Step("b", "open"), step("b", "third")])
-        assert "third" in traps.names_after(Mode("none"))
 
 
 class TestFalseAlarms:
@@ -1519,7 +1403,7 @@ class TestCorruption:
         examiner = Examiner(door, closed)
         log = closed.files[LOG]
         last = log.rstrip(b"\n").rfind(b"\n") + 1  # the checkpoint that Close left: no fact is in it
-        for bit in {*some(range(8 * len(log)), 900, "log"), *bits_of_newlines(log)}:
+        for bit in {*some(range(8 * len(log)), 300, "log"), *bits_of_newlines(log)}:
             at = bit // 8
             spoilt = log[:at] + bytes([log[at] ^ 1 << bit % 8]) + log[at + 1 :]
             allowed = ("found",) if at < last - 1 else ("found", "rebuilt")
@@ -1530,7 +1414,7 @@ class TestCorruption:
         examiner = Examiner(door, closed)
         for name in PROJECTIONS.values():
             held = closed.files[name]
-            for bit in some(range(8 * len(held)), 250, name):
+            for bit in some(range(8 * len(held)), 80, name):
                 spoilt = held[: bit // 8] + bytes([held[bit // 8] ^ 1 << bit % 8]) + held[bit // 8 + 1 :]
                 examiner.examine(f"bit of a projection, {name} {bit}", {name: spoilt}, ("rebuilt",))
         examiner.finish(tally)
@@ -1543,7 +1427,7 @@ class TestCorruption:
         lines = whole_lines(log)
         vouched = max(json.loads(line)["durable"] for line in lines)
         assert vouched == len(lines) - 2, "the last two were one group"
-        for bit in {*some(range(8 * len(log)), 900, "unclosed"), *bits_of_newlines(log)}:
+        for bit in {*some(range(8 * len(log)), 400, "unclosed"), *bits_of_newlines(log)}:
             at = bit // 8
             spoilt = log[:at] + bytes([log[at] ^ 1 << bit % 8]) + log[at + 1 :]
             line = log[:at].count(b"\n") + 1
@@ -1559,11 +1443,11 @@ class TestCorruption:
         log = closed.files[LOG]
         last = log.rstrip(b"\n").rfind(b"\n") + 1
         borders = [match.end() + step for match in re.finditer(b"\n", log) for step in (-1, 0, 1)]
-        for length in {*some(range(len(log)), 300, "length"), *borders} - {len(log), len(log) + 1}:
+        for length in {*some(range(len(log)), 100, "length"), *borders} - {len(log), len(log) + 1}:
             allowed = ("found", "kept") if length < last else ("found", "rebuilt", "harmless")
             examiner.examine(f"log cut, to {length} bytes", {LOG: log[:length]}, allowed)
         for name in PROJECTIONS.values():
-            for length in some(range(len(closed.files[name])), 60, name):
+            for length in some(range(len(closed.files[name])), 30, name):
                 examiner.examine(f"projection cut, {name} {length}", {name: closed.files[name][:length]}, ("rebuilt",))
         examiner.finish(tally)
 
@@ -1591,17 +1475,6 @@ class TestCorruption:
                     allowed = ("found",) if name == LOG else ("rebuilt",)
                     where = f"lines swapped, {name} {index + 1} {other + 1}"
                     examiner.examine(where, {name: b"\n".join([*swapped, b""])}, allowed)
-        examiner.finish(tally)
-
-    def test_of_a_log_that_lost_its_last_lines_is_found_or_what_is_left_is_kept(
-        self, door: Door, tally: Counter[str], closed: Store
-    ) -> None:
-        examiner = Examiner(door, closed)
-        lines = closed.files[LOG].split(b"\n")[:-1]
-        for left in range(len(lines)):
-            all_facts = left == len(lines) - 1
-            allowed = ("found", "rebuilt", "harmless") if all_facts else ("found", "kept")
-            examiner.examine(f"last lines lost, {left} are left", {LOG: b"\n".join([*lines[:left], b""])}, allowed)
         examiner.finish(tally)
 
     @pytest.mark.parametrize(
@@ -1650,21 +1523,13 @@ class TestCorruption:
                 tree.CreateKeyword("more", "root")
                 assert tree.Verify() == []
 
-    def test_of_the_chain_alone_is_found(self, door: Door, closed: Store) -> None:
-        lines = closed.files[LOG].split(b"\n")[:-1]
-        other = reframed([line.replace(b"Python", b"python") for line in lines]).split(b"\n")[:-1]
-
-        for index in range(2, len(lines) - 1):
-            mixed = b"\n".join([*other[:index], *lines[index:], b""])
-            assert Examiner(door, closed).outcome({LOG: mixed}) == "found"
-
     def test_of_blocks_is_found_or_repaired(self, door: Door, tally: Counter[str], closed: Store) -> None:
         examiner = Examiner(door, closed)
         for name in (LOG, *PROJECTIONS.values()):
             held = closed.files[name]
             last = held.rstrip(b"\n").rfind(b"\n")
             for size in (16, 64, 512, 4096):
-                for start in some(range(0, len(held), size), 40, (name, size)):
+                for start in some(range(0, len(held), size), 12, (name, size)):
                     for what, fill in (("zeros", b"\0"), ("ones", b"\xff"), ("blanks", b" "), ("newlines", b"\n")):
                         spoilt = held[:start] + (fill * size)[: len(held) - start] + held[start + size :]
                         if spoilt == held:
@@ -1732,7 +1597,7 @@ class TestCorruption:
 
 
 class TestPowerCuts:
-    @pytest.mark.parametrize("seed", storm(2, 60))
+    @pytest.mark.parametrize("seed", storm(1, 60))
     def test_lose_nothing_acknowledged_and_make_nothing_up(self, door: Door, tally: Counter[str], seed: int) -> None:
         world = World(door)
         moments = world.disk.record()
@@ -1770,7 +1635,7 @@ class TestPowerCuts:
         calm.run(before)
         first = calm.disk.call_count
         calm.run(its_work)
-        for call in within_budget(range(0, calm.disk.call_count - first, 1 if STORM else 3), rng):
+        for call in within_budget(range(0, calm.disk.call_count - first, 1 if STORM else 5), rng):
             world = World(door)
             world.run(before)
             world.disk.kill_at("b", world.disk.call_count + call, rng.choice((0, 1, 100, 700)))
@@ -1804,7 +1669,7 @@ class TestLargeBatches:
     def test_that_make_a_checkpoint_lose_nothing(self, monkeypatch: pytest.MonkeyPatch, tally: Counter[str]) -> None:
         door = Door(monkeypatch)
         world = World(door)
-        batch = tuple({"id": f"k{n}", "name": f"k{n}", "parent_id": "root"} for n in range(1100 if STORM else 300))
+        batch = tuple({"id": f"k{n}", "name": f"k{n}", "parent_id": "root"} for n in range(1100 if STORM else 100))
         world.run([Step("a", "open"), Step("a", "keywords", batch)])
         moments = world.disk.record()
         content = "nine MiB of text" * (9 * 65_536)
@@ -1814,20 +1679,9 @@ class TestLargeBatches:
 
         rng = random.Random(SEED)
         judge = Judge(world, rng, 1 if STORM else 0, 0.1 if STORM else 0)
-        judge.try_all(moments, 0, 3 if STORM else 0, 1 if STORM else 0.3)
+        judge.try_all(moments, 0, 3 if STORM else 0, 1 if STORM else 0.2)
         tally.update({f"large batches, {what}": count for what, count in judge.counts.items()})
         assert judge.losses == []
-
-    def test_of_a_thousand_operations_are_checkpointed(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        world = World(Door(monkeypatch))
-        world.disk.owner = "a"
-        tree = world.tree()
-        for number in range(1001):
-            tree.BatchCreateKeywords([{"id": f"k{number}", "name": "k", "parent_id": "root"}])
-        lines = whole_lines(world.disk.read_all()[LOG])
-
-        assert sum(b'"op": "checkpoint"' in line for line in lines) == 1
-        assert len(world.tree().GetChildren("root")) == 1001
 
 
 # == Errors ===============================================================================================
@@ -2063,7 +1917,7 @@ class TestErrors:
         calls = list(enumerate(calm.disk.calls))
         cases = [(call, name, fault) for call, name in calls for fault in faults_at(call, name.split(" ")[0], rng)]
         for _, name, fault in within_budget(cases, rng):
-            if not STORM and rng.random() < 0.95:
+            if not STORM and rng.random() < 0.975:
                 continue
             world = World(door)
             survivor = Survivor(world, rng)
@@ -2249,14 +2103,6 @@ class TestMethodsUnderPowerCuts:
         tally.update({f"power cuts in methods, {what}": count for what, count in judge.counts.items()})
         assert judge.losses == []
 
-    def test_promise_what_the_saga_is_compared_with(self, door: Door) -> None:
-        world = calm_saga(door)
-
-        assert world.states[-1].nodes["last"][0] == "the last"
-        assert not [
-            name for name, held in world.disk.read_all().items() if SECRET.encode() in held and "snap" not in name
-        ]
-
 
 def refuse_links(monkeypatch: pytest.MonkeyPatch) -> None:
     """Be a file system without hard links."""
@@ -2405,7 +2251,7 @@ class TestReplacedLog:
     ) -> None:
         steps_ns = (0, 1, granularity_ns // 2, granularity_ns, 90_000_000, 110_000_000, SECOND // 2, 3 * SECOND // 2)
         rng = random.Random(f"{SEED} {granularity_ns}")
-        for turn in range(400 if STORM else 12):
+        for turn in range(400 if STORM else 6):
             clock = Clock(monkeypatch, granularity_ns)
             clock.now_ns += rng.randrange(SECOND)
             traps = Traps(door)
@@ -2994,26 +2840,6 @@ class TestSharedFiles:
             behind = [change.seq for change in world.trees[actor].History(limit=99)]
             assert behind == reported, actor
 
-    def test_a_history_after_a_log_that_was_copied_after_a_failed_sync_is_reported_once(self, door: Door) -> None:
-        traps = Traps(door)
-        world = traps.world
-        world.run([Step("a", "open"), step("a", "first")])
-        traps.fault(errno.ENOSPC, 1, "pwrite")
-        with pytest.raises(StoreError):
-            world.trees["a"].CompactStorage()  # leaves a second name of the log
-        traps.disk.heal()
-        traps.disk.fault = Fault(traps.disk.call_count, only=frozenset(("fdatasync",)), sync="tears")
-        traps.disk.failed_calls.clear()
-        traps.fails(step("a", "doubtful", description="x" * 3000))
-        for mode in (Mode("killed"), Mode("none"), Mode("torn", 1), Mode("garbage", 2)):
-            door.disk = traps.disk.now().cut_power(mode)
-            tree = KeywordTree(FOLDER)
-            tree.CreateKeyword("more", "root")
-            tree.CompactStorage()
-            reported = [change.seq for change in tree.History(limit=99)]
-            assert reported == sorted(set(reported), reverse=True), mode
-            assert tree.Verify() == [], mode
-
     @pytest.mark.parametrize("call", ["fsync", "open", "mkdir", "link", "pwrite"])
     def test_a_history_is_durable_though_a_compaction_before_failed(self, door: Door, call: str) -> None:
         for count in range(12):
@@ -3029,14 +2855,6 @@ class TestSharedFiles:
             door.disk = traps.disk.now().cut_power(Mode("none"))
             tree = KeywordTree(FOLDER)
             assert [change.op for change in tree.History()] == ["create_keyword", "create_store"], f"{count}. {call}"
-
-    def test_a_compaction_of_another_is_reported_once_by_those_who_have_not_noticed(self, traps: Traps) -> None:
-        traps.world.run([Step("b", "open"), step("b", "second")])
-        traps.world.do(Step("a", "refresh"))
-        before = [change.seq for change in traps.world.trees["a"].History()]
-        traps.world.trees["b"].CompactStorage()
-
-        assert [change.seq for change in traps.world.trees["a"].History()] == before
 
     def test_a_history_that_another_forgets_meanwhile_ends_there(self, traps: Traps) -> None:
         tree = traps.world.trees["a"]
