@@ -9,7 +9,6 @@ import asyncio
 import contextlib
 import copy
 import errno
-import fcntl
 import gc
 import os
 import pickle
@@ -33,7 +32,6 @@ from Agent.keyword_tree import (
     InvalidInputError,
     KeywordNode,
     KeywordTree,
-    LLMClient,
     NotFoundError,
     StoreCorruptError,
     StoreError,
@@ -45,29 +43,6 @@ from Agent.tests.support.threads import Together, wait_until
 
 
 class TestBlocksAndThreads:
-    @pytest.mark.usefixtures("hasty")
-    def test_rows_of_a_block_never_stand_in_another_threads_line(self, tree: KeywordTree) -> None:
-        ended = threading.Event()
-
-        def never() -> None:
-            while not ended.is_set():
-                with contextlib.suppress(ZeroDivisionError), tree.Operation("never"):
-                    for number in range(10):
-                        tree.CreateKeyword(f"ghost {number}", "root")
-                    raise ZeroDivisionError
-
-        threads = [threading.Thread(target=never) for _ in range(2)]
-        for thread in threads:
-            thread.start()
-        for number in range(60):
-            tree.CreateKeyword(f"real {number}", "root")
-        ended.set()
-        for thread in threads:
-            thread.join()
-
-        assert names_under(tree) == [f"real {number}" for number in range(60)]
-        assert tree.Verify() == []
-
     def test_a_thread_that_a_block_starts_writes_for_itself(self, tree: KeywordTree) -> None:
         with contextlib.suppress(ZeroDivisionError), tree.Operation():
             thread = threading.Thread(target=tree.CreateKeyword, args=("of its own", "root"))
@@ -314,6 +289,34 @@ class TestGroups:
         assert names_under(tree) == ["first", "second"]
         assert [change.op for change in tree.History()] == ["create_keyword", "create_keyword", "create_store"]
 
+    def test_have_an_unknown_outcome_where_ctrl_c_met_who_commits_them(
+        self, tree: KeywordTree, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        together = Together(tree, monkeypatch)
+        sync = inside.Files.Sync
+
+        def interrupt(files: inside.Files, fd: int) -> None:
+            if threading.current_thread() is threading.main_thread():
+                raise KeyboardInterrupt
+            sync(files, fd)
+
+        def follow() -> None:
+            wait_until(lambda: inside.waiting_writers(tree) == 1)
+            together.queue_up(lambda: tree.CreateKeyword("behind", "root"))
+            together.go_on()
+
+        monkeypatch.setattr(inside.Files, "Sync", interrupt)
+        following = threading.Thread(target=follow)
+        following.start()
+        with pytest.raises(KeyboardInterrupt):
+            tree.CreateKeyword("interrupted", "root")  # it leads the group
+        following.join()
+        monkeypatch.undo()
+
+        assert [getattr(error, "outcome_unknown", None) for error in together.raised] == [True]
+        assert names_under(tree) == ["first", "interrupted", "behind"]
+        assert tree.Verify() == []
+
     def test_are_waited_for_by_who_refreshes(self, tree: KeywordTree, monkeypatch: pytest.MonkeyPatch) -> None:
         together = Together(tree, monkeypatch)
         refreshing = threading.Thread(target=tree.Refresh)
@@ -330,24 +333,6 @@ class TestGroups:
 
 
 class TestReaders:
-    def test_go_on_while_the_log_is_compacted(self, tree: KeywordTree, monkeypatch: pytest.MonkeyPatch) -> None:
-        made = tree.CreateKeyword("k", "root")
-        answered: list[object] = []
-        replace, replaced = inside.Files.Replace, list[str]()
-
-        def replace_and_look(files: inside.Files, path: str, new_path: str) -> None:
-            replace(files, path, new_path)
-            replaced.append(os.path.basename(new_path))
-            reader = threading.Thread(target=lambda: answered.append(tree.GetKeyword(made.id)))
-            reader.start()
-            reader.join(10)
-
-        monkeypatch.setattr(inside.Files, "Replace", replace_and_look)
-        tree.CompactStorage()
-
-        assert replaced[-1] == "change_log.jsonl"
-        assert answered == [made] * len(replaced)
-
     def test_see_an_operation_wholly_or_not_at_all(self, tree: KeywordTree, monkeypatch: pytest.MonkeyPatch) -> None:
         parent = tree.CreateKeyword("parent", "root")
         seen: list[list[str]] = []
@@ -362,20 +347,6 @@ class TestReaders:
         reader.join()
 
         assert seen == [["a", "b", "c"]]
-
-    def test_a_search_and_a_compaction_do_not_wait_for_one_another(self, tmp_path: Path) -> None:
-        class Client(LLMClient):
-            def Chat(self, messages: list[dict[str, str]], json_schema: dict[str, Any]) -> dict[str, Any]:
-                thread = threading.Thread(target=own.CompactStorage)
-                thread.start()
-                thread.join(10)
-                assert not thread.is_alive()
-                return {"action": "jump", "node_id": 0}
-
-        with KeywordTree(str(tmp_path / "store"), Client(), descend_max_rounds=3) as own:
-            own.BatchCreateKeywords([{"name": f"k{number}", "parent_id": "root"} for number in range(200)])
-
-            assert own.Search("what").rounds == 3
 
     def test_go_on_while_the_ranking_is_made_and_find_what_they_wrote_meanwhile(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -482,31 +453,6 @@ class TestReaders:
 class TestReentry:
     """A commit's own thread comes back: a signal's handler does, a clock or a ranking may."""
 
-    def test_does_not_give_the_lock_away(self, tree: KeywordTree, monkeypatch: pytest.MonkeyPatch) -> None:
-        reported: list[str] = []
-        lock = os.open(os.path.join(tree.data_dir, "lock"), os.O_RDWR)
-        real = inside.Files.Write
-
-        def write(files: inside.Files, *arguments: Any) -> None:
-            monkeypatch.setattr(inside.Files, "Write", real)
-            tree.History(limit=1)  # reads what is there, without catching up
-            for call in (tree.Refresh, tree.Verify, lambda: tree.CreateKeyword("inner", "root")):
-                with pytest.raises(StoreError, match="while its own thread does"):
-                    call()
-            with pytest.raises(BlockingIOError):
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            reported.append("nobody else can write")
-            real(files, *arguments)
-
-        monkeypatch.setattr(inside.Files, "Write", write)
-        tree.CreateKeyword("outer", "root")
-        os.close(lock)
-
-        assert reported == ["nobody else can write"]
-        assert names_under(tree) == ["outer"]
-        tree.CreateKeyword("later", "root")
-        assert tree.Verify() == []
-
     def test_does_not_see_half_an_operation(self, tree: KeywordTree, monkeypatch: pytest.MonkeyPatch) -> None:
         parent = tree.CreateKeyword("parent", "root")
         reported: list[str] = []
@@ -561,20 +507,6 @@ class TestRankings:
 
             assert names_under(mine) == ["once"]
             assert [node.name for node, _ in mine.RankCandidates("once")] == ["once"]
-
-
-class TestLockFile:
-    def test_that_was_taken_away_is_noticed(self, tree: KeywordTree, tmp_path: Path) -> None:
-        tree.CreateKeyword("before", "root")
-        os.remove(tmp_path / "store" / "lock")
-        with KeywordTree(str(tmp_path / "store")) as other:
-            for number in range(5):
-                tree.CreateKeyword(f"a{number}", "root")
-                other.CreateKeyword(f"b{number}", "root")
-
-        tree.Refresh()
-        assert len(names_under(tree)) == 11
-        assert tree.Verify() == []
 
 
 class TestLostLogs:
