@@ -691,27 +691,6 @@ class TestOperation:
         assert [step.name for step in tree.GetPath("typ")] == ["root", "编程", "Go", "typing"]
         assert tree.Verify() == []
 
-    def test_inside_it_is_seen_and_by_others_only_when_it_ends(self, tree: KeywordTree, folder: Path) -> None:
-        def look(tree: KeywordTree) -> list[object]:
-            tree.Refresh()
-            made = tree.FindByName("新")
-            metrics = tree.TreeMetrics()
-            return [len(made), "新" in names_under(tree, "py"), metrics["keywords"], len(infos_of(tree, "rust"))]
-
-        before, after = [0, False, 7, 1], [1, True, 8, 2]
-        seen: list[list[object]] = []
-        with opened(folder) as other:
-            with tree.Operation():
-                made = add(tree, "新", "py")
-                tree.LinkInfo("free", "rust")
-                assert look(tree) == after
-                assert tree.Search("编程/新", False).node == node(tree, made)
-                reader = threading.Thread(target=lambda: seen.extend([look(tree), look(other)]))
-                reader.start()
-                reader.join()
-                assert seen == [before, before]
-            assert look(tree) == look(other) == after
-
     def test_an_exception_takes_all_of_it_back(self, tree: KeywordTree, folder: Path) -> None:
         with unchanged(tree, folder), taken_back(tree):
             made = add(tree, "新")
@@ -736,22 +715,6 @@ class TestOperation:
         assert last(tree).operation_id == op.id != created.operation_id
         assert last(tree).Ids() == {kept}
         assert tree.Verify() == []
-
-    def test_one_inside_another_is_a_part_of_it(self, tree: KeywordTree, folder: Path) -> None:
-        lines = line_count(folder)
-        with tree.Operation("outer") as outer:
-            a = add(tree, "a")
-            with tree.Operation("inner") as inner:
-                b = add(tree, "b", a)
-            assert inner.id == outer.id
-            with taken_back(tree):
-                add(tree, "c", b)
-                tree.DeleteKeyword(b)
-            assert names_under(tree, a) == ["b"]
-            assert tree.FindByName("c") == []
-
-        assert line_count(folder) == lines + 1
-        assert (last(tree).op, last(tree).Ids()) == ("outer", {a, b})
 
     def test_what_was_asked_for_the_part_that_is_taken_back_is_not_kept(self, folder: Path) -> None:
         with opened(folder, Model(always(FIRST))) as tree:
@@ -1255,36 +1218,6 @@ class TestSnapshot:
         with unchanged(tree, folder):
             tree.Restore(name)
 
-    @pytest.mark.parametrize(
-        ("place", "damage"),
-        [
-            (LOG, lambda data: data.replace("写代码".encode(), "写代妈".encode(), 1)),
-            (LOG, lambda data: data[: len(data.rstrip()) - 40]),
-            (LOG, lambda data: b""),
-            (LOG, lambda data: b"x" + data[1:]),
-            (LOG, None),
-            ("snapshot.json", lambda data: b""),
-            ("snapshot.json", lambda data: b"[]"),
-            ("snapshot.json", lambda data: data.replace(b'"length"', b'"size"')),
-        ],
-    )
-    def test_a_damaged_one_is_refused(
-        self, tree: KeywordTree, folder: Path, place: str, damage: Callable[[bytes], bytes] | None
-    ) -> None:
-        name = tree.Snapshot(copy=True)
-        tree.DeleteKeyword("py")
-        path = folder / "snapshots" / name / place
-        if damage is None:
-            path.unlink()
-        else:
-            path.write_bytes(damage(path.read_bytes()))
-
-        with unchanged(tree, folder), pytest.raises(StoreError):
-            tree.Restore(name)
-
-        tree.AddAlias("rust", "goes on")
-        assert tree.Undo(last(tree).operation_id)
-
     def test_no_name_leads_out_of_the_folder(self, tree: KeywordTree, folder: Path) -> None:
         name = tree.Snapshot(copy=True)
         outside = folder.parent / name
@@ -1459,47 +1392,6 @@ class TestCompactStorage:
         with opened(folder) as again:
             assert (node(again, secret).id, again.Verify()) == ("rust", [])
 
-    def test_history_and_undo_go_on_across_one_that_keeps_it(self, tree: KeywordTree, folder: Path) -> None:
-        before = picture(tree)
-        tree.MergeKeywords("py", "rust")
-        merged = last(tree)
-        ops = [change.operation_id for change in tree.History(limit=1000)]
-        for _ in range(3):
-            tree.CompactStorage()
-
-        assert [change.operation_id for change in tree.History(limit=1000)] == ops
-        assert [change.op for change in tree.History("py")] == [
-            *("merge_keywords", "confirm", "batch_create_infos", "batch_create_keywords")
-        ]
-        tree.Close()
-        with opened(folder) as again:
-            again.Undo(merged.operation_id)
-            assert picture(again) == before
-            assert again.Verify() == []
-
-    def test_order_and_versions_go_on_where_what_was_newest_is_gone(self, tree: KeywordTree) -> None:
-        newest = add(tree, "最新", "py")
-        tree.LinkInfo("free", "rust")
-        tree.UnlinkInfo("free", "rust")
-        unlinked = last(tree).operation_id
-        tree.DeleteKeyword(newest)
-        deleted = last(tree).operation_id
-        tree.CompactStorage()
-        add(tree, "更新", "py")
-        later = tree.CreateInfo("更新", keyword_ids=["rust"]).id
-
-        tree.Undo(deleted)
-        tree.Undo(unlinked)
-
-        assert names_under(tree, "py") == ["asyncio", "typing", "最新", "更新"]
-        assert [one for one, _ in infos_of(tree, "rust")] == ["both", "free", later]
-        assert node(tree, newest).version == 3
-        tree.UnlinkInfo("free", "rust")
-        tree.DeleteKeyword(newest)
-        assert names_under(tree, "py") == ["asyncio", "typing", "更新"]
-        assert [one for one, _ in infos_of(tree, "rust")] == ["both", later]
-        assert tree.Verify() == []
-
     @pytest.mark.parametrize("reads_checkpoint", [True, False])
     def test_order_goes_on_where_what_was_newest_is_forgotten(
         self, folder: Path, monkeypatch: pytest.MonkeyPatch, reads_checkpoint: bool
@@ -1537,15 +1429,6 @@ class TestCompactStorage:
         assert [change.operation_id for change in tree.History(limit=1000)][1:] == ops
         tree.CompactStorage()
         assert [change.operation_id for change in tree.History(limit=1000)][1:] == ops
-
-    def test_the_log_is_as_large_as_what_lives(self, folder: Path) -> None:
-        with opened(folder) as tree:
-            id = tree.CreateInfo("x" * 1000).id
-            for number in range(200):
-                tree.UpdateInfo(id, {"content": str(number) * 300})
-            reported = tree.CompactStorage(keep_history=False)
-            assert reported["bytes_after"] < 10_000 < 400_000 < reported["bytes_before"]
-            assert tree.TreeMetrics()["bytes_on_disk"][LOG] == (folder / LOG).stat().st_size
 
 
 # == Several at once ======================================================================================

@@ -16,7 +16,6 @@ from Agent.keyword_tree import (
     InvalidInputError,
     KeywordTree,
     NotFoundError,
-    StoreCorruptError,
     VersionConflictError,
 )
 from Agent.shared_tree import SharedLog
@@ -303,14 +302,3 @@ class TestWhole:
         assert len(drawn) == 1
         for tree in trees:
             assert tree.Verify() == []
-
-    def test_is_never_said_to_be_corrupt(self, again: Open) -> None:
-        tree = again()
-        for number in range(100):
-            tree.CreateKeyword(f"{number}", "root")
-        try:
-            tree.CompactStorage()
-            tree.CompactStorage(keep_history=False)
-        except StoreCorruptError as error:  # pragma: no cover - it would be a defect
-            pytest.fail(str(error))
-        assert tree.Verify() == []

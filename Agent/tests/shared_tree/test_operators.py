@@ -19,32 +19,6 @@ from Agent.tests.shared_tree.conftest import (
 
 
 class TestOperatorsHands:
-    def test_a_cut_table_is_refused_by_open_trees(self, open_tree: Opener, database: str) -> None:
-        tree = open_tree()
-        for name in "abc":
-            tree.CreateKeyword(name, "root")
-        sql(database, "DELETE FROM kt_batch WHERE after = (SELECT max(after) FROM kt_batch)")
-
-        for _ in range(2):
-            with pytest.raises(StoreCorruptError):
-                tree.CreateKeyword("d", "root")
-        with pytest.raises(StoreCorruptError):
-            tree.Refresh()
-        assert names(open_tree()) == ["a", "b"]
-
-    def test_an_old_backup_in_its_place_is_refused(self, open_tree: Opener, database: str) -> None:
-        tree = open_tree()
-        tree.CreateKeyword("a", "root")
-        sql(database, "CREATE TABLE backup AS SELECT * FROM kt_batch")
-        tree.CreateKeyword("b", "root")
-        sql(database, "DELETE FROM kt_batch")
-        sql(database, "INSERT INTO kt_batch SELECT * FROM backup")
-        open_tree().CreateKeyword("another b", "root")
-
-        with pytest.raises(StoreCorruptError):
-            tree.CreateKeyword("c", "root")
-        assert names(open_tree()) == ["a", "another b"]
-
     def test_a_changed_line_is_found(self, open_tree: Opener, database: str) -> None:
         tree = open_tree()
         tree.CreateKeyword("tea", "root")
@@ -60,21 +34,6 @@ class TestOperatorsHands:
 
         with pytest.raises(StoreCorruptError, match="more than whole lines"):
             open_tree()
-
-    def test_a_trigger_that_drops_writes_is_reported(self, far: SharedLog, database: str) -> None:
-        tree = opened(far)
-        sql(
-            database,
-            """CREATE FUNCTION drop_it() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NULL; END';
-            CREATE TRIGGER audit BEFORE INSERT ON kt_batch FOR EACH ROW EXECUTE FUNCTION drop_it()""",
-        )
-
-        with pytest.raises(StoreError, match="is there a trigger"):
-            tree.CreateKeyword("tea", "root")
-
-        sql(database, "DROP TRIGGER audit ON kt_batch")
-        tree.CreateKeyword("tea", "root")
-        assert names(tree) == names(opened(far)) == ["tea"]
 
     def test_a_table_that_another_locks_is_a_refusal_and_no_unknown_outcome(
         self, far: SharedLog, database: str

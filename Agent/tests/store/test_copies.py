@@ -9,9 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-import pytest
-
-from Agent.keyword_tree import KeywordTree, StoreCorruptError
+from Agent.keyword_tree import KeywordTree
 
 LOG, NODES = "change_log.jsonl", "nodes.jsonl"
 
@@ -69,17 +67,6 @@ class TestACopyOfALivingFolder:
             with KeywordTree(str(tmp_path / f"copy{n}")) as copy:
                 counts.append(len(copy))
         assert counts == sorted(counts)
-
-    def test_is_refused_where_the_log_itself_proves_a_loss(self, tmp_path: Path) -> None:
-        with KeywordTree(str(tmp_path / "tree")) as tree:
-            for name in ("a", "b", "c"):
-                tree.CreateKeyword(name, "root")
-        log = tmp_path / "tree" / LOG
-        lines = log.read_bytes().splitlines(keepends=True)
-        log.write_bytes(b"".join(lines[:2] + lines[3:]))
-
-        with pytest.raises(StoreCorruptError, match="operation 3 is damaged or missing"):
-            KeywordTree(str(tmp_path / "tree"))
 
 
 class TestASnapshotThatCopies:

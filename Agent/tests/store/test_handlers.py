@@ -22,7 +22,6 @@ from Agent import keyword_tree as kt
 from Agent.keyword_tree import ClosedError, KeywordTree, KeywordTreeError, StoreCorruptError, StoreError
 from Agent.tests.support import inside
 from Agent.tests.support.faulty_files import Door, Fault, FaultyDisk, stepping_in
-from Agent.tests.support.log_format import PROJECTIONS
 from Agent.tests.support.looking import names_under
 from Agent.tests.support.threads import wait_until
 
@@ -198,16 +197,6 @@ class TestTimeouts:
             assert names_under(met.tree) == ["first", "second", *made, "of another", "later"], met
             assert met.tree.Verify() == [], met
             met.tree.Close()
-
-    @pytest.mark.parametrize("call", ["pread change_log.jsonl", "fdatasync change_log.jsonl", "pwrite nodes.jsonl"])
-    def test_in_a_write_come_out_as_themselves(self, disk: FaultyDisk, call: str) -> None:
-        with KeywordTree(FOLDER) as other, KeywordTree(FOLDER) as tree:
-            other.CreateKeyword("of another", "root")
-            with stepping_in(disk, call, partial(ring, tree)) as met, pytest.raises(TimeoutError, match="too long"):
-                write(tree)
-
-            assert met == [call]
-            assert disk.read_all()["store/lock"] == b""
 
     @pytest.mark.parametrize("call", ["ftruncate change_log.jsonl", "fdatasync change_log.jsonl"])
     def test_while_a_failed_write_is_taken_back_come_out_as_themselves(self, disk: FaultyDisk, call: str) -> None:
@@ -472,26 +461,6 @@ class TestLogThatLostItsEnd:
             return
         with KeywordTree(FOLDER) as opened:  # one that has not read it sees what the log says, and what it lacks
             assert any("nodes.jsonl" in said and "does not have" in said for said in opened.recovery)
-
-    def test_does_not_serve_what_another_log_holds_there(self, disk: FaultyDisk) -> None:
-        tree = KeywordTree(FOLDER)
-        log = disk.read_all()[LOG]
-        tree.CreateKeyword("of this log", "root")
-        tree.Refresh()
-        theirs = log.rstrip() + b"\n"
-        disk.put({f"other/{name.partition('/')[2]}": held for name, held in disk.read_all().items()})
-        disk.put({"other/change_log.jsonl": theirs})
-        for name in PROJECTIONS:
-            disk.remove(f"/disk/other/{name}")
-        with KeywordTree("/disk/other") as other:
-            for number in range(9):
-                other.CreateKeyword(f"of another log, with a long name, {number}", "root")
-        disk.spoil(LOG, disk.read_all()["other/change_log.jsonl"])
-        before = disk.read_all()
-
-        with pytest.raises(StoreCorruptError):
-            write(tree)
-        assert disk.read_all() == before
 
 
 class TestSnapshotFolder:

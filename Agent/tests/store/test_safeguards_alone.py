@@ -12,7 +12,6 @@ import itertools
 import os
 import shutil
 import threading
-import time
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -126,18 +125,6 @@ class TestLostLogs:
         with KeywordTree(str(mine)) as theirs:
             assert names_under(theirs) == [f"k{number}" for number in range(5)]
 
-    def test_what_others_wrote_and_compacted_does(self, folder: Path) -> None:
-        _fill(folder)
-        with KeywordTree(str(folder)) as tree, KeywordTree(str(folder)) as other:
-            tree.CreateKeyword("mine", "root")
-            other.CreateKeyword("theirs", "root")
-            other.CompactStorage(keep_history=False)
-            other.CreateKeyword("behind", "root")
-
-            tree.Refresh()
-
-            assert [node.name for node in tree.Walk()][-3:] == ["mine", "theirs", "behind"]
-
     def test_after_a_long_last_line_only_its_beginning_is_read(
         self, folder: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
@@ -161,25 +148,6 @@ class TestLostLogs:
             tree.Refresh()
 
             assert [node.name for node in tree.Walk()][-1] == "behind it"
-
-    def test_one_that_was_replaced_is_noticed_again_where_opening_it_failed(
-        self, folder: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        def fail(*_: object) -> int:
-            raise OSError(errno.EMFILE, "too many files")
-
-        with KeywordTree(str(folder)) as tree, KeywordTree(str(folder)) as other:
-            tree.CreateKeyword("before", "root")
-            other.CompactStorage()
-            time.sleep(0.15)  # now the folder's time proves that no name in it has changed
-            with monkeypatch.context() as patch:
-                patch.setattr(os, "open", fail)
-                with pytest.raises(StoreError, match="too many files"):
-                    tree.Refresh()
-            tree.CreateKeyword("behind", "root")
-            other.Refresh()
-
-            assert [node.name for node in other.Walk()][1:] == ["before", "behind"]
 
 
 class TestOpening:
