@@ -36,15 +36,15 @@ ROOT = Path(__file__).resolve().parents[3]
 class TestDistance:
     """2 ms there and back: what is fetched one by one takes minutes, and a transaction that waits for it is ended."""
 
-    CONTENTS = 2_000
+    CONTENTS = 600
 
     def test_many_long_contents_are_kept_and_compacted(
         self, far: SharedLog, proxy: FaultyProxy, log: SharedLog
     ) -> None:
         tree = opened(log)
         texts = [f"{number} " + "long" * 1_100 for number in range(self.CONTENTS)]
-        for start in range(0, self.CONTENTS, 100):  # in batches of 450 KB; some later ones in pieces
-            tree.BatchCreateInfos([{"content": text} for text in texts[start : start + 100 * (1 + start // 1_800)]])
+        for start in range(0, self.CONTENTS, 100):  # in batches of 450 KB, the last but one in pieces
+            tree.BatchCreateInfos([{"content": text} for text in texts[start : start + 100 + 100 * (start == 400)]])
         tree.Close()
         requests: list[bytes] = []
 
@@ -117,35 +117,6 @@ class TestNetworks:
         tree.CreateKeyword("after", "root")
         is_in = any(change.operation_id == caught.value.operation_id for change in tree.History())
         assert names(tree) == (["before", "tea", "after"] if is_in else ["before", "after"])
-
-    @pytest.mark.parametrize("is_in", [False, True])
-    def test_that_lose_a_write_or_its_answer_are_found_out(
-        self, far: SharedLog, proxy: FaultyProxy, is_in: bool
-    ) -> None:
-        tree = opened(far)
-        lost: list[bytes] = []
-
-        def judge(chunk: bytes) -> Fault:
-            if b'"tea"' not in chunk or lost:
-                return PASS
-            lost.append(chunk)
-            if is_in:
-                proxy.on_answer = lose_once
-                return PASS
-            return lose()
-
-        def lose_once(_: bytes) -> Fault:
-            proxy.on_answer = lambda _: PASS
-            return lose()
-
-        proxy.on_request = judge
-
-        tree.CreateKeyword("tea", "root")
-
-        assert len(lost) == 1
-        assert far.counts["unanswered"] == 1
-        assert far.counts["resolved"] == is_in
-        assert names(opened(far)) == ["tea"]
 
     @pytest.mark.parametrize("is_mutant", [False, True])
     def test_a_write_that_arrives_after_a_compaction_is_never_acknowledged_and_lost(
