@@ -11,6 +11,7 @@ import copy
 import dataclasses
 import datetime
 import decimal
+import functools
 import inspect
 import itertools
 import json
@@ -541,19 +542,16 @@ class TestModule:
     def test_is_the_file_beside_its_tests(self) -> None:
         assert Path(kt.__file__).resolve() == SOURCE
 
-    @pytest.mark.parametrize(
-        ("place", "file"), [(HERE.parent, "Agent/test_keyword_tree.py"), (HERE, "test_keyword_tree.py")]
-    )
-    def test_its_tests_run_from_the_root_and_from_inside_agent(self, place: Path, file: str, tmp_path: Path) -> None:
+    def test_its_tests_run_from_inside_agent_too(self, tmp_path: Path) -> None:
         chosen = (
-            f"{file}::test_auto_root_on_fresh_init",
-            f"{file}::TestModule::test_is_the_file_beside_its_tests",
+            f"{Path(__file__).name}::test_auto_root_on_fresh_init",
+            f"{Path(__file__).name}::TestModule::test_is_the_file_beside_its_tests",
         )
         # A folder of its own: two sessions that tidy up the shared one at once trip over each other.
         options = ["-p", "no:cacheprovider", f"--basetemp={tmp_path / 'inner'}"]
         command = [sys.executable, "-m", "pytest", *options, *chosen]
         alone = {**os.environ, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
-        done = subprocess.run(command, cwd=place, env=alone, capture_output=True, text=True, check=False)
+        done = subprocess.run(command, cwd=HERE, env=alone, capture_output=True, text=True, check=False)
 
         assert done.returncode == 0, done.stdout + done.stderr
         assert "2 passed" in done.stdout
@@ -582,7 +580,7 @@ class TestModule:
 
     def test_imports_the_standard_library_and_typing_extensions_alone(self) -> None:
         imported: set[str] = set()
-        for node in ast.walk(ast.parse(SOURCE.read_text("utf-8"))):
+        for node in ast.walk(parsed_source()):
             if isinstance(node, ast.Import):
                 imported |= {alias.name.partition(".")[0] for alias in node.names}
             elif isinstance(node, ast.ImportFrom):
@@ -594,7 +592,7 @@ class TestModule:
 
     def test_exports_what_its_public_names_are(self) -> None:
         public: set[str] = set()
-        for statement in ast.parse(SOURCE.read_text("utf-8")).body:
+        for statement in parsed_source().body:
             if isinstance(statement, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
                 public.add(statement.name)
             elif isinstance(statement, ast.Assign | ast.AnnAssign):
@@ -650,7 +648,7 @@ class TestModule:
 
     def test_keeps_every_function_body_under_70_lines(self) -> None:
         long: list[str] = []
-        for node in ast.walk(ast.parse(SOURCE.read_text("utf-8"))):
+        for node in ast.walk(parsed_source()):
             if not isinstance(node, ast.FunctionDef):
                 continue
             body = node.body[1:] if ast.get_docstring(node) is not None else node.body
@@ -662,7 +660,7 @@ class TestModule:
 
     def test_names_functions_in_camel_case_and_arguments_in_snake_case(self) -> None:
         odd: list[str] = []
-        for node in ast.walk(ast.parse(SOURCE.read_text("utf-8"))):
+        for node in ast.walk(parsed_source()):
             if isinstance(node, ast.FunctionDef):
                 is_field = [ast.unparse(decorator) for decorator in node.decorator_list] == ["property"]
                 of_a_dict = "get|pop" if "override" in map(ast.unparse, node.decorator_list) else "__init__"
@@ -674,6 +672,11 @@ class TestModule:
                 odd += [f"line {node.lineno}: {a.arg}" for a in arguments if not re.fullmatch(r"[a-z0-9_]+", a.arg)]
 
         assert odd == []
+
+
+@functools.cache
+def parsed_source() -> ast.Module:
+    return ast.parse(SOURCE.read_text("utf-8"))
 
 
 def mapped_rooms(docstring: str, rooms: list[str]) -> list[str]:
@@ -1738,7 +1741,7 @@ class TestReplies:
             assert type(result.steps[0].reason) is str
             assert tree.CreateKeyword("zzz").parent_id is not None
 
-    @pytest.mark.parametrize("reason", ["\ud800 lone", "x" * 5_000_000], ids=["surrogate", "5 MB"])
+    @pytest.mark.parametrize("reason", ["\ud800 lone", "x" * 1_000_000], ids=["surrogate", "1 MB"])
     def test_any_words_of_a_model_are_safe(self, folder: Path, quick_sync: None, reason: str) -> None:
         words = {"reason": reason, "suggest_name": reason, reason: reason}
         missing = say({"action": "missing", **words})
@@ -1947,7 +1950,7 @@ class TestGroups:
                 assert shown == sorted(shown)
                 assert [c["idx"] for c in walker.views[-1]["candidates"]] == list(range(len(shown)))
 
-    @pytest.mark.parametrize(("count", "limit", "jumps"), [(200, 50, 2), (60, 3, 6)])
+    @pytest.mark.parametrize(("count", "limit", "jumps"), [(120, 50, 2), (60, 3, 6)])
     def test_lead_to_every_child(self, folder: Path, quick_sync: None, count: int, limit: int, jumps: int) -> None:
         walker = Walker()
         with big_tree(folder, count, walker, max_candidates=limit, descend_max_rounds=20, mru_capacity=0) as tree:
@@ -2454,7 +2457,7 @@ class TestTornTail:
         first = len(early[LOG].rstrip(b" \n")) + 1
         ends = [at + 1 for at in range(first - 1, len(written)) if written[at : at + 1] == b"\n"]
         assert len(ends) == 4
-        step = 7 if projections == "behind" else 13
+        step = 17 if projections == "behind" else 29
         for cut in sorted({*range(first, len(written) + 1, step), *ends, *(end - 1 for end in ends[1:])}):
             whole = sum(end <= cut for end in ends) - 1
             rest = written[ends[whole] : cut]
@@ -3106,12 +3109,11 @@ class TestTree:
         specs = [{"name": f"n{n}", "id": f"d{n}", "parent_id": parents[n]} for n in range(1100)]
         tree.BatchCreateKeywords(specs)
 
-        for instance in (tree, opened(folder, say({"action": "missing"}))):
-            found = instance.Search("n1099", False)
+        with opened(folder, say({"action": "missing"})) as again:
+            found = again.Search("n1099", False)
             assert [node.id for node in found.path] == [*parents[:-1], "d1099"]
-            assert instance.Search("n0 > n700 > n1099", False).node == found.node
-            assert instance.Search("zzz").status is NOT_FOUND
-            instance.Close()
+            assert again.Search("n0 > n700 > n1099", False).node == found.node
+            assert again.Search("zzz").status is NOT_FOUND
 
 
 class TestLinks:
