@@ -562,20 +562,6 @@ class TestFaultyDisk:
         disk.fdatasync(fd)
         assert disk.now().cut_power(Mode("none")).read_all() == {"file": b"a" * 2000}
 
-    def test_forgets_names_and_renames_alone(self) -> None:
-        disk = FaultyDisk()
-        disk.put({"old": b"old"})
-        fd = disk.open("/disk/new", os.O_RDWR | os.O_CREAT)
-        disk.pwrite(fd, b"new", 0)
-        disk.fdatasync(fd)
-        disk.replace("/disk/new", "/disk/old")
-
-        assert disk.read_all() == {"old": b"new"}
-        assert disk.now().cut_power(Mode("none")).read_all() == {"old": b"old"}
-        assert disk.now().cut_power(Mode("only", 0)).read_all() == {"old": b"old", "new": b"new"}
-        assert disk.now().cut_power(Mode("without", 0)).read_all() == {"old": b"new"}
-        assert disk.now().cut_power(Mode("all")).read_all() == {"old": b"new"}
-
     @pytest.mark.parametrize(
         ("sync", "seen", "lasting"),
         [("keeps", b"ab", b"ab"), ("forgets", b"ab", b"a"), ("reverts", b"a", b"a"), ("tears", b"ab", b"a")],
@@ -593,23 +579,6 @@ class TestFaultyDisk:
         assert disk.read_all() == {"file": seen}
         left = disk.now().cut_power(Mode("none")).read_all()["file"]
         assert left == lasting or sync == "tears"
-
-    def test_kills_one_process_alone(self) -> None:
-        disk = FaultyDisk()
-        disk.owner = "dying"
-        dying = disk.open("/disk/lock", os.O_RDWR | os.O_CREAT)
-        disk.flock(dying, 2)
-        disk.kill_at("dying", disk.call_count, part=1)
-        with pytest.raises(Killed):
-            disk.pwrite(dying, b"xyz", 0)
-        with pytest.raises(Killed):
-            disk.pread(dying, 1, 0)
-        disk.owner = "living"
-        living = disk.open("/disk/lock", os.O_RDWR)
-        disk.flock(living, 2)
-
-        assert disk.pread(living, 9, 0) == b"x"
-        assert disk.open_count("dying") == 0
 
 
 class TestDoor:
@@ -706,6 +675,28 @@ class Traps:
         found = {node.id for node in KeywordTree(FOLDER).GetChildren("root")}
         self.world.door.disk = self.disk
         return found
+
+
+@contextlib.contextmanager
+def failing_once(disk: FaultyDisk, call: str, skipped: int) -> Iterator[None]:
+    """Let a call of a kind fail once, after some that do not."""
+    left = skipped
+
+    def listen(made: str) -> None:
+        nonlocal left
+        if made.startswith(call):
+            if left == 0:
+                disk.fault = Fault(disk.call_count, only=frozenset((call,)), sync="forgets")
+            left -= 1
+
+    disk.failed_calls.clear()
+    disk.listeners.append(listen)
+    try:
+        yield
+    finally:
+        disk.listeners.remove(listen)
+        disk.heal()
+        disk.failed_calls.clear()
 
 
 @pytest.fixture
@@ -979,28 +970,13 @@ class TestTraps:
         before = traps.disk.now()
         for count in range(12):
             traps.world.disk = disk = before.resume()
-            self.fail_the_next(disk, call, count)
-            try:
-                traps.world.do(Step("b", "open"))
-            except StoreError:
-                assert disk.open_count("b") == 0, f"{call} {count}"
-            disk.listeners.clear()
-            disk.heal()
+            with failing_once(disk, call, count):
+                try:
+                    traps.world.do(Step("b", "open"))
+                except StoreError:
+                    assert disk.open_count("b") == 0, f"{call} {count}"
             traps.world.do(Step("c", "open"))
             assert "first" in {node.id for node in traps.world.trees["c"].GetChildren("root")}
-
-    def fail_the_next(self, disk: FaultyDisk, call: str, skipped: int) -> None:
-        """Let a call of a kind fail once, behind some that do not."""
-        left = skipped
-
-        def listen(made: str) -> None:
-            nonlocal left
-            if made.startswith(call):
-                if left == 0:
-                    disk.fault = Fault(disk.call_count, only=frozenset((call,)), sync="forgets")
-                left -= 1
-
-        disk.listeners.append(listen)
 
     @pytest.mark.parametrize("name", ["stat change_log.jsonl", "stat nodes.jsonl", "stat tree"])
     def test_a_disk_that_cannot_say_whether_a_file_is_there_is_not_corrupt(self, traps: Traps, name: str) -> None:
@@ -1017,13 +993,8 @@ class TestTraps:
             world = traps.world
             world.do(Step("b", "open"))
             world.trees["b"].CompactStorage()
-            disk = world.disk
-            disk.failed_calls.clear()
-            self.fail_the_next(disk, call, count)
-            with contextlib.suppress(StoreError):
+            with failing_once(world.disk, call, count), contextlib.suppress(StoreError):
                 world.do(step("a", f"during-{call}-{count}"))
-            disk.listeners.clear()
-            disk.heal()
             for tree in ("a", "b"):
                 try:
                     world.do(step(tree, f"behind-{call}-{count}-{tree}"))
@@ -2283,22 +2254,6 @@ class TestReplacedLog:
 
         assert "next" in traps.names_after(Mode("none"))
 
-    @pytest.mark.parametrize("back_ns", [1, SECOND, 3600 * SECOND])
-    def test_is_noticed_when_the_clock_goes_back(
-        self, door: Door, monkeypatch: pytest.MonkeyPatch, back_ns: int
-    ) -> None:
-        clock = Clock(monkeypatch, 4_000_000)
-        traps = Traps(door)
-        traps.disk.clock = clock.stamp
-        traps.world.run([Step("a", "open"), step("a", "first"), Step("b", "open")])
-        for number in range(4):
-            clock.now_ns += SECOND // 3
-            traps.world.do(Step("a", "refresh"))
-            clock.now_ns -= back_ns
-            traps.world.trees["b"].CompactStorage()
-            traps.world.do(step("a", f"k{number}"))
-            assert f"k{number}" in traps.names_after(Mode("none"))
-
     def test_is_noticed_when_the_lock_was(self, traps: Traps) -> None:
         """Two locks exclude nobody: who holds the old one would write where another is writing."""
         world, disk = traps.world, traps.disk
@@ -2608,28 +2563,6 @@ class TestOpeningFromACheckpoint:
                 with pytest.raises(StoreError, match="newer"):
                     KeywordTree(FOLDER)
 
-    @pytest.mark.parametrize("kind", PROJECTIONS)
-    @pytest.mark.parametrize("call", ["open", "pread"])
-    @pytest.mark.parametrize("error", [errno.EIO, errno.EACCES])
-    def test_goes_on_without_a_projection_that_cannot_be_read(
-        self, door: Door, kind: str, call: str, error: int
-    ) -> None:
-        world = Saga(door)
-        world.run([*SAGA[:7], Step("a", "close"), Step("b", "close")])
-        disk = world.disk
-
-        def fail(made: str) -> None:
-            if made == f"{call} {kind}.jsonl":
-                disk.fault, disk.failed_calls = Fault(disk.call_count, error), []
-
-        disk.listeners.append(fail)
-        world.do(Step("a", "open"))
-        disk.listeners.clear()
-        disk.heal()
-
-        assert state_of(world.trees["a"], world.info_ids()) == world.states[-1]
-        assert f"{call} {kind}.jsonl" in disk.failed_calls
-
 
 # == Snapshots and history ================================================================================
 
@@ -2758,12 +2691,8 @@ class TestSharedFiles:
         tree = traps.world.trees["a"]
         for work in (tree.CompactStorage, lambda: tree.Snapshot(copy=True)):
             for skipped in range(2):
-                TestTraps().fail_the_next(traps.disk, "pwrite", skipped)
-                with contextlib.suppress(StoreError):
+                with failing_once(traps.disk, "pwrite", skipped), contextlib.suppress(StoreError):
                     work()
-                traps.disk.listeners.clear()
-                traps.disk.heal()
-                traps.disk.failed_calls.clear()
                 assert not [name for name in traps.disk.read_all() if name.endswith(".new")]
 
     def test_a_copy_outlives_damage_to_the_log(self, traps: Traps) -> None:
@@ -2783,12 +2712,8 @@ class TestSharedFiles:
         # Three projections, two of them empty, then the log.
         for call, count in [("pwrite", 2), ("fdatasync", 4), ("replace", 4)]:
             for skipped in range(count):
-                TestTraps().fail_the_next(traps.disk, call, skipped)
-                with pytest.raises(StoreError):
+                with failing_once(traps.disk, call, skipped), pytest.raises(StoreError):
                     tree.CompactStorage(keep_history=False)
-                traps.disk.listeners.clear()
-                traps.disk.heal()
-                traps.disk.failed_calls.clear()
                 assert [change.seq for change in tree.History()] == reported, f"{skipped}. {call}"
 
     def test_a_cut_tail_an_unfinished_file_and_an_index_are_forgotten(self, traps: Traps) -> None:
@@ -2804,24 +2729,6 @@ class TestSharedFiles:
 
         for disk in (traps.disk, traps.disk.now().cut_power(Mode("none"))):
             assert not [name for name, held in disk.read_all().items() if SECRET.encode() in held]
-
-    def test_a_snapshot_outlives_a_failed_write_a_torn_tail_and_a_failed_sync(self, door: Door) -> None:
-        traps = Traps(door)
-        world = traps.world
-        world.run([Step("a", "open"), step("a", "first")])
-        name = world.trees["a"].Snapshot()
-        traps.fault(errno.ENOSPC, 2, "pwrite", short=100)
-        traps.fails(step("a", "refused"))
-        world.do(Step("b", "open"))
-        traps.dies(step("b", "unacknowledged"), SYNC)
-        traps.fault(errno.EIO, 1, "fdatasync")
-        traps.fails(step("a", "doubtful"))
-        for mode in (Mode("none"), Mode("all"), Mode("torn", 1)):
-            door.disk = traps.disk.now().cut_power(mode)
-            tree = KeywordTree(FOLDER)
-            tree.CreateKeyword("more", "root")
-            tree.Restore(name)
-            assert [node.id for node in tree.GetChildren("root")] == ["first"]
 
     def test_a_history_that_a_failed_compaction_left_is_reported_once(self, door: Door) -> None:
         traps = Traps(door)
@@ -2846,11 +2753,8 @@ class TestSharedFiles:
             traps = Traps(door)
             world = traps.world
             world.run([Step("a", "open"), step("a", "first")])
-            TestTraps().fail_the_next(traps.disk, call, count)
-            with contextlib.suppress(StoreError):
+            with failing_once(traps.disk, call, count), contextlib.suppress(StoreError):
                 world.trees["a"].CompactStorage()
-            traps.disk.listeners.clear()
-            traps.disk.heal()
             world.trees["a"].CompactStorage()
             door.disk = traps.disk.now().cut_power(Mode("none"))
             tree = KeywordTree(FOLDER)
@@ -2925,15 +2829,10 @@ class TestSharedFiles:
                 lambda: list(tree.Changes()),
                 tree.TreeMetrics,
             ):
-                TestTraps().fail_the_next(traps.disk, call, count)
-                try:
-                    use()
-                except StoreError as error:
-                    assert not isinstance(error, StoreCorruptError)
-                except kt.ConflictError:
-                    pass
-                traps.disk.listeners.clear()
-                traps.disk.heal()
-                traps.disk.failed_calls.clear()
+                with failing_once(traps.disk, call, count), contextlib.suppress(kt.ConflictError):
+                    try:
+                        use()
+                    except StoreError as error:
+                        assert not isinstance(error, StoreCorruptError)
         assert traps.disk.open_count() == opened
         assert tree.Verify() == []
