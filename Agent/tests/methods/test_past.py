@@ -1,4 +1,4 @@
-"""How the tree finds the module; what `At` opens is tested in `tests/methods/test_at.py`."""
+"""How the tree finds its modules; what `At` opens is tested in `tests/methods/test_at.py`."""
 
 from __future__ import annotations
 
@@ -13,17 +13,16 @@ from Agent import keyword_tree
 from Agent.past import lines_until
 
 
-@pytest.mark.parametrize(
-    ("call", "module"), [("At(1)", "past"), ("Verify()", "inspection"), ("TreeMetrics()", "inspection")]
-)
-def test_a_copied_file_says_what_it_needs(call: str, module: str, tmp_path: Path) -> None:
+def test_a_copied_file_says_what_it_needs(tmp_path: Path) -> None:
     shutil.copy(keyword_tree.__file__, tmp_path)
     code = "from keyword_tree import *\ntree = KeywordTree('data')\nprint(str(tree) == repr(tree))\n"
-    code += f"try:\n    tree.{call}\n"
-    code += "except KeywordTreeError as error:\n    print(error)\n"
+    code += "for call in (lambda: tree.At(1), tree.Verify, tree.TreeMetrics, tree.Reorganize):\n"
+    code += "    try:\n        call()\n    except KeywordTreeError as error:\n        print(error)\n"
     run = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=True)
 
-    assert run.stdout.splitlines() == ["True", f"this needs {module}.py beside this file, both in one package"]
+    modules = ("past", "inspection", "inspection", "reorganize")
+    needs = [f"this needs {module}.py beside this file, both in one package" for module in modules]
+    assert run.stdout.splitlines() == ["True", *needs]
 
 
 class TestLinesUntil:

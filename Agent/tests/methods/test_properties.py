@@ -164,7 +164,7 @@ def test_any_reply_ends_a_search_with_a_reason_and_writes_nothing(tmp_path: Path
     with big_enough_for_groups(tmp_path / "store", client) as tree:
         before = stamps(tmp_path / "store")
 
-        @share(2)
+        @share(1)
         @given(replies=st.lists(REPLIES, min_size=11, max_size=11))
         def check(replies: list[Any]) -> None:
             client.replies = list(replies)

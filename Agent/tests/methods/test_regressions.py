@@ -322,7 +322,7 @@ class TestPaths:
         assert seen == ["root", "one", "two"]
 
     def test_of_an_id_that_was_merged_on_and_on_lead_to_the_end(self, tree: KeywordTree) -> None:
-        count = 400
+        count = 250
         limit = sys.getrecursionlimit()
         tree.BatchCreateKeywords([{"name": f"k{n}", "id": f"k{n}", "parent_id": "root"} for n in range(count)])
         with tree.Operation():
