@@ -16,7 +16,6 @@ import fcntl
 import gc
 import itertools
 import json
-import multiprocessing
 import os
 import random
 import re
@@ -24,7 +23,6 @@ import resource
 import select
 import shutil
 import signal
-import subprocess
 import sys
 import threading
 import time
@@ -43,10 +41,9 @@ from Agent.keyword_tree import (
     DuplicateIdError,
     InfoKeywordLink,
     KeywordTree,
-    RelationType,
     StoreError,
 )
-from Agent.tests.support import ROOT, inside
+from Agent.tests.support import inside
 from Agent.tests.support.log_format import KINDS, LOG, read_log, rows_of
 from Agent.tests.support.oracle import Held, look, oracle_of
 
@@ -220,67 +217,27 @@ def check_files(folder: Path) -> None:
 
 LONG = "a content that is read from disk, " * 200
 BULK = 40
-MOMENT = f"of a moment: {LONG}"
 
 
 def operate(tree: KeywordTree, writer: str, n: int) -> None:
-    """Make one operation; from the third on they refer to those before."""
-    key, kind = f"{writer}.{n}", n % 6
+    """Make one operation: a keyword, many at once, or a keyword with an info that refers to the operation before."""
+    key, kind = f"{writer}.{n}", n % 3
     if kind == 0:
         tree.CreateKeyword(key, "root", [f"alias of {key}"])
     elif kind == 1:
-        parents = ["root", f"{key}/0", f"{key}/1"]
-        tree.BatchCreateKeywords([{"name": key, "id": f"{key}/{i}", "parent_id": parents[i]} for i in range(3)])
-    elif kind == 2:
-        ids = [f"{writer}.{n - 1}/0", f"{writer}.{n - 1}/2"]
-        contents = [key, f"{key} {LONG}"]
-        tree.BatchCreateInfos([{"content": contents[i], "id": f"{key}/{i}", "keyword_ids": ids} for i in range(2)])
-    elif kind == 3:
-        tree.LinkInfo(f"{writer}.{n - 1}/0", f"{writer}.{n - 2}/1", RelationType.EXAMPLE)
-    elif kind == 4:
-        tree.CreateInfo(key, "a source", [f"{writer}.{n - 3}/0", "root"])
+        parents = ["root", *(f"{key}/{i}" for i in range(BULK))]
+        tree.BatchCreateKeywords([{"name": key, "id": f"{key}/{i}", "parent_id": parents[i]} for i in range(BULK)])
     else:
-        tree.BatchCreateKeywords([{"name": key, "id": f"{key}/{i}", "parent_id": "root"} for i in range(BULK)])
+        with tree.Operation("two changes"):
+            keyword = tree.CreateKeyword(key, f"{writer}.{n - 1}/0")
+            tree.CreateInfo(f"{key} {LONG}", "a source", [keyword.id, f"{writer}.{n - 1}/2"], id=key)
 
 
-def make_moment(tree: KeywordTree) -> tuple[str, str]:
-    """Make a keyword and its info as one operation; return the ids of the operation and the keyword."""
-    with tree.Operation("two changes") as operation:
-        keyword = tree.CreateKeyword("of a moment", "root")
-        tree.CreateInfo(MOMENT, "", [keyword.id])
-    return operation.id, keyword.id
-
-
-def restore_moment(tree: KeywordTree, copy: bool) -> None:
-    """Go back from one moment to another; only where no other writes, since `Restore` takes back what all wrote."""
-    operation_id, then = make_moment(tree)
-    snapshot = tree.Snapshot(copy)
-    tree.Undo(operation_id)
-    _, now = make_moment(tree)
-    tree.Restore(snapshot)
-    held = look(tree).nodes
-    assert then in held
-    assert now not in held
-
-
-def parts_of(state: Held, contents: Counter[str], names: Counter[str], writer: str, n: int) -> tuple[int, int]:
+def parts_of(state: Held, names: Counter[str], writer: str, n: int) -> tuple[int, int]:
     """Return how many parts of an operation are there, and how many make it whole."""
-    key, kind = f"{writer}.{n}", n % 6
-    if kind == 0:
-        return names[key], 1
-    if kind == 1:
-        return sum(f"{key}/{i}" in state.nodes for i in range(3)), 3
-    if kind == 2:
-        found = contents[key] + contents[f"{key} {LONG}"]
-        ids = [f"{writer}.{n - 1}/0", f"{writer}.{n - 1}/2"]
-        return found + sum((f"{key}/{i}", keyword_id) in state.links for i in range(2) for keyword_id in ids), 6
-    if kind == 3:
-        return int(state.links.get((f"{writer}.{n - 1}/0", f"{writer}.{n - 2}/1")) == "EXAMPLE"), 1
-    if kind == 4:
-        ids = [info_id for info_id, info in state.infos.items() if info[0] == key]
-        linked = sum((info_id, id) in state.links for info_id in ids for id in (f"{writer}.{n - 3}/0", "root"))
-        return len(ids) + linked, 3
-    return sum(f"{key}/{i}" in state.nodes for i in range(BULK)), BULK
+    key, kind = f"{writer}.{n}", n % 3
+    links = len(state.infos[key][-1]) if key in state.infos else 0
+    return names[key] + (key in state.infos) + links, (1, BULK, 4)[kind]
 
 
 class Progress:
@@ -301,21 +258,16 @@ class Progress:
         """Note what is lost, there in part, or invented; each writer goes on where it really is."""
         self.checks += 1
         names = Counter(str(node[0]) for node in state.nodes.values())
-        contents = Counter(str(info[0]) for info in state.infos.values())
-        if names["of a moment"] != contents[MOMENT]:
-            self.losses.append(f"{names['of a moment']} keywords of a moment, but {contents[MOMENT]} infos")
-        known = 0
         for writer, acknowledged in self.acknowledged.items():
             done = 0
-            while (parts := parts_of(state, contents, names, writer, done))[0] == parts[1]:
+            while (parts := parts_of(state, names, writer, done))[0] == parts[1]:
                 done += 1
-            known += done
             if done < acknowledged:
                 self.losses.append(f"{writer}.{done} is not whole: {parts}, {acknowledged} were acknowledged")
             elif done > acknowledged + 1:
                 self.losses.append(f"{writer}.{done - 1} is there, but only {acknowledged} were acknowledged")
             for n in range(done, done + 8):
-                parts = parts_of(state, contents, names, writer, n)
+                parts = parts_of(state, names, writer, n)
                 if parts[0]:
                     self.losses.append(f"{writer}.{n} is there in part: {parts}")
             self.acknowledged[writer] = max(done, acknowledged)
@@ -353,8 +305,6 @@ def live(folder: Path, writer: str, first: int, way: str, tell: Tell) -> None:
                 tree.Refresh()
             elif way == "leisurely":
                 time.sleep(0.02)
-            elif way == "restoring":
-                restore_moment(tree, draw.random() < 0.5)
             elif way == "compacting":
                 if step % 5 == 0:
                     tree.Snapshot(draw.random() < 0.5)
@@ -370,7 +320,7 @@ def live(folder: Path, writer: str, first: int, way: str, tell: Tell) -> None:
                 os.pwrite(log.fileno(), b'\n{"crc": "0a1b2c3d", "seq": %d, "prev"' % n, end)
 
 
-WAYS = ("writing", "checkpointing", "closing", "opening", "recovering", "refreshing", "compacting", "restoring")
+WAYS = ("writing", "checkpointing", "closing", "opening", "recovering", "refreshing", "compacting")
 
 
 class TestKill:
@@ -401,7 +351,7 @@ class TestKill:
 
         assert losses == []
 
-    @pytest.mark.parametrize("way", [way for way in WAYS if way not in ("recovering", "restoring")])
+    @pytest.mark.parametrize("way", [way for way in WAYS if way != "recovering"])
     def test_of_one_of_two_processes_loses_nothing_of_either(
         self, tmp_path: Path, start: Start, say: Callable[[str], None], way: str
     ) -> None:
@@ -902,15 +852,6 @@ class TestFork:
         total = check_told(folder, [process])
         say(f"forks while four threads write: {2 * forks} forks, {total} acknowledged, 0 losses ")
 
-    @pytest.mark.parametrize("method", ["fork", "spawn"])
-    def test_by_multiprocessing_loses_nothing(self, folder: Path, method: str) -> None:
-        done = subprocess.run(script(method, folder), capture_output=True, text=True, timeout=100)
-
-        assert done.returncode == 0, done.stderr
-        with KeywordTree(str(folder)) as tree:
-            found = Counter(child.name.split()[0] for child in tree.GetChildren("root"))
-        assert found == {"main": 40, "0": 40, "1": 40, "2": 40}
-
 
 def fork_a_writer(tree: KeywordTree, who: str, tell: Tell) -> int:
     child = os.fork()
@@ -923,34 +864,6 @@ def fork_a_writer(tree: KeywordTree, who: str, tell: Tell) -> int:
         os.write(2, traceback.format_exc().encode())
     finally:
         os._exit(1)
-
-
-def script(*words: object) -> list[str]:
-    """Return the command that runs this module as a program of its own."""
-    places = os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
-    return ["env", f"PYTHONPATH={places}", sys.executable, "-m", __name__, *map(str, words)]
-
-
-_inherited: KeywordTree | None = None  # what a forked pool finds open
-
-
-def fill_from_pool(task: tuple[str, str]) -> None:
-    folder, who = task
-    tree = _inherited or KeywordTree(folder)
-    write_keywords(tree, who, 40, lambda _: None)
-    if _inherited is None:
-        tree.Close()
-
-
-def run_multiprocessing(method: str, folder: str) -> None:
-    """Write in a pool and beside it; a forked pool uses the tree that was open before."""
-    global _inherited
-    with KeywordTree(folder) as tree:
-        _inherited = tree
-        with multiprocessing.get_context(method).Pool(3) as pool:
-            waiting = pool.map_async(fill_from_pool, [(folder, str(n)) for n in range(3)], 1)
-            write_keywords(tree, "main", 40, lambda _: None)
-            waiting.get(60)
 
 
 # == One does something else while another writes =========================================================
@@ -1191,7 +1104,3 @@ class TestConflicts:
 def state_of_again(folder: Path) -> Held:
     with KeywordTree(str(folder)) as tree:
         return look(tree)
-
-
-if __name__ == "__main__":
-    run_multiprocessing(*sys.argv[1:])
