@@ -19,7 +19,6 @@ from typing import NamedTuple
 
 import pytest
 
-from Agent import keyword_tree as kt
 from Agent.keyword_tree import ClosedError, KeywordTree, KeywordTreeError, StoreCorruptError, StoreError
 from Agent.tests.support import inside
 from Agent.tests.support.faulty_files import Door, Fault, FaultyDisk, stepping_in
@@ -601,42 +600,3 @@ class TestInterruptedCommit:
         assert refused == ["refused"]
         assert tree.Verify() == []
         tree.Close()
-
-
-class TestReaders:
-    def test_who_came_before_close_read_to_the_end(self, disk: FaultyDisk, monkeypatch: pytest.MonkeyPatch) -> None:
-        tree = KeywordTree(FOLDER)
-        looked, is_closing, is_reading = threading.Event(), threading.Event(), threading.Event()
-        reported: list[object] = []
-
-        def look() -> None:
-            if threading.current_thread() is reader:  # behind the look whether the tree is open, before the lock
-                looked.set()
-                assert is_closing.wait(30)
-
-        def listen(made: str) -> None:
-            if made == "pread change_log.jsonl" and threading.current_thread() is reader:
-                is_reading.set()
-                closer.join(0.3)
-            if made == "flock lock" and threading.current_thread() is closer and not is_closing.is_set():
-                is_closing.set()
-                assert is_reading.wait(30)
-
-        def read() -> None:
-            try:
-                reported.extend(info.content for info in tree.ListInfos())
-            except kt.KeywordTreeError as error:
-                reported.append(error)
-
-        inside.behind_looking_whether_open(monkeypatch, look)
-        disk.listeners.append(listen)
-        reader, closer = threading.Thread(target=read), threading.Thread(target=tree.Close)
-        reader.start()
-        assert looked.wait(30)
-        closer.start()
-        reader.join()
-        closer.join()
-        disk.listeners.remove(listen)
-
-        assert reported == [LONG]
-        assert disk.open_count() == 0

@@ -1438,20 +1438,6 @@ class TestHistoryThatLacks:
         assert report.has_all_data
         assert reported(new) == reported(damaged)
 
-    def test_nothing_but_order_loses_nothing(self, kept: Path, new: Path) -> None:
-        wanted, older = self.operations(kept), min((kept / "history").iterdir())
-        lines = lines_of(older.parent, older.name)
-        swapped = [*lines[:2], lines[4], lines[3], lines[2], *lines[5:], lines[1], lines[-1]]
-        write_lines(older.parent, swapped, older.name)
-        report = self.check(kept, new, wanted, set())
-
-        assert [path.name for path in sorted((new / "history").iterdir())] == [
-            path.name for path in sorted((kept / "history").iterdir())
-        ]
-        assert [note.split(",")[0] for note in report.notes] == [f"history/{older.name}"] * len(report.notes)
-        assert sum("is there a second time" in note for note in report.notes) == 2
-        assert sum("comes before operation" in note for note in report.notes) == 2
-
     def test_no_number_takes_the_operation_that_fits(self, kept: Path, new: Path) -> None:
         wanted, older = self.operations(kept), min((kept / "history").iterdir())
         lines = lines_of(older.parent, older.name)
