@@ -517,6 +517,21 @@ class TestStolenLock:
             assert names_under(again) == ["first", "second", "of another", "later"]
             assert again.Verify() == []
 
+    def test_lets_no_compaction_lose_a_line_that_came_after_those_it_read(self, door: Door, disk: FaultyDisk) -> None:
+        tree = KeywordTree(FOLDER)
+        door.disk = disk.now().resume()
+        with KeywordTree(FOLDER) as other:
+            other.CreateKeyword("of another", "root")
+        longer = door.disk.read_all()[LOG]
+        door.disk = disk
+        with (
+            stepping_in(disk, "pwrite change_log.jsonl.new", lambda: disk.spoil(LOG, longer)),
+            pytest.raises(StoreError, match="the log stays as it is"),
+        ):
+            tree.CompactStorage()
+
+        assert disk.read_all()[LOG] == longer
+
     def test_lets_no_compaction_go_on_though_no_one_has_written_yet(self, disk: FaultyDisk) -> None:
         with KeywordTree(FOLDER) as tree:
             away = partial(disk.remove, f"{FOLDER}/lock")
