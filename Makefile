@@ -24,7 +24,7 @@ help:
 	@echo "make bench   measure, beside sqlite3 and other peers (some minutes)"
 	@echo "make peers   run other projects' own tests on the adapters; fetches them   (some minutes, Node for one of them)"
 	@echo "make embeddings  measure what embeddings add, with a small model that needs no network   (half an hour)"
-	@echo "make storm   the store's long tests: kills, Ctrl-C, full disks   (an hour)"
+	@echo "make storm   the long tests: kills, power cuts, failing disks   (an hour)"
 	@echo "make clean   remove .venv and caches"
 
 demo: $(VENV)/.installed-cli

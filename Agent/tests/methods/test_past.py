@@ -1,28 +1,11 @@
-"""How the tree finds its modules; what `At` opens is tested in `tests/methods/test_at.py`."""
+"""Which lines of the logs lead to a moment; what `At` opens is tested in `test_at`."""
 
 from __future__ import annotations
-
-import shutil
-import subprocess
-import sys
-from pathlib import Path
 
 import pytest
 
 from Agent import keyword_tree
 from Agent.past import lines_until
-
-
-def test_a_copied_file_says_what_it_needs(tmp_path: Path) -> None:
-    shutil.copy(keyword_tree.__file__, tmp_path)
-    code = "from keyword_tree import *\ntree = KeywordTree('data')\nprint(str(tree) == repr(tree))\n"
-    code += "for call in (lambda: tree.At(1), tree.Verify, tree.TreeMetrics, tree.Reorganize):\n"
-    code += "    try:\n        call()\n    except KeywordTreeError as error:\n        print(error)\n"
-    run = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=True)
-
-    modules = ("past", "inspection", "inspection", "reorganize")
-    needs = [f"this needs {module}.py beside this file, both in one package" for module in modules]
-    assert run.stdout.splitlines() == ["True", *needs]
 
 
 class TestLinesUntil:

@@ -20,6 +20,7 @@ from Agent.keyword_tree import (
 )
 from Agent.shared_tree import SharedLog
 from Agent.tests.shared.memory_log import MemoryLog
+from Agent.tests.support.looking import names_under as names
 
 LONG = "长内容 long content " * 2000
 HUGE = "大" * 600_000  # more than a batch holds in one piece
@@ -44,10 +45,6 @@ def again(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.Mo
             return stack.enter_context(KeywordTree(str(tmp_path / "folder"), store=store))
 
         yield open_one
-
-
-def names(tree: KeywordTree, id: str = "root") -> list[str]:
-    return [node.name for node in tree.GetChildren(id)]
 
 
 class TestWriting:

@@ -15,6 +15,7 @@ from Agent.shared_tree.rows import Batch, NotSentError, ReadOnlyError, Unanswere
 from Agent.shared_tree.store import SharedStore
 from Agent.tests.shared import storm_worker
 from Agent.tests.shared.memory_log import MemoryLog, MemoryRows
+from Agent.tests.support.looking import names_under as names
 
 Append = Callable[[], bool]
 Fault = Callable[[Append], bool]
@@ -95,10 +96,6 @@ def behind(act: Callable[[], object]) -> Callable[[Append], bool]:
 
 def make_tea(tree: KeywordTree) -> None:
     tree.BatchCreateKeywords([{"id": "tea", "name": "tea", "parent_id": "root"}])
-
-
-def names(tree: KeywordTree) -> list[str]:
-    return [node.name for node in tree.GetChildren("root")]
 
 
 class TestLostAnswers:
