@@ -981,44 +981,6 @@ class TestBatch:
         assert [kind for kind, _ in records(log_rows(folder)[-2])] == ["nodes"] * 100
         assert sorted(kind for kind, _ in records(log_rows(folder)[-1])) == ["infos"] * 100 + ["links"] * 100
 
-    def test_takes_the_arguments_of_the_single_call(self, tree: KeywordTree) -> None:
-        [node] = tree.BatchCreateKeywords(
-            [
-                {
-                    "name": "Python",
-                    "parent_id": "root",
-                    "aliases": ["Py"],
-                    "description": "a language",
-                    "llm_auto_place": False,
-                    "metadata": {"a": [1]},
-                    "created_by": "importer",
-                }
-            ]
-        )
-        [info] = tree.BatchCreateInfos(
-            [
-                {
-                    "content": "text",
-                    "source": "web",
-                    "keyword_ids": [node.id],
-                    "auto_link": False,
-                    "metadata": {"b": None},
-                    "created_by": "importer",
-                }
-            ]
-        )
-
-        assert (node.name, node.aliases, node.description) == ("Python", ["Py"], "a language")
-        assert (node.metadata, node.created_by) == ({"a": [1]}, "importer")
-        assert (info.content, info.source, info.metadata, info.created_by) == (
-            "text",
-            "web",
-            {"b": None},
-            "importer",
-        )
-        assert tree.GetKeyword(node.id) == node
-        assert tree.GetInfo(info.id) == info
-
     def test_of_nothing_writes_nothing(self, tree: KeywordTree, folder: Path) -> None:
         before = disk(folder)
 
@@ -2596,30 +2558,6 @@ class TestThreads:
 
 
 class TestInstances:
-    def test_that_write_in_turn_and_together_lose_nothing(self, folder: Path) -> None:
-        with opened(folder) as one, opened(folder) as two:
-            made: list[str] = []
-
-            def write(tree: KeywordTree) -> None:
-                made.extend([add(tree, f"keyword {n}") for n in range(60)])
-
-            threads = [threading.Thread(target=write, args=(tree,)) for tree in (one, two)]
-            for thread in threads:
-                thread.start()
-            for thread in threads:
-                thread.join()
-            one.Refresh()
-            two.Refresh()
-
-            assert len(made) == 120
-            assert {child.id for child in one.GetChildren("root")} == set(made)
-            assert state(one) == state(two)
-            assert projected(folder) == logged(folder)
-            wanted = state(one)
-        with opened(folder) as again:
-            assert again.recovery == ()
-            assert state(again) == wanted
-
     def test_of_a_forked_child_and_its_parent_lose_nothing(self, folder: Path) -> None:
         with opened(folder) as tree:
             before = add(tree, "before")
@@ -3059,12 +2997,6 @@ class TestClose:
 
 
 class TestTree:
-    def test_shows_itself_with_its_counts(self, tree: KeywordTree) -> None:
-        add(tree, "编程")
-        tree.BatchCreateInfos([{"content": "a"}, {"content": "b"}])
-
-        assert re.search(r"KeywordTree .*1 keyword, 2 infos", repr(tree))
-
     def test_may_be_deep(self, tree: KeywordTree, folder: Path) -> None:
         parents = ["root", *(f"d{n}" for n in range(1100))]  # deeper than Python recurses
         specs = [{"name": f"n{n}", "id": f"d{n}", "parent_id": parents[n]} for n in range(1100)]
