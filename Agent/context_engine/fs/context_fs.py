@@ -19,13 +19,9 @@ the whereabouts; `History` what commits and hands made.
 """
 
 import contextlib
-import os
-import time
-import uuid
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from ...addresses import is_address
 from ..core.checks import check_count
 from ..core.config import (
     ABSTRACT,
@@ -43,8 +39,7 @@ from ..core.config import (
 from ..core.errors import ConflictError, InvalidInputError, NodeNotFoundError
 from ..core.messages import decode_messages, render_messages
 from ..core.objects import ContextNode, NodeStat, NodeSummary, RequestContext
-from ..core.text import CountTokens, count_tokens, merge_unique, shorten
-from .disk import Disk
+from ..core.text import merge_unique, shorten
 from .folders import Image
 from .history import History
 from .meta import (
@@ -70,44 +65,10 @@ _HEAD = (ABSTRACT, OVERVIEW, META)
 
 
 class ContextFS(History):
-    """The main store in a folder; any number of threads and processes may use it.
-
-    Args:
-        root: The folder; it is made where it is not there. None makes one that goes when the store is closed.
-        clock: Seconds since the epoch.
-        new_id: What makes ids of commits.
-        count_tokens: How long a text is for a model.
-        disk: The door to the operating system.
-        readonly: Whether nothing is written, not even a lock; None looks whether the folder can be written.
-
-    Raises:
-        StoreError: The folder cannot be made or read.
-
-    Cost: a millisecond; after a crash what was left undone is done again, and a folder without a journal (a clone) is
-    read from end to end.
-    """
-
-    def __init__(
-        self,
-        root: str | os.PathLike[str] | None,
-        *,
-        clock: Callable[[], float] = time.time,
-        new_id: Callable[[], str] = lambda: uuid.uuid4().hex,
-        count_tokens: CountTokens = count_tokens,
-        disk: Disk | None = None,
-        readonly: bool | None = None,
-    ) -> None:
-        if root is not None and is_address(root):
-            raise InvalidInputError("the context engine needs a folder, and cannot use the address of a server")
-        self.count_tokens = count_tokens
-        super().__init__(root, clock=clock, new_id=new_id, disk=disk, readonly=readonly)
+    """The main store in a folder, opened as `MainStore` says; any number of threads and processes may use it."""
 
     def resolve_path(self, ctx: RequestContext, uri: str) -> str:
-        """Return the folder of a URI, whether it is there or not.
-
-        Raises:
-            InvalidUriError, AccessDeniedError: See `check_access`.
-        """
+        """Return the folder of a URI, whether it is there or not."""
         return str(self.root.joinpath(*check_access(ctx, uri).folders))
 
     # -- reading --
@@ -122,14 +83,13 @@ class ContextFS(History):
         return META in image and not leads_on(image[META])
 
     def stat_node(self, ctx: RequestContext, uri: str) -> NodeStat:
-        """Return what is known of a node without reading its levels; one that is not there is no error."""
+        """Return a node's version and size; one that is not there is no error. Cost: reads the node."""
         found = self.follow(ctx, uri)
-        stats = self.folders.stats(found.folders)
-        if META not in stats:
+        image = self.folders.read(found.folders)
+        if META not in image:
             return NodeStat(found.text, False, 0, 0, 0.0)
-        meta = read_meta(found, self.folders.read(found.folders, (META,)))
-        size = sum(each.st_size for each in stats.values())
-        return NodeStat(found.text, True, meta["version"], size, meta["updated_at"])
+        meta = read_meta(found, image)
+        return NodeStat(found.text, True, meta["version"], sum(map(len, image.values())), meta["updated_at"])
 
     def read_node(self, ctx: RequestContext, uri: str, include_content: bool = True) -> ContextNode:
         """Return a node.
@@ -144,7 +104,7 @@ class ContextFS(History):
             StoreCorruptError: A file is no UTF-8, or too large; it is left as it is.
         """
         found, staged = self._look_up(ctx, uri, FILES if include_content else _HEAD)
-        return self._node_of(found, staged, include_content)
+        return _node_of(found, staged, include_content)
 
     def _look_up(self, ctx: RequestContext, uri: str, files: Sequence[str] = FILES) -> tuple[Uri, Staged]:
         """Return a node, with some of its files, and where it is; only what is not where it should be is followed."""
@@ -188,24 +148,7 @@ class ContextFS(History):
             NodeNotFoundError: They make none.
             StoreCorruptError: One is no UTF-8.
         """
-        return self._node_of(uri, _staged_of(uri, image), include_content)
-
-    def _node_of(self, uri: Uri, staged: Staged, include_content: bool = True) -> ContextNode:
-        abstract, overview = (_text_of(uri, name, staged) for name in (ABSTRACT, OVERVIEW))
-        content = _text_of(uri, CONTENT, staged) if include_content else ""
-        meta = dict(staged.meta or {})
-        named = meta.pop("digests", {})  # of what was not read the metadata's word is taken
-        return ContextNode(
-            uri=uri.text,
-            parent_uri=uri.parent,
-            context_type=meta.pop("type"),
-            category=meta.pop("category"),
-            owner_space=uri.owner_space,
-            abstract=abstract,
-            overview=overview,
-            content=content,
-            metadata={**meta, "digests": ({} if include_content else named) | digests_of(staged.files)},
-        )
+        return _node_of(uri, _staged_of(uri, image), include_content)
 
     def read_file(self, ctx: RequestContext, uri: str, name: str) -> bytes:
         """Return one of a node's files; b"" where it has none of the name."""
@@ -214,7 +157,7 @@ class ContextFS(History):
     def read_all(self, ctx: RequestContext, uri: str) -> tuple[ContextNode, Image]:
         """Return a node, and its files, as they were at one moment."""
         found, staged = self._look_up(ctx, uri)
-        return self._node_of(found, staged), staged.files
+        return _node_of(found, staged), staged.files
 
     def read_level(self, ctx: RequestContext, uri: str, level: str) -> str:
         """Return a node's abstract (L0), overview (L1) or content (L2).
@@ -290,7 +233,7 @@ class ContextFS(History):
             if (
                 present
                 and present.files.get(CONTENT) == SEE_MESSAGES
-                and node.content == self._node_of(uri, present).content
+                and node.content == _text_of(uri, CONTENT, present)
             ):
                 files[CONTENT] = SEE_MESSAGES
             tx.put(uri, Staged(files, meta | fields))
@@ -395,6 +338,16 @@ def _text_of(uri: Uri, name: str, staged: Staged) -> str:
         at = float((staged.meta or {}).get("created_at") or 0.0)
         return render_messages(decode_messages(staged.files[MESSAGES], uri.text, at))
     return decode(uri, name, data)
+
+
+def _node_of(uri: Uri, staged: Staged, include_content: bool = True) -> ContextNode:
+    abstract, overview = (_text_of(uri, name, staged) for name in (ABSTRACT, OVERVIEW))
+    content = _text_of(uri, CONTENT, staged) if include_content else ""
+    meta = dict(staged.meta or {})
+    named = {} if include_content else meta["digests"]  # of what was not read the metadata's word is taken
+    meta["digests"] = named | digests_of(staged.files)
+    kind, category = meta.pop("type"), meta.pop("category")
+    return ContextNode(uri.text, uri.parent, kind, category, uri.owner_space, abstract, overview, content, meta)
 
 
 def _staged_of(uri: Uri, image: Image) -> Staged:

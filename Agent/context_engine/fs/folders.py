@@ -8,7 +8,6 @@ a file that is to be gone.
 import contextlib
 import errno
 import functools
-import os
 import stat
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -60,12 +59,7 @@ class Guard(Protocol):
 
 
 class Folders:
-    """The folders under one root; any number of threads may use them.
-
-    Args:
-        root: The store's folder.
-        disk: The door to the operating system.
-    """
+    """The folders under one root; any number of threads may use them."""
 
     def __init__(self, root: str, disk: Disk) -> None:
         self.root = root
@@ -312,15 +306,6 @@ class Folders:
                 for entry in self._disk.list_folder(fd)
             )
         return False
-
-    def stats(self, names: Sequence[str]) -> dict[str, os.stat_result]:
-        """Return what is known of each of a node's files, without reading one."""
-        found = {}
-        with contextlib.suppress(FileNotFoundError), self._opened(names) as fd:
-            for name in FILES:
-                with contextlib.suppress(FileNotFoundError):
-                    found[name] = self._disk.look_up(name, fd)
-        return found
 
     def child_names(self, names: Sequence[str]) -> list[str]:
         """Return the names of the folders within a folder, whatever is in them, without opening one."""

@@ -76,8 +76,6 @@ class Transaction:
     """Events that this commit is the end of."""
     events: list[OutboxEvent] = field(default_factory=list)
     """What the commit registered, once it is done."""
-    versions: dict[str, int] = field(default_factory=dict)
-    """Of each node that was written, once it is done."""
     sequence: int = 0
     """Of the commit; 0 where nothing was to be done."""
     _base: dict[str, Image] = field(default_factory=dict)
@@ -208,7 +206,6 @@ class Transaction:
             commit.steps += steps
             version = staged.meta["version"] if staged.meta else read_meta(uri, base)["version"]
             commit.nodes.append(NodeRow(text, commit.sequence, version, state_of(after)))
-            self.versions[text] = version
             changed.append((UPSERT_CONTEXT if after else DELETE_CONTEXT, text, {}, 0.0))
             if after and base.get(RELATIONS, _EMPTY[RELATIONS]) != after[RELATIONS]:
                 changed.append((UPSERT_RELATION, text, {}, 0.0))
