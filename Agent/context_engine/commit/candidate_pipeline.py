@@ -15,11 +15,7 @@ __all__ = ["CandidatePipeline"]
 
 
 class CandidatePipeline:
-    """Calls every extractor; one that fails takes nothing from the others.
-
-    Args:
-        extractors: In the order of asking.
-    """
+    """Calls every extractor in order; one that fails takes nothing from the others."""
 
     def __init__(self, extractors: Sequence[CandidateExtractor]) -> None:
         self.extractors = list(extractors)

@@ -20,6 +20,7 @@ written by the one that is there first.
 """
 
 import contextlib
+import functools
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
@@ -44,7 +45,7 @@ from ..extraction.reading import Allowance, ModelReader
 from ..fs.context_fs import ContextFS
 from ..fs.meta import Staged, read_meta
 from ..fs.transaction import Transaction
-from ..fs.uri import parse_uri, session_uri, space_uris
+from ..fs.uri import parse_uri, session_uri
 from ..providers.library import mask
 from .advisor import MergeAdvisor
 from .archive_builder import (
@@ -62,7 +63,6 @@ from .relation_writer import RelationWriter
 __all__ = ["CommitCoordinator"]
 
 _TRIES, _FAILURES = 3, 20
-_OPTIONS = frozenset(("background", "extract"))
 
 
 class CommitCoordinator:
@@ -96,18 +96,15 @@ class CommitCoordinator:
         options: Mapping[str, Any] | None = None,
     ) -> CommitResult:
         """Archive what is new of a session, and write what is worth keeping; see `ContextEngineService`."""
-        space_uris(ctx)
-        session_uri(ctx)
-        chosen = _check_options(options)
+        session_uri(ctx)  # refuses a request without a session
+        is_background = _is_background(options)
         said = read_messages(messages, self._fs.clock(), mask)
-        archives, events, commit_id = self._archive(
-            ctx, said, used_contexts, used_tools, bool(chosen.get("background"))
-        )
+        archives, events, commit_id = self._archive(ctx, said, used_contexts, used_tools, is_background)
         stats: dict[str, Any] = {"messages": len(said), "new": sum(len(each.recent_messages) for each in archives)}
         stats["archives"] = [archive.archive_uri for archive in archives]
         if not archives:
             return CommitResult(None, [], [], {**stats, "why": "the session's archives hold all of it"}, "unchanged")
-        if chosen.get("background"):
+        if is_background:
             stats["why"] = "a worker extracts it"
             return CommitResult(archives[-1], [], events, stats, "archived", commit_id)
         results: list[WriteResult] = []
@@ -116,12 +113,10 @@ class CommitCoordinator:
         candidates = 0
         allowance = self._begin()
         for archive in archives:
-            waiting = [
-                each for each in events if each.uri == archive.archive_uri and each.event_type == EXTRACT_ARCHIVE
-            ]
-            if not waiting:  # nothing of it is to be extracted
+            place = archive.archive_uri, EXTRACT_ARCHIVE
+            event = next((each for each in events if (each.uri, each.event_type) == place), None)
+            if event is None:  # nothing of it is to be extracted
                 continue
-            event = waiting[0]
             if self._reader is not None and allowance.is_spent():
                 self._leave_to_worker(ctx, event)
                 waits.append(archive.archive_uri)
@@ -160,13 +155,13 @@ class CommitCoordinator:
         while True:
             names = self.builder.names(ctx)
             known = self.builder.known_ids(ctx, names)
-            batch = tell_repeats(said, list(known))
+            batch = tell_repeats(said, [id if digest else "" for id, digest in known.items()])
             new = [each for each in (_new(message, known) for message in batch) if each is not None]
             if not new:
                 return [], [], ""
             try:
                 with self._fs.transaction(ctx, "archive session") as tx:
-                    tx.add_check(lambda seen=names: self._refuse_others(ctx, seen))  # type: ignore[misc]
+                    tx.checks.append(functools.partial(self._refuse_others, ctx, names))
                     archives = self._stage(ctx, tx, new, used_contexts, used_tools, is_background)
             except VersionConflictError:  # another one committed the same session: now less is new
                 continue
@@ -238,20 +233,9 @@ class CommitCoordinator:
     ) -> CommitResult:
         """Extract what waits in an archive, and write what was not applied yet.
 
-        Args:
-            ctx: Whose it is.
-            archive_uri: The archive.
-            ends: The events that this is the end of. Where some of the archive waits, another one takes their place if
-                this got further, and else they stay.
-            must: Ask again where something failed.
-            allowance: What may be asked of a model; None is as much as a commit may.
-
-        Returns:
-            `stats["waits"]` tells whether some of it waits, `stats["is_further"]` whether anything was done.
-
-        Raises:
-            NodeNotFoundError: There is no such archive.
-            ProviderDownError: Nothing could be asked; nothing was written.
+        This is the end of the events `ends`; where some of the archive waits (`stats["waits"]`), another one takes
+        their place if anything was done (`stats["is_further"]`), and else they stay. With `must` it asks again where
+        something failed. A `ProviderDownError` says that nothing could be asked, and nothing was written.
         """
         allowance = allowance or self._begin()
         archive = self.builder.read(ctx, archive_uri)
@@ -289,9 +273,7 @@ class CommitCoordinator:
         """Return the numbers of the messages that are to be read."""
         if self._is_newer(ledger):
             return _numbers(archive)
-        if "waiting" not in ledger:  # written by an older engine, which knew chunks by their place
-            return set() if ledger.get("state") == "done" else _numbers(archive)
-        waiting = _numbers_in(ledger["waiting"], archive)
+        waiting = _numbers_in(ledger.get("waiting"), archive)
         return waiting | _numbers_in(ledger.get("failed"), archive) if must else waiting
 
     def _left(self, ledger: Mapping[str, Any]) -> list[CandidateMemory]:
@@ -321,7 +303,8 @@ class CommitCoordinator:
         limit: int | None,
     ) -> "_Done":  # fmt: skip
         """Stage what was not applied yet, and the ledger; another process may have written there meanwhile."""
-        staged = tx.look(parse_uri(archive.archive_uri))
+        uri = parse_uri(archive.archive_uri)
+        staged = tx.look(uri)
         ledger = mapping_of(mapping_of((staged.meta or {}).get("metadata")).get("ledger"))
         still = self._wanted(ledger, archive, must)
         known, before = set(strings_of(ledger.get("applied"))), self._left(ledger)
@@ -349,7 +332,8 @@ class CommitCoordinator:
             "applied": [*strings_of(ledger.get("applied")), *applied],
             "failures": _summed([*_rows_in(ledger.get("failures")), *found.failures, *told]) if waits or failed else [],
         }
-        self._write_ledger(tx, archive, made)
+        meta = staged.meta or {}
+        tx.put(uri, Staged(staged.files, {**meta, "metadata": {**mapping_of(meta.get("metadata")), "ledger": made}}))
         return _Done(results, told, waits, bool(applied) or waiting != still or len(left) < len(before))
 
     def _apply(
@@ -379,30 +363,18 @@ class CommitCoordinator:
             self._relations.apply_edges(ctx, plan.target_uri, plan.relation_ops)
         return result
 
-    def _write_ledger(self, tx: Transaction, archive: SessionArchive, ledger: Mapping[str, Any]) -> None:
-        uri = parse_uri(archive.archive_uri)
-        staged = tx.look(uri)
-        meta = dict(staged.meta or {})
-        meta["metadata"] = {**mapping_of(meta.get("metadata")), "ledger": dict(ledger)}
-        tx.put(uri, Staged(staged.files, meta))
-
-    def remember(self, ctx: RequestContext, candidate: CandidateMemory) -> tuple[WriteResult, str, list[OutboxEvent]]:
-        """Write the caller's own candidate, through the same policies.
-
-        Raises:
-            InvalidInputError: It cannot be written: no such category, no text, or too long.
-        """
+    def remember(self, ctx: RequestContext, candidate: CandidateMemory) -> tuple[WriteResult, list[OutboxEvent]]:
+        """Write the caller's own candidate, through the same policies; `InvalidInputError` says that none can."""
         made = self._pipeline.normalize_candidates(ctx, [candidate])
         if not made:
             self._router.select_policy(candidate, ctx)
             raise InvalidInputError(f"this cannot be remembered: {shorten(candidate.content)}")
-        if self._advisor is not None:
-            self._advisor.begin()
+        self._begin()
         for attempt in range(_TRIES):
             with contextlib.suppress(*([VersionConflictError] if attempt < _TRIES - 1 else [])):
                 with self._fs.transaction(ctx, "remember") as tx:
                     result = self.apply_plan(ctx, self._router.build_plan(made[0], ctx))
-                return result, tx.commit_id if tx.sequence else "", list(tx.events)
+                return result, list(tx.events)
         raise AssertionError("unreachable")
 
 
@@ -484,12 +456,10 @@ def _new(message: Message, known: Mapping[str, str]) -> Message | None:
     return Message(again, message.role, message.text, message.at, message.name, message.raw)
 
 
-def _check_options(options: Mapping[str, Any] | None) -> dict[str, Any]:
-    if options is None:
-        return {}
-    if not isinstance(options, Mapping) or not set(options) <= _OPTIONS:
-        raise InvalidInputError(f"options may hold {', '.join(sorted(_OPTIONS))}, not {shorten(options)}")
-    return dict(options)
+def _is_background(options: Mapping[str, Any] | None) -> bool:
+    if options is not None and not (isinstance(options, Mapping) and set(options) <= {"background"}):
+        raise InvalidInputError(f"options may hold background, not {shorten(options)}")
+    return bool((options or {}).get("background"))
 
 
 def _request(ctx: RequestContext) -> dict[str, Any]:

@@ -92,12 +92,7 @@ class ContextFS(History):
         return NodeStat(found.text, True, meta["version"], sum(map(len, image.values())), meta["updated_at"])
 
     def read_node(self, ctx: RequestContext, uri: str, include_content: bool = True) -> ContextNode:
-        """Return a node.
-
-        Args:
-            ctx: Who asks.
-            uri: The node's, or what it was before it moved.
-            include_content: Whether L2 is wanted, too.
+        """Return a node by its URI, or by what it was before it moved; with `include_content` its L2, too.
 
         Raises:
             NodeNotFoundError: There is none.
@@ -142,12 +137,7 @@ class ContextFS(History):
         return held
 
     def node_of(self, uri: Uri, image: Image, include_content: bool = True) -> ContextNode:
-        """Return the node that some files make.
-
-        Raises:
-            NodeNotFoundError: They make none.
-            StoreCorruptError: One is no UTF-8.
-        """
+        """Return the node that some files make."""
         return _node_of(uri, _staged_of(uri, image), include_content)
 
     def read_file(self, ctx: RequestContext, uri: str, name: str) -> bytes:
@@ -160,12 +150,7 @@ class ContextFS(History):
         return _node_of(found, staged), staged.files
 
     def read_level(self, ctx: RequestContext, uri: str, level: str) -> str:
-        """Return a node's abstract (L0), overview (L1) or content (L2).
-
-        Raises:
-            InvalidInputError: There is no such level.
-            NodeNotFoundError: There is no such node.
-        """
+        """Return a node's abstract (L0), overview (L1) or content (L2)."""
         name = file_of(level)
         found, staged = self._look_up(ctx, uri, (name, MESSAGES, META) if name == CONTENT else (name, META))
         return _text_of(found, name, staged)
@@ -180,13 +165,7 @@ class ContextFS(History):
     ) -> list[NodeSummary]:
         """Return what lies under a node, a folder or a space, by name, parents first.
 
-        Args:
-            ctx: Who asks.
-            uri: Where to look; nothing there gives an empty list.
-            recursive: All the way down.
-            depth: So many levels.
-
-        Cost: some 20 µs a row.
+        `depth` is so many levels, `recursive` all of them. Cost: some 20 µs a row.
         """
         root, found = self.follow(ctx, uri), []
         for each, entry in self.entries(root, URI_SEGMENTS if recursive else check_count("depth", depth)):
@@ -203,10 +182,8 @@ class ContextFS(History):
     def write_node(self, ctx: RequestContext, node: ContextNode) -> None:
         """Write a whole node: it is made, or takes the place of what is there.
 
-        Args:
-            ctx: Who writes.
-            node: Where its metadata has a `version`, that must be the store's (0 is none); where it has `digests`, too,
-                as a node that was read does, the files must be the same.
+        Where its metadata has a `version`, that must be the store's (0 is none); where it has `digests`, too, as a node
+        that was read does, the files must be the same.
 
         Raises:
             VersionConflictError: The store has another version.
@@ -241,12 +218,7 @@ class ContextFS(History):
         self.run(ctx, "write_node", change)
 
     def write_level(self, ctx: RequestContext, uri: str, level: str, text: str) -> None:
-        """Write one level of a node.
-
-        Raises:
-            NodeNotFoundError: There is no such node.
-            InvalidInputError: The text is longer than its level may be.
-        """
+        """Write one level of a node; `InvalidInputError` says that it is longer than that may be."""
         name = file_of(level)
         found = self.follow(ctx, uri)
         data = encode(found, name, text)
@@ -262,14 +234,7 @@ class ContextFS(History):
     def write_metadata(self, ctx: RequestContext, uri: str, metadata: Mapping[str, Any]) -> None:
         """Change a node's metadata: fields that are given take the place of what is there.
 
-        Args:
-            ctx: Who writes.
-            uri: The node.
-            metadata: As `read_metadata` gives it, or a part; `version` is the expected one.
-
-        Raises:
-            NodeNotFoundError: There is no such node.
-            VersionConflictError: It has another version.
+        They are as `read_metadata` gives them, or a part; `version` is the expected one (`VersionConflictError`).
         """
         found = self.follow(ctx, uri)
         fields = check_meta(metadata)

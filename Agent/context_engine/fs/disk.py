@@ -76,11 +76,7 @@ class Disk:
         os.rename(old, new, src_dir_fd=old_parent, dst_dir_fd=new_parent)
 
     def place(self, new: str, name: str, parent: int) -> None:
-        """Give a file another name that nothing has.
-
-        Raises:
-            FileExistsError: Something has it.
-        """
+        """Give a file another name, which nothing may have (`FileExistsError`)."""
         if not _rename2(new, name, parent, _NOREPLACE):
             os.link(new, name, src_dir_fd=parent, dst_dir_fd=parent, follow_symlinks=False)
             os.unlink(new, dir_fd=parent)

@@ -123,11 +123,7 @@ def _pack(steps: Sequence[Step]) -> bytes:
 
 
 def _unpack(uri: str, packed: bytes) -> list[Step]:
-    """Return what `_pack` was given.
-
-    Raises:
-        sqlite3.DatabaseError: It cannot be read: SQLite does not look into a blob.
-    """
+    """Return what `_pack` was given; SQLite does not look into a blob: what is no such thing is a `DatabaseError`."""
     with _readable(uri):
         head, _, data = zlib.decompressobj(zdict=_SCAFFOLD).decompress(packed).partition(b"\n")
         found: list[Step] = []
@@ -186,12 +182,7 @@ class Commit:
 
 
 class Journal:
-    """The journal of one store; any number of threads may use it.
-
-    Args:
-        path: The file.
-        readonly: Whether nothing may be written.
-    """
+    """The journal of one store in a file; any number of threads may use it."""
 
     def __init__(self, path: str, readonly: bool = False) -> None:
         self.path = path
@@ -271,11 +262,7 @@ class Journal:
             return self._connect("NORMAL").execute(sql, values).fetchall()
 
     def open(self) -> None:
-        """Open both connections, and look whether the file is one of ours.
-
-        Raises:
-            sqlite3.DatabaseError: It is damaged.
-        """
+        """Open both connections, and look whether the file is one of ours, and whole (`sqlite3.DatabaseError`)."""
         with self._lock:
             connection = self._connect("NORMAL")
             connection.execute("SELECT count(*) FROM counters").fetchall()
@@ -304,11 +291,7 @@ class Journal:
                 self.open()
 
     def check(self, with_images: bool = True) -> None:
-        """Read all of the file, and what SQLite does not look into; `with_images` also what each commit changed.
-
-        Raises:
-            sqlite3.DatabaseError: It is damaged.
-        """
+        """Read all of the file, and what SQLite does not look into; `with_images` also what each commit changed."""
         with self._lock:
             connection = self._connect("NORMAL")
             rows = connection.execute("PRAGMA quick_check(1)").fetchall()
@@ -349,18 +332,16 @@ class Journal:
             connection.executemany("INSERT OR REPLACE INTO nodes VALUES (?, ?, ?, ?)", commit.nodes)
             for event, due_at in commit.events:
                 put_event(connection, event, due_at, "held")
-            connection.executemany(
-                "UPDATE outbox SET status = 'done' WHERE event_id = ?", [(id,) for id in commit.ends]
-            )
+            ends = [(id,) for id in commit.ends]
+            connection.executemany("UPDATE outbox SET status = 'done' WHERE event_id = ?", ends)
 
     def mark_applied(self, sequences: Sequence[int], boot: str) -> None:
         """Say that commits are in the files, and let their events go."""
         with self.writing() as connection:
             for sequence in sequences:
                 connection.execute("UPDATE commits SET state='applied', boot=? WHERE sequence=?", (boot, sequence))
-                connection.execute(
-                    "UPDATE outbox SET status = 'pending' WHERE sequence = ? AND status = 'held'", (sequence,)
-                )
+                sql = "UPDATE outbox SET status = 'pending' WHERE sequence = ? AND status = 'held'"
+                connection.execute(sql, (sequence,))
 
     def unfinished(self, boot: str) -> list[Commit]:
         """Return what is to be done again: what is logged only, and what a power cut may have taken from the files."""

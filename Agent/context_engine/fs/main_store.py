@@ -256,11 +256,7 @@ class MainStore:
             raise StoreError(f"what was committed cannot be written to the files yet: {error}") from error
 
     def log_and_apply(self, commit: Commit) -> None:
-        """Do steps 3 to 5 of a commit; the lock is held.
-
-        Raises:
-            StoreError: The disk refused. With `is_committed` the commit is in the journal.
-        """
+        """Do steps 3 to 5 of a commit; the lock is held."""
         self.journal.log(commit)
         try:
             for (uri, is_move), group in groupby(commit.steps, lambda step: (step.uri, step.file == MOVE)):
@@ -287,10 +283,7 @@ class MainStore:
     def checkpoint(self) -> None:
         """Let all files last, with one sync of the file system, and empty the journal's WAL.
 
-        Raises:
-            StoreError: The sync failed; nothing more is written until the store is opened again.
-
-        Cost: one `syncfs`; tens of milliseconds.
+        Where that fails nothing more is written until the store is opened again. Cost: tens of milliseconds.
         """
         with self.locked():
             self._commits_since = self._bytes_since = 0
@@ -314,10 +307,7 @@ class MainStore:
     def transaction(self, ctx: RequestContext, name: str = "write") -> Iterator[Transaction]:
         """Commit all that is written within, together; where something raises, nothing of it.
 
-        Within another one of the same thread it is a part of that.
-
-        Raises:
-            VersionConflictError: At the end, where a node has changed since it was looked at.
+        Within another one of the same thread it is a part of that. A `VersionConflictError` comes at the end.
         """
         space_uris(ctx)
         outer = self.current()
@@ -359,13 +349,9 @@ class MainStore:
     def read_image(self, uri: Uri, may_lock: bool = True, files: Sequence[str] = FILES) -> Image:
         """Return a node's files as they are, whole; {} where there are none.
 
-        Args:
-            uri: The node's.
-            files: Those that are wanted, the metadata among them; of a node that is edited all are returned.
-            may_lock: Whether what is not whole is read again under the lock. Who holds an index must not wait for it:
-                whoever has it may wait for the index; then what is not whole is an edit, or its event is yet to come.
-
-        Cost: one open a file and folder. Of an edit that is new to this process: the lock, once.
+        The metadata is among `files`; of a node that is edited all are returned. What is not whole is read again under
+        the lock, for which who holds an index must not wait (`may_lock`), since who has it may wait for the index: then
+        it is an edit, or its event is yet to come. Cost: one open a file and folder; of an edit the lock, once.
         """
         if files is not FILES and is_whole(image := self.folders.read(uri.folders, files), files):
             return image
@@ -387,11 +373,7 @@ class MainStore:
         return image
 
     def follow(self, ctx: RequestContext, uri: str) -> Uri:
-        """Return where a node is now, if it has moved; else the URI itself.
-
-        Raises:
-            AccessDeniedError: It is not the request's.
-        """
+        """Return where a node is now, if it has moved; else the URI itself."""
         found = check_access(ctx, uri)
         seen = {found.text}
         while True:

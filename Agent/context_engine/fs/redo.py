@@ -25,13 +25,8 @@ __all__ = ["Rescue", "copies_of", "is_torn", "merge", "put_aside", "redo"]
 class Rescue:
     """Looks at the files that the writing of one node takes from their places.
 
-    Args:
-        journal: Where it reports.
-        aside: Where it keeps what cannot be merged.
-        uri: The node.
-        before: What each file was expected to be, where None is no file; without, nothing is merged.
-        is_known: What else it may have been.
-        sequence: Of the commit, whose history what is merged goes to.
+    They were expected to be as `before`, where None is no file, or what `is_known`. What cannot be merged, as without
+    a `before`, is kept `aside`; what is merged goes to the history of the commit of this `sequence`.
     """
 
     def __init__(

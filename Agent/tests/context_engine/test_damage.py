@@ -320,6 +320,21 @@ class TestAnArchiveThatAHandHasSpoilt:
             assert engine.forget(ADA, archive.archive_uri).messages
             assert engine.verify() == []
 
+    @pytest.mark.parametrize("line", range(3))
+    def test_takes_only_the_message_of_a_spoilt_line_again(self, tmp_path: Path, line: int) -> None:
+        said = [{"role": "user", "content": f"Likes record {number}."} for number in range(3)]
+        with ContextEngineService(tmp_path) as engine:
+            archive = engine.commit_session(ADA, said).archive
+            assert archive is not None
+            place = Path(engine.fs.resolve_path(ADA, archive.archive_uri)) / "messages.jsonl"
+            lines = place.read_bytes().splitlines(keepends=True)
+            lines[line] = b"{" + lines[line]
+            place.write_bytes(b"".join(lines))
+        with ContextEngineService(tmp_path) as engine:
+            again = engine.commit_session(ADA, said).archive
+            assert again is not None
+            assert [each.text for each in again.recent_messages] == [said[line]["content"]]
+
     def test_without_its_first_line_keeps_the_time_of_those_after_it(self, tmp_path: Path) -> None:
         with ContextEngineService(tmp_path, clock=lambda: 1_790_000_000.0) as engine:
             archive = engine.commit_session(ADA, [*SAID, {"role": "user", "content": "Bill Evans, too."}]).archive
