@@ -8,8 +8,10 @@ What a hand wrote here is taken as far as it makes sense; where it makes none, a
 """
 
 import json
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 from ..core.config import FILES, LEVELS, META
@@ -124,23 +126,21 @@ def read_meta(uri: Uri, image: Image) -> dict[str, Any]:
     }
 
 
+# As the engine writes them, a field a line, with nothing in them that JSON has to write in another way.
+_find_head = re.compile(rb'\n "category": "([ !#-[\]-~]*)",\n(?:.*\n)+? "updated_at": "([ !#-[\]-~]*)",\n').search
+
+
 def read_head(uri: Uri, data: bytes) -> tuple[str, float]:
     """Return what a listing shows of a metadata file: the category, and when the node was written."""
-    # As the engine writes it, a field a line, none of them is looked at but these two: a tenth of the time.
-    category, updated_at = _line_of(b'\n "category": "', data), _line_of(b'\n "updated_at": "', data)
-    if category is not None and updated_at and (seconds := read_time(updated_at)):
-        return category, seconds
+    found = _find_head(data)
+    if found and (seconds := _read_time(found[2])):
+        return found[1].decode(), seconds
     return _head_of(uri, _load(data))
 
 
-def _line_of(field: bytes, data: bytes) -> str | None:
-    """Return a text that stands on a line of its own, with nothing in it that JSON has to write in another way."""
-    start = data.find(field)
-    end = data.find(b'",\n', start + len(field))
-    if start < 0 or end < 0:
-        return None
-    text = data[start + len(field) : end].decode("latin-1")
-    return text if text.isascii() and text.isprintable() and '"' not in text and "\\" not in text else None
+@lru_cache(1024)  # what a commit has written has one time
+def _read_time(data: bytes) -> float | None:
+    return read_time(data.decode())
 
 
 def _head_of(uri: Uri, held: dict[str, Any]) -> tuple[str, float]:
