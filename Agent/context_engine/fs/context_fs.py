@@ -170,9 +170,10 @@ class ContextFS(History):
         root, found = self.follow(ctx, uri), []
         for each, entry in self.entries(root, URI_SEGMENTS if recursive else check_count("depth", depth)):
             meta = entry.image.get(META, b"") if entry.image else b""
-            has_moved = bool(leads_on(meta))
-            if each is not root and not (has_moved and not entry.has_children):
-                is_node = entry.image is not None and not has_moved
+            is_node = entry.image is not None and not leads_on(meta)
+            if each is not root and (
+                is_node or entry.has_children or not meta
+            ):  # what has moved away is metadata alone
                 category, updated_at = read_head(each, meta) if is_node else ("", 0.0)
                 found.append(NodeSummary(each.text, each.name, not is_node, entry.has_children, category, updated_at))
         return found

@@ -345,19 +345,11 @@ class Folders:
             try:
                 # Most nodes have no edges, and to look costs a third of reading.
                 if name != RELATIONS or self._disk.look_up(where + name, fd).st_size > _NO_EDGES:
-                    image[name] = self._read_short(where + name, fd)
+                    data = self._disk.read_short(where + name, fd, _SHORT)
+                    image[name] = data if len(data) < _SHORT else self._read_file(where + name, fd, (), False)[0]
             except FileNotFoundError:
                 if name == META:
                     return None
             except OSError:
                 continue
         return image
-
-    def _read_short(self, name: str, parent: int) -> bytes:
-        """Return a file's bytes, with no look at what it is where it is as short as most."""
-        fd = self._disk.open_file(name, parent)
-        try:
-            data = self._disk.read_once(fd, _SHORT)
-        finally:
-            self._disk.close(fd)
-        return data if len(data) < _SHORT else self._read_file(name, parent, (), False)[0]
