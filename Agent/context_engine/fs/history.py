@@ -4,7 +4,7 @@ import contextlib
 import json
 import logging
 import shutil
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from ..core.checks import check_count
@@ -250,26 +250,16 @@ class History(MainStore):
         root = parse_uri(space)
         known = {row.uri for row in self.journal.nodes_beneath(root.text)}
         found = []
-        for uri in self.walk(root):
-            known.discard(uri.text)
+        for uri, entry in self.entries(root):
+            with contextlib.suppress(StoreError):  # what cannot be looked at is reported by `verify`
+                is_bare = entry.image is None  # a hand may have put a content there, and no metadata
+                if not is_bare or self.folders.exists(uri.folders, CONTENT):
+                    known.discard(uri.text)
+                    found += [uri.text] if is_bare or self.is_edited(uri) else []
+        for gone in sorted(known):
             with contextlib.suppress(StoreError):
-                if self.is_edited(uri):
-                    found.append(uri.text)
-        found += [uri for uri in known if self._is_gone(parse_uri(uri))]
-        found += [uri.text for uri in self._bare(root)]
+                found += [gone] if not self.folders.exists(parse_uri(gone).folders) else []
         return found
-
-    def _is_gone(self, uri: Uri) -> bool:
-        with contextlib.suppress(StoreError):  # what cannot be looked at is reported by `verify`
-            return not self.folders.exists(uri.folders)
-        return False
-
-    def _bare(self, uri: Uri) -> Iterator[Uri]:
-        """Yield folders that a hand has put a content into, and no metadata."""
-        for found, entry in self.entries(uri):
-            with contextlib.suppress(StoreError):  # as above
-                if entry.image is None and self.folders.exists(found.folders, CONTENT):
-                    yield found
 
 
 def _entry_of(

@@ -25,8 +25,8 @@ def projected_digest(uri: str, meta: Mapping[str, Any], category: str, digests: 
     return digest_of(json.dumps([named, dict(digests)], sort_keys=True), size=8)
 
 
-def passage_of_archive(lines: Sequence[bytes], part: int, where: str) -> tuple[str, str, str, str]:
-    """Return one passage of an archive's messages, its message, that one's role and name, without reading the others.
+def passage_of_archive(lines: Sequence[bytes], part: int, where: str) -> tuple[str, str, str]:
+    """Return one passage of an archive's messages, its message, and that one's role, without reading the others.
 
     `part` is as `passages_of` counts them; what is not there gives empty texts. An error calls the archive `where`.
     """
@@ -34,8 +34,8 @@ def passage_of_archive(lines: Sequence[bytes], part: int, where: str) -> tuple[s
     message = decode_message(lines, of_message + 1, where)
     passages = split_passages(said_text(message)) if message is not None and not message.forgotten else []
     if message is None or place >= len(passages):
-        return "", "", "", ""
-    return passages[place], f"m{of_message + 1}", message.role, message.name
+        return "", "", ""
+    return passages[place], f"m{of_message + 1}", message.role
 
 
 def passages_of(node: ContextNode, messages: Sequence[Message] = ()) -> Iterator[tuple[int, str, dict[str, Any]]]:

@@ -36,13 +36,13 @@ class _Seen(NamedTuple):
     is_stale: bool
     """Whether the index knows it as it was: then a passage's number says nothing."""
 
-    def passage(self, part: int) -> tuple[str, str, str, str]:
-        """Return a passage, and of an archive its message and that one's role and name; no other message is read."""
-        if self.node.category == SESSIONS:
-            with contextlib.suppress(ContextEngineError):  # a line that a hand has damaged is reported by `verify`
-                return passage_of_archive(self.messages, part, self.node.uri)
-            return "", "", "", ""
-        return self.passages.get(part, ""), "", "", ""
+    def passage(self, part: int) -> tuple[str, str, str]:
+        """Return a passage, and of an archive its message and that one's role; no other message is read."""
+        if self.node.category != SESSIONS:
+            return self.passages.get(part, ""), "", ""
+        with contextlib.suppress(ContextEngineError):  # a line that a hand has damaged is reported by `verify`
+            return passage_of_archive(self.messages, part, self.node.uri)
+        return "", "", ""
 
 
 class RetrievalAssembler:
@@ -127,13 +127,13 @@ class RetrievalAssembler:
     def _excerpt(self, hit: NodeHit, held: _Seen, best_parts: Mapping[str, int]) -> tuple[str, str, str]:
         """Return what a block shows of a node's content, which message it is of, and whose."""
         if hit.level == 2 and not held.is_stale:
-            return held.passage(hit.part)[:3]
+            return held.passage(hit.part)
         if held.node.category == SESSIONS:
             return "", "", ""
         if hit.uri in best_parts:
-            return held.passage(best_parts[hit.uri])[:3]
+            return held.passage(best_parts[hit.uri])
         # Of a node that was hit by its name, and whose passages say other things by now, the newest.
-        return held.passage(0)[:3] if held.is_stale and hit.level == 0 and not self._fs.readonly else ("", "", "")
+        return held.passage(0) if held.is_stale and hit.level == 0 and not self._fs.readonly else ("", "", "")
 
     def _block(self, hit: NodeHit, held: _Seen, is_known: bool, excerpt: str, role: str) -> RetrievedBlock:
         level, score = f"L{hit.level}", round(hit.score, 4)
