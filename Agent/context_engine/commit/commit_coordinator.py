@@ -55,7 +55,7 @@ from .archive_builder import (
     render_archive,
     split_messages,
 )
-from .candidate_pipeline import CandidatePipeline
+from .candidate_pipeline import CandidatePipeline, numbers_of
 from .context_writer import ContextWriter
 from .policy_router import PolicyRouter
 from .relation_writer import RelationWriter
@@ -250,20 +250,20 @@ class CommitCoordinator:
         for attempt in range(_TRIES):
             try:
                 with self._fs.transaction(ctx, "extract session") as tx:
-                    done = self._write(ctx, tx, archive, found, must, limit)
-                    if done.is_further or not done.waits:
+                    results, refused, waits, is_further = self._write(ctx, tx, archive, found, must, limit)
+                    if is_further or not waits:
                         tx.ends += ends
-                    if done.is_further and done.waits:
+                    if is_further and waits:
                         tx.add_event(EXTRACT_ARCHIVE, archive.archive_uri, _request(ctx))
                 break
             except VersionConflictError:
                 if attempt == _TRIES - 1:
                     raise
-        allowance.candidates -= len(done.results)
-        stats = {"candidates": len(found.candidates), "failures": _summed([*found.failures, *done.refused])}
-        status = "partial" if stats["failures"] or done.waits else "committed"
-        stats |= {"waits": done.waits, "is_further": done.is_further}
-        return CommitResult(archive, done.results, list(tx.events), stats, status, tx.commit_id if tx.sequence else "")
+        allowance.candidates -= len(results)
+        stats = {"candidates": len(found.candidates), "failures": _summed([*found.failures, *refused])}
+        status = "partial" if stats["failures"] or waits else "committed"
+        stats |= {"waits": waits, "is_further": is_further}
+        return CommitResult(archive, results, list(tx.events), stats, status, tx.commit_id if tx.sequence else "")
 
     def _is_newer(self, ledger: Mapping[str, Any]) -> bool:
         """Whether an archive was not read yet, or by something else than what reads it here."""
@@ -301,14 +301,17 @@ class CommitCoordinator:
     def _write(
         self, ctx: RequestContext, tx: Transaction, archive: SessionArchive, found: "_Found", must: bool,
         limit: int | None,
-    ) -> "_Done":  # fmt: skip
-        """Stage what was not applied yet, and the ledger; another process may have written there meanwhile."""
+    ) -> tuple[list[WriteResult], list[dict[str, Any]], bool, bool]:  # fmt: skip
+        """Stage what was not applied yet, and the ledger; another process may have written there meanwhile.
+
+        Returns what was written, what was refused, whether messages or candidates wait, and whether anything was done.
+        """
         uri = parse_uri(archive.archive_uri)
         staged = tx.look(uri)
         ledger = mapping_of(mapping_of((staged.meta or {}).get("metadata")).get("ledger"))
         still = self._wanted(ledger, archive, must)
         known, before = set(strings_of(ledger.get("applied"))), self._left(ledger)
-        mine = [each for each in found.candidates if not (named := _numbers_of(each)) or named & still]
+        mine = [each for each in found.candidates if not (named := numbers_of(each)) or named & still]
         new = [
             candidate
             for candidate in self._pipeline.normalize_candidates(ctx, [*before, *mine])
@@ -318,7 +321,7 @@ class CommitCoordinator:
         left = [asdict(candidate) for candidate in new[limit:]] if limit is not None else []
         waiting = (still - found.wanted) | (still & found.unread)
         # What was refused is asked about again, when somebody wants that: so is what a check has dropped.
-        again = set().union(*(_numbers_of(candidate) or _numbers(archive) for candidate, _ in refused))
+        again = set().union(*(numbers_of(candidate) or _numbers(archive) for candidate, _ in refused))
         held = _numbers_in(ledger.get("failed"), archive) - found.wanted
         failed = (held | (still & found.failed) | again) - waiting
         told = [failure for _, failure in refused]
@@ -334,7 +337,7 @@ class CommitCoordinator:
         }
         meta = staged.meta or {}
         tx.put(uri, Staged(staged.files, {**meta, "metadata": {**mapping_of(meta.get("metadata")), "ledger": made}}))
-        return _Done(results, told, waits, bool(applied) or waiting != still or len(left) < len(before))
+        return results, told, waits, bool(applied) or waiting != still or len(left) < len(before)
 
     def _apply(
         self, ctx: RequestContext, candidates: Sequence[CandidateMemory]
@@ -391,17 +394,6 @@ class _Found(NamedTuple):
     failures: list[dict[str, Any]]
 
 
-class _Done(NamedTuple):
-    """What one transaction wrote of an archive's candidates."""
-
-    results: list[WriteResult]
-    refused: list[dict[str, Any]]
-    waits: bool
-    """Whether messages, or candidates, wait."""
-    is_further: bool
-    """Whether any was written, or read."""
-
-
 def _numbers(archive: SessionArchive) -> set[int]:
     return set(range(1, len(archive.recent_messages) + 1))
 
@@ -409,12 +401,6 @@ def _numbers(archive: SessionArchive) -> set[int]:
 def _numbers_in(value: object, archive: SessionArchive) -> set[int]:
     """Return the numbers of an archive's messages in a list that a hand may have changed."""
     return {each for each in value if isinstance(each, int)} & _numbers(archive) if isinstance(value, list) else set()
-
-
-def _numbers_of(candidate: CandidateMemory) -> set[int]:
-    """Return the numbers of the messages that a candidate is from; none for what a whole archive tells."""
-    named = (str(ref.get("message") or "") for ref in candidate.source_refs)
-    return {int(name[1:]) for name in named if name[:1] == "m" and name[1:].isascii() and name[1:].isdecimal()}
 
 
 def _rows_in(value: object) -> list[dict[str, Any]]:
