@@ -421,7 +421,7 @@ def code_of(error: BaseException) -> int:
         return STOPPED
     if isinstance(error, BrokenPipeError) and not isinstance(error, StoreError):
         return UNREAD
-    if isinstance(error, NotFoundError):
+    if isinstance(error, KeywordTreeError) and isinstance(error, LookupError):
         return NOT_FOUND
     if isinstance(error, OSError) and not (isinstance(error, KeywordTreeError) and not isinstance(error, StoreError)):
         return STORE_PROBLEM  # a model that cannot be reached is an OSError, too, and no store problem

@@ -2,7 +2,7 @@
 
 import contextlib
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ..core.checks import check_list
@@ -33,16 +33,10 @@ _SHORT = 100  # tokens that an overview may always have; of a long session it ha
 
 
 class ArchiveBuilder:
-    """Builds archives; writes nothing.
+    """Builds archives; writes nothing."""
 
-    Args:
-        fs: The main store.
-        clock: Seconds since the epoch, for messages that do not say when.
-        tokens: How long a text is.
-    """
-
-    def __init__(self, fs: ContextFS, clock: Callable[[], float], tokens: CountTokens = count_tokens) -> None:
-        self._fs, self._clock, self._count = fs, clock, tokens
+    def __init__(self, fs: ContextFS) -> None:
+        self._fs = fs
         self._ids: dict[str, dict[str, str]] = {}  # of an archive's messages, by its URI
 
     def build_archive(
@@ -52,20 +46,9 @@ class ArchiveBuilder:
         used_contexts: Sequence[str] | None = None,
         used_tools: Sequence[Any] | None = None,
     ) -> SessionArchive:
-        """Return the archive that these messages make: the next of their session.
-
-        Args:
-            ctx: Whose session it is.
-            messages: In any shape of the field, or `Message`s.
-            used_contexts: URIs that helped; they are counted.
-            used_tools: Names, or objects with `name`, `ok`, `seconds`, `error`; they are counted, and become memories.
-
-        Raises:
-            InvalidUriError: `ctx` has no session.
-            InvalidInputError: A message is none.
-        """
-        read = messages if all(isinstance(each, Message) for each in messages) else None
-        said: list[Message] = list(read) if read is not None else read_messages(messages, self._clock(), mask)
+        """Return the archive that these messages make, the next of their session; see `ContextEngineService`."""
+        is_read = all(isinstance(each, Message) for each in messages)
+        said: list[Message] = list(messages) if is_read else read_messages(messages, self._fs.clock(), mask)
         above = session_uri(ctx)
         number = 1 + max((_number_of(name) for name in self.names(ctx)), default=0)
         spoken = "\0".join([part for message in said for part in (message.id, message.role, message.text)])
@@ -73,16 +56,14 @@ class ArchiveBuilder:
         stats: dict[str, Any] = {
             "messages": len(said),
             "speakers": list(dict.fromkeys(message.name or message.role for message in said))[:_SPEAKERS],
-            "at": max((message.at for message in said), default=self._clock()),
+            "at": max((message.at for message in said), default=self._fs.clock()),
             "used_contexts": _check_contexts(ctx, used_contexts),
             "used_tools": [
-                _without_secrets(made)
-                for tool in check_list("used_tools", used_tools)
-                if (made := describe_tool(tool))["name"]
+                made for tool in check_list("used_tools", used_tools) if (made := describe_tool(tool))["name"]
             ],
         }
         uri = f"{above}/{archive_folder(number, digest)}"
-        return SessionArchive(ctx.session_id, uri, describe_archive(said, self._count), said, stats)
+        return SessionArchive(ctx.session_id, uri, describe_archive(said, self._fs.count_tokens), said, stats)
 
     def names(self, ctx: RequestContext) -> list[str]:
         """Return the names of a session's archives, in their order, those included that were deleted or have moved."""
@@ -113,27 +94,18 @@ class ArchiveBuilder:
     def _read_ids(self, uri: Uri) -> dict[str, str]:
         data = self._fs.folders.read(uri.folders, (MESSAGES,)).get(MESSAGES, b"")
         said = decode_messages(data, uri.text, damage=[])
-        return {  # what a hand has spoilt has a name that no message has: rather twice than never
+        return {  # what a hand has spoilt has a name that no message has, and no digest
             each.id or f"{uri.text}#{place}": each.text if each.forgotten else said_digest(each)
             for place, each in enumerate(said)
         }
 
     def read(self, ctx: RequestContext, uri: str) -> SessionArchive:
-        """Return an archive that is in the store.
-
-        Raises:
-            NodeNotFoundError: There is none.
-            StoreCorruptError: Its messages cannot be read.
-        """
+        """Return an archive that is in the store; `StoreCorruptError` says that its messages cannot be read."""
         node = self._fs.read_node(ctx, uri, include_content=False)
         said = decode_messages(self._fs.read_file(ctx, uri, MESSAGES), uri, node.metadata["created_at"])
         stats = node.metadata["metadata"].get("stats")
         session = parse_uri(node.uri).segments[-2]
         return SessionArchive(session, node.uri, node.abstract, said, dict(stats) if isinstance(stats, dict) else {})
-
-
-def _without_secrets(tool: dict[str, Any]) -> dict[str, Any]:
-    return {**tool, "error": mask(tool["error"])} if "error" in tool else tool
 
 
 def _number_of(name: str) -> int:

@@ -11,15 +11,11 @@ from ..core.ports import CandidateExtractor
 from ..core.text import clean, count_tokens, cut_tokens, fold, merge_unique, one_line
 from ..fs.uri import memory_uri
 
-__all__ = ["CandidatePipeline"]
+__all__ = ["CandidatePipeline", "numbers_of"]
 
 
 class CandidatePipeline:
-    """Calls every extractor; one that fails takes nothing from the others.
-
-    Args:
-        extractors: In the order of asking.
-    """
+    """Calls every extractor in order; one that fails takes nothing from the others."""
 
     def __init__(self, extractors: Sequence[CandidateExtractor]) -> None:
         self.extractors = list(extractors)
@@ -70,13 +66,13 @@ class CandidatePipeline:
             refs = merge_unique(known.source_refs if known else [], made.source_refs)
             merged[key] = replace(known or made, source_refs=refs, at=max(known.at if known else 0.0, made.at))
         # What was said later is written later, whatever finds it: of one moment it takes the other's place.
-        return sorted(merged.values(), key=lambda made: (made.at, _last_message(made)))
+        return sorted(merged.values(), key=lambda made: (made.at, max(numbers_of(made), default=0)))
 
 
-def _last_message(candidate: CandidateMemory) -> int:
-    """Return the number of the last message that a candidate cites; 0 where it cites none."""
-    names = [str(ref.get("message") or "").removeprefix("m") for ref in candidate.source_refs]
-    return max((int(name) for name in names if name.isascii() and name.isdecimal()), default=0)
+def numbers_of(candidate: CandidateMemory) -> set[int]:
+    """Return the numbers of the messages that a candidate is from; none for what a whole archive tells."""
+    named = (str(ref.get("message") or "") for ref in candidate.source_refs)
+    return {int(name[1:]) for name in named if name[:1] == "m" and name[1:].isascii() and name[1:].isdecimal()}
 
 
 def _cleaned(candidate: CandidateMemory) -> CandidateMemory:

@@ -20,6 +20,7 @@ written by the one that is there first.
 """
 
 import contextlib
+import functools
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
@@ -44,7 +45,7 @@ from ..extraction.reading import Allowance, ModelReader
 from ..fs.context_fs import ContextFS
 from ..fs.meta import Staged, read_meta
 from ..fs.transaction import Transaction
-from ..fs.uri import parse_uri, session_uri, space_uris
+from ..fs.uri import parse_uri, session_uri
 from ..providers.library import mask
 from .advisor import MergeAdvisor
 from .archive_builder import (
@@ -54,7 +55,7 @@ from .archive_builder import (
     render_archive,
     split_messages,
 )
-from .candidate_pipeline import CandidatePipeline
+from .candidate_pipeline import CandidatePipeline, numbers_of
 from .context_writer import ContextWriter
 from .policy_router import PolicyRouter
 from .relation_writer import RelationWriter
@@ -62,7 +63,6 @@ from .relation_writer import RelationWriter
 __all__ = ["CommitCoordinator"]
 
 _TRIES, _FAILURES = 3, 20
-_OPTIONS = frozenset(("background", "extract"))
 
 
 class CommitCoordinator:
@@ -96,18 +96,15 @@ class CommitCoordinator:
         options: Mapping[str, Any] | None = None,
     ) -> CommitResult:
         """Archive what is new of a session, and write what is worth keeping; see `ContextEngineService`."""
-        space_uris(ctx)
-        session_uri(ctx)
-        chosen = _check_options(options)
+        session_uri(ctx)  # refuses a request without a session
+        is_background = _is_background(options)
         said = read_messages(messages, self._fs.clock(), mask)
-        archives, events, commit_id = self._archive(
-            ctx, said, used_contexts, used_tools, bool(chosen.get("background"))
-        )
+        archives, events, commit_id = self._archive(ctx, said, used_contexts, used_tools, is_background)
         stats: dict[str, Any] = {"messages": len(said), "new": sum(len(each.recent_messages) for each in archives)}
         stats["archives"] = [archive.archive_uri for archive in archives]
         if not archives:
             return CommitResult(None, [], [], {**stats, "why": "the session's archives hold all of it"}, "unchanged")
-        if chosen.get("background"):
+        if is_background:
             stats["why"] = "a worker extracts it"
             return CommitResult(archives[-1], [], events, stats, "archived", commit_id)
         results: list[WriteResult] = []
@@ -116,12 +113,10 @@ class CommitCoordinator:
         candidates = 0
         allowance = self._begin()
         for archive in archives:
-            waiting = [
-                each for each in events if each.uri == archive.archive_uri and each.event_type == EXTRACT_ARCHIVE
-            ]
-            if not waiting:  # nothing of it is to be extracted
+            place = archive.archive_uri, EXTRACT_ARCHIVE
+            event = next((each for each in events if (each.uri, each.event_type) == place), None)
+            if event is None:  # nothing of it is to be extracted
                 continue
-            event = waiting[0]
             if self._reader is not None and allowance.is_spent():
                 self._leave_to_worker(ctx, event)
                 waits.append(archive.archive_uri)
@@ -160,13 +155,13 @@ class CommitCoordinator:
         while True:
             names = self.builder.names(ctx)
             known = self.builder.known_ids(ctx, names)
-            batch = tell_repeats(said, list(known))
+            batch = tell_repeats(said, [id if digest else "" for id, digest in known.items()])
             new = [each for each in (_new(message, known) for message in batch) if each is not None]
             if not new:
                 return [], [], ""
             try:
                 with self._fs.transaction(ctx, "archive session") as tx:
-                    tx.add_check(lambda seen=names: self._refuse_others(ctx, seen))  # type: ignore[misc]
+                    tx.checks.append(functools.partial(self._refuse_others, ctx, names))
                     archives = self._stage(ctx, tx, new, used_contexts, used_tools, is_background)
             except VersionConflictError:  # another one committed the same session: now less is new
                 continue
@@ -238,20 +233,9 @@ class CommitCoordinator:
     ) -> CommitResult:
         """Extract what waits in an archive, and write what was not applied yet.
 
-        Args:
-            ctx: Whose it is.
-            archive_uri: The archive.
-            ends: The events that this is the end of. Where some of the archive waits, another one takes their place if
-                this got further, and else they stay.
-            must: Ask again where something failed.
-            allowance: What may be asked of a model; None is as much as a commit may.
-
-        Returns:
-            `stats["waits"]` tells whether some of it waits, `stats["is_further"]` whether anything was done.
-
-        Raises:
-            NodeNotFoundError: There is no such archive.
-            ProviderDownError: Nothing could be asked; nothing was written.
+        This is the end of the events `ends`; where some of the archive waits (`stats["waits"]`), another one takes
+        their place if anything was done (`stats["is_further"]`), and else they stay. With `must` it asks again where
+        something failed. A `ProviderDownError` says that nothing could be asked, and nothing was written.
         """
         allowance = allowance or self._begin()
         archive = self.builder.read(ctx, archive_uri)
@@ -266,20 +250,20 @@ class CommitCoordinator:
         for attempt in range(_TRIES):
             try:
                 with self._fs.transaction(ctx, "extract session") as tx:
-                    done = self._write(ctx, tx, archive, found, must, limit)
-                    if done.is_further or not done.waits:
+                    results, refused, waits, is_further = self._write(ctx, tx, archive, found, must, limit)
+                    if is_further or not waits:
                         tx.ends += ends
-                    if done.is_further and done.waits:
+                    if is_further and waits:
                         tx.add_event(EXTRACT_ARCHIVE, archive.archive_uri, _request(ctx))
                 break
             except VersionConflictError:
                 if attempt == _TRIES - 1:
                     raise
-        allowance.candidates -= len(done.results)
-        stats = {"candidates": len(found.candidates), "failures": _summed([*found.failures, *done.refused])}
-        status = "partial" if stats["failures"] or done.waits else "committed"
-        stats |= {"waits": done.waits, "is_further": done.is_further}
-        return CommitResult(archive, done.results, list(tx.events), stats, status, tx.commit_id if tx.sequence else "")
+        allowance.candidates -= len(results)
+        stats = {"candidates": len(found.candidates), "failures": _summed([*found.failures, *refused])}
+        status = "partial" if stats["failures"] or waits else "committed"
+        stats |= {"waits": waits, "is_further": is_further}
+        return CommitResult(archive, results, list(tx.events), stats, status, tx.commit_id if tx.sequence else "")
 
     def _is_newer(self, ledger: Mapping[str, Any]) -> bool:
         """Whether an archive was not read yet, or by something else than what reads it here."""
@@ -289,9 +273,7 @@ class CommitCoordinator:
         """Return the numbers of the messages that are to be read."""
         if self._is_newer(ledger):
             return _numbers(archive)
-        if "waiting" not in ledger:  # written by an older engine, which knew chunks by their place
-            return set() if ledger.get("state") == "done" else _numbers(archive)
-        waiting = _numbers_in(ledger["waiting"], archive)
+        waiting = _numbers_in(ledger.get("waiting"), archive)
         return waiting | _numbers_in(ledger.get("failed"), archive) if must else waiting
 
     def _left(self, ledger: Mapping[str, Any]) -> list[CandidateMemory]:
@@ -319,13 +301,17 @@ class CommitCoordinator:
     def _write(
         self, ctx: RequestContext, tx: Transaction, archive: SessionArchive, found: "_Found", must: bool,
         limit: int | None,
-    ) -> "_Done":  # fmt: skip
-        """Stage what was not applied yet, and the ledger; another process may have written there meanwhile."""
-        staged = tx.look(parse_uri(archive.archive_uri))
+    ) -> tuple[list[WriteResult], list[dict[str, Any]], bool, bool]:  # fmt: skip
+        """Stage what was not applied yet, and the ledger; another process may have written there meanwhile.
+
+        Returns what was written, what was refused, whether messages or candidates wait, and whether anything was done.
+        """
+        uri = parse_uri(archive.archive_uri)
+        staged = tx.look(uri)
         ledger = mapping_of(mapping_of((staged.meta or {}).get("metadata")).get("ledger"))
         still = self._wanted(ledger, archive, must)
         known, before = set(strings_of(ledger.get("applied"))), self._left(ledger)
-        mine = [each for each in found.candidates if not (named := _numbers_of(each)) or named & still]
+        mine = [each for each in found.candidates if not (named := numbers_of(each)) or named & still]
         new = [
             candidate
             for candidate in self._pipeline.normalize_candidates(ctx, [*before, *mine])
@@ -335,7 +321,7 @@ class CommitCoordinator:
         left = [asdict(candidate) for candidate in new[limit:]] if limit is not None else []
         waiting = (still - found.wanted) | (still & found.unread)
         # What was refused is asked about again, when somebody wants that: so is what a check has dropped.
-        again = set().union(*(_numbers_of(candidate) or _numbers(archive) for candidate, _ in refused))
+        again = set().union(*(numbers_of(candidate) or _numbers(archive) for candidate, _ in refused))
         held = _numbers_in(ledger.get("failed"), archive) - found.wanted
         failed = (held | (still & found.failed) | again) - waiting
         told = [failure for _, failure in refused]
@@ -349,8 +335,9 @@ class CommitCoordinator:
             "applied": [*strings_of(ledger.get("applied")), *applied],
             "failures": _summed([*_rows_in(ledger.get("failures")), *found.failures, *told]) if waits or failed else [],
         }
-        self._write_ledger(tx, archive, made)
-        return _Done(results, told, waits, bool(applied) or waiting != still or len(left) < len(before))
+        meta = staged.meta or {}
+        tx.put(uri, Staged(staged.files, {**meta, "metadata": {**mapping_of(meta.get("metadata")), "ledger": made}}))
+        return results, told, waits, bool(applied) or waiting != still or len(left) < len(before)
 
     def _apply(
         self, ctx: RequestContext, candidates: Sequence[CandidateMemory]
@@ -379,30 +366,18 @@ class CommitCoordinator:
             self._relations.apply_edges(ctx, plan.target_uri, plan.relation_ops)
         return result
 
-    def _write_ledger(self, tx: Transaction, archive: SessionArchive, ledger: Mapping[str, Any]) -> None:
-        uri = parse_uri(archive.archive_uri)
-        staged = tx.look(uri)
-        meta = dict(staged.meta or {})
-        meta["metadata"] = {**mapping_of(meta.get("metadata")), "ledger": dict(ledger)}
-        tx.put(uri, Staged(staged.files, meta))
-
-    def remember(self, ctx: RequestContext, candidate: CandidateMemory) -> tuple[WriteResult, str, list[OutboxEvent]]:
-        """Write the caller's own candidate, through the same policies.
-
-        Raises:
-            InvalidInputError: It cannot be written: no such category, no text, or too long.
-        """
+    def remember(self, ctx: RequestContext, candidate: CandidateMemory) -> tuple[WriteResult, list[OutboxEvent]]:
+        """Write the caller's own candidate, through the same policies; `InvalidInputError` says that none can."""
         made = self._pipeline.normalize_candidates(ctx, [candidate])
         if not made:
             self._router.select_policy(candidate, ctx)
             raise InvalidInputError(f"this cannot be remembered: {shorten(candidate.content)}")
-        if self._advisor is not None:
-            self._advisor.begin()
+        self._begin()
         for attempt in range(_TRIES):
             with contextlib.suppress(*([VersionConflictError] if attempt < _TRIES - 1 else [])):
                 with self._fs.transaction(ctx, "remember") as tx:
                     result = self.apply_plan(ctx, self._router.build_plan(made[0], ctx))
-                return result, tx.commit_id if tx.sequence else "", list(tx.events)
+                return result, list(tx.events)
         raise AssertionError("unreachable")
 
 
@@ -419,17 +394,6 @@ class _Found(NamedTuple):
     failures: list[dict[str, Any]]
 
 
-class _Done(NamedTuple):
-    """What one transaction wrote of an archive's candidates."""
-
-    results: list[WriteResult]
-    refused: list[dict[str, Any]]
-    waits: bool
-    """Whether messages, or candidates, wait."""
-    is_further: bool
-    """Whether any was written, or read."""
-
-
 def _numbers(archive: SessionArchive) -> set[int]:
     return set(range(1, len(archive.recent_messages) + 1))
 
@@ -437,12 +401,6 @@ def _numbers(archive: SessionArchive) -> set[int]:
 def _numbers_in(value: object, archive: SessionArchive) -> set[int]:
     """Return the numbers of an archive's messages in a list that a hand may have changed."""
     return {each for each in value if isinstance(each, int)} & _numbers(archive) if isinstance(value, list) else set()
-
-
-def _numbers_of(candidate: CandidateMemory) -> set[int]:
-    """Return the numbers of the messages that a candidate is from; none for what a whole archive tells."""
-    named = (str(ref.get("message") or "") for ref in candidate.source_refs)
-    return {int(name[1:]) for name in named if name[:1] == "m" and name[1:].isascii() and name[1:].isdecimal()}
 
 
 def _rows_in(value: object) -> list[dict[str, Any]]:
@@ -484,12 +442,10 @@ def _new(message: Message, known: Mapping[str, str]) -> Message | None:
     return Message(again, message.role, message.text, message.at, message.name, message.raw)
 
 
-def _check_options(options: Mapping[str, Any] | None) -> dict[str, Any]:
-    if options is None:
-        return {}
-    if not isinstance(options, Mapping) or not set(options) <= _OPTIONS:
-        raise InvalidInputError(f"options may hold {', '.join(sorted(_OPTIONS))}, not {shorten(options)}")
-    return dict(options)
+def _is_background(options: Mapping[str, Any] | None) -> bool:
+    if options is not None and not (isinstance(options, Mapping) and set(options) <= {"background"}):
+        raise InvalidInputError(f"options may hold background, not {shorten(options)}")
+    return bool((options or {}).get("background"))
 
 
 def _request(ctx: RequestContext) -> dict[str, Any]:

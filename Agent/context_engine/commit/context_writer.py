@@ -21,12 +21,7 @@ class ContextWriter:
         self._fs = fs
 
     def apply_plan(self, ctx: RequestContext, plan: WritePlan) -> WriteResult:
-        """Do what a plan says.
-
-        Raises:
-            VersionConflictError: The node is not as it was when the plan was made.
-            InvalidInputError: There is no such action, or the patch cannot be written.
-        """
+        """Do what a plan says; `VersionConflictError` says that the node is not as it was when the plan was made."""
         if plan.action == SKIP:
             return WriteResult(plan.target_uri, SKIP, plan.expected_version or 0, False, False)
         if plan.action not in (CREATE, MERGE, APPEND):
@@ -41,14 +36,8 @@ class ContextWriter:
     def merge_node(self, ctx: RequestContext, uri: str, patch: Mapping[str, Any]) -> WriteResult:
         """Change a node: the fields of `patch` take the place of what is there.
 
-        Args:
-            ctx: Who writes.
-            uri: The node.
-            patch: `abstract`, `overview`, `content`, `title`, `aliases`, `source_refs`, `metadata`; `version` is the
-                expected one.
-
-        Raises:
-            NodeNotFoundError: There is none.
+        They are `abstract`, `overview`, `content`, `title`, `aliases`, `source_refs` and `metadata`; `version` is the
+        expected one.
         """
         if not self._fs.exists(ctx, uri):
             raise NodeNotFoundError(uri)
@@ -64,28 +53,18 @@ class ContextWriter:
         self, ctx: RequestContext, uri: str, patch: Mapping[str, Any], action: str, expected: int | None
     ) -> WriteResult:
         parsed = check_access(ctx, uri)
-        is_there = self._fs.exists(ctx, uri)
-        held = self._fs.read_node(ctx, uri) if is_there else None
+        held = self._fs.read_node(ctx, uri) if self._fs.exists(ctx, uri) else None
         category = str(patch.get("category") or (held.category if held else parsed.category))
-        metadata: dict[str, Any] = {
-            name: patch[name] for name in ("title", "aliases", "source_refs", "metadata") if name in patch
-        }
+        metadata = {name: patch[name] for name in ("title", "aliases", "source_refs", "metadata") if name in patch}
         if expected is not None:
             metadata["version"] = expected
-        node = ContextNode(
-            uri=held.uri if held else parsed.text,
-            parent_uri=parsed.parent,
-            context_type=held.context_type if held else context_type_of(category),
-            category=category,
-            owner_space=parsed.owner_space,
-            abstract=patch.get("abstract", held.abstract if held else ""),
-            overview=patch.get("overview", held.overview if held else ""),
-            content=patch.get("content", held.content if held else ""),
-            metadata=metadata,
-        )
+        uri, kind = (held.uri, held.context_type) if held else (parsed.text, context_type_of(category))
+        node = ContextNode(uri, parsed.parent, kind, category, parsed.owner_space, metadata=metadata)
+        for level in ("abstract", "overview", "content"):
+            setattr(node, level, patch.get(level, getattr(held, level, "")))
         self._fs.write_node(ctx, node)
         version = (int(held.metadata["version"]) if held else 0) + 1
-        return WriteResult(node.uri, action, version, not is_there, is_there)
+        return WriteResult(node.uri, action, version, held is None, held is not None)
 
     def _keep_older(self, ctx: RequestContext, uri: str, patch: Mapping[str, Any]) -> None:
         """Move the oldest entries to nodes under: `older-001`, and so on as they fill up."""

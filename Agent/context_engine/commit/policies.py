@@ -15,7 +15,6 @@ from ..core.entries import Entry, candidate_id, current_entries, entry_id, parse
 from ..core.objects import CandidateMemory, ContextNode, RequestContext, WritePlan
 from ..core.text import (
     CountTokens,
-    count_tokens,
     cut_tokens,
     date_of,
     digest_of,
@@ -34,17 +33,12 @@ _KEPT_REFS = 200
 
 
 class AggregateTopicPolicy:
-    """Preferences, entities and patterns: a list of entries for each topic.
-
-    Args:
-        advisor: A model that may say what is the same, or out of date.
-        tokens: How long a text is.
-    """
+    """Preferences, entities and patterns: a list of entries for each topic; an advisor says what is out of date."""
 
     categories: tuple[str, ...] = ("preferences", "entities", "patterns")
     has_keys = False
 
-    def __init__(self, advisor: MergeAdvisor | None = None, tokens: CountTokens = count_tokens) -> None:
+    def __init__(self, advisor: MergeAdvisor | None, tokens: CountTokens) -> None:
         self._advisor, self._count = advisor, tokens
 
     def plan(self, candidate: CandidateMemory, existing_node: ContextNode | None, ctx: RequestContext) -> WritePlan:
@@ -84,28 +78,22 @@ class AggregateTopicPolicy:
     def _merge(self, entries: list[Entry], new: Entry, ctx: RequestContext) -> tuple[list[Entry], str]:
         for place, entry in enumerate(entries):
             if entry.is_entry and not entry.is_struck and _says_same(entry, new):
-                return _replace(entries, place, _with_sources(entry, new)), "said again"
+                return _cite(entries, place, new), "said again"
         for place, entry in enumerate(entries):
             if entry.is_struck and _says_same(entry, new) and _is_before(new, entry):
-                return _replace(entries, place, _with_sources(entry, new)), "said before it was superseded"
-        superseded = [entry for entry in current_entries(entries) if self._supersedes(new, entry)]
-        later = [entry for entry in current_entries(entries) if self._has_key_of(entry, new) and entry.at > new.at]
-        if not superseded and not later and self._advisor is not None and current_entries(entries):
-            same, superseded = self._advisor.compare(new, current_entries(entries), ctx)
+                return _cite(entries, place, new), "said before it was superseded"
+        current = current_entries(entries)
+        rivals = [entry for entry in current if self.has_keys and new.key and entry.key == new.key]
+        superseded = [entry for entry in rivals if new.at >= entry.at]  # of two of one moment, the one that comes later
+        later = [entry for entry in rivals if entry.at > new.at]
+        if not rivals and self._advisor is not None and current:
+            same, superseded = self._advisor.compare(new, current, ctx)
             if same is not None:
-                place = entries.index(same)
-                return _replace(entries, place, _with_sources(same, new)), "said again, in other words"
+                return _cite(entries, entries.index(same), new), "said again, in other words"
         if later:
             new = new.supersede(later[0])
         struck = [entry.supersede(new) if entry in superseded else entry for entry in entries]
         return _insert(struck, new), "supersedes what was said before" if superseded else "new"
-
-    def _supersedes(self, new: Entry, old: Entry) -> bool:
-        """Whether a new entry takes an old one's place: of two said at one moment, the one that comes later."""
-        return self._has_key_of(new, old) and new.at >= old.at
-
-    def _has_key_of(self, one: Entry, other: Entry) -> bool:
-        return self.has_keys and bool(one.key) and one.key == other.key
 
 
 class ProfilePolicy(AggregateTopicPolicy):
@@ -148,7 +136,7 @@ class AppendOnlyPolicy:
 
     categories: tuple[str, ...] = ("events", "cases")
 
-    def __init__(self, advisor: MergeAdvisor | None = None, tokens: CountTokens = count_tokens) -> None:
+    def __init__(self, advisor: MergeAdvisor | None, tokens: CountTokens) -> None:
         self._count = tokens
 
     def plan(self, candidate: CandidateMemory, existing_node: ContextNode | None, ctx: RequestContext) -> WritePlan:
@@ -179,12 +167,7 @@ def appended_uri(candidate: CandidateMemory, ctx: RequestContext) -> str:
 
 
 def _plan(
-    action: str,
-    uri: str,
-    candidate: CandidateMemory,
-    existing: ContextNode | None,
-    patch: dict[str, Any],
-    reason: str,
+    action: str, uri: str, candidate: CandidateMemory, existing: ContextNode | None, patch: dict[str, Any], reason: str
 ) -> WritePlan:
     version = int(existing.metadata["version"]) if existing else 0
     return WritePlan(action, uri, patch, [], [], reason, version, candidate_id(candidate))
@@ -213,24 +196,17 @@ def _says_same(one: Entry, other: Entry) -> bool:
     return one.id == other.id or fold(one.text) == fold(other.text)
 
 
-def _with_sources(entry: Entry, other: Entry) -> Entry:
-    for source in other.sources:
-        entry = entry.with_source(source)
-    return entry
-
-
-def _replace(entries: list[Entry], place: int, entry: Entry) -> list[Entry]:
-    return [*entries[:place], entry, *entries[place + 1 :]]
+def _cite(entries: list[Entry], place: int, new: Entry) -> list[Entry]:
+    """Return the list with the sources of a new entry at the one that says the same."""
+    return [*entries[:place], entries[place].with_sources(new.sources), *entries[place + 1 :]]
 
 
 def _insert(entries: list[Entry], new: Entry) -> list[Entry]:
     """Return the list with an entry where its date belongs, newest first, behind what stands above all entries."""
     places = [place for place, entry in enumerate(entries) if entry.is_entry]
-    for place in places:
-        if entries[place].at <= new.at:
-            return [*entries[:place], new, *entries[place:]]
-    end = places[-1] + 1 if places else len(entries)
-    return [*entries[:end], new, *entries[end:]]
+    last = places[-1] + 1 if places else len(entries)
+    place = next((place for place in places if entries[place].at <= new.at), last)
+    return [*entries[:place], new, *entries[place:]]
 
 
 def _heading(title: str) -> list[Entry]:
@@ -259,13 +235,12 @@ def _fit(entries: list[Entry], count: CountTokens) -> tuple[list[Entry], list[En
 
 def _join(title: str, entries: Sequence[Entry], limit: int, glue: str, count: CountTokens) -> str:
     """Return the entries that fit, newest first, behind the title."""
-    text = title
-    for entry in current_entries(entries):
+    text, current = title, current_entries(entries)
+    for entry in current:
         longer = f"{text}{': ' if text == title and glue == '; ' else glue}{entry.text}"
         if count(longer) > limit:
             break
         text = longer
-    current = current_entries(entries)
     return cut_tokens(f"{title}: {current[0].text}" if text == title and current else text, limit, count)
 
 

@@ -10,7 +10,7 @@ from ..core.ports import MergePolicy
 from ..core.text import fold
 from ..fs.context_fs import ContextFS
 from ..fs.uri import category_uri, memory_uri
-from ..providers.word_index import WordIndex, phrases_of
+from ..providers.word_index import Filters, WordIndex, phrases_of
 from .advisor import MergeAdvisor
 from .policies import AggregateTopicPolicy, AppendOnlyPolicy, appended_uri
 
@@ -22,14 +22,7 @@ MENTIONS = "mentions"
 
 
 class PolicyRouter:
-    """Chooses by category.
-
-    Args:
-        fs: The main store.
-        ask: Asks the index of a space, by URI: it finds nodes by their titles and aliases.
-        policies: Each with its `categories`.
-        advisor: A model that may choose among five nodes where no name fits.
-    """
+    """Chooses by category; `ask` asks the index of a URI's space, and an advisor chooses where no name fits."""
 
     def __init__(
         self,
@@ -42,11 +35,7 @@ class PolicyRouter:
         self._policies = {category: policy for policy in policies for category in getattr(policy, "categories", ())}
 
     def select_policy(self, candidate: CandidateMemory, ctx: RequestContext) -> MergePolicy:
-        """Return the policy of a candidate's category.
-
-        Raises:
-            InvalidInputError: There is no such category.
-        """
+        """Return the policy of a candidate's category; `InvalidInputError` says that it is none."""
         policy = self._policies.get(candidate.category)
         if policy is None:
             raise InvalidInputError(f"category must be one of {', '.join(self._policies)}, not {candidate.category!r}")
@@ -104,7 +93,7 @@ class PolicyRouter:
         above = category_uri(ctx, candidate.category)
         query = f"{candidate.routing_key} {candidate.content}"
         nodes = []
-        for uri in self._ask(above, lambda words: [hit.uri for hit in words.rank(query, _SHOWN, (0,), target=above)]):
+        for uri in self._ask(above, lambda words: [hit.uri for hit in words.rank(query, _SHOWN, (0,), Filters(above))]):
             with contextlib.suppress(ContextEngineError):
                 nodes.append(self._fs.read_node(ctx, uri))
         if not nodes:

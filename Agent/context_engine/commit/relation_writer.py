@@ -19,10 +19,7 @@ class RelationWriter:
     def apply_edges(self, ctx: RequestContext, uri: str, relation_ops: Sequence[Mapping[str, Any]]) -> None:
         """Add or remove a node's edges, in order.
 
-        Args:
-            ctx: Who writes.
-            uri: The node.
-            relation_ops: `{"op": "upsert" | "append" | "remove", "to_uri", "relation_type", "reason", "weight"}` each.
+        `relation_ops` are `{"op": "upsert" | "append" | "remove", "to_uri", "relation_type", "reason", "weight"}`.
         """
         for op in relation_ops:
             kind, to, relation = op.get("op", "upsert"), str(op.get("to_uri")), str(op.get("relation_type"))

@@ -1,7 +1,6 @@
 """Checks of arguments that more than one package takes."""
 
-import math
-import sys
+import contextlib
 from typing import Any
 
 from .errors import InvalidInputError
@@ -14,35 +13,22 @@ _ALL = 1_000_000_000
 
 
 def check_count(name: str, value: object, least: int = 1) -> int:
-    """Return a whole number that is not below `least`.
-
-    Raises:
-        InvalidInputError: It is none; the message names the argument.
-    """
+    """Return a whole number that is not below `least`; the error names the argument."""
     if not isinstance(value, int) or isinstance(value, bool) or value < least:
         raise InvalidInputError(f"{name} must be a whole number from {least}, not {shorten(value)}")
     return min(value, _ALL)
 
 
 def check_list(name: str, value: object) -> list[Any]:
-    """Return the items of a list; None has none.
-
-    Raises:
-        InvalidInputError: It is no list and no tuple.
-    """
+    """Return the items of a list or tuple; None has none."""
     if value is not None and not isinstance(value, (list, tuple)):
         raise InvalidInputError(f"{name} must be a list, not {shorten(value)}")
     return list(value or ())
 
 
 def check_time(name: str, value: object) -> float:
-    """Return a moment in seconds since the epoch.
-
-    Raises:
-        InvalidInputError: It is none.
-    """
-    if isinstance(value, (int, float)) and not isinstance(value, bool) and abs(value) <= sys.float_info.max:
-        return float(value)
-    if isinstance(value, float) and math.isinf(value):
-        return value
+    """Return a moment in seconds since the epoch, which may be infinite."""
+    if isinstance(value, (int, float)) and not isinstance(value, bool) and value == value:
+        with contextlib.suppress(OverflowError):
+            return float(value)
     raise InvalidInputError(f"{name} must be seconds since the epoch, not {shorten(value)}")

@@ -36,16 +36,8 @@ SPACE = ".ctx"
 URI_SEGMENTS, URI_CHARACTERS = 16, 1_024
 
 OWNER_OF: Mapping[str, str] = MappingProxyType(
-    {
-        "profile": "user",
-        "preferences": "user",
-        "entities": "user",
-        "events": "user",
-        "cases": "agent",
-        "patterns": "agent",
-        "skills": "agent",
-        "tools": "agent",
-    }
+    dict.fromkeys(("profile", "preferences", "entities", "events"), "user")
+    | dict.fromkeys(("cases", "patterns", "skills", "tools"), "agent")
 )
 """Every category of a memory, and whose space it lies in."""
 

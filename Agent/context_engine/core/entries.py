@@ -56,21 +56,17 @@ class Entry:
         """Return the entry struck out; nothing of it is lost."""
         return replace(self, is_struck=True, until=by.at, by=by.id, line="")
 
-    def with_source(self, source: str) -> "Entry":
-        """Return the entry with another source."""
-        if not source or source in self.sources:
-            return self
-        return replace(self, sources=(*self.sources, source), line="")
+    def with_sources(self, sources: Sequence[str]) -> "Entry":
+        """Return the entry with other sources, too."""
+        more = [source for source in dict.fromkeys(sources) if source not in self.sources]
+        return replace(self, sources=(*self.sources, *more), line="") if more else self
 
     def render(self) -> str:
         """Return the line."""
         if self.line or not self.is_entry:
             return self.line
-        notes = [f"e:{self.id}"]
-        notes += [
-            f"{name}:{value}" for name, value in (("at", self.at), ("until", self.until), ("by", self.by)) if value
-        ]
-        notes += [f"from:{','.join(self.sources)}"] if self.sources else []
+        named = {"e": self.id, "at": self.at, "until": self.until, "by": self.by, "from": ",".join(self.sources)}
+        notes = [f"{name}:{value}" for name, value in named.items() if value or name == "e"]
         text = f"~~{self.text}~~" if self.is_struck else self.text
         return f"- {text} <!-- {' '.join(notes)} -->"
 
@@ -111,18 +107,8 @@ def parse_entries(content: str, category: str = "", slug: str = "") -> list[Entr
         text = struck[1] if struck else text
         sources = tuple(filter(None, notes.get("from", "").split(",")))
         id = notes.get("e") or entry_id(category, slug, text)
-        found.append(
-            Entry(
-                text,
-                id,
-                notes.get("at", ""),
-                sources,
-                notes.get("until", ""),
-                notes.get("by", ""),
-                bool(struck),
-                line=line,
-            )
-        )
+        at, until, by = (notes.get(name, "") for name in ("at", "until", "by"))
+        found.append(Entry(text, id, at, sources, until, by, bool(struck), line=line))
     return found
 
 

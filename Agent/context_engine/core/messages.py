@@ -52,13 +52,8 @@ _SAME = {"human": "user", "ai": "assistant", "model": "assistant", "function": "
 def read_messages(messages: object, now: float, mask: Callable[[str], str] = str) -> list[Message]:
     """Return messages as they were given, each with an id that it will have again.
 
-    Args:
-        messages: In any shape of the field.
-        now: For those that do not say when.
-        mask: What takes the secrets out of what tools were given, and gave.
-
-    Raises:
-        InvalidInputError: It is no list, or one of them is no message; the error tells which.
+    `now` is for those that do not say when; `mask` takes the secrets out of what tools were given, and gave. The error
+    says which one is no message.
     """
     if isinstance(messages, (str, bytes, Mapping)) or not isinstance(messages, Iterable):
         raise InvalidInputError(f"messages must be a list, not {shorten(messages)}")
@@ -90,11 +85,8 @@ def tell_repeats(messages: Sequence[Message], known: Sequence[str]) -> list[Mess
         so, after one or two that differ            a summary stands for what was before: it and what follows are new
         neither                                     all of it is said now, even a "yes" that was said before
 
-    System messages, which a program puts before each batch, change nothing about that, and are known once said.
-
-    Args:
-        messages: As `read_messages` returns them.
-        known: The ids of the session's messages, in their order.
+    System messages, which a program puts before each batch, change nothing about that, and are known once said. `known`
+    are the ids of the session's messages, in their order, "" for what a hand has spoilt.
     """
     lead = next((place for place, message in enumerate(messages) if message.role != "system"), len(messages))
     taken = set(known)
@@ -121,11 +113,13 @@ def tell_repeats(messages: Sequence[Message], known: Sequence[str]) -> list[Mess
 
 
 def _begins_as(batch: Sequence[str], before: Sequence[str]) -> bool:
-    """Whether the first two messages are those of the session, or, where the first differs, the next two."""
-    if not before:
-        return False
-    size = min(2, len(before))
-    return batch[:size] == before[:size] or (len(before) > 2 and batch[1:3] == before[1:3])
+    """Whether the first two messages are those of the session, or, where the first differs, the next two.
+
+    What a hand has spoilt in the archives ("") may have been anything.
+    """
+    whole = [place for place in range(min(len(before), 1_000)) if before[place]][:3]
+    fits = [place < len(batch) and batch[place] == before[place] for place in whole]
+    return bool(fits) and (all(fits[:2]) or (len(fits) > 2 and all(fits[1:])))
 
 
 def _overlap(before: Sequence[str], batch: Sequence[str]) -> int:
@@ -197,11 +191,7 @@ def _with_id(message: Message, id: str) -> Message:
 
 
 def read_message(raw: object, place: int, now: float, mask: Callable[[str], str] = str) -> Message:
-    """Return one message; its id is "" where it brings none.
-
-    Raises:
-        InvalidInputError: It is none, its text is larger than 16 MiB, or all of it than 48 MiB.
-    """
+    """Return one message of at most 16 MiB of text, and 48 MiB in all; its id is "" where it brings none."""
     if not isinstance(raw, Mapping):
         dump = getattr(raw, "model_dump", None)
         raw = dump() if callable(dump) else {"content": raw} if isinstance(raw, str) else raw
@@ -292,10 +282,9 @@ def _texts_of(raw: Mapping[str, Any], with_tools: bool) -> list[str]:
     content = raw.get("content", raw.get("text"))
     texts = [content] if isinstance(content, str) else _texts_of_parts(content, with_tools)
     if with_tools:
-        for call in raw.get("tool_calls") or () if isinstance(raw.get("tool_calls"), list) else ():
-            function = call.get("function") if isinstance(call, dict) else None
-            if isinstance(function, dict):
-                texts.append(f"[{function.get('name')} {_plain(function.get('arguments'))}]")
+        for call in calls if isinstance(calls := raw.get("tool_calls"), list) else ():
+            if isinstance(call, dict) and isinstance(function := call.get("function"), dict):
+                texts.append(_call_of(function.get("name"), function.get("arguments")))
     return texts
 
 
@@ -309,7 +298,7 @@ def _texts_of_parts(parts: object, with_tools: bool) -> list[str]:
             if isinstance(part.get("text"), str):
                 texts.append(part["text"])
             elif kind == "tool_use" and with_tools:
-                texts.append(f"[{part.get('name')} {_plain(part.get('input'))}]")
+                texts.append(_call_of(part.get("name"), part.get("input")))
             elif kind == "tool_result" and with_tools:
                 inner = part.get("content")
                 texts += [inner] if isinstance(inner, str) else _texts_of_parts(inner, with_tools)
@@ -318,8 +307,8 @@ def _texts_of_parts(parts: object, with_tools: bool) -> list[str]:
     return texts
 
 
-def _plain(value: object) -> str:
-    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+def _call_of(name: object, given: object) -> str:
+    return f"[{name} {given if isinstance(given, str) else json.dumps(given, ensure_ascii=False)}]"
 
 
 def encode_messages(messages: Sequence[Message]) -> bytes:
@@ -345,17 +334,10 @@ def encode_message(message: Message, before: float | None = None) -> bytes:
 def decode_messages(
     data: bytes, where: str = "messages.jsonl", at: float = 0.0, damage: list[StoreCorruptError] | None = None
 ) -> list[Message]:
-    """Return the messages of a file; of a forgotten one the id alone.
+    """Return the messages of a file, which an error calls `where`; of a forgotten one the id alone.
 
-    Args:
-        data: The file.
-        where: What an error calls it.
-        at: The time of those whose line has none, where none before them has one.
-        damage: Takes what is wrong with lines that a hand has spoilt; a forgotten message without an id stands for
-            each. None raises.
-
-    Raises:
-        StoreCorruptError: A line is none of ours.
+    `at` is the time of those whose line has none, where none before them has one. `damage` takes what is wrong with
+    lines that a hand has spoilt, for each of which a forgotten message without an id stands; None raises.
     """
     found: list[Message] = []
     for number, line in enumerate(lines_of(data), 1):
@@ -382,18 +364,12 @@ def render_messages(messages: Iterable[Message]) -> str:
 
 
 def decode_message(lines: Sequence[bytes], number: int, where: str = "messages.jsonl") -> Message | None:
-    """Return one message of a file's lines, counted from 1; None where there are not so many.
-
-    It has the time of its own line alone.
-
-    Raises:
-        StoreCorruptError: Its line is none of ours.
-    """
+    """Return one message of a file's lines, counted from 1, with the time of its own line; None if they are fewer."""
     return _decode(lines[number - 1], number, where) if 1 <= number <= len(lines) else None
 
 
 def lines_of(data: bytes) -> list[bytes]:
-    """Return the lines of a file of messages."""
+    """Return the lines of a file."""
     return [line for line in data.split(b"\n") if line.strip()]
 
 

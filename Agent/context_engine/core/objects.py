@@ -49,7 +49,7 @@ class RequestContext:
     session_id: str = ""
     """Needed to commit a session."""
     trace_id: str = ""
-    """The caller's own, kept with each commit."""
+    """The caller's own; the engine does nothing with it."""
 
 
 @dataclass(frozen=True)

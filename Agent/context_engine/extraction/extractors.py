@@ -6,6 +6,7 @@ from typing import Any
 from ..core.config import OWNER_OF
 from ..core.objects import CandidateMemory, Message, RequestContext, SessionArchive
 from ..core.text import cut_tokens, mapping_of, one_line, read_time, to_json
+from ..providers.library import mask
 from .reading import ModelReader
 
 __all__ = [
@@ -23,9 +24,8 @@ def read_tools(archive: SessionArchive) -> list[CandidateMemory]:
     """Return how tools went in a session: one candidate for each, with its figures as JSON in `overview`."""
     used: dict[str, list[dict[str, Any]]] = {}
     for tool in archive.stats.get("used_tools") or ():
-        made = mapping_of(tool)
-        if made.get("name"):
-            used.setdefault(str(made["name"]), []).append(made)
+        if (call := mapping_of(tool)).get("name"):
+            used.setdefault(str(call["name"]), []).append(call)
     found = []
     for name, calls in used.items():
         failures = [call for call in calls if call.get("ok") is False]
@@ -37,19 +37,10 @@ def read_tools(archive: SessionArchive) -> list[CandidateMemory]:
         }
         errors = dict.fromkeys(one_line(str(call["error"])) for call in failures if call.get("error"))
         times = [at for call in calls if (at := read_time(call.get("at"))) is not None]
-        found.append(
-            CandidateMemory(
-                category="tools",
-                owner_scope=OWNER_OF["tools"],
-                routing_key=name,
-                abstract="",
-                overview=to_json(figures),
-                content=cut_tokens("; ".join(errors), 300),
-                confidence=1.0,
-                source_refs=[{"archive": archive.archive_uri, "message": ""}],
-                at=max(times, default=float(archive.stats.get("at") or 0.0)),
-            )
-        )
+        content, sources = cut_tokens("; ".join(errors), 300), [{"archive": archive.archive_uri, "message": ""}]
+        at = max(times, default=float(archive.stats.get("at") or 0.0))
+        made = "tools", OWNER_OF["tools"], name, "", to_json(figures), content, 1.0, sources, "", at
+        found.append(CandidateMemory(*made))
     return found
 
 
@@ -68,7 +59,7 @@ def describe_tool(tool: Any) -> dict[str, Any]:
         "name": one_line(str(name or ""))[:100],
         "ok": status is not False and not made.get("error"),
         "seconds": float(seconds) if isinstance(seconds, (int, float)) and not isinstance(seconds, bool) else 0.0,
-        **({"error": one_line(str(made["error"]))[:300]} if made.get("error") else {}),
+        **({"error": mask(one_line(str(made["error"])))[:300]} if made.get("error") else {}),
         **({"at": made["at"]} if read_time(made.get("at")) is not None else {}),
     }
 

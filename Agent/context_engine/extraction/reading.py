@@ -7,7 +7,7 @@ waited for: its messages wait for a worker.
 """
 
 import time
-from collections.abc import Callable, Container, Sequence
+from collections.abc import Container, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeAlias
 
@@ -23,7 +23,7 @@ from ..core.config import (
 from ..core.messages import own_words
 from ..core.objects import CandidateMemory, Message, RequestContext, SessionArchive
 from ..core.ports import LLM
-from ..core.text import CountTokens, clean, count_tokens, cut_tokens, fold, mapping_of, one_line, time_of, to_json
+from ..core.text import CountTokens, clean, cut_tokens, fold, mapping_of, one_line, time_of, to_json
 from ..providers.library import SCHEMA, Fact, Shown, check_fact, make_question, within
 
 __all__ = ["Allowance", "ModelReader"]
@@ -36,53 +36,26 @@ Chunk: TypeAlias = list[tuple[int, Message]]
 
 
 class Allowance:
-    """What one commit may still ask of a model, and write of what it finds; its archives share it.
+    """What one commit may still ask of a model, and write of what it finds; its archives share it."""
 
-    Args:
-        clock: Seconds.
-    """
-
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
-        self._clock, self._until = clock, clock() + MODEL_SECONDS
+    def __init__(self) -> None:
+        self._until = time.monotonic() + MODEL_SECONDS
         self.calls, self.candidates = MODEL_CALLS, MODEL_CANDIDATES
-
-    def take_calls(self, wanted: int) -> int:
-        """Return how many calls of those that are wanted may be made."""
-        taken = min(wanted, self.calls)
-        self.calls -= taken
-        return taken
 
     def seconds_left(self) -> float:
         """Return how long its models may still be waited for."""
-        return self._until - self._clock()
-
-    def is_over(self) -> bool:
-        """Whether its time is over."""
-        return self.seconds_left() <= 0
+        return self._until - time.monotonic()
 
     def is_spent(self) -> bool:
         """Whether nothing is left of it."""
-        return self.calls <= 0 or self.candidates <= 0 or self.is_over()
+        return self.calls <= 0 or self.candidates <= 0 or self.seconds_left() <= 0
 
 
 class ModelReader:
-    """Asks a model once a chunk, for all extractors together.
+    """Asks a model once a chunk, for all extractors together."""
 
-    Args:
-        llm: The model.
-        tokens: How long a text is.
-        clock: Seconds, for the time limit of a commit.
-        find_existing: Returns what is known of the subjects of a text: name and abstract of each.
-    """
-
-    def __init__(
-        self,
-        llm: LLM,
-        tokens: CountTokens = count_tokens,
-        clock: Callable[[], float] = time.monotonic,
-        find_existing: Callable[[RequestContext, str], Sequence[tuple[str, str]]] = lambda _ctx, _text: (),
-    ) -> None:
-        self._llm, self._count, self._clock, self._find_existing = llm, tokens, clock, find_existing
+    def __init__(self, llm: LLM, tokens: CountTokens) -> None:
+        self._llm, self._count = llm, tokens
 
     def read(self, messages: Sequence[Message], archive: SessionArchive, ctx: RequestContext) -> list[CandidateMemory]:
         """Return the model's candidates, the same to each extractor that asks with the same `archive`.
@@ -106,21 +79,22 @@ class ModelReader:
     ) -> list[CandidateMemory]:
         waiting = archive.stats.get("waiting", range(1, len(messages) + 1))
         chunks = chunk_messages(messages, self._count, set(waiting))
-        allowance = archive.stats.get("allowance") or Allowance(self._clock)
+        allowance = archive.stats.get("allowance") or Allowance()
         failures = archive.stats.setdefault("failures", [])
         failed = archive.stats.setdefault("failed", [])
         candidates: list[CandidateMemory] = []
         speakers = len({fold(message.name) for message in messages if message.role == "user" and message.name})
 
         def ask(chunk: Chunk) -> tuple[list[CandidateMemory], list[dict[str, str]], Exception | None]:
-            if allowance.is_over():
+            if allowance.seconds_left() <= 0:
                 return [], [], TimeoutError("the commit's time for the model is over")
             try:
                 return *self._ask(chunk, archive, ctx, speakers, allowance.seconds_left()), None
             except Exception as error:  # the model's port: whatever happens there, the archive is kept
                 return [], [], error
 
-        asked = chunks[: allowance.take_calls(len(chunks))]
+        asked = chunks[: allowance.calls]
+        allowance.calls -= len(asked)
         unread = {number for chunk in chunks[len(asked) :] for number, _ in chunk}
         with ThreadPoolExecutor(MODEL_THREADS) as pool:
             for chunk, (made, wrong, error) in zip(asked, pool.map(ask, asked), strict=True):
@@ -138,8 +112,7 @@ class ModelReader:
         self, chunk: Chunk, archive: SessionArchive, ctx: RequestContext, speakers: int, seconds: float
     ) -> tuple[list[CandidateMemory], list[dict[str, str]]]:
         shown = [Shown(each.text, each.role, time_of(each.at), each.name) for _, each in chunk]
-        existing = self._find_existing(ctx, "\n".join(each.text for each in shown))
-        question = to_json(make_question(shown, ("facts",), existing))
+        question = to_json(make_question(shown, ("facts",)))
         reply = within(seconds, lambda: self._llm.complete_json(question, SCHEMA, ctx))
         rows = mapping_of(reply).get("facts")
         if not isinstance(rows, list):
@@ -160,18 +133,10 @@ class ModelReader:
 
 
 def _candidate_of(fact: Fact, number: int, message: Message, archive: SessionArchive) -> CandidateMemory:
-    return CandidateMemory(
-        category=fact.category,
-        owner_scope=OWNER_OF[fact.category],
-        routing_key=one_line(fact.topic) or "profile",
-        abstract="",
-        overview="",
-        content=clean(cut_tokens(fact.text, LEVEL_TOKENS["L2"])),
-        confidence=0.9,
-        source_refs=[{"archive": archive.archive_uri, "message": f"m{number}"}],
-        key=fact.key,
-        at=message.at,
-    )
+    topic, content = one_line(fact.topic) or "profile", clean(cut_tokens(fact.text, LEVEL_TOKENS["L2"]))
+    sources = [{"archive": archive.archive_uri, "message": f"m{number}"}]
+    owner = OWNER_OF[fact.category]
+    return CandidateMemory(fact.category, owner, topic, "", "", content, 0.9, sources, fact.key, message.at)
 
 
 def chunk_messages(messages: Sequence[Message], count: CountTokens, wanted: Container[int]) -> list[Chunk]:

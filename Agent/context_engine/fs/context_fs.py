@@ -19,13 +19,9 @@ the whereabouts; `History` what commits and hands made.
 """
 
 import contextlib
-import os
-import time
-import uuid
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from ...addresses import is_address
 from ..core.checks import check_count
 from ..core.config import (
     ABSTRACT,
@@ -43,8 +39,7 @@ from ..core.config import (
 from ..core.errors import ConflictError, InvalidInputError, NodeNotFoundError
 from ..core.messages import decode_messages, render_messages
 from ..core.objects import ContextNode, NodeStat, NodeSummary, RequestContext
-from ..core.text import CountTokens, count_tokens, merge_unique, shorten
-from .disk import Disk
+from ..core.text import merge_unique, shorten
 from .folders import Image
 from .history import History
 from .meta import (
@@ -70,44 +65,10 @@ _HEAD = (ABSTRACT, OVERVIEW, META)
 
 
 class ContextFS(History):
-    """The main store in a folder; any number of threads and processes may use it.
-
-    Args:
-        root: The folder; it is made where it is not there. None makes one that goes when the store is closed.
-        clock: Seconds since the epoch.
-        new_id: What makes ids of commits.
-        count_tokens: How long a text is for a model.
-        disk: The door to the operating system.
-        readonly: Whether nothing is written, not even a lock; None looks whether the folder can be written.
-
-    Raises:
-        StoreError: The folder cannot be made or read.
-
-    Cost: a millisecond; after a crash what was left undone is done again, and a folder without a journal (a clone) is
-    read from end to end.
-    """
-
-    def __init__(
-        self,
-        root: str | os.PathLike[str] | None,
-        *,
-        clock: Callable[[], float] = time.time,
-        new_id: Callable[[], str] = lambda: uuid.uuid4().hex,
-        count_tokens: CountTokens = count_tokens,
-        disk: Disk | None = None,
-        readonly: bool | None = None,
-    ) -> None:
-        if root is not None and is_address(root):
-            raise InvalidInputError("the context engine needs a folder, and cannot use the address of a server")
-        self.count_tokens = count_tokens
-        super().__init__(root, clock=clock, new_id=new_id, disk=disk, readonly=readonly)
+    """The main store in a folder, opened as `MainStore` says; any number of threads and processes may use it."""
 
     def resolve_path(self, ctx: RequestContext, uri: str) -> str:
-        """Return the folder of a URI, whether it is there or not.
-
-        Raises:
-            InvalidUriError, AccessDeniedError: See `check_access`.
-        """
+        """Return the folder of a URI, whether it is there or not."""
         return str(self.root.joinpath(*check_access(ctx, uri).folders))
 
     # -- reading --
@@ -122,29 +83,23 @@ class ContextFS(History):
         return META in image and not leads_on(image[META])
 
     def stat_node(self, ctx: RequestContext, uri: str) -> NodeStat:
-        """Return what is known of a node without reading its levels; one that is not there is no error."""
+        """Return a node's version and size; one that is not there is no error. Cost: reads the node."""
         found = self.follow(ctx, uri)
-        stats = self.folders.stats(found.folders)
-        if META not in stats:
+        image = self.folders.read(found.folders)
+        if META not in image:
             return NodeStat(found.text, False, 0, 0, 0.0)
-        meta = read_meta(found, self.folders.read(found.folders, (META,)))
-        size = sum(each.st_size for each in stats.values())
-        return NodeStat(found.text, True, meta["version"], size, meta["updated_at"])
+        meta = read_meta(found, image)
+        return NodeStat(found.text, True, meta["version"], sum(map(len, image.values())), meta["updated_at"])
 
     def read_node(self, ctx: RequestContext, uri: str, include_content: bool = True) -> ContextNode:
-        """Return a node.
-
-        Args:
-            ctx: Who asks.
-            uri: The node's, or what it was before it moved.
-            include_content: Whether L2 is wanted, too.
+        """Return a node by its URI, or by what it was before it moved; with `include_content` its L2, too.
 
         Raises:
             NodeNotFoundError: There is none.
             StoreCorruptError: A file is no UTF-8, or too large; it is left as it is.
         """
         found, staged = self._look_up(ctx, uri, FILES if include_content else _HEAD)
-        return self._node_of(found, staged, include_content)
+        return _node_of(found, staged, include_content)
 
     def _look_up(self, ctx: RequestContext, uri: str, files: Sequence[str] = FILES) -> tuple[Uri, Staged]:
         """Return a node, with some of its files, and where it is; only what is not where it should be is followed."""
@@ -182,30 +137,8 @@ class ContextFS(History):
         return held
 
     def node_of(self, uri: Uri, image: Image, include_content: bool = True) -> ContextNode:
-        """Return the node that some files make.
-
-        Raises:
-            NodeNotFoundError: They make none.
-            StoreCorruptError: One is no UTF-8.
-        """
-        return self._node_of(uri, _staged_of(uri, image), include_content)
-
-    def _node_of(self, uri: Uri, staged: Staged, include_content: bool = True) -> ContextNode:
-        abstract, overview = (_text_of(uri, name, staged) for name in (ABSTRACT, OVERVIEW))
-        content = _text_of(uri, CONTENT, staged) if include_content else ""
-        meta = dict(staged.meta or {})
-        named = meta.pop("digests", {})  # of what was not read the metadata's word is taken
-        return ContextNode(
-            uri=uri.text,
-            parent_uri=uri.parent,
-            context_type=meta.pop("type"),
-            category=meta.pop("category"),
-            owner_space=uri.owner_space,
-            abstract=abstract,
-            overview=overview,
-            content=content,
-            metadata={**meta, "digests": ({} if include_content else named) | digests_of(staged.files)},
-        )
+        """Return the node that some files make."""
+        return _node_of(uri, _staged_of(uri, image), include_content)
 
     def read_file(self, ctx: RequestContext, uri: str, name: str) -> bytes:
         """Return one of a node's files; b"" where it has none of the name."""
@@ -214,15 +147,10 @@ class ContextFS(History):
     def read_all(self, ctx: RequestContext, uri: str) -> tuple[ContextNode, Image]:
         """Return a node, and its files, as they were at one moment."""
         found, staged = self._look_up(ctx, uri)
-        return self._node_of(found, staged), staged.files
+        return _node_of(found, staged), staged.files
 
     def read_level(self, ctx: RequestContext, uri: str, level: str) -> str:
-        """Return a node's abstract (L0), overview (L1) or content (L2).
-
-        Raises:
-            InvalidInputError: There is no such level.
-            NodeNotFoundError: There is no such node.
-        """
+        """Return a node's abstract (L0), overview (L1) or content (L2)."""
         name = file_of(level)
         found, staged = self._look_up(ctx, uri, (name, MESSAGES, META) if name == CONTENT else (name, META))
         return _text_of(found, name, staged)
@@ -237,20 +165,15 @@ class ContextFS(History):
     ) -> list[NodeSummary]:
         """Return what lies under a node, a folder or a space, by name, parents first.
 
-        Args:
-            ctx: Who asks.
-            uri: Where to look; nothing there gives an empty list.
-            recursive: All the way down.
-            depth: So many levels.
-
-        Cost: some 20 µs a row.
+        `depth` is so many levels, `recursive` all of them. Cost: some 20 µs a row.
         """
         root, found = self.follow(ctx, uri), []
         for each, entry in self.entries(root, URI_SEGMENTS if recursive else check_count("depth", depth)):
             meta = entry.image.get(META, b"") if entry.image else b""
-            has_moved = bool(leads_on(meta))
-            if each is not root and not (has_moved and not entry.has_children):
-                is_node = entry.image is not None and not has_moved
+            is_node = entry.image is not None and not leads_on(meta)
+            if each is not root and (
+                is_node or entry.has_children or not meta
+            ):  # what has moved away is metadata alone
                 category, updated_at = read_head(each, meta) if is_node else ("", 0.0)
                 found.append(NodeSummary(each.text, each.name, not is_node, entry.has_children, category, updated_at))
         return found
@@ -260,10 +183,8 @@ class ContextFS(History):
     def write_node(self, ctx: RequestContext, node: ContextNode) -> None:
         """Write a whole node: it is made, or takes the place of what is there.
 
-        Args:
-            ctx: Who writes.
-            node: Where its metadata has a `version`, that must be the store's (0 is none); where it has `digests`, too,
-                as a node that was read does, the files must be the same.
+        Where its metadata has a `version`, that must be the store's (0 is none); where it has `digests`, too, as a node
+        that was read does, the files must be the same.
 
         Raises:
             VersionConflictError: The store has another version.
@@ -290,7 +211,7 @@ class ContextFS(History):
             if (
                 present
                 and present.files.get(CONTENT) == SEE_MESSAGES
-                and node.content == self._node_of(uri, present).content
+                and node.content == _text_of(uri, CONTENT, present)
             ):
                 files[CONTENT] = SEE_MESSAGES
             tx.put(uri, Staged(files, meta | fields))
@@ -298,12 +219,7 @@ class ContextFS(History):
         self.run(ctx, "write_node", change)
 
     def write_level(self, ctx: RequestContext, uri: str, level: str, text: str) -> None:
-        """Write one level of a node.
-
-        Raises:
-            NodeNotFoundError: There is no such node.
-            InvalidInputError: The text is longer than its level may be.
-        """
+        """Write one level of a node; `InvalidInputError` says that it is longer than that may be."""
         name = file_of(level)
         found = self.follow(ctx, uri)
         data = encode(found, name, text)
@@ -319,14 +235,7 @@ class ContextFS(History):
     def write_metadata(self, ctx: RequestContext, uri: str, metadata: Mapping[str, Any]) -> None:
         """Change a node's metadata: fields that are given take the place of what is there.
 
-        Args:
-            ctx: Who writes.
-            uri: The node.
-            metadata: As `read_metadata` gives it, or a part; `version` is the expected one.
-
-        Raises:
-            NodeNotFoundError: There is no such node.
-            VersionConflictError: It has another version.
+        They are as `read_metadata` gives them, or a part; `version` is the expected one (`VersionConflictError`).
         """
         found = self.follow(ctx, uri)
         fields = check_meta(metadata)
@@ -395,6 +304,16 @@ def _text_of(uri: Uri, name: str, staged: Staged) -> str:
         at = float((staged.meta or {}).get("created_at") or 0.0)
         return render_messages(decode_messages(staged.files[MESSAGES], uri.text, at))
     return decode(uri, name, data)
+
+
+def _node_of(uri: Uri, staged: Staged, include_content: bool = True) -> ContextNode:
+    abstract, overview = (_text_of(uri, name, staged) for name in (ABSTRACT, OVERVIEW))
+    content = _text_of(uri, CONTENT, staged) if include_content else ""
+    meta = dict(staged.meta or {})
+    named = {} if include_content else meta["digests"]  # of what was not read the metadata's word is taken
+    meta["digests"] = named | digests_of(staged.files)
+    kind, category = meta.pop("type"), meta.pop("category")
+    return ContextNode(uri.text, uri.parent, kind, category, uri.owner_space, abstract, overview, content, meta)
 
 
 def _staged_of(uri: Uri, image: Image) -> Staged:

@@ -51,9 +51,13 @@ class Disk:
             data += more
         return data
 
-    def read_once(self, fd: int, size: int) -> bytes:
-        """Return what one call gives: of a plain file all, if it is shorter."""
-        return os.read(fd, size)
+    def read_short(self, name: str, parent: int, size: int) -> bytes:
+        """Return what one call gives of a file by its name: of a plain one all, if it is shorter."""
+        fd = os.open(name, _FILE, dir_fd=parent)
+        try:
+            return os.read(fd, size)
+        finally:
+            os.close(fd)
 
     def look_up(self, name: str, parent: int) -> os.stat_result:
         """Return what is known of a name, without following it."""
@@ -76,11 +80,7 @@ class Disk:
         os.rename(old, new, src_dir_fd=old_parent, dst_dir_fd=new_parent)
 
     def place(self, new: str, name: str, parent: int) -> None:
-        """Give a file another name that nothing has.
-
-        Raises:
-            FileExistsError: Something has it.
-        """
+        """Give a file another name, which nothing may have (`FileExistsError`)."""
         if not _rename2(new, name, parent, _NOREPLACE):
             os.link(new, name, src_dir_fd=parent, dst_dir_fd=parent, follow_symlinks=False)
             os.unlink(new, dir_fd=parent)

@@ -8,7 +8,6 @@ a file that is to be gone.
 import contextlib
 import errno
 import functools
-import os
 import stat
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -49,23 +48,14 @@ class Guard(Protocol):
         """Whether it is what was expected, so that it may go."""
 
     def rescue(self, name: str, taken: bytes, data: bytes | None, link: Callable[[str], None] | None) -> bytes | None:
-        """Keep it elsewhere and return None, or return what is to be in its place: both together.
+        """Keep elsewhere what a file held and return None, or return what is to be in its place: both together.
 
-        Args:
-            name: The file.
-            taken: What it holds.
-            data: What has taken its place.
-            link: Gives the file itself another path: a program still writes to it. None: nobody does.
+        `data` has taken its place. `link` gives the file itself another path, where a program still writes to it.
         """
 
 
 class Folders:
-    """The folders under one root; any number of threads may use them.
-
-    Args:
-        root: The store's folder.
-        disk: The door to the operating system.
-    """
+    """The folders under one root; any number of threads may use them."""
 
     def __init__(self, root: str, disk: Disk) -> None:
         self.root = root
@@ -73,12 +63,7 @@ class Folders:
 
     @contextlib.contextmanager
     def _opened(self, names: Sequence[str], create: bool = False) -> Iterator[int]:
-        """Open a folder from its parents on.
-
-        Raises:
-            FileNotFoundError: It is not there.
-            StoreError: One on the way is a symlink, or a file.
-        """
+        """Open a folder from its parents on; a `StoreError` says that one on the way is a symlink, or a file."""
         fd = self._disk.open_root(self.root)
         try:
             for place, name in enumerate(names):
@@ -103,11 +88,7 @@ class Folders:
             self._disk.close(fd)
 
     def read(self, names: Sequence[str], files: Sequence[str] = FILES, is_settled: bool = False) -> Image:
-        """Return a node's files, those that are there; with `is_settled` each once no program is writing to it.
-
-        Raises:
-            StoreError: A file is a symlink, no plain file, or too large to be a memory.
-        """
+        """Return a node's files, those that are there; with `is_settled` each once no program is writing to it."""
         image: Image = {}
         with contextlib.suppress(FileNotFoundError), self._opened(names) as fd:
             for name in files:
@@ -154,13 +135,7 @@ class Folders:
     def write(self, names: Sequence[str], change: Change, guard: Guard | None = None) -> None:
         """Write some files of a node and remove others; the metadata is the last to come and the first to go.
 
-        Args:
-            names: The node's folder.
-            change: Its files.
-            guard: What looks at the files that were there; None lets them go.
-
-        Raises:
-            StoreError: The disk refused.
+        A guard looks at the files that were there; None lets them go.
         """
         try:
             if not any(data is not None for data in change.values()):
@@ -178,11 +153,7 @@ class Folders:
             raise StoreError(f"{'/'.join(names)!r} cannot be written: {error}") from error
 
     def check_writable(self, names: Sequence[str]) -> None:
-        """Look whether a node can be written, before its commit is logged: until that is in the files, nothing else is.
-
-        Raises:
-            StoreError: A folder may not be written, or what is no plain file stands where a file belongs.
-        """
+        """Refuse what cannot be written, before its commit is logged: until that is in the files, nothing else is."""
         for depth in range(len(names), -1, -1):
             with contextlib.suppress(FileNotFoundError), self._opened(names[:depth]) as fd:
                 where = "/".join(names[:depth])
@@ -231,8 +202,7 @@ class Folders:
     ) -> bytes | None:
         """Let the guard keep what was taken from a file's place, where it is not what was expected; then it goes.
 
-        Returns:
-            What is to be written in its place; None for nothing more.
+        What is returned is to be written in its place; None is nothing more.
         """
         try:
             taken, is_open = self._read_file(name + NEW, parent, names, is_settled=True)
@@ -313,15 +283,6 @@ class Folders:
             )
         return False
 
-    def stats(self, names: Sequence[str]) -> dict[str, os.stat_result]:
-        """Return what is known of each of a node's files, without reading one."""
-        found = {}
-        with contextlib.suppress(FileNotFoundError), self._opened(names) as fd:
-            for name in FILES:
-                with contextlib.suppress(FileNotFoundError):
-                    found[name] = self._disk.look_up(name, fd)
-        return found
-
     def child_names(self, names: Sequence[str]) -> list[str]:
         """Return the names of the folders within a folder, whatever is in them, without opening one."""
         with contextlib.suppress(FileNotFoundError), self._opened(names) as fd:
@@ -331,12 +292,8 @@ class Folders:
     def walk(self, names: Sequence[str], files: Sequence[str] = (META,), depth: int = URI_SEGMENTS) -> Iterator[Entry]:
         """Yield a folder and those under it by name, parents first; what is a symlink is left out.
 
-        Args:
-            names: The folder; one that is not there yields nothing.
-            files: Those that are wanted, the metadata first. What cannot be read is left out, as is a list of no edges.
-            depth: So many levels under it.
-
-        Cost: some 10 µs a folder; see `_folders_in`.
+        Of the `files`, the metadata first, what cannot be read is left out, as is a list of no edges. Cost: some 10 µs
+        a folder; see `_folders_in`.
         """
         with contextlib.suppress(FileNotFoundError), self._opened(names) as fd:
             inner, is_counted = self._folders_in(fd, False)
@@ -388,19 +345,11 @@ class Folders:
             try:
                 # Most nodes have no edges, and to look costs a third of reading.
                 if name != RELATIONS or self._disk.look_up(where + name, fd).st_size > _NO_EDGES:
-                    image[name] = self._read_short(where + name, fd)
+                    data = self._disk.read_short(where + name, fd, _SHORT)
+                    image[name] = data if len(data) < _SHORT else self._read_file(where + name, fd, (), False)[0]
             except FileNotFoundError:
                 if name == META:
                     return None
             except OSError:
                 continue
         return image
-
-    def _read_short(self, name: str, parent: int) -> bytes:
-        """Return a file's bytes, with no look at what it is where it is as short as most."""
-        fd = self._disk.open_file(name, parent)
-        try:
-            data = self._disk.read_once(fd, _SHORT)
-        finally:
-            self._disk.close(fd)
-        return data if len(data) < _SHORT else self._read_file(name, parent, (), False)[0]

@@ -4,7 +4,7 @@ import contextlib
 import json
 import logging
 import shutil
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from ..core.checks import check_count
@@ -48,10 +48,8 @@ class History(MainStore):
             commit = self.journal.query(
                 "SELECT id, sequence, name, at, author FROM commits WHERE sequence = ?", move[:1]
             )
-            if commit and len(found) < limit:
-                id_, number, name, at, author = commit[0]
-                by = _author(ctx, author)
-                found.append(HistoryEntry(id_, number, name, at, by, "moved", {"uri": move[1]}, {"uri": current}))
+            for row in commit if len(found) < limit else ():
+                found.append(_entry_of(ctx, row, "moved", {"uri": move[1]}, {"uri": current}))
             current, before = move[1], since
         return found
 
@@ -85,7 +83,7 @@ class History(MainStore):
         for image in (before, after):
             if META in image:
                 image[META] = _visible_meta(ctx, image[META])
-        return HistoryEntry(row[0], row[1], row[2], row[3], _author(ctx, row[4]), change, before, after)
+        return _entry_of(ctx, row, change, before, after)
 
     def _made(self, ctx: RequestContext, step: Step) -> bytes | None:
         """Return what a step has made of a file, and the journal has given up; None where it is nowhere any more."""
@@ -117,14 +115,10 @@ class History(MainStore):
     # -- taking back --
 
     def undo(self, ctx: RequestContext, commit_id: str) -> str:
-        """Take a commit back, as a new one: what it changed is as it was before.
-
-        Returns:
-            The id of the new commit, which can be undone, too.
+        """Take a commit back, as a new one, which can be undone, too, and return that one's id.
 
         Raises:
             InvalidInputError: No commit has the id.
-            AccessDeniedError: It changed what is not the request's.
             ConflictError: Later commits, or a hand, changed the same nodes; it names them. Or a part was forgotten.
         """
         commit = self.journal.find_commit(clean(commit_id)) if isinstance(commit_id, str) else None
@@ -180,11 +174,7 @@ class History(MainStore):
     # -- leaving behind --
 
     def prune(self, before: float) -> int:
-        """Drop the history of commits older than a time, in seconds since the epoch; what is now stays.
-
-        Returns:
-            How many commits it were; they cannot be undone any more.
-        """
+        """Drop the history of commits older than a time; see `ContextEngineService.prune`."""
         self.checkpoint()
         with self.locked(), self.journal.writing() as connection:
             old = "SELECT sequence FROM commits WHERE state = 'synced' AND at < ?"
@@ -196,30 +186,23 @@ class History(MainStore):
     def erase(self, gone: Sequence[str], kept: Sequence[str] = ()) -> None:
         """Drop every image of some nodes, so that no file here holds a byte of what they said.
 
-        Args:
-            gone: Nodes that are deleted: all that names them goes, too.
-            kept: Nodes that stay as they are now, without a past.
-
-        Cost: a sync, and the journal is written again.
+        Of those that are `gone` all that names them goes, too; those that are `kept` stay as they are now, without a
+        past. Cost: a sync, and the journal is written again.
         """
         self.checkpoint()  # the images are what a power cut would need
         with self.locked():
             with self.journal.writing("FULL") as connection:
                 for uri in [*gone, *kept]:
-                    under = (uri, f"{uri}/", f"{uri}0")
                     where = "(uri = ? OR (uri >= ? AND uri < ?))" if uri in gone else "uri = ?"
-                    values = under if uri in gone else (uri,)
+                    values = (uri, f"{uri}/", f"{uri}0") if uri in gone else (uri,)
                     connection.execute(
                         "UPDATE commits SET plans = '[{\"forgotten\": true}]' WHERE sequence IN"
                         f" (SELECT sequence FROM changes WHERE {where})",
                         values,
                     )
-                    connection.execute(f"DELETE FROM changes WHERE {where}", values)
-                    connection.execute(f"DELETE FROM unsynced WHERE {where}", values)
-                    connection.execute(f"DELETE FROM reports WHERE {where}", values)
+                    for table in ("changes", "unsynced", "reports", *(("nodes", "outbox") if uri in gone else ())):
+                        connection.execute(f"DELETE FROM {table} WHERE {where}", values)
                     if uri in gone:
-                        connection.execute(f"DELETE FROM nodes WHERE {where}", values)
-                        connection.execute(f"DELETE FROM outbox WHERE {where}", values)
                         connection.execute("DELETE FROM changes WHERE moved_to = ?", (uri,))
             for place in copies_of(self.aside, [*gone, *kept]):
                 shutil.rmtree(place)
@@ -237,12 +220,7 @@ class History(MainStore):
         return bool(image) and not leads_on(image.get(META, b"")) and (row is None or row.state != state_of(image))
 
     def adopt(self, ctx: RequestContext, uri: str) -> bool:
-        """Make a version of what a hand has changed in a node, or made as a new one; False where nothing is new.
-
-        Raises:
-            StoreCorruptError: A file is no UTF-8; it is left as it is.
-            NodeNotFoundError: Nothing is there.
-        """
+        """Make a version of what a hand has changed in a node, or made as a new one; False where nothing is new."""
         found = self.follow(ctx, uri)
         with self.locked():
             image = self.folders.read(found.folders)
@@ -250,7 +228,7 @@ class History(MainStore):
                 row = self.journal.node(found.text)
                 if row is None or not row.state:
                     raise NodeNotFoundError(found.text)
-                return self._adopt_absence(ctx, found)
+                return self._adopt_absence(found)
             if not self.is_edited(found):
                 return False
             for name, data in image.items():
@@ -259,7 +237,7 @@ class History(MainStore):
             self.run(ctx, "adopt", lambda tx: tx.put(found, tx.look(found), must=True))
         return True
 
-    def _adopt_absence(self, ctx: RequestContext, uri: Uri) -> bool:
+    def _adopt_absence(self, uri: Uri) -> bool:
         """Take note of a node that a hand has removed."""
         with self.journal.writing() as connection:
             connection.execute("UPDATE nodes SET state = '' WHERE uri = ?", (uri.text,))
@@ -272,26 +250,22 @@ class History(MainStore):
         root = parse_uri(space)
         known = {row.uri for row in self.journal.nodes_beneath(root.text)}
         found = []
-        for uri in self.walk(root):
-            known.discard(uri.text)
+        for uri, entry in self.entries(root):
+            with contextlib.suppress(StoreError):  # what cannot be looked at is reported by `verify`
+                is_bare = entry.image is None  # a hand may have put a content there, and no metadata
+                if not is_bare or self.folders.exists(uri.folders, CONTENT):
+                    known.discard(uri.text)
+                    found += [uri.text] if is_bare or self.is_edited(uri) else []
+        for gone in sorted(known):
             with contextlib.suppress(StoreError):
-                if self.is_edited(uri):
-                    found.append(uri.text)
-        found += [uri for uri in known if self._is_gone(parse_uri(uri))]
-        found += [uri.text for uri in self._bare(root)]
+                found += [gone] if not self.folders.exists(parse_uri(gone).folders) else []
         return found
 
-    def _is_gone(self, uri: Uri) -> bool:
-        with contextlib.suppress(StoreError):  # what cannot be looked at is reported by `verify`
-            return not self.folders.exists(uri.folders)
-        return False
 
-    def _bare(self, uri: Uri) -> Iterator[Uri]:
-        """Yield folders that a hand has put a content into, and no metadata."""
-        for found, entry in self.entries(uri):
-            with contextlib.suppress(StoreError):  # as above
-                if entry.image is None and self.folders.exists(found.folders, CONTENT):
-                    yield found
+def _entry_of(
+    ctx: RequestContext, row: Sequence[Any], change: str, before: dict[str, str], after: dict[str, str]
+) -> HistoryEntry:
+    return HistoryEntry(row[0], row[1], row[2], row[3], _author(ctx, row[4]), change, before, after)
 
 
 def _author(ctx: RequestContext, author: str) -> str:
@@ -306,10 +280,7 @@ def _visible_meta(ctx: RequestContext, text: str) -> str:
         meta = mapping_of(json.loads(text))
     except (ValueError, RecursionError):
         return text
-    refs = meta.get("source_refs")
-    seen = (
-        [ref for ref in refs if is_visible(ctx, str(mapping_of(ref).get("archive")))]
-        if isinstance(refs, list)
-        else refs
-    )
+    if not isinstance(refs := meta.get("source_refs"), list):
+        return text
+    seen = [ref for ref in refs if is_visible(ctx, str(mapping_of(ref).get("archive")))]
     return text if seen == refs else to_json({**meta, "source_refs": seen}, indent=1)

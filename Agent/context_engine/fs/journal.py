@@ -62,8 +62,6 @@ CREATE INDEX IF NOT EXISTS outbox_open ON outbox(status, due_at) WHERE status <>
 CREATE TABLE IF NOT EXISTS reports(at REAL NOT NULL, uri TEXT NOT NULL, text TEXT NOT NULL);
 """
 
-_DROP_SYNCED = "DELETE FROM unsynced WHERE sequence IN (SELECT sequence FROM commits WHERE state = 'synced')"
-
 _LAST_COMMITS = "ORDER BY sequence DESC LIMIT 1000"
 """What every opening looks at."""
 
@@ -125,11 +123,7 @@ def _pack(steps: Sequence[Step]) -> bytes:
 
 
 def _unpack(uri: str, packed: bytes) -> list[Step]:
-    """Return what `_pack` was given.
-
-    Raises:
-        sqlite3.DatabaseError: It cannot be read: SQLite does not look into a blob.
-    """
+    """Return what `_pack` was given; SQLite does not look into a blob: what is no such thing is a `DatabaseError`."""
     with _readable(uri):
         head, _, data = zlib.decompressobj(zdict=_SCAFFOLD).decompress(packed).partition(b"\n")
         found: list[Step] = []
@@ -188,12 +182,7 @@ class Commit:
 
 
 class Journal:
-    """The journal of one store; any number of threads may use it.
-
-    Args:
-        path: The file.
-        readonly: Whether nothing may be written.
-    """
+    """The journal of one store in a file; any number of threads may use it."""
 
     def __init__(self, path: str, readonly: bool = False) -> None:
         self.path = path
@@ -243,15 +232,11 @@ class Journal:
 
     def _open_readonly(self) -> sqlite3.Connection:
         """Open without writing a byte, even where no file for the WAL's index can be made."""
-        kept = open_readonly(self.path)
-        if kept is not None and not _is_old(kept):
+        if (kept := _open_file_readonly(self.path)) is not None:
             return kept
         made = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
-        if kept is not None:
-            kept.backup(made)
-            kept.close()
         _prepare(made)
-        if kept is None and os.path.exists(self.path):
+        if os.path.exists(self.path):
             text = f"the journal at {self.path!r} cannot be read, so there is no history: `repair` sets it aside"
             made.execute("INSERT INTO reports VALUES (0, '', ?)", (text,))
             _log.warning("%s", text)
@@ -259,23 +244,14 @@ class Journal:
 
     @contextlib.contextmanager
     def writing(self, synchronous: str = "NORMAL") -> Iterator[sqlite3.Connection]:
-        """Run one transaction, whole or not at all.
-
-        Raises:
-            StoreError: The disk refused it: nothing was written. `is_unknown` is set where it failed at the end.
-        """
+        """Run one transaction, whole or not at all; a `StoreError` says that nothing was written."""
         with self._lock, _translated(self.path):
             connection = self._connect(synchronous)
             connection.execute("BEGIN IMMEDIATE")
             try:
                 yield connection
-            except BaseException:
-                with contextlib.suppress(sqlite3.Error):
-                    connection.execute("ROLLBACK")
-                raise
-            try:
                 connection.execute("COMMIT")
-            except sqlite3.Error:
+            except BaseException:
                 with contextlib.suppress(sqlite3.Error):
                     connection.execute("ROLLBACK")
                 raise
@@ -286,11 +262,7 @@ class Journal:
             return self._connect("NORMAL").execute(sql, values).fetchall()
 
     def open(self) -> None:
-        """Open both connections, and look whether the file is one of ours.
-
-        Raises:
-            sqlite3.DatabaseError: It is damaged.
-        """
+        """Open both connections, and look whether the file is one of ours, and whole (`sqlite3.DatabaseError`)."""
         with self._lock:
             connection = self._connect("NORMAL")
             connection.execute("SELECT count(*) FROM counters").fetchall()
@@ -301,11 +273,10 @@ class Journal:
 
     def restore_sequence(self) -> str:
         """Return a sentence where the last sequence was damaged: it is the highest that the journal names, again."""
-        highest = self.query("SELECT max(sequence) FROM commits")[0][0] or 0
-        if highest <= self.last_sequence() < 1 << 53 and self.last_sequence():
+        highest, last = self.query("SELECT max(sequence) FROM commits")[0][0] or 0, self.last_sequence()
+        if 0 < last < 1 << 53 and highest <= last:
             return ""
-        highest = max(highest, self.query("SELECT max(sequence) FROM nodes")[0][0] or 0)
-        if not highest:
+        if not (highest := max(highest, self.query("SELECT max(sequence) FROM nodes")[0][0] or 0)):
             return ""
         with self.writing() as connection:
             connection.execute("DELETE FROM counters WHERE name = 'sequence'")
@@ -320,11 +291,7 @@ class Journal:
                 self.open()
 
     def check(self, with_images: bool = True) -> None:
-        """Read all of the file, and what SQLite does not look into; `with_images` also what each commit changed.
-
-        Raises:
-            sqlite3.DatabaseError: It is damaged.
-        """
+        """Read all of the file, and what SQLite does not look into; `with_images` also what each commit changed."""
         with self._lock:
             connection = self._connect("NORMAL")
             rows = connection.execute("PRAGMA quick_check(1)").fetchall()
@@ -350,11 +317,6 @@ class Journal:
         rows = self.query("SELECT value FROM counters WHERE name = 'sequence' AND typeof(value) = 'integer'")
         return int(rows[0][0]) if rows else 0
 
-    def raise_sequence(self, least: int) -> None:
-        """Let the next sequence be above `least`."""
-        with self.writing() as connection:
-            _set_sequence(connection, least)
-
     def log(self, commit: Commit) -> None:
         """Write a commit and sync it: from here on it has happened."""
         sequence = commit.sequence
@@ -370,18 +332,16 @@ class Journal:
             connection.executemany("INSERT OR REPLACE INTO nodes VALUES (?, ?, ?, ?)", commit.nodes)
             for event, due_at in commit.events:
                 put_event(connection, event, due_at, "held")
-            connection.executemany(
-                "UPDATE outbox SET status = 'done' WHERE event_id = ?", [(id,) for id in commit.ends]
-            )
+            ends = [(id,) for id in commit.ends]
+            connection.executemany("UPDATE outbox SET status = 'done' WHERE event_id = ?", ends)
 
     def mark_applied(self, sequences: Sequence[int], boot: str) -> None:
         """Say that commits are in the files, and let their events go."""
         with self.writing() as connection:
             for sequence in sequences:
                 connection.execute("UPDATE commits SET state='applied', boot=? WHERE sequence=?", (boot, sequence))
-                connection.execute(
-                    "UPDATE outbox SET status = 'pending' WHERE sequence = ? AND status = 'held'", (sequence,)
-                )
+                sql = "UPDATE outbox SET status = 'pending' WHERE sequence = ? AND status = 'held'"
+                connection.execute(sql, (sequence,))
 
     def unfinished(self, boot: str) -> list[Commit]:
         """Return what is to be done again: what is logged only, and what a power cut may have taken from the files."""
@@ -449,7 +409,9 @@ class Journal:
         """Say that all that is applied lasts; what the index did lasts, too, so its events may go."""
         with self.writing("FULL") as connection:
             connection.execute("UPDATE commits SET state = 'synced' WHERE state = 'applied'")
-            connection.execute(_DROP_SYNCED)
+            connection.execute(
+                "DELETE FROM unsynced WHERE sequence IN (SELECT sequence FROM commits WHERE state = 'synced')"
+            )
             connection.execute("DELETE FROM outbox WHERE status = 'done'")
 
     def waiting(self) -> tuple[int, int]:
@@ -519,10 +481,13 @@ class Journal:
         )
         return [NodeRow(*row) for row in rows]
 
-    def put_nodes(self, rows: Sequence[NodeRow]) -> None:
-        """Take in nodes as they are."""
+    def take_in(self, rows: Sequence[NodeRow], events: Sequence[OutboxEvent], last: int) -> None:
+        """Begin with nodes as they are, the events that look at them, and the last sequence that they name."""
         with self.writing() as connection:
             connection.executemany("INSERT OR REPLACE INTO nodes VALUES (?, ?, ?, ?)", rows)
+            for event in events:
+                put_event(connection, event, event.created_at, "pending")
+            _set_sequence(connection, last)
 
     # -- reports --
 
@@ -563,29 +528,13 @@ def _put_steps(connection: sqlite3.Connection, sequence: int, steps: Sequence[St
             connection.execute("INSERT INTO unsynced VALUES (?, ?, ?)", (sequence, uri, image))
 
 
-def _is_old(connection: sqlite3.Connection) -> bool:
-    """Whether a journal has a row of changes for each file, as those of version 0.1 have."""
-    return "before" in {row[1] for row in connection.execute("PRAGMA table_info(changes)")}
-
-
 def _prepare(connection: sqlite3.Connection) -> None:
-    """Make the tables that are not there; the changes of an older journal become what they are now."""
-    is_old = _is_old(connection)
-    if is_old:
-        for index in ("changes_of", "changes_at", "changes_moves"):
-            connection.execute(f"DROP INDEX IF EXISTS {index}")
-        connection.execute("ALTER TABLE changes RENAME TO former")
+    """Make the tables that are not there."""
+    columns = {row[1] for row in connection.execute("PRAGMA table_info(changes)")}
+    if columns and "images" not in columns:
+        raise sqlite3.DatabaseError("its changes are kept as in no release")
     for statement in _SCHEMA.split(";"):
         connection.execute(statement)
-    if is_old:
-        rows = connection.execute("SELECT sequence, uri, file, before, after FROM former ORDER BY sequence, step")
-        for sequence, group in groupby(rows.fetchall(), lambda row: int(row[0])):
-            steps = [Step(*row[1:]) for row in group]
-            if any((image or b"")[:2] in (b"x\x9c", b"x\xbb") for step in steps for image in step[2:4]):
-                raise sqlite3.DatabaseError("its images are deflated one by one, as in no release")
-            _put_steps(connection, sequence, steps)
-        connection.execute(_DROP_SYNCED)
-        connection.execute("DROP TABLE former")
 
 
 def put_event(connection: sqlite3.Connection, event: OutboxEvent, due_at: float, status: str) -> None:
@@ -628,7 +577,7 @@ def _translated(path: str) -> Iterator[None]:
         raise StoreCorruptError(f"the journal is damaged, `repair` sets it aside: {text}") from error
 
 
-def open_readonly(path: str) -> sqlite3.Connection | None:
+def _open_file_readonly(path: str) -> sqlite3.Connection | None:
     """Return a connection that only reads; None where the file is not there, or is none of sqlite3's.
 
     A file without a WAL is opened as one that does not change, which makes no file beside it, on any file system.

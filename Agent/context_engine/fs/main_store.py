@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import unquote
 
+from ...addresses import is_address
 from ..core.config import (
     CHECKPOINT_BYTES,
     CHECKPOINT_COMMITS,
@@ -39,10 +40,10 @@ from ..core.config import (
 from ..core.errors import ContextEngineError, InvalidInputError, StoreCorruptError, StoreError, VersionConflictError
 from ..core.forks import watch_forks
 from ..core.objects import OutboxEvent, RequestContext
-from ..core.text import mapping_of
+from ..core.text import CountTokens, count_tokens, mapping_of
 from .disk import Disk, boot_id
 from .folders import Entry, Folders, Image
-from .journal import DAMAGED, MOVE, Commit, Journal, NodeRow, is_damage, put_event
+from .journal import DAMAGED, MOVE, Commit, Journal, NodeRow, is_damage
 from .meta import is_whole, leads_on, read_meta, state_of
 from .redo import Rescue, redo
 from .transaction import Transaction
@@ -62,7 +63,19 @@ _BYTES = 64 * CHECKPOINT_BYTES
 class MainStore:
     """A folder with its journal and its lock; any number of threads and processes may use it.
 
-    `ContextFS`, which stands on it, tells what the arguments mean, what is raised and what it costs.
+    Args:
+        root: The folder; it is made where it is not there. None makes one that goes when the store is closed.
+        clock: Seconds since the epoch.
+        new_id: What makes ids of commits.
+        count_tokens: How long a text is for a model.
+        disk: The door to the operating system.
+        readonly: Whether nothing is written, not even a lock; None looks whether the folder can be written.
+
+    Raises:
+        StoreError: The folder cannot be made or read.
+
+    Cost: a millisecond; after a crash what was left undone is done again, and a folder without a journal (a clone) is
+    read from end to end.
     """
 
     def __init__(
@@ -71,16 +84,20 @@ class MainStore:
         *,
         clock: Callable[[], float] = time.time,
         new_id: Callable[[], str] = lambda: uuid.uuid4().hex,
+        count_tokens: CountTokens = count_tokens,
         disk: Disk | None = None,
         readonly: bool | None = None,
     ) -> None:
+        if root is not None and is_address(root):
+            raise InvalidInputError("the context engine needs a folder, and cannot use the address of a server")
         made = None if root is not None else _make_folder()
         self.root = made or Path(root or "").absolute()
         self._remove = weakref.finalize(self, _remove_folder, made, os.getpid())
-        self.clock, self.new_id = clock, new_id
+        self.clock, self.new_id, self.count_tokens = clock, new_id, count_tokens
         self.boot = boot_id()
         self._disk = disk or Disk()
-        self.readonly = bool(readonly) or (readonly is None and _is_readonly(self.root))
+        is_given = self.root.is_dir() and not os.access(self.root, os.W_OK)
+        self.readonly = is_given if readonly is None else readonly
         self.space = self.root / SPACE
         self.aside = self.space / "aside"  # what hands wrote, and could not be merged
         self.folders = Folders(str(self.root), self._disk)
@@ -94,10 +111,12 @@ class MainStore:
         self._commits_since, self._bytes_since = 0, 0  # the last checkpoint
         self._known_edits: OrderedDict[str, str] = OrderedDict()  # uri -> state that was read under the lock
         watch_forks(self)
-        if self.readonly:
-            self._open_to_read()
-        else:
+        if not self.readonly:
             self._open()
+        elif self.root.is_dir():
+            self.journal.open()
+        else:
+            raise StoreError(f"no store at {str(self.root)!r}, and it may not be made")
 
     def renew_after_fork(self) -> None:
         """Begin with locks of its own."""
@@ -107,11 +126,6 @@ class MainStore:
         self._local = threading.local()
 
     # -- opening and closing --
-
-    def _open_to_read(self) -> None:
-        if not self.root.is_dir():
-            raise StoreError(f"no store at {str(self.root)!r}, and it may not be made")
-        self.journal.open()
 
     def _open(self) -> None:
         """Make the folder, set a damaged journal aside, and do again what a crash left undone."""
@@ -171,10 +185,8 @@ class MainStore:
         (self.space / DAMAGED).unlink(missing_ok=True)
         self.journal.open()
         self._note_boot()
-        text = (
-            f"the journal was damaged ({error}) and set aside in .ctx/aside/{place.name}: what it could undo is gone;"
-        )
-        self.journal.report(self.clock(), "", f"{text} delete that folder when nothing of it is wanted")
+        text = f"the journal was damaged ({error}) and set aside in .ctx/aside/{place.name}: what it could undo is gone"
+        self.journal.report(self.clock(), "", f"{text}; delete that folder when nothing of it is wanted")
 
     def _take_in(self) -> None:
         """Take in what is there without a journal: sequences go on above the highest, and all is indexed again."""
@@ -192,12 +204,8 @@ class MainStore:
                         who = {"user": uri.segments[2], "agent": str(held.get("agent")), "session": uri.segments[-2]}
                         events.append((EXTRACT_ARCHIVE, uri.text, who))
         last, now = max((row.sequence for row in rows), default=0), self.clock()
-        self.journal.put_nodes(rows)
-        with self.journal.writing() as connection:
-            for kind, where, payload in events:
-                event = OutboxEvent(self.new_id(), kind, where, payload, "pending", 0, now, last)
-                put_event(connection, event, now, "pending")
-        self.journal.raise_sequence(last)
+        made = [OutboxEvent(self.new_id(), *event, "pending", 0, now, last) for event in events]
+        self.journal.take_in(rows, made, last)
 
     def close(self) -> None:
         """Let all that was written last, and close the store.  Closing twice is no error."""
@@ -248,11 +256,7 @@ class MainStore:
             raise StoreError(f"what was committed cannot be written to the files yet: {error}") from error
 
     def log_and_apply(self, commit: Commit) -> None:
-        """Do steps 3 to 5 of a commit; the lock is held.
-
-        Raises:
-            StoreError: The disk refused. With `is_committed` the commit is in the journal.
-        """
+        """Do steps 3 to 5 of a commit; the lock is held."""
         self.journal.log(commit)
         try:
             for (uri, is_move), group in groupby(commit.steps, lambda step: (step.uri, step.file == MOVE)):
@@ -279,10 +283,7 @@ class MainStore:
     def checkpoint(self) -> None:
         """Let all files last, with one sync of the file system, and empty the journal's WAL.
 
-        Raises:
-            StoreError: The sync failed; nothing more is written until the store is opened again.
-
-        Cost: one `syncfs`; tens of milliseconds.
+        Where that fails nothing more is written until the store is opened again. Cost: tens of milliseconds.
         """
         with self.locked():
             self._commits_since = self._bytes_since = 0
@@ -306,10 +307,7 @@ class MainStore:
     def transaction(self, ctx: RequestContext, name: str = "write") -> Iterator[Transaction]:
         """Commit all that is written within, together; where something raises, nothing of it.
 
-        Within another one of the same thread it is a part of that.
-
-        Raises:
-            VersionConflictError: At the end, where a node has changed since it was looked at.
+        Within another one of the same thread it is a part of that. A `VersionConflictError` comes at the end.
         """
         space_uris(ctx)
         outer = self.current()
@@ -351,13 +349,9 @@ class MainStore:
     def read_image(self, uri: Uri, may_lock: bool = True, files: Sequence[str] = FILES) -> Image:
         """Return a node's files as they are, whole; {} where there are none.
 
-        Args:
-            uri: The node's.
-            files: Those that are wanted, the metadata among them; of a node that is edited all are returned.
-            may_lock: Whether what is not whole is read again under the lock. Who holds an index must not wait for it:
-                whoever has it may wait for the index; then what is not whole is an edit, or its event is yet to come.
-
-        Cost: one open a file and folder. Of an edit that is new to this process: the lock, once.
+        The metadata is among `files`; of a node that is edited all are returned. What is not whole is read again under
+        the lock, for which who holds an index must not wait (`may_lock`), since who has it may wait for the index: then
+        it is an edit, or its event is yet to come. Cost: one open a file and folder; of an edit the lock, once.
         """
         if files is not FILES and is_whole(image := self.folders.read(uri.folders, files), files):
             return image
@@ -379,15 +373,11 @@ class MainStore:
         return image
 
     def follow(self, ctx: RequestContext, uri: str) -> Uri:
-        """Return where a node is now, if it has moved; else the URI itself.
-
-        Raises:
-            AccessDeniedError: It is not the request's.
-        """
+        """Return where a node is now, if it has moved; else the URI itself."""
         found = check_access(ctx, uri)
         seen = {found.text}
         while True:
-            to = self._leads_on(found) or self._find_above(found)
+            to = leads_on(self.folders.read(found.folders, (META,)).get(META, b"")) or self._find_above(found)
             if not to or to in seen:
                 return found
             try:
@@ -430,10 +420,6 @@ class MainStore:
             ):
                 yield found
 
-    def _leads_on(self, uri: Uri) -> str:
-        """Return where a node has moved to, "" where it has not."""
-        return leads_on(self.folders.read(uri.folders, (META,)).get(META, b""))
-
     def spaces(self) -> list[str]:
         """Return the URI of every space of the store: for workers and `verify`."""
         folders = (
@@ -474,7 +460,3 @@ def _make_folder() -> Path:
 def _remove_folder(made: Path | None, pid: int) -> None:
     if made is not None and pid == os.getpid():  # a forked process leaves it to its parent
         shutil.rmtree(made, ignore_errors=True)
-
-
-def _is_readonly(root: Path) -> bool:
-    return root.is_dir() and not os.access(root, os.W_OK)

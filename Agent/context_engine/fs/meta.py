@@ -8,13 +8,15 @@ What a hand wrote here is taken as far as it makes sense; where it makes none, a
 """
 
 import json
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 from ..core.config import FILES, LEVELS, META
 from ..core.errors import InvalidInputError, StoreCorruptError, VersionConflictError
-from ..core.objects import ContextNode, RelationEdge
+from ..core.objects import RelationEdge
 from ..core.text import (
     digest_of,
     file_digest,
@@ -124,23 +126,21 @@ def read_meta(uri: Uri, image: Image) -> dict[str, Any]:
     }
 
 
+# As the engine writes them, a field a line, with nothing in them that JSON has to write in another way.
+_find_head = re.compile(rb'\n "category": "([ !#-[\]-~]*)",\n(?:.*\n)+? "updated_at": "([ !#-[\]-~]*)",\n').search
+
+
 def read_head(uri: Uri, data: bytes) -> tuple[str, float]:
     """Return what a listing shows of a metadata file: the category, and when the node was written."""
-    # As the engine writes it, a field a line, none of them is looked at but these two: a tenth of the time.
-    category, updated_at = _line_of(b'\n "category": "', data), _line_of(b'\n "updated_at": "', data)
-    if category is not None and updated_at and (seconds := read_time(updated_at)):
-        return category, seconds
+    found = _find_head(data)
+    if found and (seconds := _read_time(found[2])):
+        return found[1].decode(), seconds
     return _head_of(uri, _load(data))
 
 
-def _line_of(field: bytes, data: bytes) -> str | None:
-    """Return a text that stands on a line of its own, with nothing in it that JSON has to write in another way."""
-    start = data.find(field)
-    end = data.find(b'",\n', start + len(field))
-    if start < 0 or end < 0:
-        return None
-    text = data[start + len(field) : end].decode("latin-1")
-    return text if text.isascii() and text.isprintable() and '"' not in text and "\\" not in text else None
+@lru_cache(1024)  # what a commit has written has one time
+def _read_time(data: bytes) -> float | None:
+    return read_time(data.decode())
 
 
 def _head_of(uri: Uri, held: dict[str, Any]) -> tuple[str, float]:
@@ -149,34 +149,15 @@ def _head_of(uri: Uri, held: dict[str, Any]) -> tuple[str, float]:
 
 
 def write_meta(uri: Uri, meta: dict[str, Any], image: Image) -> bytes:
-    """Return the metadata file of a node whose other files are in `image`.
-
-    Raises:
-        ValueError: A value is no JSON.
-    """
-    row = {
-        "format": FORMAT,
-        "uri": uri.text,
-        "version": meta["version"],
-        "sequence": meta["sequence"],
-        "type": meta["type"],
-        "category": meta["category"],
-        "owner_space": uri.owner_space,
-        "title": meta["title"],
-        "aliases": meta["aliases"],
-        "confirmed": meta["confirmed"],
-        "created_at": time_of(meta["created_at"]),
-        "updated_at": time_of(meta["updated_at"]),
-        "source_refs": meta["source_refs"],
-        "digests": digests_of(image),
-        "metadata": meta["metadata"],
-    }
+    """Return the metadata file of a node whose other files are in `image`; `ValueError` says that it is no JSON."""
+    times = {name: time_of(meta[name]) for name in ("created_at", "updated_at")}
+    made = {"format": FORMAT, "uri": uri.text, "owner_space": uri.owner_space, "digests": digests_of(image), **times}
+    row = {name: made[name] if name in made else meta[name] for name in _FIELDS}
     return to_json(row, indent=1).encode("utf-8", "replace") + b"\n"
 
 
-def read_edges(node: ContextNode | str, data: bytes) -> list[RelationEdge]:
+def read_edges(uri: str, data: bytes) -> list[RelationEdge]:
     """Return the edges that a file holds; what is no edge is passed over."""
-    uri = node if isinstance(node, str) else node.uri
     try:
         rows = json.loads(data or b"[]")
     except (ValueError, RecursionError):
@@ -193,19 +174,15 @@ def read_edges(node: ContextNode | str, data: bytes) -> list[RelationEdge]:
 
 def write_edges(edges: list[RelationEdge]) -> bytes:
     """Return the file of some edges, one a line, so that versions compare well."""
-    rows = [
-        to_json(
-            {"to_uri": edge.to_uri, "relation_type": edge.relation_type, "reason": edge.reason, "weight": edge.weight}
-        )
-        for edge in edges
-    ]
+    names = ("to_uri", "relation_type", "reason", "weight")
+    rows = [to_json({name: getattr(edge, name) for name in names}) for edge in edges]
     return ("[" + ",\n ".join(rows) + "]\n").encode("utf-8", "replace")
 
 
-_FIELDS = {
+_FIELDS = (
     "format", "uri", "version", "sequence", "type", "category", "owner_space", "title", "aliases", "confirmed",
     "created_at", "updated_at", "source_refs", "digests", "metadata",
-}  # fmt: skip
+)  # fmt: skip
 
 
 def file_of(level: str) -> str:
@@ -226,11 +203,7 @@ def encode(uri: Uri, name: str, text: str) -> bytes:
 
 
 def decode(uri: Uri, name: str, data: bytes) -> str:
-    """Return the text of one of a node's files.
-
-    Raises:
-        StoreCorruptError: It is no UTF-8.
-    """
+    """Return the text of one of a node's files; `StoreCorruptError` says that it is no UTF-8."""
     try:
         return data.decode()
     except UnicodeDecodeError as error:
@@ -248,6 +221,10 @@ def check_version(uri: Uri, metadata: Mapping[str, Any], present: Staged | None)
         raise VersionConflictError(uri.text, expected, current)
 
 
+def _is_list_of(kind: type) -> Callable[[Any], bool]:
+    return lambda value: isinstance(value, (list, tuple)) and all(isinstance(each, kind) for each in value)
+
+
 def check_meta(metadata: Mapping[str, Any]) -> dict[str, Any]:
     """Return the fields of a node's metadata that a caller may set."""
     if not isinstance(metadata, Mapping):
@@ -258,24 +235,18 @@ def check_meta(metadata: Mapping[str, Any]) -> dict[str, Any]:
             f"metadata has no field {shorten(unknown[0])}: what is the caller's own goes into `metadata`"
         )
     fields: dict[str, Any] = {}
-    if "title" in metadata:
-        if not isinstance(metadata["title"], str) or not metadata["title"].strip():
-            raise InvalidInputError(f"title must be a text, not {shorten(metadata['title'])}")
-        fields["title"] = metadata["title"]
-    for name in ("aliases", "confirmed"):
+
+    def take(name: str, kind: str, is_right: Callable[[Any], bool], make: Callable[[Any], Any]) -> None:
         if name in metadata:
-            if not isinstance(metadata[name], (list, tuple)) or strings_of(metadata[name]) != list(metadata[name]):
-                raise InvalidInputError(f"{name} must be a list of strings, not {shorten(metadata[name])}")
-            fields[name] = list(dict.fromkeys(metadata[name]))
-    if "source_refs" in metadata:
-        refs = metadata["source_refs"]
-        if not isinstance(refs, (list, tuple)) or not all(isinstance(ref, Mapping) for ref in refs):
-            raise InvalidInputError(f"source_refs must be a list of objects, not {shorten(refs)}")
-        fields["source_refs"] = merge_unique(mapping_of(ref) for ref in refs)
-    if "metadata" in metadata:
-        if not isinstance(metadata["metadata"], Mapping):
-            raise InvalidInputError(f"metadata must be an object, not {shorten(metadata['metadata'])}")
-        fields["metadata"] = dict(metadata["metadata"])
+            if not is_right(metadata[name]):
+                raise InvalidInputError(f"{name} must be {kind}, not {shorten(metadata[name])}")
+            fields[name] = make(metadata[name])
+
+    take("title", "a text", lambda title: isinstance(title, str) and bool(title.strip()), str)
+    for name in ("aliases", "confirmed"):
+        take(name, "a list of strings", _is_list_of(str), lambda texts: list(dict.fromkeys(texts)))
+    take("source_refs", "a list of objects", _is_list_of(Mapping), lambda refs: merge_unique(map(mapping_of, refs)))
+    take("metadata", "an object", lambda own: isinstance(own, Mapping), dict)
     for name in ("type", "category"):
         if isinstance(metadata.get(name), str):
             fields[name] = metadata[name]

@@ -25,13 +25,8 @@ __all__ = ["Rescue", "copies_of", "is_torn", "merge", "put_aside", "redo"]
 class Rescue:
     """Looks at the files that the writing of one node takes from their places.
 
-    Args:
-        journal: Where it reports.
-        aside: Where it keeps what cannot be merged.
-        uri: The node.
-        before: What each file was expected to be, where None is no file; without, nothing is merged.
-        is_known: What else it may have been.
-        sequence: Of the commit, whose history what is merged goes to.
+    They were expected to be as `before`, where None is no file, or what `is_known`. What cannot be merged, as without
+    a `before`, is kept `aside`; what is merged goes to the history of the commit of this `sequence`.
     """
 
     def __init__(
@@ -46,7 +41,6 @@ class Rescue:
         self._journal, self._aside, self._uri = journal, aside, uri
         self._before, self._may_merge = dict(before or {}), before is not None
         self._is_known, self._sequence = is_known, sequence
-        self.reports: list[str] = []
 
     def is_known(self, name: str, taken: bytes) -> bool:
         """Whether it is what was expected."""
@@ -65,8 +59,7 @@ class Rescue:
         if link is not None:
             link(str(place / name.lstrip(".")))
         why = "was changed by hand while a commit wrote it" if link is None else "was open in another program"
-        self.reports.append(f"{name} of {self._uri} {why}: it is in {place.name}")
-        self._journal.report(time.time(), self._uri, self.reports[-1])
+        self._journal.report(time.time(), self._uri, f"{name} of {self._uri} {why}: it is in {place.name}")
         return None
 
 
@@ -136,21 +129,13 @@ def copies_of(aside: Path, uris: Iterable[str]) -> list[Path]:
 _BLOCK = 512
 
 
-def redo(journal: Journal, folders: Folders, boot: str, aside: Path) -> list[str]:
-    """Bring the files to what the journal says, and return a sentence for each file that was put aside.
-
-    Must run under the store's lock. Running it twice changes nothing more.
-    """
-    commits = journal.unfinished(boot)
-    if not commits:
-        return []
-    _make_moves(commits, folders)
-    wanted = _newest_images(commits)
-    reports = [
-        report for uri, change in wanted.items() for report in _write_again(journal, folders, uri, change, aside)
-    ]
-    journal.mark_applied([commit.sequence for commit in commits], boot)
-    return reports
+def redo(journal: Journal, folders: Folders, boot: str, aside: Path) -> None:
+    """Bring the files to what the journal says; the store's lock is held. Running it twice changes nothing more."""
+    if commits := journal.unfinished(boot):
+        _make_moves(commits, folders)
+        for uri, change in _newest_images(commits).items():
+            _write_again(journal, folders, uri, change, aside)
+        journal.mark_applied([commit.sequence for commit in commits], boot)
 
 
 def _make_moves(commits: Iterable[Commit], folders: Folders) -> None:
@@ -197,9 +182,7 @@ def _is_beneath(uri: str, above: str) -> bool:
     return uri == above or uri.startswith(f"{above}/")
 
 
-def _write_again(
-    journal: Journal, folders: Folders, uri: str, change: dict[str, bytes | None], aside: Path
-) -> list[str]:
+def _write_again(journal: Journal, folders: Folders, uri: str, change: dict[str, bytes | None], aside: Path) -> None:
     names = parse_uri(uri).folders
     try:
         present = folders.read(names)
@@ -219,7 +202,6 @@ def _write_again(
     stale = {file: image for file, image in change.items() if present.get(file) != image}
     if stale or not any(image is not None for image in (present | change).values()):  # its folder goes, too
         folders.write(names, stale, rescue)
-    return rescue.reports
 
 
 def is_torn(present: bytes, image: bytes) -> bool:

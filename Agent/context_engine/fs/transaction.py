@@ -76,25 +76,20 @@ class Transaction:
     """Events that this commit is the end of."""
     events: list[OutboxEvent] = field(default_factory=list)
     """What the commit registered, once it is done."""
-    versions: dict[str, int] = field(default_factory=dict)
-    """Of each node that was written, once it is done."""
     sequence: int = 0
     """Of the commit; 0 where nothing was to be done."""
+    checks: list[Callable[[], None]] = field(default_factory=list)
+    """Are called under the lock before anything is written; one raises to prevent it."""
     _base: dict[str, Image] = field(default_factory=dict)
     _staged: dict[str, Staged] = field(default_factory=dict)
     _move: tuple[Uri, Uri] | None = None
     _more: list[_Event] = field(default_factory=list)
     _musts: set[str] = field(default_factory=set)
-    _checks: list[Callable[[], None]] = field(default_factory=list)
 
     # -- staging --
 
     def look(self, uri: Uri) -> Staged:
-        """Return a node as this transaction sees it.
-
-        Raises:
-            NodeNotFoundError: There is none, or it was deleted here.
-        """
+        """Return a node as this transaction sees it; `NodeNotFoundError` says that there is none."""
         staged = self._staged.get(uri.text)
         if staged is None:
             image = self._look_at_base(uri)
@@ -140,24 +135,15 @@ class Transaction:
         """Register an event that follows from no change."""
         self._more.append((event_type, uri, payload, due_in_s))
 
-    def add_check(self, check: Callable[[], None]) -> None:
-        """Call something under the lock before anything is written; it raises to prevent it."""
-        self._checks.append(check)
-
     # -- committing --
 
     def commit(self) -> None:
-        """Write all that is staged; see the top of this file.
-
-        Raises:
-            VersionConflictError: A node has changed since this transaction looked at it.
-            StoreError: The disk refused. With `is_committed` the change is in the journal, and the files follow.
-        """
+        """Write all that is staged; see the top of this file."""
         if not self._staged and self._move is None and not self._more and not self.ends:
             return
         fs = self.fs
         with fs.locked():
-            for check in self._checks:
+            for check in self.checks:
                 check()
             for uri in self._staged:
                 self._compare(uri)
@@ -208,7 +194,6 @@ class Transaction:
             commit.steps += steps
             version = staged.meta["version"] if staged.meta else read_meta(uri, base)["version"]
             commit.nodes.append(NodeRow(text, commit.sequence, version, state_of(after)))
-            self.versions[text] = version
             changed.append((UPSERT_CONTEXT if after else DELETE_CONTEXT, text, {}, 0.0))
             if after and base.get(RELATIONS, _EMPTY[RELATIONS]) != after[RELATIONS]:
                 changed.append((UPSERT_RELATION, text, {}, 0.0))
@@ -260,12 +245,7 @@ def _write_meta(uri: Uri, meta: dict[str, Any], files: Image) -> bytes:
 
 def _describe(plan: WritePlan) -> dict[str, Any]:
     """Return a plan as the journal keeps it; the texts stand in the images already."""
-    return {
-        "action": plan.action,
-        "target_uri": plan.target_uri,
-        "reason": plan.reason,
-        "expected_version": plan.expected_version,
-        "candidate_id": plan.candidate_id,
-        "files": sorted(str(name) for name in plan.node_patch),
-        "relations": len(plan.relation_ops),
+    kept = {
+        name: getattr(plan, name) for name in ("action", "target_uri", "reason", "expected_version", "candidate_id")
     }
+    return {**kept, "files": sorted(str(name) for name in plan.node_patch), "relations": len(plan.relation_ops)}

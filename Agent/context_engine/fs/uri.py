@@ -125,13 +125,7 @@ def _parse(text: str) -> Uri:
 
 
 def parse_uri(uri: object) -> Uri:
-    """Return a URI's parts.
-
-    Raises:
-        InvalidUriError: It is none; the message names it, and what is wrong.
-
-    Cost: microseconds; no disk.
-    """
+    """Return a URI's parts; `InvalidUriError` says what is wrong with one that is none."""
     if not isinstance(uri, str):
         raise InvalidUriError(f"a URI is a string, not {shorten(uri)}")
     return _parse(str(uri))
@@ -163,11 +157,7 @@ def join_uri(*segments: str) -> str:
 
 
 def space_uris(ctx: RequestContext) -> tuple[str, str]:
-    """Return the URIs of the two spaces that a request sees: its user's first, then its agent's.
-
-    Raises:
-        InvalidUriError: `ctx` is no `RequestContext`, or one of its ids cannot be a segment.
-    """
+    """Return the URIs of the two spaces that a request sees: its user's first, then its agent's."""
     if not isinstance(ctx, RequestContext):
         raise InvalidUriError(f"ctx must be a RequestContext, not {shorten(ctx)}")
     for name in ("account_id", "user_id", "agent_id"):
@@ -182,12 +172,7 @@ def _spaces_of(account: str, user: str, agent: str) -> tuple[str, str]:
 
 
 def check_access(ctx: RequestContext, uri: object) -> Uri:
-    """Return a URI's parts, if the request may see it.
-
-    Raises:
-        InvalidUriError: It is no URI.
-        AccessDeniedError: It lies outside the request's spaces, whether anything is there or not.
-    """
+    """Return a URI's parts, if it lies in the request's spaces, whether anything is there or not."""
     spaces = space_uris(ctx)
     parsed = parse_uri(uri)
     if parsed.space not in spaces:

@@ -5,6 +5,7 @@ while the index is held for writing, so that of two workers none leaves an older
 """
 
 import contextlib
+import itertools
 import logging
 import os
 import threading
@@ -54,29 +55,14 @@ def context_of(uri: str) -> RequestContext:
 
 
 class IndexWorker:
-    """One worker; any number of them may run, in any number of processes.
-
-    Args:
-        fs: The main store.
-        outbox: Its events.
-        spaces: The indexes.
-        projector: What a node is in an index.
-        graph: A copy of the relations, where somebody wants one.
-        worker_id: What its leases are called.
-    """
+    """One worker; any number of them may run, in any number of processes."""
 
     def __init__(
-        self,
-        fs: ContextFS,
-        outbox: OutboxStore,
-        spaces: IndexSpaces,
-        projector: IndexProjector | None = None,
-        graph: GraphStore | None = None,
-        worker_id: str = "",
+        self, fs: ContextFS, outbox: OutboxStore, spaces: IndexSpaces, graph: GraphStore | None = None
     ) -> None:
         self._fs, self._outbox, self._spaces, self._graph = fs, outbox, spaces, graph
-        self._projector = projector or IndexProjector()
-        self.worker_id = worker_id or f"{os.getpid()}-{uuid.uuid4().hex[:8]}"
+        self._projector = IndexProjector()
+        self.worker_id = f"{os.getpid()}-{uuid.uuid4().hex[:8]}"
         self.handlers: dict[str, Handler] = {
             UPSERT_CONTEXT: lambda event, ctx: self.reconcile(event.uri, bool(event.payload.get("recursive"))),
             DELETE_CONTEXT: self._delete,
@@ -155,11 +141,7 @@ class IndexWorker:
             is_over.set()
 
     def handle_event(self, event: OutboxEvent, ctx: RequestContext) -> None:
-        """Do what one event asks for; twice is as good as once.
-
-        Raises:
-            KeyError: Nobody here handles its type.
-        """
+        """Do what one event asks for; twice is as good as once. A `KeyError` says that nothing handles its type."""
         self.handlers[event.event_type](event, ctx)
 
     def handle_together(self, events: Sequence[OutboxEvent]) -> None:
@@ -183,7 +165,8 @@ class IndexWorker:
                 self._project(index, parsed)
             return
         found: set[str] = set()
-        for chunk in _chunks(self._fs.walk(parsed)):
+        nodes = self._fs.walk(parsed)
+        while chunk := list(itertools.islice(nodes, _TOGETHER)):
             found.update(each.text for each in chunk)
             with index.writing():
                 for each in chunk:
@@ -212,12 +195,10 @@ class IndexWorker:
                 node.metadata["messages"] = decode_messages(data, uri.text, at, damage)
                 for each in damage:
                     self._report(uri, each)
-        except StoreError as error:  # it is left out, and reported; the others are found
+        except ContextEngineError as error:  # it is left out, and reported; the others are found
             index.remove(uri.text)
-            self._report(uri, error)
-            return
-        except ContextEngineError:
-            index.remove(uri.text)
+            if isinstance(error, StoreError):
+                self._report(uri, error)
             return
         records = self._projector.build_context_records(node)
         sequence = int(node.metadata["sequence"])
@@ -287,14 +268,3 @@ def _names_of(uri: Uri, node: ContextNode) -> Sequence[str]:
     title, aliases = str(node.metadata.get("title") or ""), node.metadata.get("aliases", ())
     path = "/".join(uri.segments[3:])
     return [uri.name, title, *aliases, *node.metadata.get("confirmed", ()), path]
-
-
-def _chunks(uris: Iterator[Uri]) -> Iterator[list[Uri]]:
-    chunk: list[Uri] = []
-    for uri in uris:
-        chunk.append(uri)
-        if len(chunk) == _TOGETHER:
-            yield chunk
-            chunk = []
-    if chunk:
-        yield chunk

@@ -23,13 +23,7 @@ _COLUMNS = "event_id, event_type, uri, payload, status, retry_count, created_at,
 
 
 class OutboxStore:
-    """The events of one store.
-
-    Args:
-        journal: The store's.
-        clock: Seconds since the epoch; that of the journal's machine.
-        jitter: A number from 0 to 1, so that what failed together is not tried together.
-    """
+    """The events of one store; `jitter` (0 to 1) is for what failed together not to be tried together."""
 
     def __init__(
         self, journal: Journal, clock: Callable[[], float], jitter: Callable[[], float] = random.random
@@ -46,19 +40,11 @@ class OutboxStore:
     def append_batch(self, events: Sequence[OutboxEvent]) -> list[OutboxEvent]:
         """Register some events, all or none, and return them as they are kept."""
         now = self._clock()
-        made = [
-            OutboxEvent(
-                event.event_id or uuid.uuid4().hex,
-                event.event_type,
-                event.uri,
-                dict(event.payload),
-                "pending",
-                0,
-                event.created_at or now,
-                event.sequence or self._journal.last_sequence(),
-            )
-            for event in events
-        ]
+        last, made = self._journal.last_sequence(), []
+        for event in events:
+            id, at = event.event_id or uuid.uuid4().hex, event.created_at or now
+            kept = event.event_type, event.uri, dict(event.payload), "pending", 0, at, event.sequence or last
+            made.append(OutboxEvent(id, *kept))
         with self._journal.writing() as connection:
             for event in made:
                 put_event(connection, event, now, "pending")
@@ -119,13 +105,9 @@ class OutboxStore:
         self._change("status = 'done', lease_until = NULL, error = ''", (), [*ids, *served], worker_id)
 
     def mark_failed(self, event_id: str, error: str, retryable: bool = True, worker_id: str | None = None) -> None:
-        """Say that an event failed: it comes again, later each time; after 8 times, or at once, it is dead.
+        """Say that an event failed: it comes again, later each time; after 8 times, or if no retry helps, it is dead.
 
-        Args:
-            event_id: The event.
-            error: What `status` shows.
-            retryable: Whether another try could help.
-            worker_id: Who says so; None is anybody.
+        `status` shows the error. Nothing happens to an event that is another worker's; None marks any.
         """
         rows = self._journal.query("SELECT retry_count FROM outbox WHERE event_id = ?", (event_id,))
         if not rows:
@@ -164,13 +146,9 @@ class OutboxStore:
 
     def requeue(self, event_id: str | None = None) -> int:
         """Let dead events be tried again, and return how many it are; None is all of them."""
-        where, values = ("", ()) if event_id is None else (" AND event_id = ?", (event_id,))
+        sql = "UPDATE outbox SET status = 'pending', retry_count = 0, due_at = 0 WHERE status = 'dead'"
         with self._journal.writing() as connection:
-            cursor = connection.execute(
-                f"UPDATE outbox SET status = 'pending', retry_count = 0, due_at = 0 WHERE status = 'dead'{where}",
-                values,
-            )
-            return cursor.rowcount
+            return connection.execute(f"{sql} AND event_id = coalesce(?, event_id)", (event_id,)).rowcount
 
     # -- looking --
 

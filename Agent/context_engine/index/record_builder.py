@@ -27,19 +27,8 @@ def build_records(node: ContextNode, messages: Sequence[Message] = ()) -> list[I
     at = node.metadata.get("updated_at") or 0.0
 
     def record(level: int, part: int, text: str, metadata: dict[str, Any]) -> IndexRecord:
-        return IndexRecord(
-            record_id(node.uri, level, part),
-            node.uri,
-            node.parent_uri,
-            node.context_type,
-            node.category,
-            level,
-            text,
-            filters,
-            metadata,
-            part,
-            sequence,
-        )
+        id, place = record_id(node.uri, level, part), (node.uri, node.parent_uri, node.context_type, node.category)
+        return IndexRecord(id, *place, level, text, filters, metadata, part, sequence)
 
     names = [] if node.category == SESSIONS else [node.metadata.get("title") or "", *node.metadata.get("aliases", ())]
     head = "\n".join(filter(None, [*dict.fromkeys(names), node.abstract]))

@@ -16,12 +16,7 @@ _log = logging.getLogger(__name__)
 
 
 class IndexSpaces:
-    """A folder for each space, `{account}/{space}/`.
-
-    Args:
-        folder: `.ctx/index`.
-        readonly: Whether nothing may be written.
-    """
+    """A folder for each space, `{account}/{space}/`."""
 
     def __init__(self, folder: Path, readonly: bool = False) -> None:
         self.folder, self._readonly = folder, readonly

@@ -43,8 +43,7 @@ def encode_folder(segment: str) -> str:
     >>> encode_folder("Ada"), encode_folder("content.md"), encode_folder("龙井")
     ('%41da', 'content%2Emd', '龙井')
 
-    Raises:
-        ValueError: It would be longer than 200 bytes.
+    A `ValueError` says that it would be longer than 200 bytes.
     """
     try:
         return encode_name("segment", segment)
@@ -60,9 +59,7 @@ def make_slug(name: str, limit: int = 160) -> str:
     >>> len(encode_folder(make_slug("茶" * 500)).encode()) <= 160
     True
 
-    Args:
-        name: Any text.
-        limit: Bytes of the folder's name; a longer slug ends in a digest.
+    `limit` is bytes of the folder's name; a longer slug ends in a digest.
     """
     slug = slug_of(name).replace("#", "♯")
     if _folder_bytes(slug) <= limit:

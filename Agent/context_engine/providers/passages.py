@@ -25,25 +25,17 @@ def projected_digest(uri: str, meta: Mapping[str, Any], category: str, digests: 
     return digest_of(json.dumps([named, dict(digests)], sort_keys=True), size=8)
 
 
-def passage_of_archive(lines: Sequence[bytes], part: int, where: str) -> tuple[str, str, str, str]:
-    """Return one passage of an archive's messages, its message, that one's role and name, without reading the others.
+def passage_of_archive(lines: Sequence[bytes], part: int, where: str) -> tuple[str, str, str]:
+    """Return one passage of an archive's messages, its message, and that one's role, without reading the others.
 
-    Args:
-        lines: Those of the archive's `messages.jsonl`.
-        part: As `passages_of` counts them; what is not there gives empty texts.
-        where: What an error calls the archive.
-
-    Raises:
-        StoreCorruptError: The message's line is none.
+    `part` is as `passages_of` counts them; what is not there gives empty texts. An error calls the archive `where`.
     """
     place, of_message = divmod(part, PLACES)
     message = decode_message(lines, of_message + 1, where)
-    if message is None or message.forgotten:
-        return "", "", "", ""
-    passages = split_passages(said_text(message))
-    if place >= len(passages):
-        return "", "", "", ""
-    return passages[place], f"m{of_message + 1}", message.role, message.name
+    passages = split_passages(said_text(message)) if message is not None and not message.forgotten else []
+    if message is None or place >= len(passages):
+        return "", "", ""
+    return passages[place], f"m{of_message + 1}", message.role
 
 
 def passages_of(node: ContextNode, messages: Sequence[Message] = ()) -> Iterator[tuple[int, str, dict[str, Any]]]:
@@ -70,12 +62,8 @@ def _passages_of_entries(node: ContextNode) -> Iterator[tuple[str, float]]:
             prose += [] if entry.line.startswith("# ") else [entry.line]  # the title is in the abstract already
         elif not entry.is_struck and entry.text:
             at = read_time(entry.at) or node.metadata.get("updated_at") or 0.0
-            text = (
-                entry.text.replace("_", " ", entry.key.count("_")) if entry.key else entry.text
-            )  # lives_in is two words
+            text = entry.text.replace("_", " ", entry.key.count("_"))  # the key lives_in is two words
             for passage in split_passages(text):
                 yield passage, at
-    text = "\n".join(prose).strip()
-    if text:
-        for passage in split_passages(text):
-            yield passage, node.metadata.get("updated_at") or 0.0
+    for passage in split_passages(text) if (text := "\n".join(prose).strip()) else ():
+        yield passage, node.metadata.get("updated_at") or 0.0

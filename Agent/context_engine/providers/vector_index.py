@@ -8,42 +8,29 @@ from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from ..core.objects import EmbeddingVector
 from ..core.ports import Embedder
-from .word_index import WordHit, WordIndex
+from .word_index import Filters, WordHit, WordIndex
 
 __all__ = ["EmbedderAdapter", "SpaceVectors", "forget_vectors"]
 
 
 class EmbedderAdapter:
-    """One of `keyword_tree.embeddings`' embedders as the engine's port, and the other way round.
-
-    Args:
-        embedder: With `embed_texts` (the port), or with `embed` and a `name`.
-    """
+    """What has `embed_texts` (the port), or `embed` already, as `keyword_tree.embeddings` takes it."""
 
     def __init__(self, embedder: Any) -> None:
         self._embedder = embedder
         self.name = str(getattr(embedder, "name", "") or type(embedder).__name__)
 
-    def embed_texts(self, texts: Sequence[str], model: str | None = None) -> list[EmbeddingVector]:
+    def embed(self, texts: Sequence[str]) -> Iterable[Sequence[float]]:
         """Return a vector for each text."""
         if hasattr(self._embedder, "embed_texts"):
-            found: list[EmbeddingVector] = self._embedder.embed_texts(texts, model)
-            return found
-        return [EmbeddingVector(list(vector), None, self.name) for vector in self._embedder.embed(texts)]
-
-    def embed(self, texts: Sequence[str]) -> Iterable[Sequence[float]]:
-        """Return bare vectors."""
-        return [vector.dense_vector for vector in self.embed_texts(texts)]
+            return [vector.dense_vector for vector in self._embedder.embed_texts(texts)]
+        found: Iterable[Sequence[float]] = self._embedder.embed(texts)
+        return found
 
 
 class SpaceVectors:
-    """The vectors of one space.
-
-    Args:
-        embedder: The model, as the port or as one of `keyword_tree.embeddings`.
-        path: The file; None keeps all in memory.
+    """The vectors of one space in a file, None in memory, by a model as `EmbedderAdapter` takes it.
 
     Raises:
         ImportError: The extra `[embeddings]` is missing; the message says how to install it.
@@ -71,30 +58,16 @@ class SpaceVectors:
             self._vectors.remove(text)
         self._rows, self._state = rows, state
 
-    def catch_up(self, limit: int | None = None) -> int:
-        """Embed what waits, and return how many texts still do; a model that fails is left alone for a while."""
-        self._vectors.catch_up(limit=limit)
-        return self._vectors.waiting
+    def catch_up(self) -> None:
+        """Embed what waits; a model that fails is left alone for a while."""
+        self._vectors.catch_up()
 
     def forget(self) -> None:
         """Keep no vector of a text that nobody holds."""
         self._vectors.forget()
 
-    @property
-    def failure(self) -> str:
-        """What the model last failed with."""
-        return self._vectors.failure
-
     def nearest(
-        self,
-        query: str,
-        count: int,
-        levels: Collection[int],
-        words: WordIndex,
-        target: str = "",
-        categories: Collection[str] = (),
-        since: float | None = None,
-        until: float | None = None,
+        self, query: str, count: int, levels: Collection[int], words: WordIndex, filters: Filters
     ) -> list[WordHit]:
         """Return the rows of some levels that are nearest to a question; none where the model does not answer."""
         self.take(words)
@@ -103,11 +76,7 @@ class SpaceVectors:
             row._replace(score=round(similarity, 4))
             for similarity, text in self._vectors.nearest(query, 4 * count)
             for row in self._rows.get(text, ())
-            if row.level in levels
-            and (not target or row.uri == target or row.uri.startswith(f"{target}/"))
-            and (not categories or row.category in categories)
-            and (since is None or row.at >= since)
-            and (until is None or row.at < until)
+            if row.level in levels and filters.lets(row.uri, row.category, row.at)
         ]
         return hits[:count]
 
@@ -118,7 +87,7 @@ class _AbsentEmbedder:
     def __init__(self, name: str) -> None:
         self.name = name
 
-    def embed_texts(self, texts: Sequence[str], model: str | None = None) -> list[EmbeddingVector]:
+    def embed(self, texts: Sequence[str]) -> Iterable[Sequence[float]]:
         """Answer nothing."""
         raise ConnectionError(f"the model {self.name!r} is not here")
 

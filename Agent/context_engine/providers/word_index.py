@@ -19,7 +19,7 @@ import os
 import sqlite3
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from ...finding import calibration, score, texts
 from ...finding.index import Index, LostIndexError, Unit
@@ -27,7 +27,7 @@ from ..core.config import PASSAGE_CHARACTERS, PLACES, SESSIONS
 from ..core.objects import IndexRecord
 from ..core.text import clean, digest_of, fold
 
-__all__ = ["IndexedNode", "LostIndexError", "WordHit", "WordIndex", "phrases_of", "split_passages", "terms_of"]
+__all__ = ["ALL", "Filters", "IndexedNode", "LostIndexError", "WordHit", "WordIndex", "phrases_of", "split_passages"]
 
 _RANKED = 150  # units that are ranked for a question, of all levels
 
@@ -100,17 +100,33 @@ class WordHit(NamedTuple):
         return f"m{self.part % PLACES + 1}" if self.category == SESSIONS and self.level == 2 else ""
 
 
+class Filters(NamedTuple):
+    """Which rows a question may find: those at and under a URI, of some categories, and of some time (seconds)."""
+
+    target: str = ""
+    categories: Collection[str] = ()
+    since: float | None = None
+    until: float | None = None
+
+    def lets(self, uri: str, category: str, at: float) -> bool:
+        """Whether a row passes."""
+        return (
+            (not self.target or uri == self.target or uri.startswith(f"{self.target}/"))
+            and (not self.categories or category in self.categories)
+            and (self.since is None or at >= self.since)
+            and (self.until is None or at < self.until)
+        )
+
+
+ALL = Filters()
+"""Lets everything through."""
+
+
 class WordIndex:
-    """The index of one space; any number of threads and processes may use it.
+    """The index of one space in a file, None in memory; any number of threads and processes may use it.
 
-    Every method raises `LostIndexError` where the file was damaged: by then it is an empty one, and `is_new`.
-
-    Args:
-        path: The file; None keeps all in memory.
-        readonly: Whether nothing may be written; where no file is, all is kept in memory.
-
-    Raises:
-        sqlite3.OperationalError, OSError: The file cannot be used.
+    Every method raises `LostIndexError` where the file was damaged: by then it is an empty one, and `is_new`; and
+    `sqlite3.OperationalError` or `OSError` where it cannot be used.
 
     Cost: opening 1 ms; a row some 100 µs; a query some milliseconds, among 100,000 passages some tens of them.
     """
@@ -211,18 +227,11 @@ class WordIndex:
             rows = db.execute(f"{sql} order by uri", (json.dumps(phrases), f"{under}/", f"{under}0"))
             return list(dict.fromkeys(row[0] for row in rows))
 
-    def is_wanted(
-        self,
-        uri: str,
-        target: str = "",
-        categories: Collection[str] = (),
-        since: float | None = None,
-        until: float | None = None,
-    ) -> bool:
-        """Whether a node is one of those that some filters let through; they are those of `rank`."""
+    def is_wanted(self, uri: str, filters: Filters) -> bool:
+        """Whether a node is one of those that some filters let through."""
         with self.reading() as db:
             row = db.execute("select num from node where uri = ?", (uri,)).fetchone()
-            return row is not None and _is_wanted(db, (row[0], 0, 0), target, categories, since, until)
+            return row is not None and _is_wanted(db, (row[0], 0, 0), filters)
 
     def rows(self) -> list[tuple[WordHit, str]]:
         """Return each row, scored 0, with each of its texts, for vectors."""
@@ -248,13 +257,9 @@ class WordIndex:
     # -- writing --
 
     def replace(self, node: IndexedNode, records: Sequence[IndexRecord], names: Iterable[str], group: str = "") -> None:
-        """Let the index hold a node as it is; only what is new in it is indexed.
+        """Let the index hold a node with its levels and passages; only what is new in it is indexed.
 
-        Args:
-            node: What it is known as; one with a lower sequence than what is there is ignored.
-            records: Its levels and passages.
-            names: What it is called.
-            group: What its passages belong to; "" is nothing.
+        One with a lower sequence than what is there is ignored. Its passages belong to `group`, "" to nothing.
         """
         with self.writing() as db:
             present = self.node(node.uri)
@@ -277,16 +282,13 @@ class WordIndex:
                 ],
             )  # fmt: skip
             self._drop_units(held - {unit.id for unit in units})
-            self._put_later(units)
+            assert self._waiting is not None
+            self._waiting.update({unit.id: unit for unit in units})
 
     def _drop_rows(self, db: sqlite3.Connection, num: int) -> set[str]:
         held = {_id_of(num, *row) for row in db.execute("select level, part from row where node = ?", (num,))}
         db.execute("delete from row where node = ?", (num,))
         return held
-
-    def _put_later(self, units: Sequence[Unit]) -> None:
-        assert self._waiting is not None
-        self._waiting.update({unit.id: unit for unit in units})
 
     def _drop_units(self, ids: Collection[str]) -> None:
         assert self._waiting is not None
@@ -333,29 +335,10 @@ class WordIndex:
 
     # -- finding --
 
-    def rank(
-        self,
-        query: str,
-        limit: int,
-        levels: Collection[int] = (2,),
-        target: str = "",
-        categories: Collection[str] = (),
-        since: float | None = None,
-        until: float | None = None,
-    ) -> list[WordHit]:
-        """Return the rows that fit a query, best first: one of each message, entry and level.
-
-        Args:
-            query: A question, any text.
-            limit: At most so many.
-            levels: Only of these.
-            target: Only at and under this URI.
-            categories: Only of these.
-            since: Not older, in seconds since the epoch.
-            until: Older than this.
-        """
+    def rank(self, query: str, limit: int, levels: Collection[int] = (2,), filters: Filters = ALL) -> list[WordHit]:
+        """Return at most `limit` rows of some levels that fit a query, best first: one of each message and entry."""
         with self.reading() as db:
-            asked, ranked = self._ranked(db, query, (target, tuple(categories), since, until))
+            asked, ranked = self._ranked(db, query, filters)
             scale = calibration.scale_of(self._index)
             hits: dict[Row, WordHit] = {}
             ranked = [each for each in ranked if int(each.id[0]) in levels]
@@ -385,17 +368,14 @@ class WordIndex:
             row = db.execute(sql, (f"{hit.level} {hit.part} ", hit.uri)).fetchone()
             return self._index.read([row[0]])[row[0]][1] if row and row[0] is not None else ""
 
-    def _ranked(
-        self, db: sqlite3.Connection, query: str, filters: tuple[Any, ...]
-    ) -> tuple[score.Query, list[score.Found]]:
+    def _ranked(self, db: sqlite3.Connection, query: str, filters: Filters) -> tuple[score.Query, list[score.Found]]:
         """Return the ranking of a query; a search asks for its levels one after the other, and is ranked once."""
-        is_filtered = any(filters) or filters[2:] != (None, None)
         key = query, filters, self.state()
         if self._last is None or self._last[0] != key:
             terms = texts.question(query)  # what shares but stop words has no place in a context
             telling = {term: terms[term] for term in terms if term not in texts.STOP_WORDS | texts.KINDS}
             asked = score.Query(self._index, telling or terms)
-            among = _among(db, *filters) if is_filtered else None
+            among = _among(db, filters) if filters != ALL else None
             self._last = key, (asked, score.rank(asked, _RANKED, among=among))
         return self._last[1]
 
@@ -436,33 +416,21 @@ Row: TypeAlias = tuple[int, int, int]
 """The node's number, level, part."""
 
 
-def _is_wanted(
-    db: sqlite3.Connection,
-    row: Row,
-    target: str,
-    categories: Collection[str],
-    since: float | None,
-    until: float | None,
-) -> bool:
-    sql = "select category, at, uri from row join node on num = node where (node, level, part) = (?, ?, ?)"
+def _is_wanted(db: sqlite3.Connection, row: Row, filters: Filters) -> bool:
+    sql = "select uri, category, at from row join node on num = node where (node, level, part) = (?, ?, ?)"
     found = db.execute(sql, row).fetchone()
-    return (
-        found is not None
-        and (not target or found[2] == target or found[2].startswith(f"{target}/"))
-        and (not categories or found[0] in categories)
-        and (since is None or found[1] >= since)
-        and (until is None or found[1] < until)
-    )
+    return found is not None and filters.lets(*found)
 
 
-def _among(db: sqlite3.Connection, target: str, *filters: Any) -> score.Among:
+def _among(db: sqlite3.Connection, filters: Filters) -> score.Among:
     """Return what says which of some units filters let through: their ids, where few are under the target."""
     sql = "select node, level, part from node join row on node = num where uri = ? or (uri >= ? and uri < ?)"
     sql += f" limit {_FEW + 1}"
+    target = filters.target
     under = db.execute(sql, (target, f"{target}/", f"{target}0")).fetchall() if target else None
     if under is not None and len(under) <= _FEW:
-        return frozenset(_id_of(*row) for row in under if _is_wanted(db, row, target, *filters))
-    return lambda ids: {id for id in ids if _is_wanted(db, _parse_id(id), target, *filters)}
+        return frozenset(_id_of(*row) for row in under if _is_wanted(db, row, filters))
+    return lambda ids: {id for id in ids if _is_wanted(db, _parse_id(id), filters)}
 
 
 def _asks(text: str) -> bool:

@@ -13,13 +13,13 @@ from ..core.config import BUDGET_TOKENS, MESSAGES, PASSAGE_CHARACTERS, RELATIONS
 from ..core.errors import ContextEngineError, NodeNotFoundError
 from ..core.messages import lines_of
 from ..core.objects import ContextNode, NodeHit, RelationEdge, RequestContext, RetrievedBlock, TypedQuery
-from ..core.text import CountTokens, count_tokens
+from ..core.text import CountTokens
 from ..fs.context_fs import ContextFS
 from ..fs.meta import read_edges
 from ..fs.uri import is_visible, parse_uri
 from ..providers.library import ONE_AT_A_TIME
 from ..providers.passages import passage_of_archive, passages_of, projected_digest
-from ..providers.word_index import WordIndex
+from ..providers.word_index import Filters, WordIndex
 
 __all__ = ["RetrievalAssembler"]
 
@@ -36,38 +36,25 @@ class _Seen(NamedTuple):
     is_stale: bool
     """Whether the index knows it as it was: then a passage's number says nothing."""
 
-    def passage(self, part: int) -> tuple[str, str, str, str]:
-        """Return a passage, and of an archive its message and that one's role and name; no other message is read."""
-        if self.node.category == SESSIONS:
-            with contextlib.suppress(ContextEngineError):  # a line that a hand has damaged is reported by `verify`
-                return passage_of_archive(self.messages, part, self.node.uri)
-            return "", "", "", ""
-        return self.passages.get(part, ""), "", "", ""
+    def passage(self, part: int) -> tuple[str, str, str]:
+        """Return a passage, and of an archive its message and that one's role; no other message is read."""
+        if self.node.category != SESSIONS:
+            return self.passages.get(part, ""), "", ""
+        with contextlib.suppress(ContextEngineError):  # a line that a hand has damaged is reported by `verify`
+            return passage_of_archive(self.messages, part, self.node.uri)
+        return "", "", ""
 
 
 class RetrievalAssembler:
-    """Makes blocks of hits.
-
-    Args:
-        fs: The main store.
-        words: The words of a space, by URI.
-        tokens: How long a text is.
-        on_stale: Called with a URI that the index does not have as the store has it.
-    """
+    """Makes blocks of hits; `on_stale` is called with a URI that the index does not have as the store has it."""
 
     def __init__(
-        self,
-        fs: ContextFS,
-        words: Callable[[str], WordIndex],
-        tokens: CountTokens = count_tokens,
-        on_stale: Callable[[str], None] = lambda uri: None,
+        self, fs: ContextFS, words: Callable[[str], WordIndex], tokens: CountTokens, on_stale: Callable[[str], None]
     ) -> None:
         self._fs, self._words, self._count, self._on_stale = fs, words, tokens, on_stale
 
     def assemble(self, typed_query: TypedQuery, hits: Sequence[NodeHit], ctx: RequestContext) -> list[RetrievedBlock]:
-        """Return at most `top_k` blocks within `budget_tokens`, best first.
-
-        `typed_query.hints["total"]` tells how many there would be without the budget.
+        """Return at most `top_k` blocks within `budget_tokens`, best first; `hints["total"]` counts those left out.
 
         Cost: reads each node that makes a block.
         """
@@ -134,33 +121,27 @@ class RetrievalAssembler:
         self._on_stale(uri)
         parts.pop(uri, None)
         if not self._fs.readonly:
-            found = self._words(uri).rank(query.text, 1, target=uri)
+            found = self._words(uri).rank(query.text, 1, filters=Filters(uri))
             parts.update((hit.uri, hit.part) for hit in found if hit.uri == uri)
 
     def _excerpt(self, hit: NodeHit, held: _Seen, best_parts: Mapping[str, int]) -> tuple[str, str, str]:
         """Return what a block shows of a node's content, which message it is of, and whose."""
         if hit.level == 2 and not held.is_stale:
-            return held.passage(hit.part)[:3]
+            return held.passage(hit.part)
         if held.node.category == SESSIONS:
             return "", "", ""
         if hit.uri in best_parts:
-            return held.passage(best_parts[hit.uri])[:3]
+            return held.passage(best_parts[hit.uri])
         # Of a node that was hit by its name, and whose passages say other things by now, the newest.
-        return held.passage(0)[:3] if held.is_stale and hit.level == 0 and not self._fs.readonly else ("", "", "")
+        return held.passage(0) if held.is_stale and hit.level == 0 and not self._fs.readonly else ("", "", "")
 
     def _block(self, hit: NodeHit, held: _Seen, is_known: bool, excerpt: str, role: str) -> RetrievedBlock:
-        reason = f"L{hit.level} {hit.score:.2f}: {hit.reason}"
-        return RetrievedBlock(
-            uri=held.node.uri,
-            level_hit=f"L{hit.level}",
-            abstract="" if is_known and excerpt else held.node.abstract,
-            overview="",
-            content_excerpt=excerpt[:PASSAGE_CHARACTERS],
-            relations=held.edges,
-            score=round(hit.score, 4),
-            # Who reads the block must not take an answer, or what a tool gave, for the user's own word.
-            match_reason=f"{reason}; said by {role}" if role not in ("", "user") else reason,
-        )
+        level, score = f"L{hit.level}", round(hit.score, 4)
+        abstract = "" if is_known and excerpt else held.node.abstract
+        # Who reads the block must not take an answer, or what a tool gave, for the user's own word.
+        reason = f"{level} {hit.score:.2f}: {hit.reason}" + (f"; said by {role}" if role not in ("", "user") else "")
+        excerpt = excerpt[:PASSAGE_CHARACTERS]
+        return RetrievedBlock(held.node.uri, level, abstract, "", excerpt, held.edges, score, reason)
 
     def _fit(self, block: RetrievedBlock, left: int) -> RetrievedBlock | None:
         """Return a block as far as it fits: whole, then its abstract alone, then nothing."""

@@ -25,12 +25,7 @@ _NOW = frozenset(terms_of("now currently today still 现在 目前 如今"))  # 
 
 
 class HierarchicalSearcher:
-    """Looks at levels 1 and 2.
-
-    Args:
-        words: The words of a space, by URI.
-        vectors: The vectors of a space, by URI; None where there is no embedder.
-    """
+    """Looks at levels 1 and 2, in the words and vectors of a space."""
 
     def __init__(self, words: Callable[[str], WordIndex], vectors: Callable[[str], SpaceVectors] | None = None) -> None:
         self._words, self._vectors = words, vectors
@@ -59,16 +54,15 @@ class HierarchicalSearcher:
 
     def _look(self, space: str, target: str, query: TypedQuery) -> list[NodeHit]:
         words = self._words(space)
-        filters = (target, *filters_of(query)[1:])
+        filters = filters_of(query)._replace(target=target)
         count = 3 * query.top_k
-        found = words.rank(query.text, count, (2,), *filters)
-        found += words.rank(query.text, count, (1,), *filters)
+        found = [hit for level in (2, 1) for hit in words.rank(query.text, count, (level,), filters)]
         raised = query.hints.get("raised", {})
         scores = {_place(hit): hit.score * raised.get(hit.category, 1.0) for hit in found}
         written = _written_terms(query.text)
         reasons = {_place(hit): _reason(hit, written) for hit in found}
         if self._vectors is not None:
-            near = self._vectors(space).nearest(query.text, count, (2,), words, *filters)
+            near = self._vectors(space).nearest(query.text, count, (2,), words, filters)
             for hit in near:
                 reasons.setdefault(_place(hit), f"near in meaning ({hit.score:.2f}){_where(hit)}")
             scores = fuse(scores, {_place(hit): hit.score for hit in near})
@@ -77,7 +71,7 @@ class HierarchicalSearcher:
         # has no score, and is shown only before an older message that says the same (see `RetrievalAssembler`).
         asked = sorted(asked_relations(query.text) & ONE_AT_A_TIME)
         wider = f"{query.text} {words_of(asked)}"
-        others = words.rank(wider, count, (2,), *filters) if asked else []
+        others = words.rank(wider, count, (2,), filters) if asked else []
         held = {_place(hit): hit for hit in [*found, *others]}
         reasons = {_place(hit): _reason(hit, _written_terms(wider)) for hit in others} | reasons
         return [

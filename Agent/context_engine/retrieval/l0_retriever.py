@@ -4,14 +4,14 @@ from collections.abc import Callable, Mapping
 from typing import TypeVar
 
 from ..core.config import CONTENT, OVERVIEW, OWNER_OF, SESSIONS
-from ..core.errors import ContextEngineError, InvalidInputError, NodeNotFoundError, StoreError
+from ..core.errors import ContextEngineError, InvalidInputError, NodeNotFoundError
 from ..core.objects import RequestContext, SeedHit, TypedQuery
 from ..core.text import shorten
 from ..fs.context_fs import ContextFS
 from ..fs.meta import context_type_of
 from ..fs.uri import parse_uri, space_uris
 from ..providers.vector_index import SpaceVectors
-from ..providers.word_index import WordIndex
+from ..providers.word_index import Filters, WordIndex
 
 __all__ = ["NAMED", "L0Retriever", "filters_of", "spaces_of"]
 
@@ -26,21 +26,14 @@ def spaces_of(typed_query: TypedQuery, ctx: RequestContext) -> list[str]:
 
 
 class L0Retriever:
-    """Looks at level 0 only.
-
-    Args:
-        fs: The main store, which has the last word on what is there.
-        words: The words of a space, by URI.
-        vectors: The vectors of a space, by URI; None where there is no embedder.
-        on_stale: Called with a URI that the index has and the store has not.
-    """
+    """Looks at level 0 only, in the words and vectors of a space; what the store has not, `on_stale` is called with."""
 
     def __init__(
         self,
         fs: ContextFS,
         words: Callable[[str], WordIndex],
-        vectors: Callable[[str], SpaceVectors] | None = None,
-        on_stale: Callable[[str], None] = lambda uri: None,
+        vectors: Callable[[str], SpaceVectors] | None,
+        on_stale: Callable[[str], None],
     ) -> None:
         self._fs, self._words, self._vectors, self._on_stale = fs, words, vectors, on_stale
 
@@ -53,7 +46,7 @@ class L0Retriever:
         for space in spaces_of(typed_query, ctx):
             words = self._words(space)
             for uri in words.uris_by_name(typed_query.text):
-                if words.is_wanted(uri, *filters_of(typed_query)):
+                if words.is_wanted(uri, filters_of(typed_query)):
                     scores[uri] = NAMED
             for uri, score in self._by_content(space, words, typed_query).items():
                 scores[uri] = max(scores.get(uri, 0.0), min(score, 0.999))
@@ -63,20 +56,19 @@ class L0Retriever:
 
     def _by_content(self, space: str, words: WordIndex, query: TypedQuery) -> dict[str, float]:
         filters = filters_of(query)
-        hits = words.rank(query.text, 3 * query.top_k, (0,), *filters)
+        hits = words.rank(query.text, 3 * query.top_k, (0,), filters)
         by_words = {hit.uri: hit.score * query.hints.get("raised", {}).get(hit.category, 1.0) for hit in hits}
         if self._vectors is None:
             return by_words
-        near = self._vectors(space).nearest(query.text, 3 * query.top_k, (0,), words, *filters)
+        near = self._vectors(space).nearest(query.text, 3 * query.top_k, (0,), words, filters)
         return fuse(by_words, {hit.uri: hit.score for hit in near})
 
     def _seed(self, ctx: RequestContext, uri: str, score: float) -> SeedHit | None:
         try:
             node = self._fs.read_node(ctx, uri, include_content=False)
-        except NodeNotFoundError:
-            self._on_stale(uri)
-            return None
-        except (ContextEngineError, StoreError):
+        except ContextEngineError as error:
+            if isinstance(error, NodeNotFoundError):
+                self._on_stale(uri)
             return None
         if node.uri != uri:
             self._on_stale(uri)
@@ -87,12 +79,8 @@ class L0Retriever:
         )  # fmt: skip
 
 
-def filters_of(query: TypedQuery) -> tuple[str, list[str], float | None, float | None]:
-    """Return what a query excludes: target, categories, and times.
-
-    Raises:
-        InvalidInputError: There is no such context type, or none of the categories is of it.
-    """
+def filters_of(query: TypedQuery) -> Filters:
+    """Return what a query excludes; there must be such a context type, and one of the categories of it."""
     categories = query.categories
     if query.context_type:
         of_type = [name for name in (*OWNER_OF, SESSIONS) if context_type_of(name) == query.context_type]
@@ -103,7 +91,7 @@ def filters_of(query: TypedQuery) -> tuple[str, list[str], float | None, float |
             )
         if not categories:
             raise InvalidInputError(f"no category of {shorten(query.categories)} is of type {query.context_type!r}")
-    return query.target_uri, categories, query.filters.get("since"), query.filters.get("until")
+    return Filters(query.target_uri, tuple(categories), query.filters.get("since"), query.filters.get("until"))
 
 
 Key = TypeVar("Key")

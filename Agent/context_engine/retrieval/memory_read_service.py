@@ -27,18 +27,10 @@ class MemoryReadService:
         max_relations: int = 0,
         ctx: RequestContext | None = None,
     ) -> RetrievedBlock:
-        """Return a node's level, and what is above it.
+        """Return a node's level (`"L0"`, `"L1"` or `"L2"`), and what is above it.
 
-        Args:
-            uri: The node, or what it was before it moved.
-            level: `"L0"`, `"L1"` or `"L2"`.
-            expand_relations: Whether its edges are wanted; one without a reason tells its target's abstract.
-            max_relations: At most so many; 0 is all.
-            ctx: Who asks; needed.
-
-        Raises:
-            NodeNotFoundError: There is no such node.
-            InvalidInputError: There is no such level, or `ctx` is missing.
+        With `expand_relations` it has at most `max_relations` of its edges, where 0 is all; one without a reason gets
+        its target's abstract. `ctx` is needed.
         """
         if ctx is None:
             raise InvalidInputError("reading needs the request's ctx")
@@ -47,16 +39,8 @@ class MemoryReadService:
         node = self._fs.read_node(ctx, uri, include_content=level == "L2")
         edges = self._relations.get_edges(ctx, node.uri) if expand_relations else []
         edges = [self._tell(ctx, edge) for edge in (edges[:max_relations] if max_relations else edges)]
-        return RetrievedBlock(
-            uri=node.uri,
-            level_hit=level,
-            abstract=node.abstract,
-            overview=node.overview if level != "L0" else "",
-            content_excerpt=node.content if level == "L2" else "",
-            relations=edges,
-            score=1.0,
-            match_reason="read by its URI",
-        )
+        overview, content = node.overview if level != "L0" else "", node.content if level == "L2" else ""
+        return RetrievedBlock(node.uri, level, node.abstract, overview, content, edges, 1.0, "read by its URI")
 
     def _tell(self, ctx: RequestContext, edge: RelationEdge) -> RelationEdge:
         if edge.reason:
@@ -69,9 +53,5 @@ class MemoryReadService:
     def read_batch(
         self, uris: Sequence[str], level: str = "L1", ctx: RequestContext | None = None
     ) -> list[RetrievedBlock]:
-        """Return the same for several nodes, in their order.
-
-        Raises:
-            NodeNotFoundError: One of them is not there.
-        """
+        """Return the same for several nodes, in their order."""
         return [self.read(uri, level, ctx=ctx) for uri in uris]

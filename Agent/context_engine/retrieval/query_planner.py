@@ -9,6 +9,7 @@ A cue raises categories a little; only what the caller says excludes anything.
 
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from ..core.checks import check_count, check_time
@@ -51,10 +52,6 @@ class QueryPlanner:
             session_archive: What was said just before; its last messages make a second query, which counts less.
             hints: `context_type`, `categories`, `target_uri`, `top_k`, `filters`, `budget_tokens`.
             ctx: Who asks; needed.
-
-        Raises:
-            InvalidInputError: `query` is no text, a category is unknown, or `ctx` is missing.
-            AccessDeniedError: The target is not the request's.
         """
         if ctx is None:
             raise InvalidInputError("a query needs the request's ctx")
@@ -81,16 +78,7 @@ class QueryPlanner:
         plans = [planned]
         if session_archive is not None and session_archive.recent_messages:
             last = " ".join(each.text[:400] for each in session_archive.recent_messages[-_LAST:])
-            around = TypedQuery(
-                f"{last}\n{planned.text}",
-                planned.context_type,
-                planned.categories,
-                planned.target_uri,
-                planned.top_k,
-                planned.filters,
-                {**planned.hints, "weight": 0.5},
-            )
-            plans.append(around)
+            plans.append(replace(planned, text=f"{last}\n{planned.text}", hints={**planned.hints, "weight": 0.5}))
         return plans
 
 
@@ -100,10 +88,8 @@ def _raised(query: str) -> dict[str, float]:
 
 
 def _check_categories(categories: object) -> list[str]:
-    if categories is None:
-        return []
     names = strings_of(categories)
-    if not isinstance(categories, (list, tuple)) or len(names) < len(categories):
+    if categories is not None and (not isinstance(categories, (list, tuple)) or len(names) < len(categories)):
         raise InvalidInputError(f"categories must be a list of names, not {shorten(categories)}")
     for name in names:
         if name not in OWNER_OF and name != SESSIONS:

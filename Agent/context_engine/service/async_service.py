@@ -37,16 +37,9 @@ def _in_thread(
 
 
 class AsyncContextEngineService:
-    """A `ContextEngineService` whose methods are coroutines.
+    """A `ContextEngineService`, which is `engine`, made with the same arguments, whose methods are coroutines.
 
     A call that is cancelled goes on in its thread: what it writes is written whole.
-
-    Args:
-        folder: Where it lies; None keeps all in memory.
-        options: As `ContextEngineService` takes them.
-
-    Attributes:
-        engine: The service itself.
     """
 
     def __init__(self, folder: str | os.PathLike[str] | None, **options: Any) -> None:

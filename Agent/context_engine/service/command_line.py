@@ -21,6 +21,7 @@ from typing import Any
 
 from ...addresses import is_address
 from ...cli.language import Parser, choose_from_environment, say, say_error
+from ..core.config import OWNER_OF
 from ..core.errors import ContextEngineError, InvalidInputError, NodeNotFoundError, StoreError
 from ..core.objects import RequestContext
 from ..core.text import one_line
@@ -62,11 +63,11 @@ def _commit(engine: ContextEngineService, ctx: RequestContext, options: argparse
     except UnicodeDecodeError as error:
         raise InvalidInputError(f"{options.file}: no UTF-8: {error}") from error
     result = engine.commit_session(ctx, _read_messages(text))
-    told = {"status": result.status, "stats": result.stats, "commit_id": result.commit_id}
-    told["memories"] = [write.uri for write in result.write_results if write.action != "skip"]
+    memories = [write.uri for write in result.write_results if write.action != "skip"]
+    said = say("{}: {} memories, {} new messages", say(result.status), len(memories), result.stats["new"])
     why = f"\n{say_error(result.stats['why'])}" if result.stats.get("why") else ""
-    counts = len(told["memories"]), result.stats["new"]
-    return told, say("{}: {} memories, {} new messages", say(result.status), *counts) + why
+    answer = {"status": result.status, "stats": result.stats, "commit_id": result.commit_id, "memories": memories}
+    return answer, said + why
 
 
 def _read_messages(text: str) -> list[Any]:
@@ -87,7 +88,7 @@ def _read_messages(text: str) -> list[Any]:
 @_command(
     "remember",
     _argument("text"),
-    _argument("--category", default="preferences", help="the kind of memory"),
+    _argument("--category", default="preferences", choices=tuple(OWNER_OF), help="the kind of memory"),
     _argument("--topic", default="", help="what it is filed under"),
 )
 def _remember(engine: ContextEngineService, ctx: RequestContext, options: argparse.Namespace) -> Any:
@@ -99,8 +100,8 @@ def _remember(engine: ContextEngineService, ctx: RequestContext, options: argpar
 @_command(
     "search",
     _argument("query"),
-    _argument("--top", type=int, default=5, help="nodes shown"),
-    _argument("--budget", type=int, default=1_200, help="tokens"),
+    _argument("--top", type=int, default=5, help="hits shown, at most"),
+    _argument("--budget", type=int, default=1_200, help="tokens of all that is shown, at most"),
     _argument("--beneath", default="", help="only this URI and what is beneath"),
 )
 def _search(engine: ContextEngineService, ctx: RequestContext, options: argparse.Namespace) -> Any:
@@ -165,6 +166,7 @@ def _show(engine: ContextEngineService, ctx: RequestContext, options: argparse.N
     """Show what commits made of a node."""
     entries = engine.history(ctx, _uri(ctx, options.uri))
     if not entries:
+        engine.get_node(ctx, _uri(ctx, options.uri))  # which says where nothing is there
         return entries, say("no commit has changed {}", options.uri), NOT_FOUND
     lines = [
         f"{_time(each.at)}  {each.commit_id}  {say('{} by {}', say(each.change), _say_name(each.name))}"
@@ -191,7 +193,9 @@ def _mv(engine: ContextEngineService, ctx: RequestContext, options: argparse.Nam
 @_command(
     "forget",
     _URI,
-    _argument("--sources", default="remove", choices=("remove", "keep"), help="the messages that it cites"),
+    _argument(
+        "--sources", default="remove", choices=("remove", "keep"), help="what becomes of the messages that it cites"
+    ),
 )
 def _forget(engine: ContextEngineService, ctx: RequestContext, options: argparse.Namespace) -> Any:
     """Erase a memory, and the messages it cites, from every file."""
@@ -256,14 +260,16 @@ def _prune(engine: ContextEngineService, ctx: RequestContext, options: argparse.
 @_command("verify")
 def _verify(engine: ContextEngineService, ctx: RequestContext, options: argparse.Namespace) -> Any:
     """Compare files, journal, index and outbox; change nothing."""
-    found = engine.verify()
-    return found, "\n".join(map(say_error, found)) or say("all agrees"), NOT_FOUND if found else 0
+    return _say_disagreements(engine.verify())
 
 
 @_command("repair")
 def _repair(engine: ContextEngineService, ctx: RequestContext, options: argparse.Namespace) -> Any:
     """Rebuild the index, and retry what has failed in the outbox."""
-    found = engine.repair()
+    return _say_disagreements(engine.repair())
+
+
+def _say_disagreements(found: list[str]) -> Any:
     return found, "\n".join(map(say_error, found)) or say("all agrees"), NOT_FOUND if found else 0
 
 
@@ -296,7 +302,7 @@ def make_parser() -> argparse.ArgumentParser:
         ("account", "local", "the account, which shares nothing with others"),
         ("user", "me", "the user that it is about"),
         ("agent", "cli", "the agent that works with the user"),
-        ("session", "", "the session"),
+        ("session", "", "the session that commit adds to"),
     ):
         variable = f"{_ENVIRONMENT}{name.upper()}"
         shown = f"{text}  [env: {variable}; default: {default or 'none'}]"

@@ -70,7 +70,7 @@ from ..index.index_worker import IndexWorker, batches, context_of
 from ..index.outbox_store import OutboxStore
 from ..index.spaces import IndexSpaces
 from ..providers.llm import as_llm
-from ..providers.vector_index import SpaceVectors
+from ..providers.vector_index import EmbedderAdapter, SpaceVectors
 from ..providers.word_index import LostIndexError, WordIndex
 from ..retrieval.assembler import RetrievalAssembler
 from ..retrieval.hierarchical_searcher import HierarchicalSearcher
@@ -137,7 +137,7 @@ class ContextEngineService:
         if index not in ("inline", "worker"):
             raise InvalidInputError(f"index must be 'inline' or 'worker', not {shorten(index)}")
         self._is_inline = index == "inline"
-        self._reranker, self._embedder, self._count = reranker, embedder, count_tokens
+        self._reranker, self._embedder = reranker, embedder
         self.fs = ContextFS(folder, clock=clock, new_id=new_id, count_tokens=count_tokens, readonly=readonly, disk=disk)
         self.relations = RelationStore(self.fs)
         self.outbox = OutboxStore(self.fs.journal, clock)
@@ -153,16 +153,14 @@ class ContextEngineService:
 
     def _build(self, llm: LLM | None) -> None:
         """Put the parts together."""
-        reader = ModelReader(llm, self._count) if llm is not None else None
+        count = self.fs.count_tokens
+        reader = ModelReader(llm, count) if llm is not None else None
         advisor = MergeAdvisor(llm) if llm is not None else None
-        policies = [
-            made(advisor, self._count)
-            for made in (ProfilePolicy, AggregateTopicPolicy, AppendOnlyPolicy, SkillToolPolicy)
-        ]
-        builder = ArchiveBuilder(self.fs, self.fs.clock, self._count)
+        kinds = (ProfilePolicy, AggregateTopicPolicy, AppendOnlyPolicy, SkillToolPolicy)
+        policies = [made(advisor, count) for made in kinds]
         self.coordinator = CommitCoordinator(
             self.fs,
-            builder,
+            ArchiveBuilder(self.fs),
             CandidatePipeline(make_extractors(reader)),
             PolicyRouter(self.fs, self._ask, policies, advisor),
             ContextWriter(self.fs),
@@ -174,7 +172,7 @@ class ContextEngineService:
         self.planner = QueryPlanner()
         self.retriever = L0Retriever(self.fs, self.words, vectors, self._on_stale)
         self.searcher = HierarchicalSearcher(self.words, vectors)
-        self.assembler = RetrievalAssembler(self.fs, self.words, self._count, self._on_stale)
+        self.assembler = RetrievalAssembler(self.fs, self.words, count, self._on_stale)
         self.reader = MemoryReadService(self.fs, self.relations)
         self._forgetter = Forgetter(self.fs, self.worker, self.spaces, self.outbox, self._vectors)
 
@@ -221,12 +219,9 @@ class ContextEngineService:
         with self._lock:
             made = self._vectors.get(space)
             if made is None:
-                folder = self.spaces.folder_of(space)
-                path = None
-                if not self.fs.readonly:
-                    name = str(getattr(self._embedder, "name", "") or type(self._embedder).__name__)
-                    path = folder / f"vectors-{uuid.uuid5(uuid.NAMESPACE_OID, name).hex[:12]}.vectors"
-                made = self._vectors[space] = SpaceVectors(self._embedder, path)
+                name = uuid.uuid5(uuid.NAMESPACE_OID, EmbedderAdapter(self._embedder).name).hex[:12]
+                path = self.spaces.folder_of(space) / f"vectors-{name}.vectors"
+                made = self._vectors[space] = SpaceVectors(self._embedder, None if self.fs.readonly else path)
             return made
 
     def _on_stale(self, uri: str) -> None:
@@ -314,11 +309,8 @@ class ContextEngineService:
 
     def _extract_event(self, event: OutboxEvent, ctx: RequestContext) -> None:
         """Do what a commit left to be done, or died before doing."""
-        parsed = parse_uri(event.uri)
-        payload = event.payload
-        owner = RequestContext(
-            parsed.account, str(payload["user"]), str(payload["agent"]), str(payload.get("session") or "")
-        )
+        user, agent, session = (str(event.payload.get(name) or "") for name in ("user", "agent", "session"))
+        owner = RequestContext(parse_uri(event.uri).account, user, agent, session)
         with contextlib.suppress(NodeNotFoundError):  # deleted meanwhile
             done = self.coordinator.extract(owner, event.uri, [event.event_id])
             self._settle(done.outbox_events)
@@ -360,20 +352,11 @@ class ContextEngineService:
             raise InvalidInputError(f"category must be one of {', '.join(OWNER_OF)}, not {shorten(category)}")
         head, found, _ = text.partition(": ")
         key = head if category == "profile" and found and head.isascii() and head.islower() else ""
-        candidate = CandidateMemory(
-            category=category,
-            owner_scope=OWNER_OF[category],
-            routing_key=routing_key or ("profile" if category == "profile" else one_line(text)[:60]),
-            abstract="",
-            overview="",
-            content=text,
-            confidence=1.0,
-            source_refs=[],
-            key=key,
-            at=check_time("at", at) or self.fs.clock(),
-        )
+        topic = routing_key or ("profile" if category == "profile" else one_line(text)[:60])
+        said_at = check_time("at", at) or self.fs.clock()
+        candidate = CandidateMemory(category, OWNER_OF[category], topic, "", "", text, 1.0, [], key, said_at)
         self._ask(category_uri(ctx, category), lambda words: None)
-        result, _, events = self.coordinator.remember(ctx, candidate)
+        result, events = self.coordinator.remember(ctx, candidate)
         self._settle(events)
         return result.uri
 
@@ -497,10 +480,11 @@ class ContextEngineService:
         used = 0
         for node in self._brief_nodes(ctx):
             line = f"- {one_line(node.abstract)}"
-            if node.abstract and used + self._count(line) + 1 <= budget_tokens:
+            size = self.fs.count_tokens(line) + 1
+            if node.abstract and used + size <= budget_tokens:
                 lines.append(line)
                 uris.append(node.uri)
-                used += self._count(line) + 1
+                used += size
         return Brief("\n".join(lines), uris, used)
 
     def _brief_nodes(self, ctx: RequestContext) -> list[ContextNode]:
@@ -533,15 +517,13 @@ class ContextEngineService:
 
     def _change(self, ctx: RequestContext, name: str, change: Callable[[Any], Any]) -> None:
         """Run a change as a transaction, and let the index follow."""
-        events: list[OutboxEvent] = []
 
-        def run(tx: Any) -> None:
-            nonlocal events
-            events = tx.events
+        def run(tx: Any) -> list[OutboxEvent]:
             change(tx)
+            events: list[OutboxEvent] = tx.events
+            return events
 
-        self.fs.run(ctx, name, run)
-        self._settle(events)
+        self._settle(self.fs.run(ctx, name, run))
 
     def write_node(self, ctx: RequestContext, node: ContextNode) -> None:
         """Write a whole node; see `ContextFS.write_node`."""
@@ -560,11 +542,7 @@ class ContextEngineService:
         return self.fs.history(ctx, uri, limit)
 
     def undo(self, ctx: RequestContext, commit_id: str) -> str:
-        """Take a commit back, as a new one, and return its id.
-
-        Raises:
-            ConflictError: Later commits changed the same nodes; it names them.
-        """
+        """Take a commit back, as a new one, and return its id; see `ContextFS.undo`."""
         undone = self.fs.undo(ctx, commit_id)
         self._settle(self.outbox.of_commit(undone))
         return undone

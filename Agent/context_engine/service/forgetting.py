@@ -38,13 +38,9 @@ class Forgetter:
     """Forgets; see the top of this file."""
 
     def __init__(
-        self,
-        fs: ContextFS,
-        worker: IndexWorker,
-        spaces: IndexSpaces,
-        outbox: OutboxStore,
+        self, fs: ContextFS, worker: IndexWorker, spaces: IndexSpaces, outbox: OutboxStore,
         vectors: Mapping[str, SpaceVectors],
-    ) -> None:
+    ) -> None:  # fmt: skip
         self._fs, self._worker, self._spaces, self._outbox, self._vectors = fs, worker, spaces, outbox, vectors
 
     def forget(self, ctx: RequestContext, uri: str, sources: str) -> ForgetResult:
@@ -72,7 +68,7 @@ class Forgetter:
             ]
             former = [parse_uri(each) for memory in nodes for each in self._fs.former_uris(memory.text)]
             rows, stubs = self._look_around(ctx, {found.text, *cited, *(each.text for each in former)}, found)
-            former += [each for each in stubs if each not in former]
+            former = list(dict.fromkeys([*former, *stubs]))
             for each in [*memories, *(each for each in former if self._fs.folders.exists(each.folders))]:
                 tx.put(each, Staged({}, None))
             result.uris = [each.text for each in memories]
@@ -98,9 +94,7 @@ class Forgetter:
                 with contextlib.suppress(ContextEngineError):
                     archive = self._fs.follow(ctx, check_access(ctx, ref.get("archive", "")).text).text
                     if self._fs.exists(ctx, archive) and ref.get("message"):
-                        names = found.setdefault(archive, set())
-                        assert names is not None
-                        names.add(ref["message"])
+                        found[archive] = {ref["message"], *(found.get(archive) or ())}
         return found
 
     def _empty(self, ctx: RequestContext, tx: Transaction, uri: Uri, names: set[str] | None) -> list[str]:
@@ -115,32 +109,27 @@ class Forgetter:
                 digest = forgotten_digest(message)
                 messages[place] = Message(message.id, "unknown", digest, message.at, forgotten=True)
                 emptied.append(name)
-        meta = dict(staged.meta or {})
-        held = dict(meta.get("metadata") or {})
+        held = mapping_of((staged.meta or {}).get("metadata"))
         stats = {**held.get("stats", {}), "used_tools": []} if names is None else held.get("stats", {})
         ledger = _without_candidates(mapping_of(held.get("ledger")), set(emptied))
-        meta["metadata"] = {**held, "stats": stats, "ledger": ledger}
+        meta = {**(staged.meta or {}), "metadata": {**held, "stats": stats, "ledger": ledger}}
         count = self._fs.count_tokens
         rendered = render_archive(messages, describe_archive(messages, count), count=count)
-        files = {**rendered, RELATIONS: staged.files.get(RELATIONS, b"[]\n")}
-        tx.put(uri, Staged(files, meta))
+        tx.put(uri, Staged({**rendered, RELATIONS: staged.files.get(RELATIONS, b"[]\n")}, meta))
         return emptied
 
     def _unname(self, tx: Transaction, rows: "Sequence[_Row]", gone: set[str]) -> list[str]:
         """Stage what names memories that will be gone without their names, and return which nodes it were."""
         changed = []
         for uri, image in rows:
-            if uri.text in gone or not _names_one(uri, image, gone):
+            if uri.text in gone or leads_on(image.get(META, b"")) or not _names_one(uri, image, gone):
                 continue
             staged = tx.look(uri)
             edges = read_edges(uri.text, staged.files.get(RELATIONS, b""))
             left = [edge for edge in edges if edge.to_uri not in gone]
-            if len(left) < len(edges):
-                staged.files[RELATIONS] = write_edges(left)
-            meta = _without_uses(staged.meta or {}, gone)
-            if len(left) < len(edges) or meta != staged.meta:
-                tx.put(uri, Staged(staged.files, meta))
-                changed.append(uri.text)
+            files = {**staged.files, RELATIONS: write_edges(left)} if len(left) < len(edges) else staged.files
+            tx.put(uri, Staged(files, _without_uses(staged.meta or {}, gone)))
+            changed.append(uri.text)
         return changed
 
     def _look_around(self, ctx: RequestContext, uris: set[str], found: Uri) -> "tuple[list[_Row], list[Uri]]":
@@ -160,12 +149,9 @@ class Forgetter:
         needles = [b"\\", *(uri.encode() for uri in uris)]  # JSON: a URI is in it as it is, unless something is escaped
         for space in space_uris(ctx):
             for folders, image, _ in self._fs.folders.walk(parse_uri(space).folders, (META, RELATIONS)):
-                for data in image.values() if image else ():
-                    if any(map(data.__contains__, needles)):
-                        uri = uri_of(folders)
-                        if uri is not None and image:
-                            yield uri, image
-                        break
+                data = b"".join(image.values()) if image else b""
+                if image and any(map(data.__contains__, needles)) and (uri := uri_of(folders)) is not None:
+                    yield uri, image
 
     def finish(self, payload: Mapping[str, Any]) -> None:
         """Take what is gone out of index and journal; twice is as good as once."""
@@ -191,13 +177,12 @@ class Forgetter:
         except (sqlite3.Error, LostIndexError) as error:
             self._spaces.recover(space, error)
             return False
-        words, folder = self._spaces.words(space), self._spaces.folder_of(space)
-        if space in self._vectors:
-            self._vectors[space].take(words)
-            self._vectors[space].forget()
-        mine = self._vectors[space].path if space in self._vectors else None
-        for path in folder.glob("*.vectors"):
-            if path != mine:  # of a model that is not here: it keeps what is not forgotten
+        words, mine = self._spaces.words(space), self._vectors.get(space)
+        if mine is not None:
+            mine.take(words)
+            mine.forget()
+        for path in self._spaces.folder_of(space).glob("*.vectors"):
+            if mine is None or path != mine.path:  # of a model that is not here: it keeps what is not forgotten
                 forget_vectors(path, words)
         return words.scrub() and not self._spaces.note(space)  # what is in memory alone is not done
 
@@ -221,8 +206,6 @@ def _stubs(rows: Sequence[_Row], uri: str) -> list[Uri]:
 
 def _names_one(uri: Uri, image: Image, gone: set[str]) -> bool:
     """Whether a node's edges or its metadata name a memory."""
-    if leads_on(image.get(META, b"")):
-        return False
     edges, meta = read_edges(uri.text, image.get(RELATIONS, b"")), read_meta(uri, image)
     return any(edge.to_uri in gone for edge in edges) or _without_uses(meta, gone) != meta
 
@@ -237,13 +220,12 @@ def _citing(rows: Sequence[_Row]) -> Iterator[tuple[Uri, set[tuple[str, str]]]]:
 
 def _without_candidates(ledger: Mapping[str, Any], emptied: set[str]) -> dict[str, Any]:
     """Return an archive's ledger without the candidates that wait, and are from messages that were emptied."""
-    rows = ledger.get("left")
-    left = [
-        row
-        for row in (rows if isinstance(rows, list) else ())
-        if not emptied & {ref.get("message") for ref in map(mapping_of, mapping_of(row).get("source_refs") or ())}
-    ]
-    return {**ledger, "failures": [], "left": left}
+
+    def names_of(row: object) -> set[Any]:
+        return {ref.get("message") for ref in map(mapping_of, mapping_of(row).get("source_refs") or ())}
+
+    left = rows if isinstance(rows := ledger.get("left"), list) else []
+    return {**ledger, "failures": [], "left": [row for row in left if not emptied & names_of(row)]}
 
 
 def _without_uses(meta: Mapping[str, Any], gone: set[str]) -> dict[str, Any]:

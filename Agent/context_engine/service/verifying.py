@@ -37,8 +37,8 @@ def _journal(fs: ContextFS) -> Iterator[str]:
 
 
 def _files(fs: ContextFS, space: str) -> Iterator[str]:
-    for uri in fs.find_edits(space):
-        yield f"files: {uri} was changed by hand; `adopt` makes a version of it"
+    edits = fs.find_edits(space)
+    yield from (f"files: {uri} was changed by hand; `adopt` makes a version of it" for uri in edits)
     for each in fs.walk(parse_uri(space)):
         try:
             image = fs.folders.read(each.folders)
@@ -46,13 +46,12 @@ def _files(fs: ContextFS, space: str) -> Iterator[str]:
         except ContextEngineError as error:
             yield f"files: {each.text} cannot be read: {error}"
             continue
-        if META in image and not is_whole(image) and not fs.is_edited(each):
+        if META in image and not is_whole(image) and each.text not in edits:
             yield f"files: {each.text} is not what its metadata says"
 
 
 def _index(fs: ContextFS, spaces: IndexSpaces, space: str) -> Iterator[str]:
-    folder = spaces.folder_of(space)
-    if not (folder / "index.db").exists():
+    if not (spaces.folder_of(space) / "index.db").exists():
         yield f"index: {space} has none; it is made when it is needed"
         return
     words = spaces.words(space)

@@ -541,7 +541,7 @@ class TestLanguage:
         uri = re.search(r"ctx://\S+", shown)
         assert uri
         log, history, status = (program.run(*session, *words) for words in (["log"], ["show", uri[0]], ["status"]))
-        assert "没有提交改动过 none" in program.run(*session, "show", "none", code=1)
+        assert "没有节点 'ctx://local/users/me/none'" in program.run(*session, "show", "none", code=1)
         assert ("存档会话  " in log, "新建，由 存档会话" in history, "最近的提交：" in status) == (True, True, True)
         assert program.run(*session, "commit", "monday.json").startswith("没有新内容：")
         assert re.search(r"\[L2 [\d.]+：说到 tea \(m2, .*?\)；(在一个提问之后；)?助手说的\]", shown), shown

@@ -402,14 +402,13 @@ class Cutter:
 
     def _watch_journal(self) -> None:
         journal = self.engine.fs.journal
-        for name in ("log", "mark_synced", "truncate", "raise_sequence"):
+        for name in ("log", "mark_synced", "truncate"):
             method = getattr(journal, name)
 
-            def watched(*arguments: Any, _method: Any = method, _name: str = name, **more: Any) -> Any:
+            def watched(*arguments: Any, _method: Any = method, **more: Any) -> Any:
                 self.before()
                 result = _method(*arguments, **more)
-                if _name != "raise_sequence":
-                    self.durable = self._wal_size()
+                self.durable = self._wal_size()
                 return result
 
             setattr(journal, name, watched)

@@ -21,15 +21,6 @@ JAZZ = "ctx://acme/users/ada/memories/preferences/jazz"
 SAID = [{"role": "user", "content": "I love jazz, and Miles Davis most."}]
 
 
-CHANGES_OF_0_1 = """
-DROP TABLE changes; DROP TABLE unsynced;
-CREATE TABLE changes(
-    sequence INTEGER NOT NULL, step INTEGER NOT NULL, uri TEXT NOT NULL, file TEXT NOT NULL, before BLOB, after BLOB);
-CREATE INDEX changes_of ON changes(sequence, step);
-CREATE INDEX changes_at ON changes(uri, sequence);
-"""
-
-
 def index_of(folder: Path) -> Path:
     return folder / ".ctx/index/acme/users=ada/index.db"
 
@@ -135,36 +126,17 @@ class TestAJournal:
             assert engine.remember(ADA, "Likes tea.", "preferences", "tea")
         assert list(damaged.glob(".ctx/aside/journal-*/journal.db"))
 
-    @pytest.mark.parametrize("readonly", [False, True])
-    def test_of_version_0_1_is_taken_over(self, tmp_path: Path, readonly: bool) -> None:
-        with ContextEngineService(tmp_path) as engine:
-            uri = engine.remember(ADA, "Likes jazz.", "preferences", "jazz")
-            engine.remember(ADA, "Likes blues.", "preferences", "jazz")
-            engine.move_node(ADA, uri, f"{uri}-and-blues")
-            past, steps = engine.history(ADA, uri), {each: engine.fs.journal.steps(each) for each in (1, 2, 3)}
-        with sqlite3.connect(tmp_path / ".ctx/journal.db") as connection:
-            connection.executescript(CHANGES_OF_0_1)
-            rows = [(each, place, *step[:4]) for each in steps for place, step in enumerate(steps[each])]
-            connection.executemany("INSERT INTO changes VALUES (?, ?, ?, ?, ?, ?)", rows)
-        connection.close()
-
-        with ContextEngineService(tmp_path, readonly=readonly) as engine:
-            assert engine.history(ADA, uri) == past
-            assert {each: engine.fs.journal.steps(each) for each in steps} == steps
-            assert engine.verify() == []
-
     def test_of_no_release_is_set_aside(self, tmp_path: Path) -> None:
         with ContextEngineService(tmp_path) as engine:
             uri = engine.remember(ADA, "Likes jazz.", "preferences", "jazz")
         with sqlite3.connect(tmp_path / ".ctx/journal.db") as connection:
-            connection.executescript(f"{CHANGES_OF_0_1} UPDATE commits SET state = 'logged';")
-            row = (1, 0, uri, "content.md", None, zlib.compress(b"- Likes jazz.\n"))
-            connection.execute("INSERT INTO changes VALUES (?, ?, ?, ?, ?, ?)", row)
+            connection.execute("DROP TABLE changes")
+            connection.execute("CREATE TABLE changes(sequence INTEGER, uri TEXT, file TEXT, before BLOB, after BLOB)")
         connection.close()
 
         with ContextEngineService(tmp_path) as engine:
             assert "\n- Likes jazz." in engine.fs.read_level(ADA, uri, "L2")
-            assert "deflated one by one" in engine.status()["reports"][0]["text"]
+            assert "as in no release" in engine.status()["reports"][0]["text"]
 
     def test_that_was_set_aside_is_reported_at_every_opening(
         self, damaged: Path, caplog: pytest.LogCaptureFixture
@@ -347,6 +319,21 @@ class TestAnArchiveThatAHandHasSpoilt:
             assert [each.text for each in again.archive.recent_messages] == [SAID[0]["content"]]
             assert engine.forget(ADA, archive.archive_uri).messages
             assert engine.verify() == []
+
+    @pytest.mark.parametrize("line", range(3))
+    def test_takes_only_the_message_of_a_spoilt_line_again(self, tmp_path: Path, line: int) -> None:
+        said = [{"role": "user", "content": f"Likes record {number}."} for number in range(3)]
+        with ContextEngineService(tmp_path) as engine:
+            archive = engine.commit_session(ADA, said).archive
+            assert archive is not None
+            place = Path(engine.fs.resolve_path(ADA, archive.archive_uri)) / "messages.jsonl"
+            lines = place.read_bytes().splitlines(keepends=True)
+            lines[line] = b"{" + lines[line]
+            place.write_bytes(b"".join(lines))
+        with ContextEngineService(tmp_path) as engine:
+            again = engine.commit_session(ADA, said).archive
+            assert again is not None
+            assert [each.text for each in again.recent_messages] == [said[line]["content"]]
 
     def test_without_its_first_line_keeps_the_time_of_those_after_it(self, tmp_path: Path) -> None:
         with ContextEngineService(tmp_path, clock=lambda: 1_790_000_000.0) as engine:

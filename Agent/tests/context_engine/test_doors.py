@@ -80,6 +80,7 @@ class TestCommandLine:
         run("remember", "tea", "--topic", "tea")
         run("search", "nothing", code=1)
         assert "no node" in run("read", "memories/nothing", code=1)
+        assert "no node" in run("show", "memories/nothing", code=1)
         assert "is not of user" in run("read", "ctx://local/users/bob/x", code=2)
         assert "AccessDeniedError" in json.loads(run("--json", "read", "ctx://local/users/bob/x", code=2))["error"]
         assert run("commit", str(tmp_path / "nothing.json"), code=2)
@@ -90,3 +91,4 @@ class TestCommandLine:
     def test_is_a_command_of_the_library(self, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
         assert library(["context", "--data", str(tmp_path), "remember", "tea", "--topic", "tea"]) == 0
         assert capsys.readouterr().out == "ctx://local/users/me/memories/preferences/tea\n"
+        assert library(["context", "--data", str(tmp_path), "show", "没有"]) == 1

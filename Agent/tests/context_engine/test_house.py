@@ -201,7 +201,7 @@ class TestHouse:
             if parts[:2] == ["Agent", "context_engine"]:
                 assert parts[2] == package or parts[2] in ALLOWED[package], name
             elif name == "Agent.addresses":  # a folder is wanted where an address is given: a line refuses it
-                assert path.name in ("context_fs.py", "command_line.py")
+                assert path.name in ("main_store.py", "command_line.py")
             elif package == "core":
                 assert name == "Agent.keyword_tree"
             else:  # what else is ours comes in through providers

@@ -296,22 +296,6 @@ class TestExtraction:
 
             assert sorted(numbers_asked(model)) == list(range(30))
 
-    def test_takes_an_archive_up_whose_ledger_an_older_engine_wrote(self, tmp_path: Path) -> None:
-        model = Script(extracting())
-        with ContextEngineService(tmp_path, llm=model) as engine:
-            archive = engine.commit_session(ADA, long_session(10)).stats["archives"][0]
-            metadata = engine.fs.read_metadata(ADA, archive)["metadata"]
-            held = metadata["ledger"]
-            for name in ("waiting", "failed", "left"):
-                del held[name]
-            held["done_chunks"] = list(range(8))
-            engine.fs.write_metadata(ADA, archive, {"metadata": metadata})
-            engine.extract_again(ADA, archive)
-            engine.work()
-
-            assert set(numbers_asked(model)) == set(range(10))
-            assert ledger_of(engine, archive)["state"] == "done"
-
     def test_that_cannot_be_used_is_tried_again_and_not_for_ever(self, tmp_path: Path, clock: Any) -> None:
         model = Script(lambda asked: "nonsense")
         with ContextEngineService(tmp_path, llm=model, clock=clock) as engine:

@@ -82,7 +82,7 @@ class TestPort:
                 return [EmbeddingVector([1.0]) for _ in texts]
 
         assert EmbedderAdapter(Port()).embed(["x"]) == [[1.0]]
-        assert EmbedderAdapter(MODEL).embed_texts(["x"])[0].model == MODEL.name
+        assert EmbedderAdapter(MODEL).name == MODEL.name
 
 
 class TestForgettingWithoutTheModel:

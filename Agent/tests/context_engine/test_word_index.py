@@ -9,7 +9,7 @@ import pytest
 from Agent.context_engine.core.config import PLACES
 from Agent.context_engine.core.objects import IndexRecord
 from Agent.context_engine.index.record_builder import record_id
-from Agent.context_engine.providers.word_index import IndexedNode, LostIndexError, WordIndex
+from Agent.context_engine.providers.word_index import Filters, IndexedNode, LostIndexError, WordIndex
 
 SPACE = "ctx://acme/users/ada"
 
@@ -28,7 +28,7 @@ def fill(index: WordIndex, *texts: str) -> None:
 
 def found(index: WordIndex, query: str, limit: int = 10, **filters: object) -> list[str]:
     """Return the names of what is found."""
-    return [hit.uri.rpartition("/")[2] for hit in index.rank(query, limit, **filters)]  # type: ignore[arg-type]
+    return [hit.uri.rpartition("/")[2] for hit in index.rank(query, limit, filters=Filters(**filters))]  # type: ignore[arg-type]
 
 
 @pytest.fixture
