@@ -23,7 +23,7 @@ class Finding:
         self._store = store
 
     def search(self, token: Token, query: SearchQuery | Mapping[str, Any]) -> SearchOut:
-        """Find what helps with a task, in two stages, see `routing`.
+        """Find what helps with a task: what fits, and of that the best by score and votes.
 
         Cost: some milliseconds by words among 30,000; with a model, its time, at most 3 s.
         """
