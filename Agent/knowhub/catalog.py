@@ -13,8 +13,10 @@ import contextlib
 import gc
 import hashlib
 import heapq
+import itertools
 import json
 import logging
+import math
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
@@ -528,20 +530,19 @@ class Catalog:
             least: The share of all terms of both that must be in both, greater than 0.
             limit: At most so many.
 
-        Cost: a count for each entry and term that they share, the rarest terms first, 20,000 at most. In the first
-        seconds after a start, of many entries those are compared of which the terms were read by then.
+        Cost: a count for each entry and rarer term that they share, 20,000 at most. In the first seconds
+        after a start, of many entries those are compared of which the terms were read by then.
         """
         terms = set(texts.terms(task))
-        shared, left, unread = Counter[str](), _COUNTED, 0
         with self._lock:
             self._read_terms(TOGETHER)
-            for ids in sorted((self._by_term.get(term, ()) for term in terms), key=len):
-                left -= len(ids)
-                if left < 0 and shared:
-                    unread += 1
-                else:
-                    shared.update(ids)
-            likely = ((count, self._known[id]) for id, count in shared.items() if count + unread >= least * len(terms))
+            # What shares at least so many of all has one of the `first` rarest, two of one more, and so on.
+            first = len(terms) - math.ceil(least * len(terms)) + 1
+            rarest = sorted((self._by_term.get(term, ()) for term in terms), key=len)[: first + 2]
+            while len(rarest) > 1 and sum(map(len, rarest)) > _COUNTED:
+                rarest.pop()
+            shared = Counter(itertools.chain.from_iterable(rarest))
+            likely = ((count, self._known[id]) for id, count in shared.items() if count > len(rarest) - first)
             seen = (pair for pair in likely if not pair[1].merged_into and self.sees(token, pair[1]))
             compared = heapq.nlargest(_COMPARED, seen, key=lambda pair: pair[0])
         found = []
