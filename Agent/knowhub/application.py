@@ -138,13 +138,21 @@ async def _sweep(hub: KnowHub) -> None:
 
 
 def _handle_errors(api: FastAPI, application: Application) -> None:
+    async def show(request: Request, error: KnowHubError, headers: dict[str, str] | None = None) -> Response:
+        """Return a problem: as a page to a browser, where there are pages."""
+        if application.show_problem is None or "text/html" not in request.headers.get("accept", ""):
+            return problem(error, request, headers)
+        page = await run_in_threadpool(application.show_problem, request, error)
+        page.headers.update(headers or {})
+        return page
+
     @api.exception_handler(KnowHubError)
     async def refuse(request: Request, error: KnowHubError) -> Response:
-        return problem(error, request)
+        return await show(request, error)
 
     @api.exception_handler(RequestValidationError)
     async def refuse_invalid(request: Request, error: RequestValidationError) -> Response:
-        return problem(problem_of(error.errors(), skip=1), request)
+        return await show(request, problem_of(error.errors(), skip=1))
 
     @api.exception_handler(Exception)
     async def tell_nothing(request: Request, error: Exception) -> Response:
@@ -158,12 +166,7 @@ def _handle_errors(api: FastAPI, application: Application) -> None:
             wrong = KnowHubError("method-not-allowed", f"it knows {headers['Allow']}")
         elif error.status_code == 404:
             wrong = KnowHubError("not-found", "there is no such path")
-        is_for_programs = request.url.path.startswith("/api/") or "text/html" not in request.headers.get("accept", "")
-        if application.show_problem is None or is_for_programs:
-            return problem(wrong, request, headers)
-        page = await run_in_threadpool(application.show_problem, request, wrong)
-        page.headers.update(headers)
-        return page
+        return await show(request, wrong, headers)
 
 
 class _Mcp:

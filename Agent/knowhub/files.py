@@ -70,7 +70,8 @@ class FolderFiles:
             FileExistsError: It was to be the first one of its name, and there is one.
             OSError: The disk refuses it.
         """
-        self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        for folder in (self.folder.parent, self.folder):
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         write_new(self.folder / name, data, is_first=is_first)
 
     def remove(self, name: str, *, wipe: bool = False) -> bool:
@@ -210,7 +211,6 @@ def open_files(place: str | Path) -> HubFiles:
     """
     if not is_address(place):
         folder = Path(place).absolute()
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         kinds = FolderFiles(folder / "tokens"), FolderFiles(folder / "vault")
         return HubFiles(folder, str(folder / "tree"), str(folder), *kinds, lambda: None)
     try:

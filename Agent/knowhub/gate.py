@@ -189,7 +189,7 @@ class Gate:
         token = self._tokens.find(text.strip()) if scheme.lower() == "bearer" else None
         if token is not None or path in _OPEN:
             return token
-        if path.startswith(("/api/", "/mcp", "/metrics", "/problems/")) or path == "/mcp":
+        if path.startswith(("/api/", "/mcp", "/metrics")):
             raise KnowHubError("unauthenticated", "send `Authorization: Bearer kh_…`; `knowhub token` makes one")
         for part in headers.get(b"cookie", b"").decode("latin-1").split(";"):
             name, _, value = part.strip().partition("=")

@@ -255,12 +255,13 @@ def _add_login(pages: Pages, route: Route) -> None:
     @route("/api", is_open=True)
     def document(request: Request, token: Token, form: Form) -> Response:
         """Show the API, from the document that describes it, without foreign scripts."""
+        say = chinese_of if pages.language(request) == "zh" else str
         rows = [
             {"path": path, "method": method.upper(), "call": operation}
             for path, operations in pages.app.api.openapi()["paths"].items()
             for method, operation in operations.items()
         ]
-        return pages.show(request, "api.html", rows=rows)
+        return pages.show(request, "api.html", rows=rows, say=say)
 
 
 def _judge(hub: KnowHub, token: Token, id: str, form: Form) -> None:

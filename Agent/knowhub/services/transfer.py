@@ -39,7 +39,7 @@ class Transfer:
         self._store, self._entries, self._judging, self._resources = store, entries, judging, resources
 
     def export(self, token: Token) -> Iterator[Json]:
-        """Yield all that a token sees, an object a line, without secrets: what an import reads.
+        """Yield all that a token sees, without secrets, an object a line: what an import reads.
 
         Cost: a page at a time; memory does not grow with the hub.
         """
