@@ -20,10 +20,10 @@ from typing import Any
 
 from .answers import ProblemOut
 from .checks import need, problem_of
-from .gate import Gate, Receive, Scope, Send, Settings
+from .gate import Gate, Receive, Scope, Send, Settings, problem
 from .hub import KnowHub
 from .schemas import Json, KnowHubError
-from .server import Who, add_routes, answer, problem
+from .server import Who, add_routes, answer
 
 try:
     from fastapi import FastAPI, Request, Response
@@ -141,7 +141,7 @@ def _handle_errors(api: FastAPI, application: Application) -> None:
     async def show(request: Request, error: KnowHubError, headers: dict[str, str] | None = None) -> Response:
         """Return a problem: as a page to a browser, where there are pages."""
         if application.show_problem is None or "text/html" not in request.headers.get("accept", ""):
-            return problem(error, request, headers)
+            return problem(error, request.scope, headers)
         page = await run_in_threadpool(application.show_problem, request, error)
         page.headers.update(headers or {})
         return page
@@ -156,7 +156,8 @@ def _handle_errors(api: FastAPI, application: Application) -> None:
 
     @api.exception_handler(Exception)
     async def tell_nothing(request: Request, error: Exception) -> Response:
-        return problem(KnowHubError("internal", f"the log says more under {request.state.request_id}"), request)
+        hidden = KnowHubError("internal", f"the log says more under {request.state.request_id}")
+        return problem(hidden, request.scope)
 
     @api.exception_handler(HTTPException)
     async def refuse_otherwise(request: Request, error: HTTPException) -> Response:

@@ -17,7 +17,7 @@ from pydantic import BaseModel
 
 from . import answers
 from .checks import need
-from .gate import PROBLEM_TYPE, problem_answer
+from .gate import PROBLEM_TYPE
 from .hub import KnowHub
 from .schemas import PROBLEMS, RESOURCE_ID_LIMIT, RESOURCE_ID_PATTERN, Json, KnowHubError, ResourceIn
 from .tokens import Token
@@ -31,7 +31,7 @@ try:
 except ImportError as error:  # pragma: no cover - the tests run with the extra
     raise ImportError("KnowHub's server needs its extra: pip install '.[knowhub]' in its repository") from error
 
-__all__ = ["CALLS", "Who", "add_routes", "answer", "problem"]
+__all__ = ["CALLS", "Who", "add_routes", "answer"]
 
 
 class _KnowledgeId(StringConvertor):
@@ -136,12 +136,6 @@ def answer(data: Any, status: int = 200, version: int | None = None) -> Response
     """Return data as JSON, with its version as ETag."""
     headers = {} if version is None else {"ETag": f'"{version}"'}
     return Response(to_json(data), status, headers, "application/json")
-
-
-def problem(error: KnowHubError, request: Request, headers: dict[str, str] | None = None) -> Response:
-    """Return a problem."""
-    status, own, body = problem_answer(error, request.scope)
-    return Response(body, status, {**own, **(headers or {})})
 
 
 _EVERYWHERE = (400, 401, 403, 404, 405, 408, 409, 413, 421, 422, 429, 431, 500, 503, 507)
