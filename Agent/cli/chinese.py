@@ -355,6 +355,74 @@ TEXTS = {
     "all agrees": "全部一致",
     "The hub is empty: `knowhub import FILE` reads knowledge in.": "知识库是空的：`knowhub import FILE` 读入知识。",
     "score {}, helpful {}, harmful {}, {}": "评分 {}，有用 {}，有害 {}，{}",
+    # what the page of the API says
+    "Find what helps with a task: what fits, and of that the best by score and votes.": (
+        "查找对任务有帮助的知识：先找相关的，再按评分和反馈取最好的。"
+    ),
+    "Return a page of entries, newest first.": "返回一页条目，最新的在前。",
+    "Keep new knowledge; return `entry`, `operation_id`, and `similar`: up to three that it resembles.": (
+        "保存新知识；返回 `entry`、`operation_id` 和 `similar`：最多三条相似的条目。"
+    ),
+    "Judge several entries: all or none, unless `atomic` is false, when each has a result.": (
+        "评价多个条目：要么全部记下，要么一条也不记；`atomic` 为 false 时各有结果。"
+    ),
+    "Merge entries that say the same; `dry_run` gives the plan, `plan` applies one. One operation, undoable.": (
+        "合并内容相同的条目；`dry_run` 给出计划，`plan` 执行计划。一次操作，可撤销。"
+    ),
+    "Return an entry whole.": "返回完整的条目。",
+    "Judge an entry, score it, or let it be rewritten; what is judged is one operation.": (
+        "评价条目、打分或改写；评价是一次操作。"
+    ),
+    "Change what a body names of an entry, if it still has the version that was seen.": (
+        "条目仍是所见的版本时，修改请求体写出的字段。"
+    ),
+    "Hide an entry, undoably; its bytes stay in the log until a purge.": "隐藏条目，可撤销；清除之前内容仍在日志里。",
+    "Return the newest 200 versions of an entry, newest first: those that this token could see.": (
+        "返回条目最新的 200 个版本，最新的在前：这个令牌当时能看到的。"
+    ),
+    "Return a page of an entry's feedback, newest first; what is not visible makes a page shorter.": (
+        "返回条目的一页反馈，最新的在前；看不到的不算在内，所以一页可能较短。"
+    ),
+    "Return a page of proposals, newest first.": "返回一页改写建议，最新的在前。",
+    "Give an entry the text that was proposed, or that a person wrote instead; needs the entry, or `curate`.": (
+        "采用建议的内容，或人另写的内容；条目须是自己的，或有 `curate` 权限。"
+    ),
+    "Close a proposal; the entry stays as it is.": "拒绝建议；条目不变。",
+    "Return a page of resources, newest first.": "返回一页资源，最新的在前。",
+    "Return a resource without its secret; `secret` says `none`, `sealed`, `expired` or `destroyed`.": (
+        "返回资源，不含机密；`secret` 为 `none`、`sealed`、`expired` 或 `destroyed`。"
+    ),
+    "Keep a resource, or take the place of one that has this version; `secure_body` goes to the vault alone.": (
+        "保存资源，或替换所见版本的资源；`secure_body` 只存入保险库。"
+    ),
+    "Hide a resource, undoably, and destroy its secret, for good.": "隐藏资源，可撤销；其机密将永久销毁。",
+    "Return a secret to one with the right, and log who read it.": "有权限时返回机密，并记下是谁读的。",
+    "Return a page of the operations on what this token sees, newest first.": (
+        "返回一页操作记录，最新的在前：这个令牌能看到的。"
+    ),
+    "Take back an operation of one's own, or with `curate` another's, if all that it touched is seen.": (
+        "撤销自己的操作，有 `curate` 权限时也可撤销别人的；涉及的内容必须都能看到。"
+    ),
+    "Return a goal tree of one's own.": "返回自己的目标树。",
+    "Keep a goal tree, in the place of the one that is there: it is its principal's alone.": (
+        "保存目标树，替换已有的：只属于它的主体。"
+    ),
+    "Hide a goal tree of one's own, undoably.": "隐藏自己的目标树，可撤销。",
+    "Return all tokens, without their texts.": "返回全部令牌，不含令牌本身的文字。",
+    "Make a token; its text is shown this once.": "生成令牌；其文字只显示这一次。",
+    "End a token, and the browsers that it logged in.": "吊销令牌，以及用它登录的浏览器。",
+    "Yield all that a token sees, without secrets, an object a line: what an import reads.": (
+        "每行一个对象，给出这个令牌能看到的全部内容，不含机密；导入时可读。"
+    ),
+    "Write what an export holds; what is there already is skipped, so a second time changes nothing.": (
+        "写入导出的内容；已有的跳过，所以再写一次不改变任何内容。"
+    ),
+    "of the caller's choice: the same request once more gets the first answer": (
+        "由调用者选定：同样的请求再来一次，得到第一次的回答"
+    ),
+    'the ETag that was seen, as `"3"`, or `*`': '所见的 ETag，如 `"3"`，或 `*`',
+    "what is to be done": "要做什么",
+    "a key, or key:value": "键，或 键:值",
     # what KnowHub's tools return to a model
     "🔍 {} found": "🔍 找到 {} 条",
     "Knowledge search failed": "知识搜索失败",

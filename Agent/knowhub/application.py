@@ -20,10 +20,10 @@ from typing import Any
 
 from .answers import ProblemOut
 from .checks import need, problem_of
-from .gate import Gate, Receive, Scope, Send, Settings
+from .gate import Gate, Receive, Scope, Send, Settings, problem
 from .hub import KnowHub
 from .schemas import Json, KnowHubError
-from .server import Who, add_routes, answer, problem
+from .server import Who, add_routes, answer
 
 try:
     from fastapi import FastAPI, Request, Response
@@ -138,17 +138,26 @@ async def _sweep(hub: KnowHub) -> None:
 
 
 def _handle_errors(api: FastAPI, application: Application) -> None:
+    async def show(request: Request, error: KnowHubError, headers: dict[str, str] | None = None) -> Response:
+        """Return a problem: as a page to a browser, where there are pages."""
+        if application.show_problem is None or "text/html" not in request.headers.get("accept", ""):
+            return problem(error, request.scope, headers)
+        page = await run_in_threadpool(application.show_problem, request, error)
+        page.headers.update(headers or {})
+        return page
+
     @api.exception_handler(KnowHubError)
     async def refuse(request: Request, error: KnowHubError) -> Response:
-        return problem(error, request)
+        return await show(request, error)
 
     @api.exception_handler(RequestValidationError)
     async def refuse_invalid(request: Request, error: RequestValidationError) -> Response:
-        return problem(problem_of(error.errors(), skip=1), request)
+        return await show(request, problem_of(error.errors(), skip=1))
 
     @api.exception_handler(Exception)
     async def tell_nothing(request: Request, error: Exception) -> Response:
-        return problem(KnowHubError("internal", f"the log says more under {request.state.request_id}"), request)
+        hidden = KnowHubError("internal", f"the log says more under {request.state.request_id}")
+        return problem(hidden, request.scope)
 
     @api.exception_handler(HTTPException)
     async def refuse_otherwise(request: Request, error: HTTPException) -> Response:
@@ -158,12 +167,7 @@ def _handle_errors(api: FastAPI, application: Application) -> None:
             wrong = KnowHubError("method-not-allowed", f"it knows {headers['Allow']}")
         elif error.status_code == 404:
             wrong = KnowHubError("not-found", "there is no such path")
-        is_for_programs = request.url.path.startswith("/api/") or "text/html" not in request.headers.get("accept", "")
-        if application.show_problem is None or is_for_programs:
-            return problem(wrong, request, headers)
-        page = await run_in_threadpool(application.show_problem, request, wrong)
-        page.headers.update(headers)
-        return page
+        return await show(request, wrong, headers)
 
 
 class _Mcp:

@@ -13,8 +13,10 @@ import contextlib
 import gc
 import hashlib
 import heapq
+import itertools
 import json
 import logging
+import math
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
@@ -140,7 +142,6 @@ class Catalog:
             if news.from_nothing or not is_kept:
                 self._drop_kept()
             self.take([record for info in news.infos if (record := record_of(info)) is not None])
-            self._unindexed.clear()  # it reads the log itself
             self._index.catch_up()
         self.is_ready = True
         self._thread = threading.Thread(target=self._follow, name="KnowHub catalog", daemon=True)
@@ -150,19 +151,10 @@ class Catalog:
         def read_all() -> None:
             self._forget()
             for page in self._ledger.pages():
-                for record in page:
-                    self._take(record, at_once=False)
-            self._settle()
+                self._take_all(page)
             self._unkept = len(self._known)
 
         return self._follower.begin(read_all, lambda news: any(info.deleted for info in news.infos))
-
-    def _settle(self) -> None:
-        """Bring into order what was not listed at once."""
-        for listed in (*self._in_time.values(), *(keys for pair in self._feedback.values() for keys in pair)):
-            listed.sort()
-        for id in list(self._votes):
-            self._weigh(id)
 
     def _read_kept(self) -> bool:
         """Take in what is kept on disk, if the log still has the operation up to which it goes."""
@@ -178,11 +170,10 @@ class Catalog:
                 scopes, types, tags = frozenset(scopes), tuple(types), tuple(map(tuple, tags))
                 shared = share(who, who), share(scopes, scopes), share(owner, owner), share(types, types)
                 known = self._known[id] = Known(id, version, at, *shared, score, task, share(tags, tags), *rest)
-                self._list(known, kind_of(id), at_once=False)
+                self._list(known, kind_of(id))
         except (OSError, ValueError, TypeError):  # none yet, or damaged: it is derived
             self._forget()
             return False
-        self._settle()
         return True
 
     def _keep(self) -> None:
@@ -278,7 +269,7 @@ class Catalog:
         for record in records:
             self._take(record)
 
-    def _take(self, record: Record, at_once: bool = True) -> None:
+    def _take(self, record: Record) -> None:
         # The writer reports it first, and the log once more. Of one life of a record the higher version is
         # the newer; of two lives, one deleted and one made again, clocks may say anything: the log has the last word.
         old, gone = self._known.get(record.id), self._gone.get(record.id)
@@ -288,7 +279,7 @@ class Catalog:
         if any(life == record.created_at and version >= record.version for life, version in seen):
             return
         kind = kind_of(record.id)
-        if at_once and kind == "knowledge":
+        if kind == "knowledge" and self.is_ready:  # before, the index reads the log itself
             self._unindexed[record.id] = _info(record)
         if old is not None:
             self._unlist(old)
@@ -297,24 +288,14 @@ class Catalog:
             self._gone[record.id] = (record.created_at, record.version)
         else:
             known = self._known[record.id] = _know(record, kind, self._shared)
-            self._list(known, kind, at_once)
+            self._list(known, kind)
 
-    def _list(self, known: Known, kind: str, at_once: bool) -> None:
-        listed = self._in_time.setdefault(kind, [])
-        if at_once:
-            bisect.insort(listed, known.key)
-        else:
-            listed.append(known.key)
+    def _list(self, known: Known, kind: str) -> None:
+        bisect.insort(self._in_time.setdefault(kind, []), known.key)
         if kind == "feedback":
-            keys = self._feedback.setdefault(known.of, ([], []))[known.is_helpful]
-            if at_once:
-                bisect.insort(keys, known.key)
-            else:
-                keys.append(known.key)
+            bisect.insort(self._feedback.setdefault(known.of, ([], []))[known.is_helpful], known.key)
             self._vote(known, is_new=True)
-            if at_once:
-                self._weigh(known.of)
-            return
+            self._weigh(known.of)
         if kind == "knowledge":
             self._eligible.clear()
             self._entries.add(known.id)
@@ -326,24 +307,20 @@ class Catalog:
                 self._by_type.setdefault(name, set()).add(known.id)
             self._by_score.setdefault(known.score, set()).add(known.id)
             self._unread[known.id] = None
-            if at_once:
-                self._read_terms(1)
             self._joint_votes.clear()
             if known.merged_into:
                 self._merged.setdefault(known.merged_into, set()).add(known.id)
                 self._hidden.add(known.id)
-            if at_once:
-                self._weigh(known.id)
+            self._weigh(known.id)
 
     def _unlist(self, known: Known) -> None:
         kind = kind_of(known.id)
-        listed = self._in_time[kind]
-        place = bisect.bisect_left(listed, known.key)
-        if place < len(listed) and listed[place] == known.key:
-            del listed[place]
+        listed = [self._in_time[kind]]
         if kind == "feedback":
-            keys = self._feedback[known.of][known.is_helpful]
+            listed.append(self._feedback[known.of][known.is_helpful])
+        for keys in listed:
             del keys[bisect.bisect_left(keys, known.key)]
+        if kind == "feedback":
             self._vote(known, is_new=False)
             self._weigh(known.of)
             return
@@ -553,20 +530,19 @@ class Catalog:
             least: The share of all terms of both that must be in both, greater than 0.
             limit: At most so many.
 
-        Cost: a count for each entry and term that they share, the rarest terms first, 20,000 at most. In the first
-        seconds after a start, of many entries those are compared of which the terms were read by then.
+        Cost: a count for each entry and rarer term that they share, 20,000 at most. In the first seconds
+        after a start, of many entries those are compared of which the terms were read by then.
         """
         terms = set(texts.terms(task))
-        shared, left, unread = Counter[str](), _COUNTED, 0
         with self._lock:
             self._read_terms(TOGETHER)
-            for ids in sorted((self._by_term.get(term, ()) for term in terms), key=len):
-                left -= len(ids)
-                if left < 0 and shared:
-                    unread += 1
-                else:
-                    shared.update(ids)
-            likely = ((count, self._known[id]) for id, count in shared.items() if count + unread >= least * len(terms))
+            # What shares at least so many of all has one of the `first` rarest, two of one more, and so on.
+            first = len(terms) - math.ceil(least * len(terms)) + 1
+            rarest = sorted((self._by_term.get(term, ()) for term in terms), key=len)[: first + 2]
+            while len(rarest) > 1 and sum(map(len, rarest)) > _COUNTED:
+                rarest.pop()
+            shared = Counter(itertools.chain.from_iterable(rarest))
+            likely = ((count, self._known[id]) for id, count in shared.items() if count > len(rarest) - first)
             seen = (pair for pair in likely if not pair[1].merged_into and self.sees(token, pair[1]))
             compared = heapq.nlargest(_COMPARED, seen, key=lambda pair: pair[0])
         found = []

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
-from .schemas import RESOURCE_ID_LIMIT, RESOURCE_ID_PATTERN, Body, KnowHubError, Parameters, invalid
+from .schemas import RESOURCE_ID_LIMIT, RESOURCE_ID_PATTERN, Body, KnowHubError, invalid
 from .tokens import Token
 
 __all__ = ["check_resource_id", "is_text", "need", "parse", "problem_of"]
@@ -85,7 +85,7 @@ def _all(model: type[BaseModel]) -> Iterator[type[BaseModel]]:
         yield from _all(each)
 
 
-_FIELDS = frozenset(name for top in (Body, Parameters) for model in _all(top) for name in model.model_fields)
+_FIELDS = frozenset(name for model in _all(Body) for name in model.model_fields)
 _FIELDS |= {"If-Match", "Idempotency-Key"}
 
 

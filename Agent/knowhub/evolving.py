@@ -3,11 +3,11 @@
 >>> check_rewrite("Wait 7 s, see https://example.com/a.", "Wait 7 s, see https://example.com/a!", "")
 []
 >>> check_rewrite("Wait 7 s before `retry()`.", "Wait a while before `retry()`.", "")
-['it loses 7', 'it changes a number (7)', 'it changes a word (7)']
+['it loses 7', 'it changes a word (7)']
 >>> check_rewrite("Wait 7 s before `retry()`.", "Wait 9 s before `retry()`.", "7 s is too short, 9 works")
-['it changes a number (7)', 'it changes a word (7)']
+['it changes a number (7)', 'it changes a number (9)', 'it changes a word (7)']
 >>> check_rewrite("Wait 7 s and retry.", "Wait 7 s at http://evil.example", "be clearer")
-['it brings in http://evil.example', 'it changes a host (evil.example)', 'it changes a word (retry)']
+['it brings in evil.example', 'it brings in http://evil.example', 'it changes a word (retry)']
 
 A *specific* is what a paraphrase would lose: a number, an address, code, a quotation, an identifier, a resource id.
 Each of the old text must be in the new one, or in the feedback, which speaks of it. Addresses, code and the shape of a
@@ -19,7 +19,7 @@ a guard stops becomes a proposal for a person.
 import re
 import unicodedata
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from difflib import SequenceMatcher
 
 from ..secrets_in_text import secret_shape
@@ -66,36 +66,31 @@ def specifics_of(text: str) -> list[str]:
     return [text for text in found if text]
 
 
-def _says(text: str, specific: str) -> bool:
-    """Return whether a text has a specific; a number only where it is no part of another."""
-    bare = specific.strip('`"“”「」『』\n ') or specific
-    if re.fullmatch(r"[-+]?[\d.,:/%]+", bare):
-        return re.search(rf"(?<![\w.]){re.escape(bare)}(?!\d)(?![.,:/]\d)", text) is not None
-    return bare in text
-
-
 def check_rewrite(old: str, new: str, feedback: str) -> list[str]:
     """Return what speaks against a rewriting, in short sentences; nothing if it may stand."""
-    said = [
-        f"it loses {_short(each)}" for each in specifics_of(old) if not _says(new, each) and not _says(feedback, each)
-    ]
-    said += _check_new(new, [old, feedback], len(old), script_of(old))
-    return said + _check_sense([old], new) + _check_words(old, new, [feedback])
+    return _check_form([old], new, len(old)) + _check_sense([old], new, feedback) + _check_words(old, new, [feedback])
 
 
 def check_merge(sources: Sequence[str], new: str) -> list[str]:
     """Return what speaks against a text that is to stand for several."""
-    said = []
-    for source in sources:
-        said += [f"it loses {_short(each)}" for each in specifics_of(source) if not _says(new, each)]
-    longest = max(map(len, sources), default=0)
-    if len(new) > sum(map(len, sources)) * LENGTHS[1]:
-        said.append("it is more than twice as long")
-    scripts = {script_of(source) for source in sources}
-    script = scripts.pop() if len(scripts) == 1 else ""
-    found = list(dict.fromkeys(said)) + _check_new(new, sources, longest, script, has_most=False)
     moved = [_check_words(source, new, sources) for source in sources]
-    return found + _check_sense(sources, new) + min(moved, key=len, default=[])
+    said = _check_form(sources, new, sum(map(len, sources))) + _check_sense(sources, new, "")
+    return said + min(moved, key=len, default=[])
+
+
+def _check_form(olds: Sequence[str], new: str, most: int) -> list[str]:
+    """Return what is wrong with a text's length or script, or that it holds a secret."""
+    said = []
+    if not new.strip() or len(new) > CONTENT_LIMIT:
+        said.append("it is blank or too long")
+    elif len(new) < max(map(len, olds), default=0) * LENGTHS[0]:
+        said.append("it is less than half as long")
+    elif len(new) > most * LENGTHS[1]:
+        said.append("it is more than twice as long")
+    if (shape := secret_shape(new)) and not any(map(secret_shape, olds)):
+        said.append(f"it has the shape of a secret ({shape})")
+    scripts = set(map(script_of, olds))
+    return said + (["it is written in another script"] if len(scripts) == 1 and scripts - {"", script_of(new)} else [])
 
 
 # What turns advice around: a change of one of them is for a person, whatever the feedback says.
@@ -113,19 +108,20 @@ _FLAG = re.compile(r"(?<![\w-])--?[A-Za-z][\w-]*")
 _CALL = re.compile(r"(?m)^\s*(?:[$>#]\s+)(.+)$|\b([a-z][\w.-]*)(?=\s+(?:-{1,2}[A-Za-z]|\.{0,2}/))")
 
 
-def _check_sense(olds: Sequence[str], new: str) -> list[str]:
-    """Return what changes a negation, a command, a number or a host: never applied without a person."""
-    said = []
-    for name, read in (("a negation or an order", _turns_in), ("a command", _commands_in), ("a number", _numbers_in)):
+def _check_sense(olds: Sequence[str], new: str, feedback: str) -> list[str]:
+    """Return what a text loses or brings in of what only a person may change, whatever the feedback names."""
+    said = dict[str, None]()
+    for kind, read in _FIXED.items():
         before = Counter[str]()
         for old in olds:
             before |= read(old)
-        changed = (before - read(new)) + (read(new) - before)
-        if changed:
-            said.append(f"it changes {name} ({_short(next(iter(changed)))})")
-    hosts = {host.lower() for old in olds for host in _HOST.findall(old)}
-    lost = hosts ^ {host.lower() for host in _HOST.findall(new)}
-    return said + [f"it changes a host ({_short(host)})" for host in sorted(lost)[:1]]
+        for verb, changed in (("loses", before - read(new)), ("brings in", read(new) - before)):
+            for each in changed:
+                is_named = each.strip('`"“”「」『』\n ') in feedback
+                if not (is_named and kind == "a specific"):
+                    is_kind = is_named or kind == "a negation or an order"
+                    said[f"it changes {kind} ({_short(each)})" if is_kind else f"it {verb} {_short(each)}"] = None
+    return list(said)
 
 
 # Words without advice in them. All others must stay, in their order: no list holds every pair of opposites, and "back
@@ -155,50 +151,28 @@ def _words_in(text: str) -> list[str]:
     return [word for word in _WORD.findall(text.lower()) if word not in _FILLERS]
 
 
-def _turns_in(text: str) -> Counter[str]:
-    return Counter(match.lower() for match in _TURNS.findall(_CODE.sub(" ", text)))
-
-
-def _commands_in(text: str) -> Counter[str]:
+def _commands_in(text: str) -> list[str]:
     calls = [part.strip() for match in _CALL.findall(text) for part in match if part]
-    found = [each.strip("`\n ") for each in _CODE.findall(text)] + _FLAG.findall(_CODE.sub(" ", text)) + calls
-    return Counter(dict.fromkeys(found, 1))
+    return _CODE.findall(text) + _FLAG.findall(_CODE.sub(" ", text)) + calls
 
 
-def _numbers_in(text: str) -> Counter[str]:
+def _numbers_in(text: str) -> list[str]:
     rest = _URL.sub(" ", text)
-    found = [match.rstrip(".,:-") for match in _NUMBER.findall(rest)] + _NUMBER_WORD.findall(rest.lower())
-    return Counter(dict.fromkeys(found, 1))
+    return [match.rstrip(".,:-") for match in _NUMBER.findall(rest)] + _NUMBER_WORD.findall(rest.lower())
 
 
-def _check_new(new: str, olds: Sequence[str], length: int, script: str, *, has_most: bool = True) -> list[str]:
-    said = []
-    if not new.strip() or len(new) > CONTENT_LIMIT:
-        said.append("it is blank or too long")
-    elif len(new) < length * LENGTHS[0]:
-        said.append("it is less than half as long")
-    elif has_most and len(new) > length * LENGTHS[1]:
-        said.append("it is more than twice as long")
-    addresses = {found for old in olds for found in _addresses_in(old)}
-    said += [f"it brings in {_short(found)}" for found in _addresses_in(new) if found not in addresses]
-    for match in dict.fromkeys(_CODE.findall(new)):
-        if not any(match.strip("`\n ") in old for old in olds):
-            said.append(f"it brings in {_short(match)}")
-    known = {host.lower() for old in olds for host in _HOST.findall(old)}
-    for host in dict.fromkeys(_HOST.findall(_URL.sub(" ", new))):
-        if host.lower() not in known:
-            said.append(f"it brings in {_short(host)}")
-    shape = secret_shape(new)
-    if shape and not any(secret_shape(old) for old in olds):
-        said.append(f"it has the shape of a secret ({shape})")
-    if script and script_of(new) != script:
-        said.append("it is written in another script")
-    return said
+def _each_once(read: Callable[[str], Iterable[str]]) -> Callable[[str], Counter[str]]:
+    return lambda text: Counter(dict.fromkeys(read(text), 1))
 
 
-def _addresses_in(text: str) -> list[str]:
-    """Return the addresses of a text, whole: one that another begins with is another one."""
-    return list(dict.fromkeys(found.rstrip(".,;:!?").rstrip("/") for found in _URL.findall(text)))
+_FIXED: Mapping[str, Callable[[str], Counter[str]]] = {
+    "a negation or an order": lambda text: Counter(_TURNS.findall(_CODE.sub(" ", text.lower()))),
+    "a command": _each_once(_commands_in),
+    "a number": _each_once(_numbers_in),
+    "a host": _each_once(lambda text: _HOST.findall(text.lower())),
+    "a specific": _each_once(specifics_of),
+}
+"""What only a person may change, by its kind."""
 
 
 def _short(text: str) -> str:

@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from ..addresses import is_address
 from ..keyword_tree import InvalidInputError, StoreError
@@ -32,47 +32,9 @@ FRESH_S = 1.0
 PATIENCE_S = 10.0
 """Seconds for which a database that does not answer is asked again."""
 
-_T = TypeVar("_T")
-
-
-class Files(Protocol):
-    """Files by name; safe for many threads and processes.
-
-    Attributes:
-        is_remote: Whether a look at one may wait for a network.
-    """
-
-    is_remote: bool
-
-    def mark(self, name: str) -> object:
-        """Return what changes when the file does; None where it is not there."""
-
-    def read(self, name: str) -> bytes | None:
-        """Return a file's content, or None."""
-
-    def write(self, name: str, data: bytes, *, is_first: bool = False) -> None:
-        """Write a file, durably, under its name only when it is whole.
-
-        Raises:
-            FileExistsError: It was to be the first one of its name, and there is one.
-            OSError: The disk refuses it.
-        """
-
-    def remove(self, name: str, *, wipe: bool = False) -> bool:
-        """Delete a file; says whether it was there.  `wipe` overwrites it first, where a disk can do that."""
-
-    def names(self) -> list[str]:
-        """Return the names of all files, in order."""
-
-    def made_at(self, name: str) -> float | None:
-        """Return when a file was written, in seconds since the epoch."""
-
-    def is_writable(self) -> bool:
-        """Return whether a file could be written now."""
-
 
 class FolderFiles:
-    """Files in a folder.
+    """Files in a folder; safe for many threads and processes.
 
     Args:
         folder: Made for its owner alone when the first file is written.
@@ -81,11 +43,13 @@ class FolderFiles:
     """
 
     is_remote = False
+    """Whether a look at one may wait for a network."""
 
     def __init__(self, folder: str | Path) -> None:
         self.folder = Path(folder)
 
     def mark(self, name: str) -> object:
+        """Return what changes when the file does; None where it is not there."""
         try:
             status = os.stat(self.folder / name)
         except OSError:
@@ -93,16 +57,25 @@ class FolderFiles:
         return status.st_ino, status.st_mtime_ns, status.st_size
 
     def read(self, name: str) -> bytes | None:
+        """Return a file's content, or None."""
         try:
             return (self.folder / name).read_bytes()
         except FileNotFoundError:
             return None
 
     def write(self, name: str, data: bytes, *, is_first: bool = False) -> None:
-        self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        """Write a file, durably, under its name only when it is whole.
+
+        Raises:
+            FileExistsError: It was to be the first one of its name, and there is one.
+            OSError: The disk refuses it.
+        """
+        for folder in (self.folder.parent, self.folder):
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         write_new(self.folder / name, data, is_first=is_first)
 
     def remove(self, name: str, *, wipe: bool = False) -> bool:
+        """Delete a file; says whether it was there.  `wipe` overwrites it first, where a disk can do that."""
         path = self.folder / name
         try:
             if wipe:
@@ -118,16 +91,19 @@ class FolderFiles:
         return True
 
     def names(self) -> list[str]:
+        """Return the names of all files, in order."""
         with contextlib.suppress(FileNotFoundError):
             return sorted(os.listdir(self.folder))
         return []
 
     def made_at(self, name: str) -> float | None:
+        """Return when a file was written, in seconds since the epoch."""
         with contextlib.suppress(OSError):
             return os.stat(self.folder / name).st_mtime
         return None
 
     def is_writable(self) -> bool:
+        """Return whether a file could be written now."""
         with contextlib.suppress(OSError):
             status = os.statvfs(self.folder.parent)
             return os.access(self.folder.parent, os.W_OK) and status.f_bavail * status.f_frsize > 16 * 1024 * 1024
@@ -141,7 +117,7 @@ _ONE = "tree_id = %s AND kind = %s AND name = %s"
 
 
 class TableFiles:
-    """Files as rows of a table beside a shared tree's log.
+    """The same as rows of a table beside a shared tree's log.
 
     Args:
         pool: Connections to the database.
@@ -208,6 +184,9 @@ class TableFiles:
         return False
 
 
+Files: TypeAlias = FolderFiles | TableFiles
+
+
 @dataclass(frozen=True)
 class HubFiles:
     """Where the parts of a hub are."""
@@ -232,7 +211,6 @@ def open_files(place: str | Path) -> HubFiles:
     """
     if not is_address(place):
         folder = Path(place).absolute()
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         kinds = FolderFiles(folder / "tokens"), FolderFiles(folder / "vault")
         return HubFiles(folder, str(folder / "tree"), str(folder), *kinds, lambda: None)
     try:
@@ -253,20 +231,16 @@ def open_files(place: str | Path) -> HubFiles:
 
 
 def _rows(pool: "Pool", sql: str, values: tuple[Any, ...]) -> list[tuple[Any, ...]]:
+    from ..shared_tree.rows import NotSentError, UnansweredError
+
     def work(connection: Any) -> list[tuple[Any, ...]]:
         cursor = connection.execute(sql, values)
         return list(cursor.fetchall()) if cursor.description else []
 
-    return _patiently(lambda: pool.run(work), pool.patience)
-
-
-def _patiently(run: Callable[[], _T], patience_s: float) -> _T:
-    from ..shared_tree.rows import NotSentError, UnansweredError
-
-    end = time.monotonic() + patience_s
+    end = time.monotonic() + pool.patience
     while True:
         try:
-            return run()
+            return pool.run(work)
         except (NotSentError, UnansweredError) as error:
             if time.monotonic() > end:
                 raise KnowHubError("busy", "the database does not answer: try again", retry_after_s=5.0) from error

@@ -6,7 +6,6 @@ figures without ids. What fails inside becomes a problem (RFC 9457) that says no
 """
 
 import asyncio
-import contextlib
 import itertools
 import json
 import logging
@@ -14,7 +13,7 @@ import secrets
 import time
 import traceback
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Iterable, MutableMapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping, MutableMapping
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import unquote
@@ -25,10 +24,11 @@ from .tokens import Token, Tokens
 try:
     from prometheus_client import CollectorRegistry, Counter, Histogram
     from starlette.concurrency import run_in_threadpool
+    from starlette.responses import Response
 except ImportError as error:  # pragma: no cover - the tests run with the extra
     raise ImportError("KnowHub's server needs its extra: pip install '.[knowhub]' in its repository") from error
 
-__all__ = ["Gate", "Settings", "problem_answer", "wants_chinese"]
+__all__ = ["Gate", "Settings", "problem", "wants_chinese"]
 
 HEAD_LIMIT = 32 * 1024
 """Bytes of a request's head, its path and query included."""
@@ -84,8 +84,8 @@ def wants_chinese(headers: Iterable[tuple[bytes, bytes]]) -> bool:
     return any(value.startswith(b"zh") for value in wanted)
 
 
-def problem_answer(error: KnowHubError, scope: Scope) -> tuple[int, dict[str, str], bytes]:
-    """Return the status, the headers and the body of a problem, in the language of the request."""
+def problem(error: KnowHubError, scope: Scope, also: Mapping[str, str] | None = None) -> Response:
+    """Return a problem in the language of the request, with the headers that are given besides."""
     in_chinese = wants_chinese(scope["headers"])
     headers = {"Content-Type": PROBLEM_TYPE, "Content-Language": "zh" if in_chinese else "en"}
     if error.retry_after_s:
@@ -95,7 +95,7 @@ def problem_answer(error: KnowHubError, scope: Scope) -> tuple[int, dict[str, st
     if error.code in ("too-large", "timeout", "headers-too-large"):
         headers["Connection"] = "close"
     body = error.to_json(str(scope["path"]), in_chinese=in_chinese)
-    return error.status, headers, json.dumps(body, ensure_ascii=False).encode()
+    return Response(json.dumps(body, ensure_ascii=False), error.status, {**headers, **(also or {})})
 
 
 class Gate:
@@ -147,15 +147,15 @@ class Gate:
             await self.app(scope, replay, answer)
         except KnowHubError as error:
             if not status:
-                await _send_problem(error, scope, answer)
+                await problem(error, scope)(scope, receive, answer)
         except (asyncio.CancelledError, GeneratorExit):
             status = status or 499
             raise
         except Exception as error:
             _log_error(error, request_id)
             if not status:
-                problem = KnowHubError("internal", f"the log says more under {request_id}")
-                await _send_problem(problem, scope, answer)
+                hidden = KnowHubError("internal", f"the log says more under {request_id}")
+                await problem(hidden, scope)(scope, receive, answer)
         finally:
             self._note(scope, status, time.perf_counter() - began, request_id)
 
@@ -189,7 +189,7 @@ class Gate:
         token = self._tokens.find(text.strip()) if scheme.lower() == "bearer" else None
         if token is not None or path in _OPEN:
             return token
-        if path.startswith(("/api/", "/mcp", "/metrics", "/problems/")) or path == "/mcp":
+        if path.startswith(("/api/", "/mcp", "/metrics")):
             raise KnowHubError("unauthenticated", "send `Authorization: Bearer kh_…`; `knowhub token` makes one")
         for part in headers.get(b"cookie", b"").decode("latin-1").split(";"):
             name, _, value = part.strip().partition("=")
@@ -292,12 +292,3 @@ def _log_error(error: BaseException, request_id: str) -> None:
     places = [f"{frame.filename}:{frame.lineno}" for frame in traceback.extract_tb(error.__traceback__)[-8:]]
     line = {"request_id": request_id, "error": type(error).__name__, "at": places}
     _errors.error(json.dumps(line))
-
-
-async def _send_problem(error: KnowHubError, scope: Scope, send: Send) -> None:
-    status, named, body = problem_answer(error, scope)
-    headers = [(name.lower().encode(), value.encode()) for name, value in named.items()]
-    headers.append((b"content-length", str(len(body)).encode()))
-    with contextlib.suppress(OSError):
-        await send({"type": "http.response.start", "status": status, "headers": headers})
-        await send({"type": "http.response.body", "body": body})

@@ -91,9 +91,10 @@ class KnowHub:
             self.files = open_files(place)
             opened.callback(self.files.close)
             self.folder = self.files.folder
+            self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             self.tokens = Tokens(self.files.tokens, clock)
             self.vault = Vault(self.files.secrets, ring, clock, self.folder)
-            self.ledger = TreeLedger(self.files.tree, self.folder / "indexes" / "operations.sqlite", clock=clock)
+            self.ledger = TreeLedger(self.files.tree, self.folder / "indexes" / "journal.sqlite", clock=clock)
             opened.callback(self.ledger.close)
             self.catalog = Catalog(self.ledger, self.folder / "indexes" / "knowhub.index", ranker)
             opened.callback(self.catalog.close)

@@ -1,8 +1,7 @@
 """An index of the log, so that no call reads the log: operations by id, by record and by idempotency mark.
 
 It is a SQLite file, derived and shared by all processes of a folder; a missing or damaged one is made again from the
-log. Of each changed record it holds the state before; the state after is the one before the next change, or the
-present one.
+log. Of each changed record it holds the state before and after.
 """
 
 import contextlib
@@ -15,19 +14,17 @@ from pathlib import Path
 
 from ..keyword_tree import Change, Info, KeywordTree
 from ..memory.log_follower import LogFollower, Position
-from .schemas import KnowHubError, Record
+from .schemas import Record
 
 __all__ = ["Entry", "Journal"]
 
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS place (seq INTEGER, id TEXT);
 CREATE TABLE IF NOT EXISTS operation (seq INTEGER PRIMARY KEY, id TEXT UNIQUE, op TEXT, at REAL, mark TEXT);
-CREATE TABLE IF NOT EXISTS touched (
-    record TEXT, seq INTEGER, version INTEGER, before TEXT, PRIMARY KEY (record, seq)) WITHOUT ROWID;
-CREATE INDEX IF NOT EXISTS touched_by ON touched (seq);
+CREATE TABLE IF NOT EXISTS change (record TEXT, seq INTEGER, before TEXT, after TEXT, PRIMARY KEY (seq, record));
+CREATE INDEX IF NOT EXISTS change_of ON change (record, seq);
 CREATE INDEX IF NOT EXISTS marked ON operation (mark) WHERE mark != '';
 """
-_TRIES = 5
 _FIELDS = ("id", "content", "source", "fields", "created_by", "version", "created_at", "updated_at", "deleted")
 
 
@@ -74,20 +71,13 @@ class Journal:
     Args:
         tree: Whose log.
         path: The file; its folder is made.
-        read: Returns a record as it is now, deleted ones too.
         record_of: Returns the record that an info holds, or None.
 
     Cost: a lookup is some 0.5 ms; the first one after a start indexes what was written since.
     """
 
-    def __init__(
-        self,
-        tree: KeywordTree,
-        path: Path,
-        read: Callable[[str], Record | None],
-        record_of: Callable[[Info], Record | None],
-    ) -> None:
-        self._tree, self._path, self._read, self._record_of = tree, path, read, record_of
+    def __init__(self, tree: KeywordTree, path: Path, record_of: Callable[[Info], Record | None]) -> None:
+        self._tree, self._path, self._record_of = tree, path, record_of
         self._lock = threading.RLock()
         self._connection: sqlite3.Connection | None = None
         self._is_known = False
@@ -137,7 +127,7 @@ class Journal:
                 place = Position()  # another log has come in its place: a backup, say
             if not place.seq:
                 connection.execute("DELETE FROM operation")
-                connection.execute("DELETE FROM touched")
+                connection.execute("DELETE FROM change")
             before = place
             for change in self._tree.Changes(place.seq):
                 self._take(connection, change)
@@ -155,7 +145,7 @@ class Journal:
     def _take(self, connection: sqlite3.Connection, change: Change) -> None:
         if change.op == "state":  # the log was compacted: what was before it is gone
             connection.execute("DELETE FROM operation")
-            connection.execute("DELETE FROM touched")
+            connection.execute("DELETE FROM change")
             return
         before, after = self._records(change.before), self._records(change.after)
         if not after:
@@ -163,16 +153,18 @@ class Journal:
         mark = Entry("", change.op, 0.0, 0).mark
         row = (change.seq, change.operation_id, change.op, change.timestamp, mark[:32])
         connection.execute("INSERT OR REPLACE INTO operation VALUES (?, ?, ?, ?, ?)", row)
-        for id, record in after.items():
-            held = _write(before[id]) if id in before else None
-            connection.execute(
-                "INSERT OR REPLACE INTO touched VALUES (?, ?, ?, ?)", (id, change.seq, record.version, held)
-            )
+        rows = [(id, change.seq, before.get(id), record) for id, record in after.items()]
+        connection.executemany("INSERT OR REPLACE INTO change VALUES (?, ?, ?, ?)", rows)
 
-    def _records(self, side: object) -> dict[str, Record]:
+    def _records(self, side: object) -> dict[str, str]:
+        """Return the records of one side of a change, as they are kept, by id."""
         infos = side if isinstance(side, (list, tuple)) else ()
         found = [self._record_of(info) for info in infos if isinstance(info, Info)]
-        return {record.id: record for record in found if record is not None}
+        return {
+            record.id: json.dumps([getattr(record, name) for name in _FIELDS], ensure_ascii=False)
+            for record in found
+            if record is not None
+        }
 
     # -- asking --
 
@@ -187,7 +179,7 @@ class Journal:
     def of_record(self, id: str, limit: int) -> list[Entry]:
         """Return the newest operations on a record, newest first."""
         return self._find(
-            "WHERE seq IN (SELECT seq FROM touched WHERE record = ? ORDER BY seq DESC LIMIT ?) ORDER BY seq DESC",
+            "WHERE seq IN (SELECT seq FROM change WHERE record = ? ORDER BY seq DESC LIMIT ?) ORDER BY seq DESC",
             id, limit,
         )  # fmt: skip
 
@@ -196,35 +188,19 @@ class Journal:
         return self._find("WHERE seq < ? ORDER BY seq DESC LIMIT ?", 2**62 if seq is None else seq, limit)
 
     def _find(self, where: str, *values: object) -> list[Entry]:
-        for _ in range(_TRIES):
-            with self._reading() as connection:
-                rows = connection.execute(f"SELECT id, op, at, seq FROM operation {where}", values).fetchall()
-                found = [Entry(*row) for row in rows]
-                if all(self._fill(connection, entry) for entry in found):
-                    return found
-        raise KnowHubError("conflict", "others changed it each time: try again")
-
-    def _fill(self, connection: sqlite3.Connection, entry: Entry) -> bool:
-        """Read the records of an entry; False where one was changed after the index caught up."""
-        rows = connection.execute("SELECT record, version, before FROM touched WHERE seq = ?", (entry.seq,)).fetchall()
-        for id, version, before in rows:
-            later = connection.execute(
-                "SELECT before FROM touched WHERE record = ? AND seq > ? ORDER BY seq LIMIT 1", (id, entry.seq)
-            ).fetchone()
-            became = _read(later[0]) if later and later[0] else None if later else self._read(id)
-            if became is not None:
-                if not later and became.version != version:
-                    return False
-                entry.after.append(became)
-            if before:
-                entry.before.append(_read(before))
-        return True
-
-
-def _write(record: Record) -> str:
-    return json.dumps([getattr(record, name) for name in _FIELDS], ensure_ascii=False)
+        with self._reading() as connection:
+            found = [
+                Entry(*row) for row in connection.execute(f"SELECT id, op, at, seq FROM operation {where}", values)
+            ]
+            for entry in found:
+                sides = connection.execute(
+                    "SELECT before, after FROM change WHERE seq = ? ORDER BY rowid", (entry.seq,)
+                )
+                for before, after in sides:
+                    entry.before += [_read(before)] if before else []
+                    entry.after.append(_read(after))
+        return found
 
 
 def _read(text: str) -> Record:
-    id, content, source, fields, created_by, *rest = json.loads(text)
-    return Record(id, content, source, fields, created_by, *rest)
+    return Record(**dict(zip(_FIELDS, json.loads(text), strict=True)))

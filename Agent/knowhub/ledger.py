@@ -84,7 +84,7 @@ class TreeLedger:
 
     Args:
         place: The tree's folder, or its address.
-        index: The file of the journal; None is `indexes/operations.sqlite` in the folder.
+        index: The file of the journal; None is `indexes/journal.sqlite` in the folder.
         options: For `KeywordTree`: a clock, say.
 
     Cost: opening reads all; a write is one sync, and several at once share one.
@@ -93,8 +93,8 @@ class TreeLedger:
     def __init__(self, place: str | Path, index: Path | None = None, **options: Any) -> None:
         with _told():
             self.tree = open_tree(place, **options)
-        path = index or Path(place, "indexes", "operations.sqlite")
-        self.journal = Journal(self.tree, path, self.stored, record_of)
+        path = index or Path(place, "indexes", "journal.sqlite")
+        self.journal = Journal(self.tree, path, record_of)
 
     def __enter__(self) -> Self:
         return self

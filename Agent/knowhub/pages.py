@@ -17,7 +17,7 @@ from ..cli.language import chinese_of
 from .application import Application
 from .gate import wants_chinese
 from .hub import KnowHub
-from .schemas import CONTENT_TYPES, RIGHTS, TYPES, Json, KnowHubError, kind_of, not_found
+from .schemas import CONTENT_TYPES, RIGHTS, TYPES, Json, KnowHubError, kind_of
 from .tokens import SESSION_S, Token
 from .words import WORDS
 
@@ -198,6 +198,14 @@ def add_pages(application: Application) -> None:
 
         return mark
 
+    for path, act, after in _ACTIONS:
+
+        def handle(request: Request, token: Token, form: Form, act: Action = act, after: str = after) -> Response:
+            id = request.path_params["id"]
+            act(pages.hub, token, id, form)
+            return RedirectResponse(after.format(id), 303)
+
+        route(path, "POST")(handle)
     _add_login(pages, route)
     _add_entries(pages, route)
     _add_judging(pages, route)
@@ -247,12 +255,36 @@ def _add_login(pages: Pages, route: Route) -> None:
     @route("/api", is_open=True)
     def document(request: Request, token: Token, form: Form) -> Response:
         """Show the API, from the document that describes it, without foreign scripts."""
+        say = chinese_of if pages.language(request) == "zh" else str
         rows = [
             {"path": path, "method": method.upper(), "call": operation}
             for path, operations in pages.app.api.openapi()["paths"].items()
             for method, operation in operations.items()
         ]
-        return pages.show(request, "api.html", rows=rows)
+        return pages.show(request, "api.html", rows=rows, say=say)
+
+
+def _judge(hub: KnowHub, token: Token, id: str, form: Form) -> None:
+    case = {name: form[name] for name in ("task", "outcome", "reason") if form.get(name)}
+    hub.update(token, id, {"add_helpful_case" if form.get("is_helpful") == "yes" else "add_harmful_case": case})
+
+
+def _accept(hub: KnowHub, token: Token, id: str, form: Form) -> None:
+    hub.accept(token, id, {"content": form["content"]} if form.get("content", "").strip() else {})
+
+
+Action = Callable[[KnowHub, Token, str, Form], object]
+_ACTIONS: Sequence[tuple[str, Action, str]] = (
+    ("/knowledge/{id:knowledge_id}/feedback", _judge, "/knowledge/{}"),
+    ("/knowledge/{id:knowledge_id}/delete", lambda hub, token, id, form: hub.delete(token, id, _version(form)),
+     "/operations"),
+    ("/proposals/{id:proposal_id}/accept", _accept, "/proposals"),
+    ("/proposals/{id:proposal_id}/reject", lambda hub, token, id, form: hub.reject(token, id), "/proposals"),
+    ("/drop/{id:path}", lambda hub, token, id, form: hub.delete_resource(token, id, _version(form)), "/resources"),
+    ("/operations/{id}/undo", lambda hub, token, id, form: hub.undo(token, id), "/operations"),
+    ("/tokens/{id}/revoke", lambda hub, token, id, form: hub.revoke_token(token, id), "/tokens"),
+)  # fmt: skip
+"""What a button does, and the page that is shown then."""
 
 
 def _local(address: str) -> str:
@@ -309,18 +341,13 @@ def _add_entries(pages: Pages, route: Route) -> None:
         patch = {name: body[name] for name in _changed(form, _fields_of(found))}
         try:
             if patch:
-                hub.patch(token, id, patch, _number(form.get("version")))
+                hub.patch(token, id, patch, _version(form))
         except KnowHubError as error:  # what was typed stays; after a conflict, beside what is there by now
             there = hub.get(token, id)
             shown: Json = {**there, "score": there["eval"]["score"]}
             lines = _difference(shown, {**shown, **patch}) if error.code == "changed" else []
             return pages.show(request, "edit.html", error.status, entry=shown, form=form, problem=error, lines=lines)
         return RedirectResponse(f"/knowledge/{id}", 303)
-
-    @route("/knowledge/{id:knowledge_id}/delete", "POST")
-    def delete(request: Request, token: Token, form: Form) -> Response:
-        hub.delete(token, request.path_params["id"], _number(form.get("version")))
-        return RedirectResponse("/operations", 303)
 
     @route("/knowledge/{id:knowledge_id}/history")
     def history(request: Request, token: Token, form: Form) -> Response:
@@ -396,6 +423,10 @@ def _number(text: str | None) -> int | None:
     return None
 
 
+def _version(form: Form) -> int | None:
+    return _number(form.get("version"))
+
+
 def _tag_lines(tags: Mapping[str, str]) -> dict[str, tuple[str, str]]:
     return {f"{key}: {value}": (key, value) for key, value in tags.items()}
 
@@ -435,14 +466,6 @@ def _entry_of(form: Mapping[str, str], there: Mapping[str, str] = {}) -> Json:
 def _add_judging(pages: Pages, route: Route) -> None:
     hub = pages.hub
 
-    @route("/knowledge/{id:knowledge_id}/feedback", "POST")
-    def judge(request: Request, token: Token, form: Form) -> Response:
-        id = request.path_params["id"]
-        case = {name: form[name] for name in ("task", "outcome", "reason") if form.get(name)}
-        body: Json = {"add_helpful_case" if form.get("is_helpful") == "yes" else "add_harmful_case": case}
-        hub.update(token, id, body)
-        return RedirectResponse(f"/knowledge/{id}", 303)
-
     @route("/knowledge/{id:knowledge_id}/evolve", "POST")
     def evolve(request: Request, token: Token, form: Form) -> Response:
         id = request.path_params["id"]
@@ -454,18 +477,6 @@ def _add_judging(pages: Pages, route: Route) -> None:
         found = hub.proposals(token, {"limit": 20, **_query(request, "state", "cursor")})
         _compare_proposals(found["results"], pages.language(request))
         return pages.show(request, "proposals.html", found=found)
-
-    @route("/proposals/{id:proposal_id}/{decision}", "POST")
-    def decide(request: Request, token: Token, form: Form) -> Response:
-        id, decision = request.path_params["id"], request.path_params["decision"]
-        if decision not in ("accept", "reject"):
-            raise not_found()
-        if decision == "accept":
-            body = {"content": form["content"]} if form.get("content", "").strip() else {}
-            hub.accept(token, id, body)
-        else:
-            hub.reject(token, id)
-        return RedirectResponse("/proposals", 303)
 
     @route("/slim", "GET", "POST")
     def slim(request: Request, token: Token, form: Form) -> Response:
@@ -519,7 +530,7 @@ def _add_resources(pages: Pages, route: Route) -> None:
 
     @route("/resources", "POST")
     def keep(request: Request, token: Token, form: Form) -> Response:
-        id, version = form.get("id", ""), _number(form.get("version"))
+        id, version = form.get("id", ""), _version(form)
         there = hub.get_resource(token, id) if version is not None else None
         changed = _changed(form, _resource_fields(there) if there else dict.fromkeys(_RESOURCE_FIELDS, ""))
         given: Json = {**form, "expires_at": form.get("expires_at") or None}
@@ -544,11 +555,6 @@ def _add_resources(pages: Pages, route: Route) -> None:
         found = hub.reveal(token, request.path_params["id"])
         return show(request, token, request.path_params["id"], secret=found["secure_body"])
 
-    @route("/drop/{id:path}", "POST")
-    def drop(request: Request, token: Token, form: Form) -> Response:
-        hub.delete_resource(token, request.path_params["id"], _number(form.get("version")))
-        return RedirectResponse("/resources", 303)
-
 
 def _add_others(pages: Pages, route: Route) -> None:
     hub = pages.hub
@@ -557,11 +563,6 @@ def _add_others(pages: Pages, route: Route) -> None:
     def operations(request: Request, token: Token, form: Form) -> Response:
         found = hub.operations(token, {"limit": 20, **_query(request, "cursor")})
         return pages.show(request, "operations.html", found=found, kind_of=kind_of)
-
-    @route("/operations/{id}/undo", "POST")
-    def undo(request: Request, token: Token, form: Form) -> Response:
-        hub.undo(token, request.path_params["id"])
-        return RedirectResponse("/operations", 303)
 
     @route("/goals")
     def goals(request: Request, token: Token, form: Form) -> Response:
@@ -580,11 +581,6 @@ def _add_others(pages: Pages, route: Route) -> None:
             made = hub.make_token(token, {**body, "scopes": _list(form.get("scopes"))})
         found = hub.list_tokens(token)
         return pages.show(request, "tokens.html", found=found, made=made, rights=RIGHTS)
-
-    @route("/tokens/{id}/revoke", "POST")
-    def revoke(request: Request, token: Token, form: Form) -> Response:
-        hub.revoke_token(token, request.path_params["id"])
-        return RedirectResponse("/tokens", 303)
 
 
 def _list(text: str | None) -> list[str]:

@@ -36,26 +36,6 @@ try:
 except ImportError as error:  # pragma: no cover - the tests run with the extra
     raise ImportError("KnowHub needs its extra: pip install '.[knowhub]' in its repository") from error
 
-__all__ = [
-    "RIGHTS",
-    "TYPES",
-    "BatchIn",
-    "Case",
-    "FeedbackIn",
-    "GoalsIn",
-    "KnowHubError",
-    "KnowledgeIn",
-    "KnowledgePatch",
-    "KnowledgeUpdate",
-    "Record",
-    "ResourceIn",
-    "SlimIn",
-    "TokenIn",
-    "from_iso",
-    "iso_time",
-    "listed",
-]
-
 Json: TypeAlias = dict[str, Any]
 """A JSON object, as it goes over the wire."""
 
@@ -292,13 +272,15 @@ Category = Literal["paper", "exp", "skill", "book"]
 # The limits come first: after a validator of our own, the schema would not show them.
 Score = Annotated[int, Field(ge=1, le=5, strict=True), BeforeValidator(_whole)]
 Confidence = Annotated[float, Field(ge=0, le=1, strict=True, allow_inf_nan=False)]
+Flag = Annotated[bool, Field(strict=True)]
+ResourceIds = Annotated[list[ResourceId], Field(max_length=50)]
 Types = Annotated[list[Type], Field(min_length=1, max_length=20)]
 Scopes = Annotated[list[Scope], Field(min_length=1, max_length=20)]
 Tags = Annotated[dict[Name, Name], Field(max_length=20)]
 
 
 class Body(BaseModel):
-    """What all bodies share: unknown fields are refused, and no error shows what was said."""
+    """What all bodies and queries share: unknown fields are refused, and no error shows what was said."""
 
     model_config = ConfigDict(extra="forbid", hide_input_in_errors=True)
 
@@ -340,7 +322,7 @@ class KnowledgeIn(Body):
     tags: Tags = {}
     scopes: Scopes = [OWNER_SCOPE]
     owner: Short = ""
-    resource_ids: Annotated[list[ResourceId], Field(max_length=50)] = []
+    resource_ids: ResourceIds = []
     resource_id: ResourceId | None = None
     secure_resource_id: ResourceId | None = None
     source: Source = Source()
@@ -372,7 +354,7 @@ class KnowledgePatch(Body):
     tags: Tags | None = None
     scopes: Scopes | None = None
     owner: Short | None = None
-    resource_ids: Annotated[list[ResourceId], Field(max_length=50)] | None = None
+    resource_ids: ResourceIds | None = None
     score: Score | None = None
     confidence: Confidence | None = None
 
@@ -388,16 +370,6 @@ class Case(Body):
     def to_json(self) -> Json:
         """Return what was given."""
         return {name: value for name, value in self.model_dump(mode="json").items() if value not in ("", None)}
-
-
-class FeedbackLine(Body):
-    """Feedback as an export has it."""
-
-    id: Annotated[str, StringConstraints(pattern=r"^feedback-[0-9A-Za-z-]{1,60}$")]
-    knowledge_id: KnowledgeId
-    is_helpful: Annotated[bool, Field(strict=True)]
-    case: Case = Case()
-    created_by: Short = ""
 
 
 class KnowledgeUpdate(Body):
@@ -418,15 +390,22 @@ class FeedbackIn(Body):
     """One judgement of many."""
 
     knowledge_id: KnowledgeId
-    is_helpful: Annotated[bool, Field(strict=True)]
+    is_helpful: Flag
     case: Case = Case()
+
+
+class FeedbackLine(FeedbackIn):
+    """Feedback as an export has it."""
+
+    id: Annotated[str, StringConstraints(pattern=r"^feedback-[0-9A-Za-z-]{1,60}$")]
+    created_by: Short = ""
 
 
 class BatchIn(Body):
     """Judgements of several entries."""
 
     feedback_list: Annotated[list[FeedbackIn], Field(min_length=1, max_length=200)]
-    atomic: Annotated[bool, Field(strict=True)] = True
+    atomic: Flag = True
 
 
 class Cluster(Body):
@@ -455,7 +434,7 @@ class SlimIn(Body):
     """What to merge, and who writes it."""
 
     model: Model = ""
-    dry_run: Annotated[bool, Field(strict=True)] = False
+    dry_run: Flag = False
     plan: Plan | None = None
 
 
@@ -585,18 +564,12 @@ def listed(choices: tuple[str, ...]) -> str:
     return rf"^({one})(,({one})){{0,19}}$"
 
 
-class Parameters(BaseModel):
-    """What all parameters share: unknown ones are refused."""
-
-    model_config = ConfigDict(extra="forbid", hide_input_in_errors=True)
-
-
 Query = Annotated[str, StringConstraints(min_length=1, max_length=TASK_LIMIT), _Storable]
 TypeList = Annotated[str, StringConstraints(pattern=listed(TYPES))]
 Cursor = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_-]{1,300}$")]
 
 
-class SearchQuery(Parameters):
+class SearchQuery(Body):
     """What to look for."""
 
     q: Annotated[Query, Field(description="what is to be done", examples=["log in with selenium"])]
@@ -606,22 +579,20 @@ class SearchQuery(Parameters):
     route: Literal["auto", "model", "recall"] = "auto"
 
 
-class ListQuery(Parameters):
-    """Which page of which entries."""
-
-    limit: Annotated[int, Field(ge=1, le=200)] = 10
-    types: TypeList | None = None
-    scopes: Annotated[str, StringConstraints(pattern=rf"^{_SCOPE}(,{_SCOPE}){{0,19}}$"), _Storable] | None = None
-    owner: Short | None = None
-    tag: Annotated[str | None, Field(max_length=401, description="a key, or key:value")] = None
-    cursor: Cursor | None = None
-
-
-class PageQuery(Parameters):
+class PageQuery(Body):
     """Which page."""
 
     limit: Annotated[int, Field(ge=1, le=200)] = 10
     cursor: Cursor | None = None
+
+
+class ListQuery(PageQuery):
+    """Which page of which entries."""
+
+    types: TypeList | None = None
+    scopes: Annotated[str, StringConstraints(pattern=rf"^{_SCOPE}(,{_SCOPE}){{0,19}}$"), _Storable] | None = None
+    owner: Short | None = None
+    tag: Annotated[str | None, Field(max_length=401, description="a key, or key:value")] = None
 
 
 class ResourceQuery(PageQuery):

@@ -12,14 +12,16 @@ Who reads the folder cannot log in by it: 32 random bytes need no slow hash. Unl
 browser's session is a token of its own, which ends with the one that logged it in.
 """
 
+import contextlib
 import hashlib
-import json
 import re
 import secrets
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+
+from pydantic import TypeAdapter
 
 from .files import Files, FolderFiles
 from .schemas import OWNER_SCOPE, RIGHTS, Record
@@ -173,9 +175,7 @@ class Tokens:
             if parent is None:
                 return None
             # What a session may is what its token may now.
-            return Token(
-                found.principal, parent.rights, parent.scopes, found.expires_at, found.digest, found.parent, kind
-            )
+            return replace(found, rights=parent.rights, scopes=parent.scopes)
         return found
 
     def revoke(self, digest: str) -> bool:
@@ -229,32 +229,16 @@ class Tokens:
         return None if token.expires_at is not None and token.expires_at <= self._clock() else token
 
     def _parse(self, digest: str) -> Token | None:
-        try:
-            held = json.loads(self.files.read(digest) or b"")
-            expires_at = held["expires_at"]
-            rights, scopes = held["rights"], held["scopes"]
-            texts = [held["principal"], held["parent"], held["kind"], *rights, *scopes]
-            if not all(isinstance(text, str) for text in texts) or not set(rights) <= set(RIGHTS):
-                return None
-            until = None if expires_at is None else float(expires_at)
-            who, kind, made = held["principal"], held["kind"], float(held["created_at"])
-            mark = str(held.get("mark", ""))
-            return Token(who, frozenset(rights), frozenset(scopes), until, digest, held["parent"], kind, made, mark)
-        except (OSError, ValueError, TypeError, KeyError):
-            return None
+        with contextlib.suppress(OSError, ValueError):
+            token = _stored.validate_json(self.files.read(digest) or b"")
+            return replace(token, digest=digest) if token.rights <= set(RIGHTS) else None
+        return None
 
     def _write(self, token: Token) -> None:
-        held = {
-            "principal": token.principal,
-            "rights": sorted(token.rights),
-            "scopes": sorted(token.scopes),
-            "expires_at": token.expires_at,
-            "parent": token.parent,
-            "kind": token.kind,
-            "created_at": token.created_at,
-            "mark": token.mark,
-        }
-        self.files.write(token.digest, json.dumps(held, ensure_ascii=False).encode() + b"\n")
+        self.files.write(token.digest, _stored.dump_json(token, exclude={"digest"}) + b"\n")
+
+
+_stored = TypeAdapter(Token)
 
 
 def _digest(text: str) -> str:

@@ -151,7 +151,7 @@ class Entries:
     def patch(
         self, token: Token, id: str, body: KnowledgePatch | Mapping[str, Any], version: int | None = None, key: str = ""
     ) -> ChangedOut:
-        """Change what a body names of an entry, if it still has this version; None takes whichever it has."""
+        """Change what a body names of an entry, if it still has the version that was seen."""
         need(token, "write")
         body = parse(KnowledgePatch, body)
         given = body.model_dump(exclude_none=True)
@@ -169,7 +169,7 @@ class Entries:
         return {"entry": self.show(token, made), "operation_id": operation_id}
 
     def delete(self, token: Token, id: str, version: int | None = None, key: str = "") -> DoneOut:
-        """Hide an entry, undoably; its bytes stay in the log until `knowhub purge`."""
+        """Hide an entry, undoably; its bytes stay in the log until a purge."""
         need(token, "write")
         mark, earlier = self._store.repeated(token, key, "delete", id)
         if earlier:
@@ -181,7 +181,7 @@ class Entries:
         return {"id": record.id, "operation_id": operation_id}
 
     def history(self, token: Token, id: str) -> HistoryOut:
-        """Return the newest 200 versions of an entry or a resource, newest first: those that this token could see."""
+        """Return the newest 200 versions of an entry, newest first: those that this token could see."""
         need(token, "read")
         record = self._store.record(token, id, kind_of(id) if kind_of(id) in ("knowledge", "resource") else "?")
         versions = []

@@ -8,7 +8,7 @@ from typing import Any
 
 from ..answers import Judged, ResultOut, SearchOut
 from ..checks import need, parse
-from ..routing import ROUTE_S, SHOWN_LIMIT, Asked, order_by_quality, read_chosen, shown_text
+from ..routing import ROUTE_S, SHOWN_LIMIT, order_by_quality, read_chosen, shown_text
 from ..schemas import Json, Record, SearchQuery
 from ..tokens import Token, sees
 from .store import Store, asker_of, entry_fields
@@ -23,7 +23,7 @@ class Finding:
         self._store = store
 
     def search(self, token: Token, query: SearchQuery | Mapping[str, Any]) -> SearchOut:
-        """Find what helps with a task, in two stages, see `routing`.
+        """Find what helps with a task: what fits, and of that the best by score and votes.
 
         Cost: some milliseconds by words among 30,000; with a model, its time, at most 3 s.
         """
@@ -33,10 +33,8 @@ class Finding:
         eligible = self._store.catalog.eligible(token, query.types, query.min_score)
         limit = 2 * query.top_k
         reason = "asked" if query.route == "recall" else self._store.models.available()
-        if not reason and not self._store.models.may_call(asker_of(token)):
-            if query.route == "model":
-                self._store.models.check_share(asker_of(token))
-            reason = "model_limit"
+        if not reason and query.route == "model":
+            self._store.models.check_share(asker_of(token))
         ids = self._store.catalog.rank(query.q, limit if reason else SHOWN_LIMIT, eligible) if eligible else []
         chosen, usage, shown = None, None, 0
         if eligible and not reason:
@@ -99,14 +97,15 @@ class Finding:
         if chosen is not None:
             return chosen, "cached", None
         question = {"query": query, "limit": limit, "candidates": shown}
-        reply = models.ask(Asked("route_knowledge", question, model, asker_of(token), ROUTE_S))
-        picked = None if reply.reason else read_chosen(reply.data, len(candidates), limit)
-        reason = reply.reason or ("invalid_reply" if picked is None else "")
-        models.note(model, reason)
-        if picked is not None:
-            chosen = [candidates[idx] for idx in picked]
-            models.keep(cache_key, chosen)
-        return chosen, reason, reply.usage
+
+        def read(data: Any) -> list[str] | None:
+            picked = read_chosen(data, len(candidates), limit)
+            return None if picked is None else [candidates[idx] for idx in picked]
+
+        reply = models.ask("route_knowledge", question, read, asker_of(token), model, ROUTE_S)
+        if reply.data is not None:
+            models.keep(cache_key, reply.data)
+        return reply.data, reply.reason, reply.usage
 
     def _result(self, record: Record, quality: float) -> ResultOut:
         own = record.fields

@@ -10,7 +10,6 @@ from ..answers import ChangedOut, DoneOut, EvolutionOut, PageOut
 from ..catalog import Known
 from ..checks import is_text, need, parse
 from ..evolving import check_rewrite
-from ..routing import REWRITE_S, Asked, Reply
 from ..schemas import AcceptIn, Json, KnowHubError, KnowledgeUpdate, ProposalQuery, Record, iso_time, kind_of, not_found
 from ..tokens import Token, is_visible
 from .entries import Entries
@@ -33,17 +32,15 @@ class Rewriting:
 
     def evolve(self, token: Token, id: str, proposal: Record, body: KnowledgeUpdate) -> EvolutionOut:
         """Let a model rewrite an entry: what it wrote is applied, or left to a person."""
-        record, models, feedback = self._store.record(token, id, "knowledge"), self._store.models, body.evolve_feedback
-        reply, text = Reply(reason=models.available(body.model)), ""
-        if not reply.reason:
-            question = {"query": record.fields["task"], "content": record.content, "feedback": feedback}
-            model = models.choose(body.model)
-            reply = models.ask(Asked("evolve_knowledge", question, model, asker_of(token), REWRITE_S))
-            data = reply.data.get("content") if isinstance(reply.data, Mapping) else None
-            if not reply.reason and not is_text(data):
-                reply.reason = "invalid_reply"
-            models.note(model, reply.reason)
-            text = "" if reply.reason else str(data)
+        record, feedback = self._store.record(token, id, "knowledge"), body.evolve_feedback
+        question = {"query": record.fields["task"], "content": record.content, "feedback": feedback}
+
+        def read(data: Any) -> str | None:
+            content = data.get("content") if isinstance(data, Mapping) else None
+            return str(content) if is_text(content) else None
+
+        reply = self._store.models.ask("evolve_knowledge", question, read, asker_of(token), body.model)
+        text = reply.data or ""
         answer: EvolutionOut = {
             "state": "queued",
             "reason": reply.reason,

@@ -13,7 +13,6 @@ from ..answers import SlimOut
 from ..catalog import Known, text_of
 from ..checks import is_text, need, parse
 from ..evolving import SLIM_SHARE, check_merge, find_clusters
-from ..routing import REWRITE_S, Asked
 from ..schemas import CONTENT_LIMIT, TASK_LIMIT, Cluster, Json, KnowHubError, Plan, Record, SlimIn
 from ..tokens import Token
 from .store import Store, asker_of
@@ -127,17 +126,20 @@ class Slimming:
             {"idx": idx, "types": each.fields["types"], "task": each.fields["task"], "content": each.content}
             for idx, each in enumerate(records)
         ]
+
+        def read(data: Any) -> tuple[str, str] | str | None:
+            said = data if isinstance(data, Mapping) else {}
+            task, content = said.get("task"), said.get("content")
+            if said.get("same") is False:
+                return "they differ"
+            is_good = said.get("same") is True and is_text(task, TASK_LIMIT) and is_text(content, CONTENT_LIMIT)
+            return (str(task), str(content)) if is_good else None
+
         question = {"query": "", "entries": shown}
-        reply = self._store.models.ask(Asked("merge_knowledge", question, model, asker_of(token), REWRITE_S))
-        if reply.reason:
-            return None, reply.reason
-        data = reply.data if isinstance(reply.data, Mapping) else {}
-        task, content = data.get("task"), data.get("content")
-        if data.get("same") is False:
-            return None, "they differ"
-        if data.get("same") is not True or not is_text(task, TASK_LIMIT) or not is_text(content, CONTENT_LIMIT):
-            return None, "invalid_reply"
-        made.task, made.content, made.reason = str(task), str(content), "model"
+        reply = self._store.models.ask("merge_knowledge", question, read, asker_of(token), model)
+        if not isinstance(reply.data, tuple):
+            return None, reply.data or reply.reason
+        (made.task, made.content), made.reason = reply.data, "model"
         stopped = self._check_cluster(made, records)
         return (None, "; ".join(stopped)) if stopped else (made, "")
 

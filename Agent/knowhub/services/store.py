@@ -22,19 +22,6 @@ from ..schemas import OWNER_SCOPE, Json, KnowHubError, ListQuery, PageQuery, Rec
 from ..tokens import Token, Tokens, sees
 from ..vault import Vault
 
-__all__ = [
-    "Store",
-    "asker_of",
-    "digest_of",
-    "entry_fields",
-    "gone_since",
-    "read_case",
-    "read_cursor",
-    "told_operation",
-    "under_way",
-]
-__all__ += ["write_cursor"]
-
 KEY_DAYS = 8
 """So many days, today's included, an Idempotency-Key is known by the id that it made, where a purge forgot the call."""
 

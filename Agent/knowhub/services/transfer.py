@@ -9,6 +9,7 @@ from ..answers import ImportOut
 from ..checks import check_resource_id, need, parse
 from ..schemas import (
     FeedbackLine,
+    ImportIn,
     Json,
     KnowHubError,
     KnowledgeLine,
@@ -38,7 +39,7 @@ class Transfer:
         self._store, self._entries, self._judging, self._resources = store, entries, judging, resources
 
     def export(self, token: Token) -> Iterator[Json]:
-        """Yield all that a token sees, one object each, no secrets: what `take_in` reads.
+        """Yield all that a token sees, without secrets, an object a line: what an import reads.
 
         Cost: a page at a time; memory does not grow with the hub.
         """
@@ -69,13 +70,15 @@ class Transfer:
         exported |= {"source": {"name": record.source, **own["source"]}, "merged_into": own.get("merged_into") or ""}
         return exported | {"created_at": iso_time(record.created_at), "created_by": record.created_by}
 
-    def take_in(self, token: Token, lines: Iterable[Mapping[str, Any]], key: str = "") -> ImportOut:
+    def take_in(self, token: Token, lines: ImportIn | Iterable[Mapping[str, Any]], key: str = "") -> ImportOut:
         """Write what an export holds; what is there already is skipped, so a second time changes nothing.
 
         Who may `admin` keeps whose it was; for others all becomes their own.
         """
         need(token, "write")
-        if key:
+        if isinstance(lines, ImportIn):
+            lines = lines.lines
+        elif key:
             lines = list(lines)
         mark, earlier = self._store.repeated(token, key, "import", json.dumps(lines, sort_keys=True) if key else "")
         report: ImportOut = {"written": 0, "skipped": 0, "errors": []}

@@ -18,9 +18,11 @@ from typing import Any
 import httpx
 import pytest
 
+from Agent.cli.language import chinese_of
 from Agent.knowhub.hub import LOCAL, KnowHub
 from Agent.knowhub.pages import MARKDOWN_LIMIT, _difference, _entry_of, add_pages, render_markdown
 from Agent.knowhub.schemas import RIGHTS
+from Agent.knowhub.server import CALLS
 from Agent.knowhub.tokens import SESSIONS_LIMIT, Token, Tokens
 from Agent.knowhub.words import WORDS
 from Agent.tests.formats.test_html_page import BROWSER, Page
@@ -536,7 +538,11 @@ class TestBrowsing:
                 assert (answer.status_code, answer.headers["content-type"]) == (status, "text/html; charset=utf-8")
                 assert '<a href="/">' in answer.text
                 assert client.get(path).json()["status"] == status  # for a program as ever
-        assert served.client().get("/api/nowhere", headers=wanted).headers["content-type"] == "application/problem+json"
+        for path in ("/api/nowhere", "/api/knowledge/knowledge-1", "/api/knowledge?limit=0"):
+            for language, word in (("zh", "没有成功"), ("en", "That did not work")):
+                shown = served.client().get(path, headers={**wanted, "Accept-Language": language})
+                assert (shown.headers["content-type"], word in shown.text) == ("text/html; charset=utf-8", True)
+            assert served.client().get(path).headers["content-type"] == "application/problem+json"
         assert "POST" in log_in(served).get("/reveal/a", headers=wanted).headers["allow"]
 
     def test_a_look_at_the_head_of_the_login_link_does_not_use_it_up(self, served: Served) -> None:
@@ -662,3 +668,14 @@ class TestBrowser:
         )
         assert [error for error in page.errors if "dialog" in error] == []
         assert [url for url in page.requests if not url.startswith((served.url, "data:,"))] == []
+
+
+def test_the_document_is_described_in_both_languages(served: Served) -> None:
+    paths = served.anonymous().get("/openapi.json").json()["paths"]
+    calls = [call for methods in paths.values() for call in methods.values()]
+    said = {call["description"] for call in calls}
+    said |= {one["description"] for call in calls for one in call.get("parameters", ()) if "description" in one}
+    page = served.anonymous().get("/api", headers={"Accept-Language": "zh"}).text
+
+    assert len(calls) == len(CALLS)
+    assert [text for text in said if chinese_of(text) == text or chinese_of(text) not in html.unescape(page)] == []

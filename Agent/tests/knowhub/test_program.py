@@ -51,6 +51,9 @@ class TestTokens:
         assert text not in listed
         run(capsys, "token", "revoke", listed[:12], "--data", data)
         assert run(capsys, "token", "list", "--data", data).startswith("There is no token yet")
+        nowhere = Path(data).parent / "nowhere"
+        assert run(capsys, "token", "list", "--data", str(nowhere)).startswith("There is no token yet")
+        assert not nowhere.exists()
         run(capsys, "token", "revoke", "abc", "--data", data, status=2)
         run(capsys, "token", "make", "--data", data, "--rights", "read,fly", status=2)
         for days in ("-5", "nan", "inf"):

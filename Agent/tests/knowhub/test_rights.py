@@ -319,7 +319,7 @@ class TestJournal:
         made = hub.save(LOCAL, ENTRY)
         hub.ledger.journal.catch_up()
         hub.ledger.journal.close()
-        (hub.folder / "indexes" / "operations.sqlite").write_bytes(b"nonsense" * 1000)
+        (hub.folder / "indexes" / "journal.sqlite").write_bytes(b"nonsense" * 1000)
 
         hub.undo(LOCAL, made["operation_id"])
         assert hub.list_knowledge(LOCAL)["count"] == 0
