@@ -80,7 +80,7 @@ def _last_message(candidate: CandidateMemory) -> int:
 
 
 def _cleaned(candidate: CandidateMemory) -> CandidateMemory:
-    """Return a candidate whose texts UTF-8 can hold, whoever wrote them."""
+    """Return a candidate whose texts can be written as UTF-8, also where an extractor gave others."""
     names = ("routing_key", "abstract", "overview", "content", "key")
     texts: dict[str, Any] = {name: clean(str(getattr(candidate, name))) for name in names}
     return replace(candidate, **texts)

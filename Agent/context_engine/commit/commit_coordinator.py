@@ -247,7 +247,7 @@ class CommitCoordinator:
             allowance: What may be asked of a model; None is as much as a commit may.
 
         Returns:
-            `stats["waits"]` tells whether some of it waits, `stats["is_further"]` whether anything was done.
+            `stats["waits"]` says whether some of it waits, `stats["is_further"]` whether anything was done.
 
         Raises:
             NodeNotFoundError: There is no such archive.
@@ -334,11 +334,11 @@ class CommitCoordinator:
         results, applied, refused = self._apply(ctx, new[:limit])
         left = [asdict(candidate) for candidate in new[limit:]] if limit is not None else []
         waiting = (still - found.wanted) | (still & found.unread)
-        # What was refused is asked about again, when somebody wants that: so is what a check has dropped.
+        # What was refused is asked about again on request: so is what a check has dropped.
         again = set().union(*(_numbers_of(candidate) or _numbers(archive) for candidate, _ in refused))
         held = _numbers_in(ledger.get("failed"), archive) - found.wanted
         failed = (held | (still & found.failed) | again) - waiting
-        told = [failure for _, failure in refused]
+        reported = [failure for _, failure in refused]
         waits = bool(waiting or left)
         made = {
             "state": "waiting" if waits else "partial" if failed else "done",
@@ -347,10 +347,12 @@ class CommitCoordinator:
             "left": left,
             "failed": sorted(failed),
             "applied": [*strings_of(ledger.get("applied")), *applied],
-            "failures": _summed([*_rows_in(ledger.get("failures")), *found.failures, *told]) if waits or failed else [],
+            "failures": _summed([*_rows_in(ledger.get("failures")), *found.failures, *reported])
+            if waits or failed
+            else [],
         }
         self._write_ledger(tx, archive, made)
-        return _Done(results, told, waits, bool(applied) or waiting != still or len(left) < len(before))
+        return _Done(results, reported, waits, bool(applied) or waiting != still or len(left) < len(before))
 
     def _apply(
         self, ctx: RequestContext, candidates: Sequence[CandidateMemory]
@@ -365,8 +367,8 @@ class CommitCoordinator:
             except VersionConflictError:
                 raise
             except ContextEngineError as error:
-                told = {"extractor": candidate.category, "error": f"{type(error).__name__}: {error}"[:300]}
-                refused.append((candidate, told))
+                failure = {"extractor": candidate.category, "error": f"{type(error).__name__}: {error}"[:300]}
+                refused.append((candidate, failure))
                 continue
             results.append(result)
             applied.append(candidate_id(candidate))
@@ -440,7 +442,7 @@ def _numbers_in(value: object, archive: SessionArchive) -> set[int]:
 
 
 def _numbers_of(candidate: CandidateMemory) -> set[int]:
-    """Return the numbers of the messages that a candidate is from; none for what a whole archive tells."""
+    """Return the numbers of the messages that a candidate is from; none where it is from the whole archive."""
     named = (str(ref.get("message") or "") for ref in candidate.source_refs)
     return {int(name[1:]) for name in named if name[:1] == "m" and name[1:].isascii() and name[1:].isdecimal()}
 

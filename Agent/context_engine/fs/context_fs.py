@@ -135,7 +135,7 @@ class ContextFS(History):
         """Return a node.
 
         Args:
-            ctx: Who asks.
+            ctx: The caller.
             uri: The node's, or what it was before it moved.
             include_content: Whether L2 is wanted, too.
 
@@ -238,7 +238,7 @@ class ContextFS(History):
         """Return what lies under a node, a folder or a space, by name, parents first.
 
         Args:
-            ctx: Who asks.
+            ctx: The caller.
             uri: Where to look; nothing there gives an empty list.
             recursive: All the way down.
             depth: So many levels.

@@ -62,7 +62,7 @@ _BYTES = 64 * CHECKPOINT_BYTES
 class MainStore:
     """A folder with its journal and its lock; any number of threads and processes may use it.
 
-    `ContextFS`, which stands on it, tells what the arguments mean, what is raised and what it costs.
+    `ContextFS`, which is built on it, says what the arguments mean, what is raised and what it costs.
     """
 
     def __init__(
@@ -332,7 +332,7 @@ class MainStore:
         return found
 
     def run(self, ctx: RequestContext, name: str, change: Callable[[Transaction], T]) -> T:
-        """Run a change as a transaction, again where somebody else was quicker; within one, as a part of it."""
+        """Run a change as a transaction, again where another writer was quicker; within one, as a part of it."""
         is_inner = self.current() is not None
         for attempt in range(_ATTEMPTS):
             is_staged = False
@@ -355,7 +355,7 @@ class MainStore:
             uri: The node's.
             files: Those that are wanted, the metadata among them; of a node that is edited all are returned.
             may_lock: Whether what is not whole is read again under the lock. Who holds an index must not wait for it:
-                whoever has it may wait for the index; then what is not whole is an edit, or its event is yet to come.
+                its holder may wait for the index; then what is not whole is an edit, or its event is yet to come.
 
         Cost: one open a file and folder. Of an edit that is new to this process: the lock, once.
         """
@@ -466,7 +466,7 @@ def _prepare(root: Path) -> None:
 
 
 def _make_folder() -> Path:
-    """Make a folder for a store that nobody keeps, in memory where the system has files there."""
+    """Make a folder for a temporary store, in memory where the system has files there."""
     shared = "/dev/shm"
     return Path(tempfile.mkdtemp(prefix="context-engine-", dir=shared if os.access(shared, os.W_OK) else None))
 

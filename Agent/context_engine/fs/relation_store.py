@@ -74,7 +74,7 @@ class RelationStore:
         """Remove a node's edges, and return how many it were.
 
         Args:
-            ctx: Who asks.
+            ctx: The caller.
             uri: The node.
             to_uris: Only those that lead to one of these; None is all.
             relation_types: Only those of these types; None is all.

@@ -61,7 +61,7 @@ class IndexWorker:
         outbox: Its events.
         spaces: The indexes.
         projector: What a node is in an index.
-        graph: A copy of the relations, where somebody wants one.
+        graph: A copy of the relations, where one is wanted.
         worker_id: What its leases are called.
     """
 
@@ -83,7 +83,7 @@ class IndexWorker:
             MOVE_CONTEXT: self._move,
             UPSERT_RELATION: lambda event, ctx: self.copy_edges(event.uri),
         }
-        """What is done for each type; whoever can extract adds its own."""
+        """The handler of each type; an engine that extracts adds its own."""
 
     def run_once(self, limit: int = 100) -> IndexBatchResult:
         """Work off at most `limit` events that are due.
@@ -105,7 +105,7 @@ class IndexWorker:
         return result
 
     def _work_together(self, events: Sequence[OutboxEvent], result: IndexBatchResult) -> bool:
-        """Handle events in one transaction; where that fails, nothing was done, and each alone tells why."""
+        """Handle events in one transaction; where that fails, nothing was done, and each is handled alone."""
         try:
             self.handle_together(events)
         except Exception:
@@ -158,7 +158,7 @@ class IndexWorker:
         """Do what one event asks for; twice is as good as once.
 
         Raises:
-            KeyError: Nobody here handles its type.
+            KeyError: Its type has no handler.
         """
         self.handlers[event.event_type](event, ctx)
 

@@ -77,7 +77,7 @@ class SpaceVectors:
         return self._vectors.waiting
 
     def forget(self) -> None:
-        """Keep no vector of a text that nobody holds."""
+        """Remove the vectors of texts that no node has."""
         self._vectors.forget()
 
     @property

@@ -32,9 +32,9 @@ class MemoryReadService:
         Args:
             uri: The node, or what it was before it moved.
             level: `"L0"`, `"L1"` or `"L2"`.
-            expand_relations: Whether its edges are wanted; one without a reason tells its target's abstract.
+            expand_relations: Whether its edges are wanted; one without a reason has its target's abstract.
             max_relations: At most so many; 0 is all.
-            ctx: Who asks; needed.
+            ctx: The caller; needed.
 
         Raises:
             NodeNotFoundError: There is no such node.

@@ -50,7 +50,7 @@ class QueryPlanner:
             query: The question, as it was asked.
             session_archive: What was said just before; its last messages make a second query, which counts less.
             hints: `context_type`, `categories`, `target_uri`, `top_k`, `filters`, `budget_tokens`.
-            ctx: Who asks; needed.
+            ctx: The caller; needed.
 
         Raises:
             InvalidInputError: `query` is no text, a category is unknown, or `ctx` is missing.

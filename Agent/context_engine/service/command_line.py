@@ -62,11 +62,11 @@ def _commit(engine: ContextEngineService, ctx: RequestContext, options: argparse
     except UnicodeDecodeError as error:
         raise InvalidInputError(f"{options.file}: no UTF-8: {error}") from error
     result = engine.commit_session(ctx, _read_messages(text))
-    told = {"status": result.status, "stats": result.stats, "commit_id": result.commit_id}
-    told["memories"] = [write.uri for write in result.write_results if write.action != "skip"]
+    answer = {"status": result.status, "stats": result.stats, "commit_id": result.commit_id}
+    answer["memories"] = [write.uri for write in result.write_results if write.action != "skip"]
     why = f"\n{say_error(result.stats['why'])}" if result.stats.get("why") else ""
-    counts = len(told["memories"]), result.stats["new"]
-    return told, say("{}: {} memories, {} new messages", say(result.status), *counts) + why
+    counts = len(answer["memories"]), result.stats["new"]
+    return answer, say("{}: {} memories, {} new messages", say(result.status), *counts) + why
 
 
 def _read_messages(text: str) -> list[Any]:
@@ -101,7 +101,7 @@ def _remember(engine: ContextEngineService, ctx: RequestContext, options: argpar
     _argument("query"),
     _argument("--top", type=int, default=5, help="nodes shown"),
     _argument("--budget", type=int, default=1_200, help="tokens"),
-    _argument("--beneath", default="", help="only this URI and what is beneath"),
+    _argument("--beneath", default="", help="only this URI and what is under it"),
 )
 def _search(engine: ContextEngineService, ctx: RequestContext, options: argparse.Namespace) -> Any:
     """Find what fits a question."""
@@ -306,8 +306,8 @@ def make_parser() -> argparse.ArgumentParser:
         made.add_argument(f"--{name}", default=os.environ.get(variable) or default, help=shown)
     made.add_argument("--json", action="store_true", help="answer in JSON, for programs")
     commands = made.add_subparsers(dest="command", required=True, metavar="command")
-    for name, (_, told, arguments) in _COMMANDS.items():
-        parser = commands.add_parser(name, help=told, description=told)
+    for name, (_, summary, arguments) in _COMMANDS.items():
+        parser = commands.add_parser(name, help=summary, description=summary)
         for names, options in arguments:
             parser.add_argument(*names, **options)
     return made
@@ -341,9 +341,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except BrokenPipeError:
         return 0
     except (ContextEngineError, OSError, ImportError) as error:
-        told = {"error": type(error).__name__, "message": say_error(str(error))}
-        text = say("Error: ") + told["message"]
-        print(json.dumps(told, ensure_ascii=False) if options.json else text, file=sys.stderr)
+        failure = {"error": type(error).__name__, "message": say_error(str(error))}
+        text = say("Error: ") + failure["message"]
+        print(json.dumps(failure, ensure_ascii=False) if options.json else text, file=sys.stderr)
         is_store = isinstance(error, StoreError) or (
             isinstance(error, OSError) and not isinstance(error, (ContextEngineError, FileNotFoundError))
         )
