@@ -1,8 +1,8 @@
-"""Save what can be saved of a damaged store: `repair(damaged, new)`, or `python -m keyword_tree.repair DAMAGED NEW`.
+"""Save what can be saved of a damaged store: `repair(damaged, new)`, or `keyword-tree --data DAMAGED repair NEW`.
 
-Opening a tree never guesses: a store whose log holds damage that no crash explains is refused, and left as it is. This
-program must be asked for by name. It reads the damaged folder without changing a byte of it, writes a new store beside
-it, and lists exactly what could not be saved.
+Opening a tree never guesses: a store whose log holds damage that no crash explains is refused, and left as it is. A
+repair reads the damaged folder without changing a byte of it, writes a new store beside it, and lists exactly what
+could not be saved.
 
 >>> import tempfile
 >>> from pathlib import Path
@@ -37,26 +37,19 @@ Where things are saved from, in this order:
 Then one operation `repair_places` makes the whole consistent: a lost keyword that others are under or linked to is
 created again under its old id, as "(lost) …" under the root; a link to a lost info is removed. Both are listed.
 
-A log that is cut at the end of a line looks whole. Opening then cuts from the projections the rows that the log does
-not have, and keeps them in files `cut_tail-nodes-52-1a2b3c4d.bin`: rows as JSON, one in a line, of operation 52 and
-later ones, and the checksum of the file. Those that the new store lacks are counted; `take_cut=True` (`--take-cut`)
-takes them in as one more operation `repair_rows`, except for records that were changed since. A file
-`cut_tail-change_log-…` holds the end of a log that was never acknowledged, and is only listed.
+A log that is cut at the end of a line looks whole. Opening then moves the rows of the projections that the log lacks
+into files `cut_tail-nodes-52-1a2b3c4d.bin`: rows as JSON, one in a line, of operation 52 and later ones, and the
+checksum of the file. They are counted, and `take_cut=True` (`--take-cut`) takes in those that nothing else brings and
+whose records were not changed since. A file `cut_tail-change_log-…` holds the end of a log that was never acknowledged,
+and is only listed.
 
-Losses of *data* (a record, or its newest state) are kept apart from losses of *history* (who changed what and when,
-what was there before, what a model was asked): where a checkpoint's checksums prove that the projections were whole,
-and they bring all that the log lacks, data is complete.
-
-`history/` and `snapshots/` are copied: of the history every operation that is whole or could be corrected, once and in
-the order of their numbers; of the snapshots those that are as they were made, or could be made so again. What is
-missing or left out is listed. Where the oldest log that is left begins with a state, what came before counts as lost
-if there is a folder `history/`, or if that state holds deleted records: `CompactStorage(keep_history=False)` leaves
-neither.
+`history/` and `snapshots/` are copied, each operation once and each snapshot that is as it was made; what is missing is
+listed. Where the oldest log that is left begins with a state, what came before counts as lost if there is a folder
+`history/`, or if that state holds deleted records: `CompactStorage(keep_history=False)` leaves neither.
 """
 
 from __future__ import annotations
 
-import argparse
 import bisect
 import contextlib
 import hashlib
@@ -76,7 +69,6 @@ from typing import Any, BinaryIO, NamedTuple, TypeAlias
 
 from . import keyword_tree as kt
 from .addresses import is_address
-from .cli.language import Parser, choose_from_environment, say_error, say_lines
 
 try:  # Windows has no flock; there nothing may write while this reads.
     import fcntl
@@ -1464,48 +1456,3 @@ def _repair_into(damaged: Path, unfinished: Path, new: Path, take_cut: bool) -> 
 
 def _order_of(loss: Loss) -> tuple[bool, str, int, int]:
     return loss.file != kt.LOG_NAME, loss.file, loss.first_seq or sys.maxsize, loss.offset
-
-
-_EPILOG = """
-exit codes:
-  0  all data is saved; what is missing of the history is listed
-  1  some data could not be saved, cannot be proven to be saved, or was left in files cut_tail-…: it is listed
-  2  nothing was written
-
-files cut_tail-…:
-  cut_tail-nodes-52-1a2b3c4d.bin, and so for infos and links: rows that opening cut since the log had lost them (JSON,
-  one in a line); the log ended before operation 52, and 1a2b3c4d is the checksum of the file.
-  cut_tail-change_log-52-1a2b3c4d.bin: the unfinished end of a log, never acknowledged. It is listed and not taken.
-"""
-
-
-def main(arguments: list[str] | None = None) -> int:
-    """Run as a program.
-
-    Returns:
-        0 if all data is saved, 1 if some is not, 2 if nothing was written.
-    """
-    choose_from_environment()
-    parser = Parser(
-        prog=f"python -m {__package__}.repair",
-        description="Save what can be saved of a damaged store into a new one.",
-        epilog=_EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    parser.add_argument("damaged", help="folder of the damaged store; it is not changed")
-    parser.add_argument("new", help="folder to be made")
-    parser.add_argument(
-        "--take-cut", action="store_true", help="take in what files cut_tail-… hold and nothing else does"
-    )
-    options = parser.parse_args(arguments)
-    try:
-        report = repair(options.damaged, options.new, options.take_cut)
-    except (RepairError, OSError) as error:
-        print(say_error(str(error)), file=sys.stderr)
-        return 2
-    print(say_lines(str(report)))
-    return 0 if report.has_all_data else 1
-
-
-if __name__ == "__main__":
-    sys.exit(main())

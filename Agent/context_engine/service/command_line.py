@@ -102,7 +102,7 @@ def _remember(engine: ContextEngineService, ctx: RequestContext, options: argpar
     _argument("query"),
     _argument("--top", type=int, default=5, help="hits shown, at most"),
     _argument("--budget", type=int, default=1_200, help="tokens of all that is shown, at most"),
-    _argument("--beneath", default="", help="only this URI and what is beneath"),
+    _argument("--beneath", default="", help="only this URI and what is under it"),
 )
 def _search(engine: ContextEngineService, ctx: RequestContext, options: argparse.Namespace) -> Any:
     """Find what fits a question."""
@@ -134,7 +134,9 @@ def _read(engine: ContextEngineService, ctx: RequestContext, options: argparse.N
 @_command("ls", _ANY_URI)
 def _ls(engine: ContextEngineService, ctx: RequestContext, options: argparse.Namespace) -> Any:
     """List the nodes directly under a URI."""
-    found = engine.list_children(ctx, _uri(ctx, options.uri))
+    uri = _uri(ctx, options.uri)
+    if not (found := engine.list_children(ctx, uri)):
+        return found, say("nothing is under {}", uri), NOT_FOUND
     return found, "\n".join(f"{each.name}{'/' if each.has_children else ''}" for each in found)
 
 
@@ -142,7 +144,8 @@ def _ls(engine: ContextEngineService, ctx: RequestContext, options: argparse.Nam
 def _tree(engine: ContextEngineService, ctx: RequestContext, options: argparse.Namespace) -> Any:
     """Show all nodes under a URI, with a line of each."""
     root = _uri(ctx, options.uri)
-    found = engine.list_children(ctx, root, recursive=True)
+    if not (found := engine.list_children(ctx, root, recursive=True)):
+        return found, say("nothing is under {}", root), NOT_FOUND
     depth = root.count("/") + 1
     lines = []
     for each in found:
@@ -158,7 +161,7 @@ def _log(engine: ContextEngineService, ctx: RequestContext, options: argparse.Na
     return rows, "\n".join(
         f"{_time(row['at'])}  {row['id']}  {_say_name(row['name'])}  {say('{} nodes', len(row['uris']))}"
         for row in rows
-    )
+    ) or say("there are none")
 
 
 @_command("show", _URI)
@@ -309,8 +312,8 @@ def make_parser() -> argparse.ArgumentParser:
         made.add_argument(f"--{name}", default=os.environ.get(variable) or default, help=shown)
     made.add_argument("--json", action="store_true", help="answer in JSON, for programs")
     commands = made.add_subparsers(dest="command", required=True, metavar="command")
-    for name, (_, told, arguments) in _COMMANDS.items():
-        parser = commands.add_parser(name, help=told, description=told)
+    for name, (_, summary, arguments) in _COMMANDS.items():
+        parser = commands.add_parser(name, help=summary, description=summary)
         for names, options in arguments:
             parser.add_argument(*names, **options)
     return made
@@ -344,9 +347,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except BrokenPipeError:
         return 0
     except (ContextEngineError, OSError, ImportError) as error:
-        told = {"error": type(error).__name__, "message": say_error(str(error))}
-        text = say("Error: ") + told["message"]
-        print(json.dumps(told, ensure_ascii=False) if options.json else text, file=sys.stderr)
+        failure = {"error": type(error).__name__, "message": say_error(str(error))}
+        text = say("Error: ") + failure["message"]
+        print(json.dumps(failure, ensure_ascii=False) if options.json else text, file=sys.stderr)
         is_store = isinstance(error, StoreError) or (
             isinstance(error, OSError) and not isinstance(error, (ContextEngineError, FileNotFoundError))
         )
