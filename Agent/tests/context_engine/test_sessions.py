@@ -202,11 +202,11 @@ class TestCommitting:
             with pytest.raises(ConflictError, match="edited"):
                 engine.undo(ADA, again)
 
-    def test_of_100_messages_shows_each_by_itself(self, engine: ContextEngineService) -> None:
-        said = say(*(f"Number{number} is here. " + "word " * 400 * (number % 3 == 0) for number in range(100)))
+    def test_of_many_messages_shows_each_by_itself(self, engine: ContextEngineService) -> None:
+        said = say(*(f"Number{number} is here. " + "word " * 400 * (number % 3 == 0) for number in range(40)))
         engine.commit_session(ADA, said)
 
-        for number in range(100):
+        for number in range(40):
             block = engine.search_memory(ADA, f"number{number}", top_k=1).blocks[0]
             assert block.content_excerpt.startswith(f"Number{number} is here.")
             assert f"m{number + 1}," in block.match_reason
@@ -255,14 +255,6 @@ class TestCommitting:
         assert "said by assistant" in engine.search_memory(ADA, "Paris").blocks[0].match_reason
         engine.commit_session(ADA, say("I live in Rome."))
         assert "said by" not in engine.search_memory(ADA, "Rome").blocks[0].match_reason
-
-    def test_is_a_delta(self, engine: ContextEngineService) -> None:
-        first, more = say("I love jazz.", "Second."), say("Third.", at="2026-11-21T08:00:00Z")
-        engine.commit_session(ADA, first)
-        result = engine.commit_session(ADA, [*first, *more])
-
-        assert (result.stats["messages"], result.stats["new"]) == (3, 1)
-        assert [each.name[:5] for each in engine.list_children(ADA, SESSION)] == ["0001-", "0002-"]
 
     @pytest.mark.parametrize("words", [("Are you Al?", "Do you take milk?", "yes"), ("你叫小艾?", "加糖吗?", "是的")])
     def test_keeps_an_answer_that_was_given_before(self, engine: ContextEngineService, words: tuple[str, ...]) -> None:
@@ -335,7 +327,7 @@ class TestCommitting:
         said = say("My name is Ada. I love jazz.", "Please always be brief.")
         engine.commit_session(ADA, said, used_tools=["grep"])
         before = snapshot(tmp_path / "memory")
-        for _ in range(20):
+        for _ in range(3):
             assert engine.commit_session(ADA, said, used_tools=["grep"]).status == "unchanged"
 
         assert snapshot(tmp_path / "memory") == before
@@ -356,12 +348,15 @@ class TestCommitting:
             assert [message.text for messages in data for message in messages] == ["I love jazz.", "I live in Rome."]
             assert engine.verify() == []
 
-    def test_takes_long_sessions_apart_and_loses_none_of_them(self, engine: ContextEngineService) -> None:
-        said = [{"role": "user", "content": f"note {number} of the keeper{number}"} for number in range(2_500)]
+    def test_takes_long_sessions_apart_and_loses_none_of_them(
+        self, engine: ContextEngineService, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr("Agent.context_engine.commit.archive_builder.ARCHIVE_MESSAGES", 100)
+        said = [{"role": "user", "content": f"note {number} of the keeper{number}"} for number in range(250)]
         result = engine.commit_session(ADA, said)
 
         assert len(result.stats["archives"]) == 3
-        assert excerpts(engine, "keeper1777", top_k=1) == ["note 1777 of the keeper1777"]
+        assert excerpts(engine, "keeper177", top_k=1) == ["note 177 of the keeper177"]
         assert engine.commit_session(ADA, said).status == "unchanged"
 
     def test_takes_a_message_of_16_mb_and_no_larger_one(self, engine: ContextEngineService) -> None:
@@ -469,14 +464,6 @@ class TestWithoutAModel:
             page = [said[0], said[2], said[5]]
             assert engine.fs.read_level(ADA, archive, "L1").splitlines() == [f"- {text['content']}" for text in page]
 
-    def test_counts_tools_and_keeps_what_the_caller_remembers(self, tmp_path: Path) -> None:
-        with ContextEngineService(tmp_path) as engine:
-            engine.commit_session(ADA, say("Hello."), used_tools=[{"name": "grep", "ok": False, "error": "no file"}])
-            uri = engine.remember(ADA, "lives_in: Rome", "profile")
-
-            assert "lives_in: Rome" in engine.get_node(ADA, uri).content
-            assert "no file" in engine.get_node(ADA, "ctx://acme/agents/helper/tools/grep").content
-
     def test_a_model_reads_later_what_was_archived(self, tmp_path: Path) -> None:
         with ContextEngineService(tmp_path) as engine:
             archive = engine.commit_session(ADA, say("I love jazz.")).stats["archives"][0]
@@ -526,9 +513,10 @@ class TestMerging:
             engine.remember(ADA, f"lives_in: {city}", "profile")
             assert current() == f"profile: lives_in: {city}"
         other, day = RequestContext("acme", "ada", "helper", "s2"), "2026-11-20"
-        engine.commit_session(other, [*say("I live in Berlin.", at=f"{day}T08:00:00Z"),
-                                      *say("I moved to Madrid.", at=f"{day}T20:00:00Z")])  # fmt: skip
-        assert current() == "profile: lives_in: Madrid"
+        moved = [*say("I live in Berlin.", at=f"{day}T08:00:00Z"), *say("I moved to Madrid.", at=f"{day}T20:00:00Z")]
+        for ctx in (other, RequestContext("acme", "ada", "helper", "s3")):  # said again, nothing comes back
+            engine.commit_session(ctx, moved)
+            assert current() == "profile: lives_in: Madrid"
         engine.commit_session(ADA, say("I live in Bonn.", at=f"{day}T12:00:00Z"))
         assert current() == "profile: lives_in: Madrid"
         engine.commit_session(ADA, say("我住在杭州,不,我搬到苏州了。我现在住在杭州。", at=f"{day}T21:00:00Z"))
@@ -551,13 +539,6 @@ class TestMerging:
 
         assert content.count("lives_in") == 1
         assert content.count("#m1") == 2
-
-    def test_lets_somebody_move_back(self, engine: ContextEngineService) -> None:
-        for number, (city, day) in enumerate((("Rome", "01"), ("Paris", "02"), ("Rome", "03"))):
-            ctx = RequestContext("acme", "ada", "helper", f"s{number}")
-            engine.commit_session(ctx, say(f"I live in {city}.", at=f"2026-11-{day}T08:00:00Z"))
-
-        assert engine.get_node(ADA, f"{MEMORIES}/profile").abstract.endswith("lives_in: Rome")
 
     def test_starts_from_what_a_hand_has_written(self, engine: ContextEngineService) -> None:
         engine.commit_session(ADA, say("I love jazz."))
