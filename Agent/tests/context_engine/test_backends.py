@@ -108,7 +108,9 @@ class TestConflict:
         with pytest.raises(VersionConflictError) as raised:
             backend.write(text="- three\n", version=1)
 
-        assert raised.value.current == 2
+        assert (raised.value.seen, raised.value.current) == (1, 2)
+        with pytest.raises(VersionConflictError):
+            backend.write(text="- new\n", version=0)  # which says that nothing is there
         assert backend.texts() == {TEA: "- two\n"}
 
     def test_what_changed_under_a_transaction_ends_it(self, backend: Backend) -> None:
@@ -234,6 +236,10 @@ class TestIsolation:
         [
             lambda fs: fs.read_node(BOB, TEA),
             lambda fs: fs.exists(BOB, TEA),
+            lambda fs: fs.stat_node(BOB, TEA),
+            lambda fs: fs.resolve_path(BOB, TEA),
+            lambda fs: fs.read_metadata(BOB, "ctx://acme/users/ada/nothing/there"),
+            lambda fs: fs.write_level(BOB, TEA, "L2", "x"),
             lambda fs: fs.list_children(BOB, TEAS),
             lambda fs: fs.history(BOB, TEA),
             lambda fs: fs.delete_node(BOB, TEA),
@@ -263,7 +269,7 @@ class TestTakingBack:
         backend.write()
         changes: list[Callable[[], object]] = [
             lambda: backend.write(text="- two\n"),
-            lambda: backend.write(MATE),
+            lambda: backend.write(MATE, version=0),
             lambda: backend.fs.delete_node(ADA, TEA),
             lambda: backend.fs.move_node(ADA, TEA, f"{TEAS}/cola"),
         ]
