@@ -732,6 +732,25 @@ class TestTreeGraph:
 
         assert TreeGraph(tree).get_entity("a") == GraphEntity("a", "mine", tags=["new"])
 
+    def test_removes_what_another_writes_to_meanwhile(
+        self, tree: KeywordTree, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        graph = TreeGraph(tree)
+        relate(graph, "a-b")
+        remove_relation = TreeGraph.remove_relation
+
+        def remove_late(self: TreeGraph, source_id: str, target_id: str, relation_type: str) -> None:
+            remove_relation(self, source_id, target_id, relation_type)
+            monkeypatch.undo()
+            with KeywordTree(str(tmp_path)) as other:
+                other.AddAlias("a", "written before the operation ends")
+
+        monkeypatch.setattr(TreeGraph, "remove_relation", remove_late)
+        graph.remove_entity("b")
+
+        assert graph.get_relations("a") == []
+        assert tree.FindByName("written before the operation ends")[0].id == "a"
+
 
 class TestKeywordFit:
     ENTITY = GraphEntity("1", "Green tea", "drink", "leaves from Hangzhou", ["绿茶"])
