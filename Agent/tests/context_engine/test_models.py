@@ -353,9 +353,12 @@ class TestExtraction:
             assert len(ledger_of(one, archive)["applied"]) == 1
 
     def test_keeps_a_ledger_small_whatever_is_dropped(self, tmp_path: Path) -> None:
-        with ContextEngineService(tmp_path, llm=Script(extracting(*[{}] * 400))) as engine:
+        with ContextEngineService(tmp_path, llm=Script(extracting(*[{}] * 500))) as engine:
             result = engine.commit_session(ADA, SAID)
-            told = [{"extractor": "model", "error": "a category that does not exist", "times": 400}]
+            told = [
+                {"extractor": "model", "error": "100 facts beyond 400 of a reply"},
+                {"extractor": "model", "error": "a category that does not exist", "times": 400},
+            ]
             assert result.stats["failures"] == told
             archive = result.stats["archives"][0]
             assert ledger_of(engine, archive)["failures"] == told
