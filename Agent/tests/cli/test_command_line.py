@@ -163,6 +163,15 @@ def program(built: Path, tmp_path: Path) -> Program:
     return Program(tmp_path / "memory")
 
 
+EVERYTHING = ("show", "--depth", "0", "--infos", "--ids")
+
+
+@pytest.fixture(scope="module")
+def shown(built: Path) -> str:
+    """What `show` says of all that a memory holds."""
+    return Program(built).run(*EVERYTHING)
+
+
 def every_command() -> dict[str, click.Command]:
     context = click.Context(group)
     names = [name for section in SECTIONS.values() for name in section]
@@ -303,8 +312,11 @@ REFUSED = {
 
 
 def lay_out_files(program: Program) -> None:
-    """Lay files beside a memory: a table, and some that are not what they are called."""
+    """Lay files beside a memory: what commands read, and some that are not what they are called."""
     for name, text in {
+        "table.csv": "path,info\n茶/绿茶,Green tea.\n",
+        "monday.json": '[{"role": "user", "content": "I like tea."}]',
+        "tea.jsonl": json.dumps({"task": "make tea", "content": "Boil water.", "types": ["usecase"]}),
         "a.csv": "path\na\n",
         "bad.json": "{",
         "other.json": '{"a": 1}',
@@ -344,12 +356,7 @@ class TestEveryCommand:
         assert "TypeError" not in done.stderr
 
     def test_says_what_it_did(self, program: Program) -> None:
-        (program.data.parent / "table.csv").write_text("path,info\n茶/绿茶,Green tea.\n", encoding="utf-8")
-        (program.data.parent / "monday.json").write_text(
-            '[{"role": "user", "content": "I like tea."}]', encoding="utf-8"
-        )
-        row = {"task": "make tea", "content": "Boil water.", "types": ["usecase"]}
-        (program.data.parent / "tea.jsonl").write_text(json.dumps(row), encoding="utf-8")
+        lay_out_files(program)
         for name, arguments, said in IN_TURN:
             if name == "restore":
                 arguments = [path.name for path in (program.data / "snapshots").iterdir()]
@@ -358,12 +365,7 @@ class TestEveryCommand:
         assert sorted([*(name for name, *_ in IN_TURN), *serve]) == sorted(every_command())
 
     def test_answers_programs_in_json(self, program: Program) -> None:
-        (program.data.parent / "table.csv").write_text("path,info\n茶/绿茶,Green tea.\n", encoding="utf-8")
-        (program.data.parent / "monday.json").write_text(
-            '[{"role": "user", "content": "I like tea."}]', encoding="utf-8"
-        )
-        row = {"task": "make tea", "content": "Boil water.", "types": ["usecase"]}
-        (program.data.parent / "tea.jsonl").write_text(json.dumps(row), encoding="utf-8")
+        lay_out_files(program)
         for name, arguments, _ in IN_TURN:
             if name == "restore":
                 arguments = [path.name for path in (program.data / "snapshots").iterdir()]
@@ -373,16 +375,20 @@ class TestEveryCommand:
             assert isinstance(program.ask(name, *arguments), dict | list), name
 
     @pytest.mark.parametrize(("code", "line"), [(code, line) for code, lines in REFUSED.items() for line in lines])
-    def test_says_what_is_wrong_in_json_with_its_code_and_changes_nothing(
-        self, program: Program, code: int, line: str
+    def test_says_what_is_wrong_in_json_and_in_chinese_with_its_code_and_changes_nothing(
+        self, program: Program, shown: str, code: int, line: str
     ) -> None:
         lay_out_files(program)
-        before = program.infos("kitchen"), program.run("show", "--depth", "0", "--infos", "--ids")
         answer = json.loads(program.run(*shlex.split(line), "--json", code=code))
 
         assert answer["exit_code"] == code
         assert answer["message"]
-        assert (program.infos("kitchen"), program.run("show", "--depth", "0", "--infos", "--ids")) == before
+        if line not in ("compact --forget-history", "export - --format csv"):  # without --json they ask, and are done
+            said = program.run(*shlex.split(line), "--lang", "zh", code=code)
+            refusal = next(one for one in said.splitlines() if one.startswith("错误："))
+            assert re.search(r"[\u4e00-\u9fff]", re.sub("编程|^错误", "", refusal)), refusal
+            assert not re.search(r"[a-z]+ (is|has|cannot|must|no) ", refusal), refusal
+        assert program.run(*EVERYTHING) == shown
 
     @pytest.mark.parametrize(("line", "code", "why"), EXPLAINED)
     def test_says_why_and_changes_nothing(self, program: Program, line: str, code: int, why: str) -> None:
@@ -513,18 +519,6 @@ class TestLanguage:
 
             assert not re.search("[A-Za-z]{3,}", shown.replace("UUID", "")), template
 
-    @pytest.mark.parametrize(("code", "line"), [(code, line) for code, lines in REFUSED.items() for line in lines])
-    def test_whatever_is_refused_is_said_in_chinese(self, program: Program, code: int, line: str) -> None:
-        if line in ("compact --forget-history", "export - --format csv"):  # without --json they ask, and are done
-            return
-        lay_out_files(program)
-
-        said = program.run(*shlex.split(line), "--lang", "zh", code=code)
-
-        refusal = next(one for one in said.splitlines() if one.startswith("错误："))
-        assert re.search(r"[\u4e00-\u9fff]", re.sub("编程|^错误", "", refusal)), refusal
-        assert not re.search(r"[a-z]+ (is|has|cannot|must|no) ", refusal), refusal
-
     def test_the_words_of_the_client_without_a_model_are_chinese(self, program: Program) -> None:
         for query, said in {"what is the GIL?": "选定：排在第一，得分 ", "quantum tea": "没有：没有"}.items():
             shown = program.run("search", "--explain", query, "--lang", "zh", code=None)
@@ -654,7 +648,7 @@ class TestProgram:
             assert process.stderr.read() == b""
         assert process.returncode == 141
 
-    @pytest.mark.parametrize("line", ["--help", "show --help", "completion bash", "export - --format csv"])
+    @pytest.mark.parametrize("line", ["show --help", "export - --format csv"])
     def test_nor_who_stops_reading_help_or_files(self, program: Program, line: str) -> None:
         with subprocess.Popen(
             ["/bin/bash", "-c", f"{shlex.join(PROGRAM)} {line} | true; exit ${{PIPESTATUS[0]}}"],
@@ -1376,8 +1370,7 @@ class TestCare:
         log = program.data / "change_log.jsonl"
         log.write_bytes(b"".join(log.read_bytes().splitlines(keepends=True)[:5]))
 
-        with pytest.raises(AssertionError):
-            program.run("verify")  # it does not end with 0
+        assert "cut_tail-nodes-" in program.run("verify", code=3)
 
     def test_measures(self, program: Program) -> None:
         said = program.run("metrics")
@@ -1424,12 +1417,6 @@ class TestCarrying:
             "kitchen/open",
         }
         assert program.infos("kitchen/茶/绿茶") == ["Green tea."]
-
-    def test_what_cannot_be_read_is_bad_use(self, program: Program, tmp_path: Path) -> None:
-        (tmp_path / "bad.json").write_text("{", encoding="utf-8")
-
-        assert "bad.json" in program.run("import", str(tmp_path / "bad.json"), code=2)
-        assert "does not exist" in program.run("import", str(tmp_path / "none.csv"), code=2)
 
     def test_an_import_is_one_undo_however_large(self, program: Program, tmp_path: Path) -> None:
         (tmp_path / "many.csv").write_text("path\n" + "".join(f"n{i}\n" for i in range(1100)), encoding="utf-8")
@@ -1598,8 +1585,6 @@ class TestScreen:
     def test_names_from_strangers_cannot_disturb_it(self, hostile: Program) -> None:
         for arguments in (
             ("show", "--infos", "--ids"),
-            ("search", HOSTILE),
-            ("history", "--limit", "3"),
             ("move", HOSTILE + "3", "/"),
         ):
             seen = hostile.look(*arguments)
@@ -1611,7 +1596,7 @@ class TestScreen:
             assert len(seen.splitlines()) == seen.count("\n")  # no other character ends a line
 
     @pytest.mark.parametrize(
-        "name", [HOSTILE, "👨‍👩‍👧 e\u0301 ＡＢ\u3000表", "字" * 512, "--x", "*", "%s {}", "\x85\u2028 x\ufeff"]
+        "name", [HOSTILE, "👨‍👩‍👧 e\u0301 ＡＢ\u3000表", "字" * 512, "--x", "* %s {}", "\x85\u2028 x\ufeff"]
     )
     def test_no_command_sends_what_a_terminal_would_obey(self, program: Program, name: str) -> None:
         with KeywordTree(str(program.data)) as tree:
