@@ -207,7 +207,7 @@ def test_a_forked_child_asks_for_itself(tree: KeywordTree) -> None:
     assert first(tree, PEANUTS)[0] == "Anna"
 
 
-@pytest.mark.parametrize("query", ["the of", "🐍", '"', "NEAR(a b) OR *", "peanuts " * 12_500, "花" * 100_000])
+@pytest.mark.parametrize("query", ["the of", "🐍", '"', "NEAR(a b) OR *", "peanuts " * 12_500, "花" * 20_000])
 def test_any_text_can_be_asked_and_placed(tree: KeywordTree, query: str) -> None:
     for is_placing in (False, True):
         fits = tree._ranker.Fit(query, query, is_placing=is_placing, count=5)
