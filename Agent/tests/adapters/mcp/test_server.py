@@ -140,7 +140,7 @@ class TestTools:
         limit = 50_000
         monkeypatch.setattr(graph, "RESULT_BYTES", limit)
         big = [{**ADA, "name": f"e{n}", "observations": ["知" * 5_000]} for n in range(20)]
-        call(tree, "create_entities", entities=[*big, {**ADA, "observations": [f"{n} " * 50 for n in range(250)]}])
+        call(tree, "create_entities", entities=[*big, {**ADA, "observations": [f"{n} " * 10 for n in range(1_100)]}])
         for name, arguments in (
             ("read_graph", {}),
             ("search_nodes", {"query": "知"}),
