@@ -457,15 +457,6 @@ class TestKeepingUp:
             assert len(again.asked) == 1
             assert names(tree, "canine", 1) == ["dog"]
 
-    def test_vectors_may_be_deleted_at_any_time(self, tree: EmbeddingTree, tmp_path: Path) -> None:
-        tree.CreateKeyword("dog")
-        tree.catch_up()
-        for path in (tmp_path / "indexes").iterdir():
-            path.unlink()
-
-        assert names(tree, "canine") == ["dog"]
-        assert tree.Verify() == []
-
     def test_compacting_forgets_what_another_process_deleted_and_embeds_nothing_again(
         self, tree: EmbeddingTree, embedder: English, tmp_path: Path
     ) -> None:
@@ -482,20 +473,6 @@ class TestKeepingUp:
         assert _digest("my secret diagnosis") not in path.read_bytes()
         assert _digest("dog") in path.read_bytes()
         assert (tree.recall.vectors.waiting, embedder.asked) == (0, [])
-
-    def test_compacting_without_history_leaves_no_vector_of_what_is_gone(self, tree: EmbeddingTree) -> None:
-        gone = tree.CreateKeyword("a secret name")
-        tree.CreateKeyword("dog")
-        tree.catch_up()
-        (path,) = (Path(tree.data_dir) / "indexes").iterdir()
-        before = path.stat().st_size
-        tree.DeleteKeyword(gone.id)
-        tree.CompactStorage(keep_history=True)
-        assert path.stat().st_size == before
-
-        tree.CompactStorage(keep_history=False)
-        assert path.stat().st_size == before - (before - 512) // 2
-        assert names(tree, "canine") == ["dog"]
 
 
 class TestComparing:
@@ -602,27 +579,6 @@ class TestFailing:
         assert (embedder.asked, tree.recall.vectors.failure) == ([], "")
         assert names(tree, "canine") == ["dog"]
 
-    def test_many_threads_rank_and_write(self, tree: EmbeddingTree) -> None:
-        tree.CreateKeyword("dog", "root")
-        failures: list[BaseException] = []
-
-        def work(number: int) -> None:
-            try:
-                for turn in range(5):
-                    tree.CreateKeyword(f"thing {number} {turn}", "root")
-                    assert names(tree, "canine", 1) == ["dog"]
-            except BaseException as error:
-                failures.append(error)
-
-        threads = [threading.Thread(target=work, args=(number,)) for number in range(4)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-
-        assert failures == []
-        assert len(tree.recall.vectors) + tree.recall.vectors.waiting == 21
-
 
 class Slow(English):
     """Answers only when the test lets it, where `waits_at` says so."""
@@ -659,17 +615,6 @@ class TestSlow:
             assert (tree.catch_up(), tree.recall.vectors.failure, len(tree.recall.vectors)) == (0, "", 3)
         with patient_tree(tmp_path, embedder) as tree:
             assert names(tree, "canine", 1) == ["dog"]
-
-    def test_texts_that_wait_keep_no_question_waiting(self, tmp_path: Path) -> None:
-        embedder = Slow(lambda texts: "ship" in texts)
-        with EmbeddingTree(tmp_path, embedder, patience_s=4.0) as tree:
-            tree.CreateKeyword("dog", "root")
-            tree.catch_up()
-            tree.CreateKeyword("ship", "root")
-
-            assert names(tree, "canine", 1) == ["dog"]  # and waits half a second for the other
-            assert (tree.recall.vectors.waiting, tree.recall.vectors.failure) == (1, "")
-            embedder.released.set()
 
     def test_closing_waits_for_no_late_model_and_nothing_is_written_after_it(self, tmp_path: Path) -> None:
         embedder = Slow()
