@@ -221,19 +221,14 @@ class TestStrangeFiles:
             engine.remember(ADA, "likes milk", "preferences", "milk")
             assert "likes tea" in engine.get_node(ADA, TEA).content
 
-    def test_of_forgotten_folders_leave_no_name_in_the_journal(self, tmp_path: Path) -> None:
+    @pytest.mark.parametrize("is_moved", [False, True])
+    def test_of_what_is_forgotten_leave_no_name_behind(self, tmp_path: Path, is_moved: bool) -> None:
         with open_engine(tmp_path) as engine:
-            engine.remember(ADA, "I love zebrafish.", "preferences", "zebrafish")
-            engine.forget(ADA, f"{MEMORIES}/preferences")
-        assert [path for path in tmp_path.rglob("*") if path.is_file() and b"zebrafish" in path.read_bytes()] == []
-
-    def test_that_lead_to_what_is_forgotten_go_with_it(self, tmp_path: Path) -> None:
-        with open_engine(tmp_path) as engine:
-            engine.remember(ADA, "I love zebrafish.", "preferences", "zebrafish")
-            engine.move_node(ADA, f"{MEMORIES}/preferences/zebrafish", f"{MEMORIES}/preferences/zebrafish-two")
-            engine.move_node(ADA, f"{MEMORIES}/preferences/zebrafish-two", f"{MEMORIES}/preferences/fish")
-            engine.fs.prune(engine.fs.clock() + 1)
-            engine.forget(ADA, f"{MEMORIES}/preferences/fish")
+            uri = engine.remember(ADA, "I love zebrafish.", "preferences", "zebrafish")
+            for name in ("zebrafish-two", "fish") if is_moved else ():
+                engine.move_node(ADA, uri, uri := f"{MEMORIES}/preferences/{name}")
+                engine.fs.prune(engine.fs.clock() + 1)  # an old place leads on by its file alone
+            engine.forget(ADA, uri if is_moved else f"{MEMORIES}/preferences")
         assert [str(path) for path in tmp_path.rglob("*zebra*")] == []
         assert [path for path in tmp_path.rglob("*") if path.is_file() and b"zebrafish" in path.read_bytes()] == []
 

@@ -591,18 +591,16 @@ class TestImport:
         path.write_bytes("path\n食物\n".encode("gb18030"))
         with pytest.raises(InvalidInputError, match=r"a\.csv: it is not utf-8-sig: .* --encoding gbk "):
             import_file(tree, path)
+        with pytest.raises(InvalidInputError, match="klingon"):
+            import_file(tree, path, encoding="klingon")
         import_file(tree, path, encoding="gb18030")
 
         assert outline(tree) == ["食物"]
 
-    def test_refuses_an_encoding_that_no_one_knows(self, tree: KeywordTree, tmp_path: Path) -> None:
-        with pytest.raises(InvalidInputError, match="klingon"):
-            import_file(tree, write(tmp_path, "a.csv", "path\na\n"), encoding="klingon")
-
     @pytest.mark.parametrize("format_name", READ)
     def test_one_line_may_be_megabytes_long(self, tree: KeywordTree, tmp_path: Path, format_name: str) -> None:
         need(format_name)
-        long = "字x" * 500_000
+        long = "字x" * 300_000
         lines = {
             "csv": f"path,info\nfood,{long}\n",
             "tsv": f"path\tinfo\nfood\t{long}\n",
@@ -886,16 +884,6 @@ class TestJson:
     def test_refuses_what_is_no_such_document(self, tree: KeywordTree, tmp_path: Path, text: str) -> None:
         with pytest.raises(InvalidInputError):
             import_file(tree, write(tmp_path, "a.json", text))
-
-    def test_a_record_may_be_longer_than_what_is_read_at_once(self, tree: KeywordTree, tmp_path: Path) -> None:
-        load(tree, [Fact("i", "x" * 1_000_000, "s", [("root", RelationType.PRIMARY)])])
-        export_file(tree, tmp_path / "1.json")
-        with KeywordTree(str(tmp_path / "other")) as other:
-            import_file(other, tmp_path / "1.json")
-            info = other.GetInfo("i")
-
-        assert info is not None
-        assert (len(info.content), info.source) == (1_000_000, "s")
 
 
 class TestTables:
