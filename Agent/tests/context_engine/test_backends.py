@@ -25,6 +25,7 @@ from Agent.context_engine import (
 from Agent.context_engine.fs.disk import Disk
 from Agent.tests.support.clocks import Clock
 from Agent.tests.support.plain_reader import open_engine
+from Agent.tests.support.threads import in_threads
 
 ADA = RequestContext("acme", "ada", "helper", "s1")
 BOB = RequestContext("acme", "bob", "other", "s1")
@@ -131,21 +132,15 @@ class TestConflict:
     def test_many_writers_count_right(self, backend: Backend) -> None:
         backend.write(text="0")
 
-        def count() -> None:
-            for _ in range(5):
-                backend.fs.run(
-                    ADA,
-                    "count",
-                    lambda tx: backend.fs.write_level(
-                        ADA, TEA, "L2", str(int(backend.fs.read_level(ADA, TEA, "L2")) + 1)
-                    ),
-                )
+        def add_one(tx: object) -> None:
+            count = int(backend.fs.read_level(ADA, TEA, "L2"))
+            backend.fs.write_level(ADA, TEA, "L2", str(count + 1))
 
-        threads = [threading.Thread(target=count) for _ in range(4)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
+        def count(times: int) -> None:
+            for _ in range(times):
+                backend.fs.run(ADA, "count", add_one)
+
+        in_threads(count, [5] * 4)
 
         assert backend.texts() == {TEA: "20"}
 

@@ -1,6 +1,5 @@
 """Tests of the outbox and its workers: claims, leases, back-off, dead letters, and an index that never goes back."""
 
-import threading
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +14,7 @@ from Agent.context_engine.index.index_projector import IndexProjector
 from Agent.context_engine.index.outbox_store import OutboxStore
 from Agent.context_engine.index.record_builder import record_id
 from Agent.context_engine.providers.word_index import IndexedNode
+from Agent.tests.support.threads import in_threads
 
 ADA = RequestContext("acme", "ada", "helper", "s1")
 TREES = ("oak", "elm", "fir", "ash", "yew")
@@ -67,11 +67,7 @@ class TestClaiming:
             while batch := outbox.claim_batch(name, 3):
                 claimed.extend(each.event_id for each in batch)
 
-        threads = [threading.Thread(target=claim, args=(str(number),)) for number in range(4)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
+        in_threads(claim, "1234")
 
         assert len(claimed) == len(set(claimed)) == 60
 

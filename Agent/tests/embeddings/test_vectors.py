@@ -2,7 +2,6 @@
 
 import fcntl
 import os
-import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -16,6 +15,7 @@ from Agent.embeddings.embedder import HashingEmbedder
 from Agent.embeddings.scripts import PROBES
 from Agent.embeddings.vectors import RETRY_S, Vectors, _locked, _record, path_for
 from Agent.tests.support.clocks import Clock
+from Agent.tests.support.threads import in_threads
 
 RECORD_SIZE = 16 + 2 * 256 + 4
 
@@ -459,11 +459,7 @@ class TestAsking:
             vectors.catch_up()
             found[question] = texts_near(vectors, question, 1)
 
-        threads = [threading.Thread(target=ask, args=(text,)) for text in texts[:8]]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
+        in_threads(ask, texts[:8])
 
         assert found == {text: [text] for text in texts[:8]}
         vectors.catch_up()

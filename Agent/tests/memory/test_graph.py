@@ -1,7 +1,6 @@
 """Tests of `graph`: one suite for whatever stands behind `KnowledgeGraph`, then what is said of each alone."""
 
 import tempfile
-import threading
 import unicodedata
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
@@ -26,6 +25,7 @@ from Agent.memory.graph import (
 from Agent.memory.in_memory_graph import InMemoryGraph
 from Agent.memory.tree_graph import TreeGraph
 from Agent.tests.support.examples import share
+from Agent.tests.support.threads import in_threads
 
 OpenGraph: TypeAlias = Callable[[], AbstractContextManager[KnowledgeGraph]]
 
@@ -506,29 +506,20 @@ class TestReuseTags:
 
 class TestThreads:
     def test_may_write_and_walk_at_once(self, graph: KnowledgeGraph) -> None:
-        failures: list[BaseException] = []
         add(graph, "hub")
 
         def work(name: str) -> None:
-            try:
-                for number in range(12):
-                    id = f"{name}{number}"
-                    add(graph, id, **{id: [name]})
-                    graph.add_relation(GraphRelation("hub", id, "knows"))
-                    graph.get_related("hub", 2, BOTH)
-                    graph.find_by_keywords([name])
-                    if number % 2:
-                        graph.remove_entity(id)
-            except BaseException as error:
-                failures.append(error)
+            for number in range(12):
+                id = f"{name}{number}"
+                add(graph, id, **{id: [name]})
+                graph.add_relation(GraphRelation("hub", id, "knows"))
+                graph.get_related("hub", 2, BOTH)
+                graph.find_by_keywords([name])
+                if number % 2:
+                    graph.remove_entity(id)
 
-        threads = [threading.Thread(target=work, args=(name,)) for name in "abcd"]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
+        in_threads(work, "abcd")
 
-        assert failures == []
         assert len(graph.get_related("hub")) == 4 * 6
         assert [graph.entity_count_by_tag(name) for name in "abcd"] == [6] * 4
 

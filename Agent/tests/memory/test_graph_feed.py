@@ -29,6 +29,7 @@ from Agent.memory.store import MemoryStore
 from Agent.memory.tree_graph import TreeGraph
 from Agent.model_clients import ServiceError
 from Agent.tests.support.plain_extractor import PlainExtractor
+from Agent.tests.support.threads import in_threads
 
 BOTH = RelationDirection.BOTH
 
@@ -734,11 +735,7 @@ class TestTogether:
                 else:
                     kept.append(id)
 
-        threads = [threading.Thread(target=run, args=(number,)) for number in range(4)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
+        in_threads(run, range(4))
 
         sayers = {
             saying.memory_id

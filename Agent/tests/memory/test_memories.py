@@ -4,7 +4,6 @@ import logging
 import random
 import sqlite3
 import tempfile
-import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -18,6 +17,7 @@ from Agent.keyword_tree import Info, InvalidInputError, KeywordTree
 from Agent.memory import log_follower
 from Agent.memory.memories import Filters, InfoFacts, Memories
 from Agent.tests.support.examples import share
+from Agent.tests.support.threads import in_threads
 
 
 @pytest.fixture
@@ -137,26 +137,17 @@ class TestCatchUp:
 
     def test_is_safe_from_many_threads(self, tree: KeywordTree) -> None:
         index = Memories(tree)
-        failures: list[BaseException] = []
 
         def work(name: str) -> None:
-            try:
-                for number in range(15):
-                    id = create(tree, f"tea {name}{number}")[0]
-                    assert id in ranked(index, f"{name}{number}")
-                    index.choose(Filters(since=0.0, sources=["notes"]))
-                    if number % 3 == 0:
-                        tree.DeleteInfo(id)
-            except BaseException as error:
-                failures.append(error)
+            for number in range(15):
+                id = create(tree, f"tea {name}{number}")[0]
+                assert id in ranked(index, f"{name}{number}")
+                index.choose(Filters(since=0.0, sources=["notes"]))
+                if number % 3 == 0:
+                    tree.DeleteInfo(id)
 
-        threads = [threading.Thread(target=work, args=(name,)) for name in "abcd"]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
+        in_threads(work, "abcd")
 
-        assert failures == []
         assert len(ranked(index)) == 40
 
 

@@ -3,7 +3,6 @@
 import os
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -31,6 +30,7 @@ from Agent.memory.schemas import EpisodeTrace, ProceduralSkill, SemanticPattern
 from Agent.memory.scoring import Hybrid
 from Agent.memory.store import MemoryStore, Record, namespace_folder, record_of
 from Agent.tests.support.clocks import Clock
+from Agent.tests.support.threads import in_threads
 
 
 def without_graph(info: Info) -> dict[str, object]:
@@ -218,11 +218,7 @@ class TestRemember:
             assert len(one.retriever.known()) == 1
 
     def test_by_many_threads_is_one_memory(self, store: MemoryStore) -> None:
-        threads = [threading.Thread(target=store.remember, args=(RECORDS[2], ["茶"])) for _ in range(8)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
+        in_threads(lambda _: store.remember(RECORDS[2], ["茶"]), range(8))
 
         assert list(store.retriever.known()) == [RECORDS[2].id]
 
@@ -511,11 +507,7 @@ class TestCorrect:
 
     def test_from_many_threads_leaves_one(self, store: MemoryStore) -> None:
         first = store.remember("place 0", ["place"])
-        threads = [threading.Thread(target=store.correct, args=(first, f"place {n}")) for n in range(1, 9)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
+        in_threads(lambda number: store.correct(first, f"place {number}"), range(1, 9))
 
         assert len(recalled(store, "place")) == 1
         assert len(store.history(first)) == 9
