@@ -174,7 +174,7 @@ class ConflictError(KeywordTreeError, ValueError):
     """Other records are in conflict, of later changes or with the same name; `records` has them."""
 
     def __init__(self, message: str, records: Sequence[_Record]) -> None:
-        super().__init__(" ".join([message, ", ".join(map(repr, records[:5]))]).strip())
+        super().__init__(f"{message} {', '.join(map(repr, records[:5]))}".strip())
         self.records = list(records)
 
 
@@ -5784,9 +5784,8 @@ class KeywordTree:
     def Undo(self, operation_id: str | None, changed_by: str = "user") -> str:
         """Put back what an operation changed, as a new operation, and return the id of that.
 
-        Every field is as it was but `version` and `updated_at`, which go on rising.  Where nothing had to change
-        nothing is written, and the id leads nowhere, as that of a block does that changed nothing.  None, as
-        `last_operation` is before the first, is refused.
+        Every field is as it was but `version` and `updated_at`, which go on rising.  Where nothing had to change nothing
+        is written, and the id leads nowhere.  None, as `last_operation` is before the first, is refused.
 
         Raises:
             ConflictError: a later one wrote the same records, or needs what this one made; it names that one.

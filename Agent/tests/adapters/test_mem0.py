@@ -4,7 +4,7 @@ import asyncio
 import logging
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -16,12 +16,6 @@ from Agent.keyword_tree import ConflictError, InvalidInputError, KeywordTree, St
 
 ROOT = Path(__file__).resolve().parents[3]
 ADA: dict[str, Any] = {"user_id": "ada"}
-
-
-@pytest.fixture
-def tree(tmp_path: Path) -> Iterator[KeywordTree]:
-    with KeywordTree(str(tmp_path)) as tree:
-        yield tree
 
 
 @pytest.fixture

@@ -1,20 +1,12 @@
 """Tests of the six tools' work: what a model that walks the tree sees."""
 
 import json
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
 from Agent.adapters import operations
 from Agent.adapters.walking import TreeWalk
 from Agent.keyword_tree import ConflictError, InvalidInputError, KeywordTree, NotFoundError
-
-
-@pytest.fixture
-def tree(tmp_path: Path) -> Iterator[KeywordTree]:
-    with KeywordTree(str(tmp_path)) as tree:
-        yield tree
 
 
 @pytest.fixture

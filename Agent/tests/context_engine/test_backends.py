@@ -25,6 +25,7 @@ from Agent.context_engine import (
 from Agent.context_engine.fs.disk import Disk
 from Agent.tests.support.clocks import Clock
 from Agent.tests.support.plain_reader import open_engine
+from Agent.tests.support.threads import in_threads
 
 ADA = RequestContext("acme", "ada", "helper", "s1")
 BOB = RequestContext("acme", "bob", "other", "s1")
@@ -108,7 +109,9 @@ class TestConflict:
         with pytest.raises(VersionConflictError) as raised:
             backend.write(text="- three\n", version=1)
 
-        assert raised.value.current == 2
+        assert (raised.value.seen, raised.value.current) == (1, 2)
+        with pytest.raises(VersionConflictError):
+            backend.write(text="- new\n", version=0)  # which says that nothing is there
         assert backend.texts() == {TEA: "- two\n"}
 
     def test_what_changed_under_a_transaction_ends_it(self, backend: Backend) -> None:
@@ -129,21 +132,15 @@ class TestConflict:
     def test_many_writers_count_right(self, backend: Backend) -> None:
         backend.write(text="0")
 
-        def count() -> None:
-            for _ in range(5):
-                backend.fs.run(
-                    ADA,
-                    "count",
-                    lambda tx: backend.fs.write_level(
-                        ADA, TEA, "L2", str(int(backend.fs.read_level(ADA, TEA, "L2")) + 1)
-                    ),
-                )
+        def add_one(tx: object) -> None:
+            count = int(backend.fs.read_level(ADA, TEA, "L2"))
+            backend.fs.write_level(ADA, TEA, "L2", str(count + 1))
 
-        threads = [threading.Thread(target=count) for _ in range(4)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
+        def count(times: int) -> None:
+            for _ in range(times):
+                backend.fs.run(ADA, "count", add_one)
+
+        in_threads(count, [5] * 4)
 
         assert backend.texts() == {TEA: "20"}
 
@@ -234,6 +231,10 @@ class TestIsolation:
         [
             lambda fs: fs.read_node(BOB, TEA),
             lambda fs: fs.exists(BOB, TEA),
+            lambda fs: fs.stat_node(BOB, TEA),
+            lambda fs: fs.resolve_path(BOB, TEA),
+            lambda fs: fs.read_metadata(BOB, "ctx://acme/users/ada/nothing/there"),
+            lambda fs: fs.write_level(BOB, TEA, "L2", "x"),
             lambda fs: fs.list_children(BOB, TEAS),
             lambda fs: fs.history(BOB, TEA),
             lambda fs: fs.delete_node(BOB, TEA),
@@ -263,7 +264,7 @@ class TestTakingBack:
         backend.write()
         changes: list[Callable[[], object]] = [
             lambda: backend.write(text="- two\n"),
-            lambda: backend.write(MATE),
+            lambda: backend.write(MATE, version=0),
             lambda: backend.fs.delete_node(ADA, TEA),
             lambda: backend.fs.move_node(ADA, TEA, f"{TEAS}/cola"),
         ]

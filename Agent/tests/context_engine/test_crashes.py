@@ -34,8 +34,8 @@ from Agent.tests.support.plain_reader import PlainReader, dump
 
 STORM = bool(os.environ.get("KEYWORD_TREE_STORM"))
 SIZE = int(os.environ.get("KEYWORD_TREE_STORM_SIZE") or 10_000)
-STATES, CUTS, KILLED_TOGETHER = (SIZE, SIZE, SIZE) if STORM else (100, 8, 8)
-KILLS = SIZE // 20 if STORM else 4
+STATES, CUTS, KILLED_TOGETHER = (SIZE, SIZE, SIZE) if STORM else (40, 6, 4)
+KILLS = SIZE // 20 if STORM else 2
 SEED = int(os.environ.get("KEYWORD_TREE_SEED") or (0 if STORM else 18))
 SECONDS = float(os.environ.get("KEYWORD_TREE_STORM_SECONDS") or "inf")
 ROUND = 500

@@ -25,11 +25,21 @@ def index_of(folder: Path) -> Path:
     return folder / ".ctx/index/acme/users=ada/index.db"
 
 
-def fill(folder: Path) -> None:
+@pytest.fixture(scope="module")
+def full(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A store that every test copies."""
+    folder = tmp_path_factory.mktemp("full")
     with ContextEngineService(folder) as engine:
         for number in range(40):
             engine.remember(ADA, f"Likes record {number}.", "preferences", f"record {number}")
         engine.remember(ADA, "Likes jazz.", "preferences", "jazz")
+    return folder
+
+
+@pytest.fixture
+def folder(full: Path, tmp_path: Path) -> Path:
+    """A store of 41 memories."""
+    return Path(shutil.copytree(full, tmp_path / "store"))
 
 
 def spoil(path: Path, first: int = 0) -> None:
@@ -53,28 +63,25 @@ def use(engine: ContextEngineService) -> None:
 
 class TestAnIndex:
     @pytest.mark.parametrize("first", [0, 4096])
-    def test_that_is_damaged_is_made_again(self, tmp_path: Path, first: int) -> None:
-        fill(tmp_path)
-        spoil(index_of(tmp_path), first)
-        with ContextEngineService(tmp_path) as engine:
+    def test_that_is_damaged_is_made_again(self, folder: Path, first: int) -> None:
+        spoil(index_of(folder), first)
+        with ContextEngineService(folder) as engine:
             use(engine)
             assert engine.verify() == []
 
-    def test_that_is_damaged_while_it_is_open_is_made_again(self, tmp_path: Path) -> None:
-        fill(tmp_path)
-        with ContextEngineService(tmp_path) as engine:
+    def test_that_is_damaged_while_it_is_open_is_made_again(self, folder: Path) -> None:
+        with ContextEngineService(folder) as engine:
             engine.search_memory(ADA, "jazz")
-            index_of(tmp_path).write_bytes(b"\xa5" * index_of(tmp_path).stat().st_size)
+            index_of(folder).write_bytes(b"\xa5" * index_of(folder).stat().st_size)
             use(engine)
             assert engine.verify() == []
 
-    def test_that_another_program_holds_is_done_without(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_that_another_program_holds_is_done_without(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr("Agent.finding.index._WAIT_S", 0.1)
-        fill(tmp_path)
-        other = sqlite3.connect(index_of(tmp_path), isolation_level=None)
+        other = sqlite3.connect(index_of(folder), isolation_level=None)
         other.execute("PRAGMA locking_mode = EXCLUSIVE")
         other.execute("BEGIN EXCLUSIVE")
-        with ContextEngineService(tmp_path) as engine:
+        with ContextEngineService(folder) as engine:
             assert engine.remember(ADA, "Likes tea.", "preferences", "tea")
             found = engine.search_memory(ADA, "tea")
             assert [block.content_excerpt for block in found.blocks] == ["Likes tea."]
@@ -86,21 +93,19 @@ class TestAnIndex:
             assert engine.search_memory(ADA, "tea").note == ""
             assert engine.verify() == []
 
-    def test_that_no_disk_has_room_for_is_done_without(self, tmp_path: Path) -> None:
-        fill(tmp_path)
-        shutil.rmtree(tmp_path / ".ctx/index")
-        (tmp_path / ".ctx/index").write_text("no folder", encoding="ascii")
-        with ContextEngineService(tmp_path) as engine:
+    def test_that_no_disk_has_room_for_is_done_without(self, folder: Path) -> None:
+        shutil.rmtree(folder / ".ctx/index")
+        (folder / ".ctx/index").write_text("no folder", encoding="ascii")
+        with ContextEngineService(folder) as engine:
             use(engine)
             assert "index" in engine.search_memory(ADA, "jazz").note
 
 
 class TestAJournal:
     @pytest.fixture
-    def damaged(self, tmp_path: Path) -> Path:
+    def damaged(self, folder: Path) -> Path:
         """A store whose journal is damaged where opening does not look."""
-        fill(tmp_path)
-        path = tmp_path / ".ctx/journal.db"
+        path = folder / ".ctx/journal.db"
         with sqlite3.connect(path) as connection:  # a page that only whoever reads all images meets
             uri = "ctx://acme/users/ada/memories/preferences/large"
             rows = [(1, uri, b"x" * 40_000) for _ in range(9)]
@@ -110,7 +115,7 @@ class TestAJournal:
         for start in range(len(data) - 5 * 4096, len(data), 4096):
             data[start : start + 2_000] = b"\xa5" * 2_000
         path.write_bytes(data)
-        return tmp_path
+        return folder
 
     def test_that_is_damaged_is_set_aside_by_repair(self, damaged: Path) -> None:
         with ContextEngineService(damaged) as engine:
@@ -149,54 +154,42 @@ class TestAJournal:
                 assert any("set aside" in report["text"] for report in engine.status()["reports"])
             assert any("journal" in record.message for record in caplog.records)
 
-    def test_that_is_damaged_and_read_only_names_the_way_out(self, tmp_path: Path) -> None:
-        fill(tmp_path)
-        spoil(tmp_path / ".ctx/journal.db")
-        with ContextEngineService(tmp_path, readonly=True) as engine:
+    def test_that_is_damaged_and_read_only_names_the_way_out(self, folder: Path) -> None:
+        spoil(folder / ".ctx/journal.db")
+        with ContextEngineService(folder, readonly=True) as engine:
             assert engine.search_memory(ADA, "jazz").blocks[0].uri == JAZZ
             assert "repair" in engine.status()["reports"][0]["text"]
 
-    def test_of_another_process_is_followed(self, tmp_path: Path) -> None:
-        fill(tmp_path)
-        with ContextEngineService(tmp_path) as one, ContextEngineService(tmp_path) as two:
-            spoil(tmp_path / ".ctx/journal.db")
+    def test_of_another_process_is_followed(self, folder: Path) -> None:
+        with ContextEngineService(folder) as one, ContextEngineService(folder) as two:
+            spoil(folder / ".ctx/journal.db")
             two.fs.repair_journal()
             one.remember(ADA, "Likes tea.", "preferences", "tea")
             assert two.fs.journal.node(JAZZ.replace("jazz", "tea")) is not None
 
 
-def test_forgetting_beside_a_reader_does_not_wait_and_says_what_stays(tmp_path: Path) -> None:
-    fill(tmp_path)
-    with ContextEngineService(tmp_path) as engine:
+@pytest.mark.parametrize(
+    ("path_of", "table", "said"),
+    [(lambda folder: folder / ".ctx/journal.db", "changes", "WAL"), (index_of, "document", "index")],
+    ids=["journal", "index"],
+)
+def test_forgetting_beside_a_reader_does_not_wait_and_says_what_stays(
+    folder: Path, path_of: Callable[[Path], Path], table: str, said: str
+) -> None:
+    with ContextEngineService(folder) as engine:
         uri = engine.remember(ADA, "The secret word is xylographer.", "preferences", "word")
-        reader = sqlite3.connect(tmp_path / ".ctx/journal.db", isolation_level=None)
+        reader = sqlite3.connect(path_of(folder), isolation_level=None)
         reader.execute("BEGIN")
-        reader.execute("SELECT count(*) FROM changes").fetchall()
+        reader.execute(f"SELECT count(*) FROM {table}").fetchall()
         began = time.monotonic()
         engine.forget(ADA, uri)
         assert time.monotonic() - began < 20
-        assert any("WAL" in report["text"] for report in engine.status()["reports"])
-        reader.close()
-    files = [path for path in tmp_path.rglob("*") if path.is_file()]
-    assert not [path for path in files if b"xylographer" in path.read_bytes()]
-
-
-def test_forgetting_beside_a_reader_of_the_index_does_not_wait_and_says_what_stays(tmp_path: Path) -> None:
-    fill(tmp_path)
-    with ContextEngineService(tmp_path) as engine:
-        uri = engine.remember(ADA, "The secret word is xylographer.", "preferences", "word")
-        reader = sqlite3.connect(index_of(tmp_path), isolation_level=None)
-        reader.execute("BEGIN")
-        reader.execute("SELECT count(*) FROM document").fetchall()
-        began = time.monotonic()
-        engine.forget(ADA, uri)
-        assert time.monotonic() - began < 20
-        assert any("index" in report["text"] for report in engine.status()["reports"])
+        assert any(said in report["text"] for report in engine.status()["reports"])
         assert uri not in {block.uri for block in engine.search_memory(ADA, "xylographer").blocks}
         reader.close()
         engine.work()
         assert engine.verify() == []
-    files = [path for path in tmp_path.rglob("*") if path.is_file()]
+    files = [path for path in folder.rglob("*") if path.is_file()]
     assert not [path for path in files if b"xylographer" in path.read_bytes()]
 
 
@@ -255,20 +248,19 @@ SPOILT: dict[str, tuple[str, Callable[[ContextEngineService], object]]] = {
 
 class TestWhatSqliteDoesNotLookInto:
     @pytest.mark.parametrize("where", SPOILT)
-    def test_is_reported_with_the_way_out_and_set_aside_by_the_next_opening(self, tmp_path: Path, where: str) -> None:
+    def test_is_reported_with_the_way_out_and_set_aside_by_the_next_opening(self, folder: Path, where: str) -> None:
         statement, use_it = SPOILT[where]
-        fill(tmp_path)
-        with contextlib.closing(sqlite3.connect(tmp_path / ".ctx/journal.db")) as journal, journal:
+        with contextlib.closing(sqlite3.connect(folder / ".ctx/journal.db")) as journal, journal:
             assert journal.execute(statement).rowcount
             # An opening looks at the last thousand.
             many = ((1_000 + n, f"x{n}", "x", "synced", "", "", 0.0, "[]", 0) for n in range(1_500))
             journal.execute("UPDATE counters SET value = 3000 WHERE name = 'sequence'")
             journal.executemany("INSERT INTO commits VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", many)
-        with ContextEngineService(tmp_path) as engine:
+        with ContextEngineService(folder) as engine:
             with pytest.raises(StoreCorruptError, match="`repair` sets it aside"):
                 use_it(engine)
             assert any("cannot be read" in each for each in engine.verify())
-        with ContextEngineService(tmp_path) as engine:
+        with ContextEngineService(folder) as engine:
             assert "set aside" in engine.status()["reports"][0]["text"]
             assert engine.verify() == []
             use(engine)
@@ -276,23 +268,21 @@ class TestWhatSqliteDoesNotLookInto:
     @pytest.mark.parametrize(
         "change", ["plans = x'00'", "plans = '{}'", "state = 'aplied'", "at = 'soon'", "bytes = 'many'"]
     )
-    def test_of_a_recent_commit_is_set_aside_by_the_opening(self, tmp_path: Path, change: str) -> None:
-        fill(tmp_path)
-        with contextlib.closing(sqlite3.connect(tmp_path / ".ctx/journal.db")) as journal, journal:
+    def test_of_a_recent_commit_is_set_aside_by_the_opening(self, folder: Path, change: str) -> None:
+        with contextlib.closing(sqlite3.connect(folder / ".ctx/journal.db")) as journal, journal:
             journal.execute(f"UPDATE commits SET {change} WHERE sequence = 7")
-        with ContextEngineService(tmp_path) as engine:
+        with ContextEngineService(folder) as engine:
             assert "commit 7" in engine.status()["reports"][0]["text"]
             assert engine.verify() == []
             use(engine)
 
     @pytest.mark.parametrize("value", ["'many'", "3", "-1", "9e18", None])
-    def test_the_last_sequence_is_restored_from_what_the_journal_names(self, tmp_path: Path, value: str | None) -> None:
-        fill(tmp_path)
-        with contextlib.closing(sqlite3.connect(tmp_path / ".ctx/journal.db")) as journal, journal:
+    def test_the_last_sequence_is_restored_from_what_the_journal_names(self, folder: Path, value: str | None) -> None:
+        with contextlib.closing(sqlite3.connect(folder / ".ctx/journal.db")) as journal, journal:
             ((last,),) = journal.execute("SELECT value FROM counters WHERE name = 'sequence'")
             change = f"UPDATE counters SET value = {value}" if value else "DELETE FROM counters"
             journal.execute(f"{change} WHERE name = 'sequence'")
-        with ContextEngineService(tmp_path) as engine:
+        with ContextEngineService(folder) as engine:
             assert engine.status()["sequence"] == last
             assert f"is {last} again" in engine.status()["reports"][0]["text"]
             use(engine)

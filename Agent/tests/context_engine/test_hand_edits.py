@@ -13,6 +13,7 @@ import pytest
 from Agent.context_engine.core.errors import VersionConflictError
 from Agent.context_engine.core.objects import ContextNode, RequestContext
 from Agent.context_engine.fs.context_fs import ContextFS
+from Agent.context_engine.fs.redo import merge
 from Agent.context_engine.fs.uri import parse_uri
 
 ADA = RequestContext("acme", "ada", "helper", "s1")
@@ -140,6 +141,10 @@ def test_what_both_have_added_stands_in_the_file(fs: ContextFS, monkeypatch: pyt
     assert fs.read_level(ADA, TEA, "L2") == "- by the engine\n- no sugar\n- by hand\n"
     assert fs.is_edited(parse_uri(TEA))
     assert not list(fs.aside.glob("*"))
+
+
+def test_what_both_have_written_alike_stands_once() -> None:
+    assert merge(b"- a\n", b"- b\n", b"- b\n") == b"- b\n"
 
 
 def test_a_node_that_is_deleted_while_a_hand_writes_it_is_kept_aside(

@@ -1,6 +1,5 @@
 """Tests of the outbox and its workers: claims, leases, back-off, dead letters, and an index that never goes back."""
 
-import threading
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +14,7 @@ from Agent.context_engine.index.index_projector import IndexProjector
 from Agent.context_engine.index.outbox_store import OutboxStore
 from Agent.context_engine.index.record_builder import record_id
 from Agent.context_engine.providers.word_index import IndexedNode
+from Agent.tests.support.threads import in_threads
 
 ADA = RequestContext("acme", "ada", "helper", "s1")
 TREES = ("oak", "elm", "fir", "ash", "yew")
@@ -42,20 +42,22 @@ class TestClaiming:
         outbox.mark_done(made[0].event_id, "one")
         assert outbox.counts() == {"held": 0, "pending": 0, "leased": 1, "dead": 0}  # one look has served both
 
-    def test_keeps_a_recursive_one_and_those_beneath_apart(self, outbox: OutboxStore) -> None:
-        outbox.append_batch([event(SPACE, recursive=True), event(TEA)])
-        assert [each.uri for each in outbox.claim_batch("one", 10)] == [SPACE]
+    @pytest.mark.parametrize(
+        ("events", "claimed"),
+        [
+            ([event(SPACE, recursive=True), event(TEA)], 1),  # what is under it waits
+            ([event(f"{SPACE}/a", True, "MOVE_CONTEXT", to_uri=f"{SPACE}/b"), event(f"{SPACE}/b/c")], 1),
+            ([event(f"{SPACE}/tea", recursive=True), event(f"{SPACE}/teapot")], 2),  # another name
+        ],
+        ids=["a recursive one", "both ends of a move", "a name that begins with it"],
+    )
+    def test_keeps_what_one_look_covers_apart(
+        self, outbox: OutboxStore, events: list[OutboxEvent], claimed: int
+    ) -> None:
+        outbox.append_batch(events)
+
+        assert [each.uri for each in outbox.claim_batch("one", 10)] == [each.uri for each in events[:claimed]]
         assert outbox.claim_batch("two", 10) == []
-
-    def test_keeps_both_ends_of_a_move_apart(self, outbox: OutboxStore) -> None:
-        outbox.append_batch([event(f"{SPACE}/a", True, "MOVE_CONTEXT", to_uri=f"{SPACE}/b"), event(f"{SPACE}/b/c")])
-
-        assert len(outbox.claim_batch("one", 10)) == 1
-
-    def test_lets_no_name_stand_for_what_begins_with_it(self, outbox: OutboxStore) -> None:
-        outbox.append_batch([event(f"{SPACE}/tea", recursive=True), event(f"{SPACE}/teapot")])
-
-        assert len(outbox.claim_batch("one", 10)) == 2
 
     def test_gives_each_event_to_one_of_many_workers(self, outbox: OutboxStore) -> None:
         outbox.append_batch([event(f"{SPACE}/{number}") for number in range(60)])
@@ -65,11 +67,7 @@ class TestClaiming:
             while batch := outbox.claim_batch(name, 3):
                 claimed.extend(each.event_id for each in batch)
 
-        threads = [threading.Thread(target=claim, args=(str(number),)) for number in range(4)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
+        in_threads(claim, "1234")
 
         assert len(claimed) == len(set(claimed)) == 60
 

@@ -1,7 +1,6 @@
 """Tests of a session's way in and of evidence's way out, without a model."""
 
 import contextlib
-import json
 import multiprocessing
 import os
 import random
@@ -9,7 +8,7 @@ import re
 import shutil
 import sqlite3
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +29,7 @@ from Agent.context_engine.core.errors import StoreCorruptError
 from Agent.context_engine.core.messages import decode_messages, encode_messages, own_words, read_message, read_messages
 from Agent.context_engine.core.text import count_tokens
 from Agent.memory.keywords import ChineseKeywordExtractor, cut_ngrams
-from Agent.tests.support.plain_reader import dump, open_engine
+from Agent.tests.support.plain_reader import open_engine
 
 ADA = RequestContext("acme", "ada", "helper", "s1")
 BOB = RequestContext("acme", "bob", "other", "s1")
@@ -202,11 +201,11 @@ class TestCommitting:
             with pytest.raises(ConflictError, match="edited"):
                 engine.undo(ADA, again)
 
-    def test_of_100_messages_shows_each_by_itself(self, engine: ContextEngineService) -> None:
-        said = say(*(f"Number{number} is here. " + "word " * 400 * (number % 3 == 0) for number in range(100)))
+    def test_of_many_messages_shows_each_by_itself(self, engine: ContextEngineService) -> None:
+        said = say(*(f"Number{number} is here. " + "word " * 400 * (number % 3 == 0) for number in range(40)))
         engine.commit_session(ADA, said)
 
-        for number in range(100):
+        for number in range(40):
             block = engine.search_memory(ADA, f"number{number}", top_k=1).blocks[0]
             assert block.content_excerpt.startswith(f"Number{number} is here.")
             assert f"m{number + 1}," in block.match_reason
@@ -255,14 +254,6 @@ class TestCommitting:
         assert "said by assistant" in engine.search_memory(ADA, "Paris").blocks[0].match_reason
         engine.commit_session(ADA, say("I live in Rome."))
         assert "said by" not in engine.search_memory(ADA, "Rome").blocks[0].match_reason
-
-    def test_is_a_delta(self, engine: ContextEngineService) -> None:
-        first, more = say("I love jazz.", "Second."), say("Third.", at="2026-11-21T08:00:00Z")
-        engine.commit_session(ADA, first)
-        result = engine.commit_session(ADA, [*first, *more])
-
-        assert (result.stats["messages"], result.stats["new"]) == (3, 1)
-        assert [each.name[:5] for each in engine.list_children(ADA, SESSION)] == ["0001-", "0002-"]
 
     @pytest.mark.parametrize("words", [("Are you Al?", "Do you take milk?", "yes"), ("你叫小艾?", "加糖吗?", "是的")])
     def test_keeps_an_answer_that_was_given_before(self, engine: ContextEngineService, words: tuple[str, ...]) -> None:
@@ -335,7 +326,7 @@ class TestCommitting:
         said = say("My name is Ada. I love jazz.", "Please always be brief.")
         engine.commit_session(ADA, said, used_tools=["grep"])
         before = snapshot(tmp_path / "memory")
-        for _ in range(20):
+        for _ in range(3):
             assert engine.commit_session(ADA, said, used_tools=["grep"]).status == "unchanged"
 
         assert snapshot(tmp_path / "memory") == before
@@ -356,12 +347,15 @@ class TestCommitting:
             assert [message.text for messages in data for message in messages] == ["I love jazz.", "I live in Rome."]
             assert engine.verify() == []
 
-    def test_takes_long_sessions_apart_and_loses_none_of_them(self, engine: ContextEngineService) -> None:
-        said = [{"role": "user", "content": f"note {number} of the keeper{number}"} for number in range(2_500)]
+    def test_takes_long_sessions_apart_and_loses_none_of_them(
+        self, engine: ContextEngineService, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr("Agent.context_engine.commit.archive_builder.ARCHIVE_MESSAGES", 100)
+        said = [{"role": "user", "content": f"note {number} of the keeper{number}"} for number in range(250)]
         result = engine.commit_session(ADA, said)
 
         assert len(result.stats["archives"]) == 3
-        assert excerpts(engine, "keeper1777", top_k=1) == ["note 1777 of the keeper1777"]
+        assert excerpts(engine, "keeper177", top_k=1) == ["note 177 of the keeper177"]
         assert engine.commit_session(ADA, said).status == "unchanged"
 
     def test_takes_a_message_of_16_mb_and_no_larger_one(self, engine: ContextEngineService) -> None:
@@ -469,14 +463,6 @@ class TestWithoutAModel:
             page = [said[0], said[2], said[5]]
             assert engine.fs.read_level(ADA, archive, "L1").splitlines() == [f"- {text['content']}" for text in page]
 
-    def test_counts_tools_and_keeps_what_the_caller_remembers(self, tmp_path: Path) -> None:
-        with ContextEngineService(tmp_path) as engine:
-            engine.commit_session(ADA, say("Hello."), used_tools=[{"name": "grep", "ok": False, "error": "no file"}])
-            uri = engine.remember(ADA, "lives_in: Rome", "profile")
-
-            assert "lives_in: Rome" in engine.get_node(ADA, uri).content
-            assert "no file" in engine.get_node(ADA, "ctx://acme/agents/helper/tools/grep").content
-
     def test_a_model_reads_later_what_was_archived(self, tmp_path: Path) -> None:
         with ContextEngineService(tmp_path) as engine:
             archive = engine.commit_session(ADA, say("I love jazz.")).stats["archives"][0]
@@ -526,9 +512,10 @@ class TestMerging:
             engine.remember(ADA, f"lives_in: {city}", "profile")
             assert current() == f"profile: lives_in: {city}"
         other, day = RequestContext("acme", "ada", "helper", "s2"), "2026-11-20"
-        engine.commit_session(other, [*say("I live in Berlin.", at=f"{day}T08:00:00Z"),
-                                      *say("I moved to Madrid.", at=f"{day}T20:00:00Z")])  # fmt: skip
-        assert current() == "profile: lives_in: Madrid"
+        moved = [*say("I live in Berlin.", at=f"{day}T08:00:00Z"), *say("I moved to Madrid.", at=f"{day}T20:00:00Z")]
+        for ctx in (other, RequestContext("acme", "ada", "helper", "s3")):  # said again, nothing comes back
+            engine.commit_session(ctx, moved)
+            assert current() == "profile: lives_in: Madrid"
         engine.commit_session(ADA, say("I live in Bonn.", at=f"{day}T12:00:00Z"))
         assert current() == "profile: lives_in: Madrid"
         engine.commit_session(ADA, say("我住在杭州,不,我搬到苏州了。我现在住在杭州。", at=f"{day}T21:00:00Z"))
@@ -551,13 +538,6 @@ class TestMerging:
 
         assert content.count("lives_in") == 1
         assert content.count("#m1") == 2
-
-    def test_lets_somebody_move_back(self, engine: ContextEngineService) -> None:
-        for number, (city, day) in enumerate((("Rome", "01"), ("Paris", "02"), ("Rome", "03"))):
-            ctx = RequestContext("acme", "ada", "helper", f"s{number}")
-            engine.commit_session(ctx, say(f"I live in {city}.", at=f"2026-11-{day}T08:00:00Z"))
-
-        assert engine.get_node(ADA, f"{MEMORIES}/profile").abstract.endswith("lives_in: Rome")
 
     def test_starts_from_what_a_hand_has_written(self, engine: ContextEngineService) -> None:
         engine.commit_session(ADA, say("I love jazz."))
@@ -956,47 +936,8 @@ class TestForgetting:
         assert grep(tmp_path, self.SECRET) == []
         assert engine.get_node(ADA, archive.archive_uri).abstract == "(forgotten)"
 
-    def test_is_finished_after_a_crash(self, engine: ContextEngineService, tmp_path: Path,
-                                       monkeypatch: pytest.MonkeyPatch) -> None:  # fmt: skip
-        engine.commit_session(ADA, say(f"I love {self.SECRET}."))
-        uri = engine.list_children(ADA, f"{MEMORIES}/preferences")[0].uri
-        monkeypatch.setattr(engine._forgetter, "finish", lambda payload: 1 / 0)
-        with pytest.raises(ZeroDivisionError):
-            engine.forget(ADA, uri)
-        assert grep(tmp_path, self.SECRET)
-        engine.fs.journal.close()
-
-        with open_engine(tmp_path / "memory"):
-            pass
-        assert grep(tmp_path, self.SECRET) == []
-
 
 class TestCare:
-    def test_an_index_that_is_gone_or_damaged_is_made_anew(self, tmp_path: Path) -> None:
-        with open_engine(tmp_path) as engine:
-            engine.commit_session(ADA, say("I love jazz."))
-            before = dump(engine, MEMORIES)
-        place = tmp_path / ".ctx/index/acme/users=ada/index.db"
-        spoils: list[Callable[[], object]] = [
-            lambda: shutil.rmtree(tmp_path / ".ctx/index"),
-            lambda: place.write_bytes(b"nonsense" * 600),
-        ]
-        for spoil in spoils:
-            spoil()
-            with open_engine(tmp_path) as engine:
-                assert excerpts(engine, "jazz", top_k=1) == ["I love jazz."]
-                assert dump(engine, MEMORIES) == before
-
-    def test_an_index_of_another_format_is_made_anew(self, tmp_path: Path) -> None:
-        with open_engine(tmp_path) as engine:
-            engine.commit_session(ADA, say("I love jazz."))
-        path = tmp_path / ".ctx/index/acme/users=ada/index.db"
-        with contextlib.closing(sqlite3.connect(path)) as connection:
-            connection.executescript("UPDATE meta SET value = '1 little' WHERE key = 'format'; UPDATE row SET part = 7")
-        with open_engine(tmp_path) as engine:
-            assert excerpts(engine, "jazz") == ["I love jazz."]
-            assert engine.verify() == []
-
     def test_a_full_disk_where_the_index_lies_loses_nothing(self, tmp_path: Path) -> None:
         with open_engine(tmp_path) as engine:
             engine.commit_session(ADA, say("I love jazz."))
@@ -1070,14 +1011,6 @@ class TestCare:
                 for each in range(number + 1):
                     assert excerpts(engine, f"band{each}", top_k=1) == [f"I love band{each}."]
                 assert engine.verify() == []
-
-    def test_status_tells_what_an_operator_wants_to_know(self, engine: ContextEngineService) -> None:
-        engine.commit_session(ADA, say("I love jazz."))
-        told = engine.status()
-
-        assert told["outbox"] == {"held": 0, "pending": 0, "leased": 0, "dead": 0}
-        assert told["sequence"] == 2
-        assert json.dumps(told)
 
     def test_a_worker_adopts_what_hands_have_changed(self, engine: ContextEngineService) -> None:
         engine.commit_session(ADA, say("I love jazz."))

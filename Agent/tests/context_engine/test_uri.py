@@ -23,30 +23,13 @@ from Agent.context_engine.fs.uri import (
 ADA = RequestContext("acme", "ada", "helper", "s1")
 
 BAD = [
-    "",
-    "ctx://",
-    "ctx:///users",
-    "file:///etc/passwd",
-    "ctx://acme/users/ada/",
-    "ctx://acme//ada",
-    "ctx://acme/users/ada/..",
-    "ctx://acme/users/ada/./x",
-    "ctx://acme/users/ada/a\\b",
-    "ctx://acme/users/ada/a?b",
-    "ctx://acme/users/ada/a#b",
-    "ctx://acme/users/ada/a\x00b",
-    "ctx://acme/users/ada/a\u200bb",
-    "ctx://acme/users/ada/a\u202eb",
-    "ctx://acme/users/ada/e\u0301",
-    "ctx://acme/users/ada/\ud800",
-    "ctx://acme/users/ada/ ",
-    "ctx://" + "/".join(["a"] * 17),
-    "ctx://acme/users/ada/" + "a" * 1_024,
-    "ctx://acme/users/ada/" + "龙" * 100,
-    None,
-    7,
-    b"ctx://acme",
-]
+    "", "ctx://", "ctx:///users", "file:///etc/passwd", "ctx://acme/users/ada/", "ctx://acme//ada",
+    "ctx://acme/users/ada/..", "ctx://acme/users/ada/./x", "ctx://acme/users/ada/a\\b", "ctx://acme/users/ada/a?b",
+    "ctx://acme/users/ada/a#b", "ctx://acme/users/ada/a\x00b", "ctx://acme/users/ada/a\u200bb",
+    "ctx://acme/users/ada/a\u202eb", "ctx://acme/users/ada/e\u0301", "ctx://acme/users/ada/\ud800",
+    "ctx://acme/users/ada/ ", "ctx://" + "/".join(["a"] * 17), "ctx://acme/users/ada/" + "a" * 1_024,
+    "ctx://acme/users/ada/" + "龙" * 100, None, 7, b"ctx://acme",
+]  # fmt: skip
 
 
 class TestParse:

@@ -1,7 +1,7 @@
 """Tests of `ranker`: memories by similarity, fused with the full text by the retriever."""
 
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
@@ -25,12 +25,6 @@ class Failing(HashingEmbedder):
 @pytest.fixture
 def embedder() -> HashingEmbedder:
     return HashingEmbedder([("car", "automobile"), *ENGLISH])
-
-
-@pytest.fixture
-def tree(tmp_path: Path) -> Iterator[KeywordTree]:
-    with KeywordTree(str(tmp_path)) as tree:
-        yield tree
 
 
 def contents(retriever: MemoryRetriever, question: str, limit: int = 5) -> list[str]:

@@ -22,6 +22,7 @@ from Agent.embeddings.vectors import _digest
 from Agent.finding.tree import TreeRanker
 from Agent.keyword_tree import ClosedError, InvalidInputError, KeywordTree, LLMClient, SearchStatus
 from Agent.lexical_client import LexicalLLMClient
+from Agent.tests.support.examples import share
 
 SYNONYMS = [("dog", "canine"), ("car", "automobile"), ("quick", "rapid"), ("tea", "绿茶")]
 patient_tree = partial(EmbeddingTree, patience_s=240.0)  # on a busy machine, too, all is embedded that waits
@@ -314,39 +315,38 @@ class Named:
         return [[1.0] for _ in texts]
 
 
-class TestArguments:
-    @pytest.mark.parametrize("embedder", [None, "model", HashingEmbedder, Named, object()])
-    def test_what_is_no_embedder_is_refused_before_anything_is_made(self, embedder: object, tmp_path: Path) -> None:
-        with pytest.raises(InvalidInputError, match="embedder must have a name, a string, and a method embed: ") as no:
-            patient_tree(tmp_path / "m", embedder)  # type: ignore[arg-type]  # what is tested
+class Unnamed(English):
+    """Has all that an embedder has but a name."""
 
-        assert repr(embedder)[:12] in str(no.value)
+    def __init__(self, name: Any) -> None:
+        super().__init__()
+        self.name = name
+
+
+NO_EMBEDDER = "embedder must have a name, a string, and a method embed: "
+REFUSED: list[tuple[str, list[Any], str]] = [
+    ("embedder", [None, "model", HashingEmbedder, Named, object()], NO_EMBEDDER),
+    ("embedder", [Unnamed(None), Unnamed(""), Unnamed(7)], "embedder must have a name"),
+    ("infos_embedded", [-1, 1.5, "2", True], "infos_embedded must be a number from 0 on, or None: "),
+    ("trust", [2.0], "trust must be a number from 0 to 1"),
+    ("patience_s", [0, -2.0, "2"], "patience_s must be seconds"),
+    ("ranker", [TreeRanker], "ranker cannot be chosen here, .*: "),
+    ("data_dir", [None], "data_dir must be a path"),
+]
+
+
+@pytest.mark.parametrize(
+    ("name", "values", "message"), REFUSED, ids=[f"{name}-{said[:20]}" for name, _, said in REFUSED]
+)
+def test_a_wrong_argument_is_refused_by_its_value_before_anything_is_made(
+    tmp_path: Path, name: str, values: list[Any], message: str
+) -> None:
+    for value in values:
+        with pytest.raises(InvalidInputError, match=message) as refused:
+            EmbeddingTree(**{"data_dir": tmp_path / "m", "embedder": English(), name: value})
+
+        assert repr(value)[:12] in str(refused.value)
         assert not (tmp_path / "m").exists()
-
-    @pytest.mark.parametrize("count", [-1, 1.5, "2", True])
-    def test_what_is_no_number_of_infos_is_refused(self, count: object, tmp_path: Path) -> None:
-        reported = f"infos_embedded must be a number from 0 on, or None: {count!r}"
-        with pytest.raises(InvalidInputError, match=reported):
-            patient_tree(tmp_path / "m", English(), infos_embedded=count)  # type: ignore[arg-type]  # what is tested
-        assert not (tmp_path / "m").exists()
-
-    @pytest.mark.parametrize("name", [None, "", 7])
-    def test_an_embedder_whose_name_is_none_is_refused(self, name: object, tmp_path: Path) -> None:
-        embedder = English()
-        embedder.name = name  # type: ignore[assignment]  # what is tested
-
-        with pytest.raises(InvalidInputError, match="embedder must have a name"):
-            patient_tree(tmp_path, embedder)
-
-    def test_another_ranker_is_refused(self, embedder: English, tmp_path: Path) -> None:
-        with pytest.raises(InvalidInputError, match=r"ranker cannot be chosen here, .*: <class 'Agent"):
-            patient_tree(tmp_path / "m", embedder, ranker=TreeRanker)
-
-        assert not (tmp_path / "m").exists()
-
-    def test_a_folder_that_is_no_path_is_refused_as_ever(self, embedder: English) -> None:
-        with pytest.raises(InvalidInputError, match="data_dir must be a path"):
-            patient_tree(None, embedder)  # type: ignore[arg-type]  # what is tested
 
 
 class TestTrust:
@@ -387,12 +387,6 @@ class TestTrust:
             ((_, confidence),) = tree.RankCandidates("canine")
 
         assert confidence < 0.1
-
-    def test_that_is_none_is_refused(self, embedder: English, tmp_path: Path) -> None:
-        with pytest.raises(InvalidInputError, match="trust must be a number from 0 to 1"):
-            patient_tree(tmp_path / "m", embedder, trust=2.0)
-
-        assert not (tmp_path / "m").exists()
 
     def test_a_script_that_the_model_does_not_know_is_left_to_the_words(self, tmp_path: Path) -> None:
         confidences = []
@@ -463,15 +457,6 @@ class TestKeepingUp:
             assert len(again.asked) == 1
             assert names(tree, "canine", 1) == ["dog"]
 
-    def test_vectors_may_be_deleted_at_any_time(self, tree: EmbeddingTree, tmp_path: Path) -> None:
-        tree.CreateKeyword("dog")
-        tree.catch_up()
-        for path in (tmp_path / "indexes").iterdir():
-            path.unlink()
-
-        assert names(tree, "canine") == ["dog"]
-        assert tree.Verify() == []
-
     def test_compacting_forgets_what_another_process_deleted_and_embeds_nothing_again(
         self, tree: EmbeddingTree, embedder: English, tmp_path: Path
     ) -> None:
@@ -488,20 +473,6 @@ class TestKeepingUp:
         assert _digest("my secret diagnosis") not in path.read_bytes()
         assert _digest("dog") in path.read_bytes()
         assert (tree.recall.vectors.waiting, embedder.asked) == (0, [])
-
-    def test_compacting_without_history_leaves_no_vector_of_what_is_gone(self, tree: EmbeddingTree) -> None:
-        gone = tree.CreateKeyword("a secret name")
-        tree.CreateKeyword("dog")
-        tree.catch_up()
-        (path,) = (Path(tree.data_dir) / "indexes").iterdir()
-        before = path.stat().st_size
-        tree.DeleteKeyword(gone.id)
-        tree.CompactStorage(keep_history=True)
-        assert path.stat().st_size == before
-
-        tree.CompactStorage(keep_history=False)
-        assert path.stat().st_size == before - (before - 512) // 2
-        assert names(tree, "canine") == ["dog"]
 
 
 class TestComparing:
@@ -608,27 +579,6 @@ class TestFailing:
         assert (embedder.asked, tree.recall.vectors.failure) == ([], "")
         assert names(tree, "canine") == ["dog"]
 
-    def test_many_threads_rank_and_write(self, tree: EmbeddingTree) -> None:
-        tree.CreateKeyword("dog", "root")
-        failures: list[BaseException] = []
-
-        def work(number: int) -> None:
-            try:
-                for turn in range(5):
-                    tree.CreateKeyword(f"thing {number} {turn}", "root")
-                    assert names(tree, "canine", 1) == ["dog"]
-            except BaseException as error:
-                failures.append(error)
-
-        threads = [threading.Thread(target=work, args=(number,)) for number in range(4)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-
-        assert failures == []
-        assert len(tree.recall.vectors) + tree.recall.vectors.waiting == 21
-
 
 class Slow(English):
     """Answers only when the test lets it, where `waits_at` says so."""
@@ -665,17 +615,6 @@ class TestSlow:
             assert (tree.catch_up(), tree.recall.vectors.failure, len(tree.recall.vectors)) == (0, "", 3)
         with patient_tree(tmp_path, embedder) as tree:
             assert names(tree, "canine", 1) == ["dog"]
-
-    def test_texts_that_wait_keep_no_question_waiting(self, tmp_path: Path) -> None:
-        embedder = Slow(lambda texts: "ship" in texts)
-        with EmbeddingTree(tmp_path, embedder, patience_s=4.0) as tree:
-            tree.CreateKeyword("dog", "root")
-            tree.catch_up()
-            tree.CreateKeyword("ship", "root")
-
-            assert names(tree, "canine", 1) == ["dog"]  # and waits half a second for the other
-            assert (tree.recall.vectors.waiting, tree.recall.vectors.failure) == (1, "")
-            embedder.released.set()
 
     def test_closing_waits_for_no_late_model_and_nothing_is_written_after_it(self, tmp_path: Path) -> None:
         embedder = Slow()
@@ -746,19 +685,13 @@ class TestSlow:
             assert (one.catch_up(), other.catch_up()) == (0, 0)
             assert (names(one, "canine", 1), one.recall.vectors.failure) == (["dog"], "")
 
-    @pytest.mark.parametrize("patience_s", [0, -2.0, "2"])
-    def test_patience_that_is_none_is_refused_before_anything_is_made(self, patience_s: Any, tmp_path: Path) -> None:
-        with pytest.raises(InvalidInputError, match="patience_s must be seconds"):
-            EmbeddingTree(tmp_path / "m", English(), patience_s=patience_s)
-
-        assert not (tmp_path / "m").exists()
-
 
 TEXTS = st.sampled_from(["dog", "canine", "a quick car", "绿茶", "ship", "rapid rivers"])
 STEPS = st.lists(st.tuples(st.sampled_from("12345"), st.none() | st.tuples(TEXTS, st.none() | TEXTS)), max_size=20)
 
 
 class TestAnyOrder:
+    @share(0.5)
     @given(STEPS, TEXTS)
     @example(
         [("1", ("绿茶", None)), ("2", ("a quick car", "dog")), ("1", ("canine", None)), ("1", ("dog", "绿茶"))], "dog"

@@ -2,7 +2,6 @@
 
 import fcntl
 import os
-import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -16,6 +15,7 @@ from Agent.embeddings.embedder import HashingEmbedder
 from Agent.embeddings.scripts import PROBES
 from Agent.embeddings.vectors import RETRY_S, Vectors, _locked, _record, path_for
 from Agent.tests.support.clocks import Clock
+from Agent.tests.support.threads import in_threads
 
 RECORD_SIZE = 16 + 2 * 256 + 4
 
@@ -371,17 +371,6 @@ class TestAsking:
         assert text == "tea"
         assert similarity == pytest.approx(1.0, abs=1e-3)
 
-    def test_another_dimension_under_the_same_name_begins_again(self, path: Path) -> None:
-        filled(Counting("model", 64), path, "tea", "coffee").catch_up()
-        vectors = filled(Counting("model", 32), path, "tea", "coffee")
-        assert vectors.waiting == 0
-        vectors.catch_up(["question"])
-        vectors.catch_up()
-
-        assert vectors.nearest("question", 5)
-        assert len(vectors) == 2
-        assert filled(Counting("model", 32), path, "tea", "coffee").waiting == 0
-
     def test_at_once_notices_another_dimension_where_nothing_waits(
         self, path: Path, caplog: pytest.LogCaptureFixture
     ) -> None:
@@ -470,11 +459,7 @@ class TestAsking:
             vectors.catch_up()
             found[question] = texts_near(vectors, question, 1)
 
-        threads = [threading.Thread(target=ask, args=(text,)) for text in texts[:8]]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
+        in_threads(ask, texts[:8])
 
         assert found == {text: [text] for text in texts[:8]}
         vectors.catch_up()
@@ -536,13 +521,6 @@ class TestFile:
         filled(Counting(), path, "tea").catch_up()
 
         assert filled(Counting(), path, "tea").waiting == 0
-
-    def test_two_may_write(self, embedder: Counting, kept: Path) -> None:
-        one, other = filled(embedder, kept, "one"), filled(embedder, kept, "other")
-        one.catch_up()
-        other.catch_up()
-
-        assert filled(Counting(), kept, "tea", "one", "other").waiting == 0
 
     def test_two_that_begin_the_file_both_keep_what_they_embed(self, embedder: Counting, path: Path) -> None:
         one, other = filled(embedder, path, "one", "two"), filled(embedder, path, "other")

@@ -15,6 +15,7 @@ from Agent.embeddings.vectors import RETRY_S, Vectors, path_for
 from Agent.embeddings.worker import CALL_S, Worker, _Order, check_patience
 from Agent.keyword_tree import InvalidInputError
 from Agent.tests.support.clocks import Clock
+from Agent.tests.support.threads import in_threads
 
 LONG, SHORT = 240.0, 0.01  # longer than any test needs; too short for a model that waits for the test
 
@@ -138,11 +139,7 @@ class TestAsk:
             worker.ask([f"question {number}"], LONG)
             found.append(vectors.vector_of(f"question {number}") is not None)
 
-        threads = [threading.Thread(target=ask, args=(number,)) for number in range(16)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
+        in_threads(ask, range(16))
 
         assert found == [True] * 16
         texts = [text for call in embedder.calls for text in call]

@@ -730,8 +730,8 @@ class TestStrangers:
         assert not [text for text in texts if len(text) > 4 and any(text in system for system in systems)]
 
     @pytest.mark.parametrize("letter", ["x", "茶", "\x01", '"', "🐍"], ids=["x", "茶", "control", "quote", "snake"])
-    def test_a_megabyte_is_cut(self, letter: str, folder: Path) -> None:
-        text = letter * 1_000_000
+    def test_a_very_long_text_is_cut(self, letter: str, folder: Path) -> None:
+        text = letter * 300_000
         with opened(folder, always({"action": "missing"})) as (tree, model):
             found = tree.Search(text)
             made = tree.CreateKeyword("龙井", description=text[:65_536])
@@ -769,7 +769,7 @@ class TestPrompts:
     def test_each_intent_has_one_system_text_whatever_is_asked(self, tmp_path: Path) -> None:
         systems: dict[str, set[str]] = {}
         schemas: set[str] = set()
-        for number, text in enumerate(("x", *HOSTILE.values())):
+        for number, text in enumerate(("x", *[*HOSTILE.values()][::3])):
             options = {"max_candidates": 5 + number, "descend_max_rounds": 1 + number}
             with opened(tmp_path / f"{number}", always({"action": "missing"}), **options) as (tree, model):
                 tree.CreateKeyword(text, "root")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import os
 import time
 from pathlib import Path
 from types import SimpleNamespace
@@ -14,11 +13,7 @@ from Agent.keyword_tree import KeywordTree, StubLLMClient
 from Agent.lexical_client import LexicalLLMClient
 from Agent.tests.support import inside
 
-
-@pytest.fixture(autouse=True)
-def _no_sync(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(os, "fsync", lambda _fd: None)
-    monkeypatch.setattr(os, "fdatasync", lambda _fd: None)
+pytestmark = pytest.mark.usefixtures("no_sync")
 
 
 def test_each_kind_is_reported_once_a_minute(

@@ -143,11 +143,16 @@ def test_what_could_not_be_taken_in_is_taken_in_by_the_next_question(
         inside.check_ranking(tree)
 
 
-@pytest.mark.parametrize("is_forked", [False, True])
-@pytest.mark.parametrize("step", ["tea", "milk", "note 50"])
-@pytest.mark.parametrize("is_first", [False, True])
+@pytest.mark.parametrize(
+    ("step", "is_first", "is_forked"),
+    [
+        *((step, is_first, False) for step in ("tea", "milk", "note 50") for is_first in (False, True)),
+        ("milk", False, True),
+        ("note 50", True, True),
+    ],
+)
 def test_a_handler_that_ranks_meanwhile_is_refused_and_one_that_reads_and_writes_loses_no_row(
-    folder: Path, monkeypatch: pytest.MonkeyPatch, step: str, is_forked: bool, is_first: bool
+    folder: Path, monkeypatch: pytest.MonkeyPatch, step: str, is_first: bool, is_forked: bool
 ) -> None:
     refused: list[str] = []
 
@@ -300,8 +305,8 @@ def test_no_long_text_is_normalised_in_one_piece(folder: Path, monkeypatch: pyte
 
     monkeypatch.setattr(kt.unicodedata, "normalize", measure)  # type: ignore[attr-defined]
     with KeywordTree(str(folder), chooser()) as tree:
-        tree.BatchCreateKeywords([*specs("tea"), {"name": "odd", "description": "a" + "\u0300\u0323" * 32_767}])
-        asked = "a" + "\u0300\u0323" * 40_000
+        tree.BatchCreateKeywords([*specs("tea"), {"name": "odd", "description": "a" + "\u0300\u0323" * 8_000}])
+        asked = "a" + "\u0300\u0323" * 10_000
         assert ranked(tree, "tea") == ["tea"]
         assert ranked(tree, "a\u0300\u0323 tea")[0] == "tea"
         tree.RankCandidates(asked)

@@ -207,7 +207,7 @@ def test_a_forked_child_asks_for_itself(tree: KeywordTree) -> None:
     assert first(tree, PEANUTS)[0] == "Anna"
 
 
-@pytest.mark.parametrize("query", ["the of", "🐍", '"', "NEAR(a b) OR *", "peanuts " * 12_500, "花" * 100_000])
+@pytest.mark.parametrize("query", ["the of", "🐍", '"', "NEAR(a b) OR *", "peanuts " * 12_500, "花" * 20_000])
 def test_any_text_can_be_asked_and_placed(tree: KeywordTree, query: str) -> None:
     for is_placing in (False, True):
         fits = tree._ranker.Fit(query, query, is_placing=is_placing, count=5)
@@ -220,6 +220,7 @@ def test_a_new_keyword_belongs_beside_those_that_are_like_it(tree: KeywordTree) 
         tree.CreateKeyword(name, parent_id=drinks)
     people = tree.FindByName("People")[0].id
     assert tree._ranker.Fit("white tea", is_placing=True).ids[0] == drinks
+    assert tree._ranker.Fit("buttermilk", is_placing=True).ids[0] == drinks  # by the letters of "milk" alone
     fits = tree._ranker.Fit("oat milk", is_placing=True, count=2, among=[people])
     assert set(fits.ids[:2]) == {drinks, tree.FindByName("milk")[0].id}
     assert fits.evidence[people].score < fits.evidence[drinks].score

@@ -8,12 +8,11 @@ import os
 import re
 import shutil
 import subprocess
-import sys
 import tempfile
 import textwrap
 import unicodedata
 import xml.etree.ElementTree as ElementTree
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, ClassVar, TypeAlias
@@ -47,6 +46,8 @@ from Agent.keyword_tree import (
     NotFoundError,
     RelationType,
 )
+from Agent.tests.support.examples import share
+from Agent.tests.support.missing import error_without
 
 DISK = "/dev/shm" if Path("/dev/shm").is_dir() else None
 """A disk in memory, where there is one: what waits for no sync can be tried more often."""
@@ -55,67 +56,15 @@ NEEDS = {"markdown": "markdown_it", "notes": "yaml"}
 READ = ["json", "csv", "tsv", "opml", "notes", "markdown", "mcp"]
 
 HOSTILE = [
-    "</script><script>alert(1)</script>",
-    "</script ",
-    "<!-- <script ",
-    "<img src=x onerror=alert(1)>",
-    "<!--",
-    "-->",
-    "]]>",
-    "&amp;lt;&#65;&bomb;",
-    "=1+1",
-    "'=1+1",
-    "+cmd|' /C calc'!A0",
-    "-1",
-    "@SUM(A1)",
-    "\t=1",
-    "\r=1",
-    "＝1",
-    'a","b\n"c',
-    "a;b\tc|d",
-    'x"] --> y["z',
-    "%%{init: {}}%%",
-    "`**b**`",
-    'n" [color=red]; "',
-    "\\N\\",
-    "end",
-    "# not a heading",
-    "- no item",
-    "1. no item",
-    "+ no item",
-    "no heading\n===",
-    "C #",
-    "[no](link)",
-    "[[no wikilink]]",
-    "_no emphasis_",
-    "---",
-    "```",
-    "    no code",
-    "{{template}} ${x} $(x)",
-    "../../etc/passwd",
-    "C:\\con",
-    "CON",
-    ".git",
-    "AC/DC",
-    " blanks ",
-    "\u3000宽\u3000",
-    "line\nline\n\nline",
-    "\n---\n",
-    "a\r\nb\rc",
-    "null",
-    "no",
-    "~",
-    "\u202eright to left\u202c",
-    "👨‍👩‍👧 é e\u0301",
-    "nul\x00 escape\x1b[31m \x85 \u2028",
-    "\ufeff mark",
-    "<!-- info {} -->",
-    "\\<!-- info ",
-    "a\n<!-- info {} -->\nb",
-    "a.md",
-    "x" * 512,
-    "字" * 512,
-]
+    "</script><script>alert(1)</script>", "</script ", "<!-- <script ", "<img src=x onerror=alert(1)>", "<!--",
+    "-->", "]]>", "&amp;lt;&#65;&bomb;", "=1+1", "'=1+1", "+cmd|' /C calc'!A0", "-1", "@SUM(A1)", "\t=1", "\r=1",
+    "＝1", 'a","b\n"c', "a;b\tc|d", 'x"] --> y["z', "%%{init: {}}%%", "`**b**`", 'n" [color=red]; "', "\\N\\", "end",
+    "# not a heading", "- no item", "1. no item", "+ no item", "no heading\n===", "C #", "[no](link)",
+    "[[no wikilink]]", "_no emphasis_", "---", "```", "    no code", "{{template}} ${x} $(x)", "../../etc/passwd",
+    "C:\\con", "CON", ".git", "AC/DC", " blanks ", "\u3000宽\u3000", "line\nline\n\nline", "\n---\n", "a\r\nb\rc",
+    "null", "no", "~", "\u202eright to left\u202c", "👨‍👩‍👧 é e\u0301", "nul\x00 escape\x1b[31m \x85 \u2028",
+    "\ufeff mark", "<!-- info {} -->", "\\<!-- info ", "a\n<!-- info {} -->\nb", "a.md", "x" * 512, "字" * 512,
+]  # fmt: skip
 
 texts = st.one_of(
     st.sampled_from(HOSTILE),
@@ -334,12 +283,6 @@ def look_at_notes(tree: KeywordTree) -> Outline:
     return sorted(seen)
 
 
-@pytest.fixture
-def tree(tmp_path: Path) -> Iterator[KeywordTree]:
-    with KeywordTree(str(tmp_path / "store")) as opened:
-        yield opened
-
-
 def write(folder: Path, name: str, text: str) -> Path:
     path = folder / name
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -360,6 +303,7 @@ def outline(tree: KeywordTree) -> list[str]:
 
 
 class TestRoundTrips:
+    @share(0.5)
     @given(histories(), st.integers(1, 4))
     @example(RICH, 1)
     def test_json_keeps_everything(self, steps: list[Step], batch_size: int) -> None:
@@ -386,28 +330,33 @@ class TestRoundTrips:
 
             assert documents[0] == documents[1] == documents[2]
 
+    @share(0.5)
     @given(records(), st.sampled_from(["csv", "tsv"]))
     def test_tables_keep_ids_texts_relations_and_order(
         self, made: list[Keyword | Fact | Link], format_name: str
     ) -> None:
         there_and_back(made, format_name, look_at)
 
+    @share(0.5)
     @given(records())
     def test_opml_keeps_ids_texts_and_order(self, made: list[Keyword | Fact | Link]) -> None:
         there_and_back(made, "opml", lambda tree: look_at(tree, text=printable, with_relations=False))
 
+    @share(0.5)
     @given(records())
     def test_markdown_keeps_ids_texts_and_order(self, made: list[Keyword | Fact | Link]) -> None:
         need("markdown")
 
         there_and_back(made, "markdown", lambda tree: look_at(tree, text=printable, with_relations=False))
 
+    @share(0.5)
     @given(records())
     def test_notes_keep_ids_texts_and_relations(self, made: list[Keyword | Fact | Link]) -> None:
         need("notes")
 
         there_and_back(made, "notes", look_at_notes)
 
+    @share(0.5)
     @given(records())
     def test_mcp_keeps_names_places_and_contents(self, made: list[Keyword | Fact | Link]) -> None:
         seen = set()
@@ -588,18 +537,16 @@ class TestImport:
         path.write_bytes("path\n食物\n".encode("gb18030"))
         with pytest.raises(InvalidInputError, match=r"a\.csv: it is not utf-8-sig: .* --encoding gbk "):
             import_file(tree, path)
+        with pytest.raises(InvalidInputError, match="klingon"):
+            import_file(tree, path, encoding="klingon")
         import_file(tree, path, encoding="gb18030")
 
         assert outline(tree) == ["食物"]
 
-    def test_refuses_an_encoding_that_no_one_knows(self, tree: KeywordTree, tmp_path: Path) -> None:
-        with pytest.raises(InvalidInputError, match="klingon"):
-            import_file(tree, write(tmp_path, "a.csv", "path\na\n"), encoding="klingon")
-
     @pytest.mark.parametrize("format_name", READ)
     def test_one_line_may_be_megabytes_long(self, tree: KeywordTree, tmp_path: Path, format_name: str) -> None:
         need(format_name)
-        long = "字x" * 500_000
+        long = "字x" * 300_000
         lines = {
             "csv": f"path,info\nfood,{long}\n",
             "tsv": f"path\tinfo\nfood\t{long}\n",
@@ -737,12 +684,12 @@ class TestExport:
         assert (tmp_path / "out").stat().st_mode & 0o077 == 0
 
     def test_tells_how_far_it_is(self, tree: KeywordTree, tmp_path: Path) -> None:
-        load(tree, [Keyword(f"k{number}", "root", "n") for number in range(3999)])
+        load(tree, [Keyword(f"k{number}", "root", "n") for number in range(1999)])
         seen: list[tuple[int, float | None]] = []
         export_file(tree, tmp_path / "out.csv", progress=lambda done, share: seen.append((done, share)))
 
-        assert [done for done, _ in seen] == [1000, 2000, 3000, 4000]
-        assert [share for _, share in seen if share is not None] == pytest.approx([0.25, 0.5, 0.75, 1], abs=0.001)
+        assert [done for done, _ in seen] == [1000, 2000]
+        assert [share for _, share in seen if share is not None] == pytest.approx([0.5, 1], abs=0.001)
 
     def test_a_folder_that_holds_something_is_refused(self, tree: KeywordTree, tmp_path: Path) -> None:
         need("notes")
@@ -883,16 +830,6 @@ class TestJson:
     def test_refuses_what_is_no_such_document(self, tree: KeywordTree, tmp_path: Path, text: str) -> None:
         with pytest.raises(InvalidInputError):
             import_file(tree, write(tmp_path, "a.json", text))
-
-    def test_a_record_may_be_longer_than_what_is_read_at_once(self, tree: KeywordTree, tmp_path: Path) -> None:
-        load(tree, [Fact("i", "x" * 1_000_000, "s", [("root", RelationType.PRIMARY)])])
-        export_file(tree, tmp_path / "1.json")
-        with KeywordTree(str(tmp_path / "other")) as other:
-            import_file(other, tmp_path / "1.json")
-            info = other.GetInfo("i")
-
-        assert info is not None
-        assert (len(info.content), info.source) == (1_000_000, "s")
 
 
 class TestTables:
@@ -1323,8 +1260,4 @@ class TestMcp:
 class TestExtra:
     @pytest.mark.parametrize(("module", "package"), [("markdown_outline", "markdown_it"), ("obsidian_notes", "yaml")])
     def test_a_missing_package_is_named_with_the_command_that_brings_it(self, module: str, package: str) -> None:
-        code = f"import sys; sys.modules['{package}'] = None; import Agent.formats; import Agent.formats.{module}"
-        run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-
-        assert "ImportError" in run.stderr
-        assert "pip install '.[formats]'" in run.stderr
+        assert "pip install '.[formats]'" in error_without(package, f"Agent.formats.{module}")

@@ -31,59 +31,45 @@ NGRAMS = ChineseKeywordExtractor(cut=cut_ngrams)
 
 
 class TestSimpleKeywordExtractor:
-    def test_splits_at_whatever_is_neither_letter_nor_digit(self) -> None:
-        assert SIMPLE.extract("snake_case, kebab-case/path.name 3rd") == [
-            "snake",
-            "case",
-            "kebab",
-            "path",
-            "name",
-            "3rd",
-        ]
-
-    def test_leaves_out_stop_words_in_any_case(self) -> None:
-        assert SIMPLE.extract("What is THE capital of Peru?") == ["capital", "peru"]
-
-    def test_leaves_out_single_characters(self) -> None:
-        assert SIMPLE.extract("vitamin C, plan 9, 茶") == ["vitamin", "plan"]
-
-    def test_keeps_symbols_that_make_a_name(self) -> None:
-        assert SIMPLE.extract("C# or C++, C, 用c++写 🐍? Issue #5: a+b") == ["c#", "c++", "🐍", "issue"]
-
-    def test_leaves_out_what_an_apostrophe_leaves(self) -> None:
-        assert SIMPLE.extract("I don't think we'll do it; they've left") == ["think", "left"]
-        assert SIMPLE.extract("who's Ada's boss? you're right, isn’t it") == ["ada", "boss", "right"]
-
-    def test_gives_each_word_once_in_its_order(self) -> None:
-        assert SIMPLE.extract("merge, Merge and undo merge") == ["merge", "undo"]
+    @pytest.mark.parametrize(
+        ("text", "found"),
+        [
+            ("snake_case, kebab-case/path.name 3rd", ["snake", "case", "kebab", "path", "name", "3rd"]),
+            ("What is THE capital of Peru?", ["capital", "peru"]),  # stop words in any case
+            ("vitamin C, plan 9, 茶", ["vitamin", "plan"]),  # single characters
+            ("C# or C++, C, 用c++写 🐍? Issue #5: a+b", ["c#", "c++", "🐍", "issue"]),  # symbols that make a name
+            ("I don't think we'll do it; they've left", ["think", "left"]),  # what an apostrophe leaves
+            ("who's Ada's boss? you're right, isn’t it", ["ada", "boss", "right"]),
+            ("merge, Merge and undo merge", ["merge", "undo"]),  # each once, in its order
+            ("what is it?", []),
+            ("", []),
+            ("用Python写爬虫", ["python", "写爬虫"]),  # scripts apart
+            ("नमस्ते दुनिया", ["नमस्ते", "दुनिया"]),  # with their marks
+        ],
+    )
+    def test_takes_the_words_that_say_something(self, text: str, found: list[str]) -> None:
+        assert SIMPLE.extract(text) == found
 
     def test_takes_other_stop_words_in_any_case(self) -> None:
         assert SimpleKeywordExtractor(["Merge"]).extract("the MERGE") == ["the"]
-
-    def test_leaves_nothing_of_stop_words_alone(self) -> None:
-        assert SIMPLE.extract("what is it?") == SIMPLE.extract("") == []
-
-    def test_cuts_scripts_apart(self) -> None:
-        assert SIMPLE.extract("用Python写爬虫") == ["python", "写爬虫"]
 
     def test_knows_about_a_hundred_stop_words(self) -> None:
         assert 80 <= len(STOP_WORDS) <= 110
         assert {"the", "is", "how", "with"} < STOP_WORDS
 
-    def test_keeps_the_marks_of_a_script(self) -> None:
-        assert SIMPLE.extract("नमस्ते दुनिया") == ["नमस्ते", "दुनिया"]
-
 
 class TestChineseKeywordExtractor:
-    def test_takes_pairs_of_characters_without_a_segmenter(self) -> None:
-        assert NGRAMS.extract("喝绿茶") == ["喝绿", "绿茶"]
-
-    def test_leaves_out_pairs_that_are_stop_words(self) -> None:
-        assert NGRAMS.extract("我们什么时候出发?") == ["们什", "么时", "候出", "出发"]
-
-    def test_takes_a_single_character_that_is_a_word(self) -> None:
-        assert NGRAMS.extract("茶?") == ["茶"]
-        assert NGRAMS.extract("的?") == []
+    @pytest.mark.parametrize(
+        ("text", "found"),
+        [
+            ("喝绿茶", ["喝绿", "绿茶"]),
+            ("我们什么时候出发?", ["们什", "么时", "候出", "出发"]),  # without pairs that are stop words
+            ("茶?", ["茶"]),  # a single character that is a word
+            ("的?", []),
+        ],
+    )
+    def test_takes_pairs_of_characters_without_a_segmenter(self, text: str, found: list[str]) -> None:
+        assert NGRAMS.extract(text) == found
 
     def test_reads_english_as_the_simple_one_does(self) -> None:
         text = "How do I undo the last merge in Git?"

@@ -1,6 +1,5 @@
 """Tests of `knowledge`: keywords as pages."""
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -8,12 +7,6 @@ import pytest
 from Agent.keyword_tree import InvalidInputError, KeywordTree, NotFoundError
 from Agent.memory.knowledge import KnowledgePage, KnowledgeStore, TreeKnowledge
 from Agent.memory.store import MemoryStore
-
-
-@pytest.fixture
-def tree(tmp_path: Path) -> Iterator[KeywordTree]:
-    with KeywordTree(str(tmp_path)) as opened:
-        yield opened
 
 
 @pytest.fixture

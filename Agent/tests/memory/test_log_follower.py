@@ -12,12 +12,6 @@ from Agent.memory import log_follower
 from Agent.memory.log_follower import InfoFollower, LogFollower, Position, all_infos, outside_operations
 
 
-@pytest.fixture
-def tree(tmp_path: Path) -> Iterator[KeywordTree]:
-    with KeywordTree(str(tmp_path)) as tree:
-        yield tree
-
-
 class TestCatchUp:
     def test_begins_with_all_there_is(self, tree: KeywordTree) -> None:
         tea = tree.CreateKeyword("tea")
@@ -62,10 +56,10 @@ class TestCatchUp:
             info = tree.CreateInfo("new")
             assert [record.id for record in follower.catch_up().infos] == [info.id]
 
-    def test_sees_what_others_wrote(self, tree: KeywordTree, tmp_path: Path) -> None:
+    def test_sees_what_others_wrote(self, tree: KeywordTree, folder: Path) -> None:
         follower = LogFollower(tree)
         follower.catch_up()
-        with KeywordTree(str(tmp_path)) as other:
+        with KeywordTree(str(folder)) as other:
             other.CreateInfo("theirs")
 
         assert [record.content for record in follower.catch_up().infos] == ["theirs"]

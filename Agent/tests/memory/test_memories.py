@@ -4,8 +4,7 @@ import logging
 import random
 import sqlite3
 import tempfile
-import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,12 +16,8 @@ from Agent.finding.index import Index
 from Agent.keyword_tree import Info, InvalidInputError, KeywordTree
 from Agent.memory import log_follower
 from Agent.memory.memories import Filters, InfoFacts, Memories
-
-
-@pytest.fixture
-def tree(tmp_path: Path) -> Iterator[KeywordTree]:
-    with KeywordTree(str(tmp_path / "tree")) as tree:
-        yield tree
+from Agent.tests.support.examples import share
+from Agent.tests.support.threads import in_threads
 
 
 @pytest.fixture
@@ -92,12 +87,12 @@ class TestCatchUp:
         assert len(ranked(index)) == 1
 
     def test_misses_nothing_that_is_written_while_it_begins(
-        self, tree: KeywordTree, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+        self, tree: KeywordTree, folder: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr(log_follower, "_PAGE", 2)
         ids = create(tree, *(f"tea {number}" for number in range(6)))
         list_infos = KeywordTree.ListInfos
-        with KeywordTree(str(tmp_path / "tree")) as other:
+        with KeywordTree(str(folder)) as other:
 
             def list_and_disturb(self: KeywordTree, *arguments: Any) -> list[Any]:
                 found = list_infos(self, *arguments)
@@ -142,26 +137,17 @@ class TestCatchUp:
 
     def test_is_safe_from_many_threads(self, tree: KeywordTree) -> None:
         index = Memories(tree)
-        failures: list[BaseException] = []
 
         def work(name: str) -> None:
-            try:
-                for number in range(15):
-                    id = create(tree, f"tea {name}{number}")[0]
-                    assert id in ranked(index, f"{name}{number}")
-                    index.choose(Filters(since=0.0, sources=["notes"]))
-                    if number % 3 == 0:
-                        tree.DeleteInfo(id)
-            except BaseException as error:
-                failures.append(error)
+            for number in range(15):
+                id = create(tree, f"tea {name}{number}")[0]
+                assert id in ranked(index, f"{name}{number}")
+                index.choose(Filters(since=0.0, sources=["notes"]))
+                if number % 3 == 0:
+                    tree.DeleteInfo(id)
 
-        threads = [threading.Thread(target=work, args=(name,)) for name in "abcd"]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
+        in_threads(work, "abcd")
 
-        assert failures == []
         assert len(ranked(index)) == 40
 
 
@@ -188,26 +174,19 @@ class TestSuperseded:
         index.catch_up()
         assert index.walk_back([third]) == [third, second, first]
 
-    def test_are_no_one_in_a_circle(self, tree: KeywordTree) -> None:
-        specs = [("a", "c"), ("b", "a"), ("c", "b"), ("d", "d")]
-        tree.BatchCreateInfos(
-            [{"id": id, "content": "tea", "metadata": {"memory": {"supersedes": old}}} for id, old in specs]
-        )
-
-        assert set(ranked(Memories(tree))) == set("abcd")
-
-    def test_come_and_go_with_a_circle(self, tree: KeywordTree) -> None:
-        specs: list[tuple[str, str | None]] = [("a", None), ("b", "a"), ("c", "b")]
+    def test_are_no_one_in_a_circle_which_may_come_and_go(self, tree: KeywordTree) -> None:
+        specs: list[tuple[str, str | None]] = [("a", None), ("b", "a"), ("c", "b"), ("d", "d")]
         tree.BatchCreateInfos(
             [{"id": id, "content": "tea", "metadata": {"memory": {"supersedes": old}}} for id, old in specs]
         )
         index = Memories(tree)
-        assert ranked(index) == ["c"]
+        assert set(ranked(index)) == set("cd")
         tree.UpdateInfo("a", {"metadata": {"memory": {"supersedes": "c"}}})
-        assert set(ranked(index)) == set("abc")
+        assert set(ranked(index)) == set("abcd")
         tree.UpdateInfo("a", {"metadata": {}})
-        assert ranked(index) == ["c"]
+        assert set(ranked(index)) == set("cd")
 
+    @share(0.4)
     @given(
         st.lists(
             st.tuples(st.sampled_from("abcd"), st.lists(st.sampled_from("abcde"), max_size=2), st.booleans()),
@@ -228,15 +207,6 @@ class TestSuperseded:
                 again = Memories(tree)
                 assert set(ranked(index)) == set(ranked(again))
                 assert index.facts().keys() == again.facts().keys()
-
-    def test_come_back_when_they_are_written_without_it(self, tree: KeywordTree) -> None:
-        [old] = create(tree, "old tea")
-        [new] = create(tree, "new tea", supersedes=old)
-        index = Memories(tree)
-        index.catch_up()
-        tree.UpdateInfo(new, {"metadata": {}})
-
-        assert set(ranked(index)) == {old, new}
 
 
 class TestFile:
@@ -270,7 +240,7 @@ class TestFile:
         ids += create(tree, "again")
         assert ranked(index, "again")[0] == ids[-1] == ranked(other, "again")[0]
 
-    @pytest.mark.parametrize("damage", range(12))
+    @pytest.mark.parametrize("damage", range(6))
     def test_that_is_damaged_is_made_again(self, tree: KeywordTree, path: Path, damage: int) -> None:
         create(tree, *(f"tea {number}" for number in range(30)))
         index = Memories(tree, path)
@@ -472,11 +442,18 @@ class TestFilters:
             assert chosen(index, kinds=["fact"]) == chosen(index, sources=["elsewhere", "notes"], since=1.0) == 2
             assert index.choose(Filters()) is index.choose(None) is None
 
-    @pytest.mark.parametrize("own", [{"time": 10**400}, {"time": True}, {"kind": []}, {"links": {}}, {"supersedes": 5}])
-    def test_mind_no_metadata_of_another_form(self, tree: KeywordTree, own: dict[str, Any]) -> None:
-        [id] = create(tree, "tea", **own)
+    @pytest.mark.parametrize(
+        "own",
+        [
+            *({"time": 10**400}, {"time": True}, {"kind": []}, {"links": {}}, {"supersedes": 5}, 5, []),
+            *({"links": 5, "time": "x", "kind": []}, {"links": [None], "time": None}),
+        ],
+    )
+    def test_mind_no_metadata_of_another_form(self, tree: KeywordTree, own: Any) -> None:
+        id = tree.CreateInfo("tea", metadata={"memory": own}).id
         index = Memories(tree)
         index.catch_up()
 
         assert isinstance(index.facts()[id], InfoFacts)
         assert 0.0 < index.facts()[id].time < 1e10
+        assert chosen(index, since=0.0) == 1

@@ -31,17 +31,12 @@ breakdowns = st.builds(ScoreBreakdown, shares, shares, shares, shares)
 
 
 class TestBigrams:
-    def test_are_pairs_within_words(self) -> None:
-        assert bigrams("to go!") == {"to", "go"}
-
-    def test_know_neither_case_nor_width(self) -> None:
-        assert bigrams("ＡＢc") == bigrams("abC") == {"ab", "bc"}
-
-    def test_of_chinese_are_pairs_of_characters(self) -> None:
-        assert bigrams("喝绿茶") == {"喝绿", "绿茶"}
-
-    def test_of_a_single_character_are_the_character(self) -> None:
-        assert bigrams("茶, x") == {"茶", "x"}
+    @pytest.mark.parametrize(
+        ("text", "pairs"),
+        [("to go!", {"to", "go"}), ("ＡＢc", {"ab", "bc"}), ("喝绿茶", {"喝绿", "绿茶"}), ("茶, x", {"茶", "x"})],
+    )
+    def test_are_pairs_within_words_or_single_characters(self, text: str, pairs: set[str]) -> None:
+        assert bigrams(text) == pairs
 
 
 class TestDice:
@@ -60,23 +55,21 @@ class TestDice:
 
 
 class TestTextOverlap:
-    def test_weighs_title_over_summary_over_body(self) -> None:
-        title = text_overlap("绿茶", "绿茶", "红酒", "咖啡")
-        summary = text_overlap("绿茶", "红酒", "绿茶", "咖啡")
-        body = text_overlap("绿茶", "红酒", "咖啡", "绿茶")
-
-        assert title == pytest.approx(0.5)
-        assert summary == pytest.approx(0.3)
-        assert body == pytest.approx(0.2)
-
-    def test_does_not_blame_a_memory_for_having_a_body_alone(self) -> None:
-        assert text_overlap("green tea", body="Green Tea") == 1.0
-
-    def test_takes_a_part_without_letters_for_none(self) -> None:
-        assert text_overlap("green tea", title="—", body="green tea") == 1.0
-
-    def test_of_an_empty_query_is_nothing(self) -> None:
-        assert text_overlap("", "绿茶", "绿茶", "绿茶") == 0.0
+    @pytest.mark.parametrize(
+        ("query", "title", "summary", "body", "overlap"),
+        [
+            ("绿茶", "绿茶", "红酒", "咖啡", 0.5),
+            ("绿茶", "红酒", "绿茶", "咖啡", 0.3),
+            ("绿茶", "红酒", "咖啡", "绿茶", 0.2),
+            ("green tea", "", "", "Green Tea", 1.0),  # a memory that has a body alone is not blamed for it
+            ("green tea", "—", "", "green tea", 1.0),  # nor for a part without letters
+            ("", "绿茶", "绿茶", "绿茶", 0.0),
+        ],
+    )
+    def test_weighs_title_over_summary_over_body(
+        self, query: str, title: str, summary: str, body: str, overlap: float
+    ) -> None:
+        assert text_overlap(query, title, summary, body) == pytest.approx(overlap)
 
     @given(st.text(), st.text(), st.text(), st.text())
     def test_is_within_bounds(self, query: str, title: str, summary: str, body: str) -> None:
@@ -88,25 +81,15 @@ class TestTextOverlap:
 
 
 class TestGraphDistance:
-    def test_halves_with_each_step(self) -> None:
-        assert [graph_distance(steps) for steps in (0, 1, 2)] == [1.0, 0.5, 0.25]
-
-    def test_counts_the_weight_of_the_way(self) -> None:
+    def test_halves_with_each_step_and_counts_the_weight_of_the_way(self) -> None:
+        assert [graph_distance(steps) for steps in (0, 1, 2, 100_000)] == [1.0, 0.5, 0.25, 0.0]
         assert graph_distance(1, 0.8) == 0.4
-
-    def test_of_a_very_long_way_is_nothing(self) -> None:
-        assert graph_distance(100_000) == 0.0
 
 
 class TestTemporalDecay:
-    def test_halves_in_a_half_life(self) -> None:
-        assert [temporal_decay(age, 10) for age in (0, 10, 20)] == [1.0, 0.5, 0.25]
-
-    def test_has_a_half_life_of_thirty_days(self) -> None:
+    def test_halves_in_a_half_life_of_thirty_days_unless_given(self) -> None:
+        assert [temporal_decay(age, 10) for age in (-5, 0, 10, 20)] == [1.0, 1.0, 0.5, 0.25]
         assert temporal_decay(30 * DAY_S) == 0.5
-
-    def test_takes_the_future_for_now(self) -> None:
-        assert temporal_decay(-5) == 1.0
 
     @pytest.mark.parametrize("half_life_s", [0, -1, math.nan])
     def test_refuses_a_half_life_that_is_none(self, half_life_s: float) -> None:
@@ -161,19 +144,28 @@ class TestStrategies:
 
 
 class TestExplain:
-    def test_says_the_sum(self) -> None:
-        text = ScoreBreakdown(0.8, 0.5, 0.97, 0.25).explain(Hybrid())
+    @pytest.mark.parametrize(
+        ("scores", "strategy", "said"),
+        [
+            (
+                (0.8, 0.5, 0.97, 0.25),
+                Hybrid(),
+                "0.65 = 0.5 × 0.80 text overlap + 0.2 × 0.50 graph distance "
+                "+ 0.1 × 0.97 temporal decay + 0.2 × 0.25 reference count",
+            ),
+            ((0.8, 0.5, 0.9, 0.2), TextOverlap(), "0.80 = 1 × 0.80 text overlap"),
+            ((0.8, 0.5, 0.9, 0.2), ReferenceCount(), "0.20 = 1 × 0.20 reference count"),
+            (
+                (1.0, 0.0, 0.0, 0.5),
+                Hybrid(ScoreWeights(3, 0, 0, 1)),
+                "0.88 = 0.75 × 1.00 text overlap + 0.25 × 0.50 reference count",
+            ),
+        ],
+    )
+    def test_says_the_sum_of_what_counts(
+        self, scores: tuple[float, float, float, float], strategy: ScoringStrategy, said: str
+    ) -> None:
+        assert ScoreBreakdown(*scores).explain(strategy) == said
 
-        assert text == (
-            "0.65 = 0.5 × 0.80 text overlap + 0.2 × 0.50 graph distance "
-            "+ 0.1 × 0.97 temporal decay + 0.2 × 0.25 reference count"
-        )
-
-    def test_leaves_out_what_does_not_count(self) -> None:
+    def test_is_of_the_text_unless_given(self) -> None:
         assert ScoreBreakdown(0.8, 0.5, 0.9, 0.2).explain() == "0.80 = 1 × 0.80 text overlap"
-        assert ScoreBreakdown(0.8, 0.5, 0.9, 0.2).explain(ReferenceCount()) == "0.20 = 1 × 0.20 reference count"
-
-    def test_gives_weights_as_parts_of_one(self) -> None:
-        text = ScoreBreakdown(1.0, 0.0, 0.0, 0.5).explain(Hybrid(ScoreWeights(3, 0, 0, 1)))
-
-        assert text == "0.88 = 0.75 × 1.00 text overlap + 0.25 × 0.50 reference count"

@@ -3,7 +3,6 @@
 import os
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -26,12 +25,12 @@ from Agent.keyword_tree import (
     StubLLMClient,
 )
 from Agent.memory.eviction import DAY_S, Capacity, HybridEviction, NoEviction, RecallBased, RecallLog, Ttl
-from Agent.memory.graph import GraphRelation
 from Agent.memory.retriever import RetrievalStrategy, RetrieverConfig
 from Agent.memory.schemas import EpisodeTrace, ProceduralSkill, SemanticPattern
 from Agent.memory.scoring import Hybrid
 from Agent.memory.store import MemoryStore, Record, namespace_folder, record_of
 from Agent.tests.support.clocks import Clock
+from Agent.tests.support.threads import in_threads
 
 
 def without_graph(info: Info) -> dict[str, object]:
@@ -87,7 +86,8 @@ class TestRemember:
 
         assert operations(store) == ["remember"]
         store.remember("Ada 喜欢碧螺春。", ["ADA", "饮食 / 茶"])
-        assert len(operations(store)) == 2
+        store.remember("plain")
+        assert len(operations(store)) == 3
         info = store.tree.GetInfo(id)
         assert info is not None
         assert (info.content, info.source, info.created_by) == ("Ada 喜欢龙井。", "chat", "ada")
@@ -95,11 +95,6 @@ class TestRemember:
         assert info.metadata["mood"] == "good"
         assert info.metadata["memory"] == {"kind": "fact"}
         assert [node.name for node, _ in store.tree.GetKeywordsOfInfo(id)] == ["Ada", "饮食 / 茶"]
-
-    def test_without_keywords_is_one_operation_too(self, store: MemoryStore) -> None:
-        store.remember("plain")
-
-        assert len(operations(store)) == 1
 
     def test_makes_a_keyword_again_that_went_meanwhile(
         self, store: MemoryStore, monkeypatch: pytest.MonkeyPatch
@@ -178,8 +173,9 @@ class TestRemember:
             store.remember(EpisodeTrace.create("t", "a", ""))
         with pytest.raises(InvalidInputError, match="blank"):
             store.remember("  ", ["keyword"])
-        with pytest.raises(InvalidInputError, match="must be a list"):
-            store.remember("fact", "keyword")
+        for keywords in ("keyword", None, 5, [5], [["a"]], [""], ["\ud800"]):
+            with pytest.raises(InvalidInputError):
+                store.remember("fact", keywords)  # type: ignore[arg-type]
         with pytest.raises(InvalidInputError, match="without the key 'memory'"):
             store.remember("fact", metadata={"memory": 1})
         with pytest.raises(InvalidInputError, match="one of the schemas"):
@@ -222,19 +218,9 @@ class TestRemember:
             assert len(one.retriever.known()) == 1
 
     def test_by_many_threads_is_one_memory(self, store: MemoryStore) -> None:
-        threads = [threading.Thread(target=store.remember, args=(RECORDS[2], ["茶"])) for _ in range(8)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
+        in_threads(lambda _: store.remember(RECORDS[2], ["茶"]), range(8))
 
         assert list(store.retriever.known()) == [RECORDS[2].id]
-
-    @pytest.mark.parametrize("keywords", [None, 5, [5], [["a"]], [""], ["\ud800"]])
-    def test_refuses_keywords_that_are_none(self, store: MemoryStore, keywords: list[str]) -> None:
-        with pytest.raises(InvalidInputError):
-            store.remember("fact", keywords)
-        assert operations(store) == []
 
     def test_takes_a_time_without_a_zone_for_utc(self, store: MemoryStore) -> None:
         episode = EpisodeTrace.create("t", "a", "boil the kettle")
@@ -278,7 +264,7 @@ class TestRecall:
     def test_writes_nothing_to_the_log(self, store: MemoryStore) -> None:
         store.remember("tea")
         before = operations(store)
-        for _ in range(300):
+        for _ in range(3):
             store.recall("tea")
 
         assert operations(store) == before
@@ -289,23 +275,18 @@ class TestRecall:
             assert recalled(store, "tea") == []
         assert recalled(store, "tea") == ["tea"]
 
-    @pytest.mark.parametrize("query", ["茶" * 100_000, "tea " * 50_000 + "tea?", "\0", "\ud800", "🐍" * 9_000])
+    @pytest.mark.parametrize("query", ["茶" * 20_000, "tea " * 10_000 + "tea?", "\0", "\ud800", "🐍" * 9_000])
     def test_takes_any_query(self, store: MemoryStore, query: str) -> None:
         store.remember("tea 茶 🐍", ["tea"])
 
         assert len(store.recall(query)) == (0 if query in ("\0", "\ud800") else 1)
 
     def test_takes_a_very_long_memory(self, store: MemoryStore) -> None:
-        store.remember("word " * 100_000 + "needle")
+        store.remember("word " * 20_000 + "needle")
 
         found = store.recall("needle")[0]
         assert found.passage.endswith("needle")
         assert len(found.passage) <= 800
-
-    def test_refuses_a_time_that_is_none(self, store: MemoryStore) -> None:
-        for when in ("now", float("nan")):
-            with pytest.raises(InvalidInputError, match="since"):
-                store.recall("tea", since=when)  # type: ignore[arg-type]
 
     def test_leaves_out_patterns_that_another_took_the_place_of(self, store: MemoryStore) -> None:
         old = SemanticPattern.create("kettles want water", "kitchen")
@@ -349,18 +330,6 @@ class TestRecall:
         assert store.record(store.remember("a plain fact")) is None
         with pytest.raises(NotFoundError):
             store.record("nobody")
-
-    @pytest.mark.parametrize("name", ["recall_stats.json", "memories.db"])
-    def test_does_without_what_is_damaged_beside_the_log(self, tmp_path: Path, name: str) -> None:
-        for held in (b"", b"\xff\xfe", b'{"a": [Infinity, 1, 1]}', b"[" * 100_000):
-            with MemoryStore(tmp_path) as store:
-                store.remember("tea")
-            file = tmp_path / "memory" / "indexes" / name
-            file.parent.mkdir(exist_ok=True)
-            file.write_bytes(held)
-            with MemoryStore(tmp_path) as store:
-                assert recalled(store, "tea")
-                assert store.plan_forgetting(RecallBased(0)).kept == 0
 
     def test_keeps_no_index_of_an_earlier_version(self, tmp_path: Path) -> None:
         old = tmp_path / "memory" / "indexes" / "memory.index"
@@ -427,19 +396,6 @@ class TestCorrect:
                 assert [version.content for version in store.history(first)] == ["place 2", "place 1", "place 0"]
             assert one.tree.Verify() == []
 
-    def test_by_another_store_is_what_is_pinned_and_forgotten(self, tmp_path: Path) -> None:
-        with MemoryStore(tmp_path) as one, MemoryStore(tmp_path) as other:
-            first = one.remember("place 0", ["place"])
-            assert recalled(other, "place") == ["place 0"]
-            one.correct(first, "place 1")
-            other.pin(first)
-            assert [known.pinned for known in other.retriever.known().values()] == [True]
-            one.correct(first, "place 2")
-            other.forget(first)
-
-            assert one.retriever.known() == {}
-            assert one.tree.TreeMetrics()["infos"] == 0
-
     def test_leaves_the_old_one_out_of_a_recall_that_is_under_way(self, tmp_path: Path) -> None:
         class Correcting:
             def Add(self, id: str, texts: Sequence[tuple[str, float]]) -> None:  # noqa: N802
@@ -492,6 +448,7 @@ class TestCorrect:
         assert recalled(store, "Paris Rome") == ["Rome"]
         undoing = store.tree.Undo(store.tree.History(limit=1)[0].operation_id)
         assert recalled(store, "Paris Rome") == ["Paris"]
+        assert [info.id for info in store.tree.Search("Ada").infos] == [first]
         store.tree.Undo(undoing)
 
         assert recalled(store, "Paris Rome") == ["Rome"]
@@ -548,40 +505,12 @@ class TestCorrect:
         ]
         assert store.history(first) == store.history(second) == store.history(third)
 
-    def test_of_what_was_superseded_corrects_what_superseded_it(self, store: MemoryStore) -> None:
-        first = store.remember("Paris")
-        store.correct(first, "Rome")
-        store.correct(first, "Hangzhou")
-
-        assert [version.content for version in store.history(first)] == ["Hangzhou", "Rome", "Paris"]
-        assert recalled(store, "Paris Rome Hangzhou") == ["Hangzhou"]
-
     def test_from_many_threads_leaves_one(self, store: MemoryStore) -> None:
         first = store.remember("place 0", ["place"])
-        threads = [threading.Thread(target=store.correct, args=(first, f"place {n}")) for n in range(1, 9)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
+        in_threads(lambda number: store.correct(first, f"place {number}"), range(1, 9))
 
         assert len(recalled(store, "place")) == 1
         assert len(store.history(first)) == 9
-
-    def test_is_undone(self, store: MemoryStore) -> None:
-        first = store.remember("Paris", ["Ada"])
-        store.correct(first, "Rome")
-        store.tree.Undo(store.tree.History(limit=1)[0].operation_id)
-
-        assert recalled(store, "Paris Rome") == ["Paris"]
-        assert [info.id for info in store.tree.Search("Ada").infos] == [first]
-
-    def test_survives_opening_and_a_compaction_without_history(self, tmp_path: Path) -> None:
-        with MemoryStore(tmp_path) as store:
-            id = store.correct(store.remember("Paris"), "Rome")
-            store.tree.CompactStorage(keep_history=False)
-        with MemoryStore(tmp_path) as store:
-            assert recalled(store, "Paris Rome") == ["Rome"]
-            assert [version.content for version in store.history(id)] == ["Rome", "Paris"]
 
     def test_refuses_what_it_cannot_correct(self, store: MemoryStore) -> None:
         store.remember(RECORDS[2])
@@ -597,28 +526,13 @@ class TestCorrect:
 
 
 class TestForget:
-    def test_one_takes_all_its_versions_and_can_be_undone(self, store: MemoryStore) -> None:
-        id = store.correct(store.remember("Paris", ["Ada"]), "Rome")
-        operation = store.forget(id)
-
-        assert (recalled(store, "Paris Rome"), store.tree.TreeMetrics()["infos"]) == ([], 0)
-        store.tree.Undo(operation)
-        assert recalled(store, "Paris Rome") == ["Rome"]
-        assert [version.content for version in store.history(id)] == ["Rome", "Paris"]
-
-    def test_a_plan_changes_nothing(self, store: MemoryStore) -> None:
-        for number in range(3):
-            store.remember(f"tea {number}")
-        plan = store.plan_forgetting(Capacity(1))
-
-        assert (len(plan.evictions), plan.kept) == (2, 1)
-        assert len(operations(store)) == 3
-
     def test_a_plan_is_one_operation(self, store: MemoryStore, clock: Clock) -> None:
         for number in range(3):
             clock.now += DAY_S
             store.remember(f"tea {number}")
-        operation = store.forget(store.plan_forgetting(Capacity(1)))
+        plan = store.plan_forgetting(Capacity(1))
+        assert (len(plan.evictions), plan.kept, len(operations(store))) == (2, 1, 3)
+        operation = store.forget(plan)
 
         assert recalled(store, "tea") == ["tea 2"]
         assert operations(store)[3:] == ["forget"]
@@ -655,13 +569,17 @@ class TestForget:
 
     def test_passes_over_what_has_changed_since(self, store: MemoryStore) -> None:
         corrected, again, left = store.remember("Paris"), store.remember(RECORDS[2]), store.remember("tea")
+        gone = store.remember("coffee")
         plan = store.plan_forgetting(Capacity(0))
         store.correct(corrected, "Rome")
         store.remember(ProceduralSkill.create("泡茶 brewing", "With the samovar", ["light it"]))
+        store.forget(gone)
         store.forget(plan)
 
         assert recalled(store, "Paris Rome samovar tea") == ["Rome", "泡茶 brewing\nWith the samovar\nlight it"]
         assert (store.tree.GetInfo(left), again) == (None, RECORDS[2].id)
+        with pytest.raises(NotFoundError):
+            store.forget(gone)
 
     def test_values_a_corrected_fact_by_the_recalls_of_what_it_was(self, store: MemoryStore) -> None:
         often, seldom = store.remember("Paris cup"), store.remember("Rome bowl")
@@ -700,16 +618,6 @@ class TestForget:
 
         assert b"sesam" not in held
         assert b"tea" in held
-
-    def test_passes_over_what_is_gone(self, store: MemoryStore) -> None:
-        ids = [store.remember("one"), store.remember("two")]
-        plan = store.plan_forgetting(Capacity(0))
-        store.forget(ids[0])
-        store.forget(plan)
-
-        assert store.retriever.known() == {}
-        with pytest.raises(NotFoundError):
-            store.forget(ids[0])
 
 
 class TestNamespaces:
@@ -791,17 +699,6 @@ class TestClose:
             store.forget(ids[0])
 
         assert list(RecallLog(tmp_path / "memory" / "indexes" / "recall_stats.json").stats()) == [ids[1]]
-
-
-class TestReadable:
-    def test_as_a_tree_and_as_a_graph(self, tmp_path: Path) -> None:
-        with MemoryStore(tmp_path) as store:
-            store.remember("tea", ["茶", "杭州"])
-            tea, city = (store.tree.FindByName(name)[0].id for name in ("茶", "杭州"))
-            store.graph.add_relation(GraphRelation(tea, city, "comes_from"))
-        with KeywordTree(str(tmp_path / "memory")) as tree:
-            assert [info.content for info in tree.Search("茶").infos] == ["tea"]
-            assert tree.Verify() == []
 
 
 def test_a_closed_memory_is_reported_as_closed_and_nothing_kept(

@@ -185,4 +185,4 @@ class StoreMachine(RuleBasedStateMachine):
 
 
 TestTwoStores = StoreMachine.TestCase
-TestTwoStores.settings = share(0.4, stateful_step_count=15)
+TestTwoStores.settings = share(0.3, stateful_step_count=12)

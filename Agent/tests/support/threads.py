@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from typing import TypeVar
 
 import pytest
 
 from Agent.keyword_tree import KeywordTree
 from Agent.tests.support import inside
+
+_Argument = TypeVar("_Argument")
 
 PATIENCE_S = 30.0
 """What takes longer hangs."""
@@ -21,6 +25,13 @@ def wait_until(condition: Callable[[], bool]) -> None:
     while not condition():
         assert time.monotonic() < deadline, "what was waited for never happened"
         time.sleep(0.0002)
+
+
+def in_threads(work: Callable[[_Argument], object], arguments: Iterable[_Argument]) -> None:
+    """Call something with each of some arguments at one time, each in its thread; what one raises is raised."""
+    given = list(arguments)
+    with ThreadPoolExecutor(len(given)) as pool:
+        list(pool.map(work, given))
 
 
 class Together:

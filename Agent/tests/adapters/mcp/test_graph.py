@@ -1,7 +1,6 @@
 """Tests of the nine tools' work: the graph as the host sees it, and what else changes the tree."""
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -11,12 +10,6 @@ from Agent.adapters.mcp import graph as graph_module
 from Agent.adapters.mcp.graph import MemoryGraph
 from Agent.formats import export_file, import_file
 from Agent.keyword_tree import InvalidInputError, KeywordTree
-
-
-@pytest.fixture
-def tree(tmp_path: Path) -> Iterator[KeywordTree]:
-    with KeywordTree(str(tmp_path / "memory")) as tree:
-        yield tree
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable
 from contextlib import nullcontext, suppress
 from pathlib import Path
 from typing import Any
@@ -21,21 +21,17 @@ mcp = pytest.importorskip("mcp", reason="the extra [mcp] is not installed")
 if not hasattr(mcp, "Client"):
     pytest.skip("these tests drive the server by the client of the SDK 2.x", allow_module_level=True)
 
+from Agent.adapters.mcp import graph, sdk
 from Agent.adapters.mcp.__main__ import main
-from Agent.adapters.mcp.graph import RESULT_BYTES
 from Agent.adapters.mcp.server import OPERATION, RESOURCE, build_server
+from Agent.cli.language import choose
 from Agent.keyword_tree import KeywordTree, StoreError
+from Agent.tests.support.missing import without
 
 ROOT = Path(__file__).resolve().parents[4]
 WRITES = 1_000 if os.environ.get("KEYWORD_TREE_STORM") else 25
 FIRST_SDK = Path(os.environ.get("KEYWORD_TREE_MCP_1", ROOT / ".venv" / "mcp-1"))
 """Where `make test` puts the SDK 1.x, beside the one that is installed."""
-
-
-@pytest.fixture
-def tree(tmp_path: Path) -> Iterator[KeywordTree]:
-    with KeywordTree(str(tmp_path / "memory")) as tree:
-        yield tree
 
 
 def ask(server: Any, work: Callable[[Any], Awaitable[Any]], **options: Any) -> Any:
@@ -124,12 +120,6 @@ class TestTools:
 
         ask(build_server(tree), work)
 
-    def test_an_operation_id_takes_the_change_back(self, tree: KeywordTree) -> None:
-        done = call(tree, "create_entities", entities=[ADA])
-        tree.Undo(done.meta[OPERATION])
-
-        assert call(tree, "read_graph").structured_content == {"entities": [], "relations": []}
-
     def test_undo_without_an_id_takes_the_last_change_of_any_tool(self, tree: KeywordTree) -> None:
         async def work(client: Any) -> Any:
             await client.call_tool("create_entities", {"entities": [ADA]})
@@ -146,15 +136,11 @@ class TestTools:
         # 3.7 characters of them are a token, as o200k_base counts
         assert sum(len(json.dumps(each)) for each in shown) / 3.7 <= 1_400
 
-    def test_nothing_to_remember_is_refused(self, tree: KeywordTree) -> None:
-        result = call(tree, "remember", content="   ")
-
-        assert result.is_error
-        assert "nothing to remember" in result.content[0].text
-
-    def test_results_have_a_limit_in_bytes(self, tree: KeywordTree) -> None:
-        big = [{**ADA, "name": f"e{n}", "observations": ["知" * 100_000]} for n in range(20)]
-        call(tree, "create_entities", entities=[*big, {**ADA, "observations": [f"{n} " * 50 for n in range(5_000)]}])
+    def test_results_have_a_limit_in_bytes(self, tree: KeywordTree, monkeypatch: pytest.MonkeyPatch) -> None:
+        limit = 50_000
+        monkeypatch.setattr(graph, "RESULT_BYTES", limit)
+        big = [{**ADA, "name": f"e{n}", "observations": ["知" * 5_000]} for n in range(20)]
+        call(tree, "create_entities", entities=[*big, {**ADA, "observations": [f"{n} " * 10 for n in range(1_100)]}])
         for name, arguments in (
             ("read_graph", {}),
             ("search_nodes", {"query": "知"}),
@@ -162,7 +148,7 @@ class TestTools:
         ):
             result = call(tree, name, **arguments)
             reported = result.structured_content
-            assert len(result.content[0].text.encode()) <= RESULT_BYTES, name
+            assert len(result.content[0].text.encode()) <= limit, name
             assert reported["entities"], name
             assert reported["omitted"]["entities"] or reported["omitted"]["observations"], name
 
@@ -200,6 +186,7 @@ class TestErrors:
             ("create_entities", {"entities": [{"name": "x"}]}, "entities.0.entityType: Field required"),
             ("remember", {"content": "x", "keywords": "茶"}, "keywords: Input should be a valid list, not '茶'"),
             ("history", {"id": "nobody"}, "nothing is called 'nobody'"),
+            ("remember", {"content": "   "}, "nothing to remember"),
         ],
     )
     def test_name_what_cannot_be_used(self, tree: KeywordTree, name: str, arguments: Any, said: str) -> None:
@@ -356,13 +343,22 @@ class TestPrograms:
             assert tree.TreeMetrics()["infos"] == tree.TreeMetrics()["keywords"] - 1  # each is whole
             assert tree.Verify() == []
 
-    def test_the_file_of_the_reference_server_is_taken_in(self, tmp_path: Path) -> None:
+    def test_the_file_of_the_reference_server_is_taken_in(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         file = tmp_path / "memory.jsonl"
         file.write_text(json.dumps({"type": "entity", **ADA}), encoding="utf-8")
-        server = program(tmp_path / "memory", MEMORY_FILE_PATH=str(file))
+        monkeypatch.setenv("MEMORY_FILE_PATH", str(file))
+        served: list[Any] = []
+
+        def serve(server: Any, port: int | None) -> None:
+            served.append(ask(server, lambda client: client.call_tool("read_graph", {})).structured_content["entities"])
+
+        monkeypatch.setattr(sdk, "run", serve)
         for _ in range(2):
-            result = ask(server, lambda client: client.call_tool("read_graph", {}))
-            assert result.structured_content["entities"] == [ADA]
+            assert main([str(tmp_path / "memory")]) == 0
+
+        assert served == [[ADA], [ADA]]
 
     def test_serves_on_the_loopback(self, tmp_path: Path) -> None:
         import socket
@@ -418,32 +414,40 @@ class TestPrograms:
         assert said in capsys.readouterr().err
 
     @pytest.mark.parametrize("more", [[], ["--session", "a/b/c/d"]])
-    def test_a_memory_that_it_created_is_reported(self, tmp_path: Path, more: list[str]) -> None:
-        command = [sys.executable, "-m", "Agent.adapters.mcp", str(tmp_path / "new"), *more]
-        said = [subprocess.run(command, cwd=ROOT, input="", capture_output=True, text=True).stderr for _ in range(2)]
+    def test_a_memory_that_it_created_is_reported(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], more: list[str]
+    ) -> None:
+        monkeypatch.setattr(sdk, "run", lambda server, port: None)  # as where the host ends it at once
+        said = []
+        for _ in range(2):
+            assert main([str(tmp_path / "new"), *more]) == 0
+            said.append(capsys.readouterr().err)
 
         assert said == [f"there was no memory in {tmp_path / 'new'}: a new one was created\n", ""]
 
-    def test_its_help_is_in_the_language_of_the_locale(self) -> None:
-        command = [sys.executable, "-m", "Agent.adapters.mcp"]
-        environment = {**os.environ, "KEYWORD_TREE_LANG": "zh"}
-        helped, refused = (
-            subprocess.run([*command, *more], cwd=ROOT, env=environment, capture_output=True, text=True)
-            for more in (["--help"], [])
-        )
+    def test_its_help_is_in_the_language_of_the_locale(
+        self, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        monkeypatch.setenv("KEYWORD_TREE_LANG", "zh")
+        try:
+            for words in (["--help"], []):
+                with pytest.raises(SystemExit):
+                    main(words)
+        finally:
+            choose("en")
+        helped, refused = capsys.readouterr()
 
-        assert "用法：" in helped.stdout
-        assert not re.search(r"  [A-Z][a-z]+ [a-z]+", helped.stdout), helped.stdout
-        assert "缺少参数 FOLDER" in refused.stderr
+        assert "用法：" in helped
+        assert not re.search(r"  [A-Z][a-z]+ [a-z]+", helped), helped
+        assert "缺少参数 FOLDER" in refused
 
-    def test_a_missing_package_is_named_with_the_command_that_brings_it(self) -> None:
-        code = (
-            "import sys; sys.modules['mcp'] = None; from Agent.adapters.mcp.__main__ import main; sys.exit(main(['x']))"
-        )
-        run = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False)
+    def test_a_missing_package_is_named_with_the_command_that_brings_it(
+        self, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        with without("mcp", *(f"Agent.adapters.mcp.{name}" for name in ("sdk", "server", "sessions"))):
+            assert main(["x"]) == 2
 
-        assert run.returncode == 2
-        assert "pip install '.[mcp]'" in run.stderr
+        assert "pip install '.[mcp]'" in capsys.readouterr().err
 
     @pytest.mark.skipif(not FIRST_SDK.exists(), reason=f"the SDK 1.x is not in {FIRST_SDK}: `make test` puts it there")
     @pytest.mark.filterwarnings("ignore:resources/(un)?subscribe is removed")

@@ -15,8 +15,9 @@ mcp = pytest.importorskip("mcp", reason="the extra [mcp] is not installed")
 if not hasattr(mcp, "Client"):
     pytest.skip("these tests drive the server by the client of the SDK 2.x", allow_module_level=True)
 
+from Agent.adapters.mcp import sdk
 from Agent.adapters.mcp.sessions import build_session_server, read_session
-from Agent.tests.adapters.mcp.test_server import ask, program
+from Agent.tests.adapters.mcp.test_server import ask
 
 ADA = RequestContext("acme", "ada", "helper", "monday")
 SAID = [{"role": "user", "content": "My cat is called Mimi."}, {"role": "assistant", "content": "你好!"}]
@@ -61,12 +62,14 @@ class TestASession:
 
         assert "top_k" in result.content[0].text
 
-    def test_is_served_by_the_command(self, tmp_path: Path) -> None:
-        started = program(tmp_path / "memory")
-        started.args += ["--session", "acme/ada/helper/monday"]
-        names = ask(started, lambda client: client.list_tools())
+    def test_is_served_by_the_command(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        served: list[Any] = []
+        monkeypatch.setattr(
+            sdk, "run", lambda server, port: served.append(ask(server, lambda client: client.list_tools()))
+        )
+        assert main([str(tmp_path / "memory"), "--session", "acme/ada/helper/monday"]) == 0
 
-        assert [tool.name for tool in names.tools] == ["commit", "search", "brief"]
+        assert [tool.name for tool in served[0].tools] == ["commit", "search", "brief"]
 
     def test_needs_four_names(self, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
         with pytest.raises(InvalidInputError, match="acme/ada"):
