@@ -1,4 +1,4 @@
-"""Say it in the user's language: English as it is in the source, or Chinese, where `chinese` has it.
+"""Say it in the user's language: English as it is in the source, or Chinese, where `chinese.toml` has it.
 
 >>> choose("zh")
 >>> say("{} written to {}", count_of(2, "keyword"), "memory.html")
@@ -12,11 +12,11 @@ What JSON has as keys and codes is the same in all languages. What the tree refu
 """
 
 import argparse
-import inspect
 import os
 import re
 from collections.abc import Mapping
 from functools import cache
+from pathlib import Path
 from typing import NoReturn
 
 from typing_extensions import override
@@ -25,6 +25,7 @@ __all__ = [
     "LANGUAGES",
     "LANGUAGE_VARIABLE",
     "Parser",
+    "catalogue",
     "chinese_of",
     "choose",
     "choose_from_environment",
@@ -61,16 +62,22 @@ def language_of(environment: Mapping[str, str]) -> str:
     return "en"
 
 
+@cache
+def catalogue() -> dict[str, dict[str, str]]:
+    """Return what is said in Chinese: `texts` by the English, `errors` by the English template, help of `commands`.
+
+    Cost: the first call reads a file, some 15 ms; English never does.
+    """
+    import tomllib  # which most who speak English never need
+
+    return tomllib.loads(Path(__file__).with_name("chinese.toml").read_text(encoding="utf-8"))
+
+
 def choose(language: str) -> None:
     """Speak this language from now on."""
     global _chosen, _translations
     _chosen = language
-    if language == "zh":
-        from .chinese import TEXTS  # most who speak English never need it
-
-        _translations = TEXTS
-    else:
-        _translations = {}
+    _translations = catalogue()["texts"] if language == "zh" else {}
 
 
 def choose_from_environment() -> None:
@@ -92,9 +99,7 @@ def say(text: str, *values: object) -> str:
 def say_in_environment(text: str, *values: object) -> str:
     """Return a text in the language that the environment asks for: for a library, which chooses none."""
     if language_of(os.environ) == "zh":
-        from .chinese import TEXTS
-
-        text = TEXTS.get(text, text)
+        text = catalogue()["texts"].get(text, text)
     return text.format(*values)
 
 
@@ -116,10 +121,9 @@ def say_lines(report: str) -> str:
 
 def chinese_of(message: str) -> str:
     """Return what an error says in Chinese, whatever the chosen language; what no template fits stays in English."""
-    from .chinese import ERRORS, TEXTS
-
-    if message in ERRORS or message in TEXTS:
-        return ERRORS.get(message) or TEXTS[message]
+    texts, errors = catalogue()["texts"], catalogue()["errors"]
+    if message in errors or message in texts:
+        return errors.get(message) or texts[message]
     for template in _most_literal_first():
         pieces = template.split("{}")
         if all(piece in message for piece in pieces):
@@ -128,7 +132,7 @@ def chinese_of(message: str) -> str:
                 pattern = pattern.replace("(.+?)", "((?:(?!: ).)+?)", 1)
             found = re.fullmatch(pattern, message, re.DOTALL)
             if found:
-                return ERRORS[template].format(*map(_Value, found.groups()))
+                return errors[template].format(*map(_Value, found.groups()))
     context, colon, rest = message.partition(": ")
     said = chinese_of(rest) if colon else rest
     return message if said == rest else f"{context}：{said}"
@@ -155,9 +159,7 @@ _BETWEEN = {", ": "、", " or ": " 或 "}
 @cache
 def _most_literal_first() -> list[str]:
     """Return the templates with places: of two that fit a message, the one that says more of it comes first."""
-    from .chinese import ERRORS
-
-    return sorted((key for key in ERRORS if "{}" in key), key=len, reverse=True)
+    return sorted((key for key in catalogue()["errors"] if "{}" in key), key=len, reverse=True)
 
 
 def parts(text: str, *values: str) -> list[str | tuple[str, str]]:
@@ -210,16 +212,15 @@ class Parser(argparse.ArgumentParser):
     def format_help(self) -> str:
         if not is_chinese():
             return super().format_help()
-        from .chinese import COMMANDS
-
+        commands = catalogue()["commands"]
         words = re.sub(r"^python -m [\w.]*\.|^keyword-tree[ -]", "", self.prog)
         words = words.replace("knowhub", "hub").replace("shared_tree", "shared")
         self.formatter_class = argparse.RawDescriptionHelpFormatter
-        self.description, self.epilog = inspect.cleandoc(COMMANDS.get(words, "")).replace("\b\n", ""), None
+        self.description, self.epilog = commands.get(words, "").replace("\b\n", ""), None
         self._optionals.title, self._positionals.title = say("Options"), say("Arguments")
         for action in self._actions:
             for one in (action, *getattr(action, "_choices_actions", ())):
-                one.help = one.help and COMMANDS.get(f"{words} {one.dest}", say_help(sentence(one.help)))
+                one.help = one.help and commands.get(f"{words} {one.dest}", say_help(sentence(one.help)))
         return super().format_help().replace("usage: ", say("Usage: "), 1)
 
     @override

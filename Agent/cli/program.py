@@ -17,7 +17,16 @@ from typing_extensions import override
 
 from ..keyword_tree import InvalidInputError, KeywordTreeError
 from . import completing  # noqa: F401  importing it teaches click our way of completing
-from .language import LANGUAGE_VARIABLE, LANGUAGES, choose, choose_from_environment, is_chinese, say, say_help
+from .language import (
+    LANGUAGE_VARIABLE,
+    LANGUAGES,
+    catalogue,
+    choose,
+    choose_from_environment,
+    is_chinese,
+    say,
+    say_help,
+)
 from .screen import line
 from .session import BAD_USE, DATA_VARIABLE, DEFAULT_DATA, MODEL_VARIABLE, UNREAD, Session
 
@@ -228,10 +237,9 @@ def translate(command: click.Command, words: str | None = None) -> None:
     english = (command.help, command.epilog, command.name if words is None else words)
     command.help, command.epilog, words = vars(command).setdefault("english", english)
     if say("Usage: ") != "Usage: ":
-        from .chinese import COMMANDS
-
-        command.help = COMMANDS.get(str(words), command.help)
-        command.epilog = command.epilog and COMMANDS["epilog"]
+        commands = catalogue()["commands"]
+        command.help = commands.get(str(words), command.help)
+        command.epilog = command.epilog and commands["epilog"]
     command.short_help = None
 
 

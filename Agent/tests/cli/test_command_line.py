@@ -41,7 +41,6 @@ import click
 from rich.cells import cell_len
 
 from Agent.cli import language
-from Agent.cli.chinese import ERRORS, TEXTS
 from Agent.cli.commands import LEXICAL_REASONS, REASONS
 from Agent.cli.completing import quote
 from Agent.cli.program import SECTIONS
@@ -404,8 +403,8 @@ class TestEveryCommand:
 class TestLanguage:
     def test_everything_that_is_said_has_its_chinese_with_the_same_places(self) -> None:
         for text in texts_of_the_source():
-            assert text in TEXTS or text in ("", " "), text
-        for english, chinese in TEXTS.items():
+            assert text in language.catalogue()["texts"] or text in ("", " "), text
+        for english, chinese in language.catalogue()["texts"].items():
             assert len(re.findall(r"\{", english)) == len(re.findall(r"\{", chinese)), english
 
     @pytest.mark.parametrize("path", RAISING, ids=lambda path: path.relative_to(ROOT).as_posix())
@@ -417,7 +416,7 @@ class TestLanguage:
         assert [message for message in said if re.search("[a-z]{3,} [a-z]{2,}", re.sub(names, "", said[message]))] == []
 
     def test_an_extra_that_is_missing_is_named_in_chinese(self) -> None:
-        paths = [path for path in (ROOT / "Agent").rglob("*.py") if not re.match("test_|chinese", path.name)]
+        paths = [path for path in (ROOT / "Agent").rglob("*.py") if not path.name.startswith("test_")]
         texts = {text for path in paths for text in re.findall(r'"([^"]+ in its repository)"', path.read_text("utf-8"))}
         with mock.patch.multiple(language, _chosen="zh"):
             said = [language.say_error(text) for text in texts]
@@ -433,7 +432,7 @@ class TestLanguage:
         assert (done.returncode, done.stderr) == (2, "命令行需要 click 和 rich：在项目目录里 pip install '.[cli]'\n")
 
     def test_a_translation_names_every_value_of_its_template(self) -> None:
-        for template, chinese in ERRORS.items():
+        for template, chinese in language.catalogue()["errors"].items():
             places = set(range(template.count("{}")))
             assert {int(place) for place in re.findall(r"\{(\d+)", chinese)} <= places, template
 
