@@ -1,8 +1,8 @@
-"""Save what can be saved of a damaged store: `repair(damaged, new)`, or `python -m keyword_tree.repair DAMAGED NEW`.
+"""Save what can be saved of a damaged store: `repair(damaged, new)`, or `keyword-tree --data DAMAGED repair NEW`.
 
-Opening a tree never guesses: a store whose log holds damage that no crash explains is refused, and left as it is. This
-program must be asked for by name. It reads the damaged folder without changing a byte of it, writes a new store beside
-it, and lists exactly what could not be saved.
+Opening a tree never guesses: a store whose log holds damage that no crash explains is refused, and left as it is. A
+repair reads the damaged folder without changing a byte of it, writes a new store beside it, and lists exactly what
+could not be saved.
 
 >>> import tempfile
 >>> from pathlib import Path
@@ -56,7 +56,6 @@ neither.
 
 from __future__ import annotations
 
-import argparse
 import bisect
 import contextlib
 import hashlib
@@ -76,7 +75,6 @@ from typing import Any, BinaryIO, NamedTuple, TypeAlias
 
 from . import keyword_tree as kt
 from .addresses import is_address
-from .cli.language import Parser, choose_from_environment, say_error, say_lines
 
 try:  # Windows has no flock; there nothing may write while this reads.
     import fcntl
@@ -1464,48 +1462,3 @@ def _repair_into(damaged: Path, unfinished: Path, new: Path, take_cut: bool) -> 
 
 def _order_of(loss: Loss) -> tuple[bool, str, int, int]:
     return loss.file != kt.LOG_NAME, loss.file, loss.first_seq or sys.maxsize, loss.offset
-
-
-_EPILOG = """
-exit codes:
-  0  all data is saved; what is missing of the history is listed
-  1  some data could not be saved, cannot be proven to be saved, or was left in files cut_tail-…: it is listed
-  2  nothing was written
-
-files cut_tail-…:
-  cut_tail-nodes-52-1a2b3c4d.bin, and so for infos and links: rows that opening cut since the log had lost them (JSON,
-  one in a line); the log ended before operation 52, and 1a2b3c4d is the checksum of the file.
-  cut_tail-change_log-52-1a2b3c4d.bin: the unfinished end of a log, never acknowledged. It is listed and not taken.
-"""
-
-
-def main(arguments: list[str] | None = None) -> int:
-    """Run as a program.
-
-    Returns:
-        0 if all data is saved, 1 if some is not, 2 if nothing was written.
-    """
-    choose_from_environment()
-    parser = Parser(
-        prog=f"python -m {__package__}.repair",
-        description="Save what can be saved of a damaged store into a new one.",
-        epilog=_EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    parser.add_argument("damaged", help="folder of the damaged store; it is not changed")
-    parser.add_argument("new", help="folder to be made")
-    parser.add_argument(
-        "--take-cut", action="store_true", help="take in what files cut_tail-… hold and nothing else does"
-    )
-    options = parser.parse_args(arguments)
-    try:
-        report = repair(options.damaged, options.new, options.take_cut)
-    except (RepairError, OSError) as error:
-        print(say_error(str(error)), file=sys.stderr)
-        return 2
-    print(say_lines(str(report)))
-    return 0 if report.has_all_data else 1
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -70,8 +70,6 @@ def test_a_copy_between_two_servers_is_refused(copy: str) -> None:
     ("program", "arguments"),
     [
         ("Agent.command_line", ["context", "--data", "…", "tree"]),
-        ("Agent.repair", ["…", "new"]),
-        ("Agent.repair", ["damaged", "…"]),
         ("Agent.knowhub.program", ["token", "--data", "…"]),
     ],
 )

@@ -88,11 +88,6 @@ with MemoryStore("memories", user="ada") as store:
 
         assert "茶" in run(project, str(site / "bin/keyword-tree"), "show", path=site)
 
-    def test_a_module_run_as_a_program_names_itself_as_it_was_called(self, site: Path, project: Path) -> None:
-        usage = run(project, "-m", "keyword_tree.repair", "--help", path=site)
-
-        assert "python -m keyword_tree.repair" in usage
-
 
 class TestOneFile:
     def test_the_file_copied_alone_is_imported_by_the_same_line(self, tmp_path: Path) -> None:

@@ -8,8 +8,6 @@ import os
 import random
 import re
 import shutil
-import subprocess
-import sys
 import zlib
 from collections.abc import Callable
 from pathlib import Path
@@ -19,14 +17,13 @@ import pytest
 
 from Agent import keyword_tree as kt
 from Agent.keyword_tree import ConflictError, KeywordTree, RelationType, StoreCorruptError, StoreError
-from Agent.repair import Loss, RepairError, RepairReport, main, repair
+from Agent.repair import Loss, RepairError, RepairReport, repair
 from Agent.tests.support import inside
 from Agent.tests.support.log_format import KINDS, is_whole, operation_line, rows_of, seal
 
 SEEDS = 2000 if os.environ.get("KEYWORD_TREE_STORM") == "1" else 24
 LOG = "change_log.jsonl"
 PROJECTIONS = ("nodes.jsonl", "infos.jsonl", "links.jsonl")
-ROOT = Path(__file__).resolve().parents[3]
 
 Records = dict[str, dict[Any, tuple[object, ...]]]
 
@@ -855,49 +852,26 @@ class TestRefused:
         assert not new.exists()
 
 
-class TestProgram:
-    def test_prints_the_report_and_tells_by_its_code(
-        self, damaged: Path, new: Path, capsys: pytest.CaptureFixture[str]
-    ) -> None:
+class TestReportForPeople:
+    def test_lists_lost_data_by_its_place(self, damaged: Path, new: Path) -> None:
         spoil(damaged, 8)
         remove_projections(damaged)
+        printed = str(repair(damaged, new))
 
-        assert main([str(damaged), str(new)]) == 1
-        printed = capsys.readouterr().out
         assert "Data that could not be saved, or of which nothing proves that it was (2):\n- change_log" in printed
         assert "change_log.jsonl, line 8, bytes " in printed
         assert "is lost." not in printed
-        assert main([str(damaged), str(new)]) == 2
-        assert "exists already" in capsys.readouterr().err
 
-    def test_counts_lost_history_as_no_lost_data(
-        self, damaged: Path, new: Path, capsys: pytest.CaptureFixture[str]
-    ) -> None:
+    def test_counts_lost_history_as_no_lost_data(self, damaged: Path, new: Path) -> None:
         spoil(damaged, 8)
+        printed = str(repair(damaged, new))
 
-        assert main([str(damaged), str(new)]) == 0
-        printed = capsys.readouterr().out
         assert (
             "History that could not be saved, while all data of it is there (1):\n- change_log.jsonl, line 8" in printed
         )
         assert "Data that could not" not in printed
         assert "Found in the projections alone (1):\n- nodes.jsonl, line 7: node cook, verified" in printed
-        assert printed.endswith("\nNo data is lost, only history.\n")
-
-    def test_explains_its_codes_and_cut_files_in_its_help(self, capsys: pytest.CaptureFixture[str]) -> None:
-        with pytest.raises(SystemExit):
-            main(["--help"])
-        printed = capsys.readouterr().out
-
-        assert "exit codes:\n  0  all data is saved" in printed
-        assert "files cut_tail-…:\n" in printed
-
-    def test_runs_by_its_name(self, damaged: Path, new: Path) -> None:
-        command = [sys.executable, "-m", "Agent.repair", str(damaged), str(new)]
-        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
-
-        assert (done.returncode, done.stderr) == (0, "")
-        assert done.stdout.rstrip().endswith("Nothing is lost.")
+        assert printed.endswith("\nNo data is lost, only history.")
 
 
 class TestData:
