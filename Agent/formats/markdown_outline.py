@@ -13,10 +13,10 @@ A paragraph that is wholly emphasised, directly under its keyword, is the descri
 quotation or table is an info, as it is in the source. Passed over: HTML, rules, a YAML block at the top, and tables
 of contents (items that link to `#…`).
 
-Written: two levels of headings, then lists; an info without a source is a paragraph, aliases are in a comment. What
-comes back from that: names, aliases, descriptions, contents, sources and the order of each; ids are made from the path,
-and an info on several keywords comes back once for each. What does not: metadata, creators, relations, versions, times.
-Control characters become U+FFFD, a carriage return stays.
+Written: two levels of headings, then lists; an info without a source is a paragraph. Ids and aliases are in comments,
+by which an import recognises what is there; without them an id is made from the path. What comes back from that: ids,
+names, aliases, descriptions, contents, sources and the order of each. What does not: metadata, creators, relations,
+versions, times. Control characters become U+FFFD, a carriage return stays.
 
 >>> escape("*a* <b> [c](d)"), escape("- 1")
 ('\\*a\\* \\<b\\> \\[c\\](d)', '\\- 1')
@@ -26,6 +26,7 @@ import json
 import re
 from collections import deque
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from textwrap import dedent
 from typing import TextIO
 
@@ -84,25 +85,30 @@ def write(view: View, out: TextIO) -> None:
         indent = "  " * max(0, depth - _HEADINGS)
         if depth:
             head = f"\n{'#' * depth}" if depth <= _HEADINGS else f"{indent[2:]}-"
-            out.write(f"{head} {escape(node.name, '&#10;')}\n")
+            out.write(f"{head} {escape(node.name, '&#10;')}\n{_comment('id', node.id, indent)}")
             if node.aliases:
-                out.write(f"{indent}<!-- aliases: {inert_json(node.aliases)} -->\n")
+                out.write(_comment("aliases", node.aliases, indent))
             if node.description:
                 out.write(_paragraph(f"_{escape(node.description)}_", indent))
         for info in view.infos(node.id):
             if info.source or is_blank(info.content):
                 out.write(f"{indent}- [{escape(info.content, '&#10;')}](<{escape(info.source, '&#10;')}>)\n")
+                out.write(_comment("id", info.id, f"{indent}  "))
             else:
-                out.write(_paragraph(escape(info.content), indent))
+                out.write(_paragraph(escape(info.content), indent) + _comment("id", info.id, indent))
 
 
 def _paragraph(text: str, indent: str) -> str:
     return "\n" + "".join(f"{indent}{line}\n" for line in text.split("\n"))
 
 
+def _comment(name: str, value: object, indent: str) -> str:
+    return f"{indent}<!-- {name}: {inert_json(value)} -->\n"
+
+
 # -- reading ------------------------------------------------------------------
 
-_ALIASES = re.compile(r"\s*<!-- aliases: (.*) -->\s*")
+_COMMENT = re.compile(r"\s*<!-- (id|aliases): (.*) -->\s*")
 _LISTS = ("bullet_list", "ordered_list")
 
 
@@ -160,7 +166,7 @@ class _Reader:
                 for item in node.children:
                     yield from self._item(item, path[-1][1])
             elif text := self._text(node):
-                yield self._outline.fact(path[-1][1], text)
+                yield self._outline.fact(path[-1][1], text, id=self._comments(waiting)[0])
 
     def _item(self, item: SyntaxTreeNode, parent_id: str) -> Iterator[Record]:
         waiting = deque(item.children)
@@ -177,8 +183,9 @@ class _Reader:
             if link is None or not self._is_contents(link):
                 yield from self.blocks(list(waiting), id)
         elif not self._is_contents(link):
+            id = self._comments(waiting)[0]
             content = "\n\n".join([_plain(inline, "\n", link, True), *filter(None, map(self._text, waiting))])
-            yield self._outline.fact(parent_id, content or ("" if self._is_ours else _href(link)), _href(link))
+            yield self._outline.fact(parent_id, content or ("" if self._is_ours else _href(link)), _href(link), id)
 
     def _keyword(self, inline: SyntaxTreeNode, parent_id: str, waiting: deque[SyntaxTreeNode]) -> Iterator[Record]:
         """Yield a keyword, with the aliases and the description that follow, and the infos of its line."""
@@ -187,17 +194,14 @@ class _Reader:
         name = first if link is None else _plain(link, " ")
         if is_blank(name) or (link is not None and self._is_contents(link)):
             return
-        aliases: list[str] = []
+        id, aliases = self._comments(waiting)
         description = ""
-        if waiting and (match := _ALIASES.fullmatch(waiting[0].content if waiting[0].type == "html_block" else "")):
-            waiting.popleft()
-            aliases = _names(match[1])
         if waiting and waiting[0].type == "paragraph":
             parts = waiting[0].children[0].children
             if len(parts) == 1 and parts[0].type == "em":
                 description = _plain(parts[0], "\n")
                 waiting.popleft()
-        keyword = self._outline.keyword(parent_id, name, aliases, description)
+        keyword = self._outline.keyword(parent_id, name, aliases, description, id)
         yield keyword
         if link is not None:
             yield self._outline.fact(keyword.id, _plain(inline, " ", link, True), _href(link))
@@ -206,6 +210,17 @@ class _Reader:
                 yield self._outline.fact(keyword.id, rest)
             for other in (node for node in inline.walk() if node.type == "link" and not self._is_contents(node)):
                 yield self._outline.fact(keyword.id, _plain(other, " ") or _href(other), _href(other))
+
+    def _comments(self, waiting: deque[SyntaxTreeNode]) -> tuple[str, list[str]]:
+        """Return the id and the aliases that comments give what is before them; the id only in our own files."""
+        found: dict[str, object] = {}
+        while waiting and (match := _COMMENT.fullmatch(waiting[0].content if waiting[0].type == "html_block" else "")):
+            waiting.popleft()
+            with suppress(ValueError):
+                found[match[1]] = json.loads(match[2])
+        id, aliases = found.get("id"), found.get("aliases")
+        names = aliases if isinstance(aliases, list) else []
+        return id if self._is_ours and isinstance(id, str) else "", [name for name in names if isinstance(name, str)]
 
     def _is_contents(self, link: SyntaxTreeNode) -> bool:
         return not self._is_ours and _href(link).startswith("#")
@@ -259,11 +274,3 @@ def _plain(node: SyntaxTreeNode, newline: str, skipped: SyntaxTreeNode | None = 
     if addresses and node.type == "link" and node is not skipped and _href(node) not in (text, ""):
         return f"{text} ({_href(node)})"
     return text
-
-
-def _names(text: str) -> list[str]:
-    try:
-        names = json.loads(text)
-    except ValueError:
-        return []
-    return [name for name in names if isinstance(name, str)] if isinstance(names, list) else []

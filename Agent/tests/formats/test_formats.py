@@ -397,12 +397,10 @@ class TestRoundTrips:
         there_and_back(made, "opml", lambda tree: look_at(tree, text=printable, with_relations=False))
 
     @given(records())
-    def test_markdown_keeps_texts_and_order(self, made: list[Keyword | Fact | Link]) -> None:
+    def test_markdown_keeps_ids_texts_and_order(self, made: list[Keyword | Fact | Link]) -> None:
         need("markdown")
 
-        there_and_back(
-            made, "markdown", lambda tree: look_at(tree, text=printable, with_ids=False, with_relations=False)
-        )
+        there_and_back(made, "markdown", lambda tree: look_at(tree, text=printable, with_relations=False))
 
     @given(records())
     def test_notes_keep_ids_texts_and_relations(self, made: list[Keyword | Fact | Link]) -> None:
@@ -474,7 +472,7 @@ class TestHostileNames:
             "json": look_at_all,
             "notes": look_at_notes,
             "opml": lambda tree: look_at(tree, text=printable),
-            "markdown": lambda tree: look_at(tree, text=printable, with_ids=False),
+            "markdown": lambda tree: look_at(tree, text=printable),
         }
 
         there_and_back(self.MADE, format_name, looks.get(format_name, look_at))
@@ -508,7 +506,7 @@ class TestHostileNames:
         assert set(inline) <= {"text", "softbreak", "link_open", "link_close", "em_open", "em_close"}
         assert inline.count("em_open") == inline.count("link_open") == len(HOSTILE)
         assert {token.content.split(":")[0] for token in tokens if token.type == "html_block"} == {
-            "<!-- keyword-tree outline -->\n", "<!-- aliases"
+            "<!-- keyword-tree outline -->\n", "<!-- id", "<!-- aliases"
         }  # fmt: skip
         assert {token.type for token in tokens if token.block and token.nesting >= 0} <= {
             "html_block", "heading_open", "paragraph_open", "bullet_list_open", "list_item_open", "inline"
@@ -987,6 +985,27 @@ class TestMarkdown:
     @pytest.fixture(autouse=True)
     def _needs(self) -> None:
         need("markdown")
+
+    def test_an_export_is_recognised_in_its_own_tree_and_an_edit_of_it_updates(
+        self, tree: KeywordTree, tmp_path: Path
+    ) -> None:
+        tea, milk = tree.CreateKeyword("tea", "root", aliases=["茶"]), tree.CreateKeyword("milk", "root")
+        tree.CreateInfo("Two minutes.", keyword_ids=[tea.id, milk.id])
+        tree.CreateInfo("Eighty degrees.", keyword_ids=[tea.id], source="https://tea.example")
+        export_file(tree, path := tmp_path / "out.md")
+        again = import_file(tree, path)
+        path.write_text(path.read_text("utf-8").replace("Eighty", "Ninety").replace("# milk", "# oat milk"), "utf-8")
+        edited = import_file(tree, path, update=True)
+
+        assert (again.keywords, again.infos, again.links, again.changed) == (0, 0, 0, 0)
+        assert (edited.keywords, edited.infos, edited.links, edited.changed) == (0, 0, 0, 2)
+        assert outline(tree) == [
+            "tea",
+            "  • Two minutes.",
+            "  • Ninety degrees. <https://tea.example>",
+            "oat milk",
+            "  • Two minutes.",
+        ]
 
     def test_reads_headings_lists_links_and_paragraphs(self, tree: KeywordTree, tmp_path: Path) -> None:
         path = write(
