@@ -197,7 +197,8 @@ class TestErrors:
             ("look_beneath", {"id": "nobody"}, "no keyword has the id 'nobody'"),
             ("undo", {"operation_id": "nothing"}, "no operation has the id 'nothing'"),
             ("create_entities", {"entities": [{**ADA, "observations": ["\ud800"]}]}, ""),
-            ("create_entities", {"entities": [{"name": "x"}]}, "entityType"),
+            ("create_entities", {"entities": [{"name": "x"}]}, "entities.0.entityType: Field required"),
+            ("remember", {"content": "x", "keywords": "茶"}, "keywords: Input should be a valid list, not '茶'"),
             ("history", {"id": "nobody"}, "nothing is called 'nobody'"),
         ],
     )
@@ -206,6 +207,7 @@ class TestErrors:
 
         assert result.is_error
         assert said in result.content[0].text
+        assert "https://" not in result.content[0].text
         assert tree.TreeMetrics()["keywords"] == 0
 
     def test_a_failing_disk_is_reported_without_the_folder(
