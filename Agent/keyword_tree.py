@@ -5789,7 +5789,7 @@ class KeywordTree:
         `last_operation` is before the first, is refused.
 
         Raises:
-            ConflictError: a later one wrote the same records, or needs what this one made.
+            ConflictError: a later one wrote the same records, or needs what this one made; it names that one.
 
         Cost: reads the log backwards to the operation; one sync.
         """
@@ -5797,8 +5797,12 @@ class KeywordTree:
         operation = self._journal.Find(str(operation_id))
         try:
             return self._writer.WriteAs("undo", lambda tx: _PlanUndo(tx, operation), changed_by)
-        except ConflictError:
+        except ConflictError as error:
             self._journal.Find(operation.id)  # NotFoundError where another process has forgotten it meanwhile
+            record = error.records[0]
+            id = record.info_id if isinstance(record, InfoKeywordLink) else record.id
+            for later in self._journal.Newest(id, 1):
+                error.args = (f"{error}; undo {later.operation_id} first",)
             raise
 
     def Snapshot(self, copy: bool = False) -> str:
