@@ -3,13 +3,15 @@
 A memory of five facts is asked. Then one is built of this machine's Python library, searched by name and in plain
 words, given a new keyword, closed, opened again and looked at on disk; last, a conversation is corrected and undone. No
 key and no server. Where the extra `[local]` is installed, a small local model ranks by meaning, too; it reads all names
-and first lines first. The questions were written before the first answer was seen, and the misses are shown.
+and first lines first. The questions were written before the first answer was seen, and the misses are shown. Titles are
+in the language of the locale, English or Chinese.
 """
 
 import argparse
 import ast
 import contextlib
 import importlib.util
+import os
 import sys
 import sysconfig
 import tempfile
@@ -29,6 +31,7 @@ from rich.text import Text
 from rich.tree import Tree
 
 from keyword_tree import KeywordNode, KeywordTree, KeywordTreeError, SearchStatus
+from keyword_tree.cli.language import language_of
 from keyword_tree.lexical_client import LexicalLLMClient
 from keyword_tree.memory.store import MemoryStore
 
@@ -75,8 +78,47 @@ NEW_NAME = "YAMLDecoder"
 NEW_DESCRIPTION = "Simple YAML decoder: turns a YAML document into Python objects."
 SKIPPED = {"test", "tests", "idle_test", "idlelib", "turtledemo", "lib2to3", "pydoc_data", "ensurepip"}
 """Folders that are shipped with the library and are not a part of it."""
+CHINESE = {
+    "A memory of five facts": "五件事的记忆",
+    "{} of {} questions answered, without a language model": "{1} 个问题答对 {0} 个，不用语言模型",
+    "nothing is known": "一无所知",
+    "The folder {} holds a memory of something else: name an empty one.": "文件夹 {} 里是别的记忆：请指明一个空的。",
+    "reading the source files of the library …": "正在读标准库的源文件……",
+    "stored before": "早已存好",
+    "read and stored in {}": "读入并存好用了 {}",
+    "A memory of Python's library": "Python 标准库的记忆",
+    "{:,} keywords, {}": "{:,} 个关键词，{}",
+    "a small model reads names and first lines … {:,} to go": "小模型正在读名字和首行……还有 {:,} 个",
+    "Find by name": "按名字查找",
+    "no model is called": "不问模型",
+    "nothing, and rightly": "没有，正该如此",
+    "expected {}": "应为 {}",
+    "nothing": "没有",
+    "by words and meaning": "按词和意思",
+    "by words alone": "只按词",
+    "Ask in plain words": "用平常的话问",
+    "of {}: {} first, {} among three, {}": "共 {}：{} 个排第一，{} 个在前三，{}",
+    "Place a new keyword": "安放新关键词",
+    "the client chooses its parent": "由客户端选上级",
+    "Close and open again": "关闭再打开",
+    "in {}, {:.1f} MB in {}": "用了 {}，{:.1f} MB，在 {}",
+    "{:,} keywords are there": "有 {:,} 个关键词",
+    "A conversation": "一段对话",
+    "remembered, corrected, recalled, undone": "记下、更正、回想、撤销",
+    "corrected": "已更正",
+    "the correction is undone": "更正已撤销",
+    "The demo stopped: {}": "演示中止：{}",
+    "(a temporary folder, gone now; make demo DEMO_FOLDER=library-memory keeps it)": (
+        "（临时文件夹，已删除；make demo DEMO_FOLDER=library-memory 会保留它）"
+    ),
+}
 ROOT, PREFIX = "root", "python:"
 BATCH = 1_000  # records in an operation
+
+
+def say(text: str, *values: object) -> str:
+    """Return a text in the language of the locale, with the values put in."""
+    return (CHINESE[text] if language_of(os.environ) == "zh" else text).format(*values)
 
 
 class Entry(NamedTuple):
@@ -155,8 +197,8 @@ class Demo:
         begun = time.perf_counter()
         with KeywordTree(str(self.folder)) as tree:
             size = sum(tree.TreeMetrics()["bytes_on_disk"].values()) / 1e6
-            self.title("Close and open again", f"in {_ms(begun)}, {size:.1f} MB in {self.folder}")
-            self.print(f"{tree.TreeMetrics()['keywords']:,} keywords are there")
+            self.title(say("Close and open again"), say("in {}, {:.1f} MB in {}", _ms(begun), size, self.folder))
+            self.print(say("{:,} keywords are there", tree.TreeMetrics()["keywords"]))
         self.conversation()
 
     def title(self, text: str, note: str = "") -> None:
@@ -186,23 +228,27 @@ class Demo:
             found = {question: tree.Search(question) for question in ASKED}
         names = {question: [node.name for node in result.path[-1:]] for question, result in found.items()}
         right = sum(names[question] == ([name] if name else []) for question, name in ASKED.items())
-        self.title("A memory of five facts", f"{right} of {len(ASKED)} questions answered, without a language model")
+        note = say("{} of {} questions answered, without a language model", right, len(ASKED))
+        self.title(say("A memory of five facts"), note)
         for question, result in found.items():
-            self.print(_fit(question, 28), "→ " + (result.infos[0].content if result.infos else "nothing is known"))
+            self.print(
+                _fit(question, 28), "→ " + (result.infos[0].content if result.infos else say("nothing is known"))
+            )
 
     def build(self, tree: KeywordTree) -> None:
         """Create the memory where it is not there yet, and draw it."""
         begun, first = time.perf_counter(), tree.GetChildren(ROOT, 0, 1)
         if first and not first[0].id.startswith(PREFIX):
-            raise SystemExit(f"The folder {self.folder} holds a memory of something else: name an empty one.")
-        with self.console.status("reading the source files of the library …"):
+            raise SystemExit(say("The folder {} holds a memory of something else: name an empty one.", self.folder))
+        with self.console.status(say("reading the source files of the library …")):
             entries = [] if first else list(read_library(self.modules))
             for start in range(0, len(entries), BATCH):
                 batch = entries[start : start + BATCH]
                 tree.BatchCreateKeywords([each.keyword() for each in batch])
                 tree.BatchCreateInfos([each.info() for each in batch if each.docstring])
-        took = "stored before" if first else f"read and stored in {_ms(begun)}"
-        self.title("A memory of Python's library", f"{tree.TreeMetrics()['keywords']:,} keywords, {took}")
+        took = say("stored before") if first else say("read and stored in {}", _ms(begun))
+        note = say("{:,} keywords, {}", tree.TreeMetrics()["keywords"], took)
+        self.title(say("A memory of Python's library"), note)
         drawn = Tree("Python", guide_style="dim")
         for node in tree.GetChildren(ROOT):
             if node.name in ("abc", "json", "shlex", "textwrap"):
@@ -214,11 +260,11 @@ class Demo:
             model: Any = tree  # the tree with a model
             with self.console.status("") as status:
                 while (waiting := model.catch_up(BATCH // 10)) and not model.recall.vectors.failure:
-                    status.update(f"a small model reads names and first lines … {waiting:,} to go")
+                    status.update(say("a small model reads names and first lines … {:,} to go", waiting))
 
     def names(self, tree: KeywordTree) -> None:
         """Look up names and an alias."""
-        self.title("Find by name", "no model is called")
+        self.title(say("Find by name"), say("no model is called"))
         for name in NAMES:
             begun = time.perf_counter()
             result = tree.Search(name)
@@ -237,20 +283,21 @@ class Demo:
             found = [node.id.removeprefix(PREFIX) for node, _ in tree.RankCandidates(question, 3)]
             place = found.index(right) + 1 if right in found else 4
             if right is None and status is SearchStatus.NOT_FOUND:
-                place, right = 1, "nothing, and rightly"
-            said = right if right and place < 4 else f"expected {right or 'nothing'}"
+                place, right = 1, say("nothing, and rightly")
+            said = right if right and place < 4 else say("expected {}", right or say("nothing"))
             rows.append((place, question, took, said))
         places = [place for place, question, *_ in rows if QUESTIONS[question]]
-        how = "by words and meaning" if self.by_meaning else "by words alone"
-        note = f"of {len(places)}: {places.count(1)} first, {len(places) - places.count(4)} among three, {how}"
-        self.title("Ask in plain words", note)
+        how = say("by words and meaning" if self.by_meaning else "by words alone")
+        among = len(places) - places.count(4)
+        note = say("of {}: {} first, {} among three, {}", len(places), places.count(1), among, how)
+        self.title(say("Ask in plain words"), note)
         for place, question, took, said in sorted(rows, key=lambda row: row[0]):
             style = "green" if place == 1 else "yellow" if place < 4 else "red"
             self.print(str(place) if place < 4 else "–", _fit(question, 40), f"{took:>7}", said, style=style)
 
     def placement(self, tree: KeywordTree) -> None:
         """Let the client choose where a new keyword belongs."""
-        self.title("Place a new keyword", "the client chooses its parent")
+        self.title(say("Place a new keyword"), say("the client chooses its parent"))
         there = tree.FindByName(NEW_NAME)
         node = there[0] if there else tree.CreateKeyword(NEW_NAME, description=NEW_DESCRIPTION)
         self.print(f"{NEW_NAME}: {NEW_DESCRIPTION}")
@@ -258,7 +305,7 @@ class Demo:
 
     def conversation(self) -> None:
         """Remember, recall, correct, and undo the correction."""
-        self.title("A conversation", "remembered, corrected, recalled, undone")
+        self.title(say("A conversation"), say("remembered, corrected, recalled, undone"))
         with tempfile.TemporaryDirectory() as folder, MemoryStore(folder, user="demo", extract=None) as memory:
 
             def ask(question: str) -> Any:
@@ -271,10 +318,10 @@ class Demo:
                 self.print("+", said)
             ask("周三晚上做什么？")
             memory.correct(ask("what is my dog called?").id, "My dog is called Momo.")
-            self.print("±", "corrected")
+            self.print("±", say("corrected"))
             ask("what is my dog called?")
             memory.tree.Undo(memory.tree.History(limit=1)[0].operation_id)
-            self.print("↶", "the correction is undone")
+            self.print("↶", say("the correction is undone"))
             ask("what is my dog called?")
 
 
@@ -305,9 +352,10 @@ def main(arguments: list[str] | None = None) -> None:
         try:
             Demo(console, folder, options.modules, by_meaning).show()
         except KeywordTreeError as error:
-            sys.exit(f"The demo stopped: {error}")
+            sys.exit(say("The demo stopped: {}", error))
     if options.folder is None:
-        console.print("\n  (a temporary folder, gone now; make demo DEMO_FOLDER=library-memory keeps it)", style="dim")
+        kept = say("(a temporary folder, gone now; make demo DEMO_FOLDER=library-memory keeps it)")
+        console.print(f"\n  {kept}", style="dim")
 
 
 if __name__ == "__main__":

@@ -22,16 +22,15 @@ from collections import Counter
 from pathlib import Path
 from typing import Any, TypedDict
 
-ROOT = Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(ROOT))
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from langgraph.graph import END, START, StateGraph  # noqa: E402
-from langgraph.store.base import BaseStore  # noqa: E402
+from langgraph.graph import END, START, StateGraph
+from langgraph.store.base import BaseStore
 
-from Agent.adapters.langgraph import KeywordTreeStore  # noqa: E402  the repository must be found first
-from Agent.keyword_tree import Info, KeywordTree, StoreError  # noqa: E402
-from Agent.shared_tree import SharedLog  # noqa: E402
-from Agent.tests.shared.own_server import OwnServer  # noqa: E402
+from keyword_tree import Info, KeywordTree, StoreError
+from keyword_tree.adapters.langgraph import KeywordTreeStore
+from keyword_tree.shared_tree import SharedLog
+from keyword_tree.tests.shared.own_server import OwnServer  # a PostgreSQL on loopback, which only the repository has
 
 VARIABLE = "TWO_MACHINES_ADDRESS"
 NOTES = ("team", "笔记 notes")

@@ -10,9 +10,9 @@ from Agent.tests.examples import running
 from keyword_tree import KeywordTree
 
 
-def run(*words: str) -> running.Done:
+def run(*words: str, **environment: str) -> running.Done:
     modules = ("--words", "--modules", "json", "shlex", "textwrap", "posixpath")
-    return running.try_to_run("library_demo.py", *words, *modules, COLUMNS="80")
+    return running.try_to_run("library_demo.py", *words, *modules, COLUMNS="80", **environment)
 
 
 def test_shows_everything_and_keeps_a_folder_once(tmp_path: Path) -> None:
@@ -32,6 +32,15 @@ def test_shows_everything_and_keeps_a_folder_once(tmp_path: Path) -> None:
     assert "stored before" in second.stdout
     with KeywordTree(str(tmp_path / "kept")) as tree:
         assert len(tree.FindByName("YAMLDecoder")) == len(tree.FindByName("json")) == 1
+
+
+def test_its_titles_are_in_the_language_of_the_locale() -> None:
+    done = run(LANG="zh_CN.UTF-8")
+    titles = [line for line in done.stdout.splitlines() if line and line[0] not in " │├└" and line != "Python"]
+
+    assert (done.returncode, done.stderr) == (0, "")
+    assert len(titles) == 7
+    assert [line for line in titles if line.isascii()] == []
 
 
 def test_keeps_out_of_a_memory_of_something_else(tmp_path: Path) -> None:
