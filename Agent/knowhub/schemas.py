@@ -67,7 +67,7 @@ RESOURCE_ID_LIMIT = 200
 _SHORT = 200
 
 
-# Errors: one form for all doors
+# Errors: one form for all interfaces
 
 
 class KnowHubError(KeywordTreeError):

@@ -134,7 +134,9 @@ def _read(engine: ContextEngineService, ctx: RequestContext, options: argparse.N
 @_command("ls", _ANY_URI)
 def _ls(engine: ContextEngineService, ctx: RequestContext, options: argparse.Namespace) -> Any:
     """List the nodes directly under a URI."""
-    found = engine.list_children(ctx, _uri(ctx, options.uri))
+    uri = _uri(ctx, options.uri)
+    if not (found := engine.list_children(ctx, uri)):
+        return found, say("nothing is under {}", uri), NOT_FOUND
     return found, "\n".join(f"{each.name}{'/' if each.has_children else ''}" for each in found)
 
 
@@ -142,7 +144,8 @@ def _ls(engine: ContextEngineService, ctx: RequestContext, options: argparse.Nam
 def _tree(engine: ContextEngineService, ctx: RequestContext, options: argparse.Namespace) -> Any:
     """Show all nodes under a URI, with a line of each."""
     root = _uri(ctx, options.uri)
-    found = engine.list_children(ctx, root, recursive=True)
+    if not (found := engine.list_children(ctx, root, recursive=True)):
+        return found, say("nothing is under {}", root), NOT_FOUND
     depth = root.count("/") + 1
     lines = []
     for each in found:
@@ -158,7 +161,7 @@ def _log(engine: ContextEngineService, ctx: RequestContext, options: argparse.Na
     return rows, "\n".join(
         f"{_time(row['at'])}  {row['id']}  {_say_name(row['name'])}  {say('{} nodes', len(row['uris']))}"
         for row in rows
-    )
+    ) or say("there are none")
 
 
 @_command("show", _URI)

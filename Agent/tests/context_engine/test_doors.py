@@ -57,6 +57,9 @@ class TestCommandLine:
         assert "lives_in: Rome" in run("read", "memories/profile")
         assert run("ls", "memories/preferences").split() == ["noise", "龙井"]
         assert "profile  profile: lives_in: Rome" in run("tree")
+        for command in ("ls", "tree"):
+            said = run(command, "memories/没有", code=1)
+            assert said == "nothing is under ctx://local/users/ada/memories/没有\n"
         last = json.loads(run("--json", "log"))[0]["id"]
         assert last in run("show", "memories/profile")
         assert "undone by" in run("undo", last)
