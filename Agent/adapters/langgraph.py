@@ -149,8 +149,9 @@ class KeywordTreeStore(BaseStore):
     it back. A value equal to the one that is there writes nothing.
 
     Raises:
-        InvalidInputError: a value is no JSON object (NaN, a set), or nested deeper than 200 levels.
-        InvalidNamespaceError: a label is no string, or there are more than 100.
+        InvalidInputError: a value is no JSON object (NaN, a set), or nested deeper than 200 levels; a key is no
+            string, or has a lone surrogate.
+        InvalidNamespaceError: a label is so, or there are more than 100.
         StoreError: the disk refused.
 
     Cost: opening reads all infos, 40 µs for each; a put is one sync; a get, some microseconds.
@@ -245,7 +246,7 @@ class KeywordTreeStore(BaseStore):
         puts: dict[tuple[_Path, str], PutOp] = {}
         for op in ops:
             if isinstance(op, PutOp):
-                puts[_check_namespace(op.namespace), op.key] = op
+                puts[_check_namespace(op.namespace), _check_key(op.key)] = op
         queries = [op.query for op in ops if isinstance(op, SearchOp) and op.query]
         if queries and self.embeddings is not None:
             with self._lock:
@@ -623,6 +624,29 @@ class _Embedder:
 # How things are stored in the tree
 
 
+def _check_namespace(namespace: Sequence[str]) -> _Path:
+    labels = tuple(namespace)
+    if len(labels) > LABELS:
+        raise InvalidNamespaceError(f"a namespace has at most {LABELS} labels here, not {len(labels):,}")
+    for label in labels:
+        if not isinstance(label, str) or not _can_be_written(label):
+            raise InvalidNamespaceError(f"a label of a namespace must be {_TEXT}, not {label!r:.80}")
+    return labels
+
+
+def _check_key(key: str) -> str:
+    if not isinstance(key, str) or not _can_be_written(key):
+        raise InvalidInputError(f"a key must be {_TEXT}, not {key!r:.80}")
+    return key
+
+
+_TEXT = "a string without a lone surrogate"
+
+
+def _can_be_written(text: str) -> bool:
+    return not any("\ud800" <= char <= "\udfff" for char in text)
+
+
 def _namespace_id(namespace: _Path) -> str:
     return f"lgn:{_digest(list(namespace))}"
 
@@ -721,16 +745,6 @@ def _fields_of(index: Mapping[str, Any]) -> list[str]:
 
 
 # What a filter and a condition mean
-
-
-def _check_namespace(namespace: Sequence[str]) -> _Path:
-    labels = tuple(namespace)
-    if len(labels) > LABELS:
-        raise InvalidNamespaceError(f"a namespace has at most {LABELS} labels here, not {len(labels):,}")
-    for label in labels:
-        if not isinstance(label, str):
-            raise InvalidNamespaceError(f"a label of a namespace must be a string, not {label!r}")
-    return labels
 
 
 def _namespace_fits(namespace: _Path, condition: MatchCondition) -> bool:

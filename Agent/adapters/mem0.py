@@ -55,7 +55,7 @@ __all__ = ["AsyncMemory", "Memory"]
 OWN = "mem0"
 """The key of an info's metadata that a memory's own fields are under, and who made it."""
 
-KINDS = {"user_id": "users", "agent_id": "agents", "run_id": "runs"}
+OWNERS = {"user_id": "users", "agent_id": "agents", "run_id": "runs"}
 """What a memory belongs to, and the keyword under which those are."""
 
 _NAME_LIMIT = 512  # characters, the tree's own limit
@@ -70,7 +70,7 @@ _SECTIONS = (
 )
 _PROMOTED = ("user_id", "agent_id", "run_id", "actor_id", "role", "attributed_to", "expiration_date")
 _CORE = {"data", "hash", "created_at", "updated_at", "id", "text_lemmatized", *_PROMOTED}
-_IDENTITY = {*KINDS, "actor_id"}
+_IDENTITY = {*OWNERS, "actor_id"}
 
 _Row: TypeAlias = dict[str, Any]
 _R = TypeVar("_R")
@@ -270,7 +270,7 @@ class Memory:
             id = f"m0k:{hashlib.sha256(json.dumps(steps).encode()).hexdigest()[:40]}"
             known = self.tree.GetKeyword(id)  # one that was merged leads to another
             if known is None and all(keyword["id"] != id for keyword in keywords):
-                shown = KINDS[kind] if len(steps) == 1 else name
+                shown = OWNERS[kind] if len(steps) == 1 else name
                 shown = shown if len(shown) <= _NAME_LIMIT else f"{shown[: _NAME_LIMIT - 1]}…"
                 keywords.append({"id": id, "name": shown, "parent_id": parent_id, "created_by": OWN})
             parent_id = id if known is None else known.id
@@ -409,7 +409,7 @@ class Memory:
         return {id: None for id in sets[0] if all(id in other for other in sets[1:])} if sets else {}
 
     def _fitting(self, wanted: Mapping[str, Any], show_expired: bool) -> list[str]:
-        scope = {name: value for name, value in wanted.items() if name in KINDS and isinstance(value, str)}
+        scope = {name: value for name, value in wanted.items() if name in OWNERS and isinstance(value, str)}
         scope = {name: value for name, value in scope.items() if value != "*"}
         among: Iterable[str] = self._in_scope(scope) if scope else self._items
         today, fits = datetime.now(UTC).date(), _compile(wanted)
@@ -719,7 +719,7 @@ def _refuse(method: str, **given: object) -> None:
 
 
 def _refuse_others(method: str, others: Mapping[str, object]) -> None:
-    top_level = frozenset(KINDS.keys() & others.keys())
+    top_level = frozenset(OWNERS.keys() & others.keys())
     if top_level:
         raise InvalidInputError(
             f"Top-level entity parameters {top_level} are not supported in {method}(). "
@@ -749,10 +749,10 @@ def _read_filters(filters: object) -> _Row:
     if filters is not None and not isinstance(filters, Mapping):
         raise InvalidInputError(f"filters must be an object, not {filters!r}")
     wanted = dict(filters or {})
-    for name in KINDS:
+    for name in OWNERS:
         if name in wanted and not isinstance(wanted[name], Mapping) and wanted[name] != "*":
             wanted |= _read_scope({name: wanted[name]})
-    if not any(name in wanted for name in KINDS):
+    if not any(name in wanted for name in OWNERS):
         raise InvalidInputError(
             "filters must contain at least one of: user_id, agent_id, run_id. Example: filters={'user_id': 'u1'}"
         )
@@ -849,7 +849,7 @@ def _read_facts(reply: object) -> list[tuple[str, _Row]]:
 def _payload_of(info: Info) -> _Row | None:
     """Return what mem0 calls the payload; None where an info is no memory. Metadata is anybody's."""
     own = info.metadata.get(OWN)
-    if not isinstance(own, dict) or not any(isinstance(own.get(name), str) for name in KINDS):
+    if not isinstance(own, dict) or not any(isinstance(own.get(name), str) for name in OWNERS):
         return None
     created_at = own.get("created_at")
     made_at = created_at if isinstance(created_at, str) else _tell_time(info.created_at)
@@ -858,7 +858,7 @@ def _payload_of(info: Info) -> _Row | None:
 
 
 def _scopes_of(payload: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    return ((name, payload[name]) for name in KINDS if isinstance(payload.get(name), str))
+    return ((name, payload[name]) for name in OWNERS if isinstance(payload.get(name), str))
 
 
 def _tell_time(seconds: float) -> str:

@@ -77,7 +77,11 @@ __all__ = ["ForgettingPlan", "MemoryStore", "Record", "Version", "namespace_fold
 
 Record: TypeAlias = EpisodeTrace | SemanticPattern | ProceduralSkill
 
-_KINDS: Mapping[str, type[Record]] = {"episode": EpisodeTrace, "pattern": SemanticPattern, "skill": ProceduralSkill}
+_RECORD_TYPES: Mapping[str, type[Record]] = {
+    "episode": EpisodeTrace,
+    "pattern": SemanticPattern,
+    "skill": ProceduralSkill,
+}
 _SUCCESSORS = uuid.UUID("6f0ce1f2-7d5b-4f0e-9c55-3d0a5f5e8b11")  # any: what a corrected fact's id is made in
 
 
@@ -143,7 +147,7 @@ class ForgettingPlan:
 def record_of(info: Info) -> Record | None:
     """Return the record that an info holds; None for a plain fact, and for what is damaged."""
     own = memory_fields(info)
-    kind, data = _KINDS.get(str(own.get("kind"))), own.get("record")
+    kind, data = _RECORD_TYPES.get(str(own.get("kind"))), own.get("record")
     if kind is None or not isinstance(data, Mapping):
         return None
     with contextlib.suppress(ValueError):
@@ -412,7 +416,7 @@ class MemoryStore:
             if not record.strip():
                 raise InvalidInputError("a fact must not be blank")
             return {"kind": "fact"}, record
-        kind = next((name for name, known in _KINDS.items() if isinstance(record, known)), None)
+        kind = next((name for name, known in _RECORD_TYPES.items() if isinstance(record, known)), None)
         if kind is None:
             raise InvalidInputError(f"record must be a string or one of the schemas, not {type(record).__name__}")
         messages = record.validate()
@@ -789,7 +793,7 @@ class MemoryStore:
         whole = {id: _add_up(stats, self.retriever.index.walk_back([id])) for id in known}
         importance: dict[str, float] = {}
         links: dict[str, tuple[str, ...]] = {}
-        for id in (id for id, facts in known.items() if facts.kind in _KINDS):
+        for id in (id for id, facts in known.items() if facts.kind in _RECORD_TYPES):
             info = self.tree.GetInfo(id)
             record = _with_recalls(record_of(info), whole[id]) if info is not None else None
             if info is not None and record is not None:

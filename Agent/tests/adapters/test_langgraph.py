@@ -638,6 +638,14 @@ class TestBadInput:
         with pytest.raises(ValueError, match="operation of a store"):
             store.batch([("get", "a")])  # type: ignore[list-item]
 
+    def test_half_of_a_character_is_refused_by_what_has_it(self, store: KeywordTreeStore) -> None:
+        with pytest.raises(InvalidInputError, match=r"a key .* 'k.ud800'"):
+            store.put(NAMESPACE, "k\ud800", {"n": 1})
+        with pytest.raises(InvalidNamespaceError, match=r"a label .* 'a.ud800'"):
+            store.put(("a\ud800",), "k", {"n": 1})
+
+        assert store.search(()) == []
+
     def test_a_missing_package_is_named_with_the_command_that_brings_it(self) -> None:
         code = "import sys; sys.modules['langgraph'] = None; import Agent.adapters.langgraph"
         run = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False)

@@ -1,4 +1,4 @@
-"""Tests of what changes a tree, takes it back, sets it aside and looks after it: section 7 of the contract by method.
+"""Tests of what changes a tree, takes it back, sets it aside and looks after it, method by method.
 
 Every refusal is shown to have written nothing (the folder's bytes and the tree's state are as before), and every kind
 of operation to be undone and redone exactly, with closing, compacting or another tree between the steps.

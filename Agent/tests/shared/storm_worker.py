@@ -37,7 +37,7 @@ _OPEN_S = 60.0
 
 
 def _without_comparison() -> None:
-    """Take a place that is taken for another's, without looking whose it is (section 4 of the contract)."""
+    """Take a place that is taken for another's, without looking whose it is."""
     SharedStore._stands = lambda self, batch: False  # type: ignore[method-assign]
 
 
