@@ -28,7 +28,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Set
 from dataclasses import dataclass, field
 from enum import Enum
 from pathlib import Path
-from typing import TypeAlias, TypeVar
+from typing import TypeAlias
 
 from ..finding.texts import terms as terms_of
 from ..keyword_tree import Info, InvalidInputError, KeywordTree
@@ -53,7 +53,6 @@ from .scoring import (
 )
 from .tree_graph import TreeGraph
 
-_T = TypeVar("_T")
 _Scored: TypeAlias = tuple[float, str, ScoreBreakdown]
 
 __all__ = ["MemoryRetriever", "RetrievalStrategy", "Retrieved", "RetrieverConfig"]
@@ -128,50 +127,37 @@ class MemoryRetriever:
     """Finds memories for a question.
 
     Args:
-        tree: Where they are.
-        graph: The relations; the tree's own keywords.
-        extractor: Finds the keywords of a question; `ChineseKeywordExtractor`, which knows English, too.
+        knowledge_store: Where they are: a tree, or a `KnowledgeStore`. Of a `TreeKnowledge` the tree is taken; of any
+            other, pages are found by the keywords of the question, and by the names of what the graph leads to; their
+            text overlap is `text_overlap`.
+        knowledge_graph: The relations; the tree's own keywords.
+        keyword_extractor: Finds the keywords of a question; `ChineseKeywordExtractor`, which knows English, too.
         config: How to look.
         ranker: Another ranking, as one by embeddings, mixed into the full-text one.
         clock: Seconds since the epoch.
         index_path: Where to keep the full-text index between two openings; None makes it again each time.
-        knowledge_store, knowledge_graph, keyword_extractor: Other names of `tree`, `graph` and `extractor`. Of a
-            `TreeKnowledge` the tree is taken; of any other `KnowledgeStore` pages are found by the keywords of the
-            question, and by the names of what the graph leads to; their text overlap is `text_overlap`.
-
-    Raises:
-        InvalidInputError: One thing is given under both of its names, or no tree.
 
     Cost: some milliseconds for a question, at most 50 among 100,000 memories; the first one reads all there is.
     """
 
     def __init__(
         self,
-        tree: KeywordTree | None = None,
-        graph: KnowledgeGraph | None = None,
-        extractor: KeywordExtractor | None = None,
+        knowledge_store: KeywordTree | KnowledgeStore,
+        knowledge_graph: KnowledgeGraph | None = None,
+        keyword_extractor: KeywordExtractor | None = None,
         config: RetrieverConfig | None = None,
         ranker: Ranker | None = None,
         clock: Callable[[], float] = time.time,
         index_path: Path | None = None,
-        *,
-        knowledge_store: KnowledgeStore | None = None,
-        knowledge_graph: KnowledgeGraph | None = None,
-        keyword_extractor: KeywordExtractor | None = None,
     ) -> None:
-        _either("tree", tree, "knowledge_store", knowledge_store)
-        self._pages = None if isinstance(knowledge_store, TreeKnowledge) else knowledge_store
-        tree = knowledge_store.tree if isinstance(knowledge_store, TreeKnowledge) else tree
-        graph = _either("graph", graph, "knowledge_graph", knowledge_graph)
-        if tree is not None:
-            self.index = Memories(tree, index_path, ranker)
-            self._tree, self._graph = tree, graph or TreeGraph(tree, index=lambda: self.index)
-        elif self._pages is not None:
-            self._graph = graph or InMemoryGraph()
+        tree = knowledge_store.tree if isinstance(knowledge_store, TreeKnowledge) else knowledge_store
+        self._pages = tree if isinstance(tree, KnowledgeStore) else None
+        if isinstance(tree, KnowledgeStore):
+            self._graph = knowledge_graph or InMemoryGraph()
         else:
-            raise InvalidInputError("tree is missing")
-        extractor = _either("extractor", extractor, "keyword_extractor", keyword_extractor)
-        self._extractor = extractor or ChineseKeywordExtractor()
+            self.index = Memories(tree, index_path, ranker)
+            self._tree, self._graph = tree, knowledge_graph or TreeGraph(tree, index=lambda: self.index)
+        self._extractor = keyword_extractor or ChineseKeywordExtractor()
         self.config = config or RetrieverConfig()
         self._clock = clock
 
@@ -403,12 +389,6 @@ _PAGES = 8  # of a keyword's infos, where few of them may be found
 _WIDER = 50  # memories that are looked at for a later statement
 _QUERY_LIMIT = 8_000  # characters
 _PASSAGE = 160  # characters
-
-
-def _either(name: str, value: _T | None, other_name: str, other: _T | None) -> _T | None:
-    if value is not None and other is not None:
-        raise InvalidInputError(f"{name} and {other_name} are one thing, and both are given")
-    return other if value is None else value
 
 
 def _allowed(among: Choice | None, ids: Collection[str]) -> Collection[str]:

@@ -491,8 +491,8 @@ class TestDiceOverlap:
         assert DiceOverlap().weights == TextOverlap().weights
 
 
-class TestOtherNames:
-    def test_are_taken_for_the_same_things(self, tree: KeywordTree) -> None:
+class TestNames:
+    def test_are_those_of_the_document(self, tree: KeywordTree) -> None:
         tree.CreateInfo("the kettle stands in the kitchen")
         retriever = MemoryRetriever(
             knowledge_store=TreeKnowledge(tree),
@@ -501,12 +501,6 @@ class TestOtherNames:
         )
 
         assert retriever.retrieve("kettle")
-
-    def test_are_refused_beside_each_other(self, tree: KeywordTree) -> None:
-        with pytest.raises(InvalidInputError, match="graph and knowledge_graph"):
-            MemoryRetriever(tree, TreeGraph(tree), knowledge_graph=TreeGraph(tree))
-        with pytest.raises(InvalidInputError, match="tree"):
-            MemoryRetriever()
 
 
 class Wiki(KnowledgeStore):
