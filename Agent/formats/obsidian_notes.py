@@ -160,7 +160,9 @@ _TAG_LIMIT = 512  # characters
 _CODE = re.compile(r"^(```+|~~~+)[^\n]*\n.*?^\1|`[^`\n]*`", re.MULTILINE | re.DOTALL)
 # As Obsidian has them: after a blank or a bracket, of letters, digits, _, - and /, and not of digits alone; and after
 # Chinese punctuation, which no blank follows.
-_INLINE_TAG = re.compile(r"(?:^|(?<=[\s(（【「。，、；：！？）】」]))#(?=[\w/-]*[^\W\d_])([\w/-]+)", re.MULTILINE)
+_INLINE_TAG = re.compile(
+    r"(?:^|(?<=[\s(（【「『《“‘。，、；：！？…—）】」』》”’]))#(?=[\w/-]*[^\W\d_])([\w/-]+)", re.MULTILINE
+)
 
 
 def read(source: Source, outline: Outline) -> Iterator[Record]:

@@ -1115,7 +1115,7 @@ class TestNotes:
             ---
             tags: [food]
             ---
-            #饮食/茶 and (#green-tea), not #123, a#b, `#code`, 茶。#家人, https://a.example/#place
+            #饮食/茶 and (#green-tea), not #123, a#b, `#code`, 茶。#家人《书》#书 “#引” https://a.example/#place
             # A heading
             ```sh
             #comment
@@ -1125,7 +1125,7 @@ class TestNotes:
         import_file(tree, tmp_path / "notes")
 
         names = [line for line in outline(tree) if "•" not in line]
-        assert names == ["Tea", "tags", "  food", "  饮食", "    茶", "  green-tea", "  家人"]
+        assert names == ["Tea", "tags", "  food", "  饮食", "    茶", "  green-tea", "  家人", "  书", "  引"]
 
     def test_reads_folders_frontmatter_tags_and_wikilinks(self, tree: KeywordTree, tmp_path: Path) -> None:
         vault = tmp_path / "vault"
