@@ -17,7 +17,7 @@ about log n to the base 50 calls.
 from collections.abc import Iterable
 from typing import Any, TypeAlias
 
-from ..formats.records import ROOT_ID, is_blank
+from ..formats.records import ROOT_ID, is_blank, pages
 from ..keyword_tree import Change, Info, InvalidInputError, KeywordNode, KeywordTree, NotFoundError, SearchStatus
 from .operations import Done, LastOperations
 
@@ -60,16 +60,16 @@ class TreeWalk:
         self.tree.Refresh()
         result = self.tree.Search(query, llm_expand_query=False)
         if result.status is SearchStatus.MATCHED and result.node is not None:
-            facts = _fit(_tell_info(info) for info in result.infos[:_FACTS])
-            match = {**self._tell(result.node), "facts": facts, "fact_count": result.info_count}
+            facts = _fit(_info_row(info) for info in result.infos[:_FACTS])
+            match = {**self._keyword_row(result.node), "facts": facts, "fact_count": result.info_count}
             return {"status": "matched", "match": match, "candidates": []}
         if result.candidates:
             places = self._places(context)
             nodes = sorted(result.candidates, key=lambda node: places.get(node.id, len(places)))
-            return {"status": "ambiguous", "match": None, "candidates": [self._tell(node) for node in nodes]}
+            return {"status": "ambiguous", "match": None, "candidates": [self._keyword_row(node) for node in nodes]}
         about = f"{query} {context}".strip()
         ranked = self.tree.RankCandidates(about, _CANDIDATES) if about else []
-        candidates = [{**self._tell(node), "confidence": round(confidence, 2)} for node, confidence in ranked]
+        candidates = [{**self._keyword_row(node), "confidence": round(confidence, 2)} for node, confidence in ranked]
         return {"status": "candidates" if candidates else "not_found", "match": None, "candidates": candidates}
 
     def _places(self, context: str) -> dict[str, int]:
@@ -98,12 +98,11 @@ class TreeWalk:
         parent, start, stop = self._read_group(id)
         level = parent.children
         reported: _Row = {"id": id, "path": self._path(parent.id), "children": [], "groups": []}
+        nodes = list(pages(self.tree.GetChildren, parent.id))
         if len(level) > _SHOWN:
-            nodes = sorted(self._children(parent.id), key=lambda node: (node.name.casefold(), node.ordinal))[start:stop]
-        else:
-            nodes = list(self._children(parent.id))
+            nodes = sorted(nodes, key=lambda node: (node.name.casefold(), node.ordinal))[start:stop]
         if len(nodes) <= _SHOWN:
-            reported["children"] = [self._tell(node, with_path=False) for node in nodes]
+            reported["children"] = [self._keyword_row(node, with_path=False) for node in nodes]
             return reported
         size = _SHOWN
         while -(-len(nodes) // size) > _SHOWN:
@@ -126,12 +125,6 @@ class TreeWalk:
             raise NotFoundError("keyword", id)
         return parent, int(start), int(stop)
 
-    def _children(self, id: str) -> Iterable[KeywordNode]:
-        page = 0
-        while nodes := self.tree.GetChildren(id, page, _PAGE):
-            yield from nodes
-            page += 1
-
     def keyword(self, id: str) -> _Row:
         """Return a keyword by its id, name or path: its path, facts, and what is under it.
 
@@ -146,10 +139,10 @@ class TreeWalk:
         if node is None:
             raise NotFoundError("keyword", id)
         infos = self.tree.GetInfosOfKeyword(node.id)
-        facts = _fit(map(_tell_info, infos[:_FACTS]))
+        facts = _fit(map(_info_row, infos[:_FACTS]))
         level = self.look_beneath(node.id)
         below = {"children": level["children"], "groups": level["groups"]}
-        return {**self._tell(node), "facts": facts, "fact_count": len(infos), **below}
+        return {**self._keyword_row(node), "facts": facts, "fact_count": len(infos), **below}
 
     def history(self, id: str = "") -> list[_Row]:
         """Return the newest 20 operations, newest first: all, or those that touched a keyword or a fact.
@@ -168,7 +161,7 @@ class TreeWalk:
             changes = self.tree.History(wanted, limit=_OPERATIONS)
             if not changes:
                 raise InvalidInputError(f"nothing is called {id[:60]!r}, nor was")
-        return [_tell_change(change) for change in changes]
+        return [_change_row(change) for change in changes]
 
     # -- changing --
 
@@ -186,8 +179,12 @@ class TreeWalk:
         """
         self.tree.Refresh()
         if not parent_id:
-            named = [self._tell(node) for node in self.tree.FindByName(name, size=_CANDIDATES)] if name.strip() else []
-            candidates = [self._tell(node) for node in self._parents_for(f"{name} {description}")]
+            named = (
+                [self._keyword_row(node) for node in self.tree.FindByName(name, size=_CANDIDATES)]
+                if name.strip()
+                else []
+            )
+            candidates = [self._keyword_row(node) for node in self._parents_for(f"{name} {description}")]
             return Done({"made": False, "id": None, "path": [], "called_so": named, "candidates": candidates}, "")
         with self.tree.Operation("place") as operation:
             node = self.tree.CreateKeyword(name, parent_id, description=description, created_by=self._author)
@@ -225,7 +222,7 @@ class TreeWalk:
         with self.tree.Operation("remember") as operation:
             info = self.tree.CreateInfo(content, keyword_ids=ids, created_by=self._author)
         self.operations.note(operation.id)
-        paths = [self._tell_path(id) for id in ids]
+        paths = [self._path_text(id) for id in ids]
         return Done({"id": info.id, "keywords": paths, "operation_id": operation.id}, operation.id)
 
     def _keyword_id(self, keyword: str) -> str:
@@ -234,7 +231,7 @@ class TreeWalk:
         if id is not None:
             return id
         ranked = self.tree.RankCandidates(keyword, 5) if keyword.strip() else []
-        similar = ", ".join(repr(self._tell_path(other.id)) for other, _ in ranked)
+        similar = ", ".join(repr(self._path_text(other.id)) for other, _ in ranked)
         hint = f"; similar: {similar}" if similar else ""
         raise InvalidInputError(f"no keyword is called {keyword[:60]!r}{hint}")
 
@@ -242,7 +239,7 @@ class TreeWalk:
         """Return the keyword that a name or path means; None where nothing does."""
         result = self.tree.Search(name, llm_expand_query=False)
         if result.candidates:
-            paths = ", ".join(f"{self._tell_path(node.id)!r} ({node.id})" for node in result.candidates[:5])
+            paths = ", ".join(f"{self._path_text(node.id)!r} ({node.id})" for node in result.candidates[:5])
             raise InvalidInputError(f"{name[:60]!r} is {result.candidate_count} keywords; say which by id: {paths}")
         return None if result.node is None else result.node.id
 
@@ -251,9 +248,9 @@ class TreeWalk:
         undone, undone_by = self.operations.undo(operation_id, owner)
         return Done({"undone": undone, "operation_id": undone_by}, undone_by)
 
-    # -- telling --
+    # -- rows of a reply --
 
-    def _tell(self, node: KeywordNode, *, with_path: bool = True) -> _Row:
+    def _keyword_row(self, node: KeywordNode, *, with_path: bool = True) -> _Row:
         reported: _Row = {"id": node.id, "name": node.name, "description": node.description[:200]}
         place = {"path": self._path(node.id)} if with_path else {"child_count": len(node.children)}
         return reported | place
@@ -261,7 +258,7 @@ class TreeWalk:
     def _path(self, id: str) -> list[str]:
         return [node.name for node in self.tree.GetPath(id)[1:]]
 
-    def _tell_path(self, id: str) -> str:
+    def _path_text(self, id: str) -> str:
         return " / ".join(self._path(id)) or ROOT_ID
 
 
@@ -276,7 +273,7 @@ def _fit(facts: Iterable[_Row]) -> list[_Row]:
     return fitting
 
 
-def _tell_info(info: Info) -> _Row:
+def _info_row(info: Info) -> _Row:
     return {"id": info.id, "content": cut(info.content, _CONTENT), "source": info.source}
 
 
@@ -285,7 +282,7 @@ def cut(text: str, limit: int) -> str:
     return text if len(text) <= limit else f"{text[:limit]}… ({len(text):,} characters)"
 
 
-def _tell_change(change: Change) -> _Row:
+def _change_row(change: Change) -> _Row:
     what = [repr(record)[1:-1] for record in change.after[:5]]
     more = [f"and {len(change.after) - 5} more"] if len(change.after) > 5 else []
     reported = {"operation_id": change.operation_id, "operation": change.op, "timestamp": change.timestamp}

@@ -22,7 +22,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
 from ..keyword_tree import (
     Change,
@@ -43,6 +43,8 @@ _NAME_LIMIT = 512  # characters, the tree's own limit
 _PAGE = 500  # records asked of the tree at once
 _HISTORY_RECORDS = 50_000  # beyond these the oldest changes are left out
 _NAMESPACE = uuid.UUID("5a4f9a52-7d0e-5a3b-9f0e-6b6579776f72")  # ours alone; another value would double every import
+
+_T = TypeVar("_T")
 
 Progress: TypeAlias = Callable[[int, float | None], None]
 """Called with the records done so far, and the share of the source that was read: 0 to 1, None where it is unknown."""
@@ -109,7 +111,7 @@ class ImportReport:
 
 
 class Source:
-    """A file or folder to be read, which can tell how much of it was read."""
+    """A file or folder to be read, which reports how much of it was read."""
 
     def __init__(self, path: Path, encoding: str = "utf-8-sig") -> None:
         self.path = path
@@ -390,7 +392,7 @@ def _load_batch(tree: KeywordTree, batch: list[Record], report: ImportReport, up
 def _compare(
     tree: KeywordTree, there: KeywordNode | Info, said: Keyword | Fact, report: ImportReport, update: bool
 ) -> bool:
-    """Count a record that is there already, take over what the source says of it, and tell whether that was written."""
+    """Count a record that is there, take over what the source says of it, and return whether that was written."""
     fields = ("name", "description") if isinstance(there, KeywordNode) else ("content", "source")
     patch = {name: text for name in fields if (text := getattr(said, name)) and text != getattr(there, name)}
     if not patch or there.id != said.id:  # one that was merged leads to another keyword
@@ -411,7 +413,7 @@ def _links_of(fact: Fact) -> list[Link]:
 
 
 def _load_root(tree: KeywordTree, said: Keyword) -> bool:
-    """Give the root what was said of it, if nothing is said of it yet; tell whether that was so."""
+    """Give the root what was said of it, if nothing is said of it yet; return whether that was so."""
     root = tree.GetKeyword(ROOT_ID)
     patch = {"description": said.description, "metadata": said.metadata}
     if root is None or root.description or root.metadata or not any(patch.values()):
@@ -421,6 +423,16 @@ def _load_root(tree: KeywordTree, said: Keyword) -> bool:
 
 
 # -- exporting ----------------------------------------------------------------
+
+
+def pages(ask: Callable[..., Sequence[_T]], id: str) -> Iterator[_T]:
+    """Yield what `GetChildren` or `GetInfosOfKeyword` has of a keyword, asked for page by page."""
+    page = 0
+    while found := ask(id, page=page, size=_PAGE):
+        yield from found
+        if len(found) < _PAGE:
+            return
+        page += 1
 
 
 class View:
@@ -486,21 +498,11 @@ class View:
 
     def children(self, id: str) -> Iterator[KeywordNode]:
         """Yield the children of a keyword."""
-        page = 0
-        while nodes := self._tree.GetChildren(id, page, _PAGE):
-            yield from nodes
-            if len(nodes) < _PAGE:
-                return
-            page += 1
+        return pages(self._tree.GetChildren, id)
 
     def infos(self, id: str) -> Iterator[Info]:
         """Yield the infos of a keyword."""
-        page = 0
-        while infos := self._tree.GetInfosOfKeyword(id, page=page, size=_PAGE):
-            yield from infos
-            if len(infos) < _PAGE:
-                return
-            page += 1
+        return pages(self._tree.GetInfosOfKeyword, id)
 
     def info(self, id: str) -> Info | None:
         """Return an info."""

@@ -9,16 +9,15 @@ import threading
 import unicodedata
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Set
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from ...formats.mcp_memory import free_name, is_type, kept_names, kind_of, said_of
-from ...formats.records import ROOT_ID
+from ...formats.records import ROOT_ID, pages
 from ...keyword_tree import Info, InfoKeywordLink, KeywordNode, KeywordTree
 from ...memory.log_follower import LogChanges, LogFollower, all_infos
 
 __all__ = ["Entity", "GraphIndex", "Relation", "fold"]
 
-_PAGE = 500  # records asked of the tree at once
 _LONG = 4096  # characters of an observation that is not kept in memory, as the tree does not either
 
 
@@ -97,7 +96,7 @@ class GraphIndex:
         waiting = [ROOT_ID]
         while waiting:
             parent_id = waiting.pop()
-            for node in self._pages(self._tree.GetChildren, parent_id):
+            for node in pages(self._tree.GetChildren, parent_id):
                 self._entities[node.id] = _entity_of(node)
                 waiting.append(node.id)
         self._must_rename = True
@@ -114,7 +113,7 @@ class GraphIndex:
         if entity is None:
             return
         texts = [entity.name, entity.kind]
-        for info in self._pages(self._tree.GetInfosOfKeyword, id):
+        for info in pages(self._tree.GetInfosOfKeyword, id):
             if self._note_relation(info):
                 continue
             if len(info.content) > _LONG:
@@ -122,14 +121,6 @@ class GraphIndex:
             else:
                 texts.append(info.content)
         self._texts[id] = fold("\n".join(texts))
-
-    def _pages(self, ask: Any, id: str) -> Iterator[Any]:
-        page = 0
-        while found := ask(id, page=page, size=_PAGE):
-            yield from found
-            if len(found) < _PAGE:
-                return
-            page += 1
 
     def _take(self, changes: LogChanges) -> None:
         if changes.from_nothing:
@@ -320,7 +311,7 @@ class GraphIndex:
 
     def observations(self, id: str) -> Iterator[Info]:
         """Yield an entity's observations, in the order of linking.  Cost: a decoded row for each."""
-        infos: Iterator[Info] = self._pages(self._tree.GetInfosOfKeyword, id)
+        infos = pages(self._tree.GetInfosOfKeyword, id)
         return (info for info in infos if "relation" not in said_of(info))
 
 
