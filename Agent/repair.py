@@ -37,21 +37,15 @@ Where things are saved from, in this order:
 Then one operation `repair_places` makes the whole consistent: a lost keyword that others are under or linked to is
 created again under its old id, as "(lost) …" under the root; a link to a lost info is removed. Both are listed.
 
-A log that is cut at the end of a line looks whole. Opening then cuts from the projections the rows that the log does
-not have, and keeps them in files `cut_tail-nodes-52-1a2b3c4d.bin`: rows as JSON, one in a line, of operation 52 and
-later ones, and the checksum of the file. Those that the new store lacks are counted; `take_cut=True` (`--take-cut`)
-takes them in as one more operation `repair_rows`, except for records that were changed since. A file
-`cut_tail-change_log-…` holds the end of a log that was never acknowledged, and is only listed.
+A log that is cut at the end of a line looks whole. Opening then moves the rows of the projections that the log lacks
+into files `cut_tail-nodes-52-1a2b3c4d.bin`: rows as JSON, one in a line, of operation 52 and later ones, and the
+checksum of the file. They are counted, and `take_cut=True` (`--take-cut`) takes in those that nothing else brings and
+whose records were not changed since. A file `cut_tail-change_log-…` holds the end of a log that was never acknowledged,
+and is only listed.
 
-Losses of *data* (a record, or its newest state) are kept apart from losses of *history* (who changed what and when,
-what was there before, what a model was asked): where a checkpoint's checksums prove that the projections were whole,
-and they bring all that the log lacks, data is complete.
-
-`history/` and `snapshots/` are copied: of the history every operation that is whole or could be corrected, once and in
-the order of their numbers; of the snapshots those that are as they were made, or could be made so again. What is
-missing or left out is listed. Where the oldest log that is left begins with a state, what came before counts as lost
-if there is a folder `history/`, or if that state holds deleted records: `CompactStorage(keep_history=False)` leaves
-neither.
+`history/` and `snapshots/` are copied, each operation once and each snapshot that is as it was made; what is missing is
+listed. Where the oldest log that is left begins with a state, what came before counts as lost if there is a folder
+`history/`, or if that state holds deleted records: `CompactStorage(keep_history=False)` leaves neither.
 """
 
 from __future__ import annotations
