@@ -4,7 +4,7 @@
 >>> ranking = ItemRanking(texts.__getitem__)
 >>> for id in texts:
 ...     ranking.add(id)
->>> list(ranking.rank_by_words("杭州有什么茶", 5)), ranking.rank_by_likeness("dog", texts)
+>>> list(ranking.rank_by_words("杭州有什么茶", 5)), ranking.rank_by_similarity("dog", texts)
 (['1'], None)
 """
 
@@ -82,7 +82,7 @@ class ItemRanking:
     def _unit(self, id: str) -> Unit:
         return Unit(id, infos=self._texts_of(id))
 
-    def rank_by_likeness(self, query: str, among: Collection[str]) -> Mapping[str, float] | None:
+    def rank_by_similarity(self, query: str, among: Collection[str]) -> Mapping[str, float] | None:
         """Return the cosine of each item's likest text; None where the query has no vector: `embed` it first."""
         if self._vectors is None or self._vectors.vector_of(query) is None:
             return None

@@ -282,16 +282,16 @@ class KeywordTreeStore(BaseStore):
             if held is None or not self._is_alive(held):
                 return None
             self._refresh([held], op.refresh_ttl, refreshed)
-            return Item(**self._tell(held))
+            return Item(**self._fields_of_item(held))
         if isinstance(op, SearchOp):
             found = self._search(op)
             self._refresh([held for held, _ in found], op.refresh_ttl, refreshed)
-            return [SearchItem(**self._tell(held), score=score) for held, score in found]
+            return [SearchItem(**self._fields_of_item(held), score=score) for held, score in found]
         if isinstance(op, ListNamespacesOp):
             return self._list(op)
         raise InvalidInputError(f"no operation of a store: {op!r}")
 
-    def _tell(self, held: _Held) -> dict[str, Any]:
+    def _fields_of_item(self, held: _Held) -> dict[str, Any]:
         return {
             "namespace": held.namespace,
             "key": held.key,
@@ -403,7 +403,7 @@ class KeywordTreeStore(BaseStore):
 
     def _rank(self, query: str, candidates: Mapping[str, _Held], limit: int) -> Mapping[str, float]:
         """Return the scores of those that have one: by similarity where there is one, else by words."""
-        near = self._ranking.rank_by_likeness(query, candidates.keys())
+        near = self._ranking.rank_by_similarity(query, candidates.keys())
         return self._ranking.rank_by_words(query, limit, candidates.keys()) if near is None else near
 
     def _texts_of(self, id: str) -> list[str]:

@@ -168,7 +168,7 @@ def take_back(session: Session, tree: KeywordTree, step: Step) -> None:
         if first is None:
             raise
         raise BlockedUndoError(error, step.number, first.number) from error
-    session.tell(tree, operation.id, spell_step("undone", step), "undone: {} {}, {}", *name_step(step))
+    session.report(tree, operation.id, spell_step("undone", step), "undone: {} {}, {}", *name_step(step))
 
 
 def bring_back(session: Session, tree: KeywordTree, step: Step) -> None:
@@ -177,7 +177,7 @@ def bring_back(session: Session, tree: KeywordTree, step: Step) -> None:
         raise InvalidInputError(say("{} is not undone: nothing to redo", step.number))
     with tree.Operation(f"redo {step.number}") as operation:
         tree.Undo(step.taken_back_by.operation_id)
-    session.tell(tree, operation.id, spell_step("redone", step), "redone: {} {}, {}", *name_step(step))
+    session.report(tree, operation.id, spell_step("redone", step), "redone: {} {}, {}", *name_step(step))
 
 
 def spell_step(done: str, step: Step) -> dict[str, Any]:
@@ -235,7 +235,7 @@ def restore(session: Session, name: str) -> None:
         known = session.snapshots()
         if name not in known:
             raise NotFoundError("snapshot", name, f"no snapshot has the name {name!r}: see snapshot --list")
-        session.tell(tree, tree.Restore(name), {"snapshot": name}, "restored {}", name)
+        session.report(tree, tree.Restore(name), {"snapshot": name}, "restored {}", name)
 
 
 # Caring

@@ -154,7 +154,7 @@ def add(session: Session, name: str, parent: str | None, aliases: tuple[str, ...
         text = "added {}, at the top: no keyword fits it" if is_left else "added {}"
         places = say(", ").join(path_of(tree, node.id) for node in others)
         note = say("another one of this name is at {}", places) if others else ""
-        session.tell(tree, operation.id, value, text, path_of(tree, node.id), note=note)
+        session.report(tree, operation.id, value, text, path_of(tree, node.id), note=note)
 
 
 def find_or_make(session: Session, tree: KeywordTree, path: str) -> str:
@@ -201,7 +201,7 @@ def info(
         with session.open() as tree:
             with tree.Operation("update_info") as operation:
                 stored = tree.UpdateInfo(change, patch)
-            session.tell(tree, operation.id, {"info": spell_row(stored)}, "changed {}", shorten(stored.content, 60))
+            session.report(tree, operation.id, {"info": spell_row(stored)}, "changed {}", shorten(stored.content, 60))
         return
     if content is None:
         raise click.UsageError("Missing argument 'CONTENT'.")
@@ -217,10 +217,10 @@ def info(
         on = say(", ").join(path_of(tree, node.id) for node in links)
         value = {"info": spell_row(stored), "keywords": spell_places(tree, links)}
         if links:
-            session.tell(tree, operation.id, value, "stored {} on {}", stored.id, on)
+            session.report(tree, operation.id, value, "stored {} on {}", stored.id, on)
         else:
             said = "stored {0} on no keyword: keyword-tree link {0} KEYWORD"
-            session.tell(tree, operation.id, value, said, stored.id)
+            session.report(tree, operation.id, value, said, stored.id)
 
 
 @command("link")
@@ -251,7 +251,7 @@ def link(session: Session, info_id: str, keyword: str, relation: str, remove: bo
             for place in spell_places(tree, [of])
         ]
         said = "unlinked from {}" if remove else "linked to {}"
-        session.tell(tree, operation.id, {"info_id": info_id, "keywords": links}, said, path_of(tree, node.id))
+        session.report(tree, operation.id, {"info_id": info_id, "keywords": links}, said, path_of(tree, node.id))
 
 
 # Looking
@@ -693,7 +693,7 @@ def rename(session: Session, keyword: str, name: str | None, description: str | 
         with tree.Operation("update_keyword") as operation:
             renamed = tree.UpdateKeyword(node.id, patch, node.version)
         said = ("renamed {} to {}", node.name, renamed.name) if name is not None else ("described {}", node.name)
-        session.tell(tree, operation.id, {"keyword": spell_keyword(tree, renamed)}, *said)
+        session.report(tree, operation.id, {"keyword": spell_keyword(tree, renamed)}, *said)
 
 
 @command("alias")
@@ -712,7 +712,7 @@ def alias(session: Session, keyword: str, aliases: tuple[str, ...], remove: bool
             if node.aliases
             else ("{} has no alias", node.name)
         )
-        session.tell(tree, operation.id, {"keyword": spell_keyword(tree, node)}, *said)
+        session.report(tree, operation.id, {"keyword": spell_keyword(tree, node)}, *said)
 
 
 @command("confirm")
@@ -730,7 +730,7 @@ def confirm(session: Session, query: str, keyword: str) -> None:
         node = session.find(tree, keyword)
         with tree.Operation("confirm") as operation:
             node = tree.Confirm(query, node.id)
-        session.tell(
+        session.report(
             tree, operation.id, {"keyword": spell_keyword(tree, node)}, "{} means {}", query, path_of(tree, node.id)
         )
 
@@ -745,7 +745,7 @@ def move(session: Session, keyword: str, parent: str) -> None:
         with tree.Operation("move_keyword") as operation:
             moved = tree.MoveKeyword(node.id, above.id)
         value = {"keyword": spell_keyword(tree, moved)}
-        session.tell(tree, operation.id, value, "moved {} to {}", node.name, path_of(tree, above.id))
+        session.report(tree, operation.id, value, "moved {} to {}", node.name, path_of(tree, above.id))
 
 
 @command("merge")
@@ -761,7 +761,7 @@ def merge(session: Session, source: str, target: str) -> None:
         said = ("merged {} into {}", path_of(tree, one.id), path_of(tree, other.id))
         with tree.Operation("merge_keywords") as operation:
             merged = tree.MergeKeywords(one.id, other.id)
-        session.tell(tree, operation.id, {"keyword": spell_keyword(tree, merged)}, *said)
+        session.report(tree, operation.id, {"keyword": spell_keyword(tree, merged)}, *said)
 
 
 @command("delete")
@@ -795,7 +795,7 @@ def delete(session: Session, keyword: str, cascade: bool, infos: str) -> None:
         text = "deleted {}"
         if count:
             text = "deleted {}, with all under it" if cascade else "deleted {}; {} under it moved up"
-        session.tell(tree, operation.id, {"deleted": value}, text, said, f"{count:,}", note=note)
+        session.report(tree, operation.id, {"deleted": value}, text, said, f"{count:,}", note=note)
 
 
 def say_of_infos(tree: KeywordTree, operation_id: str) -> str:

@@ -349,10 +349,10 @@ class Session:
             for renderable in drawn:
                 self.screen.print(renderable)
 
-    def tell(
+    def report(
         self, tree: KeywordTree, operation_id: str, value: dict[str, Any], text: str, *values: str, note: str = ""
     ) -> None:
-        """Answer with what a change did, and how to take it back.
+        """Answer with what a change did, and how to undo it.
 
         Args:
             tree: that was changed.

@@ -250,7 +250,7 @@ class MeaningRanker:
             if position == self._position:
                 return
             changed = self._view.ChangedSince(self._position) if self._position else None
-            self._position = None  # until all is taken in: nobody knows how far it comes
+            self._position = None  # until all is taken in: how far it comes is unknown
             everything = (*self._view.Ids(), *self._texts_of) if changed is None else ()
             left = (id for id in changed or dict.fromkeys(everything) if id != "root")
             while piece := list(islice(left, _PIECE)):

@@ -214,7 +214,7 @@ def read(source: Source, outline: Outline) -> Iterator[Record]:
             raise refuse(source, f"{key!r} is not as it should be: {error!r}") from error
     if known is None:
         raise refuse(source, 'it is no KeywordTree document: it has no "keywords"')
-    yield from late.values()  # of a document that does not tell their order
+    yield from late.values()  # of a document that does not say their order
 
 
 def _keywords(row: _Row, known: set[str], outline: Outline) -> Iterator[Keyword]:

@@ -9,7 +9,7 @@ goes into its metadata under `"mcp"`, so an imported graph is exported again as 
 relations, in the order of the tree. A relation keeps the names of its ends, for one that leads nowhere.
 
 Written from any tree: a keyword is an entity of the type "keyword", named by its path where its name alone is taken,
-with its infos' contents as observations and a relation "is under" to its parent, which puts it there again when it is
+with its infos' contents as observations and a relation "is beneath" to its parent, which puts it there again when it is
 read. Aliases, descriptions, sources and what else an entity has no field for are left out.
 
 >>> import io, tempfile
@@ -165,7 +165,7 @@ def read(source: Source, outline: Outline) -> Iterator[Record]:
     Raises:
         InvalidInputError: a line is not as the server writes it.
 
-    Cost: reads the file twice, for relations tell where entities belong; holds the names.
+    Cost: reads the file twice, for relations say where entities belong; holds the names.
     """
     graph = _Graph(outline)
     for row in _rows(source):

@@ -286,7 +286,7 @@ class GraphFeed:
 
     # -- afterwards --
 
-    def merge_doubles(self, names: Iterable[str]) -> None:
+    def merge_duplicates(self, names: Iterable[str]) -> None:
         """Merge what two processes made of one name in the same moment into the older one."""
         for name in names:
             made = [node for node in self._tree.FindByName(name, 0, 9) if node.created_by == EXTRACTION]

@@ -193,22 +193,22 @@ class MemoryRetriever:
         steps: dict[str, list[Step]] = {}
         if config.strategy is not RetrievalStrategy.KNOWLEDGE_ONLY:
             near, steps = self._walk(query, config.depth)
-        hanging = self._infos_of(near, [], among)
-        lent = self._lend_names(query, near, hanging)
+        attached = self._infos_of(near, [], among)
+        lent = self._lend_names(query, near, attached)
         by_dice = isinstance(scoring, DiceOverlap)
         # Another order may bring forward what the text alone ranks later.
         reach = limit if _is_text_alone(scoring) and not by_dice else max(100, 4 * limit)
         said = {} if graph_only else {found.id: found for found in self.index.rank(query, reach, among, lent)}
-        hanging = self._infos_of(near, said, among)
-        known = self.index.facts({*said, *hanging})
+        attached = self._infos_of(near, said, among)
+        known = self.index.facts({*said, *attached})
         now = self._clock()
         scored = []
-        for id in dict.fromkeys([*said, *hanging]):
+        for id in dict.fromkeys([*said, *attached]):
             if id not in known:
                 continue
             breakdown = ScoreBreakdown(
                 overlap_score=self._dice(query, id) if by_dice else said[id].score if id in said else 0.0,
-                graph_score=hanging.get(id, (0.0, ""))[0],
+                graph_score=attached.get(id, (0.0, ""))[0],
                 temporal_score=temporal_decay(now - known[id].time, config.half_life_s),
                 reference_score=reference_count(known[id].referred),
             )
@@ -221,10 +221,10 @@ class MemoryRetriever:
         for total, id, breakdown in scored:
             if len(results) == limit:
                 break
-            result = self._result(id, total, breakdown, said, hanging, scoring)
+            result = self._result(id, total, breakdown, said, attached, scoring)
             if result is not None:
                 result.later = later.get(id, "")
-                result.steps = steps.get(hanging[id][1], []) if id in hanging else []
+                result.steps = steps.get(attached[id][1], []) if id in attached else []
                 results.append(result)
         return results
 
@@ -240,12 +240,12 @@ class MemoryRetriever:
             found = {page.id: page for page in pages.find_by_keywords(keywords, max(100, 4 * limit))}
         knows_graph = config.strategy is not RetrievalStrategy.KNOWLEDGE_ONLY
         walked, walks = self._walk(query, config.depth) if knows_graph else ({}, {})
-        for entity_id, nearness in walked.items():
+        for entity_id, proximity in walked.items():
             entity = self._graph.get_entity(entity_id)
             page = pages.what_is(entity.name) if entity is not None else None
             if page is not None:
                 found.setdefault(page.id, page)
-                near.setdefault(page.id, nearness)
+                near.setdefault(page.id, proximity)
                 steps.setdefault(page.id, walks.get(entity_id, []))
         results = []
         for id, page in found.items():
@@ -265,7 +265,7 @@ class MemoryRetriever:
         return self.index.facts()
 
     def _walk(self, query: str, depth: int) -> tuple[dict[str, float], dict[str, list[Step]]]:
-        """Return the keywords that the question names, and what these are related to, with the nearness.
+        """Return the keywords that the question names, and what these are related to, with the proximity.
 
         And the steps to those.
         """
@@ -281,17 +281,17 @@ class MemoryRetriever:
         return dict(sorted(near.items(), key=lambda item: -item[1])), steps
 
     def _lend_names(
-        self, query: str, near: Mapping[str, float], hanging: Mapping[str, tuple[float, str]]
+        self, query: str, near: Mapping[str, float], attached: Mapping[str, tuple[float, str]]
     ) -> dict[str, dict[str, float]]:
         """Return which terms of a question memories have by the names of the keywords that they are linked to."""
         asked, names = set(terms_of(query)), dict[str, set[str]]()
-        for keyword_id in (keyword_id for keyword_id, nearness in near.items() if nearness == 1.0):
+        for keyword_id in (keyword_id for keyword_id, proximity in near.items() if proximity == 1.0):
             entity = self._graph.get_entity(keyword_id)
             if entity is not None:
                 tags = (tag for tag in entity.tags if tag not in ENTITY_TYPES)
                 names[keyword_id] = asked.intersection(terms_of(" ".join([entity.name, *entity.aliases, *tags])))
         lent = dict[str, dict[str, float]]()
-        for id in (id for id, (nearness, _) in hanging.items() if nearness == 1.0):
+        for id in (id for id, (proximity, _) in attached.items() if proximity == 1.0):
             linked = (names.get(link.keyword_id, set()) for link in self._tree.GetLinks(id))
             if terms := set[str]().union(*linked):
                 lent[id] = dict.fromkeys(terms, 1.0)
@@ -340,13 +340,13 @@ class MemoryRetriever:
     def _infos_of(
         self, near: Mapping[str, float], said: Iterable[str], among: Choice | None
     ) -> dict[str, tuple[float, str]]:
-        """Return the infos of keywords, the nearest first: id → (nearness, keyword)."""
+        """Return the infos of keywords, the nearest first: id → (proximity, keyword)."""
         found: dict[str, tuple[float, str]] = {}
-        for keyword_id, nearness in near.items():
+        for keyword_id, proximity in near.items():
             if len(found) >= _HANGING:
                 break
             for id in self._ids_of(keyword_id, among):
-                found.setdefault(id, (nearness, keyword_id))
+                found.setdefault(id, (proximity, keyword_id))
         for id in said if near else ():  # a keyword's first pages do not hold all
             keyword_ids = [link.keyword_id for link in self._tree.GetLinks(id)]
             best = max(((near.get(keyword_id, 0.0), keyword_id) for keyword_id in keyword_ids), default=(0.0, ""))
@@ -371,13 +371,13 @@ class MemoryRetriever:
         score: float,
         breakdown: ScoreBreakdown,
         said: Mapping[str, Found],
-        hanging: Mapping[str, tuple[float, str]],
+        attached: Mapping[str, tuple[float, str]],
         scoring: ScoringStrategy,
     ) -> Retrieved | None:
         info = self._tree.GetInfo(id)
         if info is None or memory_fields(info).get("superseded_by"):  # meanwhile
             return None
-        keywords = [hanging[id][1]] if id in hanging else [link.keyword_id for link in self._tree.GetLinks(id)]
+        keywords = [attached[id][1]] if id in attached else [link.keyword_id for link in self._tree.GetLinks(id)]
         path = [node.name for node in self._tree.GetPath(keywords[0])[1:]] if keywords else []
         passage = said[id].passage if id in said else ""
         return Retrieved(info, score, breakdown, path, passage or info.content[:_PASSAGE], scoring)

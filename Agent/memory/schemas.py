@@ -558,7 +558,7 @@ class ProceduralSkill(_Memory):
     common_errors: list[ErrorFix] = field(default_factory=list)
     """What goes wrong, and what helps; see `add_error_fix`."""
     exit_criteria: list[str] = field(default_factory=list)
-    """How to tell that it is done."""
+    """When it is done."""
     example_usage: str | None = None
     """An example."""
     importance: float = 0.5

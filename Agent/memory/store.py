@@ -559,7 +559,7 @@ class MemoryStore:
             self.tree.UpdateInfo(info.id, {"metadata": {**info.metadata, MEMORY_KEY: own}}, info.version)
             self._feed.link(info.id, placed, linked)
             gone = self._feed.clear((id for id in named if id not in placed.ids.values()), [info.id])
-        self._feed.merge_doubles(placed.made)
+        self._feed.merge_duplicates(placed.made)
         self._settle_names(operation.id, gone, named, [info.id])
 
     # -- recalling --
@@ -729,7 +729,7 @@ class MemoryStore:
         named = memory_fields(info).get("superseded_by")
         if isinstance(named, str):
             return named
-        if memory_fields(info).get("kind") == "pattern":  # only its successors' own links tell of them
+        if memory_fields(info).get("kind") == "pattern":  # only its successors' own links name them
             self.retriever.index.catch_up()
         successors = self.retriever.index.successors(info.id)
         return successors[0] if successors else None

@@ -63,7 +63,7 @@ class TreeGraph(KnowledgeGraph):
         "relation:works_on:<id>": {"weight": 0.8, "number": 12} numbered in the order of adding; to itself: <id> empty
 
     A colon within a relation's type is written %3A, and % is written %25; an id is written as it is. `"tag:"` alone
-    says that the tags were chosen by hand, although memories tell others.
+    says that the tags were chosen by hand, although memories say others.
 
     Besides, the graph has what memories say (`sayings`): relations with the sentences that say so, and types, tags and
     descriptions where the keyword has none of its own. Two memories that say the same make one relation, with the
@@ -189,8 +189,8 @@ class TreeGraph(KnowledgeGraph):
         keys = self._tag_keys(tags)
         with self._lock:
             self._catch_up()
-            is_told = any(self._tags.get(written) for written in self._written_as(entity_id))
-        chosen = {_TAG: _CHOSEN} if is_told else {}
+            is_reported = any(self._tags.get(written) for written in self._written_as(entity_id))
+        chosen = {_TAG: _CHOSEN} if is_reported else {}
 
         def patch(node: KeywordNode) -> dict[str, Any]:
             kept = {key: value for key, value in node.metadata.items() if not key.startswith(_TAG)}
@@ -415,7 +415,7 @@ class TreeGraph(KnowledgeGraph):
         return chain
 
     def _settle(self, id: str) -> None:
-        """Put an entity as its keyword has it, and as memories tell where the keyword says nothing."""
+        """Put an entity as its keyword has it, and as memories say where the keyword says nothing."""
         own = self._own.get(id)
         if own is None:
             return
@@ -429,8 +429,8 @@ class TreeGraph(KnowledgeGraph):
             limit = self.tag_constraints().max_tags_per_entity
             entity = replace(entity, tags=list(dict.fromkeys([*entity.tags, *reported]))[:limit])
         if not entity.description:
-            told_first = (text for each in written for text in self._descriptions.get(each, {}).values())
-            entity = replace(entity, description=next(told_first, ""))
+            descriptions = (text for each in written for text in self._descriptions.get(each, {}).values())
+            entity = replace(entity, description=next(descriptions, ""))
         if self._found.get_entity(id) != entity:
             self._found.add_entity(entity)
 
@@ -477,7 +477,7 @@ class TreeGraph(KnowledgeGraph):
                 yield from said.get((kind, target), {}).items() if said else ()
 
     def _relate_one(self, source_id: str, target_id: str, kind: str) -> None:
-        """Put one outgoing relation of an entity as its keyword has it, and as memories tell."""
+        """Put one outgoing relation of an entity as its keyword has it, and as memories say."""
         found = self._found
         if found.get_entity(source_id) is None or found.get_entity(target_id) is None or source_id == target_id:
             return
@@ -505,7 +505,7 @@ class TreeGraph(KnowledgeGraph):
         return held
 
     def _relate(self, source_id: str) -> None:
-        """Put an entity's outgoing relations as its keyword has them, and as memories tell."""
+        """Put an entity's outgoing relations as its keyword has them, and as memories say."""
         if self._found.get_entity(source_id) is None:
             return
         for relation in self._found.get_relations(source_id, RelationDirection.OUTGOING):

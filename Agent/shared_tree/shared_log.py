@@ -146,7 +146,7 @@ class SharedLog:
     def copy_in(self, folder: str | os.PathLike[str], tree_id: str) -> int:
         """Make a tree of a folder's log, byte for byte; return the number of its last operation.
 
-        What the folder has besides, snapshots and logs that a compaction set aside, stays there. Whoever goes on
+        What the folder has besides, snapshots and logs that a compaction set aside, stays there. A process that goes on
         writing into the folder writes into another tree.
 
         Raises:

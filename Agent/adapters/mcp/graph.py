@@ -343,7 +343,7 @@ class MemoryGraph:
         ids = self.index.ids()
         shown = ids[-ENTITIES:]
         touched = None if len(shown) == len(ids) else set(shown)
-        graph = self._tell(shown[::-1], touched, len(ids) - len(shown))
+        graph = self._describe(shown[::-1], touched, len(ids) - len(shown))
         return {**graph, "entities": graph["entities"][::-1]}
 
     def search_nodes(self, query: str) -> _Row:
@@ -359,7 +359,7 @@ class MemoryGraph:
             fitting = [node.id for node, confidence in ranked if confidence >= _LEAST_CONFIDENCE]
             known = set(found)
             found += [id for id in fitting if id not in known and self.index.name_of(id) is not None][:_RANKED]
-        return self._tell(found[:ENTITIES], set(found[:ENTITIES]), max(0, len(found) - ENTITIES))
+        return self._describe(found[:ENTITIES], set(found[:ENTITIES]), max(0, len(found) - ENTITIES))
 
     def open_nodes(self, names: Iterable[str]) -> _Row:
         """Return entities by name, alias or path, and their relations; of what several have, all."""
@@ -368,9 +368,9 @@ class MemoryGraph:
         for name in names:
             id = self._find(name)
             found |= dict.fromkeys(self._find_all(name) if id is None else [id])
-        return self._tell(list(found)[:ENTITIES], set(found), max(0, len(found) - ENTITIES))
+        return self._describe(list(found)[:ENTITIES], set(found), max(0, len(found) - ENTITIES))
 
-    def _tell(self, ids: list[str], touched: set[str] | None, left_out: int) -> _Row:
+    def _describe(self, ids: list[str], touched: set[str] | None, left_out: int) -> _Row:
         """Return entities, what matters most first, and their relations, as far as RESULT_BYTES reach."""
         room = _Room(RESULT_BYTES * 3 // 4)
         entities, observations = list[_Row](), 0

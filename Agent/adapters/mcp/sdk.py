@@ -114,7 +114,7 @@ def _shorten(schema: Any, definitions: dict[str, Any]) -> Any:
 
 
 class Watchers:
-    """The clients that want to hear when a resource changes.
+    """The clients that are notified when a resource changes.
 
     Clients of 2026-07-28 listen to a stream that the SDK serves; those before it subscribe, and the SDK leaves that to
     us, in both generations through the low-level server.
@@ -166,8 +166,8 @@ class Watchers:
     def _remove(self, session: Any, uri: str) -> None:
         self._sessions.pop((id(session.client_params), uri), None)
 
-    async def tell(self, context: Any, uri: str) -> None:
-        """Tell all of them that a resource has changed; who is gone is forgotten."""
+    async def notify(self, context: Any, uri: str) -> None:
+        """Notify all of them that a resource has changed; a client that is gone is forgotten."""
         if _IS_SECOND:
             await context.notify_resource_updated(uri)
         for key, (_, session) in list(self._sessions.items()):

@@ -333,7 +333,7 @@ class _Tools:
         if not is_undo:
             self.walk.operations.note(done.operation_id, client_of(context))
         if done.operation_id:
-            await self.watchers.tell(context, RESOURCE)
+            await self.watchers.notify(context, RESOURCE)
         return done
 
 

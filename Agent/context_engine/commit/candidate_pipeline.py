@@ -70,13 +70,13 @@ class CandidatePipeline:
 
 
 def numbers_of(candidate: CandidateMemory) -> set[int]:
-    """Return the numbers of the messages that a candidate is from; none for what a whole archive tells."""
+    """Return the numbers of the messages that a candidate is from; none where it is from the whole archive."""
     named = (str(ref.get("message") or "") for ref in candidate.source_refs)
     return {int(name[1:]) for name in named if name[:1] == "m" and name[1:].isascii() and name[1:].isdecimal()}
 
 
 def _cleaned(candidate: CandidateMemory) -> CandidateMemory:
-    """Return a candidate whose texts UTF-8 can hold, whoever wrote them."""
+    """Return a candidate whose texts can be written as UTF-8, also where an extractor gave others."""
     names = ("routing_key", "abstract", "overview", "content", "key")
     texts: dict[str, Any] = {name: clean(str(getattr(candidate, name))) for name in names}
     return replace(candidate, **texts)

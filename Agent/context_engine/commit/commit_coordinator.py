@@ -320,11 +320,11 @@ class CommitCoordinator:
         results, applied, refused = self._apply(ctx, new[:limit])
         left = [asdict(candidate) for candidate in new[limit:]] if limit is not None else []
         waiting = (still - found.wanted) | (still & found.unread)
-        # What was refused is asked about again, when somebody wants that: so is what a check has dropped.
+        # What was refused is asked about again on request: so is what a check has dropped.
         again = set().union(*(numbers_of(candidate) or _numbers(archive) for candidate, _ in refused))
         held = _numbers_in(ledger.get("failed"), archive) - found.wanted
         failed = (held | (still & found.failed) | again) - waiting
-        told = [failure for _, failure in refused]
+        reported = [failure for _, failure in refused]
         waits = bool(waiting or left)
         made = {
             "state": "waiting" if waits else "partial" if failed else "done",
@@ -333,11 +333,13 @@ class CommitCoordinator:
             "left": left,
             "failed": sorted(failed),
             "applied": [*strings_of(ledger.get("applied")), *applied],
-            "failures": _summed([*_rows_in(ledger.get("failures")), *found.failures, *told]) if waits or failed else [],
+            "failures": _summed([*_rows_in(ledger.get("failures")), *found.failures, *reported])
+            if waits or failed
+            else [],
         }
         meta = staged.meta or {}
         tx.put(uri, Staged(staged.files, {**meta, "metadata": {**mapping_of(meta.get("metadata")), "ledger": made}}))
-        return results, told, waits, bool(applied) or waiting != still or len(left) < len(before)
+        return results, reported, waits, bool(applied) or waiting != still or len(left) < len(before)
 
     def _apply(
         self, ctx: RequestContext, candidates: Sequence[CandidateMemory]
@@ -352,8 +354,8 @@ class CommitCoordinator:
             except VersionConflictError:
                 raise
             except ContextEngineError as error:
-                told = {"extractor": candidate.category, "error": f"{type(error).__name__}: {error}"[:300]}
-                refused.append((candidate, told))
+                failure = {"extractor": candidate.category, "error": f"{type(error).__name__}: {error}"[:300]}
+                refused.append((candidate, failure))
                 continue
             results.append(result)
             applied.append(candidate_id(candidate))

@@ -188,7 +188,7 @@ def _entry_of(candidate: CandidateMemory, slug: str) -> Entry:
 
 
 def _is_before(new: Entry, struck: Entry) -> bool:
-    """Whether a statement is of the time before another took its place: told again, it does not come back."""
+    """Whether a statement is older than the one that took its place: stated again, it does not come back."""
     return new.at < struck.until or (bool(new.sources) and set(new.sources) <= set(struck.sources))
 
 

@@ -10,7 +10,7 @@ LEVELS: Mapping[str, str] = MappingProxyType({"L0": ABSTRACT, "L1": OVERVIEW, "L
 """The file of each level."""
 
 FILES = (ABSTRACT, OVERVIEW, CONTENT, RELATIONS, MESSAGES, META)
-"""A node's files in the order of writing: whoever sees the metadata sees all that they name."""
+"""A node's files in the order of writing: a reader that sees the metadata sees all that they name."""
 
 SEE_MESSAGES = b"[messages.jsonl](messages.jsonl)\n"
 """The content of an archive, whose L2 is a page of its messages: what was said is in one file, in any language."""

@@ -30,12 +30,12 @@ _parse_key = re.compile(r"^([a-z_]{2,32}): ").match
 
 @dataclass(frozen=True)
 class Entry:
-    """One line of a list: an entry, or (`is_entry` false) a line that somebody wrote."""
+    """One line of a list: an entry, or (`is_entry` false) a line written by hand."""
 
     text: str
     id: str = ""
     at: str = ""
-    """When it was said: a moment or a day, in UTC; "" where nobody knows. Texts of both compare in order."""
+    """When it was said: a moment or a day, in UTC; "" where that is unknown. Texts of both compare in order."""
     sources: tuple[str, ...] = ()
     """`archive#message` for each."""
     until: str = ""

@@ -3,9 +3,9 @@
     ContextEngineError (KeywordTreeError)
     ├── InvalidUriError       (ValueError)       it is no URI: correct it
     ├── InvalidInputError     (ValueError)       another argument cannot be used: correct it
-    ├── AccessDeniedError     (PermissionError)  it is somebody else's, whether it exists or not
+    ├── AccessDeniedError     (PermissionError)  it is another user's, whether it exists or not
     ├── NodeNotFoundError     (LookupError)      nothing is there
-    ├── VersionConflictError  (ValueError)       somebody was quicker: read it again, and decide again
+    ├── VersionConflictError  (ValueError)       another writer was quicker: read it again, and decide again
     ├── ConflictError         (ValueError)       what is there, or came later, stands in the way
     └── StoreError            (OSError)          the disk failed, or the store was closed
         └── StoreCorruptError                    the files hold what the engine cannot have written

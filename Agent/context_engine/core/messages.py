@@ -101,9 +101,9 @@ def tell_repeats(messages: Sequence[Message], known: Sequence[str]) -> list[Mess
     batch = [said.get(message.id, message.id) for message in messages[lead:]]
     if any(_begins_as(batch, before[skipped:]) for skipped in range(lead + 2)):
         return list(messages)
-    told = lead + (_window(before, batch) or _overlap(before, batch))
-    found = list(messages[:told])
-    for message in messages[told:]:
+    repeated = lead + (_window(before, batch) or _overlap(before, batch))
+    found = list(messages[:repeated])
+    for message in messages[repeated:]:
         name = said.get(message.id)
         if name is not None and _time_in(message.raw) is None and message.role != "system":
             message = _with_id(message, _id_of(name, counts.get(name, 0)))
@@ -268,7 +268,7 @@ def _role_of(raw: Mapping[str, Any]) -> str:
     parts = raw.get("content")
     if role == "user" and isinstance(parts, list) and parts:
         kinds = {str(part.get("type")) for part in parts if isinstance(part, dict)}
-        if kinds == {"tool_result"}:  # a tool speaks, whoever hands it on
+        if kinds == {"tool_result"}:  # a tool speaks, in whose name it is passed on
             return "tool"
     return role if role in _ROLES else "unknown"
 
@@ -357,7 +357,7 @@ def render_messages(messages: Iterable[Message]) -> str:
     lines = []
     for number, message in enumerate(messages, 1):
         who = f"{message.role} ({message.name})" if message.name else message.role
-        # A line of its own begins with [m…]: what somebody said over several lines can pretend to be none.
+        # A line of its own begins with [m…]: what was said over several lines can pretend to be none.
         text = "(forgotten)" if message.forgotten else "\n    ".join(message.text.splitlines())
         lines.append(f"[m{number}] {time_of(message.at)[:16].replace('T', ' ')} {who}: {text}\n")
     return "".join(lines)

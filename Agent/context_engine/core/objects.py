@@ -40,7 +40,7 @@ __all__ = [
 
 @dataclass(frozen=True)
 class RequestContext:
-    """Who asks: a request sees the spaces of its user and of its agent, and nothing else."""
+    """The caller: a request sees the spaces of its user and of its agent, and nothing else."""
 
     account_id: str
     """The tenant."""
@@ -234,7 +234,7 @@ class TypedQuery:
     categories: list[str] = field(default_factory=list)
     """Only these; empty is any."""
     target_uri: str = ""
-    """Only this and what is beneath; "" is all that the request sees."""
+    """Only this and what is under it; "" is all that the request sees."""
     top_k: int = 10
     filters: dict[str, Any] = field(default_factory=dict)
     """`since`, `until` (seconds)."""
@@ -266,7 +266,7 @@ class NodeHit:
     reason: str
     """Why it fits, without its level and score: these are before it in a block's `match_reason`."""
     at: float = 0.0
-    """When it was said, in seconds since the epoch; 0.0 where nobody knows."""
+    """When it was said, in seconds since the epoch; 0.0 where that is unknown."""
     says: frozenset[str] = frozenset()
     """What of the question a passage says: its terms, and the relations that it asks for."""
     speaker: str = ""

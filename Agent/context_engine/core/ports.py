@@ -1,4 +1,4 @@
-"""What may be exchanged. Whoever implements one of these may raise whatever it likes: the engine goes on without it."""
+"""What may be exchanged. An implementation of one of these may raise any exception: the engine goes on without it."""
 
 from collections.abc import Sequence
 from typing import Any, Protocol
@@ -44,7 +44,7 @@ class VectorIndex(Protocol):
         """Drop what a node has, if it has any."""
 
     def move_uri(self, from_uri: str, to_uri: str) -> None:
-        """Let all that is beneath one URI be beneath another."""
+        """Move all under one URI to another."""
 
     def search(
         self, query_vector: Sequence[float], filters: dict[str, Any], top_k: int, level: int = 0
@@ -60,7 +60,7 @@ class Reranker(Protocol):
 
 
 class GraphStore(Protocol):
-    """A copy of the relations, where somebody wants to walk them."""
+    """A copy of the relations, where they are to be walked."""
 
     def upsert_edges(self, edges: Sequence[RelationEdge]) -> None:
         """Take edges in, one for each (from, to, type)."""

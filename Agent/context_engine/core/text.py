@@ -138,12 +138,12 @@ def shorten(value: object, limit: int = 60) -> str:
 
 
 def strings_of(value: object) -> list[str]:
-    """Return the strings of a list that nobody vouches for."""
+    """Return the strings of a list that was not checked."""
     return [item for item in value if isinstance(item, str)] if isinstance(value, (list, tuple)) else []
 
 
 def mapping_of(value: object) -> dict[str, Any]:
-    """Return an object that nobody vouches for, {} where it is none."""
+    """Return an object that was not checked, {} where it is none."""
     return dict(value) if isinstance(value, Mapping) else {}
 
 

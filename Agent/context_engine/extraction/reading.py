@@ -63,9 +63,9 @@ class ModelReader:
         What became of asking is in `archive.stats`:
 
             allowance   (given) what may still be asked; 8 calls and 60 seconds, where nothing is given
-            waiting     (given, and told) the numbers of the messages that are to be read; all, where nothing is given
-            failed      (told) those of whose candidates some were dropped
-            failures    (told) what went wrong
+            waiting     (given and returned) the numbers of the messages that are to be read; all where nothing is given
+            failed      (returned) those of whose candidates some were dropped
+            failures    (returned) what went wrong
 
         Cost: a call of the model for each 6,000 tokens, four at a time.
         """

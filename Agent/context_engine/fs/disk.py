@@ -16,7 +16,7 @@ from typing import Any
 __all__ = ["Disk", "boot_id"]
 
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-_FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC  # a pipe that somebody put there must not block
+_FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC  # a pipe in its place must not block
 
 
 class Disk:
@@ -100,7 +100,7 @@ class Disk:
         """Whether any program has a file open for writing; False where the system does not tell."""
         if not hasattr(fcntl, "F_SETLEASE"):
             return False
-        try:  # Linux gives a read lease on a file that nobody has open for writing; its signal must not end us
+        try:  # Linux gives a read lease on a file that no process has open for writing; its signal must not end us
             fcntl.fcntl(fd, fcntl.F_SETSIG, signal.SIGURG)
             fcntl.fcntl(fd, fcntl.F_SETLEASE, fcntl.F_RDLCK)
             fcntl.fcntl(fd, fcntl.F_SETLEASE, fcntl.F_UNLCK)
@@ -135,7 +135,7 @@ class Disk:
         return os.open(path, (os.O_RDWR | os.O_CREAT if create else os.O_RDONLY) | os.O_CLOEXEC, 0o600)
 
     def lock(self, fd: int) -> None:
-        """Wait until nobody else writes."""
+        """Wait until no other process writes."""
         fcntl.flock(fd, fcntl.LOCK_EX)
 
     def unlock(self, fd: int) -> None:

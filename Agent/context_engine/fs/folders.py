@@ -240,7 +240,7 @@ class Folders:
                 self._disk.remove_folder(names[depth - 1], fd)
 
     def empty(self, names: Sequence[str]) -> None:
-        """Remove every plain file of a folder, whoever put it there, and the folders that nothing is left in."""
+        """Remove every plain file of a folder, written by the store or not, and the folders that nothing is left in."""
         with contextlib.suppress(FileNotFoundError), self._opened(names) as fd:
             for entry in self._disk.list_folder(fd):
                 if not entry.is_dir(follow_symlinks=False):
@@ -248,7 +248,7 @@ class Folders:
         self._remove(names, {})
 
     def move(self, names: Sequence[str], to: Sequence[str]) -> bool:
-        """Give a folder another place, with all that is beneath, in one rename; False if something is there."""
+        """Give a folder another place, with all under it, in one rename; False if something is there."""
         with self._opened(to[:-1], create=True) as target:
             try:
                 self._disk.look_up(to[-1], target)

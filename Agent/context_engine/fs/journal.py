@@ -492,7 +492,7 @@ class Journal:
     # -- reports --
 
     def report(self, at: float, uri: str, text: str) -> None:
-        """Keep a sentence for who asks `status`."""
+        """Keep a sentence that `status` reports."""
         with self.writing() as connection:
             connection.execute("INSERT INTO reports VALUES (?, ?, ?)", (at, uri, text))
 

@@ -330,7 +330,7 @@ class MainStore:
         return found
 
     def run(self, ctx: RequestContext, name: str, change: Callable[[Transaction], T]) -> T:
-        """Run a change as a transaction, again where somebody else was quicker; within one, as a part of it."""
+        """Run a change as a transaction, again where another writer was quicker; within one, as a part of it."""
         is_inner = self.current() is not None
         for attempt in range(_ATTEMPTS):
             is_staged = False
@@ -452,7 +452,7 @@ def _prepare(root: Path) -> None:
 
 
 def _make_folder() -> Path:
-    """Make a folder for a store that nobody keeps, in memory where the system has files there."""
+    """Make a folder for a temporary store, in memory where the system has files there."""
     shared = "/dev/shm"
     return Path(tempfile.mkdtemp(prefix="context-engine-", dir=shared if os.access(shared, os.W_OK) else None))
 

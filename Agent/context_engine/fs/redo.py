@@ -1,8 +1,8 @@
 """What a dead process or a power cut left undone is done again, from the images in the journal.
 
 For each file the newest image counts. A file that equals it stays; one that is missing, empty, torn, or an older image
-is written. Any other may be somebody's work: it is copied to `.ctx/aside/` first, and reported. So is one that is only
-shorter than the image: a power cut may have done that, or somebody who has deleted its last lines.
+is written. Any other may be an edit by hand: it is copied to `.ctx/aside/` first, and reported. So is one that is only
+shorter than the image: a power cut may have done that, or an edit that deleted its last lines.
 
     torn    no longer than the image, and each block of it is the image's or zeros, of which it has some
 """

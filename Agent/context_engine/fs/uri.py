@@ -176,8 +176,8 @@ def check_access(ctx: RequestContext, uri: object) -> Uri:
     spaces = space_uris(ctx)
     parsed = parse_uri(uri)
     if parsed.space not in spaces:
-        told = f"{shorten(parsed.text)} is not of user {ctx.user_id!r}, nor of agent {ctx.agent_id!r}"
-        raise AccessDeniedError(told)
+        refusal = f"{shorten(parsed.text)} is not of user {ctx.user_id!r}, nor of agent {ctx.agent_id!r}"
+        raise AccessDeniedError(refusal)
     return parsed
 
 
@@ -208,8 +208,8 @@ def memory_uri(ctx: RequestContext, category: str, name: str) -> str:
 def session_uri(ctx: RequestContext) -> str:
     """Return the URI that a session's archives lie under."""
     if not ctx.session_id:
-        told = "RequestContext(account, user, agent, session), or --session at the prompt"
-        raise InvalidUriError(f"a session needs a session_id: {told}")
+        hint = "RequestContext(account, user, agent, session), or --session at the prompt"
+        raise InvalidUriError(f"a session needs a session_id: {hint}")
     return join_uri(*parse_uri(category_uri(ctx, SESSIONS)).segments, ctx.session_id)
 
 

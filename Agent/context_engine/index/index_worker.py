@@ -69,7 +69,7 @@ class IndexWorker:
             MOVE_CONTEXT: self._move,
             UPSERT_RELATION: lambda event, ctx: self.copy_edges(event.uri),
         }
-        """What is done for each type; whoever can extract adds its own."""
+        """The handler of each type; an engine that extracts adds its own."""
 
     def run_once(self, limit: int = 100) -> IndexBatchResult:
         """Work off at most `limit` events that are due.
@@ -91,7 +91,7 @@ class IndexWorker:
         return result
 
     def _work_together(self, events: Sequence[OutboxEvent], result: IndexBatchResult) -> bool:
-        """Handle events in one transaction; where that fails, nothing was done, and each alone tells why."""
+        """Handle events in one transaction; where that fails, nothing was done, and each is handled alone."""
         try:
             self.handle_together(events)
         except Exception:

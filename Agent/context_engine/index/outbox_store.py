@@ -3,7 +3,7 @@
     held → pending → leased → done | dead
 
 A claim takes the oldest due event of each URI that no live lease holds; a recursive event and those under it exclude
-each other. Whoever has lost a lease marks nothing.
+each other. A worker that has lost its lease marks nothing.
 """
 
 import json

@@ -1,4 +1,4 @@
-"""The index of each owner space, opened when it is needed: isolation hangs on no filter."""
+"""The index of each owner space, opened when it is needed: isolation needs no filter."""
 
 import contextlib
 import logging

@@ -63,7 +63,7 @@ class SpaceVectors:
         self._vectors.catch_up()
 
     def forget(self) -> None:
-        """Keep no vector of a text that nobody holds."""
+        """Remove the vectors of texts that no node has."""
         self._vectors.forget()
 
     def nearest(

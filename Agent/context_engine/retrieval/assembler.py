@@ -63,7 +63,7 @@ class RetrievalAssembler:
         made: dict[tuple[str, str], RetrievedBlock] = {}
         blocks: list[RetrievedBlock] = []
         shown: set[str] = set()
-        told: set[str] = set()
+        excerpts: set[str] = set()
         parts = _best_parts(hits)
         for hit in _newest_first(hits):
             if len(made) >= typed_query.top_k:
@@ -82,9 +82,9 @@ class RetrievalAssembler:
             if key in made or (hit.level == 2 and not excerpt and not self._fs.readonly):
                 continue
             block = self._block(hit, held, held.node.uri in shown, excerpt, role)
-            if block.content_excerpt and block.content_excerpt in told:  # a memory has said the message already
+            if block.content_excerpt and block.content_excerpt in excerpts:  # a memory has said the message already
                 continue
-            told.add(block.content_excerpt)
+            excerpts.add(block.content_excerpt)
             made[key] = block
             fitted = self._fit(block, left)
             if fitted is not None:

@@ -33,7 +33,7 @@ class HierarchicalSearcher:
     def expand(self, typed_query: TypedQuery, seeds: Sequence[SeedHit], ctx: RequestContext) -> list[NodeHit]:
         """Return seeds, overviews, passages and messages that fit, best first.
 
-        Archives are told message by message: their abstracts are for a first look, and make no hit of their own.
+        Archives are returned message by message: their abstracts are for a first look, and make no hit of their own.
 
         Cost: some milliseconds a space.
         """
@@ -67,7 +67,7 @@ class HierarchicalSearcher:
                 reasons.setdefault(_place(hit), f"near in meaning ({hit.score:.2f}){_where(hit)}")
             scores = fuse(scores, {_place(hit): hit.score for hit in near})
         weight = query.hints.get("weight", 1.0)
-        # "I moved to Rome" says where somebody lives, and has no word of "Where do I live?": what such words alone find
+        # "I moved to Rome" says where a person lives, and has no word of "Where do I live?": what such words alone find
         # has no score, and is shown only before an older message that says the same (see `RetrievalAssembler`).
         asked = sorted(asked_relations(query.text) & ONE_AT_A_TIME)
         wider = f"{query.text} {words_of(asked)}"
@@ -123,7 +123,7 @@ def _written_terms(query: str) -> dict[str, str]:
 
 
 def _surface(terms: Iterable[str], written: Mapping[str, str]) -> list[str]:
-    """Return terms as the query writes them; a character that a pair holds is not told twice."""
+    """Return terms as the query writes them; a character that a pair holds is not listed twice."""
     said = [written.get(term, term) for term in terms]
     kept = [word for word in dict.fromkeys(said) if not any(word != other and word in other for other in said)]
     return kept[:_SHOWN_TERMS]

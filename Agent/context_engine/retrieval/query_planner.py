@@ -51,7 +51,7 @@ class QueryPlanner:
             query: The question, as it was asked.
             session_archive: What was said just before; its last messages make a second query, which counts less.
             hints: `context_type`, `categories`, `target_uri`, `top_k`, `filters`, `budget_tokens`.
-            ctx: Who asks; needed.
+            ctx: The caller; needed.
         """
         if ctx is None:
             raise InvalidInputError("a query needs the request's ctx")

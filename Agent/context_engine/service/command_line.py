@@ -102,7 +102,7 @@ def _remember(engine: ContextEngineService, ctx: RequestContext, options: argpar
     _argument("query"),
     _argument("--top", type=int, default=5, help="hits shown, at most"),
     _argument("--budget", type=int, default=1_200, help="tokens of all that is shown, at most"),
-    _argument("--beneath", default="", help="only this URI and what is beneath"),
+    _argument("--beneath", default="", help="only this URI and what is under it"),
 )
 def _search(engine: ContextEngineService, ctx: RequestContext, options: argparse.Namespace) -> Any:
     """Find what fits a question."""
@@ -312,8 +312,8 @@ def make_parser() -> argparse.ArgumentParser:
         made.add_argument(f"--{name}", default=os.environ.get(variable) or default, help=shown)
     made.add_argument("--json", action="store_true", help="answer in JSON, for programs")
     commands = made.add_subparsers(dest="command", required=True, metavar="command")
-    for name, (_, told, arguments) in _COMMANDS.items():
-        parser = commands.add_parser(name, help=told, description=told)
+    for name, (_, summary, arguments) in _COMMANDS.items():
+        parser = commands.add_parser(name, help=summary, description=summary)
         for names, options in arguments:
             parser.add_argument(*names, **options)
     return made
@@ -347,9 +347,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except BrokenPipeError:
         return 0
     except (ContextEngineError, OSError, ImportError) as error:
-        told = {"error": type(error).__name__, "message": say_error(str(error))}
-        text = say("Error: ") + told["message"]
-        print(json.dumps(told, ensure_ascii=False) if options.json else text, file=sys.stderr)
+        failure = {"error": type(error).__name__, "message": say_error(str(error))}
+        text = say("Error: ") + failure["message"]
+        print(json.dumps(failure, ensure_ascii=False) if options.json else text, file=sys.stderr)
         is_store = isinstance(error, StoreError) or (
             isinstance(error, OSError) and not isinstance(error, (ContextEngineError, FileNotFoundError))
         )

@@ -98,7 +98,7 @@ class ContextEngineService:
 
     Args:
         folder: Where it lies; made where it is not there. A folder that cannot be written is read. None makes one
-            that goes when the engine is closed: for tests, and for what nobody keeps.
+            that goes when the engine is closed: for tests, and for what is not to be kept.
         llm: A model that extracts and merges, as `LLM` or as the library's `LLMClient`. Without one sessions are
             archived and searched, and profile, preferences and entities are what `remember` writes.
         embedder: Similarity of meaning beside words, as `Embedder` or one of `Agent.embeddings`; None goes by words.
@@ -379,9 +379,9 @@ class ContextEngineService:
         """Return what fits a question, best first, within a budget of tokens.
 
         Args:
-            ctx: Who asks: its user's and its agent's memories are looked through, and nobody else's.
+            ctx: The caller: its user's and its agent's memories are searched, and no others.
             query: The question, as it was asked.
-            target_uri: Only this node and what is beneath.
+            target_uri: Only this node and what is under it.
             categories: Only these; `"sessions"` are the archives.
             top_k: At most so many blocks.
             session_archive: What was said just before.
@@ -558,7 +558,7 @@ class ContextEngineService:
     def adopt_all(self, ctx: RequestContext | None = None) -> list[str]:
         """Make versions of all that hands have changed in a request's spaces, or in all, and return the URIs.
 
-        What cannot be read is left as it is, and told by `verify`. Cost: reads every node there.
+        What cannot be read is left as it is, and reported by `verify`. Cost: reads every node there.
         """
         adopted = []
         for space in space_uris(ctx) if ctx is not None else self.fs.spaces():
@@ -572,7 +572,7 @@ class ContextEngineService:
         """Take a memory, and what it was made from, out of every file; nothing brings it back.
 
         Args:
-            ctx: Who asks.
+            ctx: The caller.
             uri: A memory with all under it, or an archive.
             sources: `"remove"` takes the text of the messages that the memory cites out of their archives, too, which
                 keep their ids, so that committing the session again does not bring them back; `"keep"` leaves them.

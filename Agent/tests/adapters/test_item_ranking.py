@@ -38,12 +38,12 @@ def test_the_likest_text_of_an_item_counts() -> None:
     ranking = ItemRanking(TEXTS.__getitem__, OneModel())
     for id in TEXTS:
         ranking.add(id)
-    assert ranking.rank_by_likeness("tea", TEXTS) is None
+    assert ranking.rank_by_similarity("tea", TEXTS) is None
     ranking.embed(["tea"])
 
-    near = ranking.rank_by_likeness("tea", TEXTS)
+    near = ranking.rank_by_similarity("tea", TEXTS)
     assert near is not None
     assert near["1"] == near["2"] == pytest.approx(1.0, abs=0.01)
     assert near["3"] < 0.99
     ranking.remove("2")
-    assert ranking.rank_by_likeness("tea", TEXTS).keys() == {"1", "3"}  # type: ignore[union-attr]
+    assert ranking.rank_by_similarity("tea", TEXTS).keys() == {"1", "3"}  # type: ignore[union-attr]

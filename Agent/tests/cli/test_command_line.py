@@ -177,7 +177,7 @@ def texts_of_the_source() -> set[str]:
             if not isinstance(call, ast.Call):
                 continue
             name = getattr(call.func, "id", getattr(call.func, "attr", ""))
-            place = {"say": 0, "parts": 0, "tell": 3, "count_of": 1}.get(name, len(call.args))
+            place = {"say": 0, "parts": 0, "report": 3, "count_of": 1}.get(name, len(call.args))
             if path.name == "language.py" or place >= len(call.args):
                 continue
             said |= {
