@@ -369,8 +369,7 @@ class Change:
 
     def Ids(self) -> set[str]:
         """Return the ids of all keywords and infos that it touched."""
-        ids = ((r.info_id, r.keyword_id) if isinstance(r, InfoKeywordLink) else (r.id,) for r in self.after)
-        return set(itertools.chain(*ids))
+        return set(itertools.chain(*map(_KeyOfRecord, self.after)))
 
     def __repr__(self) -> str:
         what = repr(self.after[0])[1:-1] if len(self.after) == 1 else _Count(len(self.after), "record")
@@ -614,8 +613,7 @@ class LLMClient(ABC):
         thread's last call; `SearchResult` sums them.
 
         Args:
-            messages: OpenAI style, `[{"role": "system" | "user", "content": str}, …]`; the system text ends with the
-                schema already.
+            messages: OpenAI style, `[{"role": "system" | "user", "content": str}, …]`; the first ends with the schema.
             json_schema: JSON schema of the reply, for services that enforce one.
 
         Returns:
@@ -4092,6 +4090,10 @@ def _PlanUnlink(tx: _Transaction, info_id: str, keyword_id: str) -> bool:
     return link is not None
 
 
+def _KeyOfRecord(record: _Record) -> tuple[str, ...]:
+    return (record.info_id, record.keyword_id) if isinstance(record, InfoKeywordLink) else (record.id,)
+
+
 def _PlanUndo(tx: _Transaction, operation: LoggedOperation) -> None:
     """Put the rows back as they were, where they still are as the operation left them and nothing else needs them."""
     state, after = tx.state, operation.after
@@ -5521,8 +5523,7 @@ class KeywordTree:
         """Make many keywords, all or none; return them in the order of the specs.
 
         Args:
-            specs: each with the arguments of `CreateKeyword` by name; a `"parent_id"` may be the `"id"` of an earlier
-                spec.
+            specs: each with the arguments of `CreateKeyword` by name; a `"parent_id"` may be an earlier one's `"id"`.
 
         Raises:
             DuplicateIdError: an id comes twice, or is in use.
@@ -5737,8 +5738,7 @@ class KeywordTree:
         Raises:
             StoreCorruptError: a line down to there is damaged, or missing in `history/`.
 
-        Cost: reads the log backwards until there are `limit` of them; with an id mostly to its beginning, and decodes
-        only the lines that hold it.
+        Cost: reads the log backwards until there are `limit` of them; with an id mostly to its beginning, decoding few.
         """
         self._CheckAndRefresh(limit=limit)
         return self._journal.Newest(None if id is None else _CheckId("id", id), limit)
@@ -5773,8 +5773,7 @@ class KeywordTree:
         Raises:
             InvalidInputError: no such operation yet, or the log does not reach so far (compacted without history).
 
-        Cost: reads the log backwards to its beginning, and holds its lines up to then.  Needs `past.py` beside this
-        file.
+        Cost: reads the log backwards to its beginning, and holds its lines up to then.  Needs `past.py`.
         """
         self._CheckAndRefresh()
         with contextlib.closing(self._journal.Lines()) as lines:
@@ -5799,9 +5798,10 @@ class KeywordTree:
             return self._writer.WriteAs("undo", lambda tx: _PlanUndo(tx, operation), changed_by)
         except ConflictError as error:
             self._journal.Find(operation.id)  # NotFoundError where another process has forgotten it meanwhile
-            record = error.records[0]
-            id = record.info_id if isinstance(record, InfoKeywordLink) else record.id
-            for later in self._journal.Newest(id, 1):
+            key = _KeyOfRecord(error.records[0])
+            touching = self._journal.Newest(key[0], _PAGE)
+            later = next((change for change in touching if key in map(_KeyOfRecord, change.after)), None)
+            if later is not None and later.operation_id != operation.id:  # else the open block has changed it
                 error.args = (f"{error}; undo {later.operation_id} first",)
             raise
 
@@ -5899,8 +5899,7 @@ class KeywordTree:
     def Reorganize(self, scope_id: str | None = None) -> dict[str, Any]:
         """Look for what is out of order, and return a plan; changes nothing.
 
-        By rule it proposes only what needs no judgement, all else where a model is connected that `judges`; what that
-        is stands in `reorganize.py`.
+        By rule it proposes only what needs no judgement, all else where a model `judges`: see `reorganize.py`.
 
         Args:
             scope_id: look only below this keyword; None takes the whole tree.
