@@ -32,7 +32,7 @@ from collections.abc import Callable, Iterator, Sequence
 from enum import Enum
 from pathlib import Path
 from types import FrameType
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import pytest
 import typing_extensions
@@ -1382,30 +1382,42 @@ def fail(_view: View) -> Any:
 
 
 MISSING = say({"action": "missing", "suggest_name": "Quince", "reason": "no"})
-DESCENTS: dict[str, tuple[list[Step], str, list[str], str]] = {
-    "a match at once": ([answer("match", "Conference")], "agent_match", ["Conference"], ""),
-    "a match after jumps": (
-        [answer("jump", "Fruit"), answer("jump", "Pear"), answer("match", "Pear")],
-        *("agent_match", ["Pear"], ""),
+
+
+class Descent(NamedTuple):
+    """What the model answers in turn, and what comes of it."""
+
+    steps: list[Step]
+    reason: str
+    found: tuple[str, ...] = ()
+    parent: str = ""
+    """What is suggested where nothing is found."""
+
+
+TO_FRUIT = answer("jump", "Fruit")
+DESCENTS = {
+    "a match at once": Descent([answer("match", "Conference")], "agent_match", ("Conference",)),
+    "a match after jumps": Descent(
+        [TO_FRUIT, answer("jump", "Pear"), answer("match", "Pear")], "agent_match", ("Pear",)
     ),
-    "a match below one of several": (
-        [answer("jump", "Pear", "Tools"), answer("match", "Hammer")],
-        "agent_match",
-        ["Hammer"],
-        "",
+    "a match below one of several": Descent(
+        [answer("jump", "Pear", "Tools"), answer("match", "Hammer")], "agent_match", ("Hammer",)
     ),
-    "a leaf that was jumped to": ([answer("jump", "Apple"), answer("match", "Apple")], "agent_match", ["Apple"], ""),
-    "the same choice twice": ([answer("match", "Apple", "Apple")], "agent_match", ["Apple"], ""),
-    "a list before a single choice": ([both_kinds_of_choice], "agent_match", ["Pear"], ""),
-    "several matches": ([answer("match", "Pear", "Apple")], "agent_ambiguous", ["Pear", "Apple"], ""),
-    "ambiguous": ([answer("ambiguous", "Hammer", "Apple")], "agent_ambiguous", ["Hammer", "Apple"], ""),
-    "a jump to leaves alone": ([answer("jump", "Apple", "Hammer")], "agent_ambiguous", ["Apple", "Hammer"], ""),
-    "missing": ([MISSING], "agent_missing", [], "root"),
-    "missing after a jump": ([answer("jump", "Fruit"), MISSING], "agent_missing", [], "Fruit"),
-    "missing after a jump to several": ([answer("jump", "Apple", "Pear"), MISSING], "agent_missing", [], "Fruit"),
-    "a failure after a jump": ([answer("jump", "Fruit"), fail], "agent_failure", [], "Fruit"),
+    "a leaf that was jumped to": Descent(
+        [answer("jump", "Apple"), answer("match", "Apple")], "agent_match", ("Apple",)
+    ),
+    "the same choice twice": Descent([answer("match", "Apple", "Apple")], "agent_match", ("Apple",)),
+    "a list before a single choice": Descent([both_kinds_of_choice], "agent_match", ("Pear",)),
+    "several matches": Descent([answer("match", "Pear", "Apple")], "agent_ambiguous", ("Pear", "Apple")),
+    "ambiguous": Descent([answer("ambiguous", "Hammer", "Apple")], "agent_ambiguous", ("Hammer", "Apple")),
+    "a jump to leaves alone": Descent([answer("jump", "Apple", "Hammer")], "agent_ambiguous", ("Apple", "Hammer")),
+    "missing": Descent([MISSING], "agent_missing", parent="root"),
+    "missing after a jump": Descent([TO_FRUIT, MISSING], "agent_missing", parent="Fruit"),
+    "missing after a jump to several": Descent(
+        [answer("jump", "Apple", "Pear"), MISSING], "agent_missing", parent="Fruit"
+    ),
+    "a failure after a jump": Descent([TO_FRUIT, fail], "agent_failure", parent="Fruit"),
 }
-"""What the model answers in turn: the reason that is reported, what is found, else the parent that is suggested."""
 
 
 class TestDescent:

@@ -44,9 +44,7 @@ from typing import NamedTuple
 HOME = Path(__file__).resolve().parents[1]
 TABLE = HOME / "Agent" / "tests" / "safeguards.jsonl"
 STORE_TESTS = "Torn or Damage or Projections or Log or Sync or Files or FailedWrite or FailedSync or Kill or Threads"
-METHOD_TESTS = (
-    "History or Changes or Undo or Snapshot or Compact or FullDisk or Surroundings or Verify or ReadOnly or Operation"
-)
+METHOD_TESTS = "History or Changes or Undo or Snapshot or Compact or Surroundings or Verify or Operation"
 STAGES = (
     ("Agent/tests/store/test_safeguards_alone.py",),
     ("Agent/tests/store/test_handlers.py",),

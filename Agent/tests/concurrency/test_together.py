@@ -302,7 +302,7 @@ class TestGroups:
 
         def follow() -> None:
             wait_until(lambda: inside.waiting_writers(tree) == 1)
-            together.queue_up(lambda: tree.CreateKeyword("behind", "root"))
+            together.queue_up(lambda: tree.CreateKeyword("following", "root"))
             together.go_on()
 
         monkeypatch.setattr(inside.Files, "Sync", interrupt)
@@ -314,7 +314,7 @@ class TestGroups:
         monkeypatch.undo()
 
         assert [getattr(error, "outcome_unknown", None) for error in together.raised] == [True]
-        assert names_under(tree) == ["first", "interrupted", "behind"]
+        assert names_under(tree) == ["first", "interrupted", "following"]
         assert tree.Verify() == []
 
     def test_are_waited_for_by_who_refreshes(self, tree: KeywordTree, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -18,8 +18,6 @@ import shutil
 import subprocess
 import sys
 import threading
-import time
-import traceback
 import tracemalloc
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -224,35 +222,6 @@ def taken_back(tree: KeywordTree) -> Iterator[None]:
     except ZeroDivisionError:
         was_raised = True
     assert was_raised
-
-
-class Child:
-    """A forked process that works and writes lines; whatever it raises is printed, and fails the test."""
-
-    def __init__(self, work: Callable[[Callable[[str], object]], None]) -> None:
-        reading, writing = os.pipe()
-        self.pid = os.fork()
-        if self.pid == 0:
-            try:
-                os.close(reading)
-                work(lambda text: os.write(writing, f"{text}\n".encode()))
-                os._exit(0)
-            except BaseException:
-                os.write(2, traceback.format_exc().encode())
-            finally:
-                os._exit(1)
-        os.close(writing)
-        self._lines = os.fdopen(reading, "r")
-
-    def await_line(self) -> str:
-        return self._lines.readline().strip()
-
-    def end(self) -> list[str]:
-        with self._lines as lines:
-            reported = lines.read().split("\n")[:-1]
-        _, status = os.waitpid(self.pid, 0)
-        assert os.waitstatus_to_exitcode(status) == 0
-        return reported
 
 
 # == Changing keywords ====================================================================================
@@ -1190,18 +1159,6 @@ class TestSnapshot:
         assert picture(tree) == after
         assert tree.Verify() == []
 
-    @pytest.mark.parametrize("keep_history", [None, True, False])
-    def test_what_was_merged_then_leads_on_again(self, tree: KeywordTree, keep_history: bool | None) -> None:
-        apart = tree.Snapshot()
-        tree.MergeKeywords("rust", "py")
-        merged = tree.Snapshot()
-        for name, led in ((apart, "rust"), (merged, "py"), (apart, "rust"), (merged, "py")):
-            if keep_history is not None:
-                tree.CompactStorage(keep_history)
-            tree.Restore(name)
-            assert node(tree, "rust").id == led
-        assert tree.Verify() == []
-
     def test_shares_the_logs_bytes_and_a_copy_does_not(self, tree: KeywordTree, folder: Path) -> None:
         shared, copied = tree.Snapshot(), tree.Snapshot(copy=True)
         log, one, two = ((folder / place / LOG).stat() for place in ("", f"snapshots/{shared}", f"snapshots/{copied}"))
@@ -1430,48 +1387,6 @@ class TestCompactStorage:
         assert [change.operation_id for change in tree.History(limit=1000)][1:] == ops
 
 
-# == Several at once ======================================================================================
-
-
-class TestTogether:
-    @pytest.mark.parametrize("what", ["compact", "forget", "restore"])
-    def test_one_process_writes_and_reads_while_another_cleans_up(self, folder: Path, what: str) -> None:
-        with opened(folder) as tree:
-            furnish(tree)
-            name = tree.Snapshot()
-
-        def write(tell: Callable[[str], object]) -> None:
-            with opened(folder) as mine:
-                for number in range(20):
-                    made = add(mine, f"子{number}", "test")
-                    mine.CreateInfo(LONG, keyword_ids=["py"])
-                    assert len(info(mine, "long").content) == len(LONG)
-                    assert all(mine.GetKeyword(id) is not None for id in ("py", "aio"))
-                    tell(made)
-
-        writer = Child(write)
-        first = writer.await_line()
-        ids: list[str] = []
-        with opened(folder) as mine:
-            for number in range(4):
-                if what == "restore":
-                    mine.Undo(mine.Restore(name))
-                else:
-                    mine.CompactStorage(keep_history=what == "compact")
-                ids.append(add(mine, f"这里{number}", "tool"))
-                time.sleep(0.005)
-            reported = [first, *writer.end()]
-            mine.Refresh()
-            assert [child.id for child in mine.GetChildren("test")] == reported
-            assert len(mine.GetInfosOfKeyword("py", size=1000)) == 23
-            assert [child.id for child in mine.GetChildren("tool")] == ["test", *ids]
-            assert mine.Verify() == []
-            if what == "compact":
-                assert sum(change.op == "create_info" for change in mine.History(limit=10_000)) == 20
-        with opened(folder) as again:
-            assert (again.recovery, again.Verify()) == ((), [])
-
-
 # == Looking after it =====================================================================================
 
 
@@ -1626,75 +1541,6 @@ class TestRankCandidates:
         assert best() == ["typ"]
         tree.DeleteKeyword("py", True)
         assert best() == []
-
-
-# == A folder that can only be read =======================================================================
-
-
-def as_nobody(work: Callable[[], None]) -> None:
-    """Do some work in a process that has no right to write."""
-    if os.geteuid() != 0:
-        pytest.skip("only root can become another user")
-
-    def run(_tell: Callable[[str], object]) -> None:
-        os.setresgid(65534, 65534, 0)
-        os.setresuid(65534, 65534, 0)  # the last lets it become the owner again for a while
-        work()
-
-    assert Child(run).end() == []
-
-
-class TestReadOnly:
-    @pytest.fixture
-    def sealed(self, tmp_path: Path) -> Iterator[Path]:
-        """A furnished folder in a place that others may enter, of which they can read all and write nothing."""
-        folder = tmp_path / "store"
-        with opened(folder) as tree:
-            furnish(tree)
-            tree.Snapshot()
-            tree.CompactStorage()
-            tree.AddAlias("py", "x")
-        parents = [path for path in tmp_path.parents if path.stat().st_uid == os.geteuid() and len(path.parts) > 2]
-        modes = {path: path.stat().st_mode & 0o7777 for path in (tmp_path, *parents)}
-        for path in modes:
-            path.chmod(modes[path] | 0o055)
-        for path in [folder, *folder.rglob("*")]:
-            path.chmod(0o555 if path.is_dir() else 0o444)
-        yield folder
-        for path in [folder, *folder.rglob("*")]:
-            path.chmod(0o755)
-        for path, mode in modes.items():
-            path.chmod(mode)
-
-    def test_one_who_only_reads_sees_what_the_owner_writes(self, sealed: Path) -> None:
-        for path in [sealed, *sealed.rglob("*")]:
-            path.chmod(0o755 if path.is_dir() else 0o644)
-        with opened(sealed) as owner:
-
-            def work() -> None:
-                tree = opened(sealed)
-                os.seteuid(0)
-                with opened(sealed) as mine:
-                    made = add(mine, "刚才", "tool")
-                    os.seteuid(65534)
-                    tree.Refresh()
-                    assert tree.GetKeyword(made) is not None
-                    os.seteuid(0)
-                    mine.CompactStorage()
-                    for name in (LOG, "nodes.jsonl", "infos.jsonl", "links.jsonl"):
-                        (sealed / name).chmod(0o644)  # new files are for their owner alone
-                    again = add(mine, "之后", "tool")
-                    os.seteuid(65534)
-                    tree.Refresh()
-                    assert names_under(tree, "tool") == ["pytest", "刚才", "之后"]
-                    assert (node(tree, again).name, tree.Verify()) == ("之后", [])
-                    os.seteuid(0)
-                os.seteuid(65534)
-                tree.Close()
-
-            as_nobody(work)
-            owner.Refresh()
-            assert names_under(owner, "tool") == ["pytest", "刚才", "之后"]
 
 
 # == Putting it in order ==================================================================================

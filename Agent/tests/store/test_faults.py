@@ -720,6 +720,13 @@ class TestTraps:
                 assert traps.names_after(mode, moment) >= {"first"}
         assert traps.names_after(Mode("none")) == {"first", "unacknowledged", "next"}
 
+    def test_what_refresh_showed_is_durable(self, traps: Traps) -> None:
+        traps.world.do(Step("b", "open"))
+        traps.dies(step("b", "shown"), SYNC)
+        traps.world.do(Step("a", "refresh"))
+
+        assert traps.names_after(Mode("none")) == {"first", "shown"}
+
     def test_a_sync_that_fails_while_opening_is_not_trusted_the_second_time(self, traps: Traps) -> None:
         traps.dies(step("a", "unacknowledged"), SYNC)
         traps.fault(errno.EIO, 1, "fdatasync")
@@ -1579,60 +1586,6 @@ class TestPowerCuts:
         tally.update({f"power cuts, {what}": count for what, count in judge.counts.items()})
         assert judge.losses == []
 
-    @pytest.mark.parametrize("seed", storm(1, 30))
-    def test_after_another_process_died_in_the_middle_of_its_work(
-        self, door: Door, tally: Counter[str], seed: int
-    ) -> None:
-        rng = random.Random(f"death {seed}")
-        long = "content too long for memory " * 200
-        before = [
-            Step("a", "open"),
-            Step("a", "infos", ({"id": "i0", "content": "short"}, {"id": "i1", "content": long})),
-        ]
-        its_work = [
-            Step("b", "open"),
-            Step("b", "keyword", ({"id": "kb", "name": "of b", "parent_id": "root", "description": "y" * 900},)),
-            Step("b", "infos", ({"id": "ib", "content": long, "keyword_ids": ["root"]}, {"id": "ic", "content": "c"})),
-            Step("b", "close"),
-        ]
-        went_on = [
-            Step("a", "keyword", ({"id": "ka", "name": "of a", "parent_id": "root"},)),
-            Step("a", "info", ({"id": "ia", "content": long, "keyword_ids": ["ka"]},)),
-            *([Step("a", "close"), Step("a", "open")] if rng.random() < 0.5 else []),
-            Step("a", "keyword", ({"id": "kz", "name": "the last", "parent_id": "ka"},)),
-        ]
-        losses: list[str] = []
-        calm = World(door)
-        calm.run(before)
-        first = calm.disk.call_count
-        calm.run(its_work)
-        for call in within_budget(range(0, calm.disk.call_count - first, 1 if STORM else 5), rng):
-            world = World(door)
-            world.run(before)
-            world.disk.kill_at("b", world.disk.call_count + call, rng.choice((0, 1, 100, 700)))
-            with contextlib.suppress(Killed):
-                for step in its_work:
-                    world.do(step)
-            if step.kind in WRITES:  # done or not, as those see it who live on
-                world.do(Step("a", "refresh"))
-                with world.disk.quiet():
-                    seen = state_of(world.trees["a"], ["i0", "i1", "ib", "ic"])
-                    is_done = step.specs[0]["id"] in {**seen.nodes, **seen.infos}
-                if is_done:
-                    world.spans.append((-1, math.inf))
-                    apply(world.oracle, step)
-                    world.states.append(world.oracle.held())
-            world.spans = [(-1, -1)] * len(world.spans)
-            moments = world.disk.record()
-            world.run(went_on)
-            judge = Judge(world, rng, 0, 0.02)
-            judge.info_ids = ["i0", "i1", "ia", "ib", "ic"]
-            judge.try_all(moments, 0.3 if STORM else 0.03, 3 if STORM else 1, 1 if STORM else 0.25)
-            tally.update({f"power cuts after a death, {what}": count for what, count in judge.counts.items()})
-            losses += [f"death at {call} ({step.kind}), then {loss}" for loss in judge.losses]
-
-        assert losses == []
-
 
 class TestLargeBatches:
     """The real limits: 1,000 operations or 8 MiB make a checkpoint."""
@@ -1969,7 +1922,7 @@ class Saga(World):
         self.forgotten_at: float = math.nan  # which nothing is behind
 
     def info_ids(self) -> list[str]:
-        return ["i1", "i2"]
+        return ["i1", "i2", "i3", "i4"]
 
     def foresee(self, step: Step) -> None:
         self.states.append(self.calm[len(self.states)])
@@ -2096,6 +2049,7 @@ class TestMethodsOfADyingProcess:
         "compact": Step("b", "compact"),
         "forget": Step("b", "forget"),
         "calls": calls("b", ("MoveKeyword", "k1", "k3"), ("DeleteKeyword", "k2", False, "reattach")),
+        "infos": calls("b", ("BatchCreateInfos", [{"id": id, "content": f"{id} {LONG}"} for id in ("i3", "i4")])),
         "open": Step("c", "open"),
         "close": Step("b", "close"),
     }
@@ -2479,6 +2433,20 @@ class TestReadOnlyFolder:
         reader.Refresh()
 
         assert {child.id for child in reader.GetChildren("root")} == {"first", "second"}
+
+    def test_follows_a_log_that_was_replaced_while_it_was_open(self, door: Door, error: int) -> None:
+        traps = Traps(door)
+        traps.world.run([Step("a", "open"), step("a", "first")])
+        self.switch(traps.disk, error, "reader")
+        reader = traps.world.tree()
+        self.switch(traps.disk, 0, "a")
+        traps.world.trees["a"].CompactStorage()
+        traps.world.do(step("a", "second"))
+        self.switch(traps.disk, error, "reader")
+        reader.Refresh()
+
+        assert {child.id for child in reader.GetChildren("root")} == {"first", "second"}
+        assert reader.Verify() == []
 
     def test_that_holds_no_store_is_refused(self, door: Door, error: int) -> None:
         door.disk.put({"memory/tree/something": b"else"})

@@ -216,7 +216,7 @@ def check_files(folder: Path) -> None:
 # follows from its number, so that afterwards a store can be asked for it.
 
 LONG = "a content that is read from disk, " * 200
-BULK = 40
+BULK = 12
 
 
 def operate(tree: KeywordTree, writer: str, n: int) -> None:
@@ -225,8 +225,8 @@ def operate(tree: KeywordTree, writer: str, n: int) -> None:
     if kind == 0:
         tree.CreateKeyword(key, "root", [f"alias of {key}"])
     elif kind == 1:
-        parents = ["root", *(f"{key}/{i}" for i in range(BULK))]
-        tree.BatchCreateKeywords([{"name": key, "id": f"{key}/{i}", "parent_id": parents[i]} for i in range(BULK)])
+        specs = [{"name": key, "id": f"{key}/{i}", "parent_id": f"{key}/0" if i else "root"} for i in range(BULK)]
+        tree.BatchCreateKeywords(specs)
     else:
         with tree.Operation("two changes"):
             keyword = tree.CreateKeyword(key, f"{writer}.{n - 1}/0")
@@ -877,7 +877,7 @@ class TestNeighbours:
         def work(tell: Tell) -> None:
             with KeywordTree(str(folder)) as tree:
                 done = 0
-                for turn in range(times(60, 150)):  # each looks at all there is, which grows meanwhile
+                for turn in range(times(20, 150)):  # each looks at all there is, which grows meanwhile
                     tree.Refresh()
                     tell(f"refreshed {turn}")
                     state = look(tree)

@@ -452,7 +452,7 @@ class TestProvenLine:
     def test_is_none_that_the_library_could_not_have_written_there(
         self, damaged: Path, new: Path, old: bytes, other: bytes, count: int | None
     ) -> None:
-        write_lines(damaged, lines_of(damaged)[:count])  # 8: so that nothing behind it says another checksum
+        write_lines(damaged, lines_of(damaged)[:count])  # 8: so that nothing after it says another checksum
         remove_projections(damaged)
         self.forged(damaged, lambda body: re.sub(old, other, body, count=1))
         report = repaired(damaged, new)
