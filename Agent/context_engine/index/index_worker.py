@@ -49,9 +49,8 @@ Handler = Callable[[OutboxEvent, RequestContext], None]
 def context_of(uri: str) -> RequestContext:
     """Return a request that sees the space a URI lies in: the worker's own."""
     parsed = parse_uri(uri)
-    owner = parsed.segments[2] if len(parsed.segments) > 2 else ""
-    is_user = parsed.segments[1:2] == ("users",)
-    return RequestContext(parsed.account, owner if is_user else "-", "-" if is_user else owner)
+    kind, _, owner = parsed.owner_space.partition(":")
+    return RequestContext(parsed.account, owner if kind == "user" else "-", owner if kind == "agent" else "-")
 
 
 class IndexWorker:
