@@ -22,7 +22,7 @@ from ..core.objects import Message, RequestContext, SessionArchive
 from ..core.text import CountTokens, count_tokens, cut_tokens, date_of, digest_of, one_line, strings_of
 from ..extraction.extractors import describe_tool
 from ..fs.context_fs import ContextFS
-from ..fs.uri import Uri, archive_folder, check_access, parse_uri, session_uri
+from ..fs.uri import Uri, check_access, parse_uri, session_uri
 from ..providers.library import mask, telling_sentences, telling_words
 
 __all__ = ["ArchiveBuilder", "describe_archive", "render_archive", "split_messages"]
@@ -45,24 +45,31 @@ class ArchiveBuilder:
         messages: Sequence[Any],
         used_contexts: Sequence[str] | None = None,
         used_tools: Sequence[Any] | None = None,
+        *,
+        after: int = 0,
     ) -> SessionArchive:
-        """Return the archive that these messages make, the next of their session; see `ContextEngineService`."""
+        """Return the archive that these messages make, the next of their session `after` so many that are yet to come.
+
+        What the arguments are is said at `ContextEngineService.commit_session`.
+        """
         is_read = all(isinstance(each, Message) for each in messages)
         said: list[Message] = list(messages) if is_read else read_messages(messages, self._fs.clock(), mask)
         above = session_uri(ctx)
-        number = 1 + max((_number_of(name) for name in self.names(ctx)), default=0)
+        number = 1 + after + max((_number_of(name) for name in self.names(ctx)), default=0)
         spoken = "\0".join([part for message in said for part in (message.id, message.role, message.text)])
         digest = digest_of(spoken, size=4)
         stats: dict[str, Any] = {
             "messages": len(said),
             "speakers": list(dict.fromkeys(message.name or message.role for message in said))[:_SPEAKERS],
             "at": max((message.at for message in said), default=self._fs.clock()),
-            "used_contexts": _check_contexts(ctx, used_contexts),
+            "used_contexts": [
+                check_access(ctx, uri).text for uri in strings_of(check_list("used_contexts", used_contexts))
+            ],
             "used_tools": [
                 made for tool in check_list("used_tools", used_tools) if (made := describe_tool(tool))["name"]
             ],
         }
-        uri = f"{above}/{archive_folder(number, digest)}"
+        uri = f"{above}/{number:04d}-{digest}"
         return SessionArchive(ctx.session_id, uri, describe_archive(said, self._fs.count_tokens), said, stats)
 
     def names(self, ctx: RequestContext) -> list[str]:
@@ -111,10 +118,6 @@ class ArchiveBuilder:
 def _number_of(name: str) -> int:
     head = name.partition("-")[0]
     return int(head) if head.isascii() and head.isdecimal() and len(head) < 10 else 0
-
-
-def _check_contexts(ctx: RequestContext, used: Sequence[str] | None) -> list[str]:
-    return [check_access(ctx, uri).text for uri in strings_of(check_list("used_contexts", used))]
 
 
 def split_messages(messages: Sequence[Message]) -> list[tuple[list[Message], bytes]]:

@@ -185,14 +185,9 @@ class CommitCoordinator:
         parts = split_messages(new)
         for place, (part, encoded) in enumerate(parts):
             is_last = place == len(parts) - 1
-            archive = self.builder.build_archive(
-                ctx, part, used_contexts if is_last else None, used_tools if is_last else None
-            )
+            used = (used_contexts, used_tools) if is_last else (None, None)
+            archive = self.builder.build_archive(ctx, part, *used, after=place)
             uri = parse_uri(archive.archive_uri)
-            if place:  # names are given in a row
-                head, _, digest = uri.name.partition("-")
-                uri = parse_uri(f"{uri.parent}/{int(head) + place:04d}-{digest}")
-                archive.archive_uri = uri.text
             meta = read_meta(uri, {})
             # Without a model only the use of tools is derived; but a worker may have one.
             is_done = self._reader is None and not archive.stats["used_tools"] and not is_background

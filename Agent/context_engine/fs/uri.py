@@ -28,7 +28,6 @@ from ..providers.library import encode_folder, make_slug
 
 __all__ = [
     "Uri",
-    "archive_folder",
     "category_uri",
     "check_access",
     "join_uri",
@@ -211,8 +210,3 @@ def session_uri(ctx: RequestContext) -> str:
         hint = "RequestContext(account, user, agent, session), or --session at the prompt"
         raise InvalidUriError(f"a session needs a session_id: {hint}")
     return join_uri(*parse_uri(category_uri(ctx, SESSIONS)).segments, ctx.session_id)
-
-
-def archive_folder(number: int, digest: str) -> str:
-    """Return an archive's name: `0002-1f3a9c04`."""
-    return f"{number:04d}-{digest[:8]}"

@@ -28,16 +28,15 @@ from ..core.messages import decode_messages
 from ..core.objects import ContextNode, IndexBatchResult, OutboxEvent, RequestContext
 from ..core.ports import GraphStore
 from ..fs.context_fs import ContextFS
-from ..fs.folders import Image
-from ..fs.meta import digests_of, leads_on, read_edges, read_meta
+from ..fs.meta import leads_on, read_edges
 from ..fs.uri import Uri, parse_uri
-from ..providers import passages
+from ..providers.passages import projected_digest
 from ..providers.word_index import IndexedNode, LostIndexError, WordIndex
 from .index_projector import IndexProjector
 from .outbox_store import OutboxStore
 from .spaces import IndexSpaces
 
-__all__ = ["IndexWorker", "batches", "context_of", "projected_digest"]
+__all__ = ["IndexWorker", "batches", "context_of"]
 
 _log = logging.getLogger(__name__)
 _TOGETHER = 200  # nodes that are projected while the index is held: others wait for it two seconds
@@ -49,9 +48,8 @@ Handler = Callable[[OutboxEvent, RequestContext], None]
 def context_of(uri: str) -> RequestContext:
     """Return a request that sees the space a URI lies in: the worker's own."""
     parsed = parse_uri(uri)
-    owner = parsed.segments[2] if len(parsed.segments) > 2 else ""
-    is_user = parsed.segments[1:2] == ("users",)
-    return RequestContext(parsed.account, owner if is_user else "-", "-" if is_user else owner)
+    kind, _, owner = parsed.owner_space.partition(":")
+    return RequestContext(parsed.account, owner if kind == "user" else "-", owner if kind == "agent" else "-")
 
 
 class IndexWorker:
@@ -186,7 +184,7 @@ class IndexWorker:
                 index.remove(uri.text)
                 return
             known, node = index.node(uri.text), self._fs.node_of(uri, image, uri.category != SESSIONS)
-            digest = passages.projected_digest(uri.text, node.metadata, node.category, node.metadata["digests"])
+            digest = projected_digest(uri.text, node.metadata, node.category, node.metadata["digests"])
             if known is not None and known.digest == digest:
                 return
             if node.category == SESSIONS:
@@ -254,12 +252,6 @@ def batches(events: Iterable[OutboxEvent]) -> Iterator[list[OutboxEvent]]:
 
 def _space_of(event: OutboxEvent) -> list[str]:
     return event.uri.split("/")[:5]
-
-
-def projected_digest(uri: Uri, image: Image) -> str:
-    """Return a digest of all of a node that an index holds."""
-    meta = read_meta(uri, image)
-    return passages.projected_digest(uri.text, meta, meta["category"], digests_of(image))
 
 
 def _names_of(uri: Uri, node: ContextNode) -> Sequence[str]:

@@ -6,6 +6,7 @@
 import json
 from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 from ..core.ports import Embedder
@@ -81,23 +82,12 @@ class SpaceVectors:
         return hits[:count]
 
 
-class _AbsentEmbedder:
-    """A model that is known by its name alone."""
-
-    def __init__(self, name: str) -> None:
-        self.name = name
-
-    def embed(self, texts: Sequence[str]) -> Iterable[Sequence[float]]:
-        """Answer nothing."""
-        raise ConnectionError(f"the model {self.name!r} is not here")
-
-
 def forget_vectors(path: Path, words: WordIndex) -> None:
     """Let a file of vectors hold none but those of some words' texts, whatever model made it; else it is deleted."""
     try:
         with path.open("rb") as file:
             model = json.loads(file.readline(1_000))["model"]
-        vectors = SpaceVectors(_AbsentEmbedder(str(model)), path)
+        vectors = SpaceVectors(SimpleNamespace(name=str(model)), path)  # it embeds nothing here
         vectors.take(words)
         vectors.forget()
     except (ImportError, ValueError, KeyError, TypeError, OSError):

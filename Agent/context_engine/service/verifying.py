@@ -6,11 +6,12 @@ from collections.abc import Iterator
 from ..core.config import META
 from ..core.errors import ContextEngineError, StoreError
 from ..fs.context_fs import ContextFS
-from ..fs.meta import is_whole, leads_on
+from ..fs.meta import digests_of, is_whole, leads_on, read_meta
 from ..fs.uri import parse_uri
-from ..index.index_worker import context_of, projected_digest
+from ..index.index_worker import context_of
 from ..index.outbox_store import OutboxStore
 from ..index.spaces import IndexSpaces
+from ..providers.passages import projected_digest
 from ..providers.word_index import LostIndexError
 
 __all__ = ["verify_store"]
@@ -59,7 +60,9 @@ def _index(fs: ContextFS, spaces: IndexSpaces, space: str) -> Iterator[str]:
         known = {node.uri: node.digest for node in words.nodes_under(space)}
         for each in fs.walk(parse_uri(space)):
             image = fs.folders.read(each.folders)
-            if not leads_on(image.get(META, b"")) and known.pop(each.text, None) != projected_digest(each, image):
+            meta = read_meta(each, image)
+            digest = projected_digest(each.text, meta, meta["category"], digests_of(image))
+            if not leads_on(image.get(META, b"")) and known.pop(each.text, None) != digest:
                 yield f"index: {each.text} is not up to date"
         yield from (f"index: {uri} is there, and no such node" for uri in known)
     except (sqlite3.DatabaseError, LostIndexError, ContextEngineError) as error:

@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 from Agent.context_engine.core.errors import AccessDeniedError, InvalidUriError
 from Agent.context_engine.core.objects import RequestContext
 from Agent.context_engine.fs.uri import (
-    archive_folder,
     category_uri,
     check_access,
     memory_uri,
@@ -121,9 +120,7 @@ class TestPlaces:
         assert memory_uri(ADA, "patterns", "x") == "ctx://acme/agents/helper/memories/patterns/x"
         assert memory_uri(ADA, "skills", "x") == "ctx://acme/agents/helper/skills/x"
         assert memory_uri(ADA, "tools", "x") == "ctx://acme/agents/helper/tools/x"
-        assert (
-            f"{session_uri(ADA)}/{archive_folder(2, '1f3a9c04aa')}" == "ctx://acme/users/ada/sessions/s1/0002-1f3a9c04"
-        )
+        assert session_uri(ADA) == "ctx://acme/users/ada/sessions/s1"
 
     def test_tell_their_category(self) -> None:
         for category in ("preferences", "skills", "tools", "events", "profile"):
