@@ -325,7 +325,7 @@ class KnowledgeIn(Body):
     resource_ids: ResourceIds = []
     resource_id: ResourceId | None = None
     secure_resource_id: ResourceId | None = None
-    source: Source = Source()
+    source: Annotated[Source, Field(default_factory=Source)]
     score: Score = 3
     confidence: Confidence = 0.5
     message_id: Short = ""

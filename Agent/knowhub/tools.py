@@ -25,6 +25,7 @@ import inspect
 import re
 import types as python_types
 import typing
+import unicodedata
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Generic, ParamSpec, Protocol, TypeVar
@@ -331,7 +332,8 @@ async def fill_secrets(text: str, allowed: Collection[str]) -> str:
     A placeholder stays as it is where the call does not name its resource, and where the text names a host that is not
     in the resource's own list, `metadata.allowed_hosts` (`"api.example.com"`, or `".example.com"` with all under it).
     What an agent read, and repeats, may hold a placeholder that a stranger wrote before an address of theirs. A host
-    is whatever has a dot, as in `evil.example` or `10.0.0.1`, and what follows `://` or `@`.
+    is whatever has a dot, as in `evil.example` or `10.0.0.1`, and what follows `//` or `@`. One that a program puts
+    together as it runs is not seen: fill no secret into code.
 
     Args:
         text: What the tool is to be given.
@@ -341,8 +343,14 @@ async def fill_secrets(text: str, allowed: Collection[str]) -> str:
         CallError: A secret that may be filled in is not available; nothing was filled in.
     """
     known: dict[str, str] = {}
-    bare = _PLACEHOLDER.sub("secret", text)
-    hosts = {found.lower().rstrip(".") for match in _HOSTS.finditer(bare) for found in match.groups() if found}
+    # As a resolver reads a name: wide letters and dots as plain ones, and without what cannot be seen.
+    bare = unicodedata.normalize("NFKC", _PLACEHOLDER.sub("secret", text))
+    bare = _WIDE_DOT.sub(".", "".join(char for char in bare if unicodedata.category(char) != "Cf"))
+    seen = [
+        *_HOSTS.findall(bare),
+        *_HOSTS.findall(re.sub(r"[\"'\\]", "", bare)),
+    ]  # also as a shell joins what is quoted
+    hosts = {host.lower().rstrip(".") for found in seen for host in found if host}
     for id in dict.fromkeys(_PLACEHOLDER.findall(text)):
         if id not in allowed:
             continue
@@ -353,9 +361,10 @@ async def fill_secrets(text: str, allowed: Collection[str]) -> str:
     return _PLACEHOLDER.sub(lambda match: known.get(match[1], match[0]), text)
 
 
+_WIDE_DOT = re.compile("(?<=[A-Za-z0-9])。(?=[A-Za-z0-9])")
 _HOSTS = re.compile(
-    r"(?:://|@)(?:[^\s/@\"'{}]*@)?\[?([^\s/:?#\"'\]{}@]+)"
-    r"|(?<![\w./:-])((?:[^\W_](?:[\w-]*[^\W_])?\.)+[^\W_][\w-]*)(?![\w}])"
+    r"(?://|@)(?:[^\s/@\"'{}\\]*@)?\[?([^\s/:?#\"'\]{}@\\]+)"
+    r"|(?<![\w./-])((?:[^\W_](?:[\w-]*[^\W_])?\.)+[^\W_][\w-]*)(?![\w}])"
 )
 
 
