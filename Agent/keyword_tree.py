@@ -369,7 +369,8 @@ class Change:
 
     def Ids(self) -> set[str]:
         """Return the ids of all keywords and infos that it touched."""
-        return set(itertools.chain(*map(_KeyOfRecord, self.after)))
+        ids = ((r.info_id, r.keyword_id) if isinstance(r, InfoKeywordLink) else (r.id,) for r in self.after)
+        return set(itertools.chain(*ids))
 
     def __repr__(self) -> str:
         what = repr(self.after[0])[1:-1] if len(self.after) == 1 else _Count(len(self.after), "record")
@@ -613,7 +614,8 @@ class LLMClient(ABC):
         thread's last call; `SearchResult` sums them.
 
         Args:
-            messages: OpenAI style, `[{"role": "system" | "user", "content": str}, …]`; the first ends with the schema.
+            messages: OpenAI style, `[{"role": "system" | "user", "content": str}, …]`; the system text ends with the
+                schema already.
             json_schema: JSON schema of the reply, for services that enforce one.
 
         Returns:
@@ -4090,10 +4092,6 @@ def _PlanUnlink(tx: _Transaction, info_id: str, keyword_id: str) -> bool:
     return link is not None
 
 
-def _KeyOfRecord(record: _Record) -> tuple[str, ...]:
-    return (record.info_id, record.keyword_id) if isinstance(record, InfoKeywordLink) else (record.id,)
-
-
 def _PlanUndo(tx: _Transaction, operation: LoggedOperation) -> None:
     """Put the rows back as they were, where they still are as the operation left them and nothing else needs them."""
     state, after = tx.state, operation.after
@@ -5523,7 +5521,8 @@ class KeywordTree:
         """Make many keywords, all or none; return them in the order of the specs.
 
         Args:
-            specs: each with the arguments of `CreateKeyword` by name; a `"parent_id"` may be an earlier one's `"id"`.
+            specs: each with the arguments of `CreateKeyword` by name; a `"parent_id"` may be the `"id"` of an earlier
+                spec.
 
         Raises:
             DuplicateIdError: an id comes twice, or is in use.
@@ -5738,7 +5737,8 @@ class KeywordTree:
         Raises:
             StoreCorruptError: a line down to there is damaged, or missing in `history/`.
 
-        Cost: reads the log backwards until there are `limit` of them; with an id mostly to its beginning, decoding few.
+        Cost: reads the log backwards until there are `limit` of them; with an id mostly to its beginning, and decodes
+        only the lines that hold it.
         """
         self._CheckAndRefresh(limit=limit)
         return self._journal.Newest(None if id is None else _CheckId("id", id), limit)
@@ -5773,7 +5773,8 @@ class KeywordTree:
         Raises:
             InvalidInputError: no such operation yet, or the log does not reach so far (compacted without history).
 
-        Cost: reads the log backwards to its beginning, and holds its lines up to then.  Needs `past.py`.
+        Cost: reads the log backwards to its beginning, and holds its lines up to then.  Needs `past.py` beside this
+        file.
         """
         self._CheckAndRefresh()
         with contextlib.closing(self._journal.Lines()) as lines:
@@ -5788,7 +5789,7 @@ class KeywordTree:
         `last_operation` is before the first, is refused.
 
         Raises:
-            ConflictError: a later one wrote the same records, or needs what this one made; it names that one.
+            ConflictError: a later one wrote the same records, or needs what this one made.
 
         Cost: reads the log backwards to the operation; one sync.
         """
@@ -5796,13 +5797,8 @@ class KeywordTree:
         operation = self._journal.Find(str(operation_id))
         try:
             return self._writer.WriteAs("undo", lambda tx: _PlanUndo(tx, operation), changed_by)
-        except ConflictError as error:
+        except ConflictError:
             self._journal.Find(operation.id)  # NotFoundError where another process has forgotten it meanwhile
-            key = _KeyOfRecord(error.records[0])
-            touching = self._journal.Newest(key[0], _PAGE)
-            later = next((change for change in touching if key in map(_KeyOfRecord, change.after)), None)
-            if later is not None and later.operation_id != operation.id:  # else the open block has changed it
-                error.args = (f"{error}; undo {later.operation_id} first",)
             raise
 
     def Snapshot(self, copy: bool = False) -> str:
@@ -5899,7 +5895,8 @@ class KeywordTree:
     def Reorganize(self, scope_id: str | None = None) -> dict[str, Any]:
         """Look for what is out of order, and return a plan; changes nothing.
 
-        By rule it proposes only what needs no judgement, all else where a model `judges`: see `reorganize.py`.
+        By rule it proposes only what needs no judgement, all else where a model is connected that `judges`; what that
+        is stands in `reorganize.py`.
 
         Args:
             scope_id: look only below this keyword; None takes the whole tree.
