@@ -19,14 +19,14 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["
 
 
 OUR_WORDS = {
-    "told": 132,
+    "told": 127,
     "tells": 5,
     "heard": 4,
     "anew": 0,
     "borne": 0,
     "whoever": 9,
     "somebody": 14,
-    "nobody": 96,
+    "nobody": 91,
     "beneath": 31,
     "mended": 0,
     "mends": 0,
@@ -35,7 +35,7 @@ OUR_WORDS = {
     "namesakes": 0,
     "hangs": 26,
     "hung": 3,
-    "seed": 154,
+    "seed": 151,
     "who asks": 0,
     "stands again": 0,
     "mad clock": 0,
