@@ -96,8 +96,8 @@ class MainStore:
         self.clock, self.new_id, self.count_tokens = clock, new_id, count_tokens
         self.boot = boot_id()
         self._disk = disk or Disk()
-        is_given = self.root.is_dir() and not os.access(self.root, os.W_OK)
-        self.readonly = is_given if readonly is None else readonly
+        is_locked_out = self.root.is_dir() and not os.access(self.root, os.W_OK)
+        self.readonly = is_locked_out if readonly is None else bool(readonly)
         self.space = self.root / SPACE
         self.aside = self.space / "aside"  # what hands wrote, and could not be merged
         self.folders = Folders(str(self.root), self._disk)
