@@ -2418,6 +2418,26 @@ class TestTornTail:
                 assert once_more.Search("written after the repair").node == after
             shutil.rmtree(copied)
 
+    @pytest.mark.parametrize(
+        "begun",
+        [
+            b"",
+            b"\x00" * 16_384,
+            b"\x00" * 512 + b" " * 15_871 + b"\n",
+            b" " * 16_383 + b"\n",
+            b'{"crc": "0a1b',
+            b'{"crc": "0a1b2c3d", "seq": 1, "prev"' + b"\x00" * 476,
+        ],
+        ids=["empty", "zeroes", "zeroes and padding", "padding", "beginning", "beginning and zeroes"],
+    )
+    def test_of_the_very_first_line_is_no_obstacle(self, folder: Path, begun: bytes) -> None:
+        write_disk(folder, {LOG: begun, "lock": b""})
+        with opened(folder) as tree:
+            assert count(tree) == 0
+            add(tree, "Python")
+        with opened(folder) as tree:
+            assert count(tree) == 1
+
 
 class TestDamage:
     @pytest.fixture

@@ -1175,6 +1175,18 @@ class TestSnapshot:
         with unchanged(tree, folder):
             tree.Restore(name)
 
+    @pytest.mark.parametrize(
+        "damage", [lambda data: b"", lambda data: b"[]", lambda data: data.replace(b'"length"', b'"size"')]
+    )
+    def test_one_that_does_not_say_what_it_holds_is_refused(
+        self, tree: KeywordTree, folder: Path, damage: Callable[[bytes], bytes]
+    ) -> None:
+        path = folder / "snapshots" / tree.Snapshot(copy=True) / "snapshot.json"
+        path.write_bytes(damage(path.read_bytes()))
+
+        with unchanged(tree, folder), pytest.raises(StoreError, match="does not tell what it holds"):
+            tree.Restore(path.parent.name)
+
     def test_no_name_leads_out_of_the_folder(self, tree: KeywordTree, folder: Path) -> None:
         name = tree.Snapshot(copy=True)
         outside = folder.parent / name
