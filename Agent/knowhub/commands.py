@@ -63,10 +63,9 @@ def make_app() -> Any:
 
     _log_lines()
     stored = json.loads(os.environ[_SETTINGS])
-    hub = KnowHub(
-        stored["data"], models=make_models(stored["models"]), allow_secret_shapes=bool(stored["allow_secret_shapes"])
-    )
-    settings = Settings(tuple(stored["hosts"]), stored["cors"], float(stored["rate"]), bool(stored["is_secure"]))
+    shapes = stored["allow_secret_shapes"]
+    hub = KnowHub(stored["data"], models=make_models(stored["models"]), allow_secret_shapes=shapes)
+    settings = Settings(tuple(stored["hosts"]), stored["cors"], stored["rate"], stored["is_secure"])
     app = create_app(hub, settings, closes_hub=True)
     add_pages(app)
     with contextlib.suppress(ImportError):  # the extra `[knowhub-mcp]`
@@ -93,15 +92,9 @@ def serve(options: argparse.Namespace) -> int:
     tokens = Tokens(files.tokens)
     _, mine = own_token(tokens)
     scheme = "https" if options.tls_cert else "http"
-    stored = {
-        "data": str(place),
-        "shown": files.shown,
-        "models": options.models,
-        "hosts": [host.lower() for host in hosts],
-    }
-    stored |= {"cors": options.cors, "rate": options.rate, "is_secure": bool(options.tls_cert or options.behind_proxy)}
-    stored |= {"allow_secret_shapes": options.allow_secret_shapes}
-    os.environ[_SETTINGS] = json.dumps(stored)
+    stored: Json = {name: getattr(options, name) for name in ("models", "cors", "rate", "allow_secret_shapes")}
+    stored |= {"data": str(place), "hosts": [host.lower() for host in hosts]}
+    os.environ[_SETTINGS] = json.dumps({**stored, "is_secure": bool(options.tls_cert or options.behind_proxy)})
     address = f"{scheme}://{options.host if ':' not in options.host else f'[{options.host}]'}:{options.port}"
     said = say("KnowHub on {}   data: {}   your token: {}", address, files.shown, token_path())
     if options.allowed_host:  # the address that it listens on may be none that it answers to: 0.0.0.0, say

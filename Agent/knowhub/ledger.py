@@ -289,6 +289,8 @@ def _told() -> Iterator[None]:
     except (VersionConflictError, DuplicateIdError):
         raise
     except ConflictError as error:
+        if isinstance(error.__cause__, (VersionConflictError, DuplicateIdError)):  # found as the block was tried again
+            raise error.__cause__ from None
         raise KnowHubError("conflict", "later changes stand in the way: undo these first") from error
     except NotFoundError as error:
         raise not_found() from error

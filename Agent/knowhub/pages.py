@@ -8,6 +8,7 @@ that it was sent from these pages (Sec-Fetch-Site, else Origin); the cookie is H
 import contextlib
 import difflib
 import json
+from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -365,20 +366,15 @@ def _add_entries(pages: Pages, route: Route) -> None:
         return pages.show(request, "tree.html", counts=counts, tags=tags, found=found, chosen=chosen)
 
 
-def _count_tree(hub: KnowHub, token: Token) -> tuple[dict[str, int], dict[str, dict[str, int]]]:
-    counts: dict[str, int] = dict.fromkeys(TYPES, 0)
-    tags: dict[str, dict[str, int]] = {}
+def _count_tree(hub: KnowHub, token: Token) -> tuple[Mapping[str, int], dict[str, dict[str, int]]]:
+    """Return how many entries a token sees of each type, and of the most frequent values of each tag."""
+    counts, tags = Counter(dict.fromkeys(TYPES, 0)), defaultdict[str, Counter[str]](Counter)
     for known in hub.catalog.all("knowledge"):
-        if known.merged_into or not hub.catalog.sees(token, known):
-            continue
-        for name in known.types:
-            counts[name] = counts.get(name, 0) + 1
-        for key, value in known.tags:
-            values = tags.setdefault(key, {})
-            values[value] = values.get(value, 0) + 1
-    return counts, {
-        key: dict(sorted(values.items(), key=lambda pair: -pair[1])[:50]) for key, values in sorted(tags.items())
-    }
+        if not known.merged_into and hub.catalog.sees(token, known):
+            counts.update(known.types)
+            for key, value in known.tags:
+                tags[key][value] += 1
+    return counts, {key: dict(values.most_common(50)) for key, values in sorted(tags.items())}
 
 
 def _compare(versions: Sequence[Json]) -> None:

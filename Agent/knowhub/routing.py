@@ -160,11 +160,6 @@ class Models:
         self.calls = 0
         """How many calls were made."""
 
-    @property
-    def names(self) -> list[str]:
-        """The names that a caller may ask for."""
-        return list(self._clients)
-
     def choose(self, name: str = "") -> str:
         """Return the model that a caller means: theirs if it is listed, else the default; "" where there is none."""
         return name if name in self._clients else next(iter(self._clients), "")

@@ -363,10 +363,8 @@ class Vault:
         said = []
         for reference in self.references():
             try:
-                held = self._read(reference)
-                if held is not None:
-                    self._unwrap(held, reference, str(held.get("for")))
-            except (KnowHubError, InvalidTag, KeyError, ValueError, TypeError):
+                self.open(reference, str((self._read(reference) or {}).get("for")))
+            except KnowHubError:
                 said.append(f"vault/{reference} does not open with the master keys at hand")
         return said
 

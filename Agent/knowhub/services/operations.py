@@ -132,17 +132,10 @@ class Operations:
         self._store.vault.sweep(self._store.catalog.secret_references(), is_purge=True)
 
     def _hanging(self) -> list[Known]:
-        known = self._store.catalog.get
-        said = [
-            each
-            for kind in ("feedback", "proposal")
-            for each in self._store.catalog.all(kind)
-            if known(each.of) is None
-        ]
-        merged = [
-            each for each in self._store.catalog.all("knowledge") if each.merged_into and not known(each.merged_into)
-        ]
-        return [*said, *merged]
+        """Return the cases and proposals of what is gone, and what was merged into it."""
+        all_of, known = self._store.catalog.all, self._store.catalog.get
+        said = [each for kind in ("feedback", "proposal") for each in all_of(kind) if known(each.of) is None]
+        return said + [each for each in all_of("knowledge") if each.merged_into and not known(each.merged_into)]
 
 
 def _state(record: Record) -> tuple[str, str, Json, bool]:

@@ -58,11 +58,7 @@ class Slimming:
             self._slimming.release()
 
     def _plan_slim(self, token: Token, wanted: str) -> tuple[list[Cluster], str, list[Json]]:
-        entries = [
-            known
-            for known in self._store.catalog.all("knowledge")
-            if not known.merged_into and self._store.catalog.sees(token, known)
-        ]
+        entries = self._visible(token)
         budget = math.ceil(len(entries) * SLIM_SHARE)
         model = "" if self._store.models.available(wanted) else self._store.models.choose(wanted)
         families: dict[tuple[frozenset[str], str], list[Known]] = {}
@@ -84,6 +80,10 @@ class Slimming:
                     budget -= len(cluster.merge)
                     clusters.append(cluster)
         return clusters, model, skipped
+
+    def _visible(self, token: Token) -> list[Known]:
+        catalog = self._store.catalog
+        return [each for each in catalog.all("knowledge") if not each.merged_into and catalog.sees(token, each)]
 
     def _alike(self, family: list[Known], *, with_model: bool) -> list[list[str]]:
         """Return groups of entries that say the same, and, where a model will look at them, of similar ones."""
@@ -110,15 +110,8 @@ class Slimming:
 
     def _write_cluster(self, token: Token, records: list[Record], model: str) -> tuple[Cluster | None, str]:
         best, versions = records[0], {record.id: record.version for record in records}
-        others = [record.id for record in records[1:]]
-        made = Cluster.model_construct(
-            keep=best.id,
-            merge=others,
-            task=best.fields["task"],
-            content=best.content,
-            reason="equal",
-            versions=versions,
-        )
+        says: Json = {"task": best.fields["task"], "content": best.content, "reason": "equal", "versions": versions}
+        made = Cluster.model_construct(keep=best.id, merge=[record.id for record in records[1:]], **says)
         said = {(each.fields["task"].strip(), each.content.strip()) for each in records}
         if len(said) == 1:
             return made, ""
@@ -156,12 +149,7 @@ class Slimming:
         named = [id for cluster in clusters for id in (cluster.keep, *cluster.merge)]
         if len(set(named)) < len(named):
             raise KnowHubError("conflict", "an entry is in the plan twice")
-        count = sum(
-            1
-            for known in self._store.catalog.all("knowledge")
-            if not known.merged_into and self._store.catalog.sees(token, known)
-        )
-        if sum(len(cluster.merge) for cluster in clusters) > math.ceil(count * SLIM_SHARE):
+        if sum(len(cluster.merge) for cluster in clusters) > math.ceil(len(self._visible(token)) * SLIM_SHARE):
             raise KnowHubError("conflict", "more than a fifth of the entries would go at once")
         for place, cluster in enumerate(clusters):
             records = [self._store.record(token, id, "knowledge") for id in (cluster.keep, *cluster.merge)]

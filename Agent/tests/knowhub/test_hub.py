@@ -9,11 +9,12 @@ from typing import Any
 
 import pytest
 
-from Agent.keyword_tree import KeywordTree, StubLLMClient
+from Agent.keyword_tree import ConflictError, DuplicateIdError, KeywordTree, StubLLMClient
 from Agent.knowhub import catalog as catalog_module
 from Agent.knowhub.catalog import Catalog
 from Agent.knowhub.checks import problem_of
 from Agent.knowhub.hub import LOCAL, KnowHub
+from Agent.knowhub.ledger import attempt
 from Agent.knowhub.schemas import Json, KnowHubError, KnowledgeIn
 from Agent.knowhub.tokens import Token
 
@@ -738,6 +739,19 @@ class TestProcesses:
             assert hub.ledger.tree.Verify() == []
             assert len(hub.ledger.tree.FindByName("v1")) == 1
             assert sum(1 for page in hub.ledger.pages() for _ in page) == 40
+
+    def test_a_keyword_that_another_made_meanwhile_is_tried_again(self, hub: KnowHub) -> None:
+        """The tree may notice it as it plans the operation again, for what others wrote: then it is the cause."""
+        tries = []
+
+        def write() -> str:
+            with hub.ledger.operation("save", "ada"):
+                tries.append(1)
+                if len(tries) == 1:
+                    raise ConflictError("it no longer fits", []) from DuplicateIdError("kh-0")
+            return "written"
+
+        assert (attempt(write), len(tries)) == ("written", 2)
 
     def test_everything_is_there_after_reopening(self, hub: KnowHub, tmp_path: Path) -> None:
         id = save(hub, task="tea")
