@@ -565,11 +565,6 @@ class TestLanguage:
 
 
 class TestProgram:
-    def test_is_declared_as_a_console_command(self) -> None:
-        declared = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
-
-        assert 'keyword-tree = "keyword_tree.command_line:main"' in declared
-
     def test_says_what_its_documentation_shows(self, tmp_path: Path) -> None:
         pages = [*READMES, "docs/command-line.md", "docs/zh/command-line.md"]
         texts = [command_line.__doc__ or "", *((ROOT / name).read_text(encoding="utf-8") for name in pages)]

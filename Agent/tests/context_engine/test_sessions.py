@@ -409,15 +409,6 @@ class TestCommitting:
         assert (stats["calls"], stats["successes"], stats["failures"], stats["seconds"]) == (3, 2, 1, 1.5)
         assert "no such file" in engine.get_node(ADA, uri).content
 
-    def test_takes_a_session_up_where_a_process_died(self, engine: ContextEngineService, clock: Any) -> None:
-        said = read_messages(say("I love jazz."), 0.0)
-        engine.coordinator._archive(ADA, said, None, None, is_background=False)
-        assert engine.work().claimed == 1  # the index of the archive; extraction has its minute
-        engine.fs.journal.query("UPDATE outbox SET due_at = 0")
-        engine.work()
-
-        assert engine.fs.exists(ADA, f"{MEMORIES}/preferences/jazz")
-
 
 def _commit_often(folder: Path) -> None:
     with open_engine(folder) as engine:
@@ -998,19 +989,6 @@ class TestCare:
             assert excerpts(engine, "jazz", top_k=1) == ["I love jazz."]
             assert engine.commit_session(ADA, say("I love jazz.")).status == "unchanged"
             assert engine.verify() == []
-
-    def test_a_copy_made_while_it_is_written_to_opens_whole(self, tmp_path: Path) -> None:
-        with open_engine(tmp_path / "a") as engine:
-            for number in range(12):
-                ctx = RequestContext("acme", "ada", "helper", f"s{number}")
-                engine.commit_session(ctx, say(f"I love band{number}."))
-                if number in (3, 7, 11):
-                    shutil.copytree(tmp_path / "a", tmp_path / f"copy{number}")
-        for number in (3, 7, 11):
-            with open_engine(tmp_path / f"copy{number}") as engine:
-                for each in range(number + 1):
-                    assert excerpts(engine, f"band{each}", top_k=1) == [f"I love band{each}."]
-                assert engine.verify() == []
 
     def test_a_worker_adopts_what_hands_have_changed(self, engine: ContextEngineService) -> None:
         engine.commit_session(ADA, say("I love jazz."))

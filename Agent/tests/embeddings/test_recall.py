@@ -381,13 +381,6 @@ class TestTrust:
         assert set(embedder.asked) == {"绿茶", "tea", "ship", "car", *PROBES["CJK"]}
         assert caplog.messages == []
 
-    def test_little_of_it_leaves_a_script_to_the_words(self, embedder: English, tmp_path: Path) -> None:
-        with patient_tree(tmp_path, embedder, trust={"LATIN": 0.0}) as tree:
-            tree.CreateKeyword("dog")
-            ((_, confidence),) = tree.RankCandidates("canine")
-
-        assert confidence < 0.1
-
     def test_a_script_that_the_model_does_not_know_is_left_to_the_words(self, tmp_path: Path) -> None:
         confidences = []
         for folder, pairs in (("knows", [*ENGLISH, *CHINESE]), ("does not", ENGLISH)):
@@ -503,24 +496,6 @@ class TestComparing:
 
 
 class TestFailing:
-    def test_words_rank_alone_and_the_failure_is_reported(self, tree: EmbeddingTree, embedder: English) -> None:
-        embedder.meanwhile = fail
-        tree.CreateKeyword("dog food")
-        tree.CreateKeyword("ship")
-
-        assert names(tree, "dog food") == ["dog food"]
-        assert tree.recall.vectors.failure == "ConnectionError: no network"
-        assert tree.catch_up() == 2
-
-    def test_catching_up_works_as_soon_as_the_model_does(self, tree: EmbeddingTree, embedder: English) -> None:
-        embedder.meanwhile = fail
-        tree.CreateKeyword("dog")
-        assert tree.catch_up() == 1
-        embedder.meanwhile = lambda: None
-
-        assert tree.catch_up() == 0
-        assert names(tree, "canine") == ["dog"]
-
     def test_a_keyword_is_made_where_the_model_fails(self, embedder: English, tmp_path: Path) -> None:
         embedder.meanwhile = fail
         with patient_tree(tmp_path, embedder, llm_client=Chooses("dog")) as tree:
@@ -559,8 +534,10 @@ class TestFailing:
         assert ours == theirs
         assert tree.recall.Fit("dog").note == "words ranked alone: ConnectionError: no network"
         assert tree.Search("a dog in the yard").note == "words ranked alone: ConnectionError: no network"
+        assert tree.recall.vectors.failure == "ConnectionError: no network"
+        assert tree.catch_up() == 3
         embedder.meanwhile = lambda: None
-        tree.catch_up()
+        assert tree.catch_up() == 0
         assert (tree.recall.Fit("dog").note, tree.Search("a dog in the yard").note) == ("", "")
 
     def test_a_wrong_argument_is_refused_as_ever(self, tree: EmbeddingTree) -> None:

@@ -528,10 +528,6 @@ class TestImport:
             with pytest.raises(InvalidInputError, match=r"known|written"):
                 import_file(tree, path, format_name)
 
-    def test_refuses_a_parent_that_is_not_there(self, tree: KeywordTree, tmp_path: Path) -> None:
-        with pytest.raises(NotFoundError):
-            import_file(tree, write(tmp_path, "a.csv", "path\na\n"), parent_id="nowhere")
-
     def test_refuses_another_encoding_and_reads_it_where_it_is_named(self, tree: KeywordTree, tmp_path: Path) -> None:
         path = tmp_path / "a.csv"
         path.write_bytes("path\n食物\n".encode("gb18030"))
@@ -706,10 +702,6 @@ class TestExport:
             export_file(tree, tmp_path / "store" / name)
 
         assert (tmp_path / "store/change_log.jsonl").read_bytes() == before
-
-    def test_refuses_a_keyword_that_is_not_there(self, tree: KeywordTree, tmp_path: Path) -> None:
-        with pytest.raises(NotFoundError):
-            export_file(tree, tmp_path / "out.csv", root_id="nowhere")
 
 
 class TestJson:

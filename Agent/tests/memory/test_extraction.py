@@ -20,6 +20,7 @@ from Agent.memory.extraction import (
     check_fact,
     check_reply,
 )
+from Agent.tests.support.examples import share
 
 
 def find_in(known: dict[str, str]) -> FindKnown:
@@ -213,6 +214,7 @@ class TestReply:
         with pytest.raises(ReplyFormError):
             check_reply(reply, TEXT)
 
+    @share(0.5)
     @given(
         st.recursive(
             st.none() | st.booleans() | st.floats() | st.text(max_size=9) | st.sampled_from(["Ada", "Apollo", "小林"]),

@@ -532,6 +532,21 @@ class TestInMemoryGraph:
         assert graph.set_entity_tags("1", ["x", "y", "z"]) == 2
         assert graph.find_tags("") == ["x", "y"]
 
+    def test_a_walk_passes_over_what_is_removed_meanwhile(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        graph = InMemoryGraph()
+        relate(graph, "a-b", "b-c", "a-d")
+        get_relations = InMemoryGraph.get_relations
+
+        def get_and_remove(self: InMemoryGraph, id: str, direction: RelationDirection = BOTH) -> list[GraphRelation]:
+            found = get_relations(self, id, direction)
+            monkeypatch.undo()
+            self.remove_entity("b")
+            return found
+
+        monkeypatch.setattr(InMemoryGraph, "get_relations", get_and_remove)
+
+        assert set(related(graph, "a", 2)) == {"d"}
+
 
 class TestTreeGraph:
     @pytest.fixture

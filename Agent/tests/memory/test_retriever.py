@@ -48,25 +48,6 @@ def contents(retriever: MemoryRetriever, query: str, limit: int = 5, filters: Fi
     return [found.info.content for found in retriever.retrieve(query, limit, filters)]
 
 
-class TestFollowing:
-    def test_sees_every_change(self, tree: KeywordTree, tmp_path: Path) -> None:
-        retriever = MemoryRetriever(tree)
-        assert contents(retriever, "Paris") == []
-        info = tree.CreateInfo("Ada lives in Paris")
-        assert contents(retriever, "Paris") == ["Ada lives in Paris"]
-
-        tree.UpdateInfo(info.id, {"content": "Ada lives in Rome"})
-        assert (contents(retriever, "Paris"), contents(retriever, "Rome")) == ([], ["Ada lives in Rome"])
-        tree.Undo(tree.History(limit=1)[0].operation_id)
-        assert contents(retriever, "Paris") == ["Ada lives in Paris"]
-        tree.DeleteInfo(info.id)
-        assert contents(retriever, "Paris") == []
-        tree.CompactStorage()
-        with KeywordTree(str(tmp_path)) as other:
-            other.CreateInfo("Bob lives in Paris")
-        assert contents(retriever, "Paris") == ["Bob lives in Paris"]
-
-
 class TestKnowledgeChannel:
     def test_gives_the_passage_that_fits(self, tree: KeywordTree) -> None:
         tree.CreateInfo("\n\n".join([*(f"Chapter {n}: " + "word " * 150 for n in range(5)), "At last: 龙井。"]))
@@ -212,12 +193,6 @@ class TestScoring:
         found = MemoryRetriever(tree).retrieve("tea")
         assert [memory.info.id for memory in found] == [ids[2], ids[1], ids[0]]
         assert 1.0 > found[0].score > found[1].score > found[2].score > 0.3
-
-    def test_explains_itself(self, tree: KeywordTree) -> None:
-        tree.CreateInfo("green tea")
-        found = MemoryRetriever(tree).retrieve("green tea")[0]
-
-        assert found.explain() == f"{found.score:.2f} = 1 × {found.breakdown.overlap_score:.2f} text overlap"
 
 
 class TestFilters:

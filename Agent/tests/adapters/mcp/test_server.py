@@ -29,7 +29,7 @@ from Agent.keyword_tree import KeywordTree, StoreError
 from Agent.tests.support.missing import without
 
 ROOT = Path(__file__).resolve().parents[4]
-WRITES = 1_000 if os.environ.get("KEYWORD_TREE_STORM") else 25
+WRITES = 1_000 if os.environ.get("KEYWORD_TREE_STORM") else 10
 FIRST_SDK = Path(os.environ.get("KEYWORD_TREE_MCP_1", ROOT / ".venv" / "mcp-1"))
 """Where `make test` puts the SDK 1.x, beside the one that is installed."""
 
