@@ -330,16 +330,18 @@ def _seal(postings: Iterable[tuple[int, int]]) -> tuple[int, int, bytes]:
 
 
 @_decoder
-def _unseal(first: int, data: bytes) -> dict[int, int]:
+def _unseal(first: int, data: bytes) -> Iterable[tuple[int, int]]:
     planes = zlib.decompress(data)
-    count = len(planes) // 6
+    count, rest = divmod(len(planes), 6)
+    if rest:
+        raise ValueError("a run has half a posting")
     steps, halves = bytearray(4 * count), bytearray(2 * count)
     for at in range(4):
         steps[at::4] = planes[at * count : (at + 1) * count]
     halves[::2], halves[1::2] = planes[4 * count : 5 * count], planes[5 * count :]
     documents = accumulate(array("I", bytes(steps)), initial=operator.index(first))
     next(documents)  # `initial` comes by itself, too
-    return dict(zip(documents, array("H", bytes(halves)), strict=True))
+    return zip(documents, array("H", bytes(halves)), strict=True)
 
 
 # == The index ===============================================================================
@@ -755,7 +757,7 @@ class Index:
         """Return the run of a term in which a document is or would be, with its key; 0: there is none yet."""
         sql = "select first, data from posting where term = ? and first between 1 and ? order by first desc limit 1"
         row = db.execute(sql, (term, document)).fetchone()
-        return (row[0], _unseal(*row)) if row else (0, {})
+        return (row[0], dict(_unseal(*row))) if row else (0, {})
 
     def _seal_postings(self, db: sqlite3.Connection, term: str, tail: bytes) -> None:
         left, rows = sorted(_read_tail(tail)), list[tuple[str, int, int, bytes]]()

@@ -209,7 +209,9 @@ class Query:
         ]
         left = [*accumulate(reversed(bounds))][::-1]  # what a document can have of a term and all after it
         for (term, postings), most in zip(self.postings.items(), left, strict=True):
-            if is_best_alone and len(postings) > CANDIDATES and (bar := self._bar(found)) * (1 - 1e-9) > most:
+            # None has more by now than all terms so far are worth: only then can the rest be worth less than that.
+            may_skip = is_best_alone and len(postings) > CANDIDATES and left[0] > 2 * most
+            if may_skip and (bar := self._bar(found)) * (1 - 1e-9) > most:
                 found = {document: gain for document, gain in found.items() if gain + most >= bar * (1 - 1e-9)}
                 is_whole = False
             if is_whole:
@@ -217,6 +219,8 @@ class Query:
                 continue
             for document in found.keys() & postings.keys():
                 found[document] += self.weights[term] * self._saturated[postings[document]]
+        if not self.counts.get("passages"):
+            return found, {}
         passages = {document: gain for document, gain in found.items() if document & 1}
         return {document: gain for document, gain in found.items() if not document & 1}, passages
 
@@ -313,7 +317,7 @@ def rank(
     scored, covered = [], dict[int, Set[str]]()
     latin = query.weigh(term for term in query.weights if not texts.is_unspaced(term)) / query.mass
     whole = _together(query, [row.group for _, row in there])
-    bounds, extra = list[tuple[float, int]](), dict[int, float]()
+    bounds, extra, dampening = list[tuple[float, int]](), dict[int, float](), _Table(_dampen)
     for number, row in there:
         if row.id not in allowed or (groups is not None and row.group not in groups):
             continue
@@ -325,11 +329,12 @@ def rank(
         # What its own terms, those of its passages and its group say is all that it has.
         most = own.get(document) or math.fsum(query.gains_of(document).values())
         coverage = query.covered[document]
-        if said:
-            gains = sorted([passages[at] for at in said], reverse=True)
-            most = sum(FURTHER**place * (most + gain) for place, gain in enumerate(gains))
-            most /= _dampening(row.passages, len(said))
-            coverage += sum(query.covered[at] for at in said)
+        if said:  # they come the best first
+            by_itself, most = most, 0.0
+            for place, at in enumerate(said):
+                most += FURTHER**place * (by_itself + passages[at])
+                coverage += query.covered[at]
+            most /= dampening[max(row.passages, len(said))]
         coverage = min(1.0, coverage / query.mass)
         bounds.append(((most / query.mass + extra[number]) * (0.1 + coverage) * (1 + 1e-9), number))
     best_scores: list[float] = []  # as many as are wanted, the least first
@@ -420,9 +425,9 @@ def _together(query: Query, groups: Iterable[str]) -> dict[str, float]:
     return found
 
 
-def _dampening(passages: int, said: int) -> float:
-    """Return √(Σⱼ FURTHERʲ over all passages), of which there are as many as were found at least."""
-    return math.sqrt((1 - FURTHER ** max(passages, said)) / (1 - FURTHER))
+def _dampen(passages: int) -> float:
+    """Return √(Σⱼ FURTHERʲ over all passages)."""
+    return math.sqrt((1 - FURTHER**passages) / (1 - FURTHER))
 
 
 class Evidence:
@@ -482,5 +487,5 @@ class Evidence:
         for place, (further, _) in enumerate(said[1:], 1):
             explained += FURTHER**place * math.fsum(further.values())
         if said:  # a unit of many passages has something of every question
-            explained /= _dampening(self._rows[number].passages, len(said))
+            explained /= _dampen(max(self._rows[number].passages, len(said)))
         return explained / query.mass, coverage, [at for _, at in said], covered.keys()
