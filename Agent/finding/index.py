@@ -45,10 +45,11 @@ from . import calibration, evidence, score, texts
 __all__ = ["Hit", "Index", "LostIndexError", "Unit", "to_id", "to_key"]
 
 _FORMAT = f"8 {sys.byteorder}"  # another one is made again
-_TAIL, _SMALL_TAIL = 128, 16  # postings of a term that are kept as they come, at most: usually, and after `compact`
+_TAIL, _SMALL_TAIL = 160, 16  # postings of a term that are kept as they come, at most: usually, and after `compact`
 _RUN = 360  # postings that are deflated together: within a kilobyte, beyond which SQLite takes whole pages
 _BATCH_BYTES = 1 << 23  # postings that are collected before they are written
 _WAIT_S = 2.0  # for another process that writes
+_COUNTED = ("units", "names", "name terms", "texts", "text terms", "passages", "passage terms")
 _PARAMETERS = 500  # of one statement
 _REMEMBERED = 20_000  # units, and postings, that are kept in memory while nothing changes
 _UNITS = 250  # that are looked up together
@@ -795,8 +796,8 @@ class Index:
     def counts(self) -> dict[str, int]:
         """Return how many units, names, texts and passages there are, and the terms in them."""
         with self.reading() as db:
-            kept = self._meta(db).items()
-        return {key: value for key, value in kept if isinstance(value, int) and key not in ("next", "measured at")}
+            kept = self._meta(db)
+        return {key: kept[key] for key in _COUNTED if isinstance(kept.get(key), int)}
 
     def frequencies(self, terms: Iterable[str]) -> dict[str, int]:
         """Return in how many documents each term occurs, of those that do."""

@@ -331,9 +331,9 @@ def rank(
         coverage = query.covered[document]
         if said:  # they come the best first
             by_itself, most = most, 0.0
-            for place, at in enumerate(said):
-                most += FURTHER**place * (by_itself + passages[at])
-                coverage += query.covered[at]
+            for place, passage in enumerate(said):
+                most += FURTHER**place * (by_itself + passages[passage])
+                coverage += query.covered[passage]
             most /= dampening[max(row.passages, len(said))]
         coverage = min(1.0, coverage / query.mass)
         bounds.append(((most / query.mass + extra[number]) * (0.1 + coverage) * (1 + 1e-9), number))

@@ -56,8 +56,8 @@ _T = TypeVar("_T")
 
 _TABLES = """
 create table if not exists memory(
-    num integer primary key, id unique not null, is_hidden integer not null, kind text not null,
-    source text not null, time real not null, asks integer not null, sum integer not null, more text, sayings text);
+    id primary key, num integer not null, is_hidden integer not null, kind text not null, source text not null,
+    time real not null, asks integer not null, sum integer not null, more text, sayings text) without rowid;
 create index if not exists memory_source on memory(source, num) where source <> '';
 create index if not exists memory_sayings on memory(num) where sayings is not null;
 create table if not exists supersedes(new text, old text, primary key (new, old)) without rowid;
@@ -68,7 +68,7 @@ create table if not exists named(unit blob, keyword text, primary key (unit, key
 create index if not exists named_keyword on named(keyword);
 create table if not exists related(keyword text primary key) without rowid;
 """
-_LAYOUT = "4"  # of these tables; another one is filled again
+_LAYOUT = "5"  # of these tables; another one is filled again
 
 
 class Ranker(Protocol):
@@ -333,11 +333,14 @@ class Memories:
         if row is not None and (bool(row[1]), row[2]) != (asks, info.source):
             followers |= dict.fromkeys(self._next(db, row[0], row[2]))
         checksum = zlib.crc32("\0".join(passages).encode("utf-8", "surrogatepass"))
-        columns = ("id", "is_hidden", "kind", "source", "time", "asks", "sum", "more", "sayings")
+        if row is None:
+            db.execute("insert into meta values ('last memory', 1) on conflict do update set value = value + 1")
+        num = row[0] if row else db.execute("select value from meta where key = 'last memory'").fetchone()[0]
+        columns = ("id", "num", "is_hidden", "kind", "source", "time", "asks", "sum", "more", "sayings")
         db.execute(
             f"insert into memory({', '.join(columns)}) values ({', '.join('?' * len(columns))}) on conflict(id) do"
-            f" update set {', '.join(f'{name} = excluded.{name}' for name in columns[1:])}",
-            (key, is_hidden, kind, info.source, time, asks, checksum, more, sayings),
+            f" update set {', '.join(f'{name} = excluded.{name}' for name in columns[2:])}",
+            (key, num, is_hidden, kind, info.source, time, asks, checksum, more, sayings),
         )
         if row is None or (row[3], bool(row[4])) != (checksum, is_hidden):
             self._unrank(info.id)
