@@ -11,16 +11,19 @@ A *unit* is what is found. Its names and its text are one document, each piece o
 *context* is another unit whose words count for it, too: a keyword's parent, the question before an answer. An index is
 derived: it can be deleted at any time, and whoever fills it keeps in `position` what it has taken in.
 
-Tables. `posting` has for each term the documents that have it: recent ones as they come (the row with first = 0, which
-also counts all of them), older ones in runs of some hundred, deflated. Why not FTS5: before SQLite 3.42 the words of
-deleted texts stay in its file until all of it is merged, and it does not return how often a word occurs in a document,
-so that every candidate had to be read again (3 times as slow). `said` keeps the texts, since deleting needs their words
-and a hit quotes them: some thirty together, in the order of their documents, which deflate to half their size, where
-each alone would keep most of it.
+Tables. A unit's own document has twice its number, so that none has to be looked up; a piece of its infos has an odd
+number, and a row in `passage`. `posting` has for each term the documents that have it: recent ones as they come (the
+row with first = 0, which also counts all of them), older ones in runs of some hundred, deflated. Why not FTS5: before
+SQLite 3.42 the words of deleted texts stay in its file until all of it is merged, and it does not return how often a
+word occurs in a document, so that every candidate had to be read again (3 times as slow). `said` keeps the texts, since
+deleting needs their words and a hit quotes them: some thirty together, in the order of their documents, which deflate
+to two thirds of their size, where each alone would keep most of it.
 """
 
 import bisect
 import contextlib
+import functools
+import itertools
 import json
 import operator
 import os
@@ -34,32 +37,34 @@ from array import array
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import accumulate, chain
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple, ParamSpec, TypeAlias, TypeVar
 from urllib.parse import quote
 
 from . import calibration, evidence, score, texts
 
 __all__ = ["Hit", "Index", "LostIndexError", "Unit", "to_id", "to_key"]
 
-_FORMAT = f"7 {sys.byteorder}"  # another one is made again
-_TAIL, _SMALL_TAIL = 128, 16  # postings of a term that are kept as they come, at most: usually, and after `compact`
+_FORMAT = f"8 {sys.byteorder}"  # another one is made again
+_TAIL, _SMALL_TAIL = 160, 16  # postings of a term that are kept as they come, at most: usually, and after `compact`
 _RUN = 360  # postings that are deflated together: within a kilobyte, beyond which SQLite takes whole pages
 _BATCH_BYTES = 1 << 23  # postings that are collected before they are written
 _WAIT_S = 2.0  # for another process that writes
+_COUNTED = ("units", "names", "name terms", "texts", "text terms", "passages", "passage terms")
 _PARAMETERS = 500  # of one statement
+_REMEMBERED = 20_000  # units, and postings, that are kept in memory while nothing changes
 _UNITS = 250  # that are looked up together
 _BLOCK, _SHRUNK = 1_850, 0.6  # bytes of texts that are deflated together: two such fill a page; what deflating leaves
 
 _SCHEMA = """
 create table meta(key text primary key, value) without rowid;
-create table unit(num integer primary key, id text unique not null, above integer, grp text not null, document integer);
-create table document(num integer primary key, unit integer not null);
+create table unit(num integer primary key, id text unique not null, above integer, grp text);
+create table passage(num integer primary key, unit integer not null);
 create table said(first integer primary key, data blob not null);
 create table posting(term text, first integer, n integer, data blob, primary key (term, first)) without rowid;
 create index unit_above on unit(above) where above is not null;
-create index unit_group on unit(grp, document) where grp <> '';
-create index passage_unit on document(unit) where num & 1;
-"""
+create index unit_group on unit(grp) where grp <> '';
+create index passage_unit on passage(unit);
+"""  # of a unit that is but the context of others, `grp` is null
 
 
 def _parts(units: Iterable["Unit"]) -> Iterator[list["Unit"]]:
@@ -73,20 +78,55 @@ def _parts(units: Iterable["Unit"]) -> Iterator[list["Unit"]]:
     yield [*part.values()]
 
 
+_P = ParamSpec("_P")
+_R = TypeVar("_R")
+_T = TypeVar("_T", int, tuple[int, int])
+
 _INHERITED: list[object] = []  # connections of a parent process: closing one would release locks that the parent holds
-_DAMAGE = (sqlite3.DatabaseError, zlib.error, ValueError, LookupError, TypeError, OverflowError, struct.error)
 # What says nothing of the file: busy, locked, read-only, full, not to be opened; errors of the disk, but for the end
 # of a file that came too early.
 _UNAVAILABLE, _DISK_ERROR, _SHORT_READ = {5, 6, 8, 13, 14}, 10, 522
 
 
-def _is_damage(error: Exception) -> bool:
-    if isinstance(error, UnicodeEncodeError):  # a lone surrogate in what the caller gave
+class _DamagedRowError(sqlite3.DatabaseError):
+    """A row cannot be what was written, or lacks another one."""
+
+
+def _is_damage(error: sqlite3.DatabaseError) -> bool:
+    if isinstance(error, sqlite3.ProgrammingError | sqlite3.DataError):  # of whoever wrote the statement
         return False
     code = getattr(error, "sqlite_errorcode", 0)
     return code == _SHORT_READ or code & 255 not in _UNAVAILABLE | {_DISK_ERROR}
 
 
+def _decoder(decode: Callable[_P, _R]) -> Callable[_P, _R]:
+    """Let a function that decodes what a row holds say what is wrong with the row."""
+
+    @functools.wraps(decode)
+    def checked(*args: _P.args, **kwargs: _P.kwargs) -> _R:
+        try:
+            return decode(*args, **kwargs)
+        except (zlib.error, ValueError, LookupError, TypeError, OverflowError, struct.error) as error:
+            raise _DamagedRowError(f"{type(error).__name__}: {error}") from error
+
+    return checked
+
+
+_NUMBERS, _TEXTS, _BYTES = (int,), (str,), (bytes,)
+_NONE = type(None)
+_MOST = 1 << 32  # documents have 32 bits
+
+
+def _checked(rows: list[Any], *kinds: tuple[type, ...]) -> list[Any]:
+    """Return rows, if each column has what was written there."""
+    for column, kind in zip(zip(*rows, strict=True), kinds, strict=bool(rows)):
+        numbers = [*filter(None, column)] if int in kind else []
+        if not {*map(type, column)} <= {*kind} or (numbers and not 0 < min(numbers) <= max(numbers) < _MOST):
+            raise _DamagedRowError(f"a column of {'numbers' if int in kind else 'texts'} has {column!r:.80}")
+    return rows
+
+
+@_decoder  # also of a schema that is no text
 def _prepare(db: sqlite3.Connection) -> None:
     # Not WAL: it maps a file into memory, and whoever overwrites that kills the process; removed bytes stay in it.
     for pragma in ("journal_mode = truncate", "synchronous = normal", "secure_delete = on", "cell_size_check = on"):
@@ -104,6 +144,7 @@ def _prepare(db: sqlite3.Connection) -> None:
     _check_format(db)
 
 
+@_decoder
 def _check_format(db: sqlite3.Connection) -> None:
     row = db.execute("select value from meta where key = 'format'").fetchone()
     if row is None or row[0] != _FORMAT:
@@ -174,6 +215,10 @@ class UnitRow(NamedTuple):
     above: int | None
     group: str
     document: int | None
+    """Of its names and its text; None where it is but the context of others."""
+    is_context: bool
+    passages: int
+    """How many its infos have."""
 
 
 # == Codes ===================================================================================
@@ -183,7 +228,7 @@ class UnitRow(NamedTuple):
 
 _NAME_STEPS = [2 ** (step / 2) for step in range(1, 15)]
 _TEXT_STEPS = [2 ** (step / 2) for step in range(1, 31)]
-_ONCE, _MOST, _PASSAGE = 1 << 5, 7, 1 << 12
+_ONCE, _OFTEN, _PASSAGE = 1 << 5, 7, 1 << 12
 
 
 def _encode_name(length: int) -> int:
@@ -195,7 +240,7 @@ def _encode_texts(found: Sequence[str], kind: int = 0) -> dict[str, int]:
     once = kind + _ONCE + 1 + bisect.bisect(_TEXT_STEPS, len(found))
     codes = dict.fromkeys(found, once)
     if len(codes) < len(found):
-        codes |= {term: once + (min(n, _MOST) - 1) * _ONCE for term, n in Counter(found).items() if n > 1}
+        codes |= {term: once + (min(n, _OFTEN) - 1) * _ONCE for term, n in Counter(found).items() if n > 1}
     return codes
 
 
@@ -247,19 +292,29 @@ def _encode(said: _Said) -> bytes:
     return _to_json(said if isinstance(said, str) or said[0] else said[1]).encode("utf-8", "surrogatepass")
 
 
+@_decoder
+def _decode(document: int, kept: bytes) -> _Said:
+    said = json.loads(kept.decode("utf-8", "surrogatepass"))
+    if isinstance(said, str):
+        return said if document & 1 else [[], said]
+    names, text = said
+    return [["".join(name) for name in names], "".join(text)]
+
+
 def _pack(block: Mapping[int, bytes]) -> bytes:
-    """Return documents as they are kept: the steps between their numbers, then each."""
+    """Return encoded documents as they are kept, each in a line; the first has the steps between their numbers."""
     steps = map(operator.sub, block, (0, *block))
-    return zlib.compress(b"[" + b",".join([_to_json([*steps]).encode(), *block.values()]) + b"]")
+    return zlib.compress(b"\n".join([_to_json([*steps]).encode(), *block.values()]))
 
 
-def _unpack(data: bytes) -> dict[int, _Said]:
-    steps, *kept = json.loads(zlib.decompress(data).decode("utf-8", "surrogatepass"))
-    rows = zip(accumulate(steps), kept, strict=True)
-    return {number: said if number & 1 or isinstance(said, list) else [[], said] for number, said in rows}
+@_decoder
+def _unpack(data: bytes) -> dict[int, bytes]:
+    steps, *kept = zlib.decompress(data).split(b"\n")
+    return dict(zip(accumulate(json.loads(steps)), kept, strict=True))
 
 
 _POSTING = struct.Struct("=IH")  # a document and a code, as they come
+_read_tail = _decoder(lambda tail: [*_POSTING.iter_unpack(tail)])
 
 
 def _seal(postings: Iterable[tuple[int, int]]) -> tuple[int, int, bytes]:
@@ -275,14 +330,17 @@ def _seal(postings: Iterable[tuple[int, int]]) -> tuple[int, int, bytes]:
     return documents[0], len(documents), zlib.compress(b"".join(planes))
 
 
+@_decoder
 def _unseal(first: int, data: bytes) -> Iterable[tuple[int, int]]:
     planes = zlib.decompress(data)
-    count = len(planes) // 6
+    count, rest = divmod(len(planes), 6)
+    if rest:
+        raise ValueError("a run has half a posting")
     steps, halves = bytearray(4 * count), bytearray(2 * count)
     for at in range(4):
         steps[at::4] = planes[at * count : (at + 1) * count]
     halves[::2], halves[1::2] = planes[4 * count : 5 * count], planes[5 * count :]
-    documents = accumulate(array("I", bytes(steps)), initial=first)
+    documents = accumulate(array("I", bytes(steps)), initial=operator.index(first))
     next(documents)  # `initial` comes by itself, too
     return zip(documents, array("H", bytes(halves)), strict=True)
 
@@ -296,20 +354,21 @@ class _Batch:
     def __init__(self, first_number: int) -> None:
         self.added: defaultdict[str, bytearray] = defaultdict(bytearray)
         self.removed: defaultdict[str, set[int]] = defaultdict(set)
-        self.said: dict[int, _Said] = {}
-        self.owners: list[tuple[int, int]] = []
-        self.gone: set[int] = set()
+        self.said: dict[int, _Said | None] = {}  # None: it goes
+        self.owners: list[tuple[int, int]] = []  # of new passages
         self.counts: Counter[str] = Counter()
         self.size = 0
-        self.next = first_number
+        self.first = self.next = first_number
         self.ids: set[str] = set()
 
-    def add(self, unit: int, said: _Said) -> int:
-        """Take in a document of a unit, and return its number."""
-        document = 2 * self.next + isinstance(said, str)  # passages have odd numbers, which tells them without a look
+    def number(self) -> int:
+        """Return a number for a unit or a passage, greater than all that there are."""
         self.next += 1
+        return self.next - 1
+
+    def add(self, document: int, said: _Said) -> None:
+        """Take in a document."""
         self.said[document] = said
-        self.owners.append((document, unit))
         codes, counts = _read(said)
         for name, count in counts.items():
             self.counts[name] += count
@@ -319,16 +378,23 @@ class _Batch:
             if code != last:
                 posting, last = _POSTING.pack(document, code), code
             added[term] += posting
-        return document
 
     def remove(self, document: int, said: _Said) -> None:
         """Drop a document."""
-        self.gone.add(document)
+        self.said[document] = None
         codes, counts = _read(said)
         self.counts.subtract(counts)
         self.size += 6 * len(codes)
         for term in codes:
             self.removed[term].add(document)
+
+
+def _take_from(ordered: list[_T], least: _T) -> list[_T]:
+    """Take from a list what is not less than something."""
+    start = bisect.bisect_left(ordered, least)
+    taken = ordered[start:]
+    del ordered[start:]
+    return taken
 
 
 class Index:
@@ -353,7 +419,7 @@ class Index:
         self._identity: object = None
         self._pid = os.getpid()
         self._depth = 0
-        self._grouped: tuple[object, dict[str, array[int]]] = None, {}  # the documents of groups, while nothing changes
+        self._memory: tuple[object, dict[object, Any]] = None, {}  # what was read, while nothing changes
 
     # -- the file -------------------------------------------------------------
 
@@ -368,7 +434,7 @@ class Index:
         if self._db is not None and (self._depth or self._identify() == self._identity):
             return self._db
         self._close()  # another process began it again, or the file was deleted
-        self._db, self._grouped = self._connect(), (None, {})  # another connection may have the same id
+        self._db, self._memory = self._connect(), (None, {})  # another connection may have the same id
         self._close = weakref.finalize(self, _close_unless_forked, self._db, self._pid)
         self._identity = self._identify()
         return self._db
@@ -418,7 +484,7 @@ class Index:
                     os.remove(self.path + ending)
 
     @contextlib.contextmanager
-    def _using(self, begin: str, damage: tuple[type[Exception], ...] = _DAMAGE) -> Iterator[sqlite3.Connection]:
+    def _using(self, begin: str) -> Iterator[sqlite3.Connection]:
         """Hold a transaction: either all of what is done within is kept, or nothing."""
         self._renew_after_fork()
         with self._lock:
@@ -433,13 +499,13 @@ class Index:
                     yield db
                     db.execute("commit")
                 except BaseException:
-                    self._grouped = None, {}  # `total_changes` counts what is rolled back, too
+                    self._memory = None, {}  # `total_changes` counts what is rolled back, too
                     with contextlib.suppress(sqlite3.Error):
                         db.execute("rollback")
                     raise
                 finally:
                     self._depth = 0
-            except damage as error:
+            except sqlite3.DatabaseError as error:
                 if not _is_damage(error):
                     raise
                 self._begin_again()
@@ -447,19 +513,28 @@ class Index:
 
     def transaction(self) -> contextlib.AbstractContextManager[sqlite3.Connection]:
         """Hold everything that is put, removed and set within together: all of it is kept, or nothing."""
-        return self._using("begin immediate", (sqlite3.DatabaseError,))
+        return self._using("begin immediate")
 
     def reading(self) -> contextlib.AbstractContextManager[sqlite3.Connection]:
         """Hold the index as it is while several things are read."""
         return self._using("begin")
+
+    def _remembered(self, db: sqlite3.Connection, key: object, read: Callable[[], _R]) -> _R:
+        """Return what was read under a key, as long as nobody has changed anything."""
+        state = db.total_changes, db.execute("pragma data_version").fetchone()
+        if self._memory[0] != state:
+            self._memory = state, {}
+        if key not in self._memory[1]:
+            self._memory[1][key] = read()
+        found: _R = self._memory[1][key]
+        return found
 
     # -- writing --------------------------------------------------------------
 
     @property
     def position(self) -> str:
         """What has been taken in, in the words of whoever fills the index; "" for an empty one."""
-        with self.reading() as db:
-            return str(db.execute("select value from meta where key = 'position'").fetchone()[0])
+        return str(self.kept("position"))
 
     @position.setter
     def position(self, position: str) -> None:
@@ -467,14 +542,22 @@ class Index:
 
     def keep(self, key: str, value: object) -> None:
         """Keep a value under a name."""
-        with self._using("begin immediate") as db:
+        with self.transaction() as db:
             db.execute("insert or replace into meta values (?, ?)", (key, value))
 
     def kept(self, key: str) -> Any:
         """Return what is kept under a name, or None."""
         with self.reading() as db:
-            row = db.execute("select value from meta where key = ?", (key,)).fetchone()
-            return row and row[0]
+            return self._meta(db).get(key)
+
+    def _meta(self, db: sqlite3.Connection) -> dict[str, Any]:
+        def read() -> dict[str, Any]:
+            found = dict(db.execute("select key, value from meta").fetchall())
+            if type(found.get("next")) is not int or type(found.get("position")) is not str:
+                raise _DamagedRowError(f"the index does not say how far it is: {found!r:.80}")
+            return found
+
+        return self._remembered(db, "meta", read)
 
     def put(self, units: Iterable[Unit]) -> None:
         """Take in units; one that is there is replaced, and only what is new in it is indexed.
@@ -482,7 +565,7 @@ class Index:
         Cost: about 0.1 ms for a short text, of many 0.05 ms each.
         """
         units = [_check(unit) for unit in units]
-        with self._using("begin immediate") as db:
+        with self.transaction() as db:
             batch = self._begin_batch(db)
             for part in _parts(units):
                 if batch.size > _BATCH_BYTES or not batch.ids.isdisjoint(unit.id for unit in part):
@@ -494,21 +577,19 @@ class Index:
 
     def remove(self, ids: Iterable[str]) -> None:
         """Remove units, as far as they are there. After `scrub` no byte of their texts is in the file."""
-        ids = list(dict.fromkeys(ids))
-        with self._using("begin immediate") as db:
-            for start in range(0, len(ids), _UNITS):
+        keys = [*map(to_key, dict.fromkeys(ids))]
+        with self.transaction() as db:
+            for start in range(0, len(keys), _UNITS):
                 batch = self._begin_batch(db)
-                found = "select num, document, above from unit where id in"
-                keys = map(to_key, ids[start : start + _UNITS])
-                rows = {num: (own, above) for num, own, above in self._select(found, keys)}
-                owned = [own for own, _ in rows.values() if own is not None]
-                owned += [at for found in self._passages_of(rows).values() for at in found]
+                found = "select num, above, grp from unit where id in"
+                rows = self._select(found, keys[start : start + _UNITS], _NUMBERS, (int, _NONE), (str, _NONE))
+                owned = [2 * num for num, _, group in rows if group is not None]
+                owned += chain.from_iterable(self._passages_of([num for num, *_ in rows]).values())
                 for document, said in self._texts(db, owned).items():
                     batch.remove(document, said)
                 self._write(db, batch)
-                empty = "update unit set document = null, above = null, grp = '' where num = ?"
-                db.executemany(empty, [(num,) for num in rows])
-                self._drop_unneeded(db, rows.keys() | {above for _, above in rows.values() if above is not None})
+                db.executemany("update unit set above = null, grp = null where num = ?", [(num,) for num, *_ in rows])
+                self._drop_unneeded(db, {number for num, above, _ in rows for number in (num, above) if number})
 
     def compact(self) -> None:
         """Let the file take less space, after much was put: by a third.
@@ -520,7 +601,7 @@ class Index:
         """
         tails = "select term, data from posting where first = 0 and length(data) >= ?"
         self._renew_after_fork()
-        with self._lock, contextlib.suppress(sqlite3.Error, MemoryError), self._using("begin immediate") as db:
+        with self._lock, contextlib.suppress(sqlite3.Error, MemoryError), self.transaction() as db:
             for term, tail in db.execute(tails, (_SMALL_TAIL * _POSTING.size,)).fetchall():
                 self._seal_postings(db, term, tail)
                 db.execute("update posting set data = x'' where term = ? and first = 0", (term,))
@@ -539,29 +620,36 @@ class Index:
         return False
 
     def _begin_batch(self, db: sqlite3.Connection) -> _Batch:
-        return _Batch(int(db.execute("select value from meta where key = 'next'").fetchone()[0]))
+        return _Batch(self._meta(db)["next"])
 
     def _put(self, db: sqlite3.Connection, batch: _Batch, units: Sequence[Unit]) -> None:
         """Take in units of which none is twice, nor in the batch already."""
         batch.ids.update(unit.id for unit in units)
         ids = dict.fromkeys(id for unit in units for id in (unit.id, unit.context) if id is not None)
-        found = [*self._select("select id, num, document, above from unit where id in", map(to_key, ids))]
-        rows: dict[str, tuple[int, int | None]] = {to_id(key): (num, own) for key, num, own, _ in found}
-        passages = self._passages_of([num for num, _ in rows.values()])
-        owned = [rows[unit.id][1] for unit in units if unit.id in rows]
-        kept = self._texts(db, [*filter(None, owned), *chain.from_iterable(passages.values())])
-        (last,) = db.execute("select max(num) from unit").fetchone()
-        new = [id for id in ids if id not in rows]
-        rows.update((id, (num, None)) for num, id in enumerate(new, (last or 0) + 1))
-        placed = list[tuple[int, str | bytes, int | None, str, int | None]]()
-        placed += ((rows[id][0], to_key(id), None, "", None) for id in new)
+        found = "select id, num, grp is null, above from unit where id in"
+        rows = self._select(found, map(to_key, ids), (str, bytes), _NUMBERS, _NUMBERS, (int, _NONE))
+        numbers: dict[str, int] = {to_id(key): num for key, num, *_ in rows}
+        there = {num for _, num, is_context, _ in rows if not is_context}
+        passages = self._passages_of(there)
+        owned = [2 * numbers[unit.id] for unit in units if numbers.get(unit.id) in there]
+        kept = self._texts(db, [*owned, *chain.from_iterable(passages.values())])
+        placed = list[tuple[int, str | bytes, int | None, str | None]]()
+
+        def number_of(id: str) -> int:
+            if id not in numbers:
+                numbers[id] = batch.number()
+                placed.append((numbers[id], to_key(id), None, None))
+            return numbers[id]
+
         for unit in units:
-            num, own = rows[unit.id]
+            num = number_of(unit.id)
+            above = None if unit.context is None else number_of(unit.context)
+            placed.append((num, to_key(unit.id), above, unit.group))
             said: _Said = [[*unit.names], unit.text]
-            if own is None or kept[own] != said:
-                if own is not None:
-                    batch.remove(own, kept[own])
-                own = batch.add(num, said)
+            if kept.get(2 * num) != said:
+                if 2 * num in kept:
+                    batch.remove(2 * num, kept[2 * num])
+                batch.add(2 * num, said)
             held = defaultdict[_Said, list[int]](list)
             for at in passages.get(num, ()):
                 held[kept[at]].append(at)
@@ -569,63 +657,68 @@ class Index:
                 if held.get(passage):
                     held[passage].pop()
                 else:
-                    batch.add(num, passage)
-            for gone, numbers in held.items():
-                for at in numbers:
+                    batch.owners.append((at := 2 * batch.number() + 1, num))
+                    batch.add(at, passage)
+            for gone, documents in held.items():
+                for at in documents:
                     batch.remove(at, gone)
-            above = None if unit.context is None else rows[unit.context][0]
-            placed.append((num, to_key(unit.id), above, unit.group, own))
-        sql = "insert into unit values (?, ?, ?, ?, ?) on conflict(num) do update"
-        sql += " set above = excluded.above, grp = excluded.grp, document = excluded.document"
-        db.executemany(sql, placed)
-        self._drop_unneeded(db, {above for *_, above in found if above is not None})
+        sql = "insert into unit values (?, ?, ?, ?) on conflict(num) do update"
+        db.executemany(f"{sql} set above = excluded.above, grp = excluded.grp", placed)
+        self._drop_unneeded(db, {above for *_, above in rows if above is not None})
 
     def _drop_unneeded(self, db: sqlite3.Connection, numbers: set[int]) -> None:
         """Delete units of nothing but an id which are the context of no other."""
-        alone = numbers - self.parents_among(numbers)
-        db.executemany("delete from unit where num = ? and document is null", [(num,) for num in alone])
+        is_alone = "grp is null and not exists (select 1 from unit child where child.above = unit.num)"
+        db.executemany(f"delete from unit where num = ? and {is_alone}", [(num,) for num in numbers])
 
     def _passages_of(self, units: Collection[int]) -> dict[int, list[int]]:
         """Return unit → documents of its infos, where there are any."""
         found = defaultdict[int, list[int]](list)
-        for unit, document in self._select("select unit, num from document where num & 1 and unit in", units):
+        for unit, document in self._select("select unit, num from passage where unit in", units, _NUMBERS, _NUMBERS):
             found[unit].append(document)
         return found
 
     # -- texts ----------------------------------------------------------------
 
     def _texts(self, db: sqlite3.Connection, documents: Iterable[int]) -> dict[int, _Said]:
-        """Return what documents say, of those that are there."""
-        wanted = sorted(documents)
-        said = {document: each for _, block in self._blocks(db, wanted) for document, each in block.items()}
-        return {document: said[document] for document in wanted if document in said}
-
-    def _blocks(self, db: sqlite3.Connection, documents: Iterable[int]) -> Iterator[tuple[int, dict[int, _Said]]]:
-        """Yield the blocks that have some documents, each with its key, once where the documents are in order."""
-        block: dict[int, _Said] = {}
-        for document in documents:
+        """Return what documents say."""
+        block, found = dict[int, bytes](), dict[int, _Said]()
+        for document in sorted(documents):
             if document not in block:
-                sql = "select first, data from said where first <= ? order by first desc limit 1"
-                for first, data in db.execute(sql, (document,)).fetchall():
-                    block = _unpack(data)
-                    yield first, block
+                _, block = self._block(db, document)
+            if document not in block:
+                raise _DamagedRowError(f"document {document} has no text")
+            found[document] = _decode(document, block[document])
+        return found
+
+    def _block(self, db: sqlite3.Connection, document: int) -> tuple[int, dict[int, bytes]]:
+        """Return the block in which a document is or would be, with its key; 0: there is none yet."""
+        sql = "select first, data from said where first <= ? order by first desc limit 1"
+        row = db.execute(sql, (document,)).fetchone()
+        return (row[0], _unpack(row[1])) if row else (0, {})
 
     def _write_texts(self, db: sqlite3.Connection, batch: _Batch) -> None:
-        for first, block in self._blocks(db, sorted(batch.gone)):
-            left = {document: _encode(said) for document, said in block.items() if document not in batch.gone}
-            if left:
-                db.execute("update said set data = ? where first = ?", (_pack(left), first))
-            else:
-                db.execute("delete from said where first = ?", (first,))
+        changed = sorted(batch.said)
+        new = changed[bisect.bisect_left(changed, 2 * batch.first) :]
+        del changed[len(changed) - len(new) :]
+        while changed:  # those of a block together, the last ones first
+            first, block = self._block(db, changed[-1])
+            for document in _take_from(changed, first):
+                block.pop(document, None)
+                if (said := batch.said[document]) is not None:
+                    block[document] = _encode(said)
+            db.execute("delete from said where first = ?", (first,))
+            if block:
+                db.execute("insert into said values (?, ?)", (min(block), _pack(dict(sorted(block.items())))))
         rows, held, size, shrunk = list[tuple[int, bytes]](), dict[int, bytes](), 0, _SHRUNK
         last = "select first, data from said order by first desc limit 1"
-        for first, data in db.execute(last).fetchall() if batch.said else ():
+        for first, data in db.execute(last).fetchall() if new else ():
             if len(data) < _BLOCK:
                 db.execute("delete from said where first = ?", (first,))
-                held = {document: _encode(said) for document, said in _unpack(data).items()}
+                held = _unpack(data)
                 size = sum(map(len, held.values()))
-        for document, said in batch.said.items():
-            held[document] = _encode(said)
+        for document in new:
+            held[document] = _encode(batch.said[document] or "")
             size += len(held[document])
             if size * shrunk >= _BLOCK:
                 rows.append((min(held), _pack(held)))
@@ -638,22 +731,20 @@ class Index:
 
     def _write(self, db: sqlite3.Connection, batch: _Batch) -> None:
         self._write_texts(db, batch)
-        db.executemany("delete from document where num = ?", [(document,) for document in batch.gone])
-        db.executemany("insert into document values (?, ?)", batch.owners)
+        gone = [(document,) for document, said in batch.said.items() if said is None]
+        db.executemany("delete from passage where num = ?", gone)
+        db.executemany("insert into passage values (?, ?)", batch.owners)
         for term, documents in batch.removed.items():
             self._remove_postings(db, term, documents)
         self._add_postings(db, batch.added)
-        db.execute("update meta set value = ? where key = 'next'", (batch.next,))
-        for name, count in batch.counts.items():
-            db.execute(
-                "insert into meta values (?, ?) on conflict do update set value = value + excluded.value", (name, count)
-            )
+        counts = "insert into meta values (?, ?) on conflict do update set value = value + excluded.value"
+        db.executemany(counts, [*batch.counts.items(), ("next", batch.next - batch.first)])
 
-    def _add_postings(self, db: sqlite3.Connection, added: Mapping[str, bytes | bytearray]) -> None:
+    def _add_postings(self, db: sqlite3.Connection, added: Mapping[str, bytearray]) -> None:
         held = "select term, n, data from posting where first = 0 and term in"
-        tails = {term: (n, tail) for term, n, tail in self._select(held, added)}
-        rows, terms = list[tuple[str, int, bytes]](), sorted(added)
-        for term in terms:
+        tails = {term: (n, tail) for term, n, tail in self._select(held, added, _TEXTS, _NUMBERS, _BYTES)}
+        rows = list[tuple[str, int, bytes]]()
+        for term in sorted(added):
             n, tail = tails.pop(term, (0, b""))
             n, tail = n + len(added[term]) // _POSTING.size, tail + added[term]
             if len(tail) >= _POSTING.size * _TAIL:
@@ -663,124 +754,142 @@ class Index:
         sql = "insert into posting values (?, 0, ?, ?) on conflict do update set n = excluded.n, data = excluded.data"
         db.executemany(sql, rows)
 
+    def _run(self, db: sqlite3.Connection, term: str, document: int) -> tuple[int, dict[int, int]]:
+        """Return the run of a term in which a document is or would be, with its key; 0: there is none yet."""
+        sql = "select first, data from posting where term = ? and first between 1 and ? order by first desc limit 1"
+        row = db.execute(sql, (term, document)).fetchone()
+        return (row[0], dict(_unseal(*row))) if row else (0, {})
+
     def _seal_postings(self, db: sqlite3.Connection, term: str, tail: bytes) -> None:
-        postings = [*_POSTING.iter_unpack(tail)]
-        last = "select first, n, data from posting where term = ? and first > 0 order by first desc limit 1"
-        for first, n, data in db.execute(last, (term,)).fetchall():
-            if n < _RUN:
+        left, rows = sorted(_read_tail(tail)), list[tuple[str, int, int, bytes]]()
+        while left:  # those of a run together, the last ones first
+            first, run = self._run(db, term, left[-1][0])
+            postings = _take_from(left, (first, 0))
+            if run and (len(run) < _RUN or postings[0] < (max(run), 0)):
                 db.execute("delete from posting where term = ? and first = ?", (term, first))
-                postings = [*_unseal(first, data), *postings]
-        runs = (_seal(postings[start : start + _RUN]) for start in range(0, len(postings), _RUN))
-        db.executemany("insert into posting values (?, ?, ?, ?)", [(term, *run) for run in runs])
+                postings = sorted([*run.items(), *postings])
+            rows += ((term, *_seal(postings[at : at + _RUN])) for at in range(0, len(postings), _RUN))
+        db.executemany("insert into posting values (?, ?, ?, ?)", rows)
 
     def _remove_postings(self, db: sqlite3.Connection, term: str, documents: set[int]) -> None:
-        left = set(documents)
-        n, tail = db.execute("select n, data from posting where term = ? and first = 0", (term,)).fetchone()
-        if n == len(documents):
-            db.execute("delete from posting where term = ?", (term,))
-            return
-        kept = [posting for posting in _POSTING.iter_unpack(tail) if posting[0] not in left]
-        found = len(tail) // _POSTING.size - len(kept)
-        update = "update posting set n = n - ?, data = ? where term = ? and first = 0"
-        db.execute(update, (len(documents), b"".join(_POSTING.pack(*posting) for posting in kept), term))
-        while found < len(documents) and left:
-            before = "select first, data from posting where term = ? and first between 1 and ? order by first desc"
-            row = db.execute(before, (term, max(left))).fetchone()
-            if row is None:
-                return  # what is left stood in the tail
-            sealed = [*_unseal(*row)]
-            kept = [posting for posting in sealed if posting[0] not in left]
-            found += len(sealed) - len(kept)
-            db.execute("delete from posting where term = ? and first = ?", (term, row[0]))
-            if kept:
-                db.execute("insert into posting values (?, ?, ?, ?)", (term, *_seal(kept)))
-            left = {at for at in left if at < row[0]}
+        held = db.execute("select n, data from posting where term = ? and first = 0", (term,)).fetchall()
+        for n, tail in _checked(held, _NUMBERS, _BYTES):
+            if n == len(documents):
+                db.execute("delete from posting where term = ?", (term,))
+                return
+            postings = dict(_read_tail(tail))
+            left = sorted(document for document in documents if postings.pop(document, None) is None)
+            tail = b"".join(itertools.starmap(_POSTING.pack, postings.items()))
+            update = "update posting set n = ?, data = ? where term = ? and first = 0"
+            db.execute(update, (n - len(documents), tail, term))
+            while left:
+                first, run = self._run(db, term, left[-1])
+                for document in _take_from(left, first):
+                    if run.pop(document, None) is None:
+                        raise _DamagedRowError(f"document {document} does not have {term!r:.40}")
+                db.execute("delete from posting where term = ? and first = ?", (term, first))
+                if run:
+                    db.execute("insert into posting values (?, ?, ?, ?)", (term, *_seal(run.items())))
 
     # -- reading, for the score ----------------------------------------------
 
     def counts(self) -> dict[str, int]:
         """Return how many units, names, texts and passages there are, and the terms in them."""
         with self.reading() as db:
-            skipped = "select key, value from meta where key not in ('format', 'position', 'next', 'measured at')"
-            return {key: value for key, value in db.execute(skipped) if isinstance(value, int)}
+            kept = self._meta(db)
+        return {key: kept[key] for key in _COUNTED if isinstance(kept.get(key), int)}
 
     def frequencies(self, terms: Iterable[str]) -> dict[str, int]:
         """Return in how many documents each term occurs, of those that do."""
         sql = "select term, n from posting where first = 0 and term in"
-        return dict(self._select(sql, list(terms)))
+        return dict(self._select(sql, terms, _TEXTS, _NUMBERS))
 
     def beginning(self, start: str, limit: int = 500) -> list[str]:
         """Return terms that begin so, at most so many."""
         with self.reading() as db:
             sql = "select term from posting where first = 0 and term >= ? and term < ? limit ?"
-            return [row[0] for row in db.execute(sql, (start, start + "\U0010ffff", limit))]
+            rows = db.execute(sql, (start, start + "􏿿", limit)).fetchall()
+            return [term for (term,) in _checked(rows, _TEXTS)]
 
     def postings(self, term: str) -> dict[int, int]:
-        """Return document → code of all that have a term; a passage's number is odd."""
-        found: dict[int, int] = {}
+        """Return document → code of all that have a term; a passage's number is odd. It is not to be changed."""
         with self.reading() as db:
-            for first, data in db.execute("select first, data from posting where term = ?", (term,)):
-                found.update(_unseal(first, data) if first else _POSTING.iter_unpack(data))
-        return found
+            known = self._remembered(db, "postings", dict[str, dict[int, int]])
+            if term not in known:
+                found: dict[int, int] = {}
+                for first, data in db.execute("select first, data from posting where term = ?", (term,)).fetchall():
+                    found.update(_unseal(first, data) if first else _read_tail(data))
+                if sum(map(len, known.values())) + len(found) > _REMEMBERED:
+                    known.clear()
+                known[term] = found
+            return known[term]
 
-    def owners(self, documents: Collection[int]) -> dict[int, int]:
+    def owners(self, documents: Iterable[int]) -> dict[int, int]:
         """Return document → unit."""
-        return dict(self._select("select num, unit from document where num in", documents))
+        owners = {document: document >> 1 for document in documents}
+        passages = [document for document in owners if document & 1]
+        rows = self._select("select num, unit from passage where num in", passages, _NUMBERS, _NUMBERS)
+        if len(rows) != len(passages):
+            raise _DamagedRowError("a passage has no unit")
+        return owners | dict(rows)
 
     def units(self, numbers: Collection[int]) -> dict[int, UnitRow]:
-        """Return number → unit, of those that are there and those above them."""
+        """Return number → unit, of some and those above them."""
+        sql = (
+            "select num, id, above, grp, exists (select 1 from unit child where child.above = unit.num),"
+            " (select count(*) from passage where passage.unit = unit.num) from unit where num in"
+        )
+        kinds = _NUMBERS, (str, bytes), (int, _NONE), (str, _NONE), _NUMBERS, _NUMBERS
         found, wanted = dict[int, UnitRow](), set(numbers)
-        while wanted:
-            rows = self._select("select num, id, above, grp, document from unit where num in", wanted)
-            found.update((num, UnitRow(to_id(key), *row)) for num, key, *row in rows)
-            wanted = {row.above for num in wanted if (row := found.get(num)) and row.above} - found.keys()
+        with self.reading() as db:
+            known = self._remembered(db, "units", dict[int, UnitRow])
+            if len(known) > _REMEMBERED:
+                known.clear()
+            while wanted:
+                for num, key, above, group, is_context, passages in self._select(sql, wanted - known.keys(), *kinds):
+                    document = None if group is None else 2 * num
+                    known[num] = UnitRow(to_id(key), above, group or "", document, bool(is_context), passages)
+                if not wanted <= known.keys():
+                    raise _DamagedRowError("what is indexed has no unit")
+                found.update((num, known[num]) for num in wanted)
+                wanted = {row.above for num in wanted if (row := known[num]).above} - found.keys()
         return found
 
-    def numbers(self, ids: Collection[str]) -> dict[str, int]:
+    def numbers(self, ids: Iterable[str]) -> dict[str, int]:
         """Return id → number, of the units that are there."""
-        rows = self._select("select id, num from unit where document is not null and id in", map(to_key, ids))
-        return {to_id(key): num for key, num in rows}
+        sql = "select id, num from unit where grp is not null and id in"
+        return {to_id(key): num for key, num in self._select(sql, map(to_key, ids), (str, bytes), _NUMBERS)}
 
-    def documents_of(self, ids: Collection[str]) -> set[int]:
+    def documents_of(self, ids: Iterable[str]) -> set[int]:
         """Return all documents of some units, given by their ids."""
-        sql = "select num, document from unit where document is not null and id in"
-        rows = dict(self._select(sql, map(to_key, ids)))
-        return {*rows.values(), *chain.from_iterable(self._passages_of(rows).values())}
+        numbers = set(self.numbers(ids).values())
+        return {2 * num for num in numbers}.union(*self._passages_of(numbers).values())
 
     def documents_in(self, groups: Collection[str], limit: int) -> dict[int, str]:
         """Return document → group of what belongs to some groups, but for their infos; at most so many."""
-        sql = "select document from unit where grp = ? and grp <> '' and document is not null limit ?"
-        found: dict[int, str] = {}
+        sql = "select 2 * num from unit where grp = ? and grp <> '' limit ?"
+        found = dict[int, str]()
         with self.reading() as db:
-            state = id(db), limit, db.total_changes, db.execute("pragma data_version").fetchone()
-            if self._grouped[0] != state:  # a session is asked for by every question to it
-                self._grouped = state, {}
-            for group in sorted(groups):
-                if group not in self._grouped[1]:
-                    rows = db.execute(sql, (group, limit)).fetchall()
-                    self._grouped[1][group] = array("I", chain.from_iterable(rows))
-                found |= dict.fromkeys(self._grouped[1][group][: limit - len(found)], group)
+
+            def read(group: str) -> "array[int]":
+                rows = db.execute(sql, (group, limit)).fetchall()
+                return array("I", chain.from_iterable(_checked(rows, _NUMBERS)))
+
+            for group in sorted(groups):  # a session is asked for by every question to it
+                documents = self._remembered(db, (group, limit), functools.partial(read, group))
+                found |= dict.fromkeys(documents[: limit - len(found)], group)
         return found
 
     def ids(self) -> set[str]:
         """Return the ids of all units."""
         with self.reading() as db:
-            return {to_id(key) for (key,) in db.execute("select id from unit where document is not null")}
-
-    def parents_among(self, numbers: Collection[int]) -> set[int]:
-        """Return which of the units are the context of others."""
-        return {row[0] for row in self._select("select distinct above from unit where above in", numbers)}
-
-    def passage_counts(self, numbers: Collection[int]) -> dict[int, int]:
-        """Return unit → how many passages its infos have, where there are any."""
-        sql = "select unit, count(*) from document where num & 1 and unit in"
-        return dict(self._select(sql, numbers, " group by unit"))
+            return {to_id(key) for (key,) in db.execute("select id from unit where grp is not null")}
 
     def children(self, number: int, limit: int) -> list[int]:
         """Return units that have this one as their context."""
         with self.reading() as db:
-            rows = db.execute("select num from unit where above = ? order by num limit ?", (number, limit))
-            return [row[0] for row in rows]
+            rows = db.execute("select num from unit where above = ? order by num limit ?", (number, limit)).fetchall()
+            return [num for (num,) in _checked(rows, _NUMBERS)]
 
     def read(self, documents: Collection[int]) -> dict[int, tuple[list[str], str]]:
         """Return document → names and text; a passage has no names."""
@@ -790,24 +899,30 @@ class Index:
 
     def names_of(self, number: int) -> list[str]:
         """Return the names of a unit."""
-        own = [row.document for row in self.units([number]).values() if row.document]
-        return self.read(own[:1])[own[0]][0] if own else []
+        return self.read([2 * number])[2 * number][0]
 
     def sample(self, count: int, seed: int) -> list[int]:
         """Return some documents, spread over all, the same ones each time."""
         with self.reading() as db:
-            last = db.execute("select max(num) from document").fetchone()[0] or 0
+            last = db.execute(
+                "select max((select ifnull(max(2 * num), 0) from unit where grp is not null),"
+                " (select ifnull(max(num), 0) from passage))"
+            ).fetchone()[0]
+            nearest = (
+                "select min(num) from (select min(num) num from passage where num >= ?1 union all"
+                " select min(2 * num) from unit where num >= (?1 + 1) / 2 and grp is not null)"
+            )
             step = max(1, last // max(1, count))
-            nearest = "select num from document where num >= ? order by num limit 1"
-            found = (db.execute(nearest, (at,)).fetchone() for at in range(seed % step, last + 1, step))
-            return list(dict.fromkeys(row[0] for row in found if row))
+            rows = [db.execute(nearest, (at,)).fetchone() for at in range(seed % step, last + 1, step)]
+            return list(dict.fromkeys(num for (num,) in _checked(rows, (int, _NONE)) if num))
 
-    def _select(self, sql: str, values: Iterable[object], ending: str = "") -> Iterator[Any]:
-        listed = list(values)
+    def _select(self, sql: str, values: Iterable[object], *kinds: tuple[type, ...]) -> list[Any]:
+        listed, found = list(values), list[Any]()
         with self.reading() as db:
             for start in range(0, len(listed), _PARAMETERS):
                 part = listed[start : start + _PARAMETERS]
-                yield from db.execute(f"{sql} ({','.join('?' * len(part))}){ending}", part).fetchall()
+                found += db.execute(f"{sql} ({','.join('?' * len(part))})", part).fetchall()
+        return _checked(found, *kinds)
 
     # -- searching ------------------------------------------------------------
 

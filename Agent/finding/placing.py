@@ -46,11 +46,10 @@ def fit(query: score.Query, name: str, count: int, among: Collection[str]) -> Fi
             votes[above] /= 2
     rows.update(index.units(scores))
     kind = kind_in(name)
-    inner = index.parents_among(scores) if kind else set()
-    named = index.read([rows[number].document or 0 for number in scores.keys() - inner]) if kind else {}
+    named = index.read([2 * number for number in scores if not rows[number].is_context]) if kind else {}
     heard = score.Evidence(query, rows, names_only=True)
     for number in scores:  # a cherry tree is no apple tree, but belongs beside it
-        names, _ = named.get(rows[number].document or 0, ([""], ""))
+        names, _ = named.get(2 * number, ([""], ""))
         if not kind or kind_in(names[0]) != kind:
             scores[number] += 2 * math.fsum(heard.inherited(number).values()) / mass
     ending = _called_as_it_ends(query, name)

@@ -130,6 +130,8 @@ class Query:
         self._saturated = _Table(lambda code: self._tf[code] / (K1 + self._tf[code]))
         self._codes: dict[int, dict[str, int]] = {}
         """Document → the terms that it has, with their codes."""
+        self.covered: dict[int, float] = {}
+        """Document → the weight of its terms that tell something, of those that were looked at."""
         self._grams = list(grams)
 
     @property
@@ -162,8 +164,10 @@ class Query:
         return self.index.frequencies(each for each in begun if each[: _most_of(each)] == term[: _most_of(each)])
 
     def _postings(self, term: str) -> dict[int, int]:
+        if term not in self.related:
+            return self.index.postings(term)
         found: dict[int, int] = {}
-        for each in self.related.get(term, (term,)):
+        for each in self.related[term]:
             found |= self.index.postings(each)
         return found
 
@@ -205,7 +209,9 @@ class Query:
         ]
         left = [*accumulate(reversed(bounds))][::-1]  # what a document can have of a term and all after it
         for (term, postings), most in zip(self.postings.items(), left, strict=True):
-            if is_best_alone and len(postings) > CANDIDATES and (bar := self._bar(found)) * (1 - 1e-9) > most:
+            # None has more by now than all terms so far are worth: only then can the rest be worth less than that.
+            may_skip = is_best_alone and len(postings) > CANDIDATES and left[0] > 2 * most
+            if may_skip and (bar := self._bar(found)) * (1 - 1e-9) > most:
                 found = {document: gain for document, gain in found.items() if gain + most >= bar * (1 - 1e-9)}
                 is_whole = False
             if is_whole:
@@ -213,6 +219,8 @@ class Query:
                 continue
             for document in found.keys() & postings.keys():
                 found[document] += self.weights[term] * self._saturated[postings[document]]
+        if not self.counts.get("passages"):
+            return found, {}
         passages = {document: gain for document, gain in found.items() if document & 1}
         return {document: gain for document, gain in found.items() if not document & 1}, passages
 
@@ -227,9 +235,12 @@ class Query:
         """Find out which terms some documents have: of many at once, in a fraction of the time."""
         new = set(documents) - self._codes.keys()
         self._codes.update((document, {}) for document in new)
+        self.covered |= dict.fromkeys(new, 0.0)
         for term, postings in self.postings.items():
+            weight = self.weights[term] if term in self.telling else 0.0
             for document in new & postings.keys():
                 self._codes[document][term] = postings[document]
+                self.covered[document] += weight
 
     def _codes_of(self, document: int) -> dict[str, int]:
         if document not in self._codes:
@@ -255,10 +266,6 @@ class Query:
     def weigh(self, terms: Iterable[str]) -> float:
         """Return the weight of those of some terms that tell something."""
         return math.fsum(self.weights[term] for term in terms if term in self.telling)
-
-    def coverage(self, document: int) -> float:
-        """Return the share of the weights of the terms that one document has."""
-        return self.weigh(self._codes_of(document)) / self.mass
 
     def similar_names(self) -> dict[int, float]:
         """Return document → 0 … 1: the share of the question's trigrams that its names have, by their weight."""
@@ -299,42 +306,53 @@ def rank(
         passages_of.setdefault(owners[document], []).append(document)
     borrowers = index.numbers(lent) if lent else {}
     wanted = dict.fromkeys([*(owners[document] for document in nearest), *passages_of, *borrowers.values()])
-    inner = index.parents_among(wanted)
-    for number in [number for number in wanted if number in inner][:OPENED]:
-        wanted.update(dict.fromkeys(index.children(number, CHILDREN)))
     rows = index.units(wanted)
-    inner |= index.parents_among(wanted.keys() - inner)
-    rows_wanted = [(number, row) for number in wanted if (row := rows.get(number)) and row.document is not None]
-    allowed = _allow([row.id for _, row in rows_wanted], among)
-    sizes = index.passage_counts([number for number, _ in rows_wanted])
+    for number in [number for number in wanted if rows[number].is_context][:OPENED]:
+        wanted.update(dict.fromkeys(index.children(number, CHILDREN)))
+    rows |= index.units(wanted.keys() - rows.keys())
+    there = [(number, row) for number in wanted if (row := rows[number]).document is not None]
+    allowed = _allow([row.id for _, row in there], among)
     query.look_at(chain((row.document or 0 for row in rows.values()), best_passages))
-    evidence = Evidence(query, rows, sizes=sizes)
+    evidence = Evidence(query, rows)
     scored, covered = [], dict[int, Set[str]]()
     latin = query.weigh(term for term in query.weights if not texts.is_unspaced(term)) / query.mass
-    whole = _together(query, [row.group for _, row in rows_wanted])
-    best_scores: list[float] = []  # as many as are wanted, the least first
-    for number, row in rows_wanted:
+    whole = _together(query, [row.group for _, row in there])
+    bounds, extra, dampening = list[tuple[float, int]](), dict[int, float](), _Table(_dampen)
+    for number, row in there:
         if row.id not in allowed or (groups is not None and row.group not in groups):
             continue
-        shares = lent.get(row.id) if lent else None
+        document, said = 2 * number, passages_of.get(number, ())
+        extra[number] = TRIGRAMS * latin * similar.get(document, 0.0) + whole.get(row.group, 0.0)
+        if row.above or row.is_context or (lent and row.id in lent):
+            bounds.append((math.inf, number))
+            continue
+        # What its own terms, those of its passages and its group say is all that it has.
+        most = own.get(document) or math.fsum(query.gains_of(document).values())
+        coverage = query.covered[document]
+        if said:  # they come the best first
+            by_itself, most = most, 0.0
+            for place, passage in enumerate(said):
+                most += FURTHER**place * (by_itself + passages[passage])
+                coverage += query.covered[passage]
+            most /= dampening[max(row.passages, len(said))]
+        coverage = min(1.0, coverage / query.mass)
+        bounds.append(((most / query.mass + extra[number]) * (0.1 + coverage) * (1 + 1e-9), number))
+    best_scores: list[float] = []  # as many as are wanted, the least first
+    for bound, number in sorted(bounds, reverse=True):
+        if len(best_scores) == limit and bound < best_scores[0]:
+            break
         said = passages_of.get(number, ())
-        document = row.document or 0
-        if len(best_scores) == limit and not (said or shares or row.above or number in inner):
-            # What its own terms and its group say is all that it has.
-            most = own.get(document) or math.fsum(query.gains_of(document).values())
-            most = most / query.mass + TRIGRAMS * latin * similar.get(document, 0.0)
-            if (most + whole.get(row.group, 0.0)) * (0.1 + query.coverage(document)) < (1 - 1e-9) * best_scores[0]:
-                continue
-        explained, coverage, documents, covered[number] = evidence.of(number, said, number in inner, shares)
-        explained += TRIGRAMS * latin * similar.get(row.document or 0, 0.0) + whole.get(row.group, 0.0)
-        if explained > 0 or row.document in similar:
-            at = documents or [row.document or 0]
-            scored.append(Found(row.id, number, explained * (0.1 + coverage), coverage, at))
+        shares = lent.get(rows[number].id) if lent else None
+        explained, coverage, documents, covered[number] = evidence.of(number, said, shares)
+        explained += extra[number]
+        if explained > 0 or 2 * number in similar:
+            at = documents or [2 * number]
+            scored.append(Found(rows[number].id, number, explained * (0.1 + coverage), coverage, at))
             (heappush if len(best_scores) < limit else heappushpop)(best_scores, scored[-1].score)
     best_first = nlargest(limit, scored, key=lambda found: (found.score, -found.number))
     if query.certainty is None:
         first = best_first[0].number if best_first else 0
-        is_told = first in sizes or (first and not index.names_of(first))
+        is_told = first and (rows[first].passages or not index.names_of(first))
         named = Evidence(query, rows, names_only=True).inherited(first).keys() if is_told else None
         query.certainty = _certainty(query, covered.get(first, set()), named)
     return [found._replace(score=query.factor * found.score) for found in best_first]
@@ -407,6 +425,11 @@ def _together(query: Query, groups: Iterable[str]) -> dict[str, float]:
     return found
 
 
+def _dampen(passages: int) -> float:
+    """Return √(Σⱼ FURTHERʲ over all passages)."""
+    return math.sqrt((1 - FURTHER**passages) / (1 - FURTHER))
+
+
 class Evidence:
     """What units have of a question, with what their contexts have."""
 
@@ -415,12 +438,10 @@ class Evidence:
         query: Query,
         rows: "Mapping[int, UnitRow]",
         names_only: bool = False,
-        sizes: Mapping[int, int] | None = None,
     ) -> None:
         self._query = query
         self._rows = rows
         self._names_only = names_only
-        self._sizes = sizes or {}
         self._inherited: dict[int | None, dict[str, float]] = {None: {}}
 
     def inherited(self, number: int | None) -> dict[str, float]:
@@ -443,7 +464,6 @@ class Evidence:
         self,
         number: int,
         passages: Collection[int],
-        has_children: bool,
         lent: Mapping[str, float] | None = None,
     ) -> tuple[float, float, list[int], Set[str]]:
         """Return what a unit explains, its coverage, both as shares, its passages, best first, and what it covers."""
@@ -461,10 +481,11 @@ class Evidence:
                 covered[term] = max(covered.get(term, 0.0), weight)
         coverage = math.fsum(weight for term, weight in covered.items() if term in query.telling) / query.mass
         explained = math.fsum(gains.values())
-        if has_children and not said:  # what it lacks is rather its children's, but none that says nothing precedes it
+        if self._rows[number].is_context and not said:
+            # What it lacks is rather its children's, but none that says nothing precedes it.
             explained *= 1 - (1 - DECAY) * (1 - coverage)
         for place, (further, _) in enumerate(said[1:], 1):
             explained += FURTHER**place * math.fsum(further.values())
         if said:  # a unit of many passages has something of every question
-            explained /= math.sqrt((1 - FURTHER ** self._sizes.get(number, 1)) / (1 - FURTHER))
+            explained /= _dampen(max(self._rows[number].passages, len(said)))
         return explained / query.mass, coverage, [at for _, at in said], covered.keys()

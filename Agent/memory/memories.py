@@ -26,7 +26,7 @@ import threading
 import zlib
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
-from itertools import islice
+from itertools import count, islice
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol, TypeAlias, TypeVar
 
@@ -56,8 +56,8 @@ _T = TypeVar("_T")
 
 _TABLES = """
 create table if not exists memory(
-    num integer primary key, id unique not null, is_hidden integer not null, kind text not null,
-    source text not null, time real not null, asks integer not null, sum integer not null, more text, sayings text);
+    id primary key, num integer not null, is_hidden integer not null, kind text not null, source text not null,
+    time real not null, asks integer not null, sum integer not null, more text, sayings text) without rowid;
 create index if not exists memory_source on memory(source, num) where source <> '';
 create index if not exists memory_sayings on memory(num) where sayings is not null;
 create table if not exists supersedes(new text, old text, primary key (new, old)) without rowid;
@@ -68,7 +68,7 @@ create table if not exists named(unit blob, keyword text, primary key (unit, key
 create index if not exists named_keyword on named(keyword);
 create table if not exists related(keyword text primary key) without rowid;
 """
-_LAYOUT = "4"  # of these tables; another one is filled again
+_LAYOUT = "5"  # of these tables; another one is filled again
 
 
 class Ranker(Protocol):
@@ -306,20 +306,24 @@ class Memories:
                 touched |= dict.fromkeys(self._supersede(db, info))
             others = [id for id in touched if id not in own]
         read = outside_operations(lambda: [self._tree.GetInfo(id) for id in others]) if others else []
-        with self._index.transaction() as db:
-            units: list[Unit] = []
-            followers: dict[str, None] = {}
-            for info in (*infos, *(other for other in read if other is not None)):
-                units += self._settle(db, info, followers)
-            self._index.put(units)
-            put = {unit.id for unit in units}
-            later = [id for id in followers if id not in put]
+        followers: dict[str, None] = {}
+        put = self._put([*infos, *read], followers)
+        later = [id for id in followers if id not in put]
         if later:
-            again = outside_operations(lambda: [self._tree.GetInfo(id) for id in later])
-            with self._index.transaction() as db:
-                self._index.put([unit for info in again if info for unit in self._settle(db, info, {})])
+            self._put(outside_operations(lambda: [self._tree.GetInfo(id) for id in later]), {})
 
-    def _settle(self, db: sqlite3.Connection, info: Info, followers: dict[str, None]) -> list[Unit]:
+    def _put(self, infos: Iterable[Info | None], followers: dict[str, None]) -> set[str]:
+        """Index infos, those that are there, and return the ids of those that may be found."""
+        with self._index.transaction() as db:
+            numbers = count(self._index.kept("next memory") or 1)
+            units = [unit for info in infos if info for unit in self._settle(db, info, followers, numbers)]
+            self._index.keep("next memory", next(numbers))
+            self._index.put(units)
+        return {unit.id for unit in units}
+
+    def _settle(
+        self, db: sqlite3.Connection, info: Info, followers: dict[str, None], numbers: Iterator[int]
+    ) -> list[Unit]:
         """Note what filters need of an info, and return it as a unit, if it may be found."""
         passages = list(self._passages_of(info)) if self._passages_of else list(texts.passages(info.content))
         key = to_key(info.id)
@@ -333,15 +337,17 @@ class Memories:
         if row is not None and (bool(row[1]), row[2]) != (asks, info.source):
             followers |= dict.fromkeys(self._next(db, row[0], row[2]))
         checksum = zlib.crc32("\0".join(passages).encode("utf-8", "surrogatepass"))
-        columns = ("id", "is_hidden", "kind", "source", "time", "asks", "sum", "more", "sayings")
+        num = row[0] if row else next(numbers)
+        columns = ("id", "num", "is_hidden", "kind", "source", "time", "asks", "sum", "more", "sayings")
         db.execute(
             f"insert into memory({', '.join(columns)}) values ({', '.join('?' * len(columns))}) on conflict(id) do"
-            f" update set {', '.join(f'{name} = excluded.{name}' for name in columns[1:])}",
-            (key, is_hidden, kind, info.source, time, asks, checksum, more, sayings),
+            f" update set {', '.join(f'{name} = excluded.{name}' for name in columns[2:])}",
+            (key, num, is_hidden, kind, info.source, time, asks, checksum, more, sayings),
         )
         if row is None or (row[3], bool(row[4])) != (checksum, is_hidden):
             self._unrank(info.id)
-        db.execute("delete from refers where source = ?", (key,))
+        if row is not None:
+            db.execute("delete from refers where source = ?", (key,))
         if is_hidden:
             self._index.remove([info.id])
             return []
@@ -504,8 +510,8 @@ class Memories:
         def choose(ids: Collection[str]) -> Collection[str]:
             return self._read(lambda db: set(accept(_select(db, sql, ids, values))))
 
-        count = f"select count(*) from (select 1 from memory where {where} limit {_FEW + 1})"
-        if self._read(lambda db: db.execute(count, values).fetchone()[0]) > _FEW:
+        counted = f"select count(*) from (select 1 from memory where {where} limit {_FEW + 1})"
+        if self._read(lambda db: db.execute(counted, values).fetchone()[0]) > _FEW:
             return choose
         return self._read(lambda db: frozenset(accept(db.execute(sql, values))))
 

@@ -236,10 +236,9 @@ class WordIndex:
     def rows(self) -> list[tuple[WordHit, str]]:
         """Return each row, scored 0, with each of its texts, for vectors."""
         sql = (
-            "select n.uri, r.level, r.part, n.category, r.at, r.speaker, d.num from row r join node n on"
-            " n.num = r.node join unit u on u.id = r.level || ' ' || r.part || ' ' || r.node"
-            " join document d on d.unit = u.num"
-            " where (d.num & 1) = (r.level < 2)"
+            "select n.uri, r.level, r.part, n.category, r.at, r.speaker, ifnull(p.num, 2 * u.num) from row r"
+            " join node n on n.num = r.node join unit u on u.id = r.level || ' ' || r.part || ' ' || r.node"
+            " left join passage p on p.unit = u.num"
         )
         with self.reading() as db:
             found = db.execute(sql).fetchall()
@@ -363,10 +362,10 @@ class WordIndex:
 
     def text_of(self, hit: WordHit) -> str:
         """Return what a passage that was found says, as it is indexed."""
-        sql = "select document from unit where id = (select ? || num from node where uri = ?)"
+        sql = "select 2 * num from unit where grp is not null and id = (select ? || num from node where uri = ?)"
         with self.reading() as db:
             row = db.execute(sql, (f"{hit.level} {hit.part} ", hit.uri)).fetchone()
-            return self._index.read([row[0]])[row[0]][1] if row and row[0] is not None else ""
+            return self._index.read(row)[row[0]][1] if row else ""
 
     def _ranked(self, db: sqlite3.Connection, query: str, filters: Filters) -> tuple[score.Query, list[score.Found]]:
         """Return the ranking of a query; a search asks for its levels one after the other, and is ranked once."""

@@ -170,7 +170,7 @@ class TestAJournal:
 
 @pytest.mark.parametrize(
     ("path_of", "table", "said"),
-    [(lambda folder: folder / ".ctx/journal.db", "changes", "WAL"), (index_of, "document", "index")],
+    [(lambda folder: folder / ".ctx/journal.db", "changes", "WAL"), (index_of, "unit", "index")],
     ids=["journal", "index"],
 )
 def test_forgetting_beside_a_reader_does_not_wait_and_says_what_stays(

@@ -9,6 +9,7 @@ import sqlite3
 import stat
 import threading
 import zlib
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -546,6 +547,36 @@ def test_a_lone_surrogate_of_the_caller_is_no_damage() -> None:
         assert {unit.id for unit in UNITS} <= index.ids()
 
 
+def fail(*_: object) -> Any:
+    raise LookupError("of the caller")
+
+
+def within(index: Index, use: Callable[[sqlite3.Connection], object]) -> None:
+    with index.transaction() as db:
+        use(db)
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        lambda index: index.search("tea", among=fail),
+        lambda index: index.search("tea", lent={"tea": {"tea": fail}}),
+        lambda index: index.keep("position", 10**30),
+        lambda index: index.numbers([10**30]),
+        lambda index: within(index, fail),
+        lambda index: within(index, lambda db: index.children(10**30, 1)),
+        lambda index: within(index, lambda db: db.execute("select ?")),
+        lambda index: within(index, lambda db: db.execute("select ?", (zlib.error,))),
+    ],
+)
+def test_what_the_caller_does_wrong_is_no_damage(use: Callable[[Index], object]) -> None:
+    index = Index()
+    index.put(UNITS)
+    with pytest.raises((LookupError, TypeError, OverflowError, sqlite3.ProgrammingError)):
+        use(index)
+    assert {unit.id for unit in UNITS} == index.ids()
+
+
 @pytest.mark.parametrize("query", ["is the", "When is it?", "how many are there of the", "这是什么时候的？", "多少"])
 @pytest.mark.parametrize("count", [1, 3, 10, 30])
 def test_a_question_of_stop_words_has_no_answer(query: str, count: int) -> None:
@@ -574,7 +605,8 @@ def test_the_id_of_a_removed_context_goes_with_the_last_that_needs_it() -> None:
     index.remove(["above"])
     index.put([Unit("below", ["green"])])
 
-    assert index.units([1, 2, 3]).keys() == {index.numbers(["below"])["below"]}
+    with index.reading() as db:
+        assert db.execute("select id from unit").fetchall() == [("below",)]
 
 
 @pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")

@@ -403,13 +403,14 @@ def contents_of(words: index.Index) -> tuple[object, ...]:
     """Return all that an index holds: its postings by the ids of their units, and its counts."""
     with words.reading() as db:
         ids = {num: index.to_id(key) for num, key in db.execute("select num, id from unit")}
-        unit_of = dict(db.execute("select num, unit from document"))
-        rows = db.execute("select num, above from unit where document is not null")
+        rows = db.execute("select num, above from unit where grp is not null")
         above = {ids[num]: ids.get(at) for num, at in rows}
         terms = [row[0] for row in db.execute("select term from posting where first = 0")]
-    postings = {
-        term: sorted((ids[unit_of[at]], at & 1, code) for at, code in words.postings(term).items()) for term in terms
-    }
+    postings = {}
+    for term in terms:
+        found = words.postings(term)
+        unit_of = words.owners(found)
+        postings[term] = sorted((ids[unit_of[at]], at & 1, code) for at, code in found.items())
     frequencies = {term: len(found) for term, found in postings.items()}
     assert words.frequencies(terms) == frequencies
     counts = {name: count for name, count in words.counts().items() if count and name != "bar"}
