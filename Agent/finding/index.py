@@ -41,7 +41,7 @@ from . import calibration, evidence, score, texts
 
 __all__ = ["Hit", "Index", "LostIndexError", "Unit", "to_id", "to_key"]
 
-_FORMAT = f"7 {sys.byteorder}"  # another one is made again
+_FORMAT = f"8 {sys.byteorder}"  # another one is made again
 _TAIL, _SMALL_TAIL = 128, 16  # postings of a term that are kept as they come, at most: usually, and after `compact`
 _RUN = 360  # postings that are deflated together: within a kilobyte, beyond which SQLite takes whole pages
 _BATCH_BYTES = 1 << 23  # postings that are collected before they are written
