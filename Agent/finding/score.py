@@ -10,10 +10,13 @@ score(u)   = (explained / Σ weight + TRIGRAMS · share of the trigrams of unkno
              words = Σ weight / the weight of an unknown word: two words of four are better evidence than one of two
 
 A word that no text has stands for those that it misspells, else for those that begin like it. All scores of a question
-are multiplied by ALONE where the best unit, which has infos or is a text without a name, says but one word of several,
-and once more where it says nothing except by its names: whom it is about is known, and what it asks is not. They are
-multiplied by ALONE² where it lacks a number of CODE characters: another one is meant; and where the best unit has but
-words that begin like an unknown one. They are multiplied by ALONE³ where a question has no words but stop words.
+are multiplied by its certainty:
+
+certainty  = (1 - (1 - coverage of the best) · score of the second / score of the best) · ALONE^n
+
+What the best lacks, the second may have: where both say as little, neither answers. n is 1 where the best has infos, or
+is a text without a name, and says but one word of several; and 2 more where it lacks a number, since another one is
+meant, or has but words that begin like an unknown one. It is 3 for a question of stop words alone.
 
 Stop words, and whether a text has a number or a time where one is asked for, only order what says as much: they are in
 `explained`, and neither in weight, in coverage nor in words.
@@ -21,7 +24,7 @@ Stop words, and whether a text has a number or a time where one is asked for, on
 
 import math
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Set
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Set
 from heapq import heappush, heappushpop, nlargest
 from itertools import accumulate, chain
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
@@ -36,13 +39,12 @@ __all__ = ["Evidence", "Found", "Query", "best", "rank"]
 K1, B = 1.2, 0.75  # BM25F's own (Robertson & Zaragoza 2009)
 NAME = 2.0  # what a name counts beside a text of usual length
 DECAY = 0.75  # what a unit has of its context's evidence
-ALONE = 0.4  # what a single word counts, or a name, where nothing else of the question is said
-CODE = 4  # characters of a number, or a word with digits, that must be there: INV-2024002 is not INV-2024001
+ALONE = 0.4  # what a single word counts where nothing else of the question is said
 BEGINNING = 0.6  # so much of a word, and of an unknown one, begins alike where the one stands for the other
 FURTHER = 0.5  # what each further passage counts beside the one before, and all of a group as one text
 TOGETHER = 5_000  # documents of groups that are looked at
 TRIGRAMS = 0.3  # what trigrams of names count, at most, of words that no text has
-CHARACTER = 0.2  # what a single character counts beside a pair, in scripts without blanks; a stop word beside others
+CHARACTER = 0.2  # what a single character counts beside a pair that texts have, see `_share`; a stop word beside others
 FEW = 30  # texts that do not yet show which words are rare: fewer count as so many, and the bar is not measured
 
 READ = 10_000  # postings that are read for a question, the rarest terms first; the first term is always read
@@ -109,6 +111,9 @@ class Query:
         self.is_empty = not self.telling
         """Whether the question has but stop words, so that nothing can answer it."""
         self.telling = self.telling or asked.keys() - texts.KINDS
+        pairs = [term for term in asked if len(term) == 2 and texts.is_unspaced(term)]
+        self._in_pairs = {*"".join(pairs)}
+        self._in_known_pairs = {*"".join(self.frequencies.keys() & {*pairs})}
         unknown = [term for term in asked if term not in self.frequencies and term in self.telling]
         few = unknown[:TERMS]  # of a page, as many as are read
         meant = {term: found for term in few if (found := index.frequencies(texts.corrections(term)))}
@@ -124,7 +129,7 @@ class Query:
         self.mass = self.weigh(self.weights) or 1.0
         self.breadth = math.sqrt(self.mass / self.idf(""))
         self.certainty: float | None = None
-        """ALONE or 1, see above; None until something was ranked."""
+        """See above; None until something was ranked."""
         self._tf = _Table(self._read_code)
         """Code → how often the document has the term, by the lengths of its fields."""
         self._saturated = _Table(lambda code: self._tf[code] / (K1 + self._tf[code]))
@@ -151,8 +156,13 @@ class Query:
         return not self.is_empty and term in texts.STOP_WORDS
 
     def _share(self, term: str) -> float:
-        is_little = len(term) == 1 and texts.is_unspaced(term)
-        return CHARACTER if is_little or self._is_minor(term) else 1.0
+        """Return what a term counts: a character that stands alone in the question is a word.
+
+        Where texts have none of the pairs that it makes, these are no words, and it counts twice (back-off).
+        """
+        if self._is_minor(term) or term in self._in_known_pairs:
+            return CHARACTER
+        return 2 * CHARACTER if term in self._in_pairs else 1.0
 
     def _begin_like(self, term: str) -> dict[str, int]:
         """Return the words that share most of their beginning with an unknown one, with their frequencies."""
@@ -317,6 +327,7 @@ def rank(
     scored, covered = [], dict[int, Set[str]]()
     latin = query.weigh(term for term in query.weights if not texts.is_unspaced(term)) / query.mass
     whole = _together(query, [row.group for _, row in there])
+    count = max(2, limit)  # the second shows how certain the first is
     bounds, extra, dampening = list[tuple[float, int]](), dict[int, float](), _Table(_dampen)
     for number, row in there:
         if row.id not in allowed or (groups is not None and row.group not in groups):
@@ -339,7 +350,7 @@ def rank(
         bounds.append(((most / query.mass + extra[number]) * (0.1 + coverage) * (1 + 1e-9), number))
     best_scores: list[float] = []  # as many as are wanted, the least first
     for bound, number in sorted(bounds, reverse=True):
-        if len(best_scores) == limit and bound < best_scores[0]:
+        if len(best_scores) == count and bound < best_scores[0]:
             break
         said = passages_of.get(number, ())
         shares = lent.get(rows[number].id) if lent else None
@@ -348,29 +359,35 @@ def rank(
         if explained > 0 or 2 * number in similar:
             at = documents or [2 * number]
             scored.append(Found(rows[number].id, number, explained * (0.1 + coverage), coverage, at))
-            (heappush if len(best_scores) < limit else heappushpop)(best_scores, scored[-1].score)
-    best_first = nlargest(limit, scored, key=lambda found: (found.score, -found.number))
-    if query.certainty is None:
-        first = best_first[0].number if best_first else 0
-        is_told = first and (rows[first].passages or not index.names_of(first))
-        named = Evidence(query, rows, names_only=True).inherited(first).keys() if is_told else None
-        query.certainty = _certainty(query, covered.get(first, set()), named)
-    return [found._replace(score=query.factor * found.score) for found in best_first]
+            (heappush if len(best_scores) < count else heappushpop)(best_scores, scored[-1].score)
+    best_first = nlargest(count, scored, key=lambda found: (found.score, -found.number))
+    if query.certainty is None and best_first:
+        first = best_first[0]
+        says_something = rows[first.number].passages > 0 or not index.names_of(first.number)
+        query.certainty = _certainty(query, best_first, covered[first.number], says_something)
+    return [found._replace(score=query.factor * found.score) for found in best_first[:limit]]
 
 
-def _certainty(query: Query, covered: Set[str], named: Set[str] | None) -> float:
-    """Return what remains of all scores, by what the best unit covers and, where it has texts, by what its names do."""
+def _certainty(query: Query, ranked: Sequence[Found], covered: Set[str], says_something: bool) -> float:
+    """Return what remains of all scores, by what the best unit covers, and whether it says more than a name."""
     if query.is_empty:
         return ALONE**3
     covered, lacking = covered & query.telling, query.telling & query.weights.keys() - covered
-    if covered and covered <= query.alike.keys():  # Carla is not Carlos
-        return ALONE**2
-    certainty = ALONE**2 if any(len(term) >= CODE and texts.has_digit(term) for term in lacking) else 1.0
-    if named is not None and lacking:
-        top = max(covered, key=lambda term: (query.weights[term], term), default="")
-        one = {term for term in covered if term == top or (texts.is_unspaced(term) and not {*term}.isdisjoint(top))}
-        certainty *= math.pow(ALONE, (covered <= one) + (covered <= named))
-    return certainty
+    is_alone = says_something and bool(lacking) and covered <= _one_word(covered, query.weights)
+    is_like = bool(covered) and covered <= query.alike.keys()
+    against = 2 * any(map(texts.has_digit, lacking)) + 2 * is_like + is_alone
+    rival = ranked[1].score / ranked[0].score if len(ranked) > 1 and ranked[0].score else 0.0
+    return math.pow(ALONE, against) * (1.0 - max(0.0, 1.0 - ranked[0].coverage) * rival)
+
+
+def _one_word(terms: Set[str], weights: Mapping[str, float]) -> Set[str]:
+    """Return the term that weighs most, with all that overlaps it: pairs of characters are parts of one word."""
+    found = {max(terms, key=lambda term: (weights[term], term), default="")}
+    if texts.is_unspaced("".join(found)):
+        parts = {term for term in terms if texts.is_unspaced(term)}
+        while more := {term for term in parts - found if not {*"".join(found)}.isdisjoint(term)}:
+            found |= more
+    return found
 
 
 def _within(
