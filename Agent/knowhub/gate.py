@@ -162,9 +162,9 @@ class Gate:
     # -- coming in --
 
     def answers_to(self, scope: Scope) -> bool:
-        """Return whether a request calls the server by one of its names."""
-        host = next((value for name, value in scope.get("headers", ()) if name.lower() == b"host"), b"")
-        return _without_port(host.decode("latin-1")).lower() in self._settings.allowed_hosts
+        """Return whether a request calls the server by one of its names, and by no other besides."""
+        hosts = [value.decode("latin-1") for name, value in scope.get("headers", ()) if name.lower() == b"host"]
+        return all(_without_port(host).lower() in self._settings.allowed_hosts for host in hosts or [""])
 
     async def _admit(self, scope: Scope, receive: Receive) -> Receive:
         headers = {name.lower(): value for name, value in scope["headers"]}

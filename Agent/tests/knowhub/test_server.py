@@ -166,6 +166,9 @@ class TestDoors:
         for host in ("evil.example", f"evil.example:{served.port}", "127.0.0.1.evil.example", ""):
             problem(client.get("/api/knowledge", headers={"Host": host}), "wrong-host")
         assert client.get("/api/knowledge", headers={"Host": f"localhost:{served.port}"}).status_code == 200
+        with socket.create_connection(("127.0.0.1", served.port)) as connection:
+            connection.sendall(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nHost: evil.example\r\n\r\n")
+            assert connection.recv(1000).startswith(b"HTTP/1.1 421 ")
 
     def test_unknown_fields_and_parameters_are_refused(self, served: Served) -> None:
         client = served.client()
