@@ -63,7 +63,7 @@ def vote(client: httpx.Client, id: str, which: str = "helpful", **case: str) -> 
 
 
 class TestIds:
-    """An id belongs to whoever made it."""
+    """An id belongs to the principal that made it."""
 
     def test_an_import_does_not_take_the_id_of_a_deleted_entry(self, alice: Any, bob: Any, served: Served) -> None:
         entry = save(alice)

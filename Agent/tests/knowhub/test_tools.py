@@ -115,7 +115,7 @@ class TestTools:
         assert (len(found), found.error, found.metadata["routing"]) == (1, None, "recall")
         assert "wait at random" in found.output
         updated = run(knowledge_update(id, add_helpful_case={"task": "t", "outcome": "o"}, update_score=5))
-        assert updated.output == "score 5, helpful 0, harmful 0"  # nobody votes for their own
+        assert updated.output == "score 5, helpful 0, harmful 0"  # a vote for an own entry does not count
         batch = run(knowledge_batch_update([{"knowledge_id": id, "is_helpful": False, "case": {"reason": "r"}}]))
         assert batch.output == "1 judged"
         assert id in run(knowledge_list(types=["tool"], scopes=["org:cybertogether"])).output
