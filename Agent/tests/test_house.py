@@ -20,7 +20,7 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["
 
 OUR_WORDS = {
     "told": 127,
-    "tells": 5,
+    "tells": 4,
     "heard": 4,
     "anew": 0,
     "borne": 0,
