@@ -93,7 +93,7 @@ class _DamagedRowError(sqlite3.DatabaseError):
 
 
 def _is_damage(error: sqlite3.DatabaseError) -> bool:
-    if isinstance(error, sqlite3.ProgrammingError | sqlite3.DataError):  # of whoever wrote the statement
+    if isinstance(error, sqlite3.ProgrammingError | sqlite3.DataError):  # of the caller's statement
         return False
     code = getattr(error, "sqlite_errorcode", 0)
     return code == _SHORT_READ or code & 255 not in _UNAVAILABLE | {_DISK_ERROR}
@@ -520,7 +520,7 @@ class Index:
         return self._using("begin")
 
     def _remembered(self, db: sqlite3.Connection, key: object, read: Callable[[], _R]) -> _R:
-        """Return what was read under a key, as long as nobody has changed anything."""
+        """Return what was read under a key, while nothing changes."""
         state = db.total_changes, db.execute("pragma data_version").fetchone()
         if self._memory[0] != state:
             self._memory = state, {}
