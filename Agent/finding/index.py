@@ -901,7 +901,7 @@ class Index:
         """Return the names of a unit."""
         return self.read([2 * number])[2 * number][0]
 
-    def sample(self, count: int, seed: int) -> list[int]:
+    def sample(self, count: int, start: int) -> list[int]:
         """Return some documents, spread over all, the same ones each time."""
         with self.reading() as db:
             last = db.execute(
@@ -913,7 +913,7 @@ class Index:
                 " select min(2 * num) from unit where num >= (?1 + 1) / 2 and grp is not null)"
             )
             step = max(1, last // max(1, count))
-            rows = [db.execute(nearest, (at,)).fetchone() for at in range(seed % step, last + 1, step)]
+            rows = [db.execute(nearest, (at,)).fetchone() for at in range(start % step, last + 1, step)]
             return list(dict.fromkeys(num for (num,) in _checked(rows, (int, _NONE)) if num))
 
     def _select(self, sql: str, values: Iterable[object], *kinds: tuple[type, ...]) -> list[Any]:
