@@ -600,16 +600,19 @@ class TestInterruptedCommit:
         assert tree.Verify() == []
         tree.Close()
 
-    def test_is_not_opened_again_twice_at_once(self, disk: FaultyDisk) -> None:
+    @pytest.mark.parametrize("meanwhile", [names_under, KeywordTree.Close], ids=["read", "close"])
+    def test_is_neither_opened_twice_nor_closed_while_it_is_opened_again(
+        self, disk: FaultyDisk, meanwhile: Callable[[KeywordTree], object]
+    ) -> None:
         tree = self.interrupted(disk, "pwrite links.jsonl")
         refused: list[str] = []
 
-        def look() -> None:
+        def call() -> None:
             with pytest.raises(StoreError, match="while its own thread"):
-                names_under(tree)
+                meanwhile(tree)
             refused.append("refused")
 
-        with stepping_in(disk, "pread change_log.jsonl", look):
+        with stepping_in(disk, "pread change_log.jsonl", call):
             assert names_under(tree) == ["first", "second"]
 
         assert refused == ["refused"]
