@@ -141,6 +141,7 @@ def make_command(
         values = {key: list(value) if isinstance(value, tuple) else value for key, value in values.items()}
         read = argparse.Namespace(command=name, **values)
         read.json = session.as_json
+        read.program = ctx.command_path.rpartition(" ")[0]
         for one in (of_group, parser):
             if one is not None and any(action.dest == "data" for action in one._actions):
                 read.data = one.get_default("data")

@@ -724,7 +724,8 @@ class TestNewcomer:
     def test_the_doctor_shows_memory_and_missing_extras(self, program: Program, tmp_path: Path) -> None:
         said = program.ask("doctor")
 
-        assert said["has_memory"]
+        assert said == program.ask("doctor", "--lang", "zh")
+        assert (said["has_memory"], said["problems"]) == (True, [])
         assert said["data"] == str(program.data)
         assert "cli" not in said["missing"]
         assert not Program(tmp_path / "none").ask("doctor")["has_memory"]
@@ -736,7 +737,7 @@ class TestNewcomer:
 
         said = json.loads(program.run("doctor", "--json", KEYWORD_TREE_MODEL="foo"))
 
-        assert "change_log.jsonl, line" in said["memory"]
+        assert [problem[:22] for problem in said["problems"]] == ["change_log.jsonl, line"]
         assert said["model"] == "LexicalLLMClient  (KEYWORD_TREE_MODEL is set to 'foo', but no service is)"
 
     def test_an_export_onto_what_is_in_use_names_it(self, program: Program, tmp_path: Path) -> None:
@@ -807,6 +808,11 @@ class TestMounted:
                 assert "No such option" in said
                 assert not re.search("mean .*--(model|meaning)", said), said
 
+    def test_a_hub_names_the_program_that_was_typed(self, program: Program) -> None:
+        hub = ["--data", "hub", "hub"]
+        assert "`keyword-tree hub serve`" in program.run(*hub, "token", "list")
+        assert "`keyword-tree hub token list`" in program.run(*hub, "token", "revoke", "0", code=None)
+
     def test_a_hub_takes_options_before_and_after_its_words(self, program: Program) -> None:
         (program.data.parent / "k.jsonl").write_text('{"kind": "poem"}', encoding="utf-8")
 
@@ -845,6 +851,12 @@ class TestAdd:
         said = program.run("add", "Python", "--parent", "/")
 
         assert said.splitlines()[1:] == ["another one of this name is at 编程 / Python"]
+        assert "another one" not in program.run("rename", "kitchen", "galley") + program.run(
+            "rename", "galley", "Galley"
+        )
+        assert program.run("rename", "Galley", "python").splitlines()[1:] == [
+            "another one of this name is at 编程 / Python, Python"
+        ]
 
     def test_a_path_makes_what_is_missing_and_begins_at_the_root_where_it_is_said_so(self, program: Program) -> None:
         program.run("add", "kitchen/coffee/latte")
