@@ -342,14 +342,15 @@ def missing_of_extras() -> dict[str, list[str]]:
 def doctor(session: Session) -> None:
     """Show what is installed, and which memory and model are used."""
     missing = missing_of_extras()
-    has_memory, state = True, say("there is one")
+    has_memory, problems = True, list[str]()
     try:
         with session.open(reports=False) as tree:
-            state = say("; ").join([state, *map(say_error, tree.recovery)])
+            problems += map(say_error, tree.recovery)
     except NoStoreError:
-        has_memory, state = False, say("none yet")
+        has_memory = False
     except KeywordTreeError as error:
-        state = say_error(str(error))
+        problems.append(say_error(str(error)))
+    state = say("; ").join([say("there is one") if has_memory else say("none yet"), *problems])
     try:
         client = type(session.client()).__name__
     except (InvalidInputError, ImportError) as error:
@@ -363,7 +364,7 @@ def doctor(session: Session) -> None:
         "sqlite": sqlite3.sqlite_version,
         "data": session.shown,
         "has_memory": has_memory,
-        "memory": state,
+        "problems": problems,
         "model": client,
         "missing": {name: needs for name, needs in missing.items() if needs},
     }

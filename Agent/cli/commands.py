@@ -152,9 +152,13 @@ def add(session: Session, name: str, parent: str | None, aliases: tuple[str, ...
         value = {"keyword": spell_keyword(tree, node)}
         is_left = parent_id is None and node.parent_id == ROOT_ID and len(tree) > 1
         text = "added {}, at the top: no keyword fits it" if is_left else "added {}"
-        places = say(", ").join(path_of(tree, node.id) for node in others)
-        note = say("another one of this name is at {}", places) if others else ""
-        session.report(tree, operation.id, value, text, path_of(tree, node.id), note=note)
+        session.report(tree, operation.id, value, text, path_of(tree, node.id), note=say_others(tree, others))
+
+
+def say_others(tree: KeywordTree, others: list[KeywordNode]) -> str:
+    """Return where else a name is; "" where it is nowhere else."""
+    places = say(", ").join(path_of(tree, node.id) for node in others)
+    return say("another one of this name is at {}", places) if others else ""
 
 
 def find_or_make(session: Session, tree: KeywordTree, path: str) -> str:
@@ -693,7 +697,9 @@ def rename(session: Session, keyword: str, name: str | None, description: str | 
         with tree.Operation("update_keyword") as operation:
             renamed = tree.UpdateKeyword(node.id, patch, node.version)
         said = ("renamed {} to {}", node.name, renamed.name) if name is not None else ("described {}", node.name)
-        session.report(tree, operation.id, {"keyword": spell_keyword(tree, renamed)}, *said)
+        others = [one for one in tree.FindByName(renamed.name) if one.id != node.id] if name is not None else []
+        value, note = {"keyword": spell_keyword(tree, renamed)}, say_others(tree, others)
+        session.report(tree, operation.id, value, *said, note=note)
 
 
 @command("alias")

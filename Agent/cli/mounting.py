@@ -13,6 +13,7 @@ from functools import cached_property
 from typing import Any, NamedTuple, cast
 
 import click
+from click.core import ParameterSource
 from typing_extensions import override
 
 from ..keyword_tree import InvalidInputError
@@ -135,17 +136,20 @@ def make_command(
         if session.as_json and not answers_json:
             raise InvalidInputError(say("{} has no answer in JSON", ctx.command_path))
         above = ctx.parent.params if of_group is not None and ctx.parent is not None else {}
-        values = {**parser._defaults, **above, **named}
+        left = {key for key in named if ctx.get_parameter_source(key) is ParameterSource.DEFAULT}
+        values = {**parser._defaults, **named, **{key: value for key, value in above.items() if key in left}}
         values = {key: list(value) if isinstance(value, tuple) else value for key, value in values.items()}
         read = argparse.Namespace(command=name, **values)
         read.json = session.as_json
+        read.program = ctx.command_path.rpartition(" ")[0]
         for one in (of_group, parser):
             if one is not None and any(action.dest == "data" for action in one._actions):
                 read.data = one.get_default("data")
         vars(read).update(part.place(session))
         return int(importlib.import_module(part.module, __package__).run(read) or 0)
 
-    command = Asked(name, callback=run, params=list(parameters(parser, part.place(Session()))), help=text)
+    params = [one for each in (parser, of_group) if each is not None for one in parameters(each, part.place(Session()))]
+    command = Asked(name, callback=run, params=params, help=text)
     return share(command, asks=False, data=part.data, has_json=answers_json)
 
 

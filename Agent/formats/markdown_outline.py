@@ -215,6 +215,8 @@ class _Reader:
         """Return the id and the aliases that comments give what is before them; the id only in our own files."""
         found: dict[str, object] = {}
         while waiting and (match := _COMMENT.fullmatch(waiting[0].content if waiting[0].type == "html_block" else "")):
+            if match[1] in found:
+                break  # what it belonged to was deleted: it is of another item
             waiting.popleft()
             with suppress(ValueError):
                 found[match[1]] = json.loads(match[2])

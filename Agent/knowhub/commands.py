@@ -195,21 +195,26 @@ def ask(options: argparse.Namespace) -> int:
         else:
             _show(found, took_ms)
             if not hub.catalog.counts().get("knowledge"):
-                print(say("The hub is empty: `knowhub import FILE` reads knowledge in."))
+                print(say("The hub is empty: `{} import FILE` reads knowledge in.", options.program))
     return 0 if found["results"] else 1
 
 
 def _show(found: Mapping[str, Any], took_ms: float) -> None:
     for result in found["results"]:
         judged = result["eval"]
-        print(f"\n{result['task']}")
+        print(result["task"])
         counts = judged["score"], judged["helpful"], judged["harmful"]
         print("  " + say("score {}, helpful {}, harmful {}, {}", *counts, result["id"]))
         for line in result["content"].strip().splitlines()[:6]:
             print(f"  {_printable(line)[:110]}")
+        print()
     words = WORDS["zh" if is_chinese() else "en"]
-    how = words[found["routing"]] + (say("  ({})", words[found["reason"]]) if found["reason"] else "")
-    print("\n" + say("{} of {} entries, {}, {:.1f} ms", found["count"], found["eligible"], how, took_ms))
+    why = say(" ({})", words[found["reason"]]) if found["reason"] else ""
+    if found["results"]:
+        how = words[found["routing"]] + why
+        print(say("{} of {} entries, {}, {:.1f} ms", found["count"], found["eligible"], how, took_ms))
+    else:
+        print(say("nothing found in {} entries{}, {:.1f} ms", found["eligible"], why, took_ms))
 
 
 def _printable(text: str) -> str:
@@ -225,13 +230,14 @@ def token(options: argparse.Namespace) -> int:
             scopes = ",".join(sorted(one.scopes)) or "-"
             print(f"{one.digest[:12]}  {one.principal}  {','.join(sorted(one.rights))}  {scopes}")
         if not found:
-            print(say("There is no token yet: `knowhub token make` makes one, and so does `knowhub serve`."))
+            print(say("There is no token yet: `{0} token make` makes one, and so does `{0} serve`.", options.program))
         for name in tokens.damaged():
             print(f"{name[:12]}  {say('damaged: this file holds no token')}")
     elif options.action == "revoke":
         found = [one for one in tokens.all() if options.id and one.digest.startswith(options.id)]
         if len(found) != 1:
-            raise KnowHubError("not-found", f"{len(found)} tokens begin with {options.id!r}: see `knowhub token list`")
+            detail = f"{len(found)} tokens begin with {options.id!r}: see `{options.program} token list`"
+            raise KnowHubError("not-found", detail)
         tokens.revoke(found[0].digest)
         print(say("revoked: {}", found[0].principal))
     elif options.action == "login":

@@ -28,7 +28,7 @@ def make_parser() -> argparse.ArgumentParser:
 
     def add(name: str, text: str, *, models: bool = False, json: bool = False) -> argparse.ArgumentParser:
         made = commands.add_parser(name, help=text, description=text)
-        made.set_defaults(run="take_in" if name == "import" else name)
+        made.set_defaults(run="take_in" if name == "import" else name, program="knowhub")
         made.add_argument("--data", help="the data folder; KNOWHUB_DATA, else ~/.local/share/knowhub")
         made.add_argument("--log", help="instead: postgresql://host/database#name, for several machines; KNOWHUB_LOG")
         if json:

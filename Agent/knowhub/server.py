@@ -1,7 +1,7 @@
 """REST over a hub: a table of calls. What goes in and comes out is what the methods of `KnowHub` say of themselves.
 
-All runs in the thread pool of 40, of which at most `routing.POOL_SIZE` wait for a model. See `application` for what is
-around.
+Calls run in the thread pool of 40, of which at most `routing.POOL_SIZE` wait for a model; but a known entry with few
+votes is answered in the event loop (`_get`), and `slim` has a thread of its own. See `application` for what is around.
 """
 
 import asyncio
@@ -188,7 +188,10 @@ def _make(hub: KnowHub, call: Call) -> Callable[..., Any]:
             given["version"] = _read_version(given["version"])
         # What is not given has the method's own default.
         made = getattr(hub, call.does)(**{own_names[name]: value for name, value in given.items() if value is not None})
-        return answer(made, call.status, None if place is None else (made[place] if place else made)["version"])
+        if place is None:
+            return answer(made, call.status)
+        versioned = made[place] if place else made
+        return answer(made, call.status, versioned["version"])
 
     function.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     return function

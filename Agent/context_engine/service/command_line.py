@@ -178,9 +178,11 @@ def _show(engine: ContextEngineService, ctx: RequestContext, options: argparse.N
     return entries, "\n".join(lines)
 
 
-@_command("undo", _argument("commit_id"))
+@_command("undo", _argument("commit_id", nargs="?", default="", help="as `log` shows it"))
 def _undo(engine: ContextEngineService, ctx: RequestContext, options: argparse.Namespace) -> Any:
     """Undo a commit, as a new commit."""
+    if not options.commit_id:
+        raise InvalidInputError("undo needs the id of a commit: `keyword-tree context log` lists them")
     undone = engine.undo(ctx, options.commit_id)
     return {"commit_id": undone}, say("undone by {}", undone)
 

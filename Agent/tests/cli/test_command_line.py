@@ -696,6 +696,7 @@ class TestProgram:
 
     def test_a_model_named_for_what_asks_none_is_reported(self, program: Program) -> None:
         assert "show asks no model" in program.run("--model", "gpt-x", "show", "nope", code=1)
+        assert "ls asks no model" in program.run("--model", "gpt-x", "context", "ls", code=None)
         assert "asks no model" not in program.run("search", "nope", "--model", "lexical", code=1)
 
     def test_a_model_named_in_the_environment_without_a_service_is_passed_over(self, program: Program) -> None:
@@ -723,7 +724,8 @@ class TestNewcomer:
     def test_the_doctor_shows_memory_and_missing_extras(self, program: Program, tmp_path: Path) -> None:
         said = program.ask("doctor")
 
-        assert said["has_memory"]
+        assert said == program.ask("doctor", "--lang", "zh")
+        assert (said["has_memory"], said["problems"]) == (True, [])
         assert said["data"] == str(program.data)
         assert "cli" not in said["missing"]
         assert not Program(tmp_path / "none").ask("doctor")["has_memory"]
@@ -735,7 +737,7 @@ class TestNewcomer:
 
         said = json.loads(program.run("doctor", "--json", KEYWORD_TREE_MODEL="foo"))
 
-        assert "change_log.jsonl, line" in said["memory"]
+        assert [problem[:22] for problem in said["problems"]] == ["change_log.jsonl, line"]
         assert said["model"] == "LexicalLLMClient  (KEYWORD_TREE_MODEL is set to 'foo', but no service is)"
 
     def test_an_export_onto_what_is_in_use_names_it(self, program: Program, tmp_path: Path) -> None:
@@ -790,7 +792,26 @@ class TestMounted:
     def test_a_mistyped_one_and_a_wrong_value_are_refused_as_ours_are(self, program: Program) -> None:
         assert "No such command 'sreve'. Did you mean serve?" in program.run("hub", "sreve", code=2)
         assert "'--http' 的值不对：'x' 不是端口号" in program.run("mcp", "--http", "x", "--lang", "zh", code=2)
-        assert program.ask("hub", "token", "list", code=2)["message"] == "keyword-tree hub token has no answer in JSON"
+        said = json.loads(program.run("--json", "hub", "token", "list", code=2))["message"]
+        assert said == "keyword-tree hub token has no answer in JSON"
+
+    def test_options_of_a_group_count_after_its_commands_too(self, program: Program) -> None:
+        remember = ["context", "--user", "ada", "--data", "sessions", "remember", "tea"]
+        for last, user in (([], "ada"), (["--user", "bob"], "bob")):
+            assert f"/users/{user}/" in program.run(*remember, *last)
+        assert "keyword-tree context log" in program.run("context", "--data", "sessions", "undo", code=2)
+
+    def test_what_a_help_does_not_show_is_neither_accepted_nor_proposed(self, program: Program) -> None:
+        for typed in ("--model", "--name", "--meaning"):
+            for words in (["context", "remember", "tea"], ["show"]):
+                said = program.run(*words, typed, "x", code=2)
+                assert "No such option" in said
+                assert not re.search("mean .*--(model|meaning)", said), said
+
+    def test_a_hub_names_the_program_that_was_typed(self, program: Program) -> None:
+        hub = ["--data", "hub", "hub"]
+        assert "`keyword-tree hub serve`" in program.run(*hub, "token", "list")
+        assert "`keyword-tree hub token list`" in program.run(*hub, "token", "revoke", "0", code=None)
 
     def test_a_hub_takes_options_before_and_after_its_words(self, program: Program) -> None:
         (program.data.parent / "k.jsonl").write_text('{"kind": "poem"}', encoding="utf-8")
@@ -830,6 +851,12 @@ class TestAdd:
         said = program.run("add", "Python", "--parent", "/")
 
         assert said.splitlines()[1:] == ["another one of this name is at 编程 / Python"]
+        assert "another one" not in program.run("rename", "kitchen", "galley") + program.run(
+            "rename", "galley", "Galley"
+        )
+        assert program.run("rename", "Galley", "python").splitlines()[1:] == [
+            "another one of this name is at 编程 / Python, Python"
+        ]
 
     def test_a_path_makes_what_is_missing_and_begins_at_the_root_where_it_is_said_so(self, program: Program) -> None:
         program.run("add", "kitchen/coffee/latte")

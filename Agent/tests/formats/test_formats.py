@@ -996,6 +996,21 @@ class TestMarkdown:
         ]
         assert tree.FindByName("编程")[0].description == "What machines\ncan execute."
 
+    def test_the_comments_of_a_line_that_was_deleted_count_for_no_other_one(
+        self, tree: KeywordTree, tmp_path: Path
+    ) -> None:
+        eggs = tree.Ensure("食谱/番茄炒蛋")
+        tree.CreateKeyword("少放糖", eggs.id, ["less sugar"])
+        tree.CreateInfo("先炒蛋。", keyword_ids=[eggs.id])
+        path = tmp_path / "a.md"
+        export_file(tree, path)
+        path.write_text(path.read_text("utf-8").replace("- 少放糖\n", ""), "utf-8")
+        before = outline(tree)
+        report = import_file(tree, path, update=True)
+
+        assert (report.skipped, report.operation_ids) == (3, [])
+        assert outline(tree) == before
+
     def test_a_line_too_long_for_a_name_is_kept_in_the_description(self, tree: KeywordTree, tmp_path: Path) -> None:
         import_file(tree, write(tmp_path, "a.md", "- " + "x" * 600 + "\n"))
         node = tree.GetChildren("root")[0]

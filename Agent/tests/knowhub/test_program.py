@@ -39,7 +39,9 @@ class TestAsk:
         with KnowHub(data) as hub:
             assert "knowhub import" in run(capsys, "ask", "--data", data, "anything", status=1)
             hub.save(LOCAL, ENTRY)
-        assert "1 of 1 entries, found by words  (no model is set up), " in run(capsys, "ask", "--data", data, "egg")
+        assert "\n\n1 of 1 entries, found by words (no model is set up), " in run(capsys, "ask", "--data", data, "egg")
+        said = run(capsys, "ask", "--data", data, "Mars", status=1)
+        assert said.startswith("nothing found in 1 entries (no model is set up), ")
 
 
 class TestTokens:
@@ -105,7 +107,7 @@ class TestCarrying:
             assert "请加 --yes" in capsys.readouterr().err
             with KnowHub(data) as hub:
                 hub.save(LOCAL, ENTRY)
-            assert "1 条中的 1 条，按词查到  （没有配置模型），" in run(capsys, "ask", "--data", data, "egg")
+            assert "1 条中的 1 条，按词查到（没有配置模型），" in run(capsys, "ask", "--data", data, "egg")
             assert "知识：1\n" in run(capsys, "doctor", "--data", data)
         finally:
             language.choose("en")

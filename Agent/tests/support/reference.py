@@ -145,7 +145,8 @@ def row(command: click.Command, words: str, above: click.Context) -> str:
     context = click.Context(command, parent=above, info_name=words)
     parameters = command.get_params(context)
     arguments = [one.make_metavar(context) for one in parameters if isinstance(one, click.Argument)]
-    of_all = ("--help", "--data", "--json", "--lang", "--model", "--meaning")
+    of_group = [one.opts[-1] for one in above.command.get_params(above)]
+    of_all = ("--help", "--data", "--json", "--lang", "--model", "--meaning", *of_group)
     options = [one.opts[-1] for one in parameters if isinstance(one, click.Option) and one.opts[-1] not in of_all]
     usage = " ".join([words, *arguments]).replace("|", "\\|")
     return f"| `{usage}` | {summary(command.help)} | {' '.join(f'`{one}`' for one in options)} |"
