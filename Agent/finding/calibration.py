@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 __all__ = ["ANSWER_BAR", "WORDS", "calibrate", "scale_of", "with_meaning"]
 
 ANSWER_BAR = 0.5
-"""The score from which on something is an answer: one in ten questions that have none in this tree reaches it."""
+"""The score from which on something is an answer: one in twenty questions of another subject reaches it."""
 USUAL_BAR = 0.13
 """What counts as `ANSWER_BAR` where there are too few texts to draw from; of 22 sets the median is 0.11, and few texts
 have fewer rivals for the best one."""

@@ -47,11 +47,11 @@ def fit(query: score.Query, name: str, count: int, among: Collection[str]) -> Fi
     rows.update(index.units(scores))
     kind = kind_in(name)
     named = index.read([2 * number for number in scores if not rows[number].is_context]) if kind else {}
-    heard = score.Evidence(query, rows, names_only=True)
+    by_names = score.Evidence(query, rows, names_only=True)
     for number in scores:  # a cherry tree is no apple tree, but belongs beside it
         names, _ = named.get(2 * number, ([""], ""))
         if not kind or kind_in(names[0]) != kind:
-            scores[number] += 2 * math.fsum(heard.inherited(number).values()) / mass
+            scores[number] += 2 * math.fsum(by_names.inherited(number).values()) / mass
     ending = _called_as_it_ends(query, name)
     for number in ending:
         scores[number] = scores.get(number, 0.0) + max(like.values(), default=1.0) / 2 / len(ending)

@@ -463,12 +463,12 @@ class Evidence:
 
     def inherited(self, number: int | None) -> dict[str, float]:
         """Return term → gain of a unit by its own names and text, or its context's."""
-        chain: list[int] = []
-        while number is not None and number not in self._inherited and number in self._rows and number not in chain:
-            chain.append(number)
+        ancestors: list[int] = []
+        while number is not None and number not in self._inherited and number in self._rows and number not in ancestors:
+            ancestors.append(number)
             number = self._rows[number].above
         found = self._inherited.get(number, {})
-        for number in reversed(chain):
+        for number in reversed(ancestors):
             document = self._rows[number].document
             gains = {term: DECAY * gain for term, gain in found.items()}
             own = {} if document is None else self._query.gains_of(document, self._names_only)

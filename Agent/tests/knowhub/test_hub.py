@@ -311,8 +311,10 @@ class TestSearch:
 
     def test_without_a_shared_term_nothing_is_found(self, hub: KnowHub) -> None:
         save(hub, task="tea")
+        save(hub, task="boil eggs for 7 minutes")
 
         assert found(hub, "quantum") == []
+        assert found(hub, "how many teams play?") == []  # what has a number as well, and no word
 
     def test_finds_chinese_and_tag_values_and_content(self, hub: KnowHub) -> None:
         save(hub, task="登录网站并绕过反爬检测", content="随机延迟", tags={"domain": "browser"})
