@@ -307,6 +307,17 @@ def _pack(block: Mapping[int, bytes]) -> bytes:
     return zlib.compress(b"\n".join([_to_json([*steps]).encode(), *block.values()]))
 
 
+def _split(block: Mapping[int, bytes]) -> Iterator[tuple[int, bytes]]:
+    """Yield the key of a block and the block as it is kept: in halves where its texts have grown beyond a page."""
+    packed = _pack(block)
+    if len(packed) <= 2 * _BLOCK or len(block) == 1:
+        yield min(block), packed
+        return
+    middle = len(block) // 2
+    for part in ([*block.items()][:middle], [*block.items()][middle:]):
+        yield from _split(dict(part))
+
+
 @_decoder
 def _unpack(data: bytes) -> dict[int, bytes]:
     steps, *kept = zlib.decompress(data).split(b"\n")
@@ -709,7 +720,7 @@ class Index:
                     block[document] = _encode(said)
             db.execute("delete from said where first = ?", (first,))
             if block:
-                db.execute("insert into said values (?, ?)", (min(block), _pack(dict(sorted(block.items())))))
+                db.executemany("insert into said values (?, ?)", _split(dict(sorted(block.items()))))
         rows, held, size, shrunk = list[tuple[int, bytes]](), dict[int, bytes](), 0, _SHRUNK
         last = "select first, data from said order by first desc limit 1"
         for first, data in db.execute(last).fetchall() if new else ():
@@ -935,6 +946,7 @@ class Index:
         among: score.Among | None = None,
         lent: Mapping[str, Mapping[str, float]] | None = None,
         quotes: int | None = None,
+        also: Collection[str] = (),
     ) -> list[Hit]:
         """Return what fits a question, best first, ties in the order in which it was put.
 
@@ -945,10 +957,13 @@ class Index:
             among: Only these: their ids, or, where they are many, what returns which of some ids may be found.
             lent: id → term → share (0 to 1): what a unit counts as saying although none of its texts does.
             quotes: Hits that get an excerpt, the first ones; None: all of them.
+            also: Ids of what is scored by the same measure after these, if it has any of the words.
         """
         with self.reading():
             asked = score.Query(self, texts.question(query))
             found = score.rank(asked, limit, groups=groups, among=among, lent=lent)
+            if rest := set(also) - {each.id for each in found}:
+                found += score.rank(asked, len(rest), among=rest, lent=lent)
             scale = calibration.scale_of(self)
             excerpts = evidence.quote(self, evidence.Words(asked.quoted()), found[:quotes])
             return [Hit(each.id, scale(each.score), excerpts.get(each.id, "")) for each in found]

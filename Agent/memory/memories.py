@@ -534,22 +534,19 @@ class Memories:
         """
         if isinstance(among, Set) and len(among) > _FEW:
             among = frozenset(among).intersection
-        hits = self._do(lambda: self._index.search(query, limit, among=among, lent=lent, quotes=quotes))
+        near, wanted = dict[str, float](), set[str]()
+        if self._ranker is not None:
+            with self._ranker_lock:
+                self._pass_on(self._ranker)
+                ranked = self._ranker.Rank(query)
+            for nearness, id in ranked:
+                near.setdefault(id, min(1.0, max(0.0, NEARNESS * nearness)))
+            wanted = {*self.facts(near)}
+            if among is not None:
+                wanted = wanted & among if isinstance(among, Set) else set(among(wanted))
+        hits = self._do(lambda: self._index.search(query, limit, among=among, lent=lent, quotes=quotes, also=wanted))
         if self._ranker is None:
             return [Found(*hit) for hit in hits]
-        with self._ranker_lock:
-            self._pass_on(self._ranker)
-            ranked = self._ranker.Rank(query)
-        near: dict[str, float] = {}
-        for nearness, id in ranked:
-            near.setdefault(id, min(1.0, max(0.0, NEARNESS * nearness)))
-        there = self.facts(near).keys()
-        wanted = {id for id in near if id in there}
-        if among is not None:
-            wanted = wanted & among if isinstance(among, Set) else set(among(wanted))
-        rest = wanted - {hit.id for hit in hits}
-        if rest:  # what says few of the words has its own score
-            hits += self._do(lambda: self._index.search(query, len(rest), among=frozenset(rest), lent=lent))
         said: dict[str, Hit | None] = {hit.id: hit for hit in hits}
         said |= {id: None for id in near if id in wanted and id not in said}
         found = [

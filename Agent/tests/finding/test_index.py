@@ -90,6 +90,17 @@ def test_many_postings_of_a_word_are_kept_and_removed() -> None:
     assert index.frequencies(["kettl"]) == {}
 
 
+def test_texts_that_grow_are_kept_as_finely_as_new_ones() -> None:
+    index = Index()
+    index.put(Unit(str(number), text=f"cup {number}") for number in range(60))
+    for number in range(60):
+        index.put([Unit(str(number), text=" ".join(f"w{word * number}" for word in range(2_000)))])
+    with index.reading() as db:
+        kept = [size for (size,) in db.execute("select length(data) from said")]
+    assert len(kept) == 60 and max(kept) < 10_000
+    assert [hit.id for hit in index.search(f"w{1_999 * 59}")] == ["59"]
+
+
 @pytest.mark.parametrize("order", [["drinks", "tea"], ["tea", "drinks"]])
 @pytest.mark.parametrize("is_together", [True, False])
 def test_no_id_stays_of_a_context_that_was_removed_with_what_it_is_of(order: list[str], is_together: bool) -> None:

@@ -341,9 +341,10 @@ class TestFile:
 class Memory:
     """A ranker that keeps what it is given, and fails now and then."""
 
-    def __init__(self) -> None:
+    def __init__(self, nearness: float = 1.0) -> None:
         self.texts: dict[str, list[str]] = {}
         self.fails = False
+        self.nearness = nearness
 
     def Add(self, id: str, texts: Sequence[tuple[str, float]]) -> None:  # noqa: N802
         if self.fails:
@@ -354,7 +355,7 @@ class Memory:
         self.texts.pop(id, None)
 
     def Rank(self, query: str) -> list[tuple[float, str]]:  # noqa: N802
-        return [(1.0, id) for id in self.texts] * 2 + [(1.0, "nobody")]
+        return [(self.nearness, id) for id in self.texts] * 2 + [(1.0, "nobody")]
 
 
 class TestRanker:
@@ -406,6 +407,15 @@ class TestRanker:
 
         assert len(ranked(index)) == 1
         assert list(ranker.texts.values()) == [["bowl"]]
+
+    def test_scores_are_the_same_at_every_limit(self, tree: KeywordTree) -> None:
+        create(tree, "My dentist Okafor practises in Delft.", "The dentist Okafor practises in Delft, near a church.")
+        index = Memories(tree, ranker=Memory(nearness=0.01))
+        index.catch_up()
+        all_found = index.rank("Where does the dentist Okafor see patients?", 5)
+
+        assert len(all_found) == 2
+        assert index.rank("Where does the dentist Okafor see patients?", 1) == all_found[:1]
 
     def test_is_filtered(self, tree: KeywordTree) -> None:
         [tea, _] = create(tree, "tea", "cup")
