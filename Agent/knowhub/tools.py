@@ -26,10 +26,10 @@ import re
 import types as python_types
 import typing
 import unicodedata
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Generic, ParamSpec, Protocol, TypeVar
-from urllib.parse import quote
+from urllib.parse import quote, unquote
 
 from ..cli.language import say_in_environment as _say
 from .calling import TIMEOUT_S, CallError, close_local, default_scopes, request
@@ -343,13 +343,7 @@ async def fill_secrets(text: str, allowed: Collection[str]) -> str:
         CallError: A secret that may be filled in is not available; nothing was filled in.
     """
     known: dict[str, str] = {}
-    # As a resolver reads a name: wide letters and dots as plain ones, and without what cannot be seen.
-    bare = unicodedata.normalize("NFKC", _PLACEHOLDER.sub("secret", text))
-    bare = _WIDE_DOT.sub(".", "".join(char for char in bare if unicodedata.category(char) != "Cf"))
-    seen = [
-        *_HOSTS.findall(bare),
-        *_HOSTS.findall(re.sub(r"[\"'\\]", "", bare)),
-    ]  # also as a shell joins what is quoted
+    seen = [found for read in _readings(_PLACEHOLDER.sub("secret", text)) for found in _HOSTS.findall(read)]
     hosts = {host.lower().rstrip(".") for found in seen for host in found if host}
     for id in dict.fromkeys(_PLACEHOLDER.findall(text)):
         if id not in allowed:
@@ -361,10 +355,19 @@ async def fill_secrets(text: str, allowed: Collection[str]) -> str:
     return _PLACEHOLDER.sub(lambda match: known.get(match[1], match[0]), text)
 
 
-_WIDE_DOT = re.compile("(?<=[A-Za-z0-9])。(?=[A-Za-z0-9])")
+def _readings(text: str) -> Iterator[str]:
+    """Yield a text as it is and as what reads it next may: a resolver, a shell, a decoder of JSON or of a URL."""
+    plain = _WIDE_DOT.sub(".", unicodedata.normalize("NFKC", text))
+    visible = _UNSEEN.sub("", "".join(char for char in plain if unicodedata.category(char) != "Cf"))
+    decoded = re.sub(r"\\u([0-9A-Fa-f]{4})", lambda match: chr(int(match[1], 16)), unquote(visible))
+    yield from (plain, visible, decoded, re.sub(r"\\\n|[\"'\\]", "", visible))
+
+
+_UNSEEN = re.compile("[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u3164\ufe00-\ufe0f\U000e0100-\U000e01ef]")
+_WIDE_DOT = re.compile(r"(?<=[^\W\u2e80-\ua4cf])。(?=[^\W\u2e80-\ua4cf])")  # not between sentences in Chinese
 _HOSTS = re.compile(
-    r"(?://|@)(?:[^\s/@\"'{}\\]*@)?\[?([^\s/:?#\"'\]{}@\\]+)"
-    r"|(?<![\w./-])((?:[^\W_](?:[\w-]*[^\W_])?\.)+[^\W_][\w-]*)(?![\w}])"
+    r"(?://|@|(?<=http:)/|(?<=https:)/)(?:[^\s/@\"'{}\\]*@)?\[?([^\s/:?#\"'\]{}@\\]+)"
+    r"|(?<![\w./-])((?:[\w-]+\.)+[\w-]+)(?!\w|\}\})"
 )
 
 
