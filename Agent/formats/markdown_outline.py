@@ -148,6 +148,7 @@ class _Reader:
         self._outline = outline
         self._lines = lines
         self._is_ours = is_ours
+        self._ids = dict[str, str]()  # with what infos say
 
     def blocks(self, nodes: Sequence[SyntaxTreeNode], parent_id: str) -> Iterator[Record]:
         path = [(0, parent_id)]
@@ -166,7 +167,7 @@ class _Reader:
                 for item in node.children:
                     yield from self._item(item, path[-1][1])
             elif text := self._text(node):
-                yield self._outline.fact(path[-1][1], text, id=self._comments(waiting)[0])
+                yield self._outline.fact(path[-1][1], text, id=self._first(self._comments(waiting)[0], text))
 
     def _item(self, item: SyntaxTreeNode, parent_id: str) -> Iterator[Record]:
         waiting = deque(item.children)
@@ -185,6 +186,7 @@ class _Reader:
         elif not self._is_contents(link):
             id = self._comments(waiting)[0]
             content = "\n\n".join([_plain(inline, "\n", link, True), *filter(None, map(self._text, waiting))])
+            id = self._first(id, f"{_href(link)} {content}")
             yield self._outline.fact(parent_id, content or ("" if self._is_ours else _href(link)), _href(link), id)
 
     def _keyword(self, inline: SyntaxTreeNode, parent_id: str, waiting: deque[SyntaxTreeNode]) -> Iterator[Record]:
@@ -201,7 +203,7 @@ class _Reader:
             if len(parts) == 1 and parts[0].type == "em":
                 description = _plain(parts[0], "\n")
                 waiting.popleft()
-        keyword = self._outline.keyword(parent_id, name, aliases, description, id)
+        keyword = self._outline.keyword(parent_id, name, aliases, description, self._first(id))
         yield keyword
         if link is not None:
             yield self._outline.fact(keyword.id, _plain(inline, " ", link, True), _href(link))
@@ -223,6 +225,16 @@ class _Reader:
         id, aliases = found.get("id"), found.get("aliases")
         names = aliases if isinstance(aliases, list) else []
         return id if self._is_ours and isinstance(id, str) else "", [name for name in names if isinstance(name, str)]
+
+    def _first(self, id: str, said: str = "") -> str:
+        """Return an id, or "" for what was copied with its comment: another keyword, an info that says something else.
+
+        The first one keeps the id: each import of such a file would change it to and fro.
+        """
+        if id in self._ids and (not said or self._ids[id] != said):
+            return ""
+        self._ids[id] = said
+        return id
 
     def _is_contents(self, link: SyntaxTreeNode) -> bool:
         return not self._is_ours and _href(link).startswith("#")

@@ -915,6 +915,18 @@ class TestMarkdown:
     def _needs(self) -> None:
         need("markdown")
 
+    def test_what_was_copied_with_its_id_and_changed_is_another_one(self, tree: KeywordTree, tmp_path: Path) -> None:
+        tea, cup = tree.CreateKeyword("tea", "root"), tree.CreateKeyword("cup", "root")
+        tree.CreateInfo("green", "", [tea.id, cup.id])
+        export_file(tree, tmp_path / "out.md")
+        text = (tmp_path / "out.md").read_text(encoding="utf-8")
+        copied = text[text.index("# cup") :].replace("# cup", "# bowl").replace("green", "blue")
+        (tmp_path / "out.md").write_text(f"{text}\n{copied}", encoding="utf-8")
+
+        for _ in range(2):
+            import_file(tree, tmp_path / "out.md", update=True)
+            assert outline(tree) == ["tea", "  • green", "cup", "  • green", "bowl", "  • blue"]
+
     def test_an_export_is_recognised_in_its_own_tree_and_an_edit_of_it_updates(
         self, tree: KeywordTree, tmp_path: Path
     ) -> None:
