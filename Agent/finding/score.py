@@ -12,11 +12,12 @@ score(u)   = (explained / Σ weight + TRIGRAMS · share of the trigrams of unkno
 A word that no text has stands for those that it misspells, else for those that begin like it. All scores of a question
 are multiplied by its certainty:
 
-certainty  = (1 - (1 - coverage of the best) · score of the second / score of the best) · ALONE^n
+certainty  = (1 - (1 - coverage of the best) · score of the rival / score of the best) · ALONE^n
 
-What the best lacks, the second may have: where both say as little, neither answers. n is 1 where the best has infos, or
-is a text without a name, and says but one word of several; and 2 more where it lacks a number, since another one is
-meant, or has but words that begin like an unknown one. It is 3 for a question of stop words alone.
+The rival is the next that says something else: a fact that is said twice is as certain as once. What the best lacks,
+the rival may have: where both say as little, neither answers. n is 1 where the best has infos, or is a text without a
+name, and says but one word of several; and 2 more where it lacks a number, since another one is meant, or has but words
+that begin like an unknown one. It is 3 for a question of stop words alone.
 
 Stop words, and whether a text has a number or a time where one is asked for, only order what says as much: they are in
 `explained`, and neither in weight, in coverage nor in words.
@@ -51,6 +52,8 @@ READ = 10_000  # postings that are read for a question, the rarest terms first; 
 TERMS = 64  # terms that are read at most
 NAME_BITS = 0xF00  # of a posting's code, what it says of names
 CANDIDATES = 100  # units, and passages, that are scored in full
+RIVALS, SAME = 5, 0.5  # so many of the best show how certain it is; what has so many of its terms says the same
+_COMPARED = 2_000  # characters of each
 OPENED, CHILDREN = 8, 50  # of so many of the best that are a context, so many of what they are one of
 
 
@@ -327,7 +330,7 @@ def rank(
     scored, covered = [], dict[int, Set[str]]()
     latin = query.weigh(term for term in query.weights if not texts.is_unspaced(term)) / query.mass
     whole = _together(query, [row.group for _, row in there])
-    count = max(2, limit)  # the second shows how certain the first is
+    count = max(RIVALS, limit)  # the next ones show how certain the first is
     bounds, extra, dampening = list[tuple[float, int]](), dict[int, float](), _Table(_dampen)
     for number, row in there:
         if row.id not in allowed or (groups is not None and row.group not in groups):
@@ -364,11 +367,27 @@ def rank(
     if query.certainty is None and best_first:
         first = best_first[0]
         says_something = rows[first.number].passages > 0 or not index.names_of(first.number)
-        query.certainty = _certainty(query, best_first, covered[first.number], says_something)
+        rival = _rival(index, best_first[:RIVALS])
+        query.certainty = _certainty(query, first, rival, covered[first.number], says_something)
     return [found._replace(score=query.factor * found.score) for found in best_first[:limit]]
 
 
-def _certainty(query: Query, ranked: Sequence[Found], covered: Set[str], says_something: bool) -> float:
+def _rival(index: "Index", ranked: Sequence[Found]) -> float:
+    """Return the score of the first that says something else than the best, beside the best's own."""
+    if ranked[0].coverage >= 1.0 or not ranked[0].score:
+        return 0.0
+    documents = [each.documents[0] for each in ranked]
+    read = index.read(documents)
+    said = [{*texts.terms(" ".join([*read[at][0], read[at][1][:_COMPARED]]))} for at in documents]
+    others = (
+        each.score
+        for each, terms in zip(ranked, said, strict=True)
+        if len(terms & said[0]) < SAME * len(terms | said[0])
+    )
+    return next(others, 0.0) / ranked[0].score
+
+
+def _certainty(query: Query, best: Found, rival: float, covered: Set[str], says_something: bool) -> float:
     """Return what remains of all scores, by what the best unit covers, and whether it says more than a name."""
     if query.is_empty:
         return ALONE**3
@@ -376,8 +395,7 @@ def _certainty(query: Query, ranked: Sequence[Found], covered: Set[str], says_so
     is_alone = says_something and bool(lacking) and covered <= _one_word(covered, query.weights)
     is_like = bool(covered) and covered <= query.alike.keys()
     against = 2 * any(map(texts.has_digit, lacking)) + 2 * is_like + is_alone
-    rival = ranked[1].score / ranked[0].score if len(ranked) > 1 and ranked[0].score else 0.0
-    return math.pow(ALONE, against) * (1.0 - max(0.0, 1.0 - ranked[0].coverage) * rival)
+    return math.pow(ALONE, against) * (1.0 - max(0.0, 1.0 - best.coverage) * rival)
 
 
 def _one_word(terms: Set[str], weights: Mapping[str, float]) -> Set[str]:

@@ -90,6 +90,19 @@ def test_many_postings_of_a_word_are_kept_and_removed() -> None:
     assert index.frequencies(["kettl"]) == {}
 
 
+def test_a_fact_that_is_said_again_is_as_certain_as_before() -> None:
+    question = "What is the office password of the network for guests?"
+    fact = "The wifi password of the office is hunter2."
+    once, again, other = Index(), Index(), Index()
+    once.put([Unit("1", text=fact), Unit("2", text="I like tea.")])
+    again.put([Unit("1", text=fact), Unit("2", text=f"As I said: {fact}"), *(Unit(f"{n}", text=fact) for n in (3, 4))])
+    other.put([Unit("1", text=fact), Unit("2", text="Carla left her notes with each password in our office today.")])
+    scores = [index.search(question, 1)[0].score for index in (once, again, other)]
+    assert scores[1] > 0.7 * scores[0]  # its words are less rare
+    assert scores[2] < 0.6 * scores[0]
+    assert again.search(question, 1) == again.search(question, 10)[:1]
+
+
 def test_texts_that_grow_are_kept_as_finely_as_new_ones() -> None:
     index = Index()
     index.put(Unit(str(number), text=f"cup {number}") for number in range(60))
