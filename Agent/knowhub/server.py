@@ -213,7 +213,9 @@ def _parameters(call: Call, does: Callable[..., Any]) -> list[inspect.Parameter]
         elif models and call.method == "GET":
             hint = Annotated[models[0], Query()]
         elif models:
-            hint, default = (models[0], default) if given.default is given.empty else (models[0] | None, None)
+            # No request merges entries without saying so.
+            is_needed = given.default is given.empty or call.does == "slim"
+            hint, default = (models[0], default) if is_needed else (models[0] | None, None)
         else:
             name, hint = "id", Annotated[str, _IDS[kind]]
         found.append(inspect.Parameter(name, given.KEYWORD_ONLY, default=default, annotation=hint))

@@ -95,6 +95,7 @@ class TestKnowledge:
         client = served.client("slim", scopes=["team:slim"])
         for text in ("Peel an onion", "Peel an onion ", "Cut bread"):
             client.post("/api/knowledge", json=body(text, scopes=["team:slim"]))
+        problem(client.post("/api/knowledge/slim"), "invalid")
         plan = client.post("/api/knowledge/slim", json={"dry_run": True}).json()
         assert (plan["merged"], len(plan["plan"]["clusters"])) == (0, 1)
         assert client.post("/api/knowledge/slim", json={"plan": plan["plan"]}).json()["merged"] == 1
