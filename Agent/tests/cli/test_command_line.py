@@ -75,7 +75,8 @@ class Program:
     def run(self, *arguments: str, code: int | None = 0, said: str = "", **environment: str) -> str:
         """Run a command, look at its exit code (None allows any), and return what it wrote, errors where it failed."""
         out, errors = (io.TextIOWrapper(io.BytesIO(), "utf-8", newline="", write_through=True) for _ in range(2))
-        named = {**ENVIRONMENT, "KEYWORD_TREE_DATA": str(self.data), **environment}
+        home = str(self.data.parent / "home")  # what the user of this machine keeps there is not looked at
+        named = {**ENVIRONMENT, "KEYWORD_TREE_DATA": str(self.data), "XDG_DATA_HOME": home, **environment}
         with (
             mock.patch.dict(os.environ, named, clear=True),
             mock.patch.object(sys, "stdin", io.TextIOWrapper(io.BytesIO(said.encode()), "utf-8")),
