@@ -920,11 +920,11 @@ class Index:
                 " (select ifnull(max(num), 0) from passage))"
             ).fetchone()[0]
             nearest = (
-                "select min(num) from (select min(num) num from passage where num >= ?1 union all"
-                " select min(2 * num) from unit where num >= (?1 + 1) / 2 and grp is not null)"
+                "select min(num) from (select min(num) num from passage where num >= ? union all"
+                " select min(2 * num) from unit where num >= ? and grp is not null)"
             )
             step = max(1, last // max(1, count))
-            rows = [db.execute(nearest, (at,)).fetchone() for at in range(start % step, last + 1, step)]
+            rows = [db.execute(nearest, (at, (at + 1) // 2)).fetchone() for at in range(start % step, last + 1, step)]
             return list(dict.fromkeys(num for (num,) in _checked(rows, (int, _NONE)) if num))
 
     def _select(self, sql: str, values: Iterable[object], *kinds: tuple[type, ...]) -> list[Any]:
