@@ -819,7 +819,7 @@ class Index:
         """Return terms that begin so, at most so many."""
         with self.reading() as db:
             sql = "select term from posting where first = 0 and term >= ? and term < ? limit ?"
-            rows = db.execute(sql, (start, start + "􏿿", limit)).fetchall()
+            rows = db.execute(sql, (start, start + "\U0010ffff", limit)).fetchall()
             return [term for (term,) in _checked(rows, _TEXTS)]
 
     def postings(self, term: str) -> dict[int, int]:

@@ -367,8 +367,7 @@ def rank(
     if query.certainty is None and best_first:
         first = best_first[0]
         says_something = rows[first.number].passages > 0 or not index.names_of(first.number)
-        rival = _rival(index, best_first[:RIVALS])
-        query.certainty = _certainty(query, first, rival, covered[first.number], says_something)
+        query.certainty = _certainty(query, best_first[:RIVALS], covered[first.number], says_something)
     return [found._replace(score=query.factor * found.score) for found in best_first[:limit]]
 
 
@@ -376,18 +375,21 @@ def _rival(index: "Index", ranked: Sequence[Found]) -> float:
     """Return the score of the first that says something else than the best, beside the best's own."""
     if ranked[0].coverage >= 1.0 or not ranked[0].score:
         return 0.0
-    documents = [each.documents[0] for each in ranked]
-    read = index.read(documents)
-    said = [{*texts.terms(" ".join([*read[at][0], read[at][1][:_COMPARED]]))} for at in documents]
-    others = (
-        each.score
-        for each, terms in zip(ranked, said, strict=True)
-        if len(terms & said[0]) < SAME * len(terms | said[0])
-    )
-    return next(others, 0.0) / ranked[0].score
+    read = index.read([each.documents[0] for each in ranked])
+
+    def terms_of(found: Found) -> set[str]:
+        names, text = read[found.documents[0]]
+        return {*texts.terms(" ".join([*names, text[:_COMPARED]]))}
+
+    said = terms_of(ranked[0])
+    for each in ranked[1:]:  # the second mostly says something else, so the others need not be cut into terms
+        terms = terms_of(each)
+        if len(terms & said) < SAME * len(terms | said):
+            return each.score / ranked[0].score
+    return 0.0
 
 
-def _certainty(query: Query, best: Found, rival: float, covered: Set[str], says_something: bool) -> float:
+def _certainty(query: Query, ranked: Sequence[Found], covered: Set[str], says_something: bool) -> float:
     """Return what remains of all scores, by what the best unit covers, and whether it says more than a name."""
     if query.is_empty:
         return ALONE**3
@@ -395,7 +397,8 @@ def _certainty(query: Query, best: Found, rival: float, covered: Set[str], says_
     is_alone = says_something and bool(lacking) and covered <= _one_word(covered, query.weights)
     is_like = bool(covered) and covered <= query.alike.keys()
     against = 2 * any(map(texts.has_digit, lacking)) + 2 * is_like + is_alone
-    return math.pow(ALONE, against) * (1.0 - max(0.0, 1.0 - best.coverage) * rival)
+    lack = max(0.0, 1.0 - ranked[0].coverage)
+    return math.pow(ALONE, against) * (1.0 - lack * _rival(query.index, ranked))
 
 
 def _one_word(terms: Set[str], weights: Mapping[str, float]) -> Set[str]:
