@@ -50,6 +50,7 @@ NEARNESS = 2.5
 
 _PAGE = 5_000  # infos of one transaction
 _NOTHING_MORE = "[{},false]"  # metadata and pin of most infos
+_LEAST = 0.0001  # the score of what fits, where it would be rounded to 0
 _FEW = 5_000  # memories: at most this many are asked for by their ids
 _log = logging.getLogger(__name__)
 _T = TypeVar("_T")
@@ -530,7 +531,7 @@ class Memories:
             limit: At most this many.
             among: Only these.
             lent: See `Index.search`.
-            quotes: See `Index.search`.
+            quotes: See `Index.search`; with None, what shares but stop words with the question is left out.
         """
         if isinstance(among, Set) and len(among) > _FEW:
             among = frozenset(among).intersection
@@ -545,6 +546,12 @@ class Memories:
             if among is not None:
                 wanted = wanted & among if isinstance(among, Set) else set(among(wanted))
         hits = self._do(lambda: self._index.search(query, limit, among=among, lent=lent, quotes=quotes, also=wanted))
+        if quotes is None:
+            hits = [
+                hit._replace(score=max(hit.score, _LEAST))
+                for hit in hits
+                if hit.excerpt or (lent and hit.id in lent) or self._follows(hit.id, query)
+            ]
         if self._ranker is None:
             return [Found(*hit) for hit in hits]
         said: dict[str, Hit | None] = {hit.id: hit for hit in hits}
@@ -554,6 +561,17 @@ class Memories:
             for id, hit in said.items()
         ]
         return sorted(found, key=lambda one: -one.score)[:limit]
+
+    def _follows(self, id: str, query: str) -> bool:
+        """Return whether what an info answers shares a word with a question."""
+        return not telling_terms(query).isdisjoint(texts.terms(self.question_before(id)))
+
+    def question_before(self, id: str) -> str:
+        """Return what comes just before an info in its source, if it asks something; else ""."""
+        sql = "select source from memory where id = ?"
+        rows = self._read(lambda db: [self._before(db, id, source) for (source,) in db.execute(sql, (to_key(id),))])
+        info = self._tree.GetInfo(rows[0]) if self._is_joined and rows and rows[0] else None
+        return info.content if info is not None else ""
 
     def _pass_on(self, ranker: Ranker) -> None:
         """Give the ranker what it does not have; what it fails at, it is given again."""
@@ -577,6 +595,12 @@ class Memories:
                     if not self._resume(self._index.position):
                         self._catch_up()
             self._index.close()
+
+
+def telling_terms(query: str) -> Set[str]:
+    """Return the terms of a question without stop words, or these where there is nothing else."""
+    asked = texts.question(query).keys() - texts.KINDS
+    return asked - texts.STOP_WORDS or asked
 
 
 def _position(said: str) -> Position:

@@ -11,6 +11,7 @@ A question in other words asks for nothing here, and recall goes by the text.
 import re
 from collections.abc import Iterable
 
+from ..finding.texts import STOP_WORDS as ASKING_WORDS
 from ..finding.texts import terms as terms_of
 from .keywords import STOP_WORDS
 
@@ -150,7 +151,8 @@ def asked_subjects(question: str) -> frozenset[str]:
     """Return the terms of whom a question may be about, `SPEAKER` for the caller."""
     from .own_words import is_about_speaker
 
-    return frozenset(terms_of(question)) - STOP_WORDS | ({SPEAKER} if is_about_speaker(question) else set())
+    subjects = frozenset(terms_of(question)) - STOP_WORDS - ASKING_WORDS  # 我 is also in 我妹妹
+    return subjects | ({SPEAKER} if is_about_speaker(question) else set())
 
 
 def _find_word(clause: str, relation_type: str) -> int | None:

@@ -30,13 +30,15 @@ from enum import Enum
 from pathlib import Path
 from typing import TypeAlias
 
+from ..finding.texts import is_unspaced
 from ..finding.texts import terms as terms_of
+from ..finding.texts import words as words_in
 from ..keyword_tree import Info, InvalidInputError, KeywordTree
 from .graph import ENTITY_TYPES, KnowledgeGraph, RelationDirection, Step
 from .in_memory_graph import InMemoryGraph
 from .keywords import ChineseKeywordExtractor, KeywordExtractor
 from .knowledge import KnowledgePage, KnowledgeStore, TreeKnowledge
-from .memories import Choice, Filters, Found, InfoFacts, Memories, Ranker
+from .memories import Choice, Filters, Found, InfoFacts, Memories, Ranker, telling_terms
 from .memory_fields import memory_fields
 from .messages import shorten
 from .relation_words import ONE_AT_A_TIME, asked_relations, asked_subjects, subjects_of, words_of
@@ -78,7 +80,7 @@ class RetrieverConfig:
     scoring: ScoringStrategy | None = None
     """What counts; by itself the text overlap, and with `GRAPH_ONLY` the distance in the graph."""
     min_score: float = 0.0
-    """What scores below is not returned; nor is what scores 0."""
+    """What scores below is not returned; nor is what scores 0, or shares but stop words with the question."""
     depth: int = 1
     """So many steps are walked in the graph."""
     half_life_s: float = HALF_LIFE_S
@@ -117,10 +119,28 @@ class Retrieved:
     """The walk from what the question names to its keyword, where the graph was walked."""
     later: str = ""
     """The id of a later memory that says otherwise of the same subject: then this one was so, and may be so no more."""
+    query: str = field(default="", repr=False)
+    """The question."""
+    context: str = field(default="", repr=False)
+    """What counts as said besides its text: the names of its keywords, and the question just before it."""
+
+    def lacking(self) -> list[str]:
+        """Return the words of the question that it does not have, as they are written there. Cost: reads its text."""
+        asked, said, found = telling_terms(self.query), {*terms_of(f"{self.info.content}\n{self.context}")}, list[str]()
+        for word in words_in(self.query):
+            if is_unspaced(word):  # its words are as long as the pairs of characters that are not there
+                has = [0 < at < len(word) and word[at - 1 : at + 1] in said & asked for at in range(len(word) + 1)]
+                left = (char if char in asked and not any(has[at : at + 2]) else " " for at, char in enumerate(word))
+                found += [part for part in "".join(left).split() if not said.issuperset(part)]
+            elif said.isdisjoint(terms := terms_of(word)) and not asked.isdisjoint(terms):
+                found.append(word)
+        return list(dict.fromkeys(found))
 
     def explain(self) -> str:
-        """Return the sum as a person would write it down, with the sentences that led there, a line for each."""
-        return "\n".join([self.breakdown.explain(self.scoring), *map(str, self.steps)])
+        """Return the sum as a person would write it down, what the memory lacks, and the sentences that led to it."""
+        lacking = self.lacking()
+        said = [self.breakdown.explain(self.scoring), *([f"lacking: {', '.join(lacking)}"] if lacking else [])]
+        return "\n".join([*said, *map(str, self.steps)])
 
 
 class MemoryRetriever:
@@ -221,7 +241,7 @@ class MemoryRetriever:
         for total, id, breakdown in scored:
             if len(results) == limit:
                 break
-            result = self._result(id, total, breakdown, said, attached, scoring)
+            result = self._result(query, id, total, breakdown, said, attached, scoring)
             if result is not None:
                 result.later = later.get(id, "")
                 result.steps = steps.get(attached[id][1], []) if id in attached else []
@@ -256,7 +276,9 @@ class MemoryRetriever:
                 text = "\n".join(filter(None, (page.title, page.summary, page.body)))
                 info = Info(id, text, "", {}, 1, 0.0, 0.0)
                 passage = (page.summary or page.body or page.title)[:_PASSAGE]
-                results.append(Retrieved(info, total, breakdown, [page.title], passage, scoring, steps.get(id, [])))
+                results.append(
+                    Retrieved(info, total, breakdown, [page.title], passage, scoring, steps.get(id, []), query=query)
+                )
         return sorted(results, key=lambda each: -each.score)[:limit]
 
     def known(self) -> dict[str, InfoFacts]:
@@ -367,6 +389,7 @@ class MemoryRetriever:
 
     def _result(
         self,
+        query: str,
         id: str,
         score: float,
         breakdown: ScoreBreakdown,
@@ -379,8 +402,10 @@ class MemoryRetriever:
             return None
         keywords = [attached[id][1]] if id in attached else [link.keyword_id for link in self._tree.GetLinks(id)]
         path = [node.name for node in self._tree.GetPath(keywords[0])[1:]] if keywords else []
-        passage = said[id].passage if id in said else ""
-        return Retrieved(info, score, breakdown, path, passage or info.content[:_PASSAGE], scoring)
+        passage = (said[id].passage if id in said else "") or info.content[:_PASSAGE]
+        names = (text for node, _ in self._tree.GetKeywordsOfInfo(id) for text in (node.name, *node.aliases))
+        context = "\n".join([*names, self.index.question_before(id)])
+        return Retrieved(info, score, breakdown, path, passage, scoring, query=query, context=context)
 
 
 _ENTITIES = 20  # of those that a question names

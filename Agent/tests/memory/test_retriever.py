@@ -314,6 +314,37 @@ class TestDoubt:
 
         assert found["Cello!"] > ANSWER_BAR
 
+    @pytest.mark.parametrize(
+        ("question", "memory", "lacking"),
+        [
+            ("Where does my boss Anna live?", "Anna plays the cello.", ["boss", "live"]),
+            ("Which cellos did Anna play?", "Anna plays the cello.", []),
+            ("Is the CAR on a parking level of Main Street?", "The car is parked on level 3.", ["Main", "Street"]),
+            ("小雨的老板住在哪里？", "小雨住在苏州。", ["老板住"]),
+            ("小雨对什么过敏？", "小雨对花生过敏。", []),
+            ("小雨的生日蛋糕呢？", "小雨住在苏州。", ["生日蛋糕"]),
+        ],
+    )
+    def test_names_the_words_that_a_memory_lacks(
+        self, retriever: MemoryRetriever, question: str, memory: str, lacking: list[str]
+    ) -> None:
+        found = next(one for one in retriever.retrieve(question, 7) if one.info.content == memory)
+
+        assert found.lacking() == lacking
+        assert found.explain().splitlines()[1:] == ([f"lacking: {', '.join(lacking)}"] if lacking else [])
+
+    def test_lacks_nothing_that_its_keyword_or_the_question_before_says(self, tree: KeywordTree) -> None:
+        birch = tree.CreateKeyword("Birch Street", aliases=["白桦街"])
+        tree.CreateInfo("Level 3, bay 41.", "notes", [birch.id])
+        for line in ("Which instrument does your neighbour play?", "Cello!"):
+            tree.CreateInfo(line, "talk")
+        retriever = MemoryRetriever(tree)
+
+        assert retriever.retrieve("which bay at Birch Street?", 1)[0].lacking() == []
+        assert retriever.retrieve("白桦街 bay?", 1)[0].lacking() == []
+        cello = next(one for one in retriever.retrieve("instrument, neighbour?") if one.info.content == "Cello!")
+        assert cello.lacking() == []
+
     def test_cuts_off_no_first_and_keeps_no_second(self, retriever: MemoryRetriever) -> None:
         """What stands first has the highest score, so a least score leaves it or nothing."""
         for question in ("what is Anna allergic to?", "which blood type does Anna have?", "小雨住在哪里？"):
@@ -321,6 +352,37 @@ class TestDoubt:
             kept = retriever.retrieve(question, 3, config=RetrieverConfig(min_score=ANSWER_BAR))
 
             assert [one.info.id for one in kept] == found[: len(kept)]
+
+
+class TestWhatDoesNotFit:
+    """What shares but "my" and "is" with the question is no memory of it, however many are wanted."""
+
+    @pytest.mark.parametrize(
+        ("question", "found"),
+        [
+            ("What is my dog called?", ["My dog is called Rex."]),
+            ("When is my birthday?", ["My birthday is on 3 May."]),
+            ("我的狗叫什么？", ["我的狗叫雷克斯。"]),
+            ("我对什么过敏？", ["我对花生过敏。"]),
+            ("who are you?", []),
+        ],
+    )
+    def test_is_left_out(self, tree: KeywordTree, question: str, found: list[str]) -> None:
+        facts = "My dog is called Rex.;My birthday is on 3 May.;The release is on Friday.;I am allergic to nuts."
+        for fact in [*facts.split(";"), "我的狗叫雷克斯。", "我的生日是五月三日。", "我对花生过敏。"]:
+            tree.CreateInfo(fact)
+
+        assert contents(MemoryRetriever(tree), question, 3) == found
+
+    def test_is_not_what_fits_a_little(self, tree: KeywordTree) -> None:
+        for number in range(40):
+            tree.CreateInfo(f"The ferry to island {number} has a cabin with a view of lighthouse {number}.")
+        only = tree.CreateInfo("A ferry.")
+        found = MemoryRetriever(tree).retrieve("Which 3 harbours, quays, piers, docks and jetties has the ferry?", 41)
+
+        assert len(found) == 41
+        assert 0 < min(one.score for one in found) < 0.01
+        assert only.id in [one.info.id for one in found]
 
 
 class TestRanker:
@@ -535,9 +597,16 @@ class TestWhatWasTakenBack:
         "later", ["My sister moved to Rome.", "Bob moved to Rome.", "Do I live in Rome?", 'She said "I moved to Rome".']
     )
     def test_nothing_else_takes_it_back(self, tree: KeywordTree, later: str) -> None:
-        old = tree.CreateInfo("I live in Paris.").id
+        self.check_takes_nothing_back(tree, "I live in Paris.", later, "Where do I live?")
+
+    @pytest.mark.parametrize("later", ["我妹妹安娜住在罗马。", "你爱人搬到罗马了。"])
+    def test_nor_does_it_in_chinese(self, tree: KeywordTree, later: str) -> None:
+        self.check_takes_nothing_back(tree, "我住在巴黎。", later, "我住在哪里？")
+
+    def check_takes_nothing_back(self, tree: KeywordTree, older: str, later: str, question: str) -> None:
+        old = tree.CreateInfo(older).id
         tree.CreateInfo(later)
-        found = [each for each in MemoryRetriever(tree).retrieve("Where do I live?") if each.info.id == old]
+        found = [each for each in MemoryRetriever(tree).retrieve(question) if each.info.id == old]
 
         assert [each.later for each in found] == [""]
 
