@@ -48,7 +48,7 @@ METHOD_TESTS = "History or Changes or Undo or Snapshot or Compact or Surrounding
 STAGES = (
     ("Agent/tests/store/test_safeguards_alone.py",),
     ("Agent/tests/store/test_handlers.py",),
-    ("Agent/tests/store/test_faults.py",),
+    ("Agent/tests/store/faults",),
     ("Agent/test_keyword_tree.py", "-k", f"{STORE_TESTS} or Instances or Errors or Close or Links or CustomIds"),
     ("Agent/tests/methods/test_methods.py", "-k", METHOD_TESTS),
     ("Agent/tests/methods/test_regressions.py",),

@@ -1,0 +1,1 @@
+"""Faults of the disk: whatever it does, no acknowledged fact is lost and none is made up."""
