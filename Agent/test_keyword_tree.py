@@ -1,4 +1,4 @@
-"""Tests of KeywordTree: the seed's table by name, then the contract, topic by topic.
+"""Tests of KeywordTree: the spec's table by name, then the contract, topic by topic.
 
 They need pytest and typing-extensions alone, and run from the repository's root as well as from inside
 `Agent/`.
@@ -365,7 +365,7 @@ def quick_sync(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "fdatasync", lambda _fd: None)
 
 
-# == The seed's table =====================================================================================
+# == The spec's table =====================================================================================
 
 
 def test_auto_root_on_fresh_init(folder: Path) -> None:

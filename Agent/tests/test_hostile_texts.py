@@ -1,4 +1,4 @@
-"""Texts in which nobody says who the user is, through both packages, with a model that believes all of it."""
+"""Texts in which no one says who the user is, through both packages, with a model that believes all of it."""
 
 import json
 from pathlib import Path

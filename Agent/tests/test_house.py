@@ -19,14 +19,14 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["
 
 
 OUR_WORDS = {
-    "told": 127,
-    "tells": 4,
+    "told": 6,
+    "tells": 3,
     "heard": 2,
     "anew": 0,
     "borne": 0,
-    "whoever": 8,
-    "somebody": 14,
-    "nobody": 90,
+    "whoever": 3,
+    "somebody": 0,
+    "nobody": 6,
     "beneath": 31,
     "mended": 0,
     "mends": 0,
@@ -35,7 +35,7 @@ OUR_WORDS = {
     "namesakes": 0,
     "hangs": 26,
     "hung": 3,
-    "seed": 149,
+    "seed": 142,
     "who asks": 0,
     "stands again": 0,
     "mad clock": 0,

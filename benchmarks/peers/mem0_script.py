@@ -95,7 +95,7 @@ def run(memory: Any) -> list[Any]:
     call("get_all", filters={"user_id": "ada"}, show_expired=True)
     call("get_all", filters={"user_id": " ada ", "agent_id": "helper"})
     call("get_all", filters={"user_id": "7"})
-    call("get_all", filters={"user_id": "nobody"})
+    call("get_all", filters={"user_id": "missing"})
     call("search", "green tea", filters={"user_id": "ada", "topic": "tea"}, threshold=0.0)
     call("search", "龙井茶", filters={"user_id": "ada", "topic": "tea"}, threshold=0.0)
     for condition in (

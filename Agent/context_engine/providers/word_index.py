@@ -156,7 +156,7 @@ class WordIndex:
 
     @contextlib.contextmanager
     def writing(self) -> Iterator[sqlite3.Connection]:
-        """Hold the index for writing: whoever reads the main store within, and writes here, leaves no older state."""
+        """Hold the index for writing: what reads the main store within, and writes here, leaves no older state."""
         with self._index.transaction() as db:
             if self._waiting is not None:
                 yield db
@@ -187,7 +187,7 @@ class WordIndex:
         self._index.keep("is whole", "yes")
 
     def discard(self) -> None:
-        """Begin again with nothing; whoever has the file open sees that at its next look."""
+        """Begin again with nothing; a process that has the file open sees that at its next look."""
         self._last = None
         self._index.close()
         if self._path is not None:
@@ -249,7 +249,7 @@ class WordIndex:
         ]
 
     def state(self) -> object:
-        """Return what differs once anything here has changed, whoever did it."""
+        """Return what differs once anything here has changed, by any process."""
         with self._index.reading() as db:
             return id(db), db.execute("pragma data_version").fetchone(), db.total_changes
 

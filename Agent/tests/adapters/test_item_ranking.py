@@ -25,7 +25,7 @@ def test_words_follow_what_is_added_and_removed() -> None:
     assert list(ranking.rank_by_words("tea", 5)) == ["1"]
     ranking.add("2")
     ranking.remove("1")
-    ranking.remove("nobody")
+    ranking.remove("missing")
 
     assert list(ranking.rank_by_words("tea", 5)) == ["2"]
     assert list(ranking.rank_by_words("tea", 5, {"3"})) == []

@@ -131,7 +131,7 @@ class TestItems:
     def test_deleted_are_gone_with_their_namespace(self, store: KeywordTreeStore) -> None:
         store.put(NAMESPACE, "a", {"n": 1})
         store.delete(NAMESPACE, "a")
-        store.delete(NAMESPACE, "nobody")
+        store.delete(NAMESPACE, "missing")
 
         assert store.get(NAMESPACE, "a") is None
         assert store.list_namespaces() == store.search(()) == []

@@ -330,7 +330,7 @@ class TestChange:
         assert texts(memory.search("two", filters=ADA)) == ["two"]
         assert memory.search("one", filters=ADA) == {"results": []}
 
-    @pytest.mark.parametrize("id", ["nobody", 7, None])
+    @pytest.mark.parametrize("id", ["missing", 7, None])
     def test_unknown_ids(self, memory: Memory, id: Any) -> None:
         with pytest.raises(ValueError, match=f"Memory with id {id} not found"):
             memory.update(id, "x")
@@ -356,7 +356,7 @@ class TestChange:
             add(memory, f"m{number}", agent_id="a" if number % 2 else None)
         memory.delete_all(user_id="ada", agent_id="a")
         assert texts(memory.get_all(filters=ADA)) == ["m4", "m2", "m0"]
-        memory.delete_all(user_id="nobody")
+        memory.delete_all(user_id="missing")
         memory.reset()
         assert memory.get_all(filters=ADA) == {"results": []}
         memory.undo()
@@ -383,7 +383,7 @@ class TestChange:
             memory.undo(rows[0]["id"])
         memory.undo(rows[2]["id"])
         assert texts(memory.get_all(filters=ADA)) == ["two"]
-        assert memory.history("nobody") == []
+        assert memory.history("missing") == []
 
     def test_undo_without_a_change_says_so(self, memory: Memory) -> None:
         with pytest.raises(ValueError, match="nothing was changed"):

@@ -69,7 +69,7 @@ class TestLookBeneath:
             ("050", "059", 10),
         ]
 
-    @pytest.mark.parametrize("id", ["", "nobody", "root@", "root@1-x", "@1-2", "nobody@0-50"])
+    @pytest.mark.parametrize("id", ["", "missing", "root@", "root@1-x", "@1-2", "missing@0-50"])
     def test_what_is_not_there_is_said(self, walk: TreeWalk, id: str) -> None:
         with pytest.raises((NotFoundError, InvalidInputError)):
             walk.look_beneath(id)
@@ -97,7 +97,7 @@ class TestPlace:
         walk.tree.Undo(done.operation_id)
         assert walk.search("white tea")["match"] is None
         with pytest.raises(NotFoundError):
-            walk.place("x", parent_id="nobody")
+            walk.place("x", parent_id="missing")
 
 
 class TestRemember:
@@ -140,7 +140,7 @@ class TestKeyword:
             assert (reported["path"], [fact["content"] for fact in reported["facts"]]) == (["tea"], ["Tea is a plant."])
             assert [child["name"] for child in reported["children"]] == ["green"]
         with pytest.raises(NotFoundError):
-            walk.keyword("nobody")
+            walk.keyword("missing")
 
     def test_long_facts_are_cut_and_counted(self, walk: TreeWalk) -> None:
         walk.place("tea", parent_id="root")
@@ -211,5 +211,5 @@ class TestHistory:
         assert len(walk.history()) >= 2
         walk.undo(a.operation_id)
         assert len(walk.history(a.result["id"])) == 2  # what was deleted has a history, too
-        with pytest.raises(InvalidInputError, match="'nobody'"):
-            walk.history("nobody")
+        with pytest.raises(InvalidInputError, match="'missing'"):
+            walk.history("missing")

@@ -25,7 +25,7 @@ def ada() -> RequestContext:
 
 @pytest.fixture
 def bob() -> RequestContext:
-    """A request of somebody else."""
+    """A request of another user."""
     return RequestContext("acme", "bob", "other", "s1")
 
 

@@ -239,9 +239,9 @@ class TestAnAgentOfSeveralUsers:
         said = [{"role": "user", "content": "I love jazz."}]
         engine.commit_session(RequestContext("acme", "ada", "helper", "divorce-lawyer"), said, used_tools=["search"])
         uri = "ctx://acme/agents/helper/tools/search"
-        for told in (engine.get_node(eve, uri), engine.history(eve, uri), engine.fs.log(eve)):
-            assert "divorce" not in repr(told)
-            assert "ada/" not in repr(told)
+        for answer in (engine.get_node(eve, uri), engine.history(eve, uri), engine.fs.log(eve)):
+            assert "divorce" not in repr(answer)
+            assert "ada/" not in repr(answer)
         assert engine.get_node(ADA, uri).metadata["source_refs"]
 
         node = engine.get_node(eve, uri)

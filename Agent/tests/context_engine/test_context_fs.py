@@ -117,9 +117,9 @@ class TestNodes:
         assert not fs.stat_node(ADA, TEA).exists
         fs.write_node(ADA, node())
 
-        told = fs.stat_node(ADA, TEA)
-        assert (told.exists, told.version, told.uri) == (True, 1, TEA)
-        assert told.size > 50
+        found = fs.stat_node(ADA, TEA)
+        assert (found.exists, found.version, found.uri) == (True, 1, TEA)
+        assert found.size > 50
         assert fs.exists(ADA, TEA)
         assert not fs.exists(ADA, TEAS)
 
@@ -376,7 +376,7 @@ class TestHistory:
         assert raised.value.commits == [fs.log(ADA)[0]["id"]]
         assert raised.value.uris == [TEA]
         with pytest.raises(InvalidInputError):
-            fs.undo(ADA, "nobody")
+            fs.undo(ADA, "missing")
 
     def test_is_pruned_by_age(self, fs: ContextFS) -> None:
         fs.write_node(ADA, node())

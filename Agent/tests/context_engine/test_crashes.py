@@ -182,13 +182,13 @@ def check(folder: Path, done: int, states: list[dict[str, bytes]]) -> None:
     engine = ContextEngineService(folder, llm=PlainReader(), clock=later.clock, new_id=later.new_id)
     try:
         engine.work()
-        told = engine.verify()
-        if told:  # an edit by hand that was not adopted yet
+        problems = engine.verify()
+        if problems:  # an edit by hand that was not adopted yet
             engine.work(adopt=True)
-            told = engine.verify()
+            problems = engine.verify()
         held = contents(folder)
         assert held in states[done : done + 2], f"after {done}: {differences(held, states[done : done + 2])}"
-        assert told == []
+        assert problems == []
         dumps = [dump(engine, space) for space in SPACES]
         for space in SPACES:
             engine.spaces.words(space).discard()
@@ -309,10 +309,10 @@ def run_in_a_child(folder: Path, at: int) -> int:
             os._exit(1)
     os.close(write)
     with os.fdopen(read, "rb") as pipe:
-        told = pipe.read()
+        reported = pipe.read()
     _, status = os.waitpid(pid, 0)
     assert os.WIFSIGNALED(status), f"not killed at {at}"
-    return told[-1] if told else 0
+    return reported[-1] if reported else 0
 
 
 def test_a_process_may_be_killed_at_any_call(tmp_path: Path, states: list[dict[str, bytes]]) -> None:
@@ -326,7 +326,7 @@ def test_a_process_may_be_killed_at_any_call(tmp_path: Path, states: list[dict[s
 
 
 class CutDisk(Disk):
-    """Remembers what each file was since the last sync, and calls somebody before every call."""
+    """Remembers what each file was since the last sync, and calls a listener before every call."""
 
     def __init__(self, before: Callable[[], None], after_sync: Callable[[], None]) -> None:
         self._before, self._after_sync = before, after_sync
@@ -499,14 +499,14 @@ def test_the_power_may_be_cut_at_any_call(
         print(f"\n{taken} power cuts (seed {SEED}): nothing lost, nothing half")
 
 
-def commit_forever(folder: Path, name: str, told: int) -> None:
+def commit_forever(folder: Path, name: str, pipe: int) -> None:
     """Commit sessions, and tell which are done."""
     with ContextEngineService(folder, llm=PlainReader(), index="worker") as engine:
         for number in range(10_000):
             ctx = RequestContext("acme", "ada", "helper", f"{name}-{number}")
             text = f"I love band{name}x{number}."
             engine.commit_session(ctx, [{"role": "user", "content": text, "at": "2026-11-20T08:00:00Z"}])
-            os.write(told, f"{name}x{number}\n".encode())
+            os.write(pipe, f"{name}x{number}\n".encode())
 
 
 def work_forever(folder: Path) -> None:
@@ -532,15 +532,15 @@ def test_committers_and_workers_may_be_killed_together(tmp_path: Path) -> None:
 
 
 def kill_together(folder: Path, each: int, rounds: int, seconds: float, chance: random.Random) -> int:
-    """Kill committers and workers of one store in some rounds, look whether all that they told is there, and count."""
+    """Kill committers and workers of one store in some rounds, and count; all that they reported must be there."""
     read, write = os.pipe()
-    told: list[str] = []
+    reported: list[str] = []
     killed = 0
     ContextEngineService(folder).close()
     for turn in range(rounds):
         pids = [_start(commit_forever, folder, f"{turn}y{number}", write) for number in range(each)]
         pids += [_start(work_forever, folder) for _ in range(each)]
-        assert select.select([read], [], [], 120.0)[0], "nobody commits"
+        assert select.select([read], [], [], 120.0)[0], "no process commits"
         time.sleep(seconds * chance.random())
         chance.shuffle(pids)
         for pid in pids:
@@ -548,17 +548,17 @@ def kill_together(folder: Path, each: int, rounds: int, seconds: float, chance: 
             _, status = os.waitpid(pid, 0)
             assert os.WIFSIGNALED(status), "it ended by itself"
             killed += 1
-        told += os.read(read, 1 << 20).decode().split()
+        reported += os.read(read, 1 << 20).decode().split()
     os.close(read)
     os.close(write)
 
-    assert told
+    assert reported
     later = Counter()
     later.now = time.time() + 3_600
     with ContextEngineService(folder, llm=PlainReader(), clock=later.clock) as engine:
         engine.work()
         assert engine.verify() == []
-        for name in told:
+        for name in reported:
             blocks = engine.search_memory(ADA, f"band{name}", top_k=2).blocks
             assert f"I love band{name}." in {block.content_excerpt for block in blocks}
             assert engine.fs.exists(ADA, f"{MEMORIES}/preferences/band{name}")

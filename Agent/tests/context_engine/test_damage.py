@@ -106,7 +106,7 @@ class TestAJournal:
     def damaged(self, folder: Path) -> Path:
         """A store whose journal is damaged where opening does not look."""
         path = folder / ".ctx/journal.db"
-        with sqlite3.connect(path) as connection:  # a page that only whoever reads all images meets
+        with sqlite3.connect(path) as connection:  # a page that is met only where all images are read
             uri = "ctx://acme/users/ada/memories/preferences/large"
             rows = [(1, uri, b"x" * 40_000) for _ in range(9)]
             connection.executemany("INSERT INTO changes(sequence, uri, images) VALUES (?, ?, ?)", rows)

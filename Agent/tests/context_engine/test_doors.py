@@ -39,8 +39,8 @@ class TestCommandLine:
         def call(*words: str, code: int = 0) -> str:
             options = ["--data", str(tmp_path / "m"), "--user", "ada", "--session", "s1"]
             assert main([*options, *words]) == code
-            told = capsys.readouterr()
-            return told.out or told.err
+            captured = capsys.readouterr()
+            return captured.out or captured.err
 
         return call
 

@@ -1,4 +1,4 @@
-"""Hostile arguments at the door: whatever is asked, nobody sees or changes another tenant's memories.
+"""Hostile arguments: whatever is asked, no caller sees or changes another tenant's memories.
 
 `make storm` asks a million times; KEYWORD_TREE_STORM_SIZE and KEYWORD_TREE_SEED make pieces of it.
 """
@@ -111,8 +111,8 @@ def test_no_filter_lets_anything_out(tmp_path: Path) -> None:
                 refused += 1
                 continue
             answered += 1
-            told = repr(found).replace(repr(by_place[0])[1:-1], "") if needed else repr(found)
-            if SECRET in told:
+            shown = repr(found).replace(repr(by_place[0])[1:-1], "") if needed else repr(found)
+            if SECRET in shown:
                 held = _without_the_question(found)
                 assert SECRET not in repr(held), (call, by_place, given, held)
         assert others(tmp_path) == before

@@ -339,13 +339,13 @@ class TestExtraction:
     def test_keeps_a_ledger_small_whatever_is_dropped(self, tmp_path: Path) -> None:
         with ContextEngineService(tmp_path, llm=Script(extracting(*[{}] * 500))) as engine:
             result = engine.commit_session(ADA, SAID)
-            told = [
+            failures = [
                 {"extractor": "model", "error": "100 facts beyond 400 of a reply"},
                 {"extractor": "model", "error": "a category that does not exist", "times": 400},
             ]
-            assert result.stats["failures"] == told
+            assert result.stats["failures"] == failures
             archive = result.stats["archives"][0]
-            assert ledger_of(engine, archive)["failures"] == told
+            assert ledger_of(engine, archive)["failures"] == failures
             assert (Path(engine.fs.resolve_path(ADA, archive)) / ".meta.json").stat().st_size < 4_000
 
     def test_asks_again_for_what_could_not_be_written(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -117,7 +117,7 @@ class TestFailing:
         outbox.mark_failed(made.event_id, "never", retryable=False)
 
         assert outbox.counts()["dead"] == 1
-        assert outbox.requeue("nobody") == 0
+        assert outbox.requeue("missing") == 0
         assert outbox.requeue(made.event_id) == 1
 
     def test_lets_other_events_of_the_place_go_on(self, outbox: OutboxStore) -> None:

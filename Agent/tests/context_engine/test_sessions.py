@@ -952,10 +952,10 @@ class TestCare:
         engine.words(MEMORIES).remove(f"{MEMORIES}/preferences/jazz")
         folder = Path(engine.fs.resolve_path(ADA, f"{MEMORIES}/preferences/opera"))
         (folder / "content.md").write_text("- by hand\n", encoding="utf-8")
-        told = "\n".join(engine.verify())
+        problems = "\n".join(engine.verify())
 
-        assert "preferences/jazz is not up to date" in told
-        assert "preferences/opera was changed by hand" in told
+        assert "preferences/jazz is not up to date" in problems
+        assert "preferences/opera was changed by hand" in problems
         engine.adopt_all(ADA)
         assert engine.repair() == []
 

@@ -1,4 +1,4 @@
-"""Tests of `worker`: questions first, nobody waits without end, what comes late is kept."""
+"""Tests of `worker`: questions first, no caller waits without end, what comes late is kept."""
 
 import os
 import signal

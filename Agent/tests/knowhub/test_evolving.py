@@ -227,14 +227,14 @@ class TestSlim:
         one, two, _ = self.fill(hub, "Wait at random.", " Wait at random. ", "Use a proxy.")
         hub.update(Token("dora", LOCAL.rights, LOCAL.scopes), two, {"add_helpful_case": {"task": "x"}})
         hub.update(Token("emil", LOCAL.rights, LOCAL.scopes), one, {"add_harmful_case": {}})
-        told = hub.slim(LOCAL)
+        reported = hub.slim(LOCAL)
 
-        assert (told["merged"], told["model"]) == (1, "")
+        assert (reported["merged"], reported["model"]) == (1, "")
         assert hub.get(LOCAL, one)["id"] == two  # the better one keeps its id, and the other leads to it
         judged = hub.get(LOCAL, two)["eval"]
         assert (judged["helpful"], judged["harmful"]) == (1, 1)
         assert hub.list_knowledge(LOCAL)["count"] == 2
-        hub.undo(LOCAL, told["operation_id"])
+        hub.undo(LOCAL, reported["operation_id"])
         assert hub.list_knowledge(LOCAL)["count"] == 3
         assert hub.get(LOCAL, one)["eval"]["harmful"] == 1
 
@@ -270,16 +270,16 @@ class TestSlim:
         self.fill(hub, *["Wait."] * 6)
         for number in range(14):
             hub.save(LOCAL, {"task": f"other {number}", "content": f"c {number}", "types": ["tool"]})
-        told = hub.slim(LOCAL)
+        reported = hub.slim(LOCAL)
 
-        assert (told["merged"], told["skipped"][0]["reason"]) == (0, "more than a fifth would go at once")
+        assert (reported["merged"], reported["skipped"][0]["reason"]) == (0, "more than a fifth would go at once")
 
     def test_a_model_writes_one_of_similar_ones(self, tmp_path: Path) -> None:
         reply = {"same": True, "task": "log in to the site", "content": "Wait 3 s at random, and a proxy."}
         with KnowHub(tmp_path / "hub", StubLLMClient([reply])) as hub:
             self.fill(hub, "Wait 3 s at random.", "Wait 3 s at random, proxy.")
-            told = hub.slim(LOCAL)
-            assert (told["merged"], told["plan"]["clusters"][0]["reason"]) == (1, "model")
+            reported = hub.slim(LOCAL)
+            assert (reported["merged"], reported["plan"]["clusters"][0]["reason"]) == (1, "model")
             assert hub.list_knowledge(LOCAL)["results"][0]["content"] == reply["content"]
 
     @pytest.mark.parametrize(
@@ -295,9 +295,9 @@ class TestSlim:
     def test_what_a_guard_stops_stays_apart(self, tmp_path: Path, reply: Any, reason: str) -> None:
         with KnowHub(tmp_path / "hub", StubLLMClient([reply])) as hub:
             self.fill(hub, "Wait 3 s at random.", "Wait 3 s at random, proxy.")
-            told = hub.slim(LOCAL)
-            assert told["merged"] == 0
-            assert reason in told["skipped"][0]["reason"]
+            reported = hub.slim(LOCAL)
+            assert reported["merged"] == 0
+            assert reason in reported["skipped"][0]["reason"]
 
     @pytest.mark.parametrize(
         "plan",

@@ -1,4 +1,4 @@
-"""Tests of `hub`: what the seed and the contract say of knowledge, feedback, evolving and slimming, in process."""
+"""Tests of `hub`: what the spec and the contract say of knowledge, feedback, evolving and slimming, in process."""
 
 import json
 import threading
@@ -29,12 +29,12 @@ _DERIVED += ["_in_time", "_votes", "_feedback"]
 CURATOR = Token("carl", RIGHTS | {"curate"}, frozenset({"team:a"}))
 
 
-def told(task: str = "boil an egg", content: str = "Seven minutes.", **more: Any) -> Json:
+def draft(task: str = "boil an egg", content: str = "Seven minutes.", **more: Any) -> Json:
     return {"task": task, "content": content, "types": ["usecase"], **more}
 
 
 def save(hub: KnowHub, token: Token = LOCAL, **more: Any) -> str:
-    return str(hub.save(token, told(**more))["entry"]["id"])
+    return str(hub.save(token, draft(**more))["entry"]["id"])
 
 
 def voter(number: int = 0) -> Token:
@@ -92,7 +92,7 @@ class TestSave:
         assert entry["created_at"].endswith("Z")
 
     def test_defaults(self, hub: KnowHub) -> None:
-        entry = hub.save(ADA, told())["entry"]
+        entry = hub.save(ADA, draft())["entry"]
 
         assert (entry["scopes"], entry["owner"], entry["tags"], entry["resource_ids"]) == (
             ["user:owner"],
@@ -111,21 +111,21 @@ class TestSave:
         assert len(id) == len("knowledge-20260305-") + 12
 
     def test_the_bodys_own_message_id_wins(self, hub: KnowHub) -> None:
-        entry = hub.save(LOCAL, told(message_id="msg-1", source={"message_id": "msg-2"}))["entry"]
+        entry = hub.save(LOCAL, draft(message_id="msg-1", source={"message_id": "msg-2"}))["entry"]
 
         assert entry["message_id"] == entry["source"]["message_id"] == "msg-1"
 
     def test_one_resource_may_be_named_alone(self, hub: KnowHub) -> None:
         more: Json = {"resource_ids": ["code/a"], "resource_id": "code/b", "secure_resource_id": "credentials/c"}
 
-        assert hub.save(LOCAL, told(**more))["entry"]["resource_ids"] == ["code/a", "code/b", "credentials/c"]
+        assert hub.save(LOCAL, draft(**more))["entry"]["resource_ids"] == ["code/a", "code/b", "credentials/c"]
 
     def test_tells_what_it_resembles(self, hub: KnowHub) -> None:
         first = save(hub, task="log in to a site with selenium")
-        similar = hub.save(LOCAL, told(task="log in to a site with selenium quickly"))["similar"]
+        similar = hub.save(LOCAL, draft(task="log in to a site with selenium quickly"))["similar"]
 
         assert [each["id"] for each in similar] == [first]
-        assert hub.save(EVE, told(task="log in to a site with selenium"))["similar"] == []
+        assert hub.save(EVE, draft(task="log in to a site with selenium"))["similar"] == []
 
     @pytest.mark.parametrize(
         "wrong",
@@ -142,7 +142,7 @@ class TestSave:
         ],
     )  # fmt: skip
     def test_refuses_what_no_entry_may_be(self, hub: KnowHub, wrong: Json) -> None:
-        problem = refused("invalid", hub.save, LOCAL, {**told(), **wrong})
+        problem = refused("invalid", hub.save, LOCAL, {**draft(), **wrong})
 
         assert problem.errors
         assert hub.list_knowledge(LOCAL)["count"] == 0
@@ -151,10 +151,10 @@ class TestSave:
         wrongs: list[Json] = [{"score": "SENTINEL"}, {"SENTINEL": 1}, {"tags": {"SENTINEL\n": "SENTINEL\n"}}]
         wrongs += [{"types": "SENTINEL"}, {"scopes": ["SENTINEL SENTINEL"]}, {"source": {"SENTINEL": "SENTINEL"}}]
         for wrong in wrongs:
-            assert "SENTINEL" not in json.dumps(refused("invalid", hub.save, LOCAL, {**told(), **wrong}).to_json())
+            assert "SENTINEL" not in json.dumps(refused("invalid", hub.save, LOCAL, {**draft(), **wrong}).to_json())
 
     def test_refuses_what_looks_like_a_secret(self, hub: KnowHub) -> None:
-        problem = refused("secret-shape", hub.save, LOCAL, told(content=f"use {KEY}"))
+        problem = refused("secret-shape", hub.save, LOCAL, draft(content=f"use {KEY}"))
 
         assert "resource_save" in problem.detail
         assert "abcdef" not in problem.detail
@@ -172,35 +172,35 @@ class TestSave:
 
 class TestKey:
     def test_the_same_call_once_more_gets_the_first_answer(self, hub: KnowHub) -> None:
-        first, again = (hub.save(LOCAL, told(), key="k1") for _ in range(2))
+        first, again = (hub.save(LOCAL, draft(), key="k1") for _ in range(2))
 
         assert (again["entry"], again["operation_id"]) == (first["entry"], first["operation_id"])
         assert hub.list_knowledge(LOCAL)["count"] == 1
 
     def test_another_body_is_refused(self, hub: KnowHub) -> None:
-        hub.save(LOCAL, told(), key="k1")
+        hub.save(LOCAL, draft(), key="k1")
 
-        refused("key-reused", hub.save, LOCAL, told(task="boil two eggs"), key="k1")
+        refused("key-reused", hub.save, LOCAL, draft(task="boil two eggs"), key="k1")
 
     def test_anothers_key_is_another(self, hub: KnowHub) -> None:
-        assert len({hub.save(token, told(), key="k1")["entry"]["id"] for token in (ADA, BOB, LOCAL)}) == 3
+        assert len({hub.save(token, draft(), key="k1")["entry"]["id"] for token in (ADA, BOB, LOCAL)}) == 3
 
     def test_counts_over_midnight(self, tmp_path: Path) -> None:
         now = [1_772_755_199.0]  # a second before midnight
         with KnowHub(tmp_path, clock=lambda: now[0]) as hub:
-            first = hub.save(LOCAL, told(), key="k")["entry"]["id"]
+            first = hub.save(LOCAL, draft(), key="k")["entry"]["id"]
             now[0] += 2
-            assert hub.save(LOCAL, told(), key="k")["entry"]["id"] == first
+            assert hub.save(LOCAL, draft(), key="k")["entry"]["id"] == first
 
     def test_makes_nothing_twice_after_a_purge_and_midnight(self, tmp_path: Path) -> None:
         now = [1_772_755_199.0]
         with KnowHub(tmp_path, clock=lambda: now[0]) as hub:
-            kept = hub.save(ADA, told(), key="k-1")["entry"]["id"]
-            hub.delete(ADA, hub.save(ADA, told("fry it"), key="k-2")["entry"]["id"])
+            kept = hub.save(ADA, draft(), key="k-1")["entry"]["id"]
+            hub.delete(ADA, hub.save(ADA, draft("fry it"), key="k-2")["entry"]["id"])
             hub.purge(LOCAL)
             now[0] += 6 * 86_400
-            refused("conflict", hub.save, ADA, told(), key="k-1")
-            refused("conflict", hub.save, ADA, told("fry it"), key="k-2")
+            refused("conflict", hub.save, ADA, draft(), key="k-1")
+            refused("conflict", hub.save, ADA, draft("fry it"), key="k-2")
             assert [each["id"] for each in hub.list_knowledge(ADA)["results"]] == [kept]
 
     def test_holds_for_feedback_and_batches(self, hub: KnowHub) -> None:
@@ -221,7 +221,7 @@ class TestKey:
     def test_many_at_once_make_one(self, hub: KnowHub) -> None:
         ids: list[str] = []
         threads = [
-            threading.Thread(target=lambda: ids.append(hub.save(LOCAL, told(), key="k")["entry"]["id"]))
+            threading.Thread(target=lambda: ids.append(hub.save(LOCAL, draft(), key="k")["entry"]["id"]))
             for _ in range(8)
         ]
         for thread in threads:
@@ -595,8 +595,8 @@ class TestChange:
         refused("changed", hub.patch, LOCAL, id, {"content": "Nine."}, 1)
 
     def test_nobody_writes_into_a_scope_not_their_own(self, hub: KnowHub) -> None:
-        refused("forbidden", hub.save, ADA, told(scopes=["team:b"]))
-        id = hub.save(ADA, told(scopes=["team:a"]))["entry"]["id"]
+        refused("forbidden", hub.save, ADA, draft(scopes=["team:b"]))
+        id = hub.save(ADA, draft(scopes=["team:a"]))["entry"]["id"]
         refused("forbidden", hub.patch, ADA, id, {"scopes": ["team:a", "team:b"]})
         refused("forbidden", hub.patch, CURATOR, id, {"scopes": ["user:owner"]})  # that would be ada's
         refused("forbidden", hub.patch, BOB, id, {"content": "another's"})
@@ -607,7 +607,7 @@ class TestChange:
         refused("not-found", hub.history, BOB, id)
 
     def test_a_token_whose_scopes_name_the_owner_sees_nothing_of_others(self, hub: KnowHub) -> None:
-        entry = hub.save(ADA, told(content="for ada alone"))["entry"]
+        entry = hub.save(ADA, draft(content="for ada alone"))["entry"]
         hub.put_resource(ADA, "ada/account", {"title": "x", "secure_body": "hush"})
         text, made = hub.tokens.make("mallory", ["read", "write", "secrets", "curate"], ["user:owner"])
 
@@ -622,14 +622,14 @@ class TestChange:
             assert list(hub.export(mallory)) == []
 
     def test_an_old_version_is_for_those_who_could_see_it(self, hub: KnowHub) -> None:
-        id = hub.save(ADA, told(content="for ada alone"))["entry"]["id"]
+        id = hub.save(ADA, draft(content="for ada alone"))["entry"]["id"]
         hub.patch(ADA, id, {"content": "for the team", "scopes": ["team:a"]})
 
         assert [each["content"] for each in hub.history(BOB, id)["results"]] == ["for the team"]
         assert len(hub.history(ADA, id)["results"]) == 2
 
     def test_undo_asks_whose_it_was(self, hub: KnowHub) -> None:
-        made = hub.save(ADA, told(scopes=["team:a"]))
+        made = hub.save(ADA, draft(scopes=["team:a"]))
         refused("forbidden", hub.undo, BOB, made["operation_id"])
         refused("not-found", hub.undo, EVE, made["operation_id"])
         hub.undo(CURATOR, made["operation_id"])
@@ -656,7 +656,7 @@ class TestChange:
         assert hub.get(LOCAL, id)["task"] == "tea"
 
     def test_history_tells_who_changed_what(self, hub: KnowHub) -> None:
-        id = hub.save(ADA, told(scopes=["team:a"]))["entry"]["id"]
+        id = hub.save(ADA, draft(scopes=["team:a"]))["entry"]["id"]
         hub.patch(CURATOR, id, {"content": "Eight."})
         versions = hub.history(ADA, id)["results"]
 
@@ -666,7 +666,7 @@ class TestChange:
         ]
 
     def test_undo_refuses_what_later_changes_built_on(self, hub: KnowHub) -> None:
-        made = hub.save(LOCAL, told())
+        made = hub.save(LOCAL, draft())
         hub.patch(LOCAL, made["entry"]["id"], {"content": "Eight."})
 
         refused("conflict", hub.undo, LOCAL, made["operation_id"])
@@ -689,10 +689,10 @@ class TestChange:
         self, hub: KnowHub, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr("Agent.knowhub.services.operations._READ_AT_ONCE", 5)
-        mine = [hub.save(ADA, told(scopes=["team:a"]))["operation_id"]]
+        mine = [hub.save(ADA, draft(scopes=["team:a"]))["operation_id"]]
         for _ in range(12):
             save(hub)
-        mine.append(hub.save(ADA, told(scopes=["team:a"]))["operation_id"])
+        mine.append(hub.save(ADA, draft(scopes=["team:a"]))["operation_id"])
         pages, cursor = [], None
         while True:
             page = hub.operations(BOB, {"cursor": cursor} if cursor else {})
@@ -773,7 +773,7 @@ class TestProcesses:
                 save(hub, ADA, task=f"task {name}", tags={"a": "b"}, scopes=["team:a"]) for name in "xyz"
             )
             hub.update(BOB, kept, {"add_harmful_case": {}})
-            hub.take_in(LOCAL, [{**told("double"), "id": "knowledge-1", "created_by": "ada", "merged_into": into}])
+            hub.take_in(LOCAL, [{**draft("double"), "id": "knowledge-1", "created_by": "ada", "merged_into": into}])
             hub.put_resource(ADA, "a/b", {"title": "t", "secure_body": "hush"})
         after_first = (place / "indexes/knowhub.known").read_bytes()
         with KnowHub(place) as hub:
@@ -887,7 +887,7 @@ class TestGoals:
 
 class TestExport:
     def test_comes_back_and_a_second_time_changes_nothing(self, hub: KnowHub, tmp_path: Path) -> None:
-        id = hub.save(ADA, told(task="tea", scopes=["team:a"], tags={"a": "b"}, score=5))["entry"]["id"]
+        id = hub.save(ADA, draft(task="tea", scopes=["team:a"], tags={"a": "b"}, score=5))["entry"]["id"]
         hub.update(BOB, id, {"add_helpful_case": {"task": "x"}})
         hub.put_resource(ADA, "code/login", {"title": "Login", "body": "import x", "scopes": ["team:a"]})
         hub.put_resource(ADA, "mine", {"title": "for ada alone"})
@@ -907,7 +907,7 @@ class TestExport:
             assert other.get_resource(ADA, "mine")["title"] == "for ada alone"
 
     def test_bad_lines_are_named_and_the_rest_is_taken(self, hub: KnowHub) -> None:
-        good = {"kind": "knowledge", "id": "knowledge-20260305-a1b2", **told()}
+        good = {"kind": "knowledge", "id": "knowledge-20260305-a1b2", **draft()}
         report = hub.take_in(LOCAL, [{"kind": "rumour"}, good, {"kind": "knowledge"}, {}])
 
         assert report["written"] == 1
@@ -920,8 +920,8 @@ class TestExport:
         line: Json = {"kind": "knowledge", "task": "mine", "content": "c", "types": ["tool"], "scopes": ["team:b"]}
         judged: Json = {"kind": "feedback", "is_helpful": False}
 
-        told = hub.take_in(eve, [{**line, "id": "knowledge-eve-1", "merged_into": there}])
-        assert (told["written"], told["errors"]) == (1, [])  # it is told nothing of what is there
+        reported = hub.take_in(eve, [{**line, "id": "knowledge-eve-1", "merged_into": there}])
+        assert (reported["written"], reported["errors"]) == (1, [])  # nothing is reported of what is there
         # What is not there yet may come to be another's.
         lines = [{**line, "id": "knowledge-eve-2", "merged_into": "knowledge-later"}]
         lines += [{**judged, "id": f"feedback-eve-{n}", "knowledge_id": "knowledge-eve-2"} for n in range(3)]
@@ -935,7 +935,7 @@ class TestExport:
         refused("not-found", hub.get, eve, "knowledge-eve-2")
 
     def test_without_admin_all_becomes_ones_own(self, hub: KnowHub) -> None:
-        hub.take_in(ADA, [{"id": "knowledge-20260305-a1b2", "created_by": "bob", **told()}])
+        hub.take_in(ADA, [{"id": "knowledge-20260305-a1b2", "created_by": "bob", **draft()}])
 
         [hers] = hub.list_knowledge(ADA)["results"]
         assert hers["created_by"] == "ada"
@@ -949,7 +949,7 @@ class TestTimes:
         refused("invalid", hub.make_token, LOCAL, {"principal": "x", "expires_at": time})
         refused("invalid", hub.put_resource, LOCAL, "a", {"title": "x", "expires_at": time})
         refused("invalid", hub.put_resource, LOCAL, "a", {"title": "x", "metadata": {"expires_at": time}})
-        line = {"id": "knowledge-1", **told()}
+        line = {"id": "knowledge-1", **draft()}
         report = hub.take_in(LOCAL, [{**line, "created_at": time}, {**line, "id": "knowledge-2"}])
 
         assert (report["written"], len(report["errors"])) == (1, 1)
@@ -966,7 +966,7 @@ class TestTimes:
 class TestProblem:
     def test_points_to_the_field(self) -> None:
         with pytest.raises(ValueError, match="validation") as caught:
-            KnowledgeIn.model_validate({**told(), "source": {"urls": ["nonsense"]}})
+            KnowledgeIn.model_validate({**draft(), "source": {"urls": ["nonsense"]}})
         problem = problem_of(caught.value.errors())  # type: ignore[attr-defined]
 
         assert problem.errors[0]["pointer"] == "/source/urls/0"

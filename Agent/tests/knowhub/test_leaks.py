@@ -1,4 +1,4 @@
-"""Generated programs over every door: nobody is ever told what is not for them.
+"""Generated programs over every door: no caller is ever shown what is not for them.
 
 Each text that a program writes holds a mark of its own, and a ledger beside the hub notes who may see that mark: those
 who could see the version that it was written into. After the program every principal knocks at every door, and all
@@ -74,7 +74,7 @@ class Wire:
         return self._client.get(path, headers={"Authorization": f"Bearer {self._keys(token)[0]}"}).text
 
     def page(self, token: Token, path: str, method: str = "GET") -> str:
-        # The page's own way back is not told by the hub: it is what was asked for.
+        # The page's own way back is not an answer of the hub: it is what was asked for.
         answer = self._client.request(method, path, headers={"Cookie": f"knowhub={self._keys(token)[1]}"})
         return re.sub(r'<a href="/language[^>]*>', "", answer.text)
 
@@ -144,7 +144,7 @@ class Program:
             return None
 
     def note(self, token: Token, answer: Mapping[str, Any] | None) -> None:
-        """Note who may see the version of an entry that an answer tells of."""
+        """Note who may see the version of an entry that an answer reports."""
         if answer is None:
             return
         entry = answer.get("entry")
@@ -209,7 +209,7 @@ class Program:
             self.note(token, answer)
 
     def check_merge(self, scopes: list[str], principal: str, text: str) -> None:
-        """What was merged had equal scopes and principal, so whoever sees the whole could see the parts."""
+        """What was merged had equal scopes and principal, so a token that sees the whole could see the parts."""
         for mark in _MARK.findall(text):
             assert (frozenset(scopes), principal) in self.allowed[mark], (self.seed, mark)
 
@@ -305,15 +305,15 @@ class Program:
         for mark in set(_MARK.findall(said)):
             versions = self.allowed.get(mark)
             if door == "an answer" and self.written_by.get(mark) == token.principal:
-                continue  # who narrows an entry to others is still told what they wrote themselves
+                continue  # who narrows an entry to others is still shown what they wrote themselves
             if versions is None:
                 if mark.startswith("mk"):
-                    raise AssertionError(f"program {self.seed}: {door} told {token.principal} a foreign {mark}")
+                    raise AssertionError(f"program {self.seed}: {door} showed {token.principal} a foreign {mark}")
                 continue  # an id that was just made, and is noted with its first answer
             if versions and not any(self.may_see(token, scopes, principal) for scopes, principal in versions):
-                raise AssertionError(f"program {self.seed}: {door} told {token.principal} {mark}, for {versions}")
+                raise AssertionError(f"program {self.seed}: {door} showed {token.principal} {mark}, for {versions}")
             if not versions and mark.startswith("mk") and door not in ("an answer", "an error"):
-                raise AssertionError(f"program {self.seed}: {door} told {token.principal} {mark}, which was refused")
+                raise AssertionError(f"program {self.seed}: {door} showed {token.principal} {mark}, which was refused")
 
 
 _PARTS = ("", "/history", "/feedback")
@@ -340,5 +340,5 @@ def test_the_search_for_leaks_finds_one(tmp_path: Path, monkeypatch: pytest.Monk
         monkeypatch.setattr(f"Agent.knowhub.{name}.is_visible", lambda *_: True)
     with KnowHub(tmp_path / "hub", Echo()) as hub:
         programs = [Program(hub, seed) for seed in range(20)]
-        with pytest.raises(AssertionError, match="told"):
+        with pytest.raises(AssertionError, match="showed"):
             any(program.run() for program in programs)  # type: ignore[func-returns-value]

@@ -570,7 +570,7 @@ class TestBrowsing:
         served.hub.delete(LOCAL, made["id"])
 
     def test_a_search_that_finds_nothing_says_so(self, served: Served) -> None:
-        client = log_in(served, "nobody", ["read"], [])
+        client = log_in(served, "missing", ["read"], [])
         assert "Nothing was found." in client.get("/?q=zzzz").text
         assert "没有找到" in client.get("/?q=zzzz", headers={"Accept-Language": "zh"}).text
         assert "Nothing here yet." in client.get("/").text
@@ -621,9 +621,9 @@ class TestBrowser:
                 page.keep_screen(f"knowhub-{language}-{scheme}-{width}-{path.strip('/?').replace('/', '-') or 'home'}")
                 if axe:
                     page.run(f"{axe}; 0")
-                    page.run("window.told = null; axe.run().then(told => window.told = told.violations); 0")
-                    page.wait("window.told !== null")
-                    violations = json.loads(page.run("JSON.stringify(window.told.map(v => [v.id, v.nodes[0].html]))"))
+                    page.run("window.found = null; axe.run().then(found => window.found = found.violations); 0")
+                    page.wait("window.found !== null")
+                    violations = json.loads(page.run("JSON.stringify(window.found.map(v => [v.id, v.nodes[0].html]))"))
                     found += [(path, language, *each) for each in violations]
         assert found == []
         assert page.errors == []

@@ -293,8 +293,8 @@ class TestSimilar:
         mine = save(bob, task="log in to the shop with selenium")
         served.hub.search(LOCAL, {"q": "selenium"})  # all of it is indexed by now
 
-        told = done(bob.post("/api/knowledge", json={**ENTRY, **task}))
-        assert [each["id"] for each in told["similar"]] == [mine["id"]]
+        reported = done(bob.post("/api/knowledge", json={**ENTRY, **task}))
+        assert [each["id"] for each in reported["similar"]] == [mine["id"]]
 
 
 class TestJournal:
@@ -380,8 +380,8 @@ class TestKeys:
             for other in calls:
                 if other[1] != place:
                     answer = alice.request(*other[:2], json=other[2], headers=key)
-                    told = (answer.status_code, answer.json().get("type"))
-                    assert told == (409, "/problems/key-reused"), (place, other[1], answer.text)
+                    reported = (answer.status_code, answer.json().get("type"))
+                    assert reported == (409, "/problems/key-reused"), (place, other[1], answer.text)
 
     def test_an_import_that_comes_again_makes_no_deleted_resource_again(self, alice: Any) -> None:
         line = {"kind": "resource", "id": "im/port", "title": "t", "scopes": ["org:x"]}

@@ -1,4 +1,4 @@
-"""Tests of `server` and `gate`: REST as the seed and the contract have it, over a real connection."""
+"""Tests of `server` and `gate`: REST as the spec and the contract have it, over a real connection."""
 
 import concurrent.futures
 import contextlib
@@ -41,12 +41,12 @@ def body(task: str = "boil an egg", **more: Any) -> Json:
 
 
 def problem(answer: httpx.Response, code: str) -> Json:
-    told: Json = answer.json()
+    reported: Json = answer.json()
     assert answer.headers["content-type"] == "application/problem+json", answer.text
-    assert told["type"] == f"/problems/{code}", answer.text
-    assert (answer.status_code, told["status"], told["title"]) == (PROBLEMS[code][0], *PROBLEMS[code])
-    assert set(told) == {"type", "title", "status", "detail", "instance", "errors"}
-    return told
+    assert reported["type"] == f"/problems/{code}", answer.text
+    assert (answer.status_code, reported["status"], reported["title"]) == (PROBLEMS[code][0], *PROBLEMS[code])
+    assert set(reported) == {"type", "title", "status", "detail", "instance", "errors"}
+    return reported
 
 
 class TestKnowledge:
@@ -174,10 +174,10 @@ class TestDoors:
     def test_unknown_fields_and_parameters_are_refused(self, served: Served) -> None:
         client = served.client()
         problem(client.get("/api/knowledge", params={"lmit": 3}), "invalid")
-        told = problem(client.post("/api/knowledge", json=body(sore=3)), "invalid")
-        assert told["errors"] == [{"pointer": "", "detail": "the field sore is not known"}]
-        told = problem(client.post("/api/knowledge", json=body(score="SENTINEL")), "invalid")
-        assert told["errors"][0]["pointer"] == "/score"
+        reported = problem(client.post("/api/knowledge", json=body(sore=3)), "invalid")
+        assert reported["errors"] == [{"pointer": "", "detail": "the field sore is not known"}]
+        reported = problem(client.post("/api/knowledge", json=body(score="SENTINEL")), "invalid")
+        assert reported["errors"][0]["pointer"] == "/score"
 
     def test_nothing_that_was_said_is_repeated(self, served: Served) -> None:
         client = served.client()
@@ -383,9 +383,9 @@ class TestBadDays:
         with KnowHub(tmp_path / "hub") as hub, serve(hub) as running:
             monkeypatch.setattr(hub, "save", fail)
             answer = running.client().post("/api/knowledge", json=body())
-            told = problem(answer, "internal")
+            reported = problem(answer, "internal")
             assert "SENTINEL" not in answer.text
-            assert answer.headers["x-request-id"] in told["detail"]
+            assert answer.headers["x-request-id"] in reported["detail"]
         assert "SENTINEL" not in caplog.text
         assert "RuntimeError" in caplog.text
 

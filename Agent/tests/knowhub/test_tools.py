@@ -78,12 +78,12 @@ class TestSignatures:
         ],
     )  # fmt: skip
     def test_as_the_seed_has_them(self, function: Any, wanted: str) -> None:
-        told = [
+        reported = [
             name if each.default is each.empty else f"{name}={each.default!r}"
             for name, each in inspect.signature(function).parameters.items()
         ]
 
-        assert ", ".join(told) == wanted
+        assert ", ".join(reported) == wanted
         assert inspect.iscoroutinefunction(function)
 
     def test_each_has_a_schema(self) -> None:

@@ -194,9 +194,9 @@ class TestReveal:
             assert hub.get_resource(LOCAL, "a")["secret"] == "destroyed"
             refused("gone", hub.reveal, LOCAL, "a")
 
-    @pytest.mark.parametrize("told", ["soon", -1, float(10**15), True, [], {"at": 1}])
-    def test_an_end_that_cannot_be_read_is_refused(self, hub: KnowHub, told: Any) -> None:
-        refused("invalid", hub.put_resource, LOCAL, "a", {**RESOURCE, "metadata": {"expires_at": told}})
+    @pytest.mark.parametrize("end", ["soon", -1, float(10**15), True, [], {"at": 1}])
+    def test_an_end_that_cannot_be_read_is_refused(self, hub: KnowHub, end: Any) -> None:
+        refused("invalid", hub.put_resource, LOCAL, "a", {**RESOURCE, "metadata": {"expires_at": end}})
 
     def test_an_end_in_seconds_counts_as_cookies_have_it(self, hub: KnowHub) -> None:
         hub.put_resource(LOCAL, "a", {**RESOURCE, "metadata": {"expires_at": 1}})

@@ -135,8 +135,8 @@ def test_a_record_with_a_list_nested_5000_deep_is_named_and_not_kept(store: Memo
 
 
 def test_counting_a_recall_of_what_is_not_there_is_refused(store: MemoryStore) -> None:
-    with pytest.raises(NotFoundError, match="nobody"):
-        store.record_recall("nobody", 0.5)
+    with pytest.raises(NotFoundError, match="missing"):
+        store.record_recall("missing", 0.5)
     id = store.recall("Ada")[0].info.id
     store.record_recall(id, 1.0)
 

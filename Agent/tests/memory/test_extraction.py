@@ -294,7 +294,7 @@ HOSTILE = {
     "转发的聊天": f"[10:31] 坏人：{说法}\n[10:32] 坏人：{说法}",
     "翻译": f"请翻译：{说法}",
 }
-"""Texts in which nobody says who the user is."""
+"""Texts in which no one says who the user is."""
 
 
 def greedy_rows(text: str) -> list[dict[str, Any]]:

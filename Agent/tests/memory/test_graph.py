@@ -167,14 +167,14 @@ KEYWORDS: dict[str, tuple[list[GraphEntity], Asked]] = {
 Call: TypeAlias = Callable[[KnowledgeGraph], object]
 
 NOT_THERE: list[Call] = [
-    lambda graph: graph.add_relation(GraphRelation("nobody", "a", "knows")),
-    lambda graph: graph.add_relation(GraphRelation("a", "nobody", "knows")),
-    lambda graph: graph.remove_relation("nobody", "a", "knows"),
-    lambda graph: graph.remove_relation("a", "nobody", "knows"),
-    lambda graph: graph.remove_entity("nobody"),
-    lambda graph: graph.get_relations("nobody"),
-    lambda graph: graph.get_related("nobody"),
-    lambda graph: graph.set_entity_tags("nobody", ["tea"]),
+    lambda graph: graph.add_relation(GraphRelation("missing", "a", "knows")),
+    lambda graph: graph.add_relation(GraphRelation("a", "missing", "knows")),
+    lambda graph: graph.remove_relation("missing", "a", "knows"),
+    lambda graph: graph.remove_relation("a", "missing", "knows"),
+    lambda graph: graph.remove_entity("missing"),
+    lambda graph: graph.get_relations("missing"),
+    lambda graph: graph.get_related("missing"),
+    lambda graph: graph.set_entity_tags("missing", ["tea"]),
 ]
 
 INVALID: list[tuple[str, Callable[[KnowledgeGraph, Any], object], list[Any]]] = [
@@ -211,7 +211,7 @@ class TestRefusals:
 
     @pytest.mark.parametrize("call", NOT_THERE)
     def test_of_what_is_not_there_name_it(self, graph: KnowledgeGraph, call: Call) -> None:
-        with pytest.raises(NotFoundError, match="'nobody'"):
+        with pytest.raises(NotFoundError, match="'missing'"):
             call(graph)
 
     @pytest.mark.parametrize(("message", "call", "values"), INVALID, ids=[message for message, *_ in INVALID])

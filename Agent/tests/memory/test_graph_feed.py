@@ -140,7 +140,7 @@ class TestRemember:
             assert related(store, "Ada") == ["Apollo"]
             check_same_from_nothing(store)
             with pytest.raises(NotFoundError):
-                store.extract("nobody")
+                store.extract("missing")
 
     def test_tags_are_reused(self, store: MemoryStore) -> None:
         store.graph.set_entity_tags(store.tree.CreateKeyword("Tea").id, ["nurse"])
@@ -190,7 +190,7 @@ class TestRemember:
             [],
             {"entities": 5, "relations": 5},
             {"entities": {ada: 5}, "relations": [5, [], [1, 2, 3, 4, 5, 6], [ada, "knows", ada, 1.0, 0, 1]]},
-            {"entities": {"nobody": {}}, "relations": [[ada, "knows", "nobody", 9.0, 0, 1]]},
+            {"entities": {"missing": {}}, "relations": [[ada, "knows", "missing", 9.0, 0, 1]]},
             {"waits": 5, "tries": "x"},
         ]
         for graph in graphs:

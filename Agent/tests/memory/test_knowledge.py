@@ -28,11 +28,11 @@ class TestTreeKnowledge:
 
     def test_writes_a_page_again(self, tree: KeywordTree, store: KnowledgeStore) -> None:
         id = store.add_page(KnowledgePage("tea", "Tea", "", "old"))
-        tree.CreateInfo("somebody else's", keyword_ids=[id])
+        tree.CreateInfo("another user's", keyword_ids=[id])
         assert store.add_page(KnowledgePage("tea", "Green tea", "a drink", "new")) == "tea"
 
         page = store.get_page("tea")
-        assert page == KnowledgePage("tea", "Green tea", "a drink", "new", ("somebody else's",))
+        assert page == KnowledgePage("tea", "Green tea", "a drink", "new", ("another user's",))
 
     def test_read_and_written_back_stays_as_it_is(self, tree: KeywordTree, store: KnowledgeStore) -> None:
         id = store.add_page(TEA)
@@ -112,7 +112,7 @@ class TestTreeKnowledge:
         assert store.what_is(TEA.title) is None
         assert tree.ListInfos() == []
         with pytest.raises(NotFoundError):
-            store.remove_page("nobody")
+            store.remove_page("missing")
 
     def test_memories_stand_in_the_pages_of_what_they_name(self, tmp_path: Path) -> None:
         with MemoryStore(tmp_path) as memories:

@@ -355,7 +355,7 @@ class Memory:
         self.texts.pop(id, None)
 
     def Rank(self, query: str) -> list[tuple[float, str]]:  # noqa: N802
-        return [(self.nearness, id) for id in self.texts] * 2 + [(1.0, "nobody")]
+        return [(self.nearness, id) for id in self.texts] * 2 + [(1.0, "missing")]
 
 
 class TestRanker:

@@ -201,15 +201,15 @@ class TestFilters:
         for day, (kind, source) in enumerate([("fact", "chat"), ("skill", "chat"), ("fact", "book")]):
             clock.now = day * DAY_S
             tree.CreateInfo(f"tea {day}", source, metadata={"day": day, "memory": {"kind": kind}})
-        tree.CreateInfo("tea of somebody else", metadata={"memory": "theirs"})
+        tree.CreateInfo("tea of another user", metadata={"memory": "theirs"})
         return MemoryRetriever(tree)
 
     @pytest.mark.parametrize(
         ("filters", "found"),
         [
-            (Filters(), {"tea 0", "tea 1", "tea 2", "tea of somebody else"}),
+            (Filters(), {"tea 0", "tea 1", "tea 2", "tea of another user"}),
             (Filters(kinds=["skill"]), {"tea 1"}),
-            (Filters(kinds=["fact"]), {"tea 0", "tea 2", "tea of somebody else"}),
+            (Filters(kinds=["fact"]), {"tea 0", "tea 2", "tea of another user"}),
             (Filters(sources=["chat"]), {"tea 0", "tea 1"}),
             (Filters(since=DAY_S, until=2 * DAY_S), {"tea 1"}),
             (Filters(metadata={"day": 2}), {"tea 2"}),
@@ -503,7 +503,7 @@ class TestNames:
 
 
 class Wiki(KnowledgeStore):
-    """A store that nobody here wrote: pages in a dict."""
+    """A store of another program: pages in a dict."""
 
     def __init__(self, *pages: KnowledgePage) -> None:
         self.pages = {page.id: page for page in pages}

@@ -329,7 +329,7 @@ class TestRecall:
         assert record_of(store.recall("kettles")[0].info) == RECORDS[1]
         assert store.record(store.remember("a plain fact")) is None
         with pytest.raises(NotFoundError):
-            store.record("nobody")
+            store.record("missing")
 
     def test_keeps_no_index_of_an_earlier_version(self, tmp_path: Path) -> None:
         old = tmp_path / "memory" / "indexes" / "memory.index"
@@ -515,9 +515,9 @@ class TestCorrect:
     def test_refuses_what_it_cannot_correct(self, store: MemoryStore) -> None:
         store.remember(RECORDS[2])
         with pytest.raises(NotFoundError):
-            store.correct("nobody", "x")
+            store.correct("missing", "x")
         with pytest.raises(NotFoundError):
-            store.history("nobody")
+            store.history("missing")
         with pytest.raises(InvalidInputError, match="no plain fact"):
             store.correct(RECORDS[2].id, "x")
         with pytest.raises(InvalidInputError, match="must be a fact"):

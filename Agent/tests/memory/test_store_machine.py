@@ -73,7 +73,7 @@ class StoreMachine(RuleBasedStateMachine):
         return f"tea number{self.count}"
 
     def pick(self, place: int) -> str:
-        return self.ids[place % len(self.ids)] if self.ids else "nobody"
+        return self.ids[place % len(self.ids)] if self.ids else "missing"
 
     def write(self, change: Callable[[], None]) -> None:
         before = deepcopy(self.model)

@@ -168,7 +168,7 @@ def remove_alias(p: Oracle, a: int, b: int, c: int) -> Step:
     bearers = [id for id in p.of("node") if p.node(id).aliases]
     id = bearers[a % len(bearers)] if bearers and c % 4 else keyword(p, a)
     held = p.node(id).aliases if ("node", id) in p.state else ()
-    alias = held[b % len(held)] if held else "nobody's"
+    alias = held[b % len(held)] if held else "of no keyword"
 
     def expect(p: Oracle, _ids: list[str]) -> None:
         led = p.need(id)

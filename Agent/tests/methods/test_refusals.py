@@ -110,7 +110,7 @@ def test_what_a_killed_compaction_left_is_removed(folder: Path) -> None:
         tree.CreateKeyword("a", "root")
     for name in ("change_log.jsonl.new", "nodes.jsonl.new", "forget.new"):
         (folder / name).write_bytes(b"half")
-    (folder / "notes.new").write_bytes(b"somebody's own")
+    (folder / "notes.new").write_bytes(b"of the user")
 
     with KeywordTree(str(folder)) as again:
         assert (again.recovery, len(again)) == ((), 1)

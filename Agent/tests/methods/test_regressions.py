@@ -584,7 +584,7 @@ class TestDescriptors:
         gc.collect()
 
         for fd in others:
-            close(fd)  # raises where somebody has closed it
+            close(fd)  # raises where it was closed
 
 
 def _count_reads(work: Callable[[], object]) -> int:

@@ -147,7 +147,7 @@ class FaultyProxy:
                 writer.write(chunk)
                 await writer.drain()
                 if fault.kind == "late":
-                    await asyncio.sleep(1)  # the server carries it out, and finds nobody to answer
+                    await asyncio.sleep(1)  # the server carries it out, and finds no client to answer
                     break
         except OSError:
             pass

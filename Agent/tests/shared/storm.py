@@ -301,7 +301,7 @@ class _Storm:
         for name in sorted(places, key=lambda name: places[name][0]):
             kind, began, ended = reported.get(name, ("strange", 0.0, 0.0))
             if kind == "strange":
-                self.report.add("strange", f"{name} in {tree_name} was written by nobody")
+                self.report.add("strange", f"{name} in {tree_name} was written by no worker")
             elif ended < latest:
                 self.report.add("out of order", f"{name} in {tree_name}")
             latest = max(latest, began)

@@ -42,7 +42,7 @@ def _without_comparison() -> None:
 
 
 def _without_predecessor() -> None:
-    """Append wherever nobody else has, whatever is before it."""
+    """Append wherever no other has, whatever is before it."""
     statements.APPEND = """
         INSERT INTO kt_batch (tree_id, after, upto, crc, lines, pieces, size)
         SELECT t, a, u, c, l, p, s FROM (

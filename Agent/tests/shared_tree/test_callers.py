@@ -58,7 +58,7 @@ class TestCommandLine:
         self.run(capsys, data, "add", "tea", "--parent", "/")
         wrong = data.replace(password, "Geheimnis")
         said = []
-        for address in (data, wrong, data.replace("#u42", "#nobody"), data.replace("#u42", "")):
+        for address in (data, wrong, data.replace("#u42", "#missing"), data.replace("#u42", "")):
             for words in (["show"], ["search", "nothing"], ["undo", "99"], ["repair", "new"]):
                 code, out, err = self.run(capsys, address, *words)
                 said.append(out + err)

@@ -118,7 +118,7 @@ class TestCopying:
 
     def test_of_an_unknown_tree_is_refused_and_makes_nothing(self, log: SharedLog, tmp_path: Path) -> None:
         with pytest.raises(NotFoundError):
-            log.copy_out("nobody", tmp_path / "back")
+            log.copy_out("missing", tmp_path / "back")
 
         assert not (tmp_path / "back").exists()
 
@@ -154,7 +154,7 @@ class TestProgram:
         assert said[6:] == ["removed u42"]
 
     def test_ends_with_a_code_and_a_sentence(self, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-        assert main(["remove", "nobody"]) == 1
+        assert main(["remove", "missing"]) == 1
         assert main(["copy", str(tmp_path), "u42"]) == 2
         assert main(["--dsn", "host=127.0.0.1 port=1 password=Geheimnis", "--patience", "0.2", "list"]) == 3
 

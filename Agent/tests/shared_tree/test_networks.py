@@ -142,7 +142,7 @@ class TestNetworks:
         other.CompactStorage(keep_history=False)
         thread.join()
 
-        if is_mutant:  # acknowledged, and in nobody's way but the next one's who opens the log
+        if is_mutant:  # acknowledged, and in the way only of the next one that opens the log
             with pytest.raises(StoreCorruptError):
                 open_tree()
         else:

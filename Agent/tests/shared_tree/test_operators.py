@@ -165,4 +165,4 @@ class TestKeeping:
 
     def test_an_unknown_tree_is_reported(self, log: SharedLog) -> None:
         with pytest.raises(NotFoundError, match="no tree has the id"):
-            log.keep("nobody")
+            log.keep("missing")

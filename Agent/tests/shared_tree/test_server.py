@@ -1,4 +1,4 @@
-"""Servers that refuse, restart, only read, would lose, are replaced; and what nobody may see of their address."""
+"""Servers that refuse, restart, only read, would lose, are replaced; and what no one may see of their address."""
 
 from __future__ import annotations
 
@@ -255,10 +255,10 @@ class TestServersThatWouldLose:
             except StoreError as error:
                 outcome.append(error.outcome_unknown)
 
-        sql(server.dsn, "ALTER SYSTEM SET synchronous_standby_names = 'nobody'")
+        sql(server.dsn, "ALTER SYSTEM SET synchronous_standby_names = 'missing'")
         sql(server.dsn, "SELECT pg_reload_conf()")
         try:
-            wait_for(lambda: sql(server.dsn, "SHOW synchronous_standby_names") == [("nobody",)])
+            wait_for(lambda: sql(server.dsn, "SHOW synchronous_standby_names") == [("missing",)])
             thread = threading.Thread(target=write)
             thread.start()
             while thread.is_alive():

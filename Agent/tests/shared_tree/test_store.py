@@ -85,7 +85,7 @@ def opened(log: MemoryLog) -> KeywordTree:
 
 
 def behind(act: Callable[[], object]) -> Callable[[Append], bool]:
-    """Return what lets somebody else act just before rows are appended."""
+    """Return what lets another process act just before rows are appended."""
 
     def act_and_append(append: Append) -> bool:
         act()
@@ -336,7 +336,7 @@ class TestConflicts:
 
 
 class TestGuesses:
-    """Where this tree has just written, and nobody else lately, a commit does not read first."""
+    """Where this tree has just written, and no other lately, a commit does not read first."""
 
     @pytest.fixture
     def tree(self, log: MemoryLog) -> KeywordTree:

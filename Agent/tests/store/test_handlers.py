@@ -34,7 +34,7 @@ LONG = "too long for memory " * 250
 
 @pytest.fixture
 def disk(door: Door) -> FaultyDisk:
-    """Give the disk of a store that holds two keywords and a long info, which nobody has open."""
+    """Give the disk of a store that holds two keywords and a long info, which no process has open."""
     fill(door)
     return door.disk
 
@@ -422,7 +422,7 @@ def rename_over(disk: FaultyDisk, log: bytes) -> None:
 
 
 class TestLogThatLostItsEnd:
-    """What an open tree has read, and the log no longer holds, was acknowledged: nobody writes over that gap."""
+    """What an open tree has read, and the log no longer holds, was acknowledged: no process writes over that gap."""
 
     @pytest.mark.parametrize(
         "lose",
@@ -478,7 +478,7 @@ class TestSnapshotFolder:
 
 
 class TestStolenLock:
-    """Somebody takes the lock file away while a compaction or an opening runs; another process opens the folder."""
+    """The lock file is removed while a compaction or an opening runs; another process opens the folder."""
 
     def test_that_was_made_again_is_held_while_the_log_is_read(self, disk: FaultyDisk) -> None:
         held: list[bool] = []

@@ -290,7 +290,7 @@ def check_store(folder: Path, progress: Progress, *, close: bool = True) -> None
 
 
 def live(folder: Path, writer: str, first: int, way: str, tell: Tell) -> None:
-    """Write for ever, in one of several ways of life; somebody will end it."""
+    """Write for ever, in one of several ways of life; the test kills it."""
     if way == "checkpointing":
         inside.set_limits(checkpoint_operations=2)
     lives = {"closing": 2, "opening": 1, "recovering": 1, "compacting": 6}.get(way, 1 << 40)
@@ -369,7 +369,7 @@ class TestKill:
                 time.sleep(chooser.uniform(0, 0.003))
                 victim.kill()
                 reported = len(survivor.lines)
-                survivor.read_until(reported + 8)  # the lock of the dead one blocks nobody
+                survivor.read_until(reported + 8)  # the lock of the dead one blocks no one
                 survivor.kill()
                 for writer, process in processes.items():
                     progress.take(writer, process.lines)

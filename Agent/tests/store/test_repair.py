@@ -694,7 +694,7 @@ class TestAnyDamage:
         reported |= set(itertools.chain(*(loss.ids for loss in report.losses)))
         for kind in ("nodes", "infos"):
             for id, row in found[kind].items():
-                assert id in reported or row == wanted[kind][id], f"{id} is not what it was, and nobody says so"
+                assert id in reported or row == wanted[kind][id], f"{id} is not what it was, and no report says so"
 
     def test_of_a_large_store_is_listed_in_ranges(self, tmp_path: Path, new: Path) -> None:
         folder = tmp_path / "damaged"
@@ -723,7 +723,7 @@ def lived(tmp_path_factory: pytest.TempPathFactory) -> Path:
         for n in range(40):
             ids.append(tree.CreateKeyword(f"keyword {n}" if n % 2 else f"关键词{n}号", draw.choice(ids)).id)
             words = draw.choice((1, 9, 900 if n % 10 == 0 else 2))
-            content = f"{n}: {'说' * draw.randint(1, 60)} {'told ' * words}"
+            content = f"{n}: {'说' * draw.randint(1, 60)} {'word ' * words}"
             infos.append(tree.CreateInfo(content, "聊天", draw.sample(ids, min(len(ids), 2))).id)
         for id in draw.sample(ids[1:], 12):
             tree.UpdateKeyword(id, {"description": "改过 changed"}, 1)

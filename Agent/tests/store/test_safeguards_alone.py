@@ -441,7 +441,7 @@ class _Interrupted(inside.Files):
 
 
 class TestSecondCtrlC:
-    """Who is impatient presses it twice: the lock must not be left to nobody."""
+    """Who is impatient presses it twice: the lock must not leak."""
 
     @pytest.fixture(autouse=True)
     def _door(self, monkeypatch: pytest.MonkeyPatch) -> None:

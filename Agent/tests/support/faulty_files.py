@@ -156,7 +156,7 @@ class _Folder(NamedTuple):
     lasting: Entries
     pending: tuple[FolderChange, ...] = ()
     changed_at: int = 0  # nanoseconds
-    told_at: int | None = None  # the time that somebody has set, until the next change
+    set_at: int | None = None  # the time that a caller has set, until the next change
 
     def changed(self, change: FolderChange, now: int) -> _Folder:
         return _Folder(change.apply(self.seen), self.lasting, (*self.pending, change), now)
@@ -451,7 +451,7 @@ class FaultyDisk:
         number = self._find(path)
         folder = self.inodes[number]
         assert isinstance(folder, _Folder)
-        self.inodes[number] = folder._replace(told_at=time_ns, changed_at=self.clock())
+        self.inodes[number] = folder._replace(set_at=time_ns, changed_at=self.clock())
 
     def heal(self) -> None:
         """Let every call succeed from now on."""
@@ -760,8 +760,8 @@ class FaultyDisk:
         inode = self.inodes[number]
         kind = stat.S_IFREG | 0o600 if isinstance(inode, _File) else stat.S_IFDIR | 0o700
         size = len(inode.seen) if isinstance(inode, _File) else 4096
-        told_at = inode.told_at if isinstance(inode, _Folder) else None
-        return _Status(number, size, kind, inode.changed_at if told_at is None else told_at, inode.changed_at)
+        set_at = inode.set_at if isinstance(inode, _Folder) else None
+        return _Status(number, size, kind, inode.changed_at if set_at is None else set_at, inode.changed_at)
 
     def lseek(self, fd: int, offset: int, whence: int) -> int:
         """As `os.lseek`."""
@@ -772,7 +772,7 @@ class FaultyDisk:
             return len(inode.seen)
 
     def flock(self, fd: int, operation: int) -> None:
-        """`fcntl.flock`; waiting for a lock that nobody will free fails the test instead of hanging it."""
+        """`fcntl.flock`; waiting for a lock that is never freed fails the test instead of hanging it."""
         with self._mutex:
             descriptor = self._descriptor(fd)
             if operation & _LOCK_UN:

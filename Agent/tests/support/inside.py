@@ -2,7 +2,7 @@
 
 A test asks a tree through its public methods. What no public call can bring about (a border that is near, an end of a
 process without a checkpoint, a moment within a commit, a row in memory that is wrong) is a function here, named by
-what it brings about. The names that the seed gives (`_Normalize`, `_ExactLookup`, `_AgentDescend`, `_SuggestParent`,
+what it brings about. The names that the spec gives (`_Normalize`, `_ExactLookup`, `_AgentDescend`, `_SuggestParent`,
 `_CollectCandidates`) are part of the contract, and the tests call them themselves.
 """
 
@@ -121,7 +121,7 @@ def release(tree: KeywordTree) -> None:
 
 
 def finalize(tree: KeywordTree) -> None:
-    """Do what the garbage collector does with a tree that nobody closed."""
+    """Do what the garbage collector does with a tree that was not closed."""
     tree._engine._finalizer()
 
 

@@ -98,7 +98,7 @@ class Meeting:
     def think(self) -> None:
         """Wait, as a model that takes its time."""
         self._thinking.release()
-        assert self._may_answer.wait(PATIENCE_S), "nobody let the model answer"
+        assert self._may_answer.wait(PATIENCE_S), "the model was never let answer"
 
     def interrupt(self, work: Callable[[], object]) -> None:
         """Do something when all think; they answer then, come what may."""

@@ -18,7 +18,7 @@ _TYPES = {"works on": "works_on", "works at": "works_at", "lives in": "lives_in"
 
 
 class PlainExtractor(Extractor):
-    """Reads who works on, works at, lives in, likes or knows what, and what somebody is."""
+    """Reads who works on, works at, lives in, likes or knows what, and what a person is."""
 
     @override
     def extract(self, text: str, find_known: FindKnown = lambda _: None) -> Extraction:

@@ -83,7 +83,7 @@ class TestEntities:
         graph.create_relations([relation("Ada", "knows", "Eve"), relation("Eve", "knows", "Zoe")])
         shared = graph.tree.GetInfosOfKeyword(id_of(graph.tree, "Ada"))[0]
         graph.tree.LinkInfo(shared.id, id_of(graph.tree, "Eve"))
-        graph.delete_entities(["Ada", "nobody"])
+        graph.delete_entities(["Ada", "missing"])
 
         reported = graph.read_graph()
         assert reported["entities"] == [entity("Eve", "person", "plays chess")]
@@ -252,7 +252,7 @@ class TestWhoeverChangesTheTree:
         graph.create_entities([entity("Ada", "person", "x"), entity("Bob")])
         graph.delete_observations([{"entityName": "Ada", "observations": ["x"]}])
         graph.tree.CompactStorage(keep_history=False)
-        graph.create_relations([relation("Bob", "knows", "Nobody")])
+        graph.create_relations([relation("Bob", "knows", "Missing")])
         fresh = MemoryGraph(graph.tree)
 
         assert graph.read_graph() == fresh.read_graph()

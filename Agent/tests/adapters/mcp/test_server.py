@@ -180,12 +180,12 @@ class TestErrors:
         [
             ("create_entities", {"entities": [{**ADA, "name": " "}]}, "not be blank: ' '"),
             ("add_observations", {"observations": [{"entityName": "Eve", "contents": ["x"]}]}, "name Eve not found"),
-            ("look_beneath", {"id": "nobody"}, "no keyword has the id 'nobody'"),
+            ("look_beneath", {"id": "missing"}, "no keyword has the id 'missing'"),
             ("undo", {"operation_id": "nothing"}, "no operation has the id 'nothing'"),
             ("create_entities", {"entities": [{**ADA, "observations": ["\ud800"]}]}, ""),
             ("create_entities", {"entities": [{"name": "x"}]}, "entities.0.entityType: Field required"),
             ("remember", {"content": "x", "keywords": "茶"}, "keywords: Input should be a valid list, not '茶'"),
-            ("history", {"id": "nobody"}, "nothing is called 'nobody'"),
+            ("history", {"id": "missing"}, "nothing is called 'missing'"),
             ("remember", {"content": "   "}, "nothing to remember"),
         ],
     )
@@ -250,7 +250,7 @@ class TestResource:
                 reported = json.loads((await client.read_resource(uri)).contents[0].text)
                 assert (reported["path"], reported["children"][0]["name"]) == (["茶 / tea"], "绿茶")
             with pytest.raises(mcp.MCPError):
-                await client.read_resource(template.replace("{id}", "nobody"))
+                await client.read_resource(template.replace("{id}", "missing"))
 
         ask(build_server(tree), work)
 
@@ -390,11 +390,11 @@ class TestPrograms:
             undone = await ada.call_tool("undo", {})
             assert undone.structured_content["undone"] == mine.meta[OPERATION]
             assert (await ada.call_tool("undo", {})).is_error
-            async with mcp.Client(url) as nobody:
-                refused = await nobody.call_tool("undo", {})
+            async with mcp.Client(url) as stranger:
+                refused = await stranger.call_tool("undo", {})
                 assert "name an operation" in refused.content[0].text
                 id = theirs.structured_content["operation_id"]
-                assert not (await nobody.call_tool("undo", {"operation_id": id})).is_error
+                assert not (await stranger.call_tool("undo", {"operation_id": id})).is_error
 
     @pytest.mark.parametrize(
         ("arguments", "code", "said"),

@@ -20,7 +20,7 @@ from Agent.tests.support import inside
 from Agent.tests.support.faulty_files import Door, FaultyDisk
 from Agent.tests.support.oracle import Held
 
-SECRET = "nobody is to find this again"
+SECRET = "hidden, and never seen again"
 
 
 def calls(actor: str, *made: tuple[Any, ...]) -> Step:

@@ -141,7 +141,7 @@ class Survivor:
             self.world.disk = self.world.door.disk = disk
 
     def _after_unknown(self, step: Step) -> None:
-        """After a failed sync nobody writes, until the folder is opened again and the log has become a new file."""
+        """After a failed sync no tree writes, until the folder is opened again and the log has become a new file."""
         self.counts["outcome unknown"] += 1
         world, disk = self.world, self.world.disk
         disk.heal()
@@ -158,7 +158,7 @@ class Survivor:
                 tree.BatchCreateKeywords([{"id": f"refused-{number}", "name": "refused", "parent_id": "root"}])
             except StoreError:
                 continue
-            raise AssertionError("a tree writes although nobody knows what the disk holds")
+            raise AssertionError("a tree writes although it is unknown what the disk holds")
         self._check_memory()
         for one in doubtful:
             world.foresee(one)

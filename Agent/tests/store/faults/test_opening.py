@@ -41,7 +41,7 @@ class TestOpeningFromACheckpoint:
         )
         files = world.disk.read_all()
         tries = 0
-        for old, new in ((b"k3", b"k4"), (b"two", b"TWO"), (b"nobody", b"NOBODY"), (b"memory", b"Memory"),
+        for old, new in ((b"k3", b"k4"), (b"two", b"TWO"), (b"hidden", b"HIDDEN"), (b"memory", b"Memory"),
                          (b"PRIMARY", b"SOURCE_"), (b"false", b"true ")):  # fmt: skip
             for chosen in range(1, 16):
                 changed = dict(files)

@@ -20,7 +20,7 @@ def readonly(disk: FaultyDisk, error: int) -> FaultyDisk:
 
 @pytest.mark.parametrize("error", [errno.EROFS, errno.EACCES])
 class TestReadOnlyFolder:
-    """It opens for reading, and nobody so much as tries to write: but for the one call that finds it out."""
+    """It opens for reading, and no call so much as tries to write: but for the one call that finds it out."""
 
     FINDS_OUT: ClassVar[list[str]] = ["open lock"]
 

@@ -86,7 +86,7 @@ class TestReplacedLog:
         assert "next" in traps.names_after(Mode("none"))
 
     def test_is_noticed_when_the_lock_was(self, traps: Traps) -> None:
-        """Two locks exclude nobody: who holds the old one would write where another is writing."""
+        """Two locks exclude no one: who holds the old one would write where another is writing."""
         world, disk = traps.world, traps.disk
         disk.remove(f"{FOLDER}/lock")
         world.do(Step("c", "open"))

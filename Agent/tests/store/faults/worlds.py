@@ -85,7 +85,7 @@ def state_of(tree: KeywordTree, info_ids: Sequence[str] = ()) -> Held:
     """Return all that a tree holds; the counts that it reports of itself show that there is nothing else."""
     held = look(tree, info_ids)
     reported = [int(count.replace(",", "")) for count in re.findall(r" ([\d,]+) (?:keyword|info)s?\b", repr(tree))]
-    assert reported == [len(held.nodes) - 1, len(held.infos)], f"{tree!r} holds what nobody gave it"
+    assert reported == [len(held.nodes) - 1, len(held.infos)], f"{tree!r} holds what it was not given"
     return held
 
 
@@ -212,7 +212,7 @@ class World:
             self._acknowledge(step, len(self.spans) - 1)
 
     def foresee(self, step: Step) -> None:
-        """Note what the tree will hold if a step was done of which nobody knows whether it was."""
+        """Note what the tree will hold if a step was done of which it is unknown whether it was."""
         apply(self.oracle, step)
         self.states.append(self.oracle.held())
 
