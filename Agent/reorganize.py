@@ -17,6 +17,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any, TypeAlias
 
 from .keyword_tree import ConflictError, InvalidInputError, KeywordNode, KeywordTree, KeywordTreeError, NotFoundError
+from .memory.log_follower import all_infos
 
 __all__ = ["carry_out", "propose"]
 
@@ -134,17 +135,14 @@ def _link_unlinked(tree: KeywordTree, nodes: list[KeywordNode]) -> Iterator[_Ste
             if len("".join(pieces)) > 1:  # a single character names nothing for sure
                 named[pieces].add(node.id)
     longest = max(map(len, named), default=0)
-    after: str | None = None
     asked: list[tuple[str, str]] = []
-    while infos := tree.ListInfos(size=500, unlinked=True, after=after):
-        after = infos[-1].id
-        for info in infos:
-            ids = _find_named(_cut(info.content[:65_536]), named, longest)
-            if len(ids) == 1:
-                why = f"by rule: its text names {by_id[ids[0]].name!r}, and no other keyword"
-                yield {"action": "link", "info_id": info.id, "keyword_id": ids[0], "why": why}
-            elif tree.can_choose:
-                asked.append((info.id, info.content))
+    for info in all_infos(tree, unlinked=True):
+        ids = _find_named(_cut(info.content[:65_536]), named, longest)
+        if len(ids) == 1:
+            why = f"by rule: its text names {by_id[ids[0]].name!r}, and no other keyword"
+            yield {"action": "link", "info_id": info.id, "keyword_id": ids[0], "why": why}
+        elif tree.can_choose:
+            asked.append((info.id, info.content))
     for info_id, content in asked[-_ASKED:]:
         if chosen := tree.Choose("", "link_info", content=content):
             yield {"action": "link", "info_id": info_id, "keyword_id": chosen[0], "why": _by_model(chosen)}

@@ -19,6 +19,7 @@ from typing import Annotated, Any
 from typing_extensions import override
 
 from ..keyword_tree import Info, InvalidInputError, KeywordTree, KeywordTreeError
+from ..memory.messages import check_count
 from ..memory.retriever import MemoryRetriever
 from .filters import read_filter
 from .walking import TreeWalk
@@ -101,8 +102,7 @@ class KeywordTreeRetriever(BaseRetriever):
         if unknown:
             raise InvalidInputError(f"search_kwargs knows k, filter and score_threshold, not {sorted(unknown)[0]!r}")
         count = self.search_kwargs.get("k", self.k) if k is None else k
-        if isinstance(count, bool) or not isinstance(count, int) or count < 1:
-            raise InvalidInputError(f"k must be a whole number above 0, not {count!r}")
+        check_count("k", count)
         least = self.search_kwargs.get("score_threshold", self.min_score)
         if isinstance(least, bool) or not isinstance(least, (int, float)) or not 0 <= least <= 1:
             raise InvalidInputError(f"score_threshold must be a number from 0 to 1, not {least!r}")

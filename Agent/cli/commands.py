@@ -38,6 +38,7 @@ from ..keyword_tree import (
     SearchResult,
     SearchStatus,
 )
+from ..memory.log_follower import all_infos
 from .language import count_of, parts, say, say_error
 from .program import command
 from .screen import clean, draw_tree, line, shorten, spell_row, table
@@ -390,14 +391,6 @@ def search_texts(session: Session, tree: KeywordTree, query: str, limit: int) ->
         drawn = [line(say("{} with these words", count_of(count, "info"))), table(cells)]
     session.answer({"info_count": count, "infos": rows}, *drawn)
     return FOUND if found else NOT_FOUND
-
-
-def all_infos(tree: KeywordTree, *, unlinked: bool = False) -> Iterator[Info]:
-    """Yield all infos, or those without a keyword."""
-    last: str | None = None
-    while infos := tree.ListInfos(0, PAGE, unlinked, last):
-        yield from infos
-        last = infos[-1].id
 
 
 def keywords_of(tree: KeywordTree, info: Info) -> list[KeywordNode]:

@@ -18,6 +18,7 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from difflib import SequenceMatcher
+from itertools import islice
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, cast
@@ -27,6 +28,7 @@ from click.shell_completion import CompletionItem
 from rich.console import RenderableType
 from typing_extensions import override
 
+from ..formats.records import pages
 from ..keyword_tree import (
     ConflictError,
     Info,
@@ -485,19 +487,16 @@ class KeywordName(click.types.StringParamType):
         offered: list[CompletionItem] = []
         try:
             with session.open() as tree:
-                page = 0
-                parent = session.find(tree, above or "/")
-                while len(offered) < self.LIMIT and (nodes := tree.GetChildren(parent.id, page, 1000)):
-                    page += 1
-                    # What cannot be typed, or would be read as an option or as a path, is not offered.
-                    offered += [
-                        CompletionItem(f"{above}{slash}{node.name}")
-                        for node in nodes
-                        if node.name.casefold().startswith(begun.casefold())
-                        and node.name.isprintable()
-                        and "/" not in node.name
-                        and not node.name.startswith("-")
-                    ]
+                # What cannot be typed, or would be read as an option or as a path, is not offered.
+                matching = (
+                    CompletionItem(f"{above}{slash}{node.name}")
+                    for node in pages(tree.GetChildren, session.find(tree, above or "/").id)
+                    if node.name.casefold().startswith(begun.casefold())
+                    and node.name.isprintable()
+                    and "/" not in node.name
+                    and not node.name.startswith("-")
+                )
+                offered += islice(matching, self.LIMIT)
         except (KeywordTreeError, OSError):
             return []  # a shell asks during typing, where no error can be shown
         return offered[: self.LIMIT]

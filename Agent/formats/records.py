@@ -34,6 +34,7 @@ from ..keyword_tree import (
     NotFoundError,
     RelationType,
 )
+from ..memory.log_follower import all_infos
 
 ROOT_ID = "root"
 BATCH = 1000
@@ -509,14 +510,11 @@ class View:
         return self._tree.GetInfo(id)
 
     def unlinked(self) -> Iterator[Info]:
-        """Yield the infos without a keyword; none where the view begins under the root.
+        """Return the infos without a keyword; none where the view begins under the root.
 
         Cost: a step for each info.
         """
-        last: str | None = None
-        while self.root.id == ROOT_ID and (infos := self._tree.ListInfos(0, _PAGE, unlinked=True, after=last)):
-            yield from infos
-            last = infos[-1].id
+        return all_infos(self._tree, unlinked=True) if self.root.id == ROOT_ID else iter(())
 
     def links(self, info_id: str) -> list[InfoKeywordLink]:
         """Return an info's links, to keywords outside of this view too."""

@@ -19,7 +19,7 @@ import logging
 import math
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -151,8 +151,7 @@ class Catalog:
     def _begin(self) -> LogChanges:
         def read_all() -> None:
             self._forget()
-            for page in self._ledger.pages():
-                self._take_all(page)
+            self._take_all(self._ledger.records())
             self._unkept = len(self._known)
 
         return self._follower.begin(read_all, lambda news: any(info.deleted for info in news.infos))
@@ -266,7 +265,7 @@ class Catalog:
         with self._lock:
             self._take_all(records)
 
-    def _take_all(self, records: Sequence[Record]) -> None:
+    def _take_all(self, records: Iterable[Record]) -> None:
         for record in records:
             self._take(record)
 

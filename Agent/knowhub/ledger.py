@@ -32,6 +32,7 @@ from ..keyword_tree import (
     StoreError,
     VersionConflictError,
 )
+from ..memory.log_follower import all_infos
 from .journal import Journal
 from .schemas import KnowHubError, Record, kind_of, not_found
 
@@ -43,7 +44,6 @@ OWN = "knowhub"
 ATTEMPTS = 8
 """So often an operation is begun again where another one was quicker."""
 
-_PAGE = 1_000  # infos read at once
 _T = TypeVar("_T")
 
 
@@ -223,20 +223,13 @@ class TreeLedger:
         info = self.tree.GetInfo(id)
         return None if info is None else record_of(info)
 
-    def pages(self) -> Iterator[list[Record]]:
+    def records(self) -> Iterator[Record]:
         """Yield all records."""
-        page = 0
-        while infos := self.tree.ListInfos(page, _PAGE):
-            yield [found for info in infos if (found := record_of(info)) is not None]
-            page += 1
+        return (found for info in all_infos(self.tree) if (found := record_of(info)) is not None)
 
     def odd_ids(self) -> list[str]:
         """Return the ids of infos that are called like records and are none.  Cost: reads all."""
-        page, found = 0, list[str]()
-        while infos := self.tree.ListInfos(page, _PAGE):
-            found += [info.id for info in infos if kind_of(info.id) and record_of(info) is None]
-            page += 1
-        return found
+        return [info.id for info in all_infos(self.tree) if kind_of(info.id) and record_of(info) is None]
 
     def refresh(self) -> None:
         """Take in what others wrote."""

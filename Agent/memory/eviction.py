@@ -28,7 +28,7 @@ from typing import cast
 from typing_extensions import override
 
 from ..keyword_tree import InvalidInputError
-from .messages import shorten
+from .messages import check_count, check_string, shorten
 from .scoring import DAY_S, temporal_decay
 
 __all__ = [
@@ -236,9 +236,8 @@ def _check_policy(policy: EvictionPolicy, ttl_secs: object, max_items: object) -
         is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
         if not (is_number and 0 <= value < math.inf):
             raise InvalidInputError(f"{name} must be a number and not below 0, not {shorten(value)}")
-    is_count = isinstance(max_items, int) and not isinstance(max_items, bool)
-    if max_items is not None and not (is_count and cast("int", max_items) >= 0):
-        raise InvalidInputError(f"max_items must be a whole number and not below 0, not {shorten(max_items)}")
+    if max_items is not None:
+        check_count("max_items", max_items, 0)
 
 
 def _value(
@@ -288,8 +287,7 @@ class RecallLog:
         Raises:
             InvalidInputError: The score is not between 0 and 1, or the id no string.
         """
-        if not isinstance(id, str):
-            raise InvalidInputError(f"id must be a string, not {shorten(id)}")
+        check_string("id", id)
         if isinstance(score, bool) or not isinstance(score, (int, float)) or not 0.0 <= score <= 1.0:
             raise InvalidInputError(f"score must be between 0 and 1, not {shorten(score)}")
         with self._lock:

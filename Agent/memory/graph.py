@@ -37,7 +37,7 @@ from ..keyword_tree import (
     NotFoundError,
 )
 from .keywords import find_runs
-from .messages import shorten
+from .messages import check_count, check_string, check_strings, shorten
 from .scoring import graph_distance
 
 __all__ = [
@@ -259,8 +259,7 @@ class KnowledgeGraph(ABC):
 
         Cost: one reading of the relations of each entity within reach, more only where a longer way is the better one.
         """
-        if isinstance(depth, bool) or not isinstance(depth, int) or depth < 0:
-            raise InvalidInputError(f"depth must be a whole number and not below 0, not {shorten(depth)}")
+        check_count("depth", depth, 0)
         if isinstance(relation_types, str):  # each of its characters would be taken for a type
             raise InvalidInputError(f"relation_types must be a list of strings, not {shorten(relation_types)}")
         direction = check_direction(direction)
@@ -368,16 +367,12 @@ class KnowledgeGraph(ABC):
 
 def normalize_tag(tag: str) -> str:
     """Return `tag` as it is stored: regardless of case and width, blanks within it single, none around it."""
-    if not isinstance(tag, str):
-        raise InvalidInputError(f"a tag must be a string, not {type(tag).__name__}")
-    return " ".join(fold(tag).split())
+    return " ".join(fold(check_string("tag", tag)).split())
 
 
 def normalize_tags(tags: Iterable[str], limit: int | None = None) -> list[str]:
     """Return the tags as they are stored, in their order, each once, without blank ones, at most `limit`."""
-    if isinstance(tags, str) or not isinstance(tags, Iterable):  # of a string, each character would become a tag
-        raise InvalidInputError(f"tags must be a list of strings, not {shorten(tags)}")
-    return list(dict.fromkeys(filter(None, map(normalize_tag, tags))))[:limit]
+    return list(dict.fromkeys(filter(None, map(normalize_tag, check_strings("tags", tags)))))[:limit]
 
 
 def keyword_fit(entity: GraphEntity, keywords: Iterable[str]) -> int:
@@ -449,16 +444,8 @@ def fold(text: str) -> str:
 def check_entity(entity: GraphEntity) -> None:
     for name in ("id", "name", "entity_type"):
         _check_text(f"GraphEntity.{name}", getattr(entity, name))
-    if not isinstance(entity.description, str):
-        raise InvalidInputError(f"GraphEntity.description must be a string, not {shorten(entity.description)}")
-    if not isinstance(entity.aliases, list) or not all(isinstance(alias, str) for alias in entity.aliases):
-        raise InvalidInputError(f"GraphEntity.aliases must be a list of strings, not {shorten(entity.aliases)}")
-
-
-def check_id(id: object) -> None:
-    """Refuse what is no id; a list, say, cannot even be looked for."""
-    if not isinstance(id, str):
-        raise InvalidInputError(f"id must be a string, not {shorten(id)}")
+    check_string("GraphEntity.description", entity.description)
+    check_strings("GraphEntity.aliases", entity.aliases)
 
 
 def check_direction(direction: object) -> RelationDirection:
@@ -482,10 +469,4 @@ def _check_text(what: str, value: object) -> None:
 
 def check_keywords(keywords: Iterable[str]) -> Set[str]:
     """Return the keywords as `units_of` writes them."""
-    if isinstance(keywords, str) or not isinstance(keywords, Iterable):  # of a string, each character would be one
-        raise InvalidInputError(f"keywords must be a list of strings, not {shorten(keywords)}")
-    wanted = list(keywords)
-    for keyword in wanted:
-        if not isinstance(keyword, str):
-            raise InvalidInputError(f"a keyword must be a string, not {type(keyword).__name__}")
-    return {units_of(keyword) for keyword in wanted}
+    return {units_of(name) for name in check_strings("keywords", keywords)}

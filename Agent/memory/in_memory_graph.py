@@ -14,7 +14,7 @@ from dataclasses import replace
 
 from typing_extensions import override
 
-from ..keyword_tree import InvalidInputError, NotFoundError
+from ..keyword_tree import NotFoundError
 from .graph import (
     NO_UNITS,
     EntityText,
@@ -25,7 +25,6 @@ from .graph import (
     TagConstraints,
     check_direction,
     check_entity,
-    check_id,
     check_keywords,
     check_relation,
     entity_text,
@@ -34,7 +33,7 @@ from .graph import (
     normalize_tag,
     normalize_tags,
 )
-from .messages import shorten
+from .messages import check_count, check_string
 
 __all__ = ["InMemoryGraph", "rank_entities", "units_of_entity"]
 
@@ -73,7 +72,7 @@ class InMemoryGraph(KnowledgeGraph):
 
     @override
     def get_entity(self, id: str) -> GraphEntity | None:
-        check_id(id)
+        check_string("id", id)
         with self._lock:
             entity = self._entities.get(id)
             return entity and _copy(entity)
@@ -127,9 +126,7 @@ class InMemoryGraph(KnowledgeGraph):
 
     @override
     def find_tags(self, prefix: str) -> list[str]:
-        if not isinstance(prefix, str):
-            raise InvalidInputError(f"prefix must be a string, not {type(prefix).__name__}")
-        beginning = fold(prefix).lstrip()
+        beginning = fold(check_string("prefix", prefix)).lstrip()
         with self._lock:
             used = [(-len(ids), tag) for tag, ids in self._ids_by_tag.items() if tag.startswith(beginning)]
         return [tag for _, tag in sorted(used)]
@@ -151,7 +148,7 @@ class InMemoryGraph(KnowledgeGraph):
         return self._constraints
 
     def _find(self, id: str) -> GraphEntity:
-        check_id(id)
+        check_string("id", id)
         if id not in self._entities:
             raise NotFoundError("keyword", id)
         return self._entities[id]
@@ -201,8 +198,8 @@ def rank_entities(
         text_of: Its text, where that is kept.
     """
     wanted = check_keywords(keywords)
-    if limit is not None and (isinstance(limit, bool) or not isinstance(limit, int) or limit < 1):
-        raise InvalidInputError(f"limit must be a whole number above 0, not {shorten(limit)}")
+    if limit is not None:
+        check_count("limit", limit)
 
     def ids_with(keyword: str) -> Set[str]:
         """Return the entities that have every unit of a keyword, in whatever order."""

@@ -19,10 +19,10 @@ from dataclasses import dataclass
 
 from typing_extensions import override
 
-from ..keyword_tree import InvalidInputError, KeywordNode, KeywordTree, NotFoundError
-from .graph import KnowledgeGraph, check_keywords
+from ..keyword_tree import KeywordNode, KeywordTree, NotFoundError
+from .graph import KnowledgeGraph
 from .memories import Memories
-from .messages import shorten
+from .messages import check_count, check_string, check_strings
 from .tree_graph import TreeGraph
 
 __all__ = ["KnowledgePage", "KnowledgeStore", "TreeKnowledge"]
@@ -101,8 +101,7 @@ class TreeKnowledge(KnowledgeStore):
     @override
     def add_page(self, page: KnowledgePage) -> str:
         for name in ("id", "title", "summary", "body"):
-            if not isinstance(getattr(page, name), str):
-                raise InvalidInputError(f"KnowledgePage.{name} must be a string, not {shorten(getattr(page, name))}")
+            check_string(f"KnowledgePage.{name}", getattr(page, name))
         with self.tree.Operation("add_page"):
             node = self._find(page.id)
             if node is None:
@@ -138,10 +137,8 @@ class TreeKnowledge(KnowledgeStore):
 
     @override
     def find_by_keywords(self, keywords: Iterable[str], limit: int = 10) -> list[KnowledgePage]:
-        check_keywords(keywords := keywords if isinstance(keywords, (str, type(None))) else list(keywords))
-        wanted = list(keywords)
-        if isinstance(limit, bool) or not isinstance(limit, int) or limit < 1:
-            raise InvalidInputError(f"limit must be a whole number above 0, not {shorten(limit)}")
+        wanted = check_strings("keywords", keywords)
+        check_count("limit", limit)
         found = dict.fromkeys(entity.id for entity in self._graph.find_by_keywords(wanted, limit))
         self._index.catch_up()
         for one in self._index.rank(" ".join(wanted), limit):

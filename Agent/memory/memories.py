@@ -357,19 +357,19 @@ class Memories:
         first, rest = (passages[0], passages[1:]) if passages else ("", [])
         if not self._is_joined:
             return [Unit(info.id, (), first, rest)]
-        return [Unit(info.id, (), first, rest, self._before(db, info.id, info.source), info.source)]
+        return [Unit(info.id, (), first, rest, self._before(db, info.id), info.source)]
 
     def _unrank(self, id: str) -> None:
         if self._ranker is not None and self._unranked is not None:
             self._unranked[id] = None
 
-    def _before(self, db: sqlite3.Connection, id: str, source: str) -> str | None:
+    def _before(self, db: sqlite3.Connection, id: str) -> str | None:
         """Return what comes just before an info in its source, if it asks something."""
         sql = (
-            "select id, asks from memory where source = ? and source <> '' and is_hidden = 0"
-            " and num < (select num from memory where id = ?) order by num desc limit 1"
+            "select b.id, b.asks from memory m join memory b on b.source = m.source and b.num < m.num"
+            " where m.id = ? and b.source <> '' and b.is_hidden = 0 order by b.num desc limit 1"
         )
-        row = db.execute(sql, (source, to_key(id))).fetchone()
+        row = db.execute(sql, (to_key(id),)).fetchone()
         return to_id(row[0]) if row and row[1] else None
 
     def _next(self, db: sqlite3.Connection, num: int, source: str) -> list[str]:
@@ -547,10 +547,13 @@ class Memories:
                 wanted = wanted & among if isinstance(among, Set) else set(among(wanted))
         hits = self._do(lambda: self._index.search(query, limit, among=among, lent=lent, quotes=quotes, also=wanted))
         if quotes is None:
+            asked = telling_terms(query)
             hits = [
                 hit._replace(score=max(hit.score, _LEAST))
                 for hit in hits
-                if hit.excerpt or (lent and hit.id in lent) or self._follows(hit.id, query)
+                if hit.excerpt
+                or (lent and hit.id in lent)
+                or not asked.isdisjoint(texts.terms(self.question_before(hit.id)))
             ]
         if self._ranker is None:
             return [Found(*hit) for hit in hits]
@@ -562,15 +565,10 @@ class Memories:
         ]
         return sorted(found, key=lambda one: -one.score)[:limit]
 
-    def _follows(self, id: str, query: str) -> bool:
-        """Return whether what an info answers shares a word with a question."""
-        return not telling_terms(query).isdisjoint(texts.terms(self.question_before(id)))
-
     def question_before(self, id: str) -> str:
         """Return what comes just before an info in its source, if it asks something; else ""."""
-        sql = "select source from memory where id = ?"
-        rows = self._read(lambda db: [self._before(db, id, source) for (source,) in db.execute(sql, (to_key(id),))])
-        info = self._tree.GetInfo(rows[0]) if self._is_joined and rows and rows[0] else None
+        before = self._read(lambda db: self._before(db, id)) if self._is_joined else None
+        info = self._tree.GetInfo(before) if before else None
         return info.content if info is not None else ""
 
     def _pass_on(self, ranker: Ranker) -> None:

@@ -1,8 +1,11 @@
-"""Name a value in an error, whatever it is: shortened, and however deep it is nested."""
+"""Check an argument, and name a value in an error, whatever it is: shortened, and however deep it is nested."""
 
 import reprlib
+from collections.abc import Iterable
 
-__all__ = ["shorten"]
+from ..keyword_tree import InvalidInputError
+
+__all__ = ["check_count", "check_string", "check_strings", "shorten"]
 
 _LIMIT = 60  # characters
 
@@ -14,6 +17,26 @@ def shorten(value: object) -> str:
     "'xxxxxxxxxxxxxxxxxxxxxxxxxxx...xxxxxxxxxxxxxxxxxxxxxxxxxxxx'"
     """
     return _writer.repr(value)
+
+
+def check_count(what: str, value: object, least: int = 1) -> None:
+    """Refuse what is no whole number, or below `least`."""
+    if isinstance(value, bool) or not isinstance(value, int) or value < least:
+        raise InvalidInputError(f"{what} must be a whole number and not below {least}, not {shorten(value)}")
+
+
+def check_string(what: str, value: object) -> str:
+    """Return a string; a list, say, cannot even be looked for."""
+    if not isinstance(value, str):
+        raise InvalidInputError(f"{what} must be a string, not {shorten(value)}")
+    return value
+
+
+def check_strings(what: str, values: object) -> list[str]:
+    """Return a list of strings; of a single string, each character would be one."""
+    if isinstance(values, (str, bytes)) or not isinstance(values, Iterable):
+        raise InvalidInputError(f"{what} must be a list of strings, not {shorten(values)}")
+    return [check_string(f"{what}[{place}]", value) for place, value in enumerate(values)]
 
 
 _writer = reprlib.Repr()

@@ -40,7 +40,7 @@ from .keywords import ChineseKeywordExtractor, KeywordExtractor
 from .knowledge import KnowledgePage, KnowledgeStore, TreeKnowledge
 from .memories import Choice, Filters, Found, InfoFacts, Memories, Ranker, telling_terms
 from .memory_fields import memory_fields
-from .messages import shorten
+from .messages import check_count, check_string, shorten
 from .relation_words import ONE_AT_A_TIME, asked_relations, asked_subjects, subjects_of, words_of
 from .scoring import (
     HALF_LIFE_S,
@@ -91,8 +91,7 @@ class RetrieverConfig:
         if not isinstance(self.strategy, str) or self.strategy not in list(RetrievalStrategy):
             raise InvalidInputError(f"strategy must be a RetrievalStrategy, not {shorten(self.strategy)}")
         object.__setattr__(self, "strategy", RetrievalStrategy(self.strategy))
-        if isinstance(self.depth, bool) or not isinstance(self.depth, int) or self.depth < 0:
-            raise InvalidInputError(f"depth must be a whole number and not below 0, not {shorten(self.depth)}")
+        check_count("depth", self.depth, 0)
         if not isinstance(self.min_score, (int, float)) or math.isnan(self.min_score):
             raise InvalidInputError(f"min_score must be a number, not {shorten(self.min_score)}")
         if not isinstance(self.half_life_s, (int, float)) or not self.half_life_s > 0:
@@ -195,11 +194,8 @@ class MemoryRetriever:
         Raises:
             InvalidInputError: `query` is no string, or `limit` no whole number or below 1.
         """
-        if not isinstance(query, str):
-            raise InvalidInputError(f"query must be a string, not {type(query).__name__}")
-        if isinstance(limit, bool) or not isinstance(limit, int) or limit < 1:
-            raise InvalidInputError(f"limit must be a whole number above 0, not {shorten(limit)}")
-        query = query[-_QUERY_LIMIT:]
+        query = check_string("query", query)[-_QUERY_LIMIT:]
+        check_count("limit", limit)
         config = config or self.config
         graph_only = config.strategy is RetrievalStrategy.GRAPH_ONLY
         scoring = config.scoring or (GraphDistance() if graph_only else TextOverlap())

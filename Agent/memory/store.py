@@ -63,7 +63,7 @@ from .graph_feed import EXTRACTION, TRIES, Failure, GraphFeed, Placed, Reading, 
 from .knowledge import TreeKnowledge
 from .memories import Filters, Ranker
 from .memory_fields import MEMORY_KEY, memory_fields, strings_in, superseded_ids
-from .messages import shorten
+from .messages import check_count, check_strings, shorten
 from .names import encode_name
 from .retriever import MemoryRetriever, Retrieved, RetrieverConfig
 from .sayings import waits_for
@@ -296,7 +296,7 @@ class MemoryStore:
         if pinned:
             own["pinned"] = True
         metadata = self._join_metadata(metadata, own)
-        names = _check_names(keywords)
+        names = list(dict.fromkeys(check_strings("keywords", keywords)))
         spec = {"content": content, "source": source, "metadata": metadata, "created_by": created_by}
         if not isinstance(record, str):
             old = self.tree.GetInfo(record.id)
@@ -324,7 +324,7 @@ class MemoryStore:
 
         Cost: one sync.
         """
-        names = _check_names([source, target])
+        names = list(dict.fromkeys(check_strings("keywords", [source, target])))
         if len(names) < 2:
             raise InvalidInputError(f"a relation needs two keywords, not {shorten(source)} twice")
         with self._lock, self.tree.Operation("relate"):
@@ -484,8 +484,8 @@ class MemoryStore:
         Raises:
             InvalidInputError: `limit` is no number.
         """
-        if limit is not None and (isinstance(limit, bool) or not isinstance(limit, int) or limit < 0):
-            raise InvalidInputError(f"limit must be a whole number and not below 0, not {shorten(limit)}")
+        if limit is not None:
+            check_count("limit", limit, 0)
         count = downs = 0
         for info in self._waiting(again):
             if (limit is not None and count >= limit) or downs == _DOWNS:
@@ -637,7 +637,7 @@ class MemoryStore:
         """
         if not isinstance(record, str) or not record.strip():
             raise InvalidInputError(f"record must be a fact, not {shorten(record)}")
-        names = _check_names(keywords)
+        names = list(dict.fromkeys(check_strings("keywords", keywords)))
         own = {"kind": "fact", **self._note()}
         new_id = self._correct_at_last(id, record, source, created_by, names, own)
         self._read_later(new_id, own)
@@ -913,17 +913,6 @@ def _describe_links(pattern: SemanticPattern) -> dict[str, Any]:
     olds = [link.to_id for link in pattern.links if link.relation == "supersedes" and link.to_id != pattern.id]
     news = [link.to_id for link in pattern.links if link.relation == "superseded_by" and link.to_id != pattern.id]
     return found | ({"supersedes": olds} if olds else {}) | ({"superseded_by": news[0]} if news else {})
-
-
-def _check_names(keywords: Iterable[str]) -> list[str]:
-    # Of a string, each of its characters would become a keyword.
-    if isinstance(keywords, (str, bytes)) or not isinstance(keywords, Iterable):
-        raise InvalidInputError(f"keywords must be a list of strings, not {shorten(keywords)}")
-    names = list(keywords)
-    for name in names:
-        if not isinstance(name, str):
-            raise InvalidInputError(f"a keyword must be a string, not {shorten(name)}")
-    return list(dict.fromkeys(names))
 
 
 def _check_flag(name: str, value: object) -> None:

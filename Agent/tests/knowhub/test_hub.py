@@ -740,7 +740,7 @@ class TestProcesses:
 
             assert hub.ledger.tree.Verify() == []
             assert len(hub.ledger.tree.FindByName("v1")) == 1
-            assert sum(1 for page in hub.ledger.pages() for _ in page) == 40
+            assert sum(1 for _ in hub.ledger.records()) == 40
 
     def test_a_keyword_that_another_made_meanwhile_is_tried_again(self, hub: KnowHub) -> None:
         """The tree may notice it as it plans the operation again, for what others wrote: then it is the cause."""

@@ -193,7 +193,7 @@ INVALID: list[tuple[str, Callable[[KnowledgeGraph, Any], object], list[Any]]] = 
     ("depth", lambda graph, value: graph.get_related("a", value), [-1, 1.0, True, None]),
     ("relation_types", lambda graph, value: graph.get_related("a", 1, OUTGOING, value), ["knows"]),
     ("keywords must be a list", lambda graph, value: graph.find_by_keywords(value), ["tea"]),
-    ("a keyword must be a string", lambda graph, value: graph.find_by_keywords(value), [[5]]),
+    (r"keywords\[0\] must be a string", lambda graph, value: graph.find_by_keywords(value), [[5]]),
     ("limit", lambda graph, value: graph.find_by_keywords(["tea"], value), [0, -1, True, 1.5]),
     ("tag", lambda graph, value: graph.set_entity_tags("a", value), ["tea", [5]]),
     ("prefix", lambda graph, value: graph.find_tags(value), [5]),
