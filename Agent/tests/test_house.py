@@ -131,18 +131,18 @@ class TestArrow:
 class TestOwnWords:
     """Nothing stands here that was copied from the documents that the project began with."""
 
-    SEEDS = ROOT.parent / "shared" / "seeds"
+    DOCUMENTS = ROOT.parent / "shared" / "seeds"
     RUN = 60  # characters, blanks as one: what two authors hardly write alike by chance
     MAY_NOT_BE_QUOTED = "004_"  # of the others, names and signatures are what was agreed on
 
     # A line of a listing: a decorator, a definition, a field, a constant, an argument, a call that forwards.
     _is_signature = re.compile(r"\s*(@|def |class |async |return |self\.|\w+(: | = )|\w+,?$|[\])}]|\S+\()").match
 
-    def passages(self, seed: Path) -> Iterator[str]:
+    def passages(self, document: Path) -> Iterator[str]:
         """Yield what stands between signatures, blanks as one."""
         held: list[str] = []
-        for line in [*seed.read_text(encoding="utf-8").splitlines(), ""]:
-            if self._is_signature(line) and not seed.name.startswith(self.MAY_NOT_BE_QUOTED):
+        for line in [*document.read_text(encoding="utf-8").splitlines(), ""]:
+            if self._is_signature(line) and not document.name.startswith(self.MAY_NOT_BE_QUOTED):
                 yield " ".join(" ".join(held).split())
                 held = []
             else:
@@ -155,27 +155,27 @@ class TestOwnWords:
     def runs_of(self, text: str) -> set[str]:
         return {text[start : start + self.RUN] for start in range(len(text) - self.RUN + 1)}
 
-    def runs_of_seed(self, seed: Path) -> set[str]:
-        runs = set().union(*map(self.runs_of, self.passages(seed)))
-        return runs if seed.name.startswith(self.MAY_NOT_BE_QUOTED) else set(filter(self._is_prose, runs))
+    def runs_of_document(self, document: Path) -> set[str]:
+        runs = set().union(*map(self.runs_of, self.passages(document)))
+        return runs if document.name.startswith(self.MAY_NOT_BE_QUOTED) else set(filter(self._is_prose, runs))
 
     def test_finds_what_was_copied(self, tmp_path: Path) -> None:
-        seed = tmp_path / "000_seed.txt"
-        told = "A keyword hangs beneath the one that a reader would look for it under, and nowhere else."
-        seed.write_text(f"def Search(self, query: str, llm_expand_query: bool = True) -> SearchResult:\n{told}\n")
+        document = tmp_path / "000_document.txt"
+        prose = "A keyword hangs beneath the one that a reader would look for it under, and nowhere else."
+        document.write_text(f"def Search(self, query: str, llm_expand_query: bool = True) -> SearchResult:\n{prose}\n")
 
-        runs = self.runs_of_seed(seed)
+        runs = self.runs_of_document(document)
 
-        assert runs & self.runs_of(f"# As agreed: {told}")
+        assert runs & self.runs_of(f"# As agreed: {prose}")
         assert not runs & self.runs_of("def Search(self, query: str, llm_expand_query: bool = True) -> SearchResult:")
 
-    @pytest.mark.skipif(not SEEDS.is_dir(), reason="the documents to compare with are not beside the project")
+    @pytest.mark.skipif(not DOCUMENTS.is_dir(), reason="the documents to compare with are not beside the project")
     def test_nothing_is_copied(self) -> None:
         own = [path for path in ROOT.rglob("*") if path.suffix in (".py", ".md", ".html", ".toml", ".txt")]
         own = [path for path in own if not any(part.startswith(".") for part in path.relative_to(ROOT).parts)]
         texts = {path: " ".join(path.read_text(encoding="utf-8").split()) for path in own}
-        seeds = sorted(self.SEEDS.glob("*.txt"))
-        runs = set().union(*map(self.runs_of_seed, seeds))
+        documents = sorted(self.DOCUMENTS.glob("*.txt"))
+        runs = set().union(*map(self.runs_of_document, documents))
 
         copied = {
             path.relative_to(ROOT).as_posix(): text[start : start + self.RUN]
@@ -184,7 +184,7 @@ class TestOwnWords:
             if text[start : start + self.RUN] in runs
         }
 
-        assert len(seeds) >= 5
+        assert len(documents) >= 5
         assert len(own) > 50
         assert copied == {}
 
@@ -213,7 +213,7 @@ class TestReference:
 class TestInside:
     """A private name of the core that changes is looked up in one file of the tests."""
 
-    OF_THE_SEED = frozenset(("_Normalize", "_ExactLookup", "_AgentDescend", "_SuggestParent", "_CollectCandidates"))
+    OF_THE_SPEC = frozenset(("_Normalize", "_ExactLookup", "_AgentDescend", "_SuggestParent", "_CollectCandidates"))
 
     def test_only_one_module_of_the_tests_knows_private_names(self) -> None:
         private = set(re.findall(r"\b_[A-Za-z]\w+", read("Agent/keyword_tree.py"))) - {
@@ -227,7 +227,7 @@ class TestInside:
         paths = chain((ROOT / "Agent/tests").glob("*.py"), *(folder.rglob("*.py") for folder in folders))
         known = {path.name: self.names(path) & private for path in paths}
 
-        assert {name for name, names in known.items() if names - self.OF_THE_SEED} == {"inside.py"}
+        assert {name for name, names in known.items() if names - self.OF_THE_SPEC} == {"inside.py"}
 
     def names(self, path: Path) -> set[str]:
         names = set[str]()
