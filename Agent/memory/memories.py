@@ -36,7 +36,7 @@ from ..finding.index import Hit, Index, LostIndexError, Unit, to_id, to_key
 from ..keyword_tree import Info, InvalidInputError, KeywordNode, KeywordTree
 from .log_follower import LogChanges, LogFollower, Position, all_infos, outside_operations
 from .memory_fields import MEMORY_KEY, memory_fields, strings_in, superseded_ids
-from .messages import shorten
+from .messages import check_strings, shorten
 from .sayings import NOTHING_SAID, Sayings, Waits, pack_sayings, read_sayings, unpack_sayings, waits_for
 from .tree_graph import has_relations, units_of_keyword
 
@@ -128,11 +128,8 @@ class Filters:
 
     def __post_init__(self) -> None:
         for name in ("kinds", "sources"):
-            value = getattr(self, name)
-            # Of a string, each character would be taken for one; an iterator would be empty the second time.
-            is_list = isinstance(value, Collection) and not isinstance(value, str)
-            if value is not None and not (is_list and all(isinstance(item, str) for item in value)):
-                raise InvalidInputError(f"{name} must be a list of strings, not {shorten(value)}")
+            if (value := getattr(self, name)) is not None:  # an iterator would be empty the second time
+                object.__setattr__(self, name, tuple(check_strings(name, value)))
         for name in ("since", "until"):
             value = getattr(self, name)
             if value is not None and (
