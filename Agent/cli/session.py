@@ -484,7 +484,6 @@ class KeywordName(click.types.StringParamType):
         above, slash, begun = incomplete.rpartition("/")
         session = ctx.ensure_object(Session)
         session.data = os.path.expanduser(session.data)  # a shell has not done it yet
-        offered: list[CompletionItem] = []
         try:
             with session.open() as tree:
                 # What cannot be typed, or would be read as an option or as a path, is not offered.
@@ -496,10 +495,9 @@ class KeywordName(click.types.StringParamType):
                     and "/" not in node.name
                     and not node.name.startswith("-")
                 )
-                offered += islice(matching, self.LIMIT)
+                return list(islice(matching, self.LIMIT))
         except (KeywordTreeError, OSError):
             return []  # a shell asks during typing, where no error can be shown
-        return offered[: self.LIMIT]
 
 
 KEYWORD = KeywordName()

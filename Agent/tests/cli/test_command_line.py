@@ -1733,6 +1733,9 @@ class TestBeginning:
         assert complete("keyword-tree", "move", "编程/py") == ["编程/Python"]
         assert complete("keyword-tree", "show", "nothing/") == []
         assert complete("keyword-tree", "--data", "/nowhere", "show", "") == []
+        with KeywordTree(str(program.data)) as tree:
+            tree.BatchCreateKeywords([{"name": f"many {number}", "parent_id": "root"} for number in range(130)])
+        assert complete("keyword-tree", "show", "many") == [f"many {number}" for number in range(100)]
 
     def test_bash_completes_names_from_strangers_as_one_word_that_is_no_command(self, tmp_path: Path) -> None:
         bash = shutil.which("bash")
