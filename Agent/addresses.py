@@ -20,7 +20,9 @@ def is_address(place: str | os.PathLike[str]) -> bool:
 
 
 def refuse_address(place: str | os.PathLike[str], what: str) -> None:
-    """Raise InvalidInputError for an address, where only a folder can be used; the message does not show it."""
+    """Raise InvalidInputError for what is no path, and for an address, which the message does not show."""
+    if not isinstance(place, str | os.PathLike) or not os.fspath(place):
+        raise InvalidInputError(f"{what} must be a path, and not empty: {place!r}")
     if is_address(place):
         raise InvalidInputError(f"{what} must be a folder, and cannot be the address of a server")
 
