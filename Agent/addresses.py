@@ -16,7 +16,7 @@ _SCHEMES = ("postgresql:/", "postgres:/")  # a Path of an address has one slash
 
 def is_address(place: str | os.PathLike[str]) -> bool:
     """Tell whether this names a tree on a server, rather than a folder."""
-    return os.fspath(place).startswith(_SCHEMES)
+    return isinstance(place, str | os.PathLike) and os.fspath(place).startswith(_SCHEMES)
 
 
 def refuse_address(place: str | os.PathLike[str], what: str) -> None:
@@ -38,7 +38,7 @@ def open_tree(place: str | os.PathLike[str], **options: Any) -> KeywordTree:
         InvalidInputError: the address names no tree, or the extra is missing.
     """
     if not is_address(place):
-        return KeywordTree(os.fspath(place), **options)
+        return KeywordTree(place, **options)
     try:
         from .shared_tree.address import open_shared
     except ImportError as error:
