@@ -38,7 +38,7 @@ def open_tree(place: str | os.PathLike[str], **options: Any) -> KeywordTree:
         InvalidInputError: the address names no tree, or the extra is missing.
     """
     if not is_address(place):
-        return KeywordTree(place, **options)
+        return KeywordTree(place, **options)  # type: ignore[arg-type]  # a Path works, and a number is refused there
     try:
         from .shared_tree.address import open_shared
     except ImportError as error:
