@@ -312,6 +312,8 @@ class _Tools:
         context: Context,
         keywords: Annotated[list[str], _described("Their ids, names or paths")] = [],  # noqa: B006
     ) -> Annotated[types.CallToolResult, Remembered]:
+        if not keywords:  # no tool here finds a fact that is on no keyword
+            raise ToolError("keywords must name at least one: `place` makes a keyword that is missing")
         done = await self._change(context, lambda: self.walk.remember(content, keywords))
         return _answer(done.result, done=done)
 
