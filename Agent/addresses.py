@@ -16,11 +16,13 @@ _SCHEMES = ("postgresql:/", "postgres:/")  # a Path of an address has one slash
 
 def is_address(place: str | os.PathLike[str]) -> bool:
     """Tell whether this names a tree on a server, rather than a folder."""
-    return os.fspath(place).startswith(_SCHEMES)
+    return isinstance(place, str | os.PathLike) and os.fspath(place).startswith(_SCHEMES)
 
 
 def refuse_address(place: str | os.PathLike[str], what: str) -> None:
-    """Raise InvalidInputError for an address, where only a folder can be used; the message does not show it."""
+    """Raise InvalidInputError for what is no path, and for an address, which the message does not show."""
+    if not isinstance(place, str | os.PathLike) or not os.fspath(place):
+        raise InvalidInputError(f"{what} must be a path, and not empty: {place!r}")
     if is_address(place):
         raise InvalidInputError(f"{what} must be a folder, and cannot be the address of a server")
 
@@ -36,7 +38,7 @@ def open_tree(place: str | os.PathLike[str], **options: Any) -> KeywordTree:
         InvalidInputError: the address names no tree, or the extra is missing.
     """
     if not is_address(place):
-        return KeywordTree(os.fspath(place), **options)
+        return KeywordTree(place, **options)  # type: ignore[arg-type]  # a Path works, and a number is refused there
     try:
         from .shared_tree.address import open_shared
     except ImportError as error:

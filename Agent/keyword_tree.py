@@ -5197,8 +5197,8 @@ class KeywordTree:
         self.data_dir = os.path.abspath(os.fsdecode(os.fspath(data_dir)))  # the current folder may change
         _Check(**{name: value for name, value in arguments.items() if name in _CHECKS})
         self._client = client = StubLLMClient() if llm_client is None else llm_client
-        if not callable(getattr(client, "Chat", None)):
-            raise _Invalid("llm_client must have a method Chat", llm_client)
+        if isinstance(client, type) or not callable(getattr(client, "Chat", None)):
+            raise _Invalid("llm_client must be an object with a method Chat", llm_client)
         make_ranker = ranker or type(self).default_ranker
         arguments |= {
             "data_dir": self.data_dir,
@@ -5401,6 +5401,8 @@ class KeywordTree:
         at = _Shorten(path)
         why = f"{_Count(len(ids), 'keyword')} found for {at}" if ids else f"no keyword found for {at}: Ensure makes it"
         raise NotFoundError("keyword", path, why)
+
+    __iter__ = None  # `Walk` yields the keywords; without this line Python would ask for tree[0], tree[1], …
 
     def __contains__(self, path: object) -> bool:
         """Tell whether a name or a path leads to at least one keyword."""

@@ -63,6 +63,7 @@ def main(folder: str) -> None:
         say("Ada", "My dog is called Max.")
         (mistake,) = store.tree.History(limit=1)
         store.tree.Undo(mistake.operation_id)
+        print("(the last memory is undone)")
         say("Ada", "What is my dog called?")
         print(store.tree)
 

@@ -85,7 +85,7 @@ CHINESE = {
     "The folder {} holds a memory of something else: name an empty one.": "文件夹 {} 里是别的记忆：请指明一个空的。",
     "reading the source files of the library …": "正在读标准库的源文件……",
     "stored before": "早已存好",
-    "read and stored in {}": "读入并存好用了 {}",
+    "read, stored and indexed in {}": "读入、存好并建索引用了 {}",
     "A memory of Python's library": "Python 标准库的记忆",
     "{:,} keywords, {}": "{:,} 个关键词，{}",
     "a small model reads names and first lines … {:,} to go": "小模型正在读名字和首行……还有 {:,} 个",
@@ -100,6 +100,7 @@ CHINESE = {
     "of {}: {} first, {} among three, {}": "共 {}：{} 个排第一，{} 个在前三，{}",
     "Place a new keyword": "安放新关键词",
     "the client chooses its parent": "由客户端选上级",
+    "the top: nothing fits well enough": "最上层：没有足够合适的",
     "Close and open again": "关闭再打开",
     "in {}, {:.1f} MB in {}": "用了 {}，{:.1f} MB，在 {}",
     "{:,} keywords are there": "有 {:,} 个关键词",
@@ -246,7 +247,8 @@ class Demo:
                 batch = entries[start : start + BATCH]
                 tree.BatchCreateKeywords([each.keyword() for each in batch])
                 tree.BatchCreateInfos([each.info() for each in batch if each.docstring])
-        took = say("stored before") if first else say("read and stored in {}", _ms(begun))
+        tree.RankCandidates(NEW_NAME)  # the first one builds the index
+        took = say("stored before") if first else say("read, stored and indexed in {}", _ms(begun))
         note = say("{:,} keywords, {}", tree.TreeMetrics()["keywords"], took)
         self.title(say("A memory of Python's library"), note)
         drawn = Tree("Python", guide_style="dim")
@@ -301,7 +303,8 @@ class Demo:
         there = tree.FindByName(NEW_NAME)
         node = there[0] if there else tree.CreateKeyword(NEW_NAME, description=NEW_DESCRIPTION)
         self.print(f"{NEW_NAME}: {NEW_DESCRIPTION}")
-        self.print("→ " + " / ".join(each.name for each in tree.GetPath(node.id)[1:]))
+        above = [each.name for each in tree.GetPath(node.id)[1:-1]] or [say("the top: nothing fits well enough")]
+        self.print("→ " + " / ".join(above))
 
     def conversation(self) -> None:
         """Remember, recall, correct, and undo the correction."""

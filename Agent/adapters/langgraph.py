@@ -167,6 +167,8 @@ class KeywordTreeStore(BaseStore):
         ttl: TTLConfig | None = None,
         clock: Callable[[], float] = time.time,
     ) -> None:
+        if not isinstance(tree, KeywordTree):
+            raise InvalidInputError(f"tree must be a KeywordTree, not {tree!r:.80}: a folder goes to from_folder")
         self.tree = tree
         self.ttl_config = ttl
         self.index_config: dict[str, Any] | None = dict(index) if index else None

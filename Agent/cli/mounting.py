@@ -99,6 +99,8 @@ def parameters(parser: argparse.ArgumentParser, left_out: Iterable[str] = ()) ->
             kind = click.Choice(list(action.choices))
         elif callable(kind) and kind not in (int, float):
             kind = _OfParser(kind)
+        # For click an explicit None is a value, which a required option then has.
+        given = {} if action.default is None else {"default": action.default}
         if action.option_strings:
             is_many, is_flag = isinstance(action, argparse._AppendAction), action.nargs == 0
             yield click.Option(
@@ -107,14 +109,13 @@ def parameters(parser: argparse.ArgumentParser, left_out: Iterable[str] = ()) ->
                 is_flag=is_flag,
                 multiple=is_many,
                 required=action.required,
-                default=() if is_many else action.default,
                 help=sentence(action.help or ""),
                 metavar=action.metavar if isinstance(action.metavar, str) else None,
                 show_default=bool(action.default) and "[" not in (action.help or ""),
+                **given,
             )
         else:
             is_optional = action.nargs in ("?", "*")
-            given = {"default": action.default} if action.nargs == "?" else {}
             count = -1 if action.nargs == "*" else 1
             yield click.Argument([action.dest], type=kind, nargs=count, required=not is_optional, **given)
 

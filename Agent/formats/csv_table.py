@@ -5,7 +5,8 @@ Of a table that a person made only `path` is needed, parted by `/` (a backslash 
     path,info,source
     编程/Python,PEP 703 makes the GIL optional.,peps.python.org
 
-Rows with the same path are about the same keyword; a row whose `info`, `source` or `info_id` is not empty brings an
+A table with another column, or with a cell under none, is refused: nothing of it would be imported. Rows with the same
+path are about the same keyword; a row whose `info`, `source` or `info_id` is not empty brings an
 info, any other one the keyword with its `aliases` (parted by `|`) and `description`. Keywords above it are made if no
 row brought them. Exported tables have the columns `keyword_id`, `info_id` and `relation` too: with them, keywords of
 one name stay apart, an info on several keywords stays one, and importing again makes no duplicates.
@@ -82,11 +83,17 @@ def read(source: Source, outline: Outline, delimiter: str = ",") -> Iterator[Rec
     with source.open_text() as file:
         rows = csv.DictReader(file, delimiter=delimiter, restval="", strict=True)
         try:
-            if "path" not in (rows.fieldnames or ()):
+            columns = rows.fieldnames or []
+            if "path" not in columns:
                 raise ValueError(f"it has no column 'path', but {rows.fieldnames}")
+            if unknown := [name for name in columns if name not in (*COLUMNS, "")]:
+                raise ValueError(f"it has columns that are not known: {unknown}; known: {', '.join(COLUMNS)}")
             table = _Table(outline)
             for row in rows:
-                yield from table.row({name: unquote(cell) for name, cell in row.items() if isinstance(name, str)})
+                # A comma that is not in quotes parts a text in two: what stands under no column would be lost.
+                if any(extra := [*row.pop(None, ()), row.pop("", "")]):
+                    raise ValueError(f"a row has cells under no column: {', '.join(filter(None, extra))!r}")
+                yield from table.row({name: unquote(cell) for name, cell in row.items()})
         except csv.Error as error:
             raise refuse(source, f"this is no table: {error}", rows.line_num) from error
         except UnicodeDecodeError:

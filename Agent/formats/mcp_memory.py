@@ -249,5 +249,6 @@ def _rows(source: Source) -> Iterator[dict[str, Any]]:
                 if not is_known or not all(isinstance(text, str) for text in texts):
                     raise ValueError("neither an entity nor a relation, or a field is no text")
             except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
-                raise refuse(source, f"this is no line of the MCP memory server: {error!r}", number) from error
+                why = str(error) if isinstance(error, ValueError) else repr(error)
+                raise refuse(source, f"this is no line of the MCP memory server: {why}", number) from error
             yield {"observations": [], **row}

@@ -556,4 +556,4 @@ def refuse(source: Source, reason: str, line: int | None = None) -> InvalidInput
 def refuse_encoding(source: Source, error: UnicodeDecodeError, note: str = "") -> InvalidInputError:
     """Return the error for a file, or a note of a folder, that is written in another encoding."""
     hint = f"name its encoding, such as --encoding gbk or --encoding latin-1 ({error})"
-    return refuse(source, f"{note or 'it'} is not {source.encoding}: {hint}")
+    return refuse(source, f"{note or 'it'} is not {source.encoding.removesuffix('-sig')}: {hint}")

@@ -1,6 +1,7 @@
 """Tests that an address is an address everywhere: taken, or refused in one line; none becomes a folder."""
 
 import importlib
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -42,6 +43,14 @@ def refuse(call: Callable[[], object]) -> None:
 @pytest.fixture(autouse=True)
 def _in_an_empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
+
+
+@pytest.mark.parametrize("place", ["", 5, b"memory"], ids=repr)
+@pytest.mark.parametrize("call", [*list(REFUSING.values())[:4], open_tree, KeywordTreeStore.from_folder])
+def test_what_is_no_path_is_refused_by_its_value(call: Callable[[Any], object], place: Any) -> None:
+    with pytest.raises(ValueError, match=rf"must be a path, and not empty: {re.escape(repr(place))}$"):
+        call(place)
+    assert list(Path.cwd().iterdir()) == []
 
 
 @pytest.mark.parametrize("place", [f"{ADDRESS}#u42", Path(f"{ADDRESS}#u42"), "postgres://db/x#y"], ids=type)

@@ -309,8 +309,10 @@ class _Tools:
     async def remember(
         self,
         content: Annotated[str, _described("A sentence that can be understood alone")],
+        keywords: Annotated[  # no tool here finds a fact that is on no keyword
+            list[str], Field(min_length=1, description="Their ids, names or paths; `place` makes a missing one")
+        ],
         context: Context,
-        keywords: Annotated[list[str], _described("Their ids, names or paths")] = [],  # noqa: B006
     ) -> Annotated[types.CallToolResult, Remembered]:
         done = await self._change(context, lambda: self.walk.remember(content, keywords))
         return _answer(done.result, done=done)

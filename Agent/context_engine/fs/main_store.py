@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import unquote
 
-from ...addresses import is_address
+from ...addresses import refuse_address
 from ..core.config import (
     CHECKPOINT_BYTES,
     CHECKPOINT_COMMITS,
@@ -88,8 +88,11 @@ class MainStore:
         disk: Disk | None = None,
         readonly: bool | None = None,
     ) -> None:
-        if root is not None and is_address(root):
-            raise InvalidInputError("the context engine needs a folder, and cannot use the address of a server")
+        if root is not None:
+            try:
+                refuse_address(root, "folder")
+            except ValueError as error:  # that of the core
+                raise InvalidInputError(str(error)) from None
         made = None if root is not None else _make_folder()
         self.root = made or Path(root or "").absolute()
         self._remove = weakref.finalize(self, _remove_folder, made, os.getpid())

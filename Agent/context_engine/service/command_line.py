@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from ...addresses import is_address
-from ...cli.language import Parser, choose_from_environment, say, say_error
+from ...cli.language import Parser, choose_from_environment, count_of, say, say_error
 from ..core.config import OWNER_OF
 from ..core.errors import ContextEngineError, InvalidInputError, NodeNotFoundError, StoreError
 from ..core.objects import RequestContext
@@ -159,7 +159,7 @@ def _log(engine: ContextEngineService, ctx: RequestContext, options: argparse.Na
     """List the last commits."""
     rows = engine.fs.log(ctx, options.limit)
     return rows, "\n".join(
-        f"{_time(row['at'])}  {row['id']}  {_say_name(row['name'])}  {say('{} nodes', len(row['uris']))}"
+        f"{_time(row['at'])}  {row['id']}  {_say_name(row['name'])}  {count_of(len(row['uris']), 'node')}"
         for row in rows
     ) or say("there are none")
 

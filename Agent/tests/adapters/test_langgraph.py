@@ -601,6 +601,10 @@ class TestBadInput:
 
         assert store.search(()) == []
 
+    def test_a_folder_in_the_place_of_the_tree_is_refused(self) -> None:
+        with pytest.raises(ValueError, match="tree must be a KeywordTree, not 'memory': a folder goes to from_folder"):
+            KeywordTreeStore("memory")  # type: ignore[arg-type]
+
     def test_what_is_nested_too_deeply_is_refused(self, store: KeywordTreeStore) -> None:
         for depth in (201, 20_000):
             value: dict[str, Any] = {}

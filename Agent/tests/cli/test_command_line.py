@@ -486,9 +486,10 @@ class TestLanguage:
             "undo 1 2": "错误：多余的参数：2",
             "show --depth": "错误：选项 --depth 后面要有值",
             "show --limit -1": "错误：'--limit' 的值不对：-1 超出范围 ≥ 0",
+            "context --data . prune": "错误：缺少选项 --days",
             "hub key": "错误：缺少参数 {rotate|path}，从这些里选：rotate、path",
             "--data a.csv show": "错误：'--data' 的值不对：'a.csv' 是文件，这里不能用",
-            "import gbk.md": "错误：gbk.md：编码不是 utf-8-sig：可能是 GBK：试试 --encoding gbk（",
+            "import gbk.md": "错误：gbk.md：编码不是 utf-8：可能是 GBK：试试 --encoding gbk（",
             "context --data . --session q commit bad.json": "每行一个对象：第 1 行第 2 列要有双引号里的键\n",
             "compact --forget-history": "继续吗？（是/否）没有改动\n",
         }.items():

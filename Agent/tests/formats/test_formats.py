@@ -531,7 +531,7 @@ class TestImport:
     def test_refuses_another_encoding_and_reads_it_where_it_is_named(self, tree: KeywordTree, tmp_path: Path) -> None:
         path = tmp_path / "a.csv"
         path.write_bytes("path\n食物\n".encode("gb18030"))
-        with pytest.raises(InvalidInputError, match=r"a\.csv: it is not utf-8-sig: .* --encoding gbk "):
+        with pytest.raises(InvalidInputError, match=r"a\.csv: it is not utf-8: .* --encoding gbk "):
             import_file(tree, path)
         with pytest.raises(InvalidInputError, match="klingon"):
             import_file(tree, path, encoding="klingon")
@@ -854,6 +854,23 @@ class TestTables:
     def test_refuses_what_is_no_such_table(self, tree: KeywordTree, tmp_path: Path, text: str) -> None:
         with pytest.raises(InvalidInputError, match=r"a\.csv"):
             import_file(tree, write(tmp_path, "a.csv", text))
+
+    @pytest.mark.parametrize(
+        ("text", "why"),
+        [
+            ("path,content\ntea,no sugar\n", r"line 1: .*columns that are not known: \['content'\]; known: .*info"),
+            ("path,info,source\ntea,hot, no sugar,chat\n", "line 2: a row has cells under no column: 'chat'"),
+            ("path,info,\ntea,hot, no sugar\n", "line 2: a row has cells under no column: ' no sugar'"),
+        ],
+    )
+    def test_refuses_what_it_would_lose(self, tree: KeywordTree, tmp_path: Path, text: str, why: str) -> None:
+        with pytest.raises(InvalidInputError, match=why):
+            import_file(tree, write(tmp_path, "a.csv", text))
+        assert len(tree) == 0
+
+    def test_empty_cells_under_no_column_are_a_spreadsheets_own(self, tree: KeywordTree, tmp_path: Path) -> None:
+        import_file(tree, write(tmp_path, "a.csv", "path,info,\ntea,hot,,\n"))
+        assert outline(tree) == ["tea", "  • hot"]
 
 
 class TestOpml:

@@ -19,6 +19,7 @@ from Agent.keyword_tree import (
     NotFoundError,
     StoreCorruptError,
     StoreError,
+    StubLLMClient,
 )
 from Agent.tests.support import inside
 
@@ -115,6 +116,17 @@ def test_what_a_killed_compaction_left_is_removed(folder: Path) -> None:
     with KeywordTree(str(folder)) as again:
         assert (again.recovery, len(again)) == ((), 1)
     assert sorted(path.name for path in folder.glob("*.new")) == ["notes.new"]
+
+
+def test_a_client_is_an_object_and_no_class(tmp_path: Path) -> None:
+    with pytest.raises(InvalidInputError, match=r"^llm_client must be an object with a method Chat: <class "):
+        KeywordTree(tmp_path, StubLLMClient)  # type: ignore[arg-type]
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_tree_is_walked_and_not_iterated(tree: KeywordTree) -> None:
+    with pytest.raises(TypeError, match="'KeywordTree' object is not iterable"):
+        list(tree)  # type: ignore[call-overload]
 
 
 @pytest.mark.parametrize("content", ["", " \n\t", "\u3000"])

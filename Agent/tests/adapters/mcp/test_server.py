@@ -186,7 +186,9 @@ class TestErrors:
             ("create_entities", {"entities": [{"name": "x"}]}, "entities.0.entityType: Field required"),
             ("remember", {"content": "x", "keywords": "茶"}, "keywords: Input should be a valid list, not '茶'"),
             ("history", {"id": "missing"}, "nothing is called 'missing'"),
-            ("remember", {"content": "   "}, "nothing to remember"),
+            ("remember", {"content": "   ", "keywords": ["茶"]}, "nothing to remember"),
+            ("remember", {"content": "x"}, "keywords: Field required"),
+            ("remember", {"content": "x", "keywords": []}, "keywords: List should have at least 1 item"),
         ],
     )
     def test_name_what_cannot_be_used(self, tree: KeywordTree, name: str, arguments: Any, said: str) -> None:
@@ -385,8 +387,9 @@ class TestPrograms:
     async def _undo_over(self, url: str) -> None:
         """See that each of two clients undoes its own last change, and that one without a session names it."""
         async with mcp.Client(url, mode="legacy") as ada, mcp.Client(url, mode="legacy") as eve:
-            mine = await ada.call_tool("remember", {"content": "of ada"})
-            theirs = await eve.call_tool("remember", {"content": "of eve"})
+            await eve.call_tool("place", {"name": "both", "parent_id": "root"})
+            mine = await ada.call_tool("remember", {"content": "of ada", "keywords": ["both"]})
+            theirs = await eve.call_tool("remember", {"content": "of eve", "keywords": ["both"]})
             undone = await ada.call_tool("undo", {})
             assert undone.structured_content["undone"] == mine.meta[OPERATION]
             assert (await ada.call_tool("undo", {})).is_error
