@@ -31,6 +31,7 @@ from itertools import accumulate, chain
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from . import texts
+from .codes import decode
 
 if TYPE_CHECKING:
     from .index import Index, UnitRow
@@ -202,8 +203,6 @@ class Query:
             yield term
 
     def _read_code(self, code: int) -> float:
-        from .index import decode
-
         length, count, text_length, is_passage = decode(code)
         mean_name, mean_text, mean_passage = self._means
         found = self._name_weight / (1 - B + B * length / mean_name) if length else 0.0

@@ -32,7 +32,8 @@ from typing import Any, NamedTuple, Protocol, TypeAlias, TypeVar
 
 from ..finding import texts
 from ..finding.calibration import with_meaning
-from ..finding.index import Hit, Index, LostIndexError, Unit, to_id, to_key
+from ..finding.index import Hit, Index, LostIndexError, Unit
+from ..finding.packing import to_id, to_key
 from ..keyword_tree import Info, InvalidInputError, KeywordNode, KeywordTree
 from .log_follower import LogChanges, LogFollower, Position, all_infos, outside_operations
 from .memory_fields import MEMORY_KEY, memory_fields, strings_in, superseded_ids

@@ -16,7 +16,8 @@ from typing import Any
 import pytest
 
 from Agent.finding import score, texts
-from Agent.finding.index import Index, LostIndexError, Unit, to_id, to_key
+from Agent.finding.index import Index, LostIndexError, Unit
+from Agent.finding.packing import to_id, to_key
 
 UNITS = [
     Unit("drinks", ["Drinks", "饮料"]),
