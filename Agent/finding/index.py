@@ -45,12 +45,13 @@ __all__ = ["Hit", "Index", "LostIndexError", "Unit"]
 _FORMAT = f"9 {sys.byteorder}"  # another one is made again
 _PAGE = 8_192  # bytes; a row of postings that takes more than a quarter of it takes whole pages besides
 _ROW = 1_900  # bytes of a term's newest postings, at most
-_RUN = 360  # postings of a run, at least; twice as many at most
+_RUN = 300  # postings of a run, at least; twice as many at most
 _BATCH_BYTES = 1 << 23  # postings that are collected before they are written
 _WAIT_S = 2.0  # for another process that writes
 _COUNTED = ("units", "names", "name terms", "texts", "text terms", "passages", "passage terms")
 _PARAMETERS = 500  # of one statement
-_REMEMBERED = 20_000  # units, and postings, that are kept in memory while nothing changes
+_REMEMBERED, _POSTINGS = 20_000, 40_000  # units, and postings, that are kept in memory while nothing changes
+_BLOCKS = 50  # of texts, likewise
 _UNITS = 250  # that are looked up together
 _SHRUNK = 0.6  # what deflating leaves of texts
 
@@ -183,7 +184,7 @@ class _Batch:
     """What a transaction collects before it is written."""
 
     def __init__(self, first_number: int) -> None:
-        self.added: defaultdict[str, bytearray] = defaultdict(bytearray)
+        self.added: defaultdict[str, list[bytes]] = defaultdict(list)
         self.removed: defaultdict[str, set[int]] = defaultdict(set)
         self.said: dict[int, codes.Said | None] = {}  # None: it goes
         self.owners: list[tuple[int, int]] = []  # of new passages
@@ -208,7 +209,7 @@ class _Batch:
         for term, code in terms.items():
             if code != last:
                 posting, last = packing.POSTING.pack(document, code), code
-            added[term] += posting
+            added[term].append(posting)
 
     def remove(self, document: int, said: codes.Said) -> None:
         """Drop a document."""
@@ -251,6 +252,8 @@ class Index:
         self._pid = os.getpid()
         self._depth = 0
         self._memory: tuple[object, dict[object, Any]] = None, {}  # what was read, while nothing changes
+        self._held = 0  # postings in it
+        self._version: object = None  # of the file, as this transaction sees it
 
     # -- the file -------------------------------------------------------------
 
@@ -326,7 +329,7 @@ class Index:
                     yield db
                     return
                 db.execute(begin)
-                self._depth = 1
+                self._depth, self._version = 1, None
                 try:
                     yield db
                     db.execute("commit")
@@ -353,7 +356,8 @@ class Index:
 
     def _remembered(self, db: sqlite3.Connection, key: object, read: Callable[[], _R]) -> _R:
         """Return what was read under a key, while nothing changes."""
-        state = db.total_changes, db.execute("pragma data_version").fetchone()
+        self._version = self._version or db.execute("pragma data_version").fetchone()
+        state = db.total_changes, self._version
         if self._memory[0] != state:
             self._memory = state, {}
         if key not in self._memory[1]:
@@ -532,15 +536,21 @@ class Index:
     def _block(self, db: sqlite3.Connection, document: int) -> tuple[int, dict[int, bytes]]:
         """Return the block in which a document is or would be, with its key; 0: there is none yet."""
         sql = "select first, data from said where first <= ? order by first desc limit 1"
-        row = db.execute(sql, (document,)).fetchone()
-        return (row[0], packing.unpack(row[1])) if row else (0, {})
+        first, data = db.execute(sql, (document,)).fetchone() or (0, b"")
+        known = self._remembered(db, "blocks", dict[int, dict[int, bytes]])
+        if first not in known:
+            if len(known) > _BLOCKS or len(data) > 2 * packing.BLOCK:
+                known.clear()
+            known[first] = packing.unpack(data) if data else {}
+        return first, known[first]
 
     def _write_texts(self, db: sqlite3.Connection, batch: _Batch) -> None:
         changed = sorted(batch.said)
         new = changed[bisect.bisect_left(changed, 2 * batch.first) :]
         del changed[len(changed) - len(new) :]
         while changed:  # those of a block together, the last ones first
-            first, block = self._block(db, changed[-1])
+            first, kept = self._block(db, changed[-1])
+            block = {**kept}
             for document in _take_from(changed, first):
                 block.pop(document, None)
                 if (said := batch.said[document]) is not None:
@@ -578,13 +588,13 @@ class Index:
         counts = "insert into meta values (?, ?) on conflict do update set value = value + excluded.value"
         db.executemany(counts, [*batch.counts.items(), ("next", batch.next - batch.first)])
 
-    def _add_postings(self, db: sqlite3.Connection, added: Mapping[str, bytearray]) -> None:
+    def _add_postings(self, db: sqlite3.Connection, added: Mapping[str, list[bytes]]) -> None:
         held = "select term, n, data from posting where first = 0 and term in"
         newest = {term: (n, data) for term, n, data in self._select(held, added, _TEXTS, _NUMBERS, _BYTES)}
         rows = list[tuple[str, int, bytes]]()
         for term in sorted(added):
             n, data = newest.get(term, (0, b""))
-            n, data = n + len(added[term]) // packing.POSTING.size, data + added[term]
+            n, data = n + len(added[term]), b"".join([data, *added[term]])
             rows.append((term, n, data if len(data) < _ROW else self._seal_postings(db, term, data)))
         sql = "insert into posting values (?, 0, ?, ?) on conflict do update set n = excluded.n, data = excluded.data"
         db.executemany(sql, rows)
@@ -662,8 +672,9 @@ class Index:
                 found: dict[int, int] = {}
                 for first, data in db.execute("select first, data from posting where term = ?", (term,)).fetchall():
                     found.update(packing.unseal(first, data))
-                if sum(map(len, known.values())) + len(found) > _REMEMBERED:
-                    known.clear()
+                self._held = len(found) + (self._held if known else 0)
+                while known and self._held > _POSTINGS:  # the oldest ones go
+                    self._held -= len(known.pop(next(iter(known))))
                 known[term] = found
             return known[term]
 

@@ -22,7 +22,7 @@ from .codes import Said
 __all__ = ["BLOCK", "FEW", "POSTING", "DamagedRowError", "checked", "checksum", "decode_text", "decoder", "encode_text"]
 __all__ += ["keep", "pack", "seal", "split", "to_id", "to_key", "unpack", "unseal"]
 
-BLOCK = 3_850  # bytes of texts that are deflated together: two such fill a page
+BLOCK = 2_600  # bytes of texts that are deflated together: three such fill a page
 FEW = 16  # postings that take less as they came than deflated
 POSTING = struct.Struct(">IH")  # a document and a code
 _MOST = ord("x") << 24  # documents: none begins with the byte that what is deflated begins with

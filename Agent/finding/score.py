@@ -222,7 +222,7 @@ class Query:
         left = [*accumulate(reversed(bounds))][::-1]  # what a document can have of a term and all after it
         for (term, postings), most in zip(self.postings.items(), left, strict=True):
             # None has more by now than all terms so far are worth: only then can the rest be worth less than that.
-            may_skip = is_best_alone and len(postings) > CANDIDATES and left[0] > 2 * most
+            may_skip = is_best_alone and is_whole and len(postings) > CANDIDATES and left[0] > 2 * most
             if may_skip and (bar := self._bar(found)) * (1 - 1e-9) > most:
                 found = {document: gain for document, gain in found.items() if gain + most >= bar * (1 - 1e-9)}
                 is_whole = False
@@ -367,7 +367,8 @@ def rank(
         first = best_first[0]
         says_something = rows[first.number].passages > 0 or not index.names_of(first.number)
         query.certainty = _certainty(query, best_first[:RIVALS], covered[first.number], says_something)
-    return [found._replace(score=query.factor * found.score) for found in best_first[:limit]]
+    factor = query.factor
+    return [Found(each.id, each.number, factor * each.score, *each[3:]) for each in best_first[:limit]]
 
 
 def _rival(index: "Index", ranked: Sequence[Found]) -> float:

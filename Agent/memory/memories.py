@@ -69,6 +69,11 @@ create table if not exists named(unit blob, keyword text, primary key (unit, key
 create index if not exists named_keyword on named(keyword);
 create table if not exists related(keyword text primary key) without rowid;
 """
+_COLUMNS = ("id", "num", "is_hidden", "kind", "source", "time", "asks", "sum", "more", "sayings")
+_SETTLE = (
+    f"insert into memory values ({', '.join('?' * len(_COLUMNS))}) on conflict(id) do"
+    f" update set {', '.join(f'{name} = excluded.{name}' for name in _COLUMNS[2:])}"
+)
 _LAYOUT = "5"  # of these tables; another one is filled again
 
 
@@ -339,12 +344,7 @@ class Memories:
             followers |= dict.fromkeys(self._next(db, row[0], row[2]))
         checksum = zlib.crc32("\0".join(passages).encode("utf-8", "surrogatepass"))
         num = row[0] if row else next(numbers)
-        columns = ("id", "num", "is_hidden", "kind", "source", "time", "asks", "sum", "more", "sayings")
-        db.execute(
-            f"insert into memory({', '.join(columns)}) values ({', '.join('?' * len(columns))}) on conflict(id) do"
-            f" update set {', '.join(f'{name} = excluded.{name}' for name in columns[2:])}",
-            (key, num, is_hidden, kind, info.source, time, asks, checksum, more, sayings),
-        )
+        db.execute(_SETTLE, (key, num, is_hidden, kind, info.source, time, asks, checksum, more, sayings))
         if row is None or (row[3], bool(row[4])) != (checksum, is_hidden):
             self._unrank(info.id)
         if row is not None:
@@ -352,8 +352,8 @@ class Memories:
         if is_hidden:
             self._index.remove([info.id])
             return []
-        links = [(key, to_key(target)) for target in set(strings_in(memory_fields(info).get("links")))]
-        db.executemany("insert into refers values (?, ?)", links)
+        for target in set(strings_in(memory_fields(info).get("links"))):
+            db.execute("insert into refers values (?, ?)", (key, to_key(target)))
         first, rest = (passages[0], passages[1:]) if passages else ("", [])
         if not self._is_joined:
             return [Unit(info.id, (), first, rest)]
@@ -369,7 +369,7 @@ class Memories:
             "select id, asks from memory where source = ? and source <> '' and is_hidden = 0"
             " and num < (select num from memory where id = ?) order by num desc limit 1"
         )
-        row = db.execute(sql, (source, to_key(id))).fetchone()
+        row = db.execute(sql, (source, to_key(id))).fetchone() if source else None
         return to_id(row[0]) if row and row[1] else None
 
     def _next(self, db: sqlite3.Connection, num: int, source: str) -> list[str]:
@@ -613,8 +613,9 @@ def _facts_of(info: Info) -> tuple[str, float, str | None, str | None]:
             seconds = float(time)
     said, waits = read_sayings(info), waits_for(info)
     sayings = None if said == NOTHING_SAID and waits is None else _to_json([pack_sayings(said), waits])
-    more = _to_json([metadata, own.get("pinned") is True])
-    return str(own.get("kind", "fact")), seconds, None if more == _NOTHING_MORE else more, sayings
+    is_pinned = own.get("pinned") is True
+    more = _to_json([metadata, is_pinned]) if metadata or is_pinned else None
+    return str(own.get("kind", "fact")), seconds, more, sayings
 
 
 def _to_bytes(text: str) -> bytes:
