@@ -43,17 +43,13 @@ from . import calibration, codes, evidence, packing, score, texts
 __all__ = ["Hit", "Index", "LostIndexError", "Unit"]
 
 _FORMAT = f"9 {sys.byteorder}"  # another one is made again
-_PAGE = 8_192  # bytes; a row of postings that takes more than a quarter of it takes whole pages besides
-_ROW = 1_900  # bytes of a term's newest postings, at most
+_ROW = 1_900  # bytes of a term's newest postings; a row of more than a quarter of a page takes whole ones besides
 _RUN = 300  # postings of a run, at least; twice as many at most
 _BATCH_BYTES = 1 << 23  # postings that are collected before they are written
 _WAIT_S = 2.0  # for another process that writes
 _COUNTED = ("units", "names", "name terms", "texts", "text terms", "passages", "passage terms")
-_PARAMETERS = 500  # of one statement
-_REMEMBERED, _POSTINGS = 20_000, 40_000  # units, and postings, that are kept in memory while nothing changes
-_BLOCKS = 50  # of texts, likewise
-_UNITS = 250  # that are looked up together
-_SHRUNK = 0.6  # what deflating leaves of texts
+_REMEMBERED, _POSTINGS, _BLOCKS = 20_000, 40_000, 50  # units and so on that are in memory while nothing changes
+_UNITS = 250  # that are looked up together, each with its context: a statement may have 999 parameters
 
 _SCHEMA = """
 create table meta(key text primary key, value) without rowid;
@@ -67,20 +63,7 @@ create index unit_group on unit(grp) where grp <> '';
 create index passage_unit on passage(unit);
 """  # of a unit that is but the context of others, `grp` is null
 
-
-def _parts(units: Iterable["Unit"]) -> Iterator[list["Unit"]]:
-    """Yield units in parts of which each has no unit twice."""
-    part: dict[str, Unit] = {}
-    for unit in units:
-        if unit.id in part or len(part) == _UNITS:
-            yield [*part.values()]
-            part = {}
-        part[unit.id] = unit
-    yield [*part.values()]
-
-
 _R = TypeVar("_R")
-
 _INHERITED: list[object] = []  # connections of a parent process: closing one would release locks that the parent holds
 # What says nothing of the file: busy, locked, read-only, full, not to be opened; errors of the disk, but for the end
 # of a file that came too early.
@@ -94,18 +77,18 @@ def _is_damage(error: sqlite3.DatabaseError) -> bool:
     return code == _SHORT_READ or code & 255 not in _UNAVAILABLE | {_DISK_ERROR}
 
 
-_NUMBERS, _TEXTS, _BYTES, _KEYS = (int,), (str,), (bytes,), (str, bytes)
-_NONE = type(None)
+_NUMBERS, _TEXTS, _BYTES, _KEYS, _NONE = (int,), (str,), (bytes,), (str, bytes), type(None)
 
 
 @packing.decoder  # also of a schema that is no text
 def _prepare(db: sqlite3.Connection) -> None:
     # Not WAL: it maps a file into memory, and whoever overwrites that kills the process; removed bytes stay in it.
-    db.execute(f"pragma page_size = {_PAGE}")
-    for pragma in ("journal_mode = truncate", "synchronous = normal", "secure_delete = on", "cell_size_check = on"):
+    # Not temporary files: they could keep texts that are deleted here.
+    pragmas = (
+        "page_size = 8192; journal_mode = truncate; synchronous = normal; secure_delete = on; cell_size_check = on"
+    )
+    for pragma in f"{pragmas}; cache_size = -8000; temp_store = memory".split(";"):
         db.execute(f"pragma {pragma}")
-    db.execute("pragma cache_size = -8000")
-    db.execute("pragma temp_store = memory")  # a temporary file could keep texts that are deleted here
     is_made = "select 1 from sqlite_master"
     if not db.execute(is_made).fetchone():
         db.execute("begin immediate")
@@ -170,14 +153,9 @@ class UnitRow(NamedTuple):
     id: str
     above: int | None
     group: str
-    document: int | None
-    """Of its names and its text; None where it is but the context of others."""
+    document: int | None  # of its names and its text; None where it is but the context of others
     is_context: bool
-    passages: int
-    """How many its infos have."""
-
-
-# == The index ===============================================================================
+    passages: int  # of its infos
 
 
 class _Batch:
@@ -191,7 +169,6 @@ class _Batch:
         self.counts: Counter[str] = Counter()
         self.size = 0
         self.first = self.next = first_number
-        self.ids: set[str] = set()
 
     def number(self) -> int:
         """Return a number for a unit or a passage, greater than all that there are."""
@@ -202,8 +179,7 @@ class _Batch:
         """Take in a document."""
         self.said[document] = said
         terms, counts = codes.read(said)
-        for name, count in counts.items():
-            self.counts[name] += count
+        self.counts.update(counts)
         self.size += packing.POSTING.size * len(terms)
         added, last, posting = self.added, -1, b""
         for term, code in terms.items():
@@ -279,31 +255,21 @@ class Index:
             self._pid, self._lock, self._db, self._depth = os.getpid(), threading.RLock(), None, 0
 
     def _identify(self) -> object:
-        if self.path is None:
-            return None
-        try:
-            status = os.stat(self.path)
-        except OSError:
-            return 0
-        return status.st_dev, status.st_ino
+        with contextlib.suppress(OSError):
+            status = os.stat(self.path or "")
+            return status.st_dev, status.st_ino
+        return None
 
     def _connect(self) -> sqlite3.Connection:
-        if self._is_readonly:
-            address = f"file:{quote(self.path or '')}?mode=ro"
-            return self._connect_to(address, _check_format, uri=True)
-        if self.path is not None:
+        place = f"file:{quote(self.path or '')}?mode=ro" if self._is_readonly else self.path or ":memory:"
+        if self.path is not None and not self._is_readonly:
             os.makedirs(os.path.dirname(self.path) or ".", mode=0o700, exist_ok=True)
             with contextlib.suppress(FileExistsError):  # an existing one is not opened: closing it would drop its locks
                 os.close(os.open(self.path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
-        return self._connect_to(self.path or ":memory:", _prepare)
-
-    def _connect_to(
-        self, place: str, check: Callable[[sqlite3.Connection], None], uri: bool = False
-    ) -> sqlite3.Connection:
-        db = sqlite3.connect(place, timeout=_WAIT_S, isolation_level=None, check_same_thread=False, uri=uri)
+        db = sqlite3.connect(place, _WAIT_S, isolation_level=None, check_same_thread=False, uri=self._is_readonly)
         try:
             db.create_function("checksum", 1, packing.checksum, deterministic=True)
-            check(db)
+            (_check_format if self._is_readonly else _prepare)(db)
         except BaseException:
             db.close()
             raise
@@ -396,18 +362,15 @@ class Index:
         return self._remembered(db, "meta", read)
 
     def put(self, units: Iterable[Unit]) -> None:
-        """Take in units; one that is there is replaced, and only what is new in it is indexed.
-
-        Cost: about 0.1 ms for a short text, of many 0.05 ms each.
-        """
-        units = [_check(unit) for unit in units]
+        """Take in units; one that is there is replaced, and only what is new in it is indexed. Cost: 0.2 ms a text."""
+        new = [*{unit.id: unit for unit in map(_check, units)}.values()]
         with self.transaction() as db:
-            batch = self._begin_batch(db)
-            for part in _parts(units):
-                if batch.size > _BATCH_BYTES or not batch.ids.isdisjoint(unit.id for unit in part):
+            batch = _Batch(self._meta(db)["next"])
+            for start in range(0, len(new), _UNITS):
+                self._put(db, batch, new[start : start + _UNITS])
+                if batch.size > _BATCH_BYTES:
                     self._write(db, batch)
-                    batch = self._begin_batch(db)
-                self._put(db, batch, part)
+                    batch = _Batch(batch.next)
             self._write(db, batch)
             calibration.calibrate(self)
 
@@ -416,24 +379,21 @@ class Index:
         keys = [*map(packing.to_key, dict.fromkeys(ids))]
         with self.transaction() as db:
             for start in range(0, len(keys), _UNITS):
-                batch = self._begin_batch(db)
+                batch = _Batch(self._meta(db)["next"])
                 rows = self._rows(keys[start : start + _UNITS])
                 owned = [2 * num for _, num, _, group in rows if group is not None]
                 owned += chain.from_iterable(self._passages_of([num for _, num, *_ in rows]).values())
                 for document, said in self._texts(db, owned).items():
                     batch.remove(document, said)
                 self._write(db, batch)
-                gone = [(num,) for _, num, *_ in rows]
-                db.executemany("update unit set above = null, grp = null where num = ?", gone)
+                emptied = "update unit set above = null, grp = null where num = ?"
+                db.executemany(emptied, [(num,) for _, num, *_ in rows])
                 self._drop_unneeded(db, {number for _, *both, _ in rows for number in both if number})
 
     def compact(self) -> None:
-        """Let the file take less space, after much was put: by a third.
+        """Let the file take less space, after much was put. Cost: a tenth of putting it, and memory for a copy.
 
-        Cost: a tenth of putting it, and memory for a copy of the file.
-
-        Where the memory is too full for a copy of the file, the disk for a second one, or another process uses it, it
-        stays as it is.
+        It stays as it is where memory or disk are too full for a copy, or another process uses it.
         """
         newest = "select term, data from posting where first = 0 and length(data) >= ?"
         self._renew_after_fork()
@@ -455,12 +415,8 @@ class Index:
             return True
         return False
 
-    def _begin_batch(self, db: sqlite3.Connection) -> _Batch:
-        return _Batch(self._meta(db)["next"])
-
     def _put(self, db: sqlite3.Connection, batch: _Batch, units: Sequence[Unit]) -> None:
-        """Take in units of which none is twice, nor in the batch already."""
-        batch.ids.update(unit.id for unit in units)
+        """Take in units, each once in a batch."""
         keys = {id: packing.to_key(id) for unit in units for id in (unit.id, unit.context) if id is not None}
         rows = self._rows(keys.values())
         numbers: dict[str, int] = {packing.to_id(key): num for key, num, *_ in rows}
@@ -536,16 +492,17 @@ class Index:
     def _block(self, db: sqlite3.Connection, document: int) -> tuple[int, dict[int, bytes]]:
         """Return the block in which a document is or would be, with its key; 0: there is none yet."""
         sql = "select first, data from said where first <= ? order by first desc limit 1"
-        first, data = db.execute(sql, (document,)).fetchone() or (0, b"")
+        row = db.execute(sql, (document,)).fetchone()
         known = self._remembered(db, "blocks", dict[int, dict[int, bytes]])
-        if first not in known:
-            if len(known) > _BLOCKS or len(data) > 2 * packing.BLOCK:
+        if row and row[0] not in known:
+            block = packing.unpack(row[1])
+            if len(known) > _BLOCKS or len(row[1]) > 2 * packing.BLOCK:
                 known.clear()
-            known[first] = packing.unpack(data) if data else {}
-        return first, known[first]
+            known[row[0]] = block
+        return (row[0], known[row[0]]) if row else (0, {})
 
     def _write_texts(self, db: sqlite3.Connection, batch: _Batch) -> None:
-        changed = sorted(batch.said)
+        insert, changed = "insert into said values (?, ?)", sorted(batch.said)
         new = changed[bisect.bisect_left(changed, 2 * batch.first) :]
         del changed[len(changed) - len(new) :]
         while changed:  # those of a block together, the last ones first
@@ -556,24 +513,14 @@ class Index:
                 if (said := batch.said[document]) is not None:
                     block[document] = packing.encode_text(said)
             db.execute("delete from said where first = ?", (first,))
-            if block:
-                db.executemany("insert into said values (?, ?)", packing.split(dict(sorted(block.items()))))
-        rows, held, size, shrunk = list[tuple[int, bytes]](), dict[int, bytes](), 0, _SHRUNK
-        last = "select first, data from said order by first desc limit 1"
-        for first, data in db.execute(last).fetchall() if new else ():
-            if len(data) < packing.BLOCK:
-                db.execute("delete from said where first = ?", (first,))
-                held = packing.unpack(data)
-                size = sum(map(len, held.values()))
-        for document in new:
-            held[document] = packing.encode_text(batch.said[document] or "")
-            size += len(held[document])
-            if size * shrunk >= packing.BLOCK:
-                rows.append((min(held), packing.pack(held)))
-                shrunk, held, size = len(rows[-1][1]) / size, {}, 0
-        if held:
-            rows.append((min(held), packing.pack(held)))
-        db.executemany("insert into said values (?, ?)", rows)
+            db.executemany(insert, packing.blocks(dict(sorted(block.items())), 2 * packing.BLOCK))
+        first, kept = self._block(db, new[0]) if new else (0, {})
+        if packing.SHRUNK * sum(map(len, kept.values())) >= packing.BLOCK:
+            kept = {}
+        elif kept:
+            db.execute("delete from said where first = ?", (first,))
+        added = {document: packing.encode_text(batch.said[document] or "") for document in new}
+        db.executemany(insert, packing.blocks(kept | added, packing.BLOCK))
 
     # -- postings -------------------------------------------------------------
 
@@ -758,23 +705,21 @@ class Index:
     def sample(self, count: int, start: int) -> list[int]:
         """Return some documents, spread over all, the same ones each time."""
         with self.reading() as db:
-            last = db.execute(
-                "select max((select ifnull(2 * max(num), 0) from unit where grp is not null),"
-                " (select ifnull(max(num), 0) from passage))"
-            ).fetchone()[0]
+            greatest = "select max(num) from unit where grp is not null union all select max(num) from passage"
+            own, passage = (num or 0 for (num,) in db.execute(greatest).fetchall())
             nearest = (
                 "select min(num) from (select min(num) num from passage where num >= ? union all"
                 " select 2 * min(num) from unit where num >= ? and grp is not null)"
             )
-            step = max(1, last // max(1, count))
+            step = max(1, (last := max(2 * own, passage)) // max(1, count))
             rows = [db.execute(nearest, (at, (at + 1) // 2)).fetchone() for at in range(start % step, last + 1, step)]
             return list(dict.fromkeys(num for (num,) in packing.checked(rows, (int, _NONE)) if num))
 
     def _select(self, sql: str, values: Iterable[object], *kinds: tuple[type, ...]) -> list[Any]:
         listed, found = list(values), list[Any]()
         with self.reading() as db:
-            for start in range(0, len(listed), _PARAMETERS):
-                part = listed[start : start + _PARAMETERS]
+            for start in range(0, len(listed), 2 * _UNITS):
+                part = listed[start : start + 2 * _UNITS]
                 found += db.execute(f"{sql} ({','.join('?' * len(part))})", part).fetchall()
         return packing.checked(found, *kinds)
 

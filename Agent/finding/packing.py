@@ -1,8 +1,7 @@
 """How an index keeps ids, texts and postings in bytes; whatever is read back and cannot be right is a damaged row.
 
-Texts are kept some sixty together, in the order of their documents, which deflate to two thirds of their size, where
-each alone would keep most of it. Postings are six bytes each as they come. Sealed, they are
-the steps from document to document and the codes, deflated; what came later follows the deflated ones.
+Texts are kept some forty together, which deflate to two thirds of their size, where each alone would keep most of it.
+Postings are six bytes each as they come, less sealed; what comes later follows the sealed ones.
 """
 
 import contextlib
@@ -19,10 +18,11 @@ from typing import Any, ParamSpec, TypeVar
 
 from .codes import Said
 
-__all__ = ["BLOCK", "FEW", "POSTING", "DamagedRowError", "checked", "checksum", "decode_text", "decoder", "encode_text"]
-__all__ += ["keep", "pack", "seal", "split", "to_id", "to_key", "unpack", "unseal"]
+__all__ = ["BLOCK", "FEW", "POSTING", "SHRUNK", "DamagedRowError", "blocks", "checked", "checksum", "decode_text"]
+__all__ += ["decoder", "encode_text", "keep", "seal", "to_id", "to_key", "unpack", "unseal"]
 
 BLOCK = 2_600  # bytes of texts that are deflated together: three such fill a page
+SHRUNK = 0.6  # what deflating leaves of them, at first
 FEW = 16  # postings that take less as they came than deflated
 POSTING = struct.Struct(">IH")  # a document and a code
 _MOST = ord("x") << 24  # documents: none begins with the byte that what is deflated begins with
@@ -57,9 +57,6 @@ def checked(rows: list[Any], *kinds: tuple[type, ...]) -> list[Any]:
     return rows
 
 
-# == Ids =====================================================================================
-
-
 def to_key(id: str) -> str | bytes:
     """Return an id as tables keep it: a UUID in 16 bytes, which would take 36."""
     if len(id) == 36:
@@ -82,8 +79,6 @@ def checksum(key: str | bytes) -> int:
     return (zlib.crc32(key if isinstance(key, bytes) else key.encode()) >> 8) - (1 << 23)
 
 
-# == Texts ===================================================================================
-
 _to_json = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 
 
@@ -102,31 +97,27 @@ def decode_text(document: int, kept: bytes) -> Said:
     return [["".join(name) for name in names], "".join(text)]
 
 
-def pack(block: Mapping[int, bytes]) -> bytes:
-    """Return encoded documents as they are kept, each in a line; the first has the steps between their numbers."""
-    steps = map(operator.sub, block, (0, *block))
-    return zlib.compress(b"\n".join([_to_json([*steps]).encode(), *block.values()]))
+def blocks(documents: Mapping[int, bytes], size: int) -> Iterator[tuple[int, bytes]]:
+    """Yield the first of some encoded documents with as many as take about `size` bytes together, and so on.
 
-
-def split(block: Mapping[int, bytes]) -> Iterator[tuple[int, bytes]]:
-    """Yield the key of a block and the block as it is kept: in halves where its texts have grown beyond a page."""
-    packed = pack(block)
-    if len(packed) <= 2 * BLOCK or len(block) == 1:
-        yield min(block), packed
-        return
-    middle = len(block) // 2
-    for part in ([*block.items()][:middle], [*block.items()][middle:]):
-        yield from split(dict(part))
+    Each is in a line; the first line has the steps between their numbers.
+    """
+    held, length, shrunk = dict[int, bytes](), 0, SHRUNK
+    for left, (document, kept) in zip(range(len(documents) - 1, -1, -1), documents.items(), strict=True):
+        held[document] = kept
+        length += len(kept)
+        if length * shrunk >= size or not left:
+            steps = map(operator.sub, held, (0, *held))
+            packed = zlib.compress(b"\n".join([_to_json([*steps]).encode(), *held.values()]))
+            yield min(held), packed
+            held, length, shrunk = {}, 0, len(packed) / length
 
 
 @decoder
 def unpack(data: bytes) -> dict[int, bytes]:
-    """Return the documents of a block; see `pack`."""
+    """Return the documents of a block; see `blocks`."""
     steps, *kept = zlib.decompress(data).split(b"\n")
     return dict(zip(accumulate(json.loads(steps)), kept, strict=True))
-
-
-# == Postings ================================================================================
 
 
 def keep(postings: Mapping[int, int]) -> bytes:

@@ -31,7 +31,7 @@ from itertools import accumulate, chain
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from . import texts
-from .codes import decode
+from .codes import NAME_BITS, decode
 
 if TYPE_CHECKING:
     from .index import Index, UnitRow
@@ -51,7 +51,6 @@ FEW = 30  # texts that do not yet show which words are rare: fewer count as so m
 
 READ = 10_000  # postings that are read for a question, the rarest terms first; the first term is always read
 TERMS = 64  # terms that are read at most
-NAME_BITS = 0xF00  # of a posting's code, what it says of names
 CANDIDATES = 100  # units, and passages, that are scored in full
 RIVALS, SAME = 5, 0.5  # so many of the best show how certain it is; what has so many of its terms says the same
 _COMPARED = 2_000  # characters of each
@@ -367,8 +366,7 @@ def rank(
         first = best_first[0]
         says_something = rows[first.number].passages > 0 or not index.names_of(first.number)
         query.certainty = _certainty(query, best_first[:RIVALS], covered[first.number], says_something)
-    factor = query.factor
-    return [Found(each.id, each.number, factor * each.score, *each[3:]) for each in best_first[:limit]]
+    return [Found(each.id, each.number, query.factor * each.score, *each[3:]) for each in best_first[:limit]]
 
 
 def _rival(index: "Index", ranked: Sequence[Found]) -> float:

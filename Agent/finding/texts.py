@@ -87,14 +87,11 @@ def fold(text: str) -> str:
     if text.isascii():
         return _drop_separators("", text)
     # In parts, since the time that it takes grows with the square of a run of marks.
-    parts = (unicodedata.normalize("NFKC", text[start : start + 1024]) for start in range(0, len(text), 1024))
-    folded = "".join(
-        unicodedata.normalize("NFC", _drop_accents("", unicodedata.normalize("NFD", part)))
-        if _is_accented(part)
-        else part
-        for part in parts
-    )
-    return _drop_separators("", folded)
+    parts = [unicodedata.normalize("NFKC", text[start : start + 1024]) for start in range(0, len(text), 1024)]
+    for at, part in enumerate(parts):
+        if _is_accented(part):
+            parts[at] = unicodedata.normalize("NFC", _drop_accents("", unicodedata.normalize("NFD", part)))
+    return _drop_separators("", "".join(parts))
 
 
 def words(text: str) -> list[str]:
