@@ -53,11 +53,11 @@ _UNITS = 250  # that are looked up together, each with its context: a statement 
 
 _SCHEMA = """
 create table meta(key text primary key, value) without rowid;
-create table unit(num integer primary key, id not null, above integer, grp text);
+create table unit(num integer primary key, id not null, checksum integer not null, above integer, grp text);
 create table passage(num integer primary key, unit integer not null);
 create table said(first integer primary key, data blob not null);
 create table posting(term text, first integer, n integer, data blob, primary key (term, first)) without rowid;
-create index unit_id on unit(checksum(id));
+create index unit_checksum on unit(checksum);
 create index unit_above on unit(above) where above is not null;
 create index unit_group on unit(grp) where grp <> '';
 create index passage_unit on passage(unit);
@@ -268,7 +268,6 @@ class Index:
                 os.close(os.open(self.path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
         db = sqlite3.connect(place, _WAIT_S, isolation_level=None, check_same_thread=False, uri=self._is_readonly)
         try:
-            db.create_function("checksum", 1, packing.checksum, deterministic=True)
             (_check_format if self._is_readonly else _prepare)(db)
         except BaseException:
             db.close()
@@ -424,18 +423,18 @@ class Index:
         passages = self._passages_of(there)
         owned = [2 * numbers[unit.id] for unit in units if numbers.get(unit.id) in there]
         kept = self._texts(db, [*owned, *chain.from_iterable(passages.values())])
-        placed = dict[int, tuple[int, str | bytes, int | None, str | None]]()
+        placed = dict[int, tuple[str, int | None, str | None]]()
 
         def number_of(id: str) -> int:
             if id not in numbers:
-                numbers[id] = num = batch.number()
-                placed[num] = num, keys[id], None, None
+                numbers[id] = batch.number()
+                placed[numbers[id]] = id, None, None
             return numbers[id]
 
         for unit in units:
             num = number_of(unit.id)
             above = None if unit.context is None else number_of(unit.context)
-            placed[num] = num, keys[unit.id], above, unit.group
+            placed[num] = unit.id, above, unit.group
             said: codes.Said = [[*unit.names], unit.text]
             if kept.get(2 * num) != said:
                 if 2 * num in kept:
@@ -453,14 +452,15 @@ class Index:
             for gone, documents in held.items():
                 for at in documents:
                     batch.remove(at, gone)
-        sql = "insert into unit values (?, ?, ?, ?) on conflict(num) do update"
-        db.executemany(f"{sql} set above = excluded.above, grp = excluded.grp", placed.values())
+        sql = "insert into unit values (?, ?, ?, ?, ?) on conflict(num) do update"
+        new = [(num, keys[id], packing.checksum(keys[id]), *rest) for num, (id, *rest) in placed.items()]
+        db.executemany(f"{sql} set above = excluded.above, grp = excluded.grp", new)
         self._drop_unneeded(db, {above for _, _, above, _ in rows if above is not None})
 
     def _rows(self, keys: Iterable[str | bytes]) -> list[tuple[str | bytes, int, int | None, str | None]]:
         """Return key, number, context and group of units, those that are there."""
         wanted = {*keys}
-        found = "select id, num, above, grp from unit where checksum(id) in"
+        found = "select id, num, above, grp from unit where checksum in"
         rows = self._select(found, map(packing.checksum, wanted), _KEYS, _NUMBERS, (int, _NONE), (str, _NONE))
         return [row for row in rows if row[0] in wanted]
 
