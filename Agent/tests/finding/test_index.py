@@ -18,6 +18,7 @@ import pytest
 from Agent.finding import score, texts
 from Agent.finding.index import Index, LostIndexError, Unit
 from Agent.finding.packing import to_id, to_key
+from Agent.tests.support import inside
 
 UNITS = [
     Unit("drinks", ["Drinks", "饮料"]),
@@ -89,6 +90,22 @@ def test_many_postings_of_a_word_are_kept_and_removed() -> None:
     index.remove(str(number) for number in range(1000))
     assert set(index.counts().values()) == {0}
     assert index.frequencies(["kettl"]) == {}
+
+
+def test_what_is_written_again_in_any_order_is_kept_as_what_is_written_once() -> None:
+    draw, said, index, once = random.Random(7), dict[str, str](), Index(), Index()
+    for turn in range(12):
+        changed = {str(id): f"kettle {'cup' * (id % 3)} turn{turn}" for id in draw.sample(range(2_000), 700)}
+        index.put(Unit(id, text=text) for id, text in changed.items())
+        said |= changed
+        if turn % 4 == 3:
+            gone = draw.sample(sorted(said), 200)
+            index.remove(gone)
+            said = {id: text for id, text in said.items() if id not in gone}
+            index.compact()
+    once.put(Unit(id, text=text) for id, text in said.items())
+
+    assert inside.contents_of(index) == inside.contents_of(once)
 
 
 def test_a_fact_that_is_said_again_is_as_certain_as_before() -> None:
