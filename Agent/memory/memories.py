@@ -69,11 +69,6 @@ create table if not exists named(unit blob, keyword text, primary key (unit, key
 create index if not exists named_keyword on named(keyword);
 create table if not exists related(keyword text primary key) without rowid;
 """
-_COLUMNS = ("id", "num", "is_hidden", "kind", "source", "time", "asks", "sum", "more", "sayings")
-_SETTLE = (
-    f"insert into memory values ({', '.join('?' * len(_COLUMNS))}) on conflict(id) do"
-    f" update set {', '.join(f'{name} = excluded.{name}' for name in _COLUMNS[2:])}"
-)
 _LAYOUT = "5"  # of these tables; another one is filled again
 
 
@@ -344,7 +339,8 @@ class Memories:
             followers |= dict.fromkeys(self._next(db, row[0], row[2]))
         checksum = zlib.crc32("\0".join(passages).encode("utf-8", "surrogatepass"))
         num = row[0] if row else next(numbers)
-        db.execute(_SETTLE, (key, num, is_hidden, kind, info.source, time, asks, checksum, more, sayings))
+        settle = "insert or replace into memory values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+        db.execute(settle, (key, num, is_hidden, kind, info.source, time, asks, checksum, more, sayings))
         if row is None or (row[3], bool(row[4])) != (checksum, is_hidden):
             self._unrank(info.id)
         if row is not None:
