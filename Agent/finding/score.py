@@ -31,6 +31,7 @@ from itertools import accumulate, chain
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from . import texts
+from .codes import NAME_BITS, decode
 
 if TYPE_CHECKING:
     from .index import Index, UnitRow
@@ -50,7 +51,6 @@ FEW = 30  # texts that do not yet show which words are rare: fewer count as so m
 
 READ = 10_000  # postings that are read for a question, the rarest terms first; the first term is always read
 TERMS = 64  # terms that are read at most
-NAME_BITS = 0xF00  # of a posting's code, what it says of names
 CANDIDATES = 100  # units, and passages, that are scored in full
 RIVALS, SAME = 5, 0.5  # so many of the best show how certain it is; what has so many of its terms says the same
 _COMPARED = 2_000  # characters of each
@@ -202,8 +202,6 @@ class Query:
             yield term
 
     def _read_code(self, code: int) -> float:
-        from .index import decode
-
         length, count, text_length, is_passage = decode(code)
         mean_name, mean_text, mean_passage = self._means
         found = self._name_weight / (1 - B + B * length / mean_name) if length else 0.0
@@ -223,7 +221,7 @@ class Query:
         left = [*accumulate(reversed(bounds))][::-1]  # what a document can have of a term and all after it
         for (term, postings), most in zip(self.postings.items(), left, strict=True):
             # None has more by now than all terms so far are worth: only then can the rest be worth less than that.
-            may_skip = is_best_alone and len(postings) > CANDIDATES and left[0] > 2 * most
+            may_skip = is_best_alone and is_whole and len(postings) > CANDIDATES and left[0] > 2 * most
             if may_skip and (bar := self._bar(found)) * (1 - 1e-9) > most:
                 found = {document: gain for document, gain in found.items() if gain + most >= bar * (1 - 1e-9)}
                 is_whole = False
@@ -368,7 +366,7 @@ def rank(
         first = best_first[0]
         says_something = rows[first.number].passages > 0 or not index.names_of(first.number)
         query.certainty = _certainty(query, best_first[:RIVALS], covered[first.number], says_something)
-    return [found._replace(score=query.factor * found.score) for found in best_first[:limit]]
+    return [Found(each.id, each.number, query.factor * each.score, *each[3:]) for each in best_first[:limit]]
 
 
 def _rival(index: "Index", ranked: Sequence[Found]) -> float:

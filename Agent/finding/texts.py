@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Iterator
 from functools import lru_cache
 from itertools import chain, pairwise
+from operator import add
 from string import ascii_lowercase
 
 __all__ = ["KINDS", "STOP_WORDS", "find_runs", "fold", "has_digit", "is_unspaced"]
@@ -86,14 +87,11 @@ def fold(text: str) -> str:
     if text.isascii():
         return _drop_separators("", text)
     # In parts, since the time that it takes grows with the square of a run of marks.
-    parts = (unicodedata.normalize("NFKC", text[start : start + 1024]) for start in range(0, len(text), 1024))
-    folded = "".join(
-        unicodedata.normalize("NFC", _drop_accents("", unicodedata.normalize("NFD", part)))
-        if _is_accented(part)
-        else part
-        for part in parts
-    )
-    return _drop_separators("", folded)
+    parts = [unicodedata.normalize("NFKC", text[start : start + 1024]) for start in range(0, len(text), 1024)]
+    for at, part in enumerate(parts):
+        if _is_accented(part):
+            parts[at] = unicodedata.normalize("NFC", _drop_accents("", unicodedata.normalize("NFD", part)))
+    return _drop_separators("", "".join(parts))
 
 
 def words(text: str) -> list[str]:
@@ -110,7 +108,7 @@ def terms(text: str) -> list[str]:
     for unspaced, word in find_runs(text):
         if unspaced:
             found += unspaced
-            found += map(str.__add__, unspaced, unspaced[1:])
+            found += map(add, unspaced, unspaced[1:])
         else:
             found += _forms(word)
     return found
@@ -214,7 +212,7 @@ KINDS = frozenset(_KINDS)
 def kinds(text: str) -> list[str]:
     """Return which kinds of answer a text has: a number, a time; each is a term that no word is."""
     text = text.lower()
-    return [kind for kind, (has, _) in _find_kinds.items() if any(find(text) for find in has)]
+    return [kind for kind, ((usual, other), _) in _find_kinds.items() if usual(text) or other(text)]
 
 
 _NO_END = r"(?<!\b[A-Z]\.)(?<!\b[A-Z][a-z]\.)(?<!\bMrs\.)(?<!\.\w\.)"  # of a sentence: Dr. and e.g.

@@ -32,7 +32,8 @@ from typing import Any, NamedTuple, Protocol, TypeAlias, TypeVar
 
 from ..finding import texts
 from ..finding.calibration import with_meaning
-from ..finding.index import Hit, Index, LostIndexError, Unit, to_id, to_key
+from ..finding.index import Hit, Index, LostIndexError, Unit
+from ..finding.packing import to_id, to_key
 from ..keyword_tree import Info, InvalidInputError, KeywordNode, KeywordTree
 from .log_follower import LogChanges, LogFollower, Position, all_infos, outside_operations
 from .memory_fields import MEMORY_KEY, memory_fields, strings_in, superseded_ids
@@ -336,12 +337,8 @@ class Memories:
             followers |= dict.fromkeys(self._next(db, row[0], row[2]))
         checksum = zlib.crc32("\0".join(passages).encode("utf-8", "surrogatepass"))
         num = row[0] if row else next(numbers)
-        columns = ("id", "num", "is_hidden", "kind", "source", "time", "asks", "sum", "more", "sayings")
-        db.execute(
-            f"insert into memory({', '.join(columns)}) values ({', '.join('?' * len(columns))}) on conflict(id) do"
-            f" update set {', '.join(f'{name} = excluded.{name}' for name in columns[2:])}",
-            (key, num, is_hidden, kind, info.source, time, asks, checksum, more, sayings),
-        )
+        settle = "insert or replace into memory values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+        db.execute(settle, (key, num, is_hidden, kind, info.source, time, asks, checksum, more, sayings))
         if row is None or (row[3], bool(row[4])) != (checksum, is_hidden):
             self._unrank(info.id)
         if row is not None:
@@ -349,8 +346,8 @@ class Memories:
         if is_hidden:
             self._index.remove([info.id])
             return []
-        links = [(key, to_key(target)) for target in set(strings_in(memory_fields(info).get("links")))]
-        db.executemany("insert into refers values (?, ?)", links)
+        for target in set(strings_in(memory_fields(info).get("links"))):
+            db.execute("insert into refers values (?, ?)", (key, to_key(target)))
         first, rest = (passages[0], passages[1:]) if passages else ("", [])
         if not self._is_joined:
             return [Unit(info.id, (), first, rest)]
@@ -631,8 +628,9 @@ def _facts_of(info: Info) -> tuple[str, float, str | None, str | None]:
             seconds = float(time)
     said, waits = read_sayings(info), waits_for(info)
     sayings = None if said == NOTHING_SAID and waits is None else _to_json([pack_sayings(said), waits])
-    more = _to_json([metadata, own.get("pinned") is True])
-    return str(own.get("kind", "fact")), seconds, None if more == _NOTHING_MORE else more, sayings
+    is_pinned = own.get("pinned") is True
+    more = _to_json([metadata, is_pinned]) if metadata or is_pinned else None
+    return str(own.get("kind", "fact")), seconds, more, sayings
 
 
 def _to_bytes(text: str) -> bytes:

@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 
 from Agent import keyword_tree as kt
-from Agent.finding import calibration, index, score, texts
+from Agent.finding import calibration, index, packing, score, texts
 from Agent.finding import tree as ranking
 from Agent.keyword_tree import Fits, KeywordTree
 
@@ -402,7 +402,7 @@ def rank_again(tree: KeywordTree, ids: list[str]) -> None:
 def contents_of(words: index.Index) -> tuple[object, ...]:
     """Return all that an index holds: its postings by the ids of their units, and its counts."""
     with words.reading() as db:
-        ids = {num: index.to_id(key) for num, key in db.execute("select num, id from unit")}
+        ids = {num: packing.to_id(key) for num, key in db.execute("select num, id from unit")}
         rows = db.execute("select num, above from unit where grp is not null")
         above = {ids[num]: ids.get(at) for num, at in rows}
         terms = [row[0] for row in db.execute("select term from posting where first = 0")]
