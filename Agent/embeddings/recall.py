@@ -10,15 +10,14 @@
 
 The words rank as they do without a model, and their best are joined by the keywords whose texts are nearest:
 
-    score(keyword) = 1 - (1 - words^1.5) · (1 - meaning)          a noisy-or: either one alone can make an answer, two
-                                                                  weak signs do not
-    meaning        = nearness² / (nearness² + USUAL²)             the scale of the words: 0.5 is an answer
-    nearness       = trust · (similarity - average) / (1 - average)     similarity: of the nearest of its texts;
-                     at least DECAY · that of its parent
+    meaning  = nearness² / (nearness² + USUAL²)                   the scale of the words: 0.5 is an answer
+    nearness = trust · (similarity - average) / (1 - average)     similarity: of the nearest of its texts;
+               at least DECAY · that of its parent
 
+`finding.calibration.fuse` makes one number of both, order and confidence: meaning decides as far as words are unsure.
 Nearness is 0 for a text like the average one and 1 for one that says the query itself, so that a model whose
-similarities all lie between 0.7 and 0.9 counts as one that uses the whole scale. Order and confidence are one number.
-`trust` is what the model showed to know of the query's scripts, see `scripts`.
+similarities all lie between 0.7 and 0.9 counts as one that uses the whole scale. `trust` is what the model showed to
+know of the query's scripts, see `scripts`.
 
 A query waits for its own vector, `patience_s` at most, and an eighth of that for texts that have none yet; a thread
 embeds up to 64 of them for each query, see `worker`, and `EmbeddingTree.catch_up` all. Until then a keyword ranks by
@@ -38,7 +37,7 @@ from typing import Any
 
 from typing_extensions import override
 
-from ..finding.calibration import WORDS, with_meaning
+from ..finding.calibration import fuse
 from ..finding.texts import passages
 from ..finding.tree import TreeRanker
 from ..keyword_tree import Evidence, Fits, InvalidInputError, KeywordTexts, KeywordTree, Ranker, StoreError, TreeView
@@ -184,12 +183,14 @@ class MeaningRanker:
         near = self._nearest(text)
         if is_placing:  # what is near to a new keyword is as often its sibling as its parent
             return fits._replace(ids=list(dict.fromkeys((*fits.ids, *near))))
-        ids, evidence = dict.fromkeys((*fits.ids, *near, *among)), {}
-        for id, (nearness, beginning) in self._nearness(text, ids).items():
-            found = fits.evidence.get(id, Evidence(0.0))
-            meaning = nearness**2 / (nearness**2 + USUAL**2)
-            score = round(with_meaning(found.score, meaning), 4)
-            evidence[id] = Evidence(score, found.excerpt, beginning if meaning > found.score**WORDS else "")
+        nearest = self._nearness(text, dict.fromkeys((*fits.ids, *near, *among)))
+        words = {id: fits.evidence[id].score for id in nearest if id in fits.evidence}
+        meaning = {id: nearness**2 / (nearness**2 + USUAL**2) for id, (nearness, _) in nearest.items()}
+        evidence = {}
+        for id, score in fuse(words, fits.certainty, meaning).items():
+            found, beginning = fits.evidence.get(id, Evidence(0.0)), nearest[id][1]
+            is_meant = meaning[id] > fits.certainty * found.score
+            evidence[id] = Evidence(round(score, 4), found.excerpt, beginning if is_meant else "")
         ranked = [id for id in dict.fromkeys((*fits.ids, *near)) if evidence[id].score]
         return fits._replace(ids=sorted(ranked, key=lambda id: -evidence[id].score), evidence=evidence)
 

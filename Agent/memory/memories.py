@@ -31,8 +31,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, Protocol, TypeAlias, TypeVar
 
 from ..finding import texts
-from ..finding.calibration import with_meaning
-from ..finding.index import Hit, Index, LostIndexError, Unit, to_id, to_key
+from ..finding.index import Index, LostIndexError, Unit, to_id, to_key
 from ..keyword_tree import Info, InvalidInputError, KeywordNode, KeywordTree
 from .log_follower import LogChanges, LogFollower, Position, all_infos, outside_operations
 from .memory_fields import MEMORY_KEY, memory_fields, strings_in, superseded_ids
@@ -45,8 +44,8 @@ __all__ = ["Choice", "Filters", "Found", "InfoFacts", "Memories", "Ranker"]
 KINDS = ("fact", "episode", "pattern", "skill")
 """What `MemoryStore` keeps; other programs may have written others."""
 
-NEARNESS = 2.5
-"""What another ranking's nearness counts: 0.2 is an answer."""
+NEARNESS = 3.0
+"""What another ranking's nearness counts: a sixth is an answer."""
 
 _PAGE = 5_000  # infos of one transaction
 _NOTHING_MORE = "[{},false]"  # metadata and pin of most infos
@@ -534,26 +533,18 @@ class Memories:
         """
         if isinstance(among, Set) and len(among) > _FEW:
             among = frozenset(among).intersection
-        near, wanted = dict[str, float](), set[str]()
+        near = dict[str, float]()
         if self._ranker is not None:
             with self._ranker_lock:
                 self._pass_on(self._ranker)
                 ranked = self._ranker.Rank(query)
             for nearness, id in ranked:
                 near.setdefault(id, min(1.0, max(0.0, NEARNESS * nearness)))
-            wanted = {*self.facts(near)}
-            if among is not None:
-                wanted = wanted & among if isinstance(among, Set) else set(among(wanted))
-        hits = self._do(lambda: self._index.search(query, limit, among=among, lent=lent, quotes=quotes, also=wanted))
-        if self._ranker is None:
-            return [Found(*hit) for hit in hits]
-        said: dict[str, Hit | None] = {hit.id: hit for hit in hits}
-        said |= {id: None for id in near if id in wanted and id not in said}
-        found = [
-            Found(id, with_meaning(hit.score if hit else 0.0, near.get(id, 0.0)), hit.excerpt if hit else "")
-            for id, hit in said.items()
-        ]
-        return sorted(found, key=lambda one: -one.score)[:limit]
+            known = frozenset(self.facts(near))
+            wanted = known if among is None else known & among if isinstance(among, Set) else among(known)
+            near = {id: meaning for id, meaning in near.items() if id in wanted}
+        hits = self._do(lambda: self._index.search(query, limit, among=among, lent=lent, quotes=quotes, near=near))
+        return [Found(*hit) for hit in hits]
 
     def _pass_on(self, ranker: Ranker) -> None:
         """Give the ranker what it does not have; what it fails at, it is given again."""
