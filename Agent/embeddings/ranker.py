@@ -71,6 +71,11 @@ class EmbeddingRanker:
         """Script → how far the model is trusted there, 0 to 1, of the scripts that came up so far."""
         return self._knowing.by_script
 
+    @property
+    def note(self) -> str:
+        """Why words rank alone, or ""."""
+        return f"words ranked alone: {self.vectors.failure}" if self.vectors.failure else ""
+
     def Add(self, id: str, texts: Sequence[tuple[str, float]]) -> None:  # noqa: N802  the port's names
         """Index an info by its passages, in the place of what was there; their weights make no difference here."""
         with self._lock:

@@ -21,7 +21,7 @@ know of the query's scripts, see `scripts`.
 
 A query waits for its own vector, `patience_s` at most, and an eighth of that for texts that have none yet; a thread
 embeds up to 64 of them for each query, see `worker`, and `EmbeddingTree.catch_up` all. Until then a keyword ranks by
-its words. Where the model fails or is late, words rank alone, and `Fits.note` and `Vectors.failure` say so.
+its words. Where the model fails or is late, words rank alone, and `Vectors.failure` says so; `Fits.note` says both.
 """
 
 import logging
@@ -177,9 +177,12 @@ class MeaningRanker:
         self.follow()
         self._worker.ask([text, *everyday_words(text)], self._patience_s)
         fits = self._words.Fit(query, more, is_placing=is_placing, count=max(count, _NEAREST), among=among)
-        if self.vectors.vector_of(text) is None and self.vectors.failure:
-            note = f"words ranked alone: {self.vectors.failure}"
-            return fits._replace(note=f"{fits.note}; {note}" if fits.note else note)
+        is_alone, waiting = self.vectors.vector_of(text) is None and bool(self.vectors.failure), self.vectors.waiting
+        note = f"texts that have no vector yet, and rank by words: {waiting}" if waiting else ""
+        note = f"words ranked alone: {self.vectors.failure}" if is_alone else note
+        fits = fits._replace(note="; ".join(filter(None, (fits.note, note))))
+        if is_alone:
+            return fits
         near = self._nearest(text)
         if is_placing:  # what is near to a new keyword is as often its sibling as its parent
             return fits._replace(ids=list(dict.fromkeys((*fits.ids, *near))))

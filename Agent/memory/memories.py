@@ -149,6 +149,8 @@ class Found(NamedTuple):
     """From 0 to 1, as everywhere; see `finding.index.Hit`."""
     passage: str
     """The sentence that says so, at most 160 characters; "" where none does."""
+    note: str = ""
+    """Why the ranking was less than usual: "words ranked alone: …" where an embedder was late; else ""."""
 
 
 Choice: TypeAlias = Set[str] | Callable[[Collection[str]], Collection[str]]
@@ -533,18 +535,19 @@ class Memories:
         """
         if isinstance(among, Set) and len(among) > _FEW:
             among = frozenset(among).intersection
-        near = dict[str, float]()
+        near, note = dict[str, float](), ""
         if self._ranker is not None:
             with self._ranker_lock:
                 self._pass_on(self._ranker)
                 ranked = self._ranker.Rank(query)
+                note = "" if ranked else getattr(self._ranker, "note", "")
             for nearness, id in ranked:
                 near.setdefault(id, min(1.0, max(0.0, NEARNESS * nearness)))
             known = frozenset(self.facts(near))
             wanted = known if among is None else known & among if isinstance(among, Set) else among(known)
             near = {id: meaning for id, meaning in near.items() if id in wanted}
         hits = self._do(lambda: self._index.search(query, limit, among=among, lent=lent, quotes=quotes, near=near))
-        return [Found(*hit) for hit in hits]
+        return [Found(*hit, note) for hit in hits]
 
     def _pass_on(self, ranker: Ranker) -> None:
         """Give the ranker what it does not have; what it fails at, it is given again."""

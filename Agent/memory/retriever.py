@@ -117,6 +117,8 @@ class Retrieved:
     """The walk from what the question names to its keyword, where the graph was walked."""
     later: str = ""
     """The id of a later memory that says otherwise of the same subject: then this one was so, and may be so no more."""
+    note: str = ""
+    """Why the ranking was less than usual: "words ranked alone: …" where an embedder was late or failed; else ""."""
 
     def explain(self) -> str:
         """Return the sum as a person would write it down, with the sentences that led there, a line for each."""
@@ -379,8 +381,9 @@ class MemoryRetriever:
             return None
         keywords = [attached[id][1]] if id in attached else [link.keyword_id for link in self._tree.GetLinks(id)]
         path = [node.name for node in self._tree.GetPath(keywords[0])[1:]] if keywords else []
-        passage = said[id].passage if id in said else ""
-        return Retrieved(info, score, breakdown, path, passage or info.content[:_PASSAGE], scoring)
+        found = said.get(id) or Found(id, 0.0, "")
+        passage = found.passage or info.content[:_PASSAGE]
+        return Retrieved(info, score, breakdown, path, passage, scoring, note=found.note)
 
 
 _ENTITIES = 20  # of those that a question names
