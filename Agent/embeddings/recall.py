@@ -40,7 +40,7 @@ from typing_extensions import override
 from ..finding.calibration import fuse
 from ..finding.texts import passages
 from ..finding.tree import TreeRanker
-from ..keyword_tree import Evidence, Fits, InvalidInputError, KeywordTexts, KeywordTree, Ranker, StoreError, TreeView
+from ..keyword_tree import Evidence, Fits, InvalidInputError, KeywordTexts, KeywordTree, StoreError, TreeView
 from .embedder import Embedder, check_embedder, renew_after_fork
 from .scripts import LITTLE_TRUST, PROBES, check_trust, everyday_words, probe, scripts_of, trust_in
 from .vectors import TEXT_LIMIT, Vectors, path_for
@@ -123,7 +123,6 @@ class MeaningRanker:
     Args:
         view: The tree.
         embedder: The model. Its vectors are kept in the folder `indexes` of the tree, in memory where it has none.
-        words: Ranks by words; None is a `TreeRanker`.
         trust: As in `EmbeddingTree`.
         patience_s: As in `EmbeddingTree`.
         infos_embedded: As in `EmbeddingTree`.
@@ -136,7 +135,6 @@ class MeaningRanker:
         self,
         view: TreeView,
         embedder: Embedder,
-        words: Ranker | None = None,
         *,
         trust: float | Mapping[str, float] | None = None,
         patience_s: float = PATIENCE_S,
@@ -147,7 +145,7 @@ class MeaningRanker:
         if infos_embedded is not None and (type(infos_embedded) is not int or infos_embedded < 0):
             raise InvalidInputError(f"infos_embedded must be a number from 0 on, or None: {infos_embedded!r:.60}")
         self._view = view
-        self._words = words or TreeRanker(view)
+        self._words = TreeRanker(view)
         self.vectors = Vectors(embedder, path_for(view.data_dir, "keywords", embedder.name) if view.data_dir else None)
         self._infos_embedded = sys.maxsize if infos_embedded is None else infos_embedded
         self._worker, self._patience_s = Worker(self.vectors), patience_s
