@@ -3138,6 +3138,7 @@ class Fits(NamedTuple):
     evidence: dict[str, Evidence]  # of the first ones, and of those that were asked for
     note: str = ""  # why the ranking is less than usual ("words ranked alone: …"), or ""
     words: QueryWords | None = None  # None: infos are shown in the order of their links, without an excerpt
+    certainty: float = 1.0  # 0 to 1: how sure words are of the first, beside another ranking
 
 
 class Ranker(Protocol):

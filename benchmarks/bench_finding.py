@@ -148,7 +148,7 @@ def own(which: Set, embedder: Any = None) -> Iterator[Rank]:
     """Yield the library's ranking of a set."""
     with tempfile.TemporaryDirectory(prefix="keyword-tree-finding-") as folder:
         if which.is_memory:
-            ranker = _memory_ranker(embedder, folder)
+            ranker = memory_ranker(embedder, folder)
             with MemoryStore(folder, extract=None, ranker=ranker) as store:
                 ids = {store.remember(unit.infos[0], source="notes"): unit.id for unit in which.units}
                 if ranker is not None:
@@ -182,7 +182,8 @@ def _opened(folder: str, embedder: Any) -> KeywordTree:
     return EmbeddingTree(folder, embedder, patience_s=600.0)
 
 
-def _memory_ranker(embedder: Any, folder: str) -> Any:
+def memory_ranker(embedder: Any, folder: str) -> Any:
+    """Return a ranker for a `MemoryStore`, None without an embedder."""
     if embedder is None:
         return None
     from Agent.embeddings.ranker import EmbeddingRanker

@@ -9,7 +9,8 @@ Parts (`--only`): evidence, remember, recall.
   LoCoMo (github.com/snap-research/LoCoMo, data/locomo10.json): the turns of a conversation, its session is the source;
   questions whose evidence is named, all categories. MemDaily (github.com/nuster1128/MemSim, the folder
   data_generation/final_dataset/messages_and_QAs): the messages of a user, equal ones once, a trajectory is the source.
-  Neither is part of this project; where a path is missing the set is skipped.
+  Neither is part of this project; where a path is missing the set is skipped. With `--vectors FOLDER` beside it the
+  same with `LocalEmbedder` (extra [local]), whose vectors are kept there.
 - remember: facts kept by `MemoryStore.remember`, and by `KeywordTree.CreateInfo`, which is as durable, in turns; under
   a keyword, both find it by its name.
 - recall: questions to 100,000 memories, with filters, with keywords, with a graph that rules have filled, beside
@@ -42,6 +43,7 @@ from Agent.memory.memory_fields import MEMORY_KEY
 from Agent.memory.store import MemoryStore
 from Agent.tests.support.plain_extractor import PlainExtractor
 from benchmarks import common
+from benchmarks.bench_finding import Remembering, memory_ranker
 
 
 class Memory(NamedTuple):
@@ -180,11 +182,13 @@ def fill(store: MemoryStore, memories: Sequence[Memory]) -> None:
     store.tree.BatchCreateInfos(specs)
 
 
-def measure_evidence(sets: Mapping[str, Set], report: common.Report) -> None:
+def measure_evidence(sets: Mapping[str, Set], vectors: Path | None, report: common.Report) -> None:
     """Print the evidence found by every contender on every set."""
     rows: list[list[str]] = []
     asks: dict[str, Callable[[Set], tuple[float, float]]]
     asks = {"BM25": partial(share_found, prepare=bm25), "`MemoryStore.recall`": share_found_by_store}
+    if vectors is not None:
+        asks["the same with vectors"] = partial(share_found_by_store, embedder=Remembering(vectors))
     for name, ask in asks.items():
         figures = [ask(chosen) for chosen in sets.values()]
         rows.append([name, *(f"{figure:.1f}" for pair in figures for figure in pair)])
@@ -193,7 +197,7 @@ def measure_evidence(sets: Mapping[str, Set], report: common.Report) -> None:
     report.table("Evidence among the first 5 and 10, in percent", ["way", *columns], rows)
 
 
-def share_found_by_store(sets: Set) -> tuple[float, float]:
+def share_found_by_store(sets: Set, embedder: Any = None) -> tuple[float, float]:
     """Return the same for a `MemoryStore`, one namespace for each conversation or user."""
     with tempfile.TemporaryDirectory() as folder:
         stores: list[MemoryStore] = []
@@ -201,9 +205,13 @@ def share_found_by_store(sets: Set) -> tuple[float, float]:
         def prepare(memories: list[Memory]) -> Ask:
             newest = max((memory.when for memory in memories if memory.when), default=datetime(2026, 1, 1))
             now = newest.replace(tzinfo=UTC).timestamp()
-            store = MemoryStore(folder, user=str(len(stores)), clock=lambda: now)
+            ranker = memory_ranker(embedder, "")
+            store = MemoryStore(folder, user=str(len(stores)), clock=lambda: now, ranker=ranker)
             stores.append(store)
             fill(store, memories)
+            if ranker is not None:
+                store.recall("warm up")
+                ranker.catch_up()
             return lambda query: [memory.info.id for memory in store.recall(query, 10)]
 
         figures = share_found(sets, prepare)
@@ -361,6 +369,7 @@ def run(argv: Sequence[str] | None = None) -> None:
     options = common.parser(__doc__)
     options.add_argument("--locomo", type=Path, default=None, help="locomo10.json")
     options.add_argument("--memdaily", type=Path, default=None, help="the folder messages_and_QAs")
+    options.add_argument("--vectors", type=Path, default=None, help="a folder: with embeddings, too, kept there")
     chosen = options.parse_args(argv)
     with common.working_folder(chosen) as folder:
         report = common.Report("Memory", chosen, folder)
@@ -373,7 +382,7 @@ def run(argv: Sequence[str] | None = None) -> None:
                 counts = [sum(len(part) for part in parts) for parts in zip(*sets[name], strict=True)]
                 report.line(f"\n{name}: {len(sets[name])} parts, {counts[0]:,} memories, {counts[1]:,} questions")
         if common.wanted(chosen, "evidence") and sets:
-            measure_evidence(sets, report)
+            measure_evidence(sets, chosen.vectors, report)
         if common.wanted(chosen, "remember"):
             measure_remember(500 if chosen.quick else 3_000, folder, report)
         if common.wanted(chosen, "recall"):

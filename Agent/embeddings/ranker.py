@@ -28,7 +28,7 @@ from .worker import PATIENCE_S, Worker, check_patience
 __all__ = ["EmbeddingRanker"]
 
 _NEAREST = 200
-_NEXT = 10  # texts after the nearest: where they are as near, as in a long conversation, its nearness says little
+_NEXT = 5  # texts after the nearest: where they are as near, as in a long conversation, its nearness says little
 _REST = 0.01  # what nearness beyond the average counts: it orders those that lead nothing
 _LEAST_TRUST = 0.5  # the nearest gains all that similarity can bring, however far it is: by such a model that is chance
 
@@ -71,6 +71,11 @@ class EmbeddingRanker:
         """Script → how far the model is trusted there, 0 to 1, of the scripts that came up so far."""
         return self._knowing.by_script
 
+    @property
+    def note(self) -> str:
+        """Why words rank alone, or ""."""
+        return f"words ranked alone: {self.vectors.failure}" if self.vectors.failure else ""
+
     def Add(self, id: str, texts: Sequence[tuple[str, float]]) -> None:  # noqa: N802  the port's names
         """Index an info by its passages, in the place of what was there; their weights make no difference here."""
         with self._lock:
@@ -100,7 +105,7 @@ class EmbeddingRanker:
     def Rank(self, query: str) -> list[tuple[float, str]]:  # noqa: N802
         """Return (nearness, id), best first; nothing where the model fails or does not know the query's script.
 
-        Nearness is 0 for what is as near as the ten texts after the nearest are on average, 1 for what says the query
+        Nearness is 0 for what is as near as the five texts after the nearest are on average, 1 for what says the query
         itself.
 
         Cost: waits for the query's vector, `patience_s` at most, and an eighth of that for what waits; all of it is

@@ -10,19 +10,18 @@
 
 The words rank as they do without a model, and their best are joined by the keywords whose texts are nearest:
 
-    score(keyword) = 1 - (1 - words^1.5) · (1 - meaning)          a noisy-or: either one alone can make an answer, two
-                                                                  weak signs do not
-    meaning        = nearness² / (nearness² + USUAL²)             the scale of the words: 0.5 is an answer
-    nearness       = trust · (similarity - average) / (1 - average)     similarity: of the nearest of its texts;
-                     at least DECAY · that of its parent
+    meaning  = nearness² / (nearness² + USUAL²)                   the scale of the words: 0.5 is an answer
+    nearness = trust · (similarity - average) / (1 - average)     similarity: of the nearest of its texts;
+               at least DECAY · that of its parent
 
+`finding.calibration.fuse` makes one number of both, order and confidence: meaning decides as far as words are unsure.
 Nearness is 0 for a text like the average one and 1 for one that says the query itself, so that a model whose
-similarities all lie between 0.7 and 0.9 counts as one that uses the whole scale. Order and confidence are one number.
-`trust` is what the model showed to know of the query's scripts, see `scripts`.
+similarities all lie between 0.7 and 0.9 counts as one that uses the whole scale. `trust` is what the model showed to
+know of the query's scripts, see `scripts`.
 
 A query waits for its own vector, `patience_s` at most, and an eighth of that for texts that have none yet; a thread
 embeds up to 64 of them for each query, see `worker`, and `EmbeddingTree.catch_up` all. Until then a keyword ranks by
-its words. Where the model fails or is late, words rank alone, and `Fits.note` and `Vectors.failure` say so.
+its words. Where the model fails or is late, words rank alone, and `Vectors.failure` says so; `Fits.note` says both.
 """
 
 import logging
@@ -38,10 +37,10 @@ from typing import Any
 
 from typing_extensions import override
 
-from ..finding.calibration import WORDS, with_meaning
+from ..finding.calibration import fuse
 from ..finding.texts import passages
 from ..finding.tree import TreeRanker
-from ..keyword_tree import Evidence, Fits, InvalidInputError, KeywordTexts, KeywordTree, Ranker, StoreError, TreeView
+from ..keyword_tree import Evidence, Fits, InvalidInputError, KeywordTexts, KeywordTree, StoreError, TreeView
 from .embedder import Embedder, check_embedder, renew_after_fork
 from .scripts import LITTLE_TRUST, PROBES, check_trust, everyday_words, probe, scripts_of, trust_in
 from .vectors import TEXT_LIMIT, Vectors, path_for
@@ -124,7 +123,6 @@ class MeaningRanker:
     Args:
         view: The tree.
         embedder: The model. Its vectors are kept in the folder `indexes` of the tree, in memory where it has none.
-        words: Ranks by words; None is a `TreeRanker`.
         trust: As in `EmbeddingTree`.
         patience_s: As in `EmbeddingTree`.
         infos_embedded: As in `EmbeddingTree`.
@@ -137,7 +135,6 @@ class MeaningRanker:
         self,
         view: TreeView,
         embedder: Embedder,
-        words: Ranker | None = None,
         *,
         trust: float | Mapping[str, float] | None = None,
         patience_s: float = PATIENCE_S,
@@ -148,7 +145,7 @@ class MeaningRanker:
         if infos_embedded is not None and (type(infos_embedded) is not int or infos_embedded < 0):
             raise InvalidInputError(f"infos_embedded must be a number from 0 on, or None: {infos_embedded!r:.60}")
         self._view = view
-        self._words = words or TreeRanker(view)
+        self._words = TreeRanker(view)
         self.vectors = Vectors(embedder, path_for(view.data_dir, "keywords", embedder.name) if view.data_dir else None)
         self._infos_embedded = sys.maxsize if infos_embedded is None else infos_embedded
         self._worker, self._patience_s = Worker(self.vectors), patience_s
@@ -178,18 +175,23 @@ class MeaningRanker:
         self.follow()
         self._worker.ask([text, *everyday_words(text)], self._patience_s)
         fits = self._words.Fit(query, more, is_placing=is_placing, count=max(count, _NEAREST), among=among)
-        if self.vectors.vector_of(text) is None and self.vectors.failure:
-            note = f"words ranked alone: {self.vectors.failure}"
-            return fits._replace(note=f"{fits.note}; {note}" if fits.note else note)
+        is_alone, waiting = self.vectors.vector_of(text) is None and bool(self.vectors.failure), self.vectors.waiting
+        note = f"texts that have no vector yet, and rank by words: {waiting}" if waiting else ""
+        note = f"words ranked alone: {self.vectors.failure}" if is_alone else note
+        fits = fits._replace(note="; ".join(filter(None, (fits.note, note))))
+        if is_alone:
+            return fits
         near = self._nearest(text)
         if is_placing:  # what is near to a new keyword is as often its sibling as its parent
             return fits._replace(ids=list(dict.fromkeys((*fits.ids, *near))))
-        ids, evidence = dict.fromkeys((*fits.ids, *near, *among)), {}
-        for id, (nearness, beginning) in self._nearness(text, ids).items():
-            found = fits.evidence.get(id, Evidence(0.0))
-            meaning = nearness**2 / (nearness**2 + USUAL**2)
-            score = round(with_meaning(found.score, meaning), 4)
-            evidence[id] = Evidence(score, found.excerpt, beginning if meaning > found.score**WORDS else "")
+        nearest = self._nearness(text, dict.fromkeys((*fits.ids, *near, *among)))
+        words = {id: fits.evidence[id].score for id in nearest if id in fits.evidence}
+        meaning = {id: nearness**2 / (nearness**2 + USUAL**2) for id, (nearness, _) in nearest.items()}
+        evidence = {}
+        for id, score in fuse(words, fits.certainty, meaning).items():
+            found, beginning = fits.evidence.get(id, Evidence(0.0)), nearest[id][1]
+            is_meant = meaning[id] > fits.certainty * found.score
+            evidence[id] = Evidence(round(score, 4), found.excerpt, beginning if is_meant else "")
         ranked = [id for id in dict.fromkeys((*fits.ids, *near)) if evidence[id].score]
         return fits._replace(ids=sorted(ranked, key=lambda id: -evidence[id].score), evidence=evidence)
 

@@ -8,12 +8,13 @@ multilingual-e5-small (in 4 bits) 0.54 to 0.91 for all. Languages that share a s
 The same words show what is near to everything in a script: see `Vectors.nearest`.
 """
 
-import reprlib
+import math
 import sys
 import unicodedata
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
+from reprlib import repr as _short
 from typing import TYPE_CHECKING
 
 from ..keyword_tree import InvalidInputError
@@ -101,10 +102,8 @@ def trust_in(scripts: dict[str, float], known: dict[str, float]) -> float:
         scripts: The text's, with their shares.
         known: Script → what `probe` said.
     """
-    trust = 1.0
-    for script, share in scripts.items():
-        trust *= max(LEAST_TRUST, known.get(script, 0.0)) ** min(1.0, 2 * share)
-    return trust
+    each = (max(LEAST_TRUST, known.get(script, 0.0)) ** min(1.0, 2 * share) for script, share in scripts.items())
+    return math.prod(each, start=1.0)
 
 
 def check_trust(trust: float | Mapping[str, float] | None) -> None:
@@ -126,7 +125,3 @@ def _is_script(name: object) -> bool:
     if not isinstance(name, str) or not name.isupper():
         return False
     return any(_script_of.__wrapped__(chr(code)) == name for code in range(sys.maxunicode + 1))
-
-
-def _short(value: object) -> str:
-    return reprlib.repr(value)

@@ -21,10 +21,7 @@ file begins again; but if it is another process that has begun it so, its vector
 file is never the truth: it may be deleted at any time, and what it would have said is asked for again.
 
 Up to `EXACT_LIMIT` texts every vector is compared, by numpy; above, too, until `catch_up()` is called without a limit:
-where voyager is installed it then builds an index that looks up what is nearest (HNSW). Of the libraries for that it is
-the lightest (a wheel of 0.3 MB, no dependency) and well kept (a release in November 2026); items can be added one by
-one, and numbers are of one byte, since what it finds is compared exactly again. usearch brings 57 MB along, faiss has a
-wheel of 19 MB; hnswlib's last release is of 2023 and has no wheels; annoy cannot add.
+where voyager is installed it then builds an index that looks up what is nearest (HNSW).
 """
 
 import contextlib

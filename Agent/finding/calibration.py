@@ -5,8 +5,9 @@ the index is asked questions to which it has no answer: a few words each, drawn 
 each other. From half of what nine in ten of these stay below, something counts as an answer.
 """
 
+import math
 import random
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from . import score, texts
@@ -14,7 +15,7 @@ from . import score, texts
 if TYPE_CHECKING:
     from .index import Index
 
-__all__ = ["ANSWER_BAR", "WORDS", "calibrate", "scale_of", "with_meaning"]
+__all__ = ["ANSWER_BAR", "calibrate", "certainty_of", "fuse", "scale_of"]
 
 ANSWER_BAR = 0.5
 """The score from which on something is an answer: one in twenty questions of another subject reaches it."""
@@ -24,9 +25,6 @@ have fewer rivals for the best one."""
 SHARE = 0.5
 """The bar beside what shuffled questions reach: of 22 sets 54 % are answered rightly, 5 % of foreign questions; one
 bar for all, as strict, answers 46 % rightly."""
-WORDS = 1.5
-"""The power of the words' score beside meaning: with 1 up to 14 % of foreign questions are answered in a tree, with 1.5
-6 %."""
 _BARS = 0.06, 0.35  # the least, since all of a small index's forty questions can miss; and the greatest
 _GROWN = 4  # times as many texts, from which on the bar is measured again
 _ASKED, _DRAWN_FROM = 40, 200  # questions, and texts of which they are made
@@ -38,15 +36,28 @@ def scale_of(index: "Index") -> Callable[[float], float]:
 
     def scale(score: float) -> float:
         odds = (score / bar) ** 2
-        return round(odds / (1 + odds), 4)
+        return max(round(odds / (1 + odds), 4), 0.0001 * (score > 0))  # what fits is never rounded to nothing
 
     return scale
 
 
-def with_meaning(words: float, meaning: float) -> float:
-    """Return the score by words and by meaning together, each from 0 to 1: a noisy-or in which words count by WORDS."""
-    by_words: float = words**WORDS
-    return 1.0 - (1.0 - by_words) * (1.0 - meaning)
+def certainty_of(query: score.Query, found: Sequence[score.Found]) -> float:
+    """Return how sure words are of the best, from 0 to 1: at most √coverage, since similar letters say nothing."""
+    return min(query.certainty or 0.0, math.sqrt(found[0].coverage)) if found else 0.0
+
+
+def fuse(words: Mapping[str, float], certainty: float, meaning: Mapping[str, float]) -> dict[str, float]:
+    """Return the scores by words and by meaning together, each of them id → 0 to 1.
+
+    order = certainty · words / words of the best + √meaning     what words score depends on how long the texts are
+    score = order / order of the first · (1 - (1 - certainty · words) · (1 - meaning)) of the first     a noisy-or:
+            either one alone can make an answer, two weak signs do not
+    """
+    weight = certainty / (max(words.values(), default=0.0) or 1.0)
+    ranked = {id: weight * words.get(id, 0.0) + math.sqrt(meaning.get(id, 0.0)) for id in (*words, *meaning)}
+    best = max(ranked, key=ranked.__getitem__, default="")
+    shown = 1.0 - (1.0 - certainty * words.get(best, 0.0)) * (1.0 - meaning.get(best, 0.0))
+    return {id: shown * one / (ranked[best] or 1.0) for id, one in ranked.items()}
 
 
 def calibrate(index: "Index") -> None:

@@ -734,7 +734,7 @@ class Index:
         among: score.Among | None = None,
         lent: Mapping[str, Mapping[str, float]] | None = None,
         quotes: int | None = None,
-        also: Collection[str] = (),
+        near: Mapping[str, float] | None = None,
     ) -> list[Hit]:
         """Return what fits a question, best first, ties in the order in which it was put.
 
@@ -745,13 +745,16 @@ class Index:
             among: Only these: their ids, or, where they are many, what returns which of some ids may be found.
             lent: id → term → share (0 to 1): what a unit counts as saying although none of its texts does.
             quotes: Hits that get an excerpt, the first ones; None: all of them.
-            also: Ids of what is scored by the same measure after these, if it has any of the words.
+            near: What fits by another ranking, too: id → 0 to 1, see `calibration.fuse`.
         """
         with self.reading():
             asked = score.Query(self, texts.question(query))
             found = score.rank(asked, limit, groups=groups, among=among, lent=lent)
-            if rest := set(also) - {each.id for each in found}:
+            if rest := {*(near or ())} - {each.id for each in found}:
                 found += score.rank(asked, len(rest), among=rest, lent=lent)
             scale = calibration.scale_of(self)
             excerpts = evidence.quote(self, evidence.Words(asked.quoted()), found[:quotes])
-            return [Hit(each.id, scale(each.score), excerpts.get(each.id, "")) for each in found]
+            scores = {each.id: scale(each.score) for each in found}
+            scores = calibration.fuse(scores, calibration.certainty_of(asked, found), near) if near else scores
+            hits = [Hit(id, one, excerpts.get(id, "")) for id, one in scores.items()]
+            return sorted(hits, key=lambda hit: -hit.score)[:limit]

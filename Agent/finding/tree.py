@@ -93,7 +93,8 @@ class TreeRanker:
             words = evidence.Words(asked.quoted())
             excerpts = evidence.quote(self.index, words, judged)
             judgements = {each.id: Evidence(scale(each.score), excerpts[each.id]) for each in judged}
-            return Fits([each.id for each in found], judgements, words=words)
+            certainty = calibration.certainty_of(asked, found)
+            return Fits([each.id for each in found], judgements, words=words, certainty=certainty)
 
     # -- following ------------------------------------------------------------
 

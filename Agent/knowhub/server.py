@@ -229,7 +229,7 @@ def _read_version(if_match: str | None) -> int | None:
         KnowHubError: `version-needed` where it is missing.
     """
     if if_match is None:
-        raise KnowHubError("version-needed", 'If-Match must name the version that was seen, as its ETag does')
+        raise KnowHubError("version-needed", "If-Match must name the version that was seen, as its ETag does")
     return None if if_match.strip() == "*" else int(if_match.strip().strip('"'))
 
 

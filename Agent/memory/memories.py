@@ -31,8 +31,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, Protocol, TypeAlias, TypeVar
 
 from ..finding import texts
-from ..finding.calibration import with_meaning
-from ..finding.index import Hit, Index, LostIndexError, Unit
+from ..finding.index import Index, LostIndexError, Unit
 from ..finding.packing import to_id, to_key
 from ..keyword_tree import Info, InvalidInputError, KeywordNode, KeywordTree
 from .log_follower import LogChanges, LogFollower, Position, all_infos, outside_operations
@@ -46,12 +45,11 @@ __all__ = ["Choice", "Filters", "Found", "InfoFacts", "Memories", "Ranker"]
 KINDS = ("fact", "episode", "pattern", "skill")
 """What `MemoryStore` keeps; other programs may have written others."""
 
-NEARNESS = 2.5
-"""What another ranking's nearness counts: 0.2 is an answer."""
+NEARNESS = 3.0
+"""What another ranking's nearness counts: a sixth is an answer."""
 
 _PAGE = 5_000  # infos of one transaction
 _NOTHING_MORE = "[{},false]"  # metadata and pin of most infos
-_LEAST = 0.0001  # the score of what fits, where it would be rounded to 0
 _FEW = 5_000  # memories: at most this many are asked for by their ids
 _log = logging.getLogger(__name__)
 _T = TypeVar("_T")
@@ -149,6 +147,8 @@ class Found(NamedTuple):
     """From 0 to 1, as everywhere; see `finding.index.Hit`."""
     passage: str
     """The sentence that says so, at most 160 characters; "" where none does."""
+    note: str = ""
+    """Why the ranking was less than usual: "words ranked alone: …" where an embedder was late; else ""."""
 
 
 Choice: TypeAlias = Set[str] | Callable[[Collection[str]], Collection[str]]
@@ -529,35 +529,19 @@ class Memories:
         """
         if isinstance(among, Set) and len(among) > _FEW:
             among = frozenset(among).intersection
-        near, wanted = dict[str, float](), set[str]()
+        near, note = dict[str, float](), ""
         if self._ranker is not None:
             with self._ranker_lock:
                 self._pass_on(self._ranker)
                 ranked = self._ranker.Rank(query)
+                note = "" if ranked else getattr(self._ranker, "note", "")
             for nearness, id in ranked:
                 near.setdefault(id, min(1.0, max(0.0, NEARNESS * nearness)))
-            wanted = {*self.facts(near)}
-            if among is not None:
-                wanted = wanted & among if isinstance(among, Set) else set(among(wanted))
-        hits = self._do(lambda: self._index.search(query, limit, among=among, lent=lent, quotes=quotes, also=wanted))
-        if quotes is None:
-            asked = telling_terms(query)
-            hits = [
-                hit._replace(score=max(hit.score, _LEAST))
-                for hit in hits
-                if hit.excerpt
-                or (lent and hit.id in lent)
-                or not asked.isdisjoint(texts.terms(self.question_before(hit.id)))
-            ]
-        if self._ranker is None:
-            return [Found(*hit) for hit in hits]
-        said: dict[str, Hit | None] = {hit.id: hit for hit in hits}
-        said |= {id: None for id in near if id in wanted and id not in said}
-        found = [
-            Found(id, with_meaning(hit.score if hit else 0.0, near.get(id, 0.0)), hit.excerpt if hit else "")
-            for id, hit in said.items()
-        ]
-        return sorted(found, key=lambda one: -one.score)[:limit]
+            known = frozenset(self.facts(near))
+            wanted = known if among is None else known & among if isinstance(among, Set) else among(known)
+            near = {id: meaning for id, meaning in near.items() if id in wanted}
+        hits = self._do(lambda: self._index.search(query, limit, among=among, lent=lent, quotes=quotes, near=near))
+        return [Found(*hit, note) for hit in hits]
 
     def question_before(self, id: str) -> str:
         """Return what comes just before an info in its source, if it asks something; else ""."""
@@ -587,12 +571,6 @@ class Memories:
                     if not self._resume(self._index.position):
                         self._catch_up()
             self._index.close()
-
-
-def telling_terms(query: str) -> Set[str]:
-    """Return the terms of a question without stop words, or these where there is nothing else."""
-    asked = texts.question(query).keys() - texts.KINDS
-    return asked - texts.STOP_WORDS or asked
 
 
 def _position(said: str) -> Position:

@@ -30,15 +30,13 @@ from enum import Enum
 from pathlib import Path
 from typing import TypeAlias
 
-from ..finding.texts import is_unspaced
-from ..finding.texts import terms as terms_of
-from ..finding.texts import words as words_in
+from ..finding import texts
 from ..keyword_tree import Info, InvalidInputError, KeywordTree
 from .graph import ENTITY_TYPES, KnowledgeGraph, RelationDirection, Step
 from .in_memory_graph import InMemoryGraph
 from .keywords import ChineseKeywordExtractor, KeywordExtractor
 from .knowledge import KnowledgePage, KnowledgeStore, TreeKnowledge
-from .memories import Choice, Filters, Found, InfoFacts, Memories, Ranker, telling_terms
+from .memories import Choice, Filters, Found, InfoFacts, Memories, Ranker
 from .memory_fields import memory_fields
 from .messages import check_count, check_string, shorten
 from .relation_words import ONE_AT_A_TIME, asked_relations, asked_subjects, subjects_of, words_of
@@ -118,6 +116,8 @@ class Retrieved:
     """The walk from what the question names to its keyword, where the graph was walked."""
     later: str = ""
     """The id of a later memory that says otherwise of the same subject: then this one was so, and may be so no more."""
+    note: str = ""
+    """Why the ranking was less than usual: "words ranked alone: …" where an embedder was late or failed; else ""."""
     query: str = field(default="", repr=False)
     """The question."""
     context: str = field(default="", repr=False)
@@ -125,13 +125,15 @@ class Retrieved:
 
     def lacking(self) -> list[str]:
         """Return the words of the question that it does not have, as they are written there. Cost: reads its text."""
-        asked, said, found = telling_terms(self.query), {*terms_of(f"{self.info.content}\n{self.context}")}, list[str]()
-        for word in words_in(self.query):
-            if is_unspaced(word):  # its words are as long as the pairs of characters that are not there
+        asked = texts.question(self.query).keys() - texts.KINDS
+        asked = asked - texts.STOP_WORDS or asked
+        said, found = {*texts.terms(f"{self.info.content}\n{self.context}")}, list[str]()
+        for word in texts.words(self.query):
+            if texts.is_unspaced(word):  # its words are as long as the pairs of characters that are not there
                 has = [0 < at < len(word) and word[at - 1 : at + 1] in said & asked for at in range(len(word) + 1)]
                 left = (char if char in asked and not any(has[at : at + 2]) else " " for at, char in enumerate(word))
                 found += [part for part in "".join(left).split() if not said.issuperset(part)]
-            elif said.isdisjoint(terms := terms_of(word)) and not asked.isdisjoint(terms):
+            elif said.isdisjoint(terms := texts.terms(word)) and not asked.isdisjoint(terms):
                 found.append(word)
         return list(dict.fromkeys(found))
 
@@ -302,12 +304,12 @@ class MemoryRetriever:
         self, query: str, near: Mapping[str, float], attached: Mapping[str, tuple[float, str]]
     ) -> dict[str, dict[str, float]]:
         """Return which terms of a question memories have by the names of the keywords that they are linked to."""
-        asked, names = set(terms_of(query)), dict[str, set[str]]()
+        asked, names = set(texts.terms(query)), dict[str, set[str]]()
         for keyword_id in (keyword_id for keyword_id, proximity in near.items() if proximity == 1.0):
             entity = self._graph.get_entity(keyword_id)
             if entity is not None:
                 tags = (tag for tag in entity.tags if tag not in ENTITY_TYPES)
-                names[keyword_id] = asked.intersection(terms_of(" ".join([entity.name, *entity.aliases, *tags])))
+                names[keyword_id] = asked.intersection(texts.terms(" ".join([entity.name, *entity.aliases, *tags])))
         lent = dict[str, dict[str, float]]()
         for id in (id for id, (proximity, _) in attached.items() if proximity == 1.0):
             linked = (names.get(link.keyword_id, set()) for link in self._tree.GetLinks(id))
@@ -398,10 +400,11 @@ class MemoryRetriever:
             return None
         keywords = [attached[id][1]] if id in attached else [link.keyword_id for link in self._tree.GetLinks(id)]
         path = [node.name for node in self._tree.GetPath(keywords[0])[1:]] if keywords else []
-        passage = (said[id].passage if id in said else "") or info.content[:_PASSAGE]
+        found = said.get(id) or Found(id, 0.0, "")
+        passage = found.passage or info.content[:_PASSAGE]
         names = (text for node, _ in self._tree.GetKeywordsOfInfo(id) for text in (node.name, *node.aliases))
         context = "\n".join([*names, self.index.question_before(id)])
-        return Retrieved(info, score, breakdown, path, passage, scoring, query=query, context=context)
+        return Retrieved(info, score, breakdown, path, passage, scoring, note=found.note, query=query, context=context)
 
 
 _ENTITIES = 20  # of those that a question names

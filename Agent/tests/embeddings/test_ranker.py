@@ -118,6 +118,8 @@ class TestRank:
         tree.CreateInfo("a green tree")
         for question in ("red", "red car"):
             assert contents(retriever, question)[0] == "a red car"
+            (found,) = retriever.retrieve(question, 1)
+            assert found.note == "words ranked alone: TimeoutError: no answer within 0.01 s"
         assert [message.rpartition(": ")[2] for message in caplog.messages] == ["no answer within 0.01 s"]
 
         released.set()

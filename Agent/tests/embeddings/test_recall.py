@@ -593,6 +593,17 @@ class TestSlow:
         with patient_tree(tmp_path, embedder) as tree:
             assert names(tree, "canine", 1) == ["dog"]
 
+    def test_the_result_says_how_many_texts_have_no_vector_yet(self, tmp_path: Path) -> None:
+        embedder = Slow(lambda texts: "ship" in texts)
+        with EmbeddingTree(tmp_path, embedder, patience_s=8.0) as tree:
+            tree.CreateKeyword("dog", "root")
+            tree.catch_up()
+            tree.CreateKeyword("ship", "root")
+            assert tree.Search("my canine").note == "texts that have no vector yet, and rank by words: 1"
+            embedder.released.set()
+            tree.catch_up()
+            assert tree.Search("my canine").note == ""
+
     def test_closing_waits_for_no_late_model_and_nothing_is_written_after_it(self, tmp_path: Path) -> None:
         embedder = Slow()
         with EmbeddingTree(tmp_path, embedder, patience_s=0.01) as tree:

@@ -414,7 +414,7 @@ class TestRanker:
         assert contents(retriever, "is the kettle red and hot")[:2] == texts[:2]
         assert contents(retriever, "teapot?") == ["a pot", "the kettle is red and hot", "a pan", "a lid"]
         (one,) = retriever.retrieve("teapot?", 1)
-        assert one.score == pytest.approx(0.75)  # 2.5 times its nearness
+        assert one.score == pytest.approx(0.9)  # 3 times its nearness
 
     def test_decides_where_a_word_or_two_are_shared_by_chance(self, tree: KeywordTree) -> None:
         class Ranker(Synonyms):
@@ -440,7 +440,7 @@ class TestRanker:
         tree.CreateInfo("a pot")
         retriever = MemoryRetriever(tree, ranker=Ranker())
 
-        assert 0 < retriever.retrieve("teapot?")[0].score < 0.15
+        assert 0 < retriever.retrieve("teapot?")[0].score < 0.2
         assert not retriever.retrieve("teapot?", config=RetrieverConfig(min_score=ANSWER_BAR))
 
     def test_nearness_beyond_its_scale_counts_as_its_ends(self, tree: KeywordTree) -> None:
