@@ -161,11 +161,11 @@ class Query:
     def _share(self, term: str) -> float:
         """Return what a term counts: a character that stands alone in the question is a word.
 
-        Where texts have none of the pairs that it makes, these are no words, and it counts twice (back-off).
+        Where texts have none of the pairs that it makes, it counts for these, the more the rarer it is (back-off).
         """
         if self._is_minor(term) or term in self._in_known_pairs:
             return CHARACTER
-        return 2 * CHARACTER if term in self._in_pairs else 1.0
+        return self.idf(term) / self.idf("") if term in self._in_pairs else 1.0
 
     def _begin_like(self, term: str) -> dict[str, int]:
         """Return the words that share most of their beginning with an unknown one, with their frequencies."""
