@@ -91,7 +91,7 @@ NEAREST = 5
 RECALLED = 3
 """Infos shown where no keyword is found."""
 
-LEAST_RECALLED = 0.02
+LEAST_RECALLED = 0.03
 """Score of an info that is shown: what shares hardly a character with the question is no answer to it."""
 
 SENTENCE_SHOWN = 400
