@@ -357,7 +357,7 @@ def rank(
         shares = lent.get(rows[number].id) if lent else None
         explained, coverage, documents, covered[number] = evidence.of(number, said, shares)
         explained += extra[number]
-        if coverage > 0 or 2 * number in similar:  # what shares but stop words or a kind of answer does not fit
+        if explained > 0 or 2 * number in similar:
             at = documents or [2 * number]
             scored.append(Found(rows[number].id, number, explained * (0.1 + coverage), coverage, at))
             (heappush if len(best_scores) < count else heappushpop)(best_scores, scored[-1].score)

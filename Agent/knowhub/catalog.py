@@ -46,6 +46,7 @@ One takes 0.9 ms among 200, and alone 4.7. A search indexes what is waiting befo
 MANY = 2_000
 """So many entries that are new at once are read from the log by the index itself."""
 
+_LEAST_FIT = 0.01  # a score of at least so much: what shares but stop words, or a number, answers nothing
 _ELIGIBLE_KEPT = 4  # sets of what a search may find: each of some 1 MB, among 30,000
 _COUNTED, _COMPARED = 20_000, 100  # terms in common that are counted, and entries that are compared with a new one
 
@@ -518,7 +519,7 @@ class Catalog:
         self._give_index()
         is_all = len(among) == len(self._entries)  # then the index need not look for each of them
         found = self._index.rank(query, limit, None if is_all else among, quotes=0)
-        return [one.id for one in found if one.id in among]
+        return [one.id for one in found if one.id in among and one.score >= _LEAST_FIT]
 
     def resembling(self, token: Token, task: str, least: float, limit: int) -> list[tuple[float, Known]]:
         """Return the entries that a token sees whose tasks are similar to a text, the most similar first.

@@ -353,28 +353,7 @@ class TestDoubt:
 
             assert [one.info.id for one in kept] == found[: len(kept)]
 
-
-class TestWhatDoesNotFit:
-    """What shares but "my" and "is" with the question is no memory of it, however many are wanted."""
-
-    @pytest.mark.parametrize(
-        ("question", "found"),
-        [
-            ("What is my dog called?", ["My dog is called Rex."]),
-            ("When is my birthday?", ["My birthday is on 3 May."]),
-            ("我的狗叫什么？", ["我的狗叫雷克斯。"]),
-            ("我对什么过敏？", ["我对花生过敏。"]),
-            ("who are you?", []),
-        ],
-    )
-    def test_is_left_out(self, tree: KeywordTree, question: str, found: list[str]) -> None:
-        facts = "My dog is called Rex.;My birthday is on 3 May.;The release is on Friday.;I am allergic to nuts."
-        for fact in [*facts.split(";"), "我的狗叫雷克斯。", "我的生日是五月三日。", "我对花生过敏。"]:
-            tree.CreateInfo(fact)
-
-        assert contents(MemoryRetriever(tree), question, 3) == found
-
-    def test_is_not_what_fits_a_little(self, tree: KeywordTree) -> None:
+    def test_finds_what_fits_a_little(self, tree: KeywordTree) -> None:
         for number in range(40):
             tree.CreateInfo(f"The ferry to island {number} has a cabin with a view of lighthouse {number}.")
         only = tree.CreateInfo("A ferry.")
