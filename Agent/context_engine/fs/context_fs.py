@@ -126,6 +126,7 @@ class ContextFS(History):
     @contextlib.contextmanager
     def reading_once(self) -> Iterator[None]:
         """Within, this thread reads no node twice: a search sees each of its nodes at one moment."""
+        self.require_open()
         self._local.images = {}
         try:
             yield

@@ -222,6 +222,11 @@ class MainStore:
             self.journal.close()
             self._remove()
 
+    def require_open(self) -> None:
+        """Raise StoreError where the store was closed."""
+        if self._is_closed:
+            raise StoreError("the store was closed")
+
     # -- the lock, and the five steps --
 
     @contextlib.contextmanager
@@ -230,8 +235,7 @@ class MainStore:
         if self.readonly:
             raise StoreError(f"the store at {str(self.root)!r} is read-only")
         with self._thread_lock:
-            if self._is_closed:
-                raise StoreError("the store was closed")
+            self.require_open()
             if self._failure:
                 raise StoreError(f"a sync has failed, open the store again: {self._failure}")
             self._depth += 1
