@@ -16,8 +16,8 @@ certainty  = (1 - (1 - coverage of the best) · score of the rival / score of th
 
 The rival is the next that says something else: a fact that is said twice is as certain as once. What the best lacks,
 the rival may have: where both say as little, neither answers. n is 1 where the best has infos, or is a text without a
-name, and says but one word of several; and 2 more where it lacks a number, since another one is meant, or has but words
-that begin like an unknown one. It is 3 for a question of stop words alone.
+name, and says but one word of several, 2 where that has four characters; and 2 more where it lacks a number, since
+another one is meant, or has but words that begin like an unknown one. It is 3 for a question of stop words alone.
 
 Stop words, and whether a text has a number or a time where one is asked for, only order what says as much: they are in
 `explained`, and neither in weight, in coverage nor in words.
@@ -394,7 +394,8 @@ def _certainty(query: Query, ranked: Sequence[Found], covered: Set[str], says_so
     covered, lacking = covered & query.telling, query.telling & query.weights.keys() - covered
     is_alone = says_something and bool(lacking) and covered <= _one_word(covered, query.weights)
     is_like = bool(covered) and covered <= query.alike.keys()
-    against = 2 * any(map(texts.has_digit, lacking)) + 2 * is_like + is_alone
+    words = min(2.0, max(1.0, query.weigh(covered) / query.idf("")))  # a name of three or four characters is more
+    against = 2 * any(map(texts.has_digit, lacking)) + 2 * is_like + is_alone * words
     lack = max(0.0, 1.0 - ranked[0].coverage)
     return math.pow(ALONE, against) * (1.0 - lack * _rival(query.index, ranked))
 

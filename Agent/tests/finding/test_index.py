@@ -536,6 +536,11 @@ def test_a_number_is_the_whole_number(query: str, found: list[str]) -> None:
             "谁是王芳的老板？",
             "王芳的老板是周红。",
         ),
+        (
+            ["赵云鹏早上爱喝绿茶。", "周红是刘洋的老板，要求很严。"],
+            "赵云鹏的老板是谁？",
+            "赵云鹏的老板是周红。",
+        ),
     ],
 )
 def test_what_is_known_of_another_person_is_no_answer(facts: list[str], question: str, answer: str) -> None:
