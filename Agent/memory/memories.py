@@ -257,9 +257,13 @@ class Memories:
             seen.clear()
         self._take(changes, "")
         seen |= {info.id for info in changes.infos}
+        followers: dict[str, None] = {}
         with self._index.transaction() as db:
             for id in {to_id(key) for (key,) in db.execute("select id from memory")} - seen:
-                self._remove(db, id)
+                self._remove(db, id, followers)
+        later = self._infos_of(followers)
+        with self._index.transaction():
+            self._put(later, {})
             self._keep_position(_said(self._follower.position))
         self._index.compact()
 
@@ -303,13 +307,14 @@ class Memories:
             touched: dict[str, None] = {}
             for info in infos:
                 touched |= dict.fromkeys(self._supersede(db, info))
-            others = [id for id in touched if id not in own]
-        read = outside_operations(lambda: [self._tree.GetInfo(id) for id in others]) if others else []
         followers: dict[str, None] = {}
-        put = self._put([*infos, *read], followers)
-        later = [id for id in followers if id not in put]
-        if later:
-            self._put(outside_operations(lambda: [self._tree.GetInfo(id) for id in later]), {})
+        put = self._put([*infos, *self._infos_of(id for id in touched if id not in own)], followers)
+        if later := self._infos_of(id for id in followers if id not in put):
+            self._put(later, {})
+
+    def _infos_of(self, ids: Iterable[str]) -> list[Info | None]:
+        listed = list(ids)
+        return outside_operations(lambda: [self._tree.GetInfo(id) for id in listed]) if listed else []
 
     def _put(self, infos: Iterable[Info | None], followers: dict[str, None]) -> set[str]:
         """Index infos, those that are there, and return the ids of those that may be found."""
@@ -317,6 +322,8 @@ class Memories:
             numbers = count(self._index.kept("next memory") or 1)
             units = [unit for info in infos if info for unit in self._settle(db, info, followers, numbers)]
             self._index.keep("next memory", next(numbers))
+            if self._is_joined:  # by now all of them are noted: one may be what comes before another
+                units = [unit._replace(context=self._before(db, unit.id)) for unit in units]
             self._index.put(units)
         return {unit.id for unit in units}
 
@@ -333,8 +340,9 @@ class Memories:
             return []
         kind, time, more, sayings = _facts_of(info)
         asks = "?" in info.content or "？" in info.content
-        if row is not None and (bool(row[1]), row[2]) != (asks, info.source):
-            followers |= dict.fromkeys(self._next(db, row[0], row[2]))
+        if row is not None and (row[1], row[2], row[4]) != (asks, info.source, is_hidden):
+            for source in (row[2], info.source):
+                followers |= dict.fromkeys(self._next(db, row[0], source))
         checksum = zlib.crc32("\0".join(passages).encode("utf-8", "surrogatepass"))
         num = row[0] if row else next(numbers)
         settle = "insert or replace into memory values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
@@ -349,9 +357,7 @@ class Memories:
         for target in set(strings_in(memory_fields(info).get("links"))):
             db.execute("insert into refers values (?, ?)", (key, to_key(target)))
         first, rest = (passages[0], passages[1:]) if passages else ("", [])
-        if not self._is_joined:
-            return [Unit(info.id, (), first, rest)]
-        return [Unit(info.id, (), first, rest, self._before(db, info.id), info.source)]
+        return [Unit(info.id, (), first, rest, group=info.source if self._is_joined else "")]
 
     def _unrank(self, id: str) -> None:
         if self._ranker is not None and self._unranked is not None:
@@ -367,7 +373,9 @@ class Memories:
         return to_id(row[0]) if row and row[1] else None
 
     def _next(self, db: sqlite3.Connection, num: int, source: str) -> list[str]:
-        sql = "select id from memory where source = ? and source <> '' and num > ? order by num limit 1"
+        sql = (
+            "select id from memory where source = ? and source <> '' and num > ? and is_hidden = 0 order by num limit 1"
+        )
         return [to_id(key) for (key,) in db.execute(sql, (source, num))]
 
     def _remove(self, db: sqlite3.Connection, id: str, followers: dict[str, None] | None = None) -> None:

@@ -128,9 +128,10 @@ class Retrieved:
         asked = texts.question(self.query).keys() - texts.KINDS
         asked = asked - texts.STOP_WORDS or asked
         said, found = {*texts.terms(f"{self.info.content}\n{self.context}")}, list[str]()
+        both = said & asked
         for word in texts.words(self.query):
             if texts.is_unspaced(word):  # its words are as long as the pairs of characters that are not there
-                has = [0 < at < len(word) and word[at - 1 : at + 1] in said & asked for at in range(len(word) + 1)]
+                has = [0 < at < len(word) and word[at - 1 : at + 1] in both for at in range(len(word) + 1)]
                 left = (char if char in asked and not any(has[at : at + 2]) else " " for at, char in enumerate(word))
                 found += [part for part in "".join(left).split() if not said.issuperset(part)]
             elif said.isdisjoint(terms := texts.terms(word)) and not asked.isdisjoint(terms):

@@ -209,6 +209,63 @@ class TestSuperseded:
                 assert index.facts().keys() == again.facts().keys()
 
 
+class TestQuestionsBefore:
+    """The question before an answer counts for it; what is kept is what an index made of the same infos has."""
+
+    ASKED, ANSWER = "Which instrument does your neighbour play?", "Cello!"
+
+    @pytest.mark.parametrize("is_taken_at_once", [True, False])
+    @pytest.mark.parametrize("case", range(6))
+    def test_follows_what_comes_and_goes(self, tree: KeywordTree, case: int, is_taken_at_once: bool) -> None:
+        asked, second, answer = (tree.CreateInfo(text, "talk").id for text in (self.ASKED, "Well.", self.ANSWER))
+        index = Memories(tree)
+        index.catch_up()
+        hidden, shown = ({"metadata": {"memory": own}} for own in ({"superseded_by": answer}, {}))
+        away, back = {"source": "another"}, {"source": "talk"}
+        silent, asking = {"content": "Nothing."}, {"content": self.ASKED}
+        cases: list[list[tuple[str, Any]]] = [
+            [(second, hidden)],
+            [(second, away), (asked, away), (asked, back)],
+            [(second, hidden), (asked, silent), (asked, asking)],
+            [(second, hidden), (second, shown)],
+            [(second, hidden), (asked, silent)],
+            [(second, hidden), (asked, hidden)],
+        ]
+        changes = cases[case]
+        for id, change in changes:
+            tree.UpdateInfo(id, change)
+            if not is_taken_at_once:
+                index.catch_up()
+        fresh = Memories(tree)
+        for each in (index, fresh):
+            each.catch_up()
+
+        assert index.rank("neighbour, instrument?", 5) == fresh.rank("neighbour, instrument?", 5)
+        assert (answer in ranked(index, "neighbour, instrument?")) == (case < 3)
+
+    def test_an_answer_taken_in_before_a_change_of_its_question_follows_it(self, tree: KeywordTree) -> None:
+        asked, answer = (tree.CreateInfo(text, "talk").id for text in ("Nothing.", self.ANSWER))
+        index = Memories(tree)
+        index.catch_up()
+        tree.UpdateInfo(answer, {"content": "A cello."})
+        tree.UpdateInfo(asked, {"content": self.ASKED})
+
+        assert answer in ranked(index, "neighbour, instrument?")
+
+    def test_a_question_that_went_while_nothing_followed_counts_for_no_answer(
+        self, tree: KeywordTree, path: Path
+    ) -> None:
+        first, asked, answer = (tree.CreateInfo(text, "talk").id for text in (self.ASKED, "Well.", self.ANSWER))
+        index = Memories(tree, path)
+        index.catch_up()
+        index.close()
+        tree.DeleteInfo(asked)
+        tree.CompactStorage(keep_history=False)
+        again = Memories(tree, path)
+
+        assert {first, answer} <= {*ranked(again, "neighbour, instrument?")}
+
+
 class TestFile:
     def test_spares_reading_all(self, tree: KeywordTree, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         [old] = create(tree, "old tea")

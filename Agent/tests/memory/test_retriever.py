@@ -4,6 +4,7 @@ import contextlib
 import itertools
 import math
 import sqlite3
+import time
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
@@ -332,6 +333,15 @@ class TestDoubt:
 
         assert found.lacking() == lacking
         assert found.explain().splitlines()[1:] == ([f"lacking: {', '.join(lacking)}"] if lacking else [])
+
+    def test_what_is_lacking_of_a_page_costs_little(self, tree: KeywordTree) -> None:
+        page = "".join(map(chr, range(0x4E00, 0x4E00 + 8_000)))
+        tree.CreateInfo(page[:-1])
+        found = MemoryRetriever(tree).retrieve(page)[0]
+        started = time.process_time()
+
+        assert found.lacking() == [page[-1]]
+        assert time.process_time() - started < 1.0  # 7 s where each character looks through all
 
     def test_lacks_nothing_that_its_keyword_or_the_question_before_says(self, tree: KeywordTree) -> None:
         birch = tree.CreateKeyword("Birch Street", aliases=["白桦街"])
