@@ -745,16 +745,21 @@ class Index:
             among: Only these: their ids, or, where they are many, what returns which of some ids may be found.
             lent: id → term → share (0 to 1): what a unit counts as saying although none of its texts does.
             quotes: Hits that get an excerpt, the first ones; None: all of them.
-            near: What fits by another ranking, too: id → 0 to 1, see `calibration.fuse`.
+            near: What fits by another ranking, too: id → 0 to 1, see `calibration.fuse`; what is not there is left out.
         """
         with self.reading():
             asked = score.Query(self, texts.question(query))
-            found = score.rank(asked, limit, groups=groups, among=among, lent=lent)
-            if rest := {*(near or ())} - {each.id for each in found}:
+            there = self.numbers(near or ())
+            near = {id: one for id, one in (near or {}).items() if id in there}
+            # As many beside what is near for a limit of one as for ten: scores depend on what is ranked along.
+            least = max(limit, score.CANDIDATES) if near else limit
+            found = score.rank(asked, least, groups=groups, among=among, lent=lent)
+            if rest := near.keys() - {each.id for each in found}:
                 found += score.rank(asked, len(rest), among=rest, lent=lent)
             scale = calibration.scale_of(self)
-            excerpts = evidence.quote(self, evidence.Words(asked.quoted()), found[:quotes])
             scores = {each.id: scale(each.score) for each in found}
             scores = calibration.fuse(scores, calibration.certainty_of(asked, found), near) if near else scores
-            hits = [Hit(id, one, excerpts.get(id, "")) for id, one in scores.items()]
-            return sorted(hits, key=lambda hit: -hit.score)[:limit]
+            first = sorted(scores, key=lambda id: -scores[id])[:limit]
+            quoted = [each for each in found if each.id in {*first[:quotes]}]
+            excerpts = evidence.quote(self, evidence.Words(asked.quoted()), quoted)
+            return [Hit(id, scores[id], excerpts.get(id, "")) for id in first]

@@ -545,9 +545,9 @@ class Memories:
                 note = "" if ranked else getattr(self._ranker, "note", "")
             for nearness, id in ranked:
                 near.setdefault(id, min(1.0, max(0.0, NEARNESS * nearness)))
-            known = frozenset(self.facts(near))
-            wanted = known if among is None else known & among if isinstance(among, Set) else among(known)
-            near = {id: meaning for id, meaning in near.items() if id in wanted}
+            if among is not None:
+                wanted = near.keys() & among if isinstance(among, Set) else among(near.keys())
+                near = {id: meaning for id, meaning in near.items() if id in wanted}
         hits = self._do(lambda: self._index.search(query, limit, among=among, lent=lent, quotes=quotes, near=near))
         return [Found(*hit, note) for hit in hits]
 

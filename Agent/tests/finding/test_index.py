@@ -772,3 +772,21 @@ class TestBesideAnotherRanking:
 
         assert [hit.id for hit in hits] == ["note", "anna"]
         assert index.search("spare key", 1, near={"note": 0.6})[0].excerpt == UNITS[3].infos[0]
+
+    def test_what_is_near_and_not_there_is_left_out(self) -> None:
+        index = Index()
+        index.put(UNITS)
+
+        assert [hit.id for hit in index.search("where is that thing", 1, near={"gone": 0.9, "note": 0.6})] == ["note"]
+        assert index.search("", near={"gone": 0.9}) == []
+
+    def test_the_first_is_the_same_for_any_limit(self) -> None:
+        draw, index = random.Random(5), Index()
+        index.put(
+            Unit(str(at), text=" ".join(f"word{draw.randrange(20)}" for _ in range(8)), group=f"talk {at % 9}")
+            for at in range(30)
+        )
+        for _ in range(20):
+            query = " ".join(f"word{draw.randrange(20)}" for _ in range(4))
+            near = {str(draw.randrange(30)): draw.random() for _ in range(10)}
+            assert index.search(query, 1, near=near) == index.search(query, 10, near=near)[:1]
