@@ -175,6 +175,8 @@ class Worker:
             if len(orders) > 1:  # else one that the model refuses would keep the others' answers back
                 for order in orders:
                     self._vectors.catch_up(order.questions, limit=0)
+        except SystemExit as error:  # of the model, since signals reach the main thread alone
+            self._vectors.fail(RuntimeError(f"the model ended its thread: {error!r}"))
         finally:
             with self._changed:
                 for order in orders:

@@ -145,3 +145,15 @@ class TestRank:
 
         assert contents(MemoryRetriever(tree, ranker=ranker), "car") == ["a red car"]
         assert ranker.vectors.failure == "TimeoutError: too slow"
+
+    def test_words_answer_and_say_so_where_the_model_ends_its_thread(self, tree: KeywordTree) -> None:
+        class Ending(HashingEmbedder):
+            def embed(self, texts: Sequence[str]) -> list[list[float]]:
+                raise SystemExit(3)
+
+        ranker = patient_ranker(Ending(ENGLISH))
+        tree.CreateInfo("a red car")
+        found = MemoryRetriever(tree, ranker=ranker).retrieve("car")
+
+        reason = "RuntimeError: the model ended its thread: SystemExit(3)"
+        assert [each.note for each in found] == [f"words ranked alone: {reason}"]
