@@ -303,14 +303,13 @@ class Memories:
 
     def _take_page(self, infos: Sequence[Info]) -> None:
         own = {info.id for info in infos}
-        with self._index.transaction() as db:
-            touched: dict[str, None] = {}
+        followers, touched = dict[str, None](), dict[str, None]()
+        with self._index.transaction() as db:  # of all: what is noted has not changed when the page comes again
             for info in infos:
                 touched |= dict.fromkeys(self._supersede(db, info))
-        followers: dict[str, None] = {}
-        put = self._put([*infos, *self._infos_of(id for id in touched if id not in own)], followers)
-        if later := self._infos_of(id for id in followers if id not in put):
-            self._put(later, {})
+            put = self._put([*infos, *self._infos_of(id for id in touched if id not in own)], followers)
+            if later := self._infos_of(id for id in followers if id not in put):
+                self._put(later, {})
 
     def _infos_of(self, ids: Iterable[str]) -> list[Info | None]:
         listed = list(ids)

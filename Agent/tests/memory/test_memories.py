@@ -208,6 +208,20 @@ class TestSuperseded:
                 assert set(ranked(index)) == set(ranked(again))
                 assert index.facts().keys() == again.facts().keys()
 
+    def test_what_failed_halfway_is_hidden_the_next_time(
+        self, tree: KeywordTree, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        index = Memories(tree)
+        (old,) = create(tree, "tea")
+        index.catch_up()
+        (new,) = create(tree, "tea again", supersedes=old)
+        with monkeypatch.context() as failing:
+            failing.setattr(KeywordTree, "GetInfo", lambda *_: 1 / 0)
+            with pytest.raises(ZeroDivisionError):
+                index.catch_up()
+
+        assert ranked(index) == [new]
+
 
 class TestQuestionsBefore:
     """The question before an answer counts for it; what is kept is what an index made of the same infos has."""
