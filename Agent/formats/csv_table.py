@@ -88,10 +88,14 @@ def read(source: Source, outline: Outline, delimiter: str = ",") -> Iterator[Rec
                 raise ValueError(f"it has no column 'path', but {rows.fieldnames}")
             if unknown := [name for name in columns if name not in (*COLUMNS, "")]:
                 raise ValueError(f"it has columns that are not known: {unknown}; known: {', '.join(COLUMNS)}")
+            if twice := [name for name in COLUMNS if columns.count(name) > 1]:
+                raise ValueError(f"it has columns twice: {twice}")
+            rows.fieldnames = [name or str(at) for at, name in enumerate(columns)]  # spreadsheets leave some empty
+            nameless = [name for name in rows.fieldnames if name not in COLUMNS]
             table = _Table(outline)
             for row in rows:
                 # A comma that is not in quotes parts a text in two: what stands under no column would be lost.
-                if any(extra := [*row.pop(None, ()), row.pop("", "")]):
+                if any(extra := [*row.pop(None, ()), *map(row.pop, nameless)]):
                     raise ValueError(f"a row has cells under no column: {', '.join(filter(None, extra))!r}")
                 yield from table.row({name: unquote(cell) for name, cell in row.items()})
         except csv.Error as error:
