@@ -266,7 +266,9 @@ class Index:
             os.makedirs(os.path.dirname(self.path) or ".", mode=0o700, exist_ok=True)
             with contextlib.suppress(FileExistsError):  # an existing one is not opened: closing it would drop its locks
                 os.close(os.open(self.path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
-        db = sqlite3.connect(place, _WAIT_S, isolation_level=None, check_same_thread=False, uri=self._is_readonly)
+        db = sqlite3.connect(
+            place, timeout=_WAIT_S, isolation_level=None, check_same_thread=False, uri=self._is_readonly
+        )
         try:
             (_check_format if self._is_readonly else _prepare)(db)
         except BaseException:

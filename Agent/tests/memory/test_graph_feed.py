@@ -478,6 +478,7 @@ class TestModelThatMisbehaves:
             thread = threading.Thread(target=store.remember, args=(TEXT,))
             thread.start()
             while not client.asked:
+                assert thread.is_alive()
                 time.sleep(0.001)
             with KeywordTree(store.tree.data_dir) as elsewhere:
                 assert [info.content for info in elsewhere.ListInfos()] == [TEXT]
