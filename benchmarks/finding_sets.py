@@ -7,7 +7,7 @@ infos. No case is kept whose answer cannot be distinguished from another: keywor
 all right.
 
     everyday (en, zh)        100 facts, 80 questions of which 20 have no answer; written before any result was seen
-    everyday (en2, …, zh3)   as many others, asked first when the score was as it is now
+    everyday (en2, …, zh3)   as many others, on which nothing of the score was chosen
     tree … (en, zh)          eight small personal trees, with questions, and new keywords to be placed
     awesome_python, …_cn     entries by their descriptions; with infos: sections by half of their entries
     wordnet_food             words by their definitions

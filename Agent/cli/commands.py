@@ -83,8 +83,6 @@ LEXICAL_REASONS = {
 }
 """What some of the codes say where words alone decide."""
 
-PAGE = 500
-
 NEAREST = 5
 """Keywords named where nothing is found."""
 

@@ -28,7 +28,6 @@ from click.shell_completion import CompletionItem
 from rich.console import RenderableType
 from typing_extensions import override
 
-from ..formats.records import pages
 from ..keyword_tree import (
     ConflictError,
     Info,
@@ -481,6 +480,8 @@ class KeywordName(click.types.StringParamType):
     @override
     def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
         """Offer the children of the path that is there so far."""
+        from ..formats.records import pages  # which no other command needs at its start
+
         above, slash, begun = incomplete.rpartition("/")
         session = ctx.ensure_object(Session)
         session.data = os.path.expanduser(session.data)  # a shell has not done it yet

@@ -74,7 +74,7 @@ class EmbeddingRanker:
     @property
     def note(self) -> str:
         """Why words rank alone, or ""."""
-        return f"words ranked alone: {self.vectors.failure}" if self.vectors.failure else ""
+        return self.vectors.note
 
     def Add(self, id: str, texts: Sequence[tuple[str, float]]) -> None:  # noqa: N802  the port's names
         """Index an info by its passages, in the place of what was there; their weights make no difference here."""

@@ -177,7 +177,7 @@ class MeaningRanker:
         fits = self._words.Fit(query, more, is_placing=is_placing, count=max(count, _NEAREST), among=among)
         is_alone, waiting = self.vectors.vector_of(text) is None and bool(self.vectors.failure), self.vectors.waiting
         note = f"texts that have no vector yet, and rank by words: {waiting}" if waiting else ""
-        note = f"words ranked alone: {self.vectors.failure}" if is_alone else note
+        note = self.vectors.note if is_alone else note
         fits = fits._replace(note="; ".join(filter(None, (fits.note, note))))
         if is_alone:
             return fits

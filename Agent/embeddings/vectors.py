@@ -366,6 +366,11 @@ class Vectors:
             self.failure = ""
         return True
 
+    @property
+    def note(self) -> str:
+        """Why words rank alone, or ""."""
+        return f"words ranked alone: {self.failure}" if self.failure else ""
+
     def fail(self, error: Exception, rest_s: float = RETRY_S) -> None:
         """Take down that the model failed, tell the log if it did not before, and leave it alone for a while."""
         said = _say(error)

@@ -532,7 +532,7 @@ class Memories:
             limit: At most this many.
             among: Only these.
             lent: See `Index.search`.
-            quotes: See `Index.search`; with None, what shares but stop words with the question is left out.
+            quotes: See `Index.search`.
         """
         if isinstance(among, Set) and len(among) > _FEW:
             among = frozenset(among).intersection

@@ -78,7 +78,7 @@ class RetrieverConfig:
     scoring: ScoringStrategy | None = None
     """What counts; by itself the text overlap, and with `GRAPH_ONLY` the distance in the graph."""
     min_score: float = 0.0
-    """What scores below is not returned; nor is what scores 0, or shares but stop words with the question."""
+    """What scores below is not returned; nor is what scores 0."""
     depth: int = 1
     """So many steps are walked in the graph."""
     half_life_s: float = HALF_LIFE_S
@@ -399,12 +399,13 @@ class MemoryRetriever:
         info = self._tree.GetInfo(id)
         if info is None or memory_fields(info).get("superseded_by"):  # meanwhile
             return None
-        keywords = [attached[id][1]] if id in attached else [link.keyword_id for link in self._tree.GetLinks(id)]
+        nodes = [node for node, _ in self._tree.GetKeywordsOfInfo(id)]
+        keywords = [attached[id][1]] if id in attached else [node.id for node in nodes]
         path = [node.name for node in self._tree.GetPath(keywords[0])[1:]] if keywords else []
         found = said.get(id) or Found(id, 0.0, "")
         passage = found.passage or info.content[:_PASSAGE]
-        names = (text for node, _ in self._tree.GetKeywordsOfInfo(id) for text in (node.name, *node.aliases))
-        context = "\n".join([*names, self.index.question_before(id)])
+        names = (text for node in nodes for text in (node.name, *node.aliases))
+        context = "\n".join([*names, self.index.question_before(id) if info.source else ""])
         return Retrieved(info, score, breakdown, path, passage, scoring, note=found.note, query=query, context=context)
 
 
