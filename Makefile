@@ -32,7 +32,7 @@ demo: $(VENV)/.installed-cli
 
 # What a newcomer reads and tries: every line of the README, the core's own sessions, memory, words.
 quick: $(VENV)/.installed-test
-	$(RUN) -m pytest --numprocesses auto Agent/keyword_tree.py Agent/lexical_client.py Agent/tests/clients/test_lexical_client.py \
+	$(RUN) -m pytest --numprocesses auto Agent/keyword_tree.py Agent/models/lexical_client.py Agent/tests/clients/test_lexical_client.py \
 		Agent/tests/memory/test_store.py Agent/tests/test_house.py Agent/tests/test_pages.py Agent/tests/examples \
 		--ignore Agent/tests/examples/test_two_machines.py --ignore Agent/tests/examples/test_adapters.py
 

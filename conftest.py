@@ -1,23 +1,16 @@
 """What all tests share: profiles of Hypothesis, Ctrl-C, and an empty folder for every session in a document."""
 
 import contextlib
-import importlib
 import os
 import signal
 import sys
 from collections.abc import Generator
-from importlib.abc import Loader, MetaPathFinder
-from importlib.machinery import ModuleSpec
+from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
-from types import ModuleType
 
 import pytest
 
-# The adapters' former paths warn where they are imported.
-collect_ignore = [
-    f"Agent/{name}" for name in ("langgraph_store.py", "langchain_retriever.py", "mem0_memory.py", "mcp_server")
-]
 # Where the packages of an extra are missing, its modules have no session to run, and its tests nothing to test.
 _EXTRAS = {
     ("click", "rich"): ["cli/[!_]*.py"],
@@ -84,17 +77,4 @@ def _sessions_write_elsewhere(
         folder: Path = tmp_path_factory.mktemp("session")
         monkeypatch.chdir(folder)
 
-
-class _InstalledName(MetaPathFinder, Loader):
-    """Makes `keyword_tree.…` the module `Agent.…`: docstrings and pages are written for those who installed it."""
-
-    def find_spec(self, fullname: str, path: object = None, target: object = None) -> ModuleSpec | None:
-        is_ours = fullname.partition(".")[0] == "keyword_tree"
-        return ModuleSpec(fullname, self) if is_ours else None
-
-    def exec_module(self, module: ModuleType) -> None:
-        name = module.__name__
-        sys.modules[name] = importlib.import_module("Agent" + name.removeprefix("keyword_tree"))
-
-
-sys.meta_path.insert(0, _InstalledName())
+import_module("Agent")  # which makes `keyword_tree.…`, the name of the installed package, the same modules

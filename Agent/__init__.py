@@ -1,15 +1,101 @@
 """Long-term memory for agents. The tree and all that belongs to it is here; siblings are modules of their own.
 
 Installed, the package is `keyword_tree`: `from keyword_tree import KeywordTree`, which is also the line for the one
-file `keyword_tree.py` copied alone. In its repository the folder is `Agent`, as beside WeaveAgent.py.
+file `keyword_tree.py` copied alone. In its repository, and copied beside WeaveAgent.py, the folder is `Agent`. Both
+names stand for the same modules, whichever is imported first.
 """
 
 import contextlib
+import importlib
+import sys
+from collections.abc import Sequence
+from importlib.abc import Loader, MetaPathFinder
+from importlib.machinery import ModuleSpec, PathFinder
+from pathlib import Path
+from types import ModuleType
 
-from .keyword_tree import *  # noqa: F403  what is public there is public here, and __all__ says what that is
-from .keyword_tree import KeywordTree, __all__  # noqa: F401
+_OTHER = {"Agent": "keyword_tree", "keyword_tree": "Agent"}.get(__name__, __name__)
+_DOCUMENTED = {
+    "addresses": "store.addresses",
+    "backup": "store.backup",
+    "command_line": "cli.command_line",
+    "context_engine.core.text": "base.text",
+    "lexical_client": "models.lexical_client",
+    "model_clients": "models.model_clients",
+    "repair": "store.repair",
+    "secrets_in_text": "base.secrets_in_text",
+}
+"""Public names of modules that stand on a floor: `keyword_tree.repair` is `keyword_tree.store.repair`."""
+
+
+class _OneModule(MetaPathFinder, Loader):
+    """Imports a module under its second name as the very module that the first name has.
+
+    Two modules of one file would have two classes of each name: a tree of the one would be a stranger to the other.
+    """
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        package, _, name = fullname.partition(".")
+        if package == _OTHER != __name__:
+            # A foreign package of that name stays what it is, but for the one file where that is copied into it.
+            mine = sys.modules.get(package) is sys.modules[__name__] if name else _is_this(package)
+            if not mine and not (name == "keyword_tree" and _is_same_file(fullname, path)):
+                return None
+        elif package != __name__ or name not in _DOCUMENTED:
+            return None
+        return ModuleSpec(fullname, self, is_package=not name)
+
+    def exec_module(self, module: ModuleType) -> None:
+        sys.modules[module.__name__] = importlib.import_module(_name_of(module.__name__))
+
+
+def _name_of(fullname: str) -> str:
+    name = fullname.partition(".")[2]
+    return ".".join(filter(None, (__name__, _DOCUMENTED.get(name, name))))
+
+
+def _is_this(package: str) -> bool:
+    """Tell whether a package's name is free, or stands for this folder or a copy of it."""
+    found = PathFinder.find_spec(package)
+    if found is None:
+        return True
+    return any(_is_copy(Path(folder, "keyword_tree.py")) for folder in found.submodule_search_locations or ()) and (
+        found.origin is not None and Path(found.origin).read_bytes() == Path(__file__).read_bytes()
+    )
+
+
+def _is_same_file(fullname: str, path: Sequence[str] | None) -> bool:
+    found = PathFinder.find_spec(fullname, path)
+    return found is not None and found.origin is not None and _is_copy(Path(found.origin))
+
+
+def _is_copy(file: Path) -> bool:
+    mine = Path(__file__).with_name("keyword_tree.py")
+    return file.is_file() and (file.samefile(mine) or file.read_bytes() == mine.read_bytes())
+
+
+sys.meta_path.insert(0, _OneModule())
+if (_copied := sys.modules.get(f"{_OTHER}.keyword_tree")) is not None and _is_copy(Path(str(_copied.__file__))):
+    sys.modules[f"{__name__}.keyword_tree"] = _copied  # the one file, imported from another package before this one
+
+from .keyword_tree import *  # noqa: E402, F403  what is public there is public here, and __all__ says what that is
+from .keyword_tree import KeywordTree, __all__  # noqa: E402, F401
 
 with contextlib.suppress(ImportError):  # a Python without sqlite3: trees rank plainly, and log that they do
     from .finding.tree import TreeRanker
 
     KeywordTree.default_ranker = TreeRanker
+
+from .store import addresses as _addresses  # noqa: E402
+
+
+def _open_shared(address: str, **options: object) -> KeywordTree:
+    from .shared_tree.address import open_shared
+
+    return open_shared(address, **options)
+
+
+for _scheme in ("postgresql", "postgres"):
+    _addresses.register_scheme(_scheme, _open_shared)

@@ -206,7 +206,7 @@ class StoreError(KeywordTreeError, OSError):
 
 
 class StoreCorruptError(StoreError):
-    """The files hold damage that no crash explains; nothing was changed.  `Agent/repair.py` saves what can be saved.
+    """The files hold damage that no crash explains; nothing was changed.  `store/repair.py` saves what can be saved.
 
     `line` counts from 1; it is 0 where no line is meant.
     """
@@ -5101,9 +5101,9 @@ class _Searcher:
 
 def _Sibling(name: str) -> Any:
     try:
-        return importlib.import_module(f".{name}", __package__ or "-")
+        return importlib.import_module(f".store.{name}", __package__ or "-")
     except ModuleNotFoundError as error:
-        raise KeywordTreeError(f"this needs {name}.py beside this file, both in one package") from error
+        raise KeywordTreeError(f"this needs store/{name}.py beside this file, both in one package") from error
 
 
 def _StampOf(now: float) -> str:
@@ -5242,7 +5242,7 @@ class KeywordTree:
         return f"<KeywordTree {_Shorten(self.data_dir)} {keywords}, {infos}>"
 
     def __str__(self) -> str:
-        """Draw two levels of the tree, at most ten names of each; `repr` where `inspection.py` is not beside this."""
+        """Draw two levels of the tree, at most ten names of each; `repr` where `store/inspection.py` is not beside this."""
         with contextlib.suppress(KeywordTreeError):
             return str(_Sibling("inspection").draw(self))
         return repr(self)
@@ -5776,7 +5776,7 @@ class KeywordTree:
         Raises:
             InvalidInputError: no such operation yet, or the log does not reach so far (compacted without history).
 
-        Cost: reads the log backwards to its beginning, and holds its lines up to then.  Needs `past.py` beside this
+        Cost: reads the log backwards to its beginning, and holds its lines up to then.  Needs `store/past.py` beside this
         file.
         """
         self._CheckAndRefresh()
@@ -5870,7 +5870,7 @@ class KeywordTree:
         It changes nothing but what any write would: a torn end that a dead process left is cut, kept and reported.  It
         does not look at the ranking.
 
-        Cost: reads all files and decodes every row, while writers wait.  Needs `inspection.py` beside this file.
+        Cost: reads all files and decodes every row, while writers wait.  Needs `store/inspection.py` beside this file.
         """
         self._engine.CheckOpen()
         engine, known = self._engine, self.recovery
@@ -5889,7 +5889,7 @@ class KeywordTree:
             children) and `fan_out_id`, `same_names` (names that several have), `unlinked_infos`, `bytes_on_disk` (by
             file), and of this tree object `descents`, `model_calls` and `names_shown`.
 
-        Cost: a step for each keyword and info; decodes no row.  Needs `inspection.py` beside this file.
+        Cost: a step for each keyword and info; decodes no row.  Needs `store/inspection.py` beside this file.
         """
         with self._See() as state:
             measured = _Sibling("inspection").measure(state)
@@ -5899,7 +5899,7 @@ class KeywordTree:
         """Look for what is out of order, and return a plan; changes nothing.
 
         By rule it proposes only what needs no judgement, all else where a model is connected that `judges`; what that
-        is stands in `reorganize.py`.
+        is stands in `store/reorganize.py`.
 
         Args:
             scope_id: look only below this keyword; None takes the whole tree.
@@ -5910,7 +5910,7 @@ class KeywordTree:
             plan, `note` why less is proposed than could be, or "".
 
         Cost: some calls of the tree for each keyword in the scope; with a model at most 20 calls for duplicates and 40
-        descents.  Needs `reorganize.py` beside this file.
+        descents.  Needs `store/reorganize.py` beside this file.
         """
         scope_id = _ROOT_ID if scope_id is None else _CheckId("scope_id", scope_id)
         self._RefuseInOperation("Reorganize", scope_id=scope_id)
@@ -5923,7 +5923,7 @@ class KeywordTree:
         Raises:
             ConflictError: a keyword in it has changed since.
 
-        Needs `reorganize.py` beside this file.
+        Needs `store/reorganize.py` beside this file.
         """
         self._engine.CheckOpen()
         _CheckName("changed_by", changed_by)

@@ -15,7 +15,7 @@ import tempfile
 from pathlib import Path
 
 HERE = Path(__file__).parent
-TOOLS = ("mutate_store", "peers", "pictures")
+TOOLS = ("peers", "pictures")
 """What is run by its name alone: it measures no speed."""
 
 

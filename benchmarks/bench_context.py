@@ -34,8 +34,8 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
+from Agent.base.text import count_tokens
 from Agent.context_engine import ContextEngineService, ContextNode, RequestContext
-from Agent.context_engine.core.text import count_tokens
 from Agent.tests.support.plain_reader import PlainReader
 from benchmarks import common
 from benchmarks.bench_memory import Set, read_locomo, read_memdaily

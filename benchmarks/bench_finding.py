@@ -39,15 +39,15 @@ from typing import Any, NamedTuple
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from Agent.keyword_tree import KeywordTree
-from Agent.lexical_client import LexicalLLMClient
 from Agent.memory import MemoryStore
+from Agent.models.lexical_client import LexicalLLMClient
 from benchmarks import common, finding_sets
 from benchmarks.finding_sets import Case, Set, Unit
 
 try:
     from Agent.finding.calibration import ANSWER_BAR as BAR  # type: ignore[import-not-found,unused-ignore]
 except ImportError:  # before there was one
-    from Agent.lexical_client import LEAST_SCORE as BAR
+    from Agent.models.lexical_client import LEAST_SCORE as BAR
 
 MODULE = "benchmarks.bench_finding"
 Found = list[tuple[str, float]]

@@ -98,7 +98,7 @@ def run_command(command: str, folder: Path, language: str) -> Text:
     environment = {**os.environ, "PYTHONPATH": str(common.ROOT), "KEYWORD_TREE_DATA": str(folder)}
     environment |= {"KEYWORD_TREE_LANG": language, "TERM": "xterm", "COLUMNS": str(COLUMNS), "LINES": "40"}
     environment.pop("NO_COLOR", None)
-    words = [sys.executable, "-m", "Agent.command_line", *shlex.split(command)[1:]]
+    words = [sys.executable, "-m", "Agent.cli.command_line", *shlex.split(command)[1:]]
     with subprocess.Popen(words, env=environment, stdout=theirs, stderr=theirs) as process:
         os.close(theirs)
         seen = b""

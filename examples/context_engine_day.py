@@ -16,8 +16,8 @@ from typing import Any, TypeVar
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
+from keyword_tree.base.text import count_tokens
 from keyword_tree.context_engine import ContextEngineService, RequestContext
-from keyword_tree.context_engine.core.text import count_tokens
 
 T = TypeVar("T")
 

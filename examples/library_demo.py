@@ -31,9 +31,9 @@ from rich.text import Text
 from rich.tree import Tree
 
 from keyword_tree import KeywordNode, KeywordTree, KeywordTreeError, SearchStatus
-from keyword_tree.cli.language import language_of
-from keyword_tree.lexical_client import LexicalLLMClient
+from keyword_tree.base.language import language_of
 from keyword_tree.memory.store import MemoryStore
+from keyword_tree.models.lexical_client import LexicalLLMClient
 
 FACTS = {
     "Anna": "Anna is allergic to peanuts.",

@@ -7,7 +7,7 @@ import tempfile
 from typing import Any, Self
 
 from keyword_tree.keyword_tree import KeywordNode, KeywordTree, RelationType, SearchResult, SearchStatus
-from keyword_tree.lexical_client import LexicalLLMClient
+from keyword_tree.models.lexical_client import LexicalLLMClient
 
 
 class LongTermMemory:

@@ -8,7 +8,7 @@ import os
 import tempfile
 
 from keyword_tree import KeywordTree
-from keyword_tree.model_clients import client_from_environment
+from keyword_tree.models.model_clients import client_from_environment
 
 HELP = """{}, so there is no model to ask. Set the model's name and one of the services:
 

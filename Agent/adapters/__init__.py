@@ -13,14 +13,3 @@ and what several of them are made of:
     item_ranking   items are ranked by words and similarity
     json_values    values are compared and copied as JSON has them
 """
-
-import warnings
-
-__all__ = ["warn_moved"]
-
-
-def warn_moved(old: str, new: str) -> None:
-    """Warn who imports a module by the path that it had before."""
-    warnings.warn(
-        f"{old} has moved to {new}; the old name goes with the next release", DeprecationWarning, stacklevel=3
-    )

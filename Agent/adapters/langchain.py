@@ -18,8 +18,8 @@ from typing import Annotated, Any
 
 from typing_extensions import override
 
+from ..base.checks import check_count
 from ..keyword_tree import Info, InvalidInputError, KeywordTree, KeywordTreeError
-from ..memory.messages import check_count
 from ..memory.retriever import MemoryRetriever
 from .filters import read_filter
 from .walking import TreeWalk

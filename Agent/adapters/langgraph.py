@@ -45,9 +45,9 @@ from uuid import UUID
 
 from typing_extensions import override
 
-from ..addresses import open_tree
 from ..keyword_tree import Info, InvalidInputError, KeywordTree, NotFoundError
-from ..memory.log_follower import InfoFollower
+from ..store.addresses import open_tree
+from ..store.log_follower import InfoFollower
 from .filters import read_filter
 from .item_ranking import ItemRanking
 from .json_values import copy_value, depth_of, leaves

@@ -34,7 +34,6 @@ from dataclasses import asdict
 from datetime import UTC, date, datetime
 from typing import Any, Self, TypeAlias, TypeVar
 
-from ..addresses import open_tree
 from ..keyword_tree import (
     Change,
     Info,
@@ -43,8 +42,9 @@ from ..keyword_tree import (
     LLMClient,
     NotFoundError,
 )
-from ..memory.log_follower import InfoFollower
 from ..memory.scoring import ScoreBreakdown, temporal_decay
+from ..store.addresses import open_tree
+from ..store.log_follower import InfoFollower
 from .filters import OPERATORS, Filter, Test, all_of, is_equal
 from .item_ranking import ItemRanking
 from .json_values import copy_value, equals

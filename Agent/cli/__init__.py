@@ -4,5 +4,5 @@ What people type is in `commands` (writing, finding, correcting), `care` (histor
 (import, export, beginning); `undoing` decides what `undo` means; `completing` is for shells. They speak English as it
 stands there and, by `language`, the Chinese of `chinese`.
 
-They need the extra `[cli]`; who imports `keyword_tree.command_line` learns of it there.
+They need the extra `[cli]`; who imports `keyword_tree.cli.command_line` learns of it there.
 """

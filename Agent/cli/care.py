@@ -14,7 +14,7 @@ import click
 from rich.console import RenderableType
 from rich.text import Text
 
-from ..backup import backup
+from ..base.language import count_of, parts, say, say_error, say_lines
 from ..formats.records import import_id
 from ..keyword_tree import (
     Change,
@@ -27,7 +27,7 @@ from ..keyword_tree import (
     KeywordTreeError,
     NotFoundError,
 )
-from .language import count_of, parts, say, say_error, say_lines
+from ..store.backup import backup
 from .program import DISTRIBUTION, command, version
 from .screen import line, shorten, spell_row, table
 from .session import (
@@ -297,7 +297,7 @@ def repair(session: Session, new: str, take_cut: bool) -> int:
     The damaged one, named by --data, is not changed.  Exit code 3 where data could not be saved, or was left in files
     cut_tail-…; 0 where it is only history that is missing.
     """
-    from ..repair import repair as repair_store
+    from ..store.repair import repair as repair_store
 
     if session.is_shared:
         raise InvalidInputError(say("repair works on folders: copy the shared tree into one first"))

@@ -9,9 +9,9 @@ from pathlib import Path
 import click
 from click.shell_completion import get_completion_class
 
+from ..base.language import count_of, parts, say
 from ..formats import FORMATS, READ_FORMATS, export_file, format_of, import_file
 from ..keyword_tree import InvalidInputError
-from .language import count_of, parts, say
 from .program import command, program
 from .screen import line, show_progress, spell_row
 from .session import BAD_USE, FOUND, KEYWORD, ROOT_ID, Session, user_files

@@ -2,7 +2,7 @@ r"""The commands that write, find, show and correct what a memory holds.
 
 From a program, without a console:
 
->>> from keyword_tree.command_line import main
+>>> from keyword_tree.cli.command_line import main
 >>> main(["add", "茶", "--parent", "/", "--alias", "tea"])
 added 茶  (undo 2)
 0
@@ -27,6 +27,7 @@ from rich.console import Group, RenderableType
 from rich.padding import Padding
 from rich.text import Text
 
+from ..base.language import count_of, parts, say, say_error
 from ..keyword_tree import (
     Info,
     InfoKeywordLink,
@@ -38,8 +39,7 @@ from ..keyword_tree import (
     SearchResult,
     SearchStatus,
 )
-from ..memory.log_follower import all_infos
-from .language import count_of, parts, say, say_error
+from ..store.log_follower import all_infos
 from .program import command
 from .screen import clean, draw_tree, line, shorten, spell_row, table
 from .session import (

@@ -16,8 +16,8 @@ import click
 from click.core import ParameterSource
 from typing_extensions import override
 
+from ..base.language import say, sentence
 from ..keyword_tree import InvalidInputError
-from .language import say, sentence
 from .program import Asked, Group, program, share, translate
 from .session import Session
 

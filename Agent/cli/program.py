@@ -14,9 +14,7 @@ import click
 from rich.cells import cell_len
 from typing_extensions import override
 
-from ..keyword_tree import InvalidInputError, KeywordTreeError
-from . import completing  # noqa: F401  importing it teaches click our way of completing
-from .language import (
+from ..base.language import (
     LANGUAGE_VARIABLE,
     LANGUAGES,
     catalogue,
@@ -26,6 +24,8 @@ from .language import (
     say,
     say_help,
 )
+from ..keyword_tree import InvalidInputError, KeywordTreeError
+from . import completing  # noqa: F401  importing it teaches click our way of completing
 from .screen import line
 from .session import BAD_USE, DATA_VARIABLE, DEFAULT_DATA, MODEL_VARIABLE, UNREAD, Session
 

@@ -24,7 +24,7 @@ from rich.text import Text
 from rich.tree import Tree
 from typing_extensions import override
 
-from .language import say
+from ..base.language import say
 
 __all__ = ["Progress", "Screen", "clean", "draw_tree", "line", "show_progress", "table", "to_json"]
 

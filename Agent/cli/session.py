@@ -28,6 +28,7 @@ from click.shell_completion import CompletionItem
 from rich.console import RenderableType
 from typing_extensions import override
 
+from ..base.language import count_of, parts, say, say_error
 from ..keyword_tree import (
     ConflictError,
     Info,
@@ -40,7 +41,6 @@ from ..keyword_tree import (
     StoreCorruptError,
     StoreError,
 )
-from .language import count_of, parts, say, say_error
 from .screen import Screen, clean, line, shorten, spell_row, table
 
 if TYPE_CHECKING:
@@ -272,8 +272,8 @@ class Session:
     def client(self) -> LLMClient:
         """Return the model that options or environment name, and the lexical client where they name none."""
         # Imported here: few commands ask anybody, and a prompt waits for what is imported.
-        from ..lexical_client import LexicalLLMClient
-        from ..model_clients import client_from_environment
+        from ..models.lexical_client import LexicalLLMClient
+        from ..models.model_clients import client_from_environment
 
         if self.model and self.model != "lexical":
             os.environ[MODEL_VARIABLE] = self.model

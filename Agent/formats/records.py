@@ -34,7 +34,7 @@ from ..keyword_tree import (
     NotFoundError,
     RelationType,
 )
-from ..memory.log_follower import all_infos
+from ..store.log_follower import all_infos
 
 ROOT_ID = "root"
 BATCH = 1000

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ..cli.language import language_of
+from ..base.language import language_of
 
 try:
     import httpx

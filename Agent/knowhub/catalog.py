@@ -25,8 +25,8 @@ from typing import Any, NamedTuple
 
 from ..finding import texts
 from ..keyword_tree import ClosedError, Info, KeywordTreeError
-from ..memory.log_follower import LogChanges, LogFollower, Position
 from ..memory.memories import Memories, Ranker
+from ..store.log_follower import LogChanges, LogFollower, Position
 from .files import write_new
 from .ledger import TreeLedger, record_of
 from .schemas import OWNER_SCOPE, Json, Record, from_iso, kind_of

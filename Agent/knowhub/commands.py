@@ -16,9 +16,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from ..cli.language import is_chinese, say, say_error
+from ..base.language import is_chinese, say, say_error
 from ..keyword_tree import LLMClient
-from ..model_clients import client_from_environment
+from ..models.model_clients import client_from_environment
 from .files import HubFiles, open_files
 from .hub import LOCAL, KnowHub
 from .identity import hub_place, own_principal, own_token, token_path

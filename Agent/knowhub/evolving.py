@@ -22,7 +22,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from difflib import SequenceMatcher
 
-from ..secrets_in_text import secret_shape
+from ..base.secrets_in_text import secret_shape
 from .schemas import CONTENT_LIMIT
 
 __all__ = ["check_merge", "check_rewrite", "find_clusters", "specifics_of"]

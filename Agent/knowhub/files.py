@@ -17,8 +17,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from ..addresses import is_address
 from ..keyword_tree import InvalidInputError, StoreError
+from ..store.addresses import is_address
 from .schemas import KnowHubError
 
 if TYPE_CHECKING:

@@ -12,9 +12,9 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any
 
-from ..cli.language import say_in_environment as _say
+from ..base.language import say_in_environment as _say
+from ..base.secrets_in_text import find_cookies, find_credentials
 from ..keyword_tree import LLMClient
-from ..secrets_in_text import find_cookies, find_credentials
 from .goals import GoalTree, TraceStore
 from .prompts import KNOWLEDGE_EXTRACTION_PROMPT, knowledge_block, language_of
 from .tools import Json, ToolResult, _search, tool

@@ -7,8 +7,8 @@ import re
 import subprocess
 from pathlib import Path
 
-from ..addresses import is_address, refuse_address
 from ..keyword_tree import InvalidInputError
+from ..store.addresses import is_address, refuse_address
 from .files import write_new
 from .schemas import RIGHTS
 from .tokens import Token, Tokens

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from ..keyword_tree import Change, Info, KeywordTree
-from ..memory.log_follower import LogFollower, Position
+from ..store.log_follower import LogFollower, Position
 from .schemas import Record
 
 __all__ = ["Entry", "Journal"]

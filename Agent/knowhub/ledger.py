@@ -21,7 +21,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Self, TypeVar
 
-from ..addresses import open_tree
 from ..keyword_tree import (
     ConflictError,
     DuplicateIdError,
@@ -32,7 +31,8 @@ from ..keyword_tree import (
     StoreError,
     VersionConflictError,
 )
-from ..memory.log_follower import all_infos
+from ..store.addresses import open_tree
+from ..store.log_follower import all_infos
 from .journal import Journal
 from .schemas import KnowHubError, Record, kind_of, not_found
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qsl, quote, urlencode, urlsplit
 
-from ..cli.language import chinese_of
+from ..base.language import chinese_of
 from .application import Application
 from .gate import wants_chinese
 from .hub import KnowHub

@@ -13,7 +13,7 @@ import argparse
 import sys
 from collections.abc import Sequence
 
-from ..cli.language import Parser, choose_from_environment, say_error
+from ..base.language import Parser, choose_from_environment, say_error
 from ..keyword_tree import KeywordTreeError
 
 __all__ = ["main", "make_parser", "run"]

@@ -18,7 +18,7 @@ from functools import lru_cache
 from typing import Annotated, Any, Literal, TypeAlias, get_args
 from urllib.parse import quote
 
-from ..cli.language import chinese_of
+from ..base.language import chinese_of
 from ..keyword_tree import KeywordTreeError
 
 try:

@@ -31,7 +31,7 @@ from dataclasses import dataclass, field
 from typing import Any, Generic, ParamSpec, Protocol, TypeVar
 from urllib.parse import quote, unquote
 
-from ..cli.language import say_in_environment as _say
+from ..base.language import say_in_environment as _say
 from .calling import TIMEOUT_S, CallError, close_local, default_scopes, request
 from .prompts import knowledge_block, language_of, tidy
 

@@ -27,8 +27,8 @@ from typing import cast
 
 from typing_extensions import override
 
+from ..base.checks import check_count, check_string, shorten
 from ..keyword_tree import InvalidInputError
-from .messages import check_count, check_string, shorten
 from .scoring import DAY_S, temporal_decay
 
 __all__ = [

@@ -40,10 +40,10 @@ from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 from typing_extensions import override
 
+from ..base.checks import shorten
 from ..keyword_tree import KeywordTreeError, LLMClient
 from .graph import ENTITY_TYPES
 from .keywords import CHINESE_STOP_WORDS, STOP_WORDS, find_runs
-from .messages import shorten
 from .own_words import (
     NOT_OWN,
     clauses_of,

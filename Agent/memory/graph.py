@@ -32,12 +32,12 @@ from enum import Enum
 from itertools import groupby
 from typing import NamedTuple
 
+from ..base.checks import check_count, check_string, check_strings, shorten
 from ..keyword_tree import (
     InvalidInputError,
     NotFoundError,
 )
 from .keywords import find_runs
-from .messages import check_count, check_string, check_strings, shorten
 from .scoring import graph_distance
 
 __all__ = [

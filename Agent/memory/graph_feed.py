@@ -21,6 +21,7 @@ import logging
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from ..base.checks import shorten
 from ..keyword_tree import (
     ClosedError,
     ConflictError,
@@ -35,7 +36,6 @@ from ..keyword_tree import (
 )
 from .graph import ENTITY_TYPES, normalize_tag
 from .memory_fields import memory_fields
-from .messages import shorten
 from .tree_graph import TreeGraph
 
 if TYPE_CHECKING:  # its patterns are compiled only where something reads

@@ -14,6 +14,7 @@ from dataclasses import replace
 
 from typing_extensions import override
 
+from ..base.checks import check_count, check_string
 from ..keyword_tree import NotFoundError
 from .graph import (
     NO_UNITS,
@@ -33,7 +34,6 @@ from .graph import (
     normalize_tag,
     normalize_tags,
 )
-from .messages import check_count, check_string
 
 __all__ = ["InMemoryGraph", "rank_entities", "units_of_entity"]
 

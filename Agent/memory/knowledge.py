@@ -19,10 +19,10 @@ from dataclasses import dataclass
 
 from typing_extensions import override
 
+from ..base.checks import check_count, check_string, check_strings
 from ..keyword_tree import KeywordNode, KeywordTree, NotFoundError
 from .graph import KnowledgeGraph
 from .memories import Memories
-from .messages import check_count, check_string, check_strings
 from .tree_graph import TreeGraph
 
 __all__ = ["KnowledgePage", "KnowledgeStore", "TreeKnowledge"]

@@ -30,13 +30,13 @@ from itertools import count, islice
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol, TypeAlias, TypeVar
 
+from ..base.checks import check_strings, shorten
 from ..finding import texts
 from ..finding.index import Index, LostIndexError, Unit
 from ..finding.packing import to_id, to_key
 from ..keyword_tree import Info, InvalidInputError, KeywordNode, KeywordTree
-from .log_follower import LogChanges, LogFollower, Position, all_infos, outside_operations
+from ..store.log_follower import LogChanges, LogFollower, Position, all_infos, outside_operations
 from .memory_fields import MEMORY_KEY, memory_fields, strings_in, superseded_ids
-from .messages import check_strings, shorten
 from .sayings import NOTHING_SAID, Sayings, Waits, pack_sayings, read_sayings, unpack_sayings, waits_for
 from .tree_graph import has_relations, units_of_keyword
 

@@ -30,6 +30,7 @@ from enum import Enum
 from pathlib import Path
 from typing import TypeAlias
 
+from ..base.checks import check_count, check_string, shorten
 from ..finding import texts
 from ..keyword_tree import Info, InvalidInputError, KeywordTree
 from .graph import ENTITY_TYPES, KnowledgeGraph, RelationDirection, Step
@@ -38,7 +39,6 @@ from .keywords import ChineseKeywordExtractor, KeywordExtractor
 from .knowledge import KnowledgePage, KnowledgeStore, TreeKnowledge
 from .memories import Choice, Filters, Found, InfoFacts, Memories, Ranker
 from .memory_fields import memory_fields
-from .messages import check_count, check_string, shorten
 from .relation_words import ONE_AT_A_TIME, asked_relations, asked_subjects, subjects_of, words_of
 from .scoring import (
     HALF_LIFE_S,

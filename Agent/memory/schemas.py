@@ -36,7 +36,7 @@ from typing import Any, ClassVar, NamedTuple, Self, get_args, get_origin, get_ty
 
 from typing_extensions import override
 
-from .names import slug_of
+from ..base.names import slug_of
 from .scoring import DAY_S, saturation, temporal_decay
 
 __all__ = [

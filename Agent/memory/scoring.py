@@ -20,8 +20,8 @@ from dataclasses import astuple, dataclass
 from functools import lru_cache
 from itertools import pairwise
 
+from ..base.checks import shorten
 from ..keyword_tree import InvalidInputError
-from .messages import shorten
 
 __all__ = [
     "DAY_S",

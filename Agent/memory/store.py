@@ -41,7 +41,8 @@ from enum import Enum, auto
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, TypeAlias
 
-from ..addresses import refuse_address
+from ..base.checks import check_count, check_strings, shorten
+from ..base.names import encode_name
 from ..keyword_tree import (
     ConflictError,
     DuplicateIdError,
@@ -56,6 +57,7 @@ from ..keyword_tree import (
     RelationType,
     VersionConflictError,
 )
+from ..store.addresses import refuse_address
 from .background import BackgroundReader
 from .eviction import Candidate, Eviction, EvictionPolicy, RecallLog, RecallStats, choose_evictions
 from .graph import GraphRelation
@@ -63,8 +65,6 @@ from .graph_feed import EXTRACTION, TRIES, Failure, GraphFeed, Placed, Reading, 
 from .knowledge import TreeKnowledge
 from .memories import Filters, Ranker
 from .memory_fields import MEMORY_KEY, memory_fields, strings_in, superseded_ids
-from .messages import check_count, check_strings, shorten
-from .names import encode_name
 from .retriever import MemoryRetriever, Retrieved, RetrieverConfig
 from .sayings import waits_for
 from .schemas import EpisodeTrace, ProceduralSkill, SemanticPattern, as_utc

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from typing_extensions import override
 
 from ..keyword_tree import DuplicateIdError, KeywordNode, KeywordTree, NotFoundError, VersionConflictError
+from ..store.log_follower import LogChanges, LogFollower, all_infos, outside_operations
 from .graph import (
     GraphEntity,
     GraphRelation,
@@ -35,7 +36,6 @@ from .graph import (
     normalize_tags,
 )
 from .in_memory_graph import InMemoryGraph, rank_entities, units_of_entity
-from .log_follower import LogChanges, LogFollower, all_infos, outside_operations
 from .memory_fields import MEMORY_KEY, memory_fields, superseded_ids
 from .sayings import NOTHING_SAID, SaidRelation, Sayings, Waits, read_sayings, waits_for
 

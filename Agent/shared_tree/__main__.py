@@ -27,7 +27,7 @@ import sys
 from collections.abc import Iterable, Sequence
 from typing import TypeAlias
 
-from ..cli.language import Parser, choose_from_environment, say, say_error
+from ..base.language import Parser, choose_from_environment, say, say_error
 from ..keyword_tree import KeywordTreeError, NotFoundError, StoreError
 from .address import is_address, parse_address
 from .shared_log import SharedLog

@@ -9,8 +9,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from ..addresses import is_address
 from ..keyword_tree import InvalidInputError, KeywordTree, NotFoundError
+from ..store.addresses import is_address
 from .shared_log import SharedLog
 from .store import SharedStore
 

@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Self
 
-from ..addresses import refuse_address
 from ..keyword_tree import InvalidInputError, KeywordTree, NotFoundError, StoreError
+from ..store.addresses import refuse_address
 from . import port
 from .connections import Pool
 from .copying import copy_in, copy_out

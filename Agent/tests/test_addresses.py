@@ -10,13 +10,13 @@ import pytest
 
 from Agent.adapters.langgraph import KeywordTreeStore
 from Agent.adapters.mem0 import AsyncMemory, Memory
-from Agent.addresses import open_tree
 from Agent.context_engine import ContextEngineService
 from Agent.context_engine.fs.context_fs import ContextFS
 from Agent.keyword_tree import InvalidInputError, KeywordTree, StoreError
 from Agent.knowhub.hub import KnowHub
 from Agent.memory.store import MemoryStore
-from Agent.repair import RepairError, repair
+from Agent.store.addresses import open_tree
+from Agent.store.repair import RepairError, repair
 
 SECRET = "hunter-two"
 ADDRESS = f"postgresql://ada:{SECRET}@127.0.0.1:1/agents?connect_timeout=2"
@@ -78,7 +78,7 @@ def test_a_copy_between_two_servers_is_refused(copy: str) -> None:
 @pytest.mark.parametrize(
     ("program", "arguments"),
     [
-        ("Agent.command_line", ["context", "--data", "…", "tree"]),
+        ("Agent.cli.command_line", ["context", "--data", "…", "tree"]),
         ("Agent.knowhub.program", ["token", "--data", "…"]),
     ],
 )
@@ -118,7 +118,7 @@ def test_one_without_a_tree_is_refused(open_one: Callable[[str], object], tmp_pa
     assert SECRET not in str(caught.value)
 
 
-@pytest.mark.parametrize("module", ["Agent.adapters.mcp.__main__", "Agent.command_line"])
+@pytest.mark.parametrize("module", ["Agent.adapters.mcp.__main__", "Agent.cli.command_line"])
 def test_programs_take_an_address_and_name_no_server(
     module: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -6,7 +6,6 @@ import re
 import subprocess
 import sys
 import tomllib
-from collections import Counter
 from collections.abc import Iterator
 from itertools import chain
 from pathlib import Path
@@ -17,30 +16,6 @@ from Agent.tests.support import ROOT, reference
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 
-
-OUR_WORDS = {
-    "told": 6,
-    "tells": 3,
-    "heard": 2,
-    "anew": 0,
-    "borne": 0,
-    "whoever": 3,
-    "somebody": 0,
-    "nobody": 6,
-    "beneath": 31,
-    "mended": 0,
-    "mends": 0,
-    "likeness": 0,
-    "doubles": 3,
-    "namesakes": 0,
-    "hangs": 26,
-    "hung": 3,
-    "seed": 142,
-    "who asks": 0,
-    "stands again": 0,
-    "mad clock": 0,
-}
-"""Words that only this project used → how often they may stand in it: lower a number where it has fallen."""
 
 
 def read(name: str) -> str:
@@ -110,9 +85,9 @@ class TestArrow:
         assert len([name for name in found if name.startswith("_") and not name.startswith("__")]) <= 10
 
     def test_the_lexical_client_knows_only_the_core_and_its_ranking(self) -> None:
-        ours = {name for name in self.imports(ROOT / "Agent/lexical_client.py") if name.startswith((".", "Agent"))}
+        names = self.imports(ROOT / "Agent/models/lexical_client.py")
 
-        assert ours == {".keyword_tree", ".finding"}
+        assert {name for name in names if name.startswith((".", "Agent"))} == {"..keyword_tree", "..finding"}
 
     def test_tests_are_in_one_folder_but_the_cores_own(self) -> None:
         tests = [path.relative_to(ROOT).as_posix() for path in ROOT.glob("*/**/test_*.py")]
@@ -121,8 +96,8 @@ class TestArrow:
         assert apart == ["Agent/test_keyword_tree.py"]
 
     def test_a_module_has_its_tests(self) -> None:
-        # A former path is tested with the adapters.
-        modules = [path for path in (ROOT / "Agent").glob("[!_]*.py") if "warn_moved" not in path.read_text("utf-8")]
+        floors = ((ROOT / "Agent" / floor).glob("[!_]*.py") for floor in ("", "store", "models"))
+        modules = [path for paths in floors for path in paths]
         tests = {path.name for path in (ROOT / "Agent").rglob("test_*.py")}
 
         assert [path.name for path in modules if f"test_{path.name.removeprefix('test_')}" not in tests] == []
@@ -187,21 +162,6 @@ class TestOwnWords:
         assert len(documents) >= 5
         assert len(own) > 50
         assert copied == {}
-
-
-class TestWords:
-    """Pages, comments and names are in the field's words; those of our own only grow fewer."""
-
-    def test_our_own_words_grow_fewer(self) -> None:
-        files = [path for path in ROOT.rglob("*") if path.suffix in (".py", ".md", ".html", ".toml")]
-        files = [path for path in files if not any(part.startswith(".") for part in path.relative_to(ROOT).parts)]
-        skipped = (Path(__file__).name, "reference.md")  # the table itself, and a copy of docstrings
-        texts = {path.resolve(): path.read_text(encoding="utf-8") for path in files if path.name not in skipped}
-        any_of_them = re.compile(rf"\b(?:{'|'.join(OUR_WORDS)})\b")
-        counts = Counter(word for text in texts.values() for word in any_of_them.findall(text.lower()))
-
-        assert len(texts) > 100
-        assert {word: count for word, count in counts.items() if count > OUR_WORDS[word]} == {}
 
 
 class TestReference:

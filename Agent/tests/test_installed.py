@@ -71,9 +71,9 @@ class TestInstalled:
     def test_the_siblings_are_its_modules(self, site: Path, project: Path) -> None:
         recall = """
 from keyword_tree.memory import MemoryStore
-from keyword_tree.lexical_client import LexicalLLMClient
+from keyword_tree.models.lexical_client import LexicalLLMClient
 from keyword_tree.formats import export_file
-import keyword_tree.repair, keyword_tree.model_clients
+import keyword_tree.store.repair, keyword_tree.models.model_clients
 with MemoryStore("memories", user="ada") as store:
     store.remember("Ada is allergic to peanuts.", keywords=["Ada"])
     print(store.recall("who is allergic to peanuts?")[0].info.content)

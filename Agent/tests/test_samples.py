@@ -21,7 +21,7 @@ def stores(tmp_path: Path) -> Path:
 
 class TestTree:
     def test_opens_with_its_history(self, stores: Path) -> None:
-        with KeywordTree(stores / "tree") as tree:
+        with KeywordTree(str(stores / "tree")) as tree:
             found = tree.Search("programming/Go")
             names = [change.op for change in tree.History(limit=20)]
             problems = tree.Verify()
@@ -33,7 +33,7 @@ class TestTree:
         assert not problems
 
     def test_restores_its_snapshot(self, stores: Path) -> None:
-        with KeywordTree(stores / "tree") as tree:
+        with KeywordTree(str(stores / "tree")) as tree:
             [name] = [path.name for path in (stores / "tree/snapshots").iterdir()]
             tree.Restore(name)
 
@@ -45,7 +45,7 @@ class TestTree:
 def test_a_memory_recalls_what_was_corrected(stores: Path, user: str) -> None:
     with MemoryStore(stores / "memories", user=user) as store:
         [home] = [memory for memory in store.recall("Who moved to Rome?") if "Rome" in memory.info.content]
-        [work] = [memory for memory in store.recall("青石数据", limit=1)]
+        [work] = store.recall("青石数据", limit=1)
         versions = [version.content for version in store.history(home.info.id)]
         priya = store.tree.FindByName("Priya")[0]
         related = [found.entity.name for found in store.graph.get_related(priya.id)]

@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from Agent.secrets_in_text import find_cookies, find_credentials, mask, secret_shape
+from Agent.base.secrets_in_text import find_cookies, find_credentials, mask, secret_shape
 
 PASSWORD = "SecurePass123"
 PEM = "-----BEGIN RSA " + "PRIVATE KEY-----"

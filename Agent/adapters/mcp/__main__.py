@@ -17,10 +17,10 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from ...addresses import is_address, open_tree
-from ...cli.language import Parser, choose_from_environment, say, say_error
+from ...base.language import Parser, choose_from_environment, say, say_error
 from ...context_engine import ContextEngineService
 from ...keyword_tree import KeywordTreeError
+from ...store.addresses import is_address, open_tree
 
 __all__ = ["main", "make_parser", "run"]
 

@@ -14,7 +14,7 @@ from typing import NamedTuple
 from ...formats.mcp_memory import free_name, is_type, kept_names, kind_of, said_of
 from ...formats.records import ROOT_ID, pages
 from ...keyword_tree import Info, InfoKeywordLink, KeywordNode, KeywordTree
-from ...memory.log_follower import LogChanges, LogFollower, all_infos
+from ...store.log_follower import LogChanges, LogFollower, all_infos
 
 __all__ = ["Entity", "GraphIndex", "Relation", "fold"]
 

@@ -8,11 +8,11 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
+from ...base.text import date_of, mapping_of, to_json
 from ..core.config import MODEL_CALLS, MODEL_SECONDS
 from ..core.entries import Entry
 from ..core.objects import CandidateMemory, RequestContext
 from ..core.ports import LLM
-from ..core.text import date_of, mapping_of, to_json
 from ..providers.library import within
 
 __all__ = ["MergeAdvisor"]

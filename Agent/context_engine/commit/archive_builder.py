@@ -5,6 +5,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from ...base.text import CountTokens, count_tokens, cut_tokens, date_of, digest_of, one_line, strings_of
 from ..core.checks import check_list
 from ..core.config import (
     ABSTRACT,
@@ -19,7 +20,6 @@ from ..core.config import (
 from ..core.errors import StoreError
 from ..core.messages import decode_messages, encode_message, encode_messages, read_messages, said_digest
 from ..core.objects import Message, RequestContext, SessionArchive
-from ..core.text import CountTokens, count_tokens, cut_tokens, date_of, digest_of, one_line, strings_of
 from ..extraction.extractors import describe_tool
 from ..fs.context_fs import ContextFS
 from ..fs.uri import Uri, check_access, parse_uri, session_uri

@@ -4,11 +4,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+from ...base.text import clean, count_tokens, cut_tokens, fold, merge_unique, one_line
 from ..core.config import LEVEL_TOKENS, OWNER_OF
 from ..core.errors import ContextEngineError
 from ..core.objects import CandidateMemory, Message, RequestContext, SessionArchive
 from ..core.ports import CandidateExtractor
-from ..core.text import clean, count_tokens, cut_tokens, fold, merge_unique, one_line
 from ..fs.uri import memory_uri
 
 __all__ = ["CandidatePipeline", "numbers_of"]

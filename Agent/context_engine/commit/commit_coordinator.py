@@ -26,6 +26,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any, NamedTuple
 
+from ...base.text import mapping_of, shorten, strings_of
 from ..core.config import EXTRACT_ARCHIVE, LEASE_S, MODEL_SECONDS, SESSIONS, SKIP
 from ..core.entries import candidate_id
 from ..core.errors import ContextEngineError, InvalidInputError, ProviderDownError, StoreError, VersionConflictError
@@ -40,7 +41,6 @@ from ..core.objects import (
     WritePlan,
     WriteResult,
 )
-from ..core.text import mapping_of, shorten, strings_of
 from ..extraction.reading import Allowance, ModelReader
 from ..fs.context_fs import ContextFS
 from ..fs.meta import Staged, read_meta

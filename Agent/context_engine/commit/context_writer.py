@@ -3,10 +3,10 @@
 from collections.abc import Mapping
 from typing import Any
 
+from ...base.text import cut_tokens, merge_unique
 from ..core.config import APPEND, CREATE, LEVEL_TOKENS, MERGE, SKIP
 from ..core.errors import InvalidInputError, NodeNotFoundError
 from ..core.objects import ContextNode, RequestContext, WritePlan, WriteResult
-from ..core.text import cut_tokens, merge_unique
 from ..fs.context_fs import ContextFS
 from ..fs.meta import context_type_of
 from ..fs.uri import check_access

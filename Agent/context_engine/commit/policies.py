@@ -10,10 +10,7 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from ..core.config import APPEND, CREATE, LEVEL_TOKENS, MERGE, SKIP
-from ..core.entries import Entry, candidate_id, current_entries, entry_id, parse_entries, render_entries, safe_text
-from ..core.objects import CandidateMemory, ContextNode, RequestContext, WritePlan
-from ..core.text import (
+from ...base.text import (
     CountTokens,
     cut_tokens,
     date_of,
@@ -23,6 +20,9 @@ from ..core.text import (
     merge_unique,
     moment_of,
 )
+from ..core.config import APPEND, CREATE, LEVEL_TOKENS, MERGE, SKIP
+from ..core.entries import Entry, candidate_id, current_entries, entry_id, parse_entries, render_entries, safe_text
+from ..core.objects import CandidateMemory, ContextNode, RequestContext, WritePlan
 from ..fs.uri import memory_uri, parse_uri
 from ..providers.library import make_slug
 from .advisor import MergeAdvisor

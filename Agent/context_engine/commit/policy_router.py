@@ -3,11 +3,11 @@
 import contextlib
 from collections.abc import Callable, Sequence
 
+from ...base.text import fold
 from ..core.config import SKIP
 from ..core.errors import ContextEngineError, InvalidInputError
 from ..core.objects import CandidateMemory, ContextNode, RequestContext, WritePlan
 from ..core.ports import MergePolicy
-from ..core.text import fold
 from ..fs.context_fs import ContextFS
 from ..fs.uri import category_uri, memory_uri
 from ..providers.word_index import Filters, WordIndex, phrases_of

@@ -3,8 +3,8 @@
 import contextlib
 from typing import Any
 
+from ...base.text import shorten
 from .errors import InvalidInputError
-from .text import shorten
 
 __all__ = ["check_count", "check_list", "check_time"]
 

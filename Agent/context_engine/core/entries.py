@@ -17,8 +17,8 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from ...base.text import digest_of, fold, one_line
 from .objects import CandidateMemory
-from .text import digest_of, fold, one_line
 
 __all__ = ["Entry", "candidate_id", "current_entries", "entry_id", "parse_entries", "render_entries", "safe_text"]
 

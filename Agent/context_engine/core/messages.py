@@ -22,10 +22,10 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
+from ...base.text import clean, digest_of, read_time, shorten, time_of, to_json
 from .config import MESSAGE_BYTES, RAW_BYTES
 from .errors import InvalidInputError, StoreCorruptError
 from .objects import Message
-from .text import clean, digest_of, read_time, shorten, time_of, to_json
 
 __all__ = [
     "decode_message",

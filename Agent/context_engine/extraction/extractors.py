@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 from typing import Any
 
+from ...base.text import cut_tokens, mapping_of, one_line, read_time, to_json
 from ..core.config import OWNER_OF
 from ..core.objects import CandidateMemory, Message, RequestContext, SessionArchive
-from ..core.text import cut_tokens, mapping_of, one_line, read_time, to_json
 from ..providers.library import mask
 from .reading import ModelReader
 

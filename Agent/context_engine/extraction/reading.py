@@ -11,6 +11,7 @@ from collections.abc import Container, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeAlias
 
+from ...base.text import CountTokens, clean, cut_tokens, fold, mapping_of, one_line, time_of, to_json
 from ..core.config import (
     CHUNK_TOKENS,
     LEVEL_TOKENS,
@@ -23,7 +24,6 @@ from ..core.config import (
 from ..core.messages import own_words
 from ..core.objects import CandidateMemory, Message, RequestContext, SessionArchive
 from ..core.ports import LLM
-from ..core.text import CountTokens, clean, cut_tokens, fold, mapping_of, one_line, time_of, to_json
 from ..providers.library import SCHEMA, Fact, Shown, check_fact, make_question, within
 
 __all__ = ["Allowance", "ModelReader"]

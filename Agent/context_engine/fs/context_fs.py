@@ -22,6 +22,7 @@ import contextlib
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from ...base.text import merge_unique, shorten
 from ..core.checks import check_count
 from ..core.config import (
     ABSTRACT,
@@ -39,7 +40,6 @@ from ..core.config import (
 from ..core.errors import ConflictError, InvalidInputError, NodeNotFoundError
 from ..core.messages import decode_messages, render_messages
 from ..core.objects import ContextNode, NodeStat, NodeSummary, RequestContext
-from ..core.text import merge_unique, shorten
 from .folders import Image
 from .history import History
 from .meta import (

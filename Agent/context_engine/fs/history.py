@@ -7,11 +7,11 @@ import shutil
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from ...base.text import clean, mapping_of, shorten, to_json
 from ..core.checks import check_count
 from ..core.config import CONTENT, META, UPSERT_CONTEXT
 from ..core.errors import ConflictError, InvalidInputError, NodeNotFoundError, StoreError
 from ..core.objects import HistoryEntry, OutboxEvent, RequestContext
-from ..core.text import clean, mapping_of, shorten, to_json
 from .journal import MOVE, Commit, Step, put_event
 from .main_store import MainStore
 from .meta import Staged, decode, leads_on, read_meta, state_of

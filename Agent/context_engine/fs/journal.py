@@ -29,11 +29,11 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from ...base.forks import watch_forks
+from ...base.text import file_digest, to_json
 from ..core.config import FILES, MESSAGES, META
 from ..core.errors import StoreCorruptError, StoreError
-from ..core.forks import watch_forks
 from ..core.objects import OutboxEvent
-from ..core.text import file_digest, to_json
 
 __all__ = ["DAMAGED", "Commit", "Journal", "NodeRow", "Step", "is_damage"]
 

@@ -23,7 +23,9 @@ from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import unquote
 
-from ...addresses import refuse_address
+from ...base.forks import watch_forks
+from ...base.text import CountTokens, count_tokens, mapping_of
+from ...store.addresses import refuse_address
 from ..core.config import (
     CHECKPOINT_BYTES,
     CHECKPOINT_COMMITS,
@@ -38,9 +40,7 @@ from ..core.config import (
     WAL_BYTES,
 )
 from ..core.errors import ContextEngineError, InvalidInputError, StoreCorruptError, StoreError, VersionConflictError
-from ..core.forks import watch_forks
 from ..core.objects import OutboxEvent, RequestContext
-from ..core.text import CountTokens, count_tokens, mapping_of
 from .disk import Disk, boot_id
 from .folders import Entry, Folders, Image
 from .journal import DAMAGED, MOVE, Commit, Journal, NodeRow, is_damage

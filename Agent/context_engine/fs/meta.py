@@ -14,10 +14,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
-from ..core.config import FILES, LEVELS, META
-from ..core.errors import InvalidInputError, StoreCorruptError, VersionConflictError
-from ..core.objects import RelationEdge
-from ..core.text import (
+from ...base.text import (
     digest_of,
     file_digest,
     mapping_of,
@@ -28,6 +25,9 @@ from ..core.text import (
     time_of,
     to_json,
 )
+from ..core.config import FILES, LEVELS, META
+from ..core.errors import InvalidInputError, StoreCorruptError, VersionConflictError
+from ..core.objects import RelationEdge
 from .folders import Image
 from .uri import Uri
 

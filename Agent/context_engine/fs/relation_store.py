@@ -2,10 +2,10 @@
 
 from collections.abc import Callable, Sequence
 
+from ...base.text import shorten
 from ..core.config import RELATIONS
 from ..core.errors import InvalidInputError
 from ..core.objects import RelationEdge, RequestContext
-from ..core.text import shorten
 from .context_fs import ContextFS
 from .meta import Staged, read_edges, write_edges
 from .transaction import Transaction

@@ -14,6 +14,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeAlias
 
+from ...base.text import to_json
 from ..core.config import (
     ABSTRACT,
     CONTENT,
@@ -28,7 +29,6 @@ from ..core.config import (
 )
 from ..core.errors import ConflictError, InvalidInputError, NodeNotFoundError, VersionConflictError
 from ..core.objects import OutboxEvent, RequestContext, WritePlan
-from ..core.text import to_json
 from .folders import Folders, Image
 from .journal import MOVE, Commit, Journal, NodeRow, Step
 from .meta import Staged, leads_on, read_meta, state_of, write_meta

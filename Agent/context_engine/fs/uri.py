@@ -20,10 +20,10 @@ from functools import lru_cache
 from typing import NamedTuple
 from urllib.parse import unquote
 
+from ...base.text import shorten
 from ..core.config import OWNER_OF, SESSIONS, URI_CHARACTERS, URI_SEGMENTS
 from ..core.errors import AccessDeniedError, ContextEngineError, InvalidUriError
 from ..core.objects import RequestContext
-from ..core.text import shorten
 from ..providers.library import encode_folder, make_slug
 
 __all__ = [

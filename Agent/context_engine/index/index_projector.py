@@ -2,8 +2,8 @@
 
 from collections.abc import Sequence
 
+from ...base.text import digest_of
 from ..core.objects import ContextNode, IndexRecord, MoveProjection, RelationEdge, RelationIndexRecord
-from ..core.text import digest_of
 from ..fs.uri import parse_uri
 from .record_builder import build_records
 

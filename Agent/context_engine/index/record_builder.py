@@ -7,9 +7,9 @@ entry or passage of the content, and of an archive for each passage of each mess
 from collections.abc import Sequence
 from typing import Any
 
+from ...base.text import digest_of
 from ..core.config import SESSIONS
 from ..core.objects import ContextNode, IndexRecord, Message
-from ..core.text import digest_of
 from ..providers.passages import passages_of
 
 __all__ = ["build_records", "record_id"]

@@ -6,7 +6,7 @@ import sqlite3
 import threading
 from pathlib import Path
 
-from ..core.forks import watch_forks
+from ...base.forks import watch_forks
 from ..fs.uri import parse_uri
 from ..providers.word_index import LostIndexError, WordIndex
 

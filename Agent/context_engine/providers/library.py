@@ -5,15 +5,15 @@ import re
 from collections import Counter
 from collections.abc import Sequence
 
+from ...base.names import encode_name, slug_of
+from ...base.secrets_in_text import find_cookies, find_credentials
+from ...base.secrets_in_text import mask as _mask_shapes
+from ...base.text import CountTokens, count_tokens, digest_of, one_line, split_sentences
 from ...finding.texts import is_unspaced
 from ...keyword_tree import InvalidInputError
 from ...memory.extraction import SCHEMA, Fact, Shown, check_fact, make_question, within
 from ...memory.keywords import ChineseKeywordExtractor
-from ...memory.names import encode_name, slug_of
 from ...memory.relation_words import ONE_AT_A_TIME, asked_relations, relation_of, subjects_of, words_of
-from ...secrets_in_text import find_cookies, find_credentials
-from ...secrets_in_text import mask as _mask_shapes
-from ..core.text import CountTokens, count_tokens, digest_of, one_line, split_sentences
 
 __all__ = [
     "OF_A_PERSON",

@@ -4,11 +4,11 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from ...base.text import digest_of, read_time
 from ..core.config import PLACES, SESSIONS
 from ..core.entries import parse_entries
 from ..core.messages import decode_message
 from ..core.objects import ContextNode, Message
-from ..core.text import digest_of, read_time
 from .word_index import split_passages
 
 __all__ = ["passage_of_archive", "passages_of", "projected_digest", "said_text"]

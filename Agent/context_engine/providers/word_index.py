@@ -21,11 +21,11 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple, TypeAlias
 
+from ...base.text import clean, digest_of, fold
 from ...finding import calibration, score, texts
 from ...finding.index import Index, LostIndexError, Unit
 from ..core.config import PASSAGE_CHARACTERS, PLACES, SESSIONS
 from ..core.objects import IndexRecord
-from ..core.text import clean, digest_of, fold
 
 __all__ = ["ALL", "Filters", "IndexedNode", "LostIndexError", "WordHit", "WordIndex", "phrases_of", "split_passages"]
 

@@ -8,9 +8,9 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 
+from ...base.text import date_of
 from ..core.config import SESSIONS
 from ..core.objects import NodeHit, RequestContext, SeedHit, TypedQuery
-from ..core.text import date_of
 from ..fs.uri import check_access
 from ..providers.library import ONE_AT_A_TIME, asked_relations, relation_of, subjects_of, words_of
 from ..providers.vector_index import SpaceVectors

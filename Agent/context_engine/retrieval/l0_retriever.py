@@ -3,10 +3,10 @@
 from collections.abc import Callable, Mapping
 from typing import TypeVar
 
+from ...base.text import shorten
 from ..core.config import CONTENT, OVERVIEW, OWNER_OF, SESSIONS
 from ..core.errors import ContextEngineError, InvalidInputError, NodeNotFoundError
 from ..core.objects import RequestContext, SeedHit, TypedQuery
-from ..core.text import shorten
 from ..fs.context_fs import ContextFS
 from ..fs.meta import context_type_of
 from ..fs.uri import parse_uri, space_uris

@@ -12,11 +12,11 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+from ...base.text import clean, shorten, strings_of
 from ..core.checks import check_count, check_time
 from ..core.config import BUDGET_TOKENS, OWNER_OF, SESSIONS
 from ..core.errors import InvalidInputError
 from ..core.objects import RequestContext, SessionArchive, TypedQuery
-from ..core.text import clean, shorten, strings_of
 from ..fs.uri import check_access, space_uris
 from ..providers.library import OF_A_PERSON, OF_A_PREFERENCE
 

@@ -19,12 +19,12 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from ...addresses import is_address
-from ...cli.language import Parser, choose_from_environment, count_of, say, say_error
+from ...base.language import Parser, choose_from_environment, count_of, say, say_error
+from ...base.text import one_line
+from ...store.addresses import is_address
 from ..core.config import OWNER_OF
 from ..core.errors import ContextEngineError, InvalidInputError, NodeNotFoundError, StoreError
 from ..core.objects import RequestContext
-from ..core.text import one_line
 from ..fs.uri import join_uri
 from .context_engine_service import ContextEngineService
 

@@ -28,6 +28,7 @@ import uuid
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Self, TypeVar
 
+from ...base.text import CountTokens, clean, count_tokens, one_line, shorten
 from ...keyword_tree import LLMClient
 from ..commit.advisor import MergeAdvisor
 from ..commit.archive_builder import ArchiveBuilder
@@ -59,7 +60,6 @@ from ..core.objects import (
     TypedQuery,
 )
 from ..core.ports import LLM, Embedder, GraphStore, Reranker
-from ..core.text import CountTokens, clean, count_tokens, one_line, shorten
 from ..extraction.extractors import make_extractors
 from ..extraction.reading import ModelReader
 from ..fs.context_fs import ContextFS

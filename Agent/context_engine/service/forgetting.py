@@ -11,12 +11,12 @@ import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
 
+from ...base.text import mapping_of, shorten, strings_of
 from ..commit.archive_builder import describe_archive, render_archive
 from ..core.config import CONTENT, MESSAGES, META, RELATIONS, SESSIONS, UPSERT_CONTEXT
 from ..core.errors import ContextEngineError, InvalidInputError, NodeNotFoundError
 from ..core.messages import decode_messages, forgotten_digest
 from ..core.objects import ForgetResult, Message, OutboxEvent, RequestContext
-from ..core.text import mapping_of, shorten, strings_of
 from ..fs.context_fs import ContextFS
 from ..fs.folders import Image
 from ..fs.main_store import uri_of

@@ -4,8 +4,8 @@ import contextlib
 from collections.abc import Mapping
 from typing import Any
 
+from ...base.secrets_in_text import secret_shape
 from ...keyword_tree import VersionConflictError
-from ...secrets_in_text import secret_shape
 from ..answers import ChangedOut, DoneOut, EvolutionOut, PageOut
 from ..catalog import Known
 from ..checks import is_text, need, parse

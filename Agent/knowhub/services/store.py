@@ -11,8 +11,8 @@ from datetime import UTC, datetime
 
 from pydantic import BaseModel
 
+from ...base.secrets_in_text import secret_shape
 from ...keyword_tree import VersionConflictError
-from ...secrets_in_text import secret_shape
 from ..answers import EntryFields
 from ..catalog import Catalog, Known
 from ..journal import Entry

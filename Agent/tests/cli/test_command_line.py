@@ -31,7 +31,7 @@ from unittest import mock
 
 import pytest
 
-from Agent import command_line
+from Agent.cli import command_line
 from Agent.keyword_tree import KeywordNode, KeywordTree
 
 pytest.importorskip("click", reason="the extra [cli] is not installed")
@@ -40,7 +40,7 @@ pytest.importorskip("rich", reason="the extra [cli] is not installed")
 import click
 from rich.cells import cell_len
 
-from Agent.cli import language
+from Agent.base import language
 from Agent.cli.commands import LEXICAL_REASONS, REASONS, sentence_of
 from Agent.cli.completing import quote
 from Agent.cli.program import SECTIONS
@@ -52,7 +52,7 @@ from Agent.tests.support import inside
 ROOT = Path(__file__).resolve().parents[3]
 READMES = ("README.md", "README.zh-CN.md")
 SCRIPT = Path(sys.executable).with_name("keyword-tree")
-PROGRAM = [str(SCRIPT)] if SCRIPT.exists() else [sys.executable, "-m", "Agent.command_line"]
+PROGRAM = [str(SCRIPT)] if SCRIPT.exists() else [sys.executable, "-m", "Agent.cli.command_line"]
 """Where the project is not installed, the module that the program is made of."""
 
 NAMED = (
@@ -345,7 +345,7 @@ OLDEST = Path(os.environ.get("KEYWORD_TREE_OLDEST_CLI", ROOT / ".venv" / "oldest
 class TestEveryCommand:
     @pytest.mark.skipif(not OLDEST.exists(), reason=f"no click 8.2 in {OLDEST}: `make test` puts it there")
     def test_runs_with_the_oldest_libraries_that_are_allowed(self, program: Program) -> None:
-        script = "import click; from Agent.command_line import main; print(click.__file__); main(['show'])"
+        script = "import click; from Agent.cli.command_line import main; print(click.__file__); main(['show'])"
         command = [sys.executable, "-c", script]
         environment = {**os.environ, "PYTHONPATH": os.pathsep.join((str(OLDEST), str(ROOT)))}
 
@@ -674,7 +674,7 @@ class TestProgram:
         self, tmp_path: Path, package: str, call: str, locale: str, said: str
     ) -> None:
         (tmp_path / "a.md").write_text("# A\n", encoding="utf-8")
-        code = f"import sys; sys.modules['{package}'] = None; import Agent.command_line as program; "
+        code = f"import sys; sys.modules['{package}'] = None; import Agent.cli.command_line as program; "
         code += f"sys.exit(program.{call})"
         environment = {**ENVIRONMENT, "LANG": f"{locale}.UTF-8"}
         done = subprocess.run(
@@ -685,8 +685,8 @@ class TestProgram:
         assert done.stderr.endswith(said)
 
     def test_imports_a_model_only_where_one_is_asked(self, program: Program) -> None:
-        code = "import sys, Agent.command_line as program; program.main(['show']); "
-        code += "print('Agent.model_clients' in sys.modules)"
+        code = "import sys, Agent.cli.command_line as program; program.main(['show']); "
+        code += "print('Agent.models.model_clients' in sys.modules)"
         done = subprocess.run(
             [sys.executable, "-c", code],
             env={**ENVIRONMENT, "KEYWORD_TREE_DATA": str(program.data)},

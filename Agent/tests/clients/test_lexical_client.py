@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from Agent.keyword_tree import KeywordTree, SearchStatus
-from Agent.lexical_client import LexicalLLMClient
+from Agent.models.lexical_client import LexicalLLMClient
 
 FIELDS = {"action", "node_id", "node_ids", "jump_depth", "suggest_name", "candidate_ids", "reason"}
 

@@ -27,8 +27,8 @@ from hypothesis import strategies as st
 from typing_extensions import override
 
 from Agent.keyword_tree import InvalidInputError, KeywordTree, LLMClient, SearchStatus
-from Agent.lexical_client import LexicalLLMClient
-from Agent.model_clients import (
+from Agent.models.lexical_client import LexicalLLMClient
+from Agent.models.model_clients import (
     BODY_LIMIT,
     REPAIR_LIMIT,
     AnthropicChatClient,
@@ -629,7 +629,7 @@ class TestOutcomes:
         address = server.address + wire.address
         code = f"""
             import os, signal
-            from Agent.model_clients import {wire.client_class.__name__}
+            from Agent.models.model_clients import {wire.client_class.__name__}
             client = {wire.client_class.__name__}("test-model", {KEY!r}, {address!r}, timeout_s=10)
             client.Chat({MESSAGES!r}, {{}})
             client._lock.acquire()  # as another thread may have it at this moment

@@ -13,10 +13,10 @@ from typing import Any
 
 import pytest
 
+from Agent.base.text import read_time, time_of
 from Agent.context_engine import ContextEngineService, ContextNode, InvalidInputError, RequestContext, StoreError
 from Agent.context_engine.core.entries import parse_entries
 from Agent.context_engine.core.objects import OutboxEvent
-from Agent.context_engine.core.text import read_time, time_of
 from Agent.tests.support.plain_reader import open_engine
 
 ADA = RequestContext("acme", "ada", "helper", "s1")

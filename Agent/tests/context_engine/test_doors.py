@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from Agent.command_line import main as library
+from Agent.cli.command_line import main as library
 from Agent.context_engine import AsyncContextEngineService, ContextEngineService, RequestContext
 from Agent.context_engine.service.command_line import main
 

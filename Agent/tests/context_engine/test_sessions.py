@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from Agent.base.text import count_tokens
 from Agent.context_engine import (
     AccessDeniedError,
     ConflictError,
@@ -27,7 +28,6 @@ from Agent.context_engine import (
 from Agent.context_engine.core.config import FILE_BYTES, FILES, MESSAGES, RAW_BYTES
 from Agent.context_engine.core.errors import StoreCorruptError
 from Agent.context_engine.core.messages import decode_messages, encode_messages, own_words, read_message, read_messages
-from Agent.context_engine.core.text import count_tokens
 from Agent.memory.keywords import ChineseKeywordExtractor, cut_ngrams
 from Agent.tests.support.plain_reader import open_engine
 

@@ -21,7 +21,7 @@ from Agent.embeddings.scripts import PROBES
 from Agent.embeddings.vectors import _digest
 from Agent.finding.tree import TreeRanker
 from Agent.keyword_tree import ClosedError, InvalidInputError, KeywordTree, LLMClient, SearchStatus
-from Agent.lexical_client import LexicalLLMClient
+from Agent.models.lexical_client import LexicalLLMClient
 from Agent.tests.support.examples import share
 
 SYNONYMS = [("dog", "canine"), ("car", "automobile"), ("quick", "rapid"), ("tea", "绿茶")]

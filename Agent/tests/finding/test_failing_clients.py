@@ -10,7 +10,7 @@ from types import SimpleNamespace
 import pytest
 
 from Agent.keyword_tree import KeywordTree, StubLLMClient
-from Agent.lexical_client import LexicalLLMClient
+from Agent.models.lexical_client import LexicalLLMClient
 from Agent.tests.support import inside
 
 pytestmark = pytest.mark.usefixtures("no_sync")

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from Agent.keyword_tree import InvalidInputError, KeywordTree, LLMClient, SearchStatus, StubLLMClient
-from Agent.lexical_client import LexicalLLMClient
+from Agent.models.lexical_client import LexicalLLMClient
 from Agent.tests.support import inside
 
 pytestmark = pytest.mark.usefixtures("no_sync")

@@ -18,7 +18,7 @@ from typing import Any
 import httpx
 import pytest
 
-from Agent.cli.language import chinese_of
+from Agent.base.language import chinese_of
 from Agent.knowhub.hub import LOCAL, KnowHub
 from Agent.knowhub.pages import MARKDOWN_LIMIT, _difference, _entry_of, add_pages, render_markdown
 from Agent.knowhub.schemas import RIGHTS

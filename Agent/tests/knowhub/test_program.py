@@ -13,7 +13,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from Agent.cli import language
+from Agent.base import language
 from Agent.knowhub.hub import LOCAL, KnowHub
 from Agent.knowhub.identity import own_token
 from Agent.knowhub.program import main
@@ -113,7 +113,7 @@ class TestCarrying:
             language.choose("en")
 
     @pytest.mark.parametrize(
-        ("module", "words"), [("knowhub.program", ["import"]), ("command_line", ["hub", "import"])]
+        ("module", "words"), [("knowhub.program", ["import"]), ("cli.command_line", ["hub", "import"])]
     )
     def test_help_needs_no_extra(self, module: str, words: list[str]) -> None:
         code = "import sys; sys.modules['pydantic'] = sys.modules['cryptography'] = None; "

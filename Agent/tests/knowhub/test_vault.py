@@ -18,6 +18,7 @@ from urllib.parse import quote
 
 import pytest
 
+from Agent.base.secrets_in_text import secret_shape
 from Agent.keyword_tree import StubLLMClient
 from Agent.knowhub.files import write_new
 from Agent.knowhub.hub import LOCAL, KnowHub
@@ -25,7 +26,6 @@ from Agent.knowhub.program import main
 from Agent.knowhub.schemas import Json, KnowHubError, ResourceIn
 from Agent.knowhub.tokens import Token
 from Agent.knowhub.vault import KeyRing, Vault, find_ring, key_path
-from Agent.secrets_in_text import secret_shape
 from Agent.tests.knowhub.support import serve
 from Agent.tests.shared.own_server import free_port
 

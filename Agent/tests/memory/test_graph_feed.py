@@ -20,14 +20,14 @@ from Agent.keyword_tree import (
     NotFoundError,
     StubLLMClient,
 )
-from Agent.lexical_client import LexicalLLMClient
 from Agent.memory import background
 from Agent.memory.extraction import ExtractedEntity, ExtractedRelation, Extraction, Extractor, FindKnown
 from Agent.memory.graph import GraphRelation, RelationDirection
 from Agent.memory.graph_feed import EXTRACTION
 from Agent.memory.store import MemoryStore
 from Agent.memory.tree_graph import TreeGraph
-from Agent.model_clients import ServiceError
+from Agent.models.lexical_client import LexicalLLMClient
+from Agent.models.model_clients import ServiceError
 from Agent.tests.support.plain_extractor import PlainExtractor
 from Agent.tests.support.threads import in_threads
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from Agent.keyword_tree import Change, Info, KeywordTree
-from Agent.memory import log_follower
-from Agent.memory.log_follower import InfoFollower, LogFollower, Position, all_infos, outside_operations
+from Agent.store import log_follower
+from Agent.store.log_follower import InfoFollower, LogFollower, Position, all_infos, outside_operations
 
 
 class TestCatchUp:

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 from Agent.finding.index import Index
 from Agent.keyword_tree import Info, InvalidInputError, KeywordTree
-from Agent.memory import log_follower
 from Agent.memory.memories import Filters, InfoFacts, Memories
+from Agent.store import log_follower
 from Agent.tests.support.examples import share
 from Agent.tests.support.threads import in_threads
 

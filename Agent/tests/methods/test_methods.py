@@ -44,7 +44,7 @@ from Agent.keyword_tree import (
     StoreError,
     VersionConflictError,
 )
-from Agent.lexical_client import LexicalLLMClient
+from Agent.models.lexical_client import LexicalLLMClient
 from Agent.tests.support import ROOT, inside
 from Agent.tests.support.looking import disk, names_under
 from Agent.tests.support.models import Model, always

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from Agent import keyword_tree
-from Agent.past import lines_until
+from Agent.store.past import lines_until
 
 
 class TestLinesUntil:

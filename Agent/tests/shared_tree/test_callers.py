@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from Agent.command_line import main
+from Agent.cli.command_line import main
 from Agent.keyword_tree import InvalidInputError, KeywordTree
 from Agent.memory.eviction import Capacity, HybridEviction, RecallBased, Ttl
 from Agent.memory.store import MemoryStore

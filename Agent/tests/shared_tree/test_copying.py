@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from Agent.addresses import open_tree
 from Agent.keyword_tree import DuplicateIdError, InvalidInputError, KeywordTree, NotFoundError, StoreCorruptError
 from Agent.shared_tree import SharedLog
 from Agent.shared_tree.__main__ import VARIABLE, main
+from Agent.store.addresses import open_tree
 from Agent.tests.shared.own_server import OwnServer
 from Agent.tests.shared_tree.conftest import names
 

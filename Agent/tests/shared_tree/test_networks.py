@@ -15,9 +15,9 @@ from pathlib import Path
 import pytest
 
 from Agent.keyword_tree import InvalidInputError, KeywordTree, StoreCorruptError, StoreError
-from Agent.memory.log_follower import all_infos
 from Agent.shared_tree import SharedLog, statements, store
 from Agent.shared_tree.running import Runner
+from Agent.store.log_follower import all_infos
 from Agent.tests.shared import storm_worker
 from Agent.tests.shared.faulty_proxy import PASS, Fault, FaultyProxy, delay, late, lose
 from Agent.tests.shared.own_server import OwnServer

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from Agent.backup import backup
 from Agent.keyword_tree import InvalidInputError, KeywordTree, StoreCorruptError
+from Agent.store.backup import backup
 
 
 @pytest.fixture

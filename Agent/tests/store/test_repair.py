@@ -17,7 +17,7 @@ import pytest
 
 from Agent import keyword_tree as kt
 from Agent.keyword_tree import ConflictError, KeywordTree, RelationType, StoreCorruptError, StoreError
-from Agent.repair import Loss, RepairError, RepairReport, repair
+from Agent.store.repair import Loss, RepairError, RepairReport, repair
 from Agent.tests.support import inside
 from Agent.tests.support.log_format import KINDS, is_whole, operation_line, rows_of, seal
 

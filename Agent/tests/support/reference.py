@@ -15,7 +15,7 @@ from typing import Any
 import click
 
 from Agent import keyword_tree
-from Agent.cli import language
+from Agent.base import language
 from Agent.cli.program import SECTIONS, program
 
 ROOT = Path(__file__).parents[3]

@@ -24,7 +24,7 @@ if not hasattr(mcp, "Client"):
 from Agent.adapters.mcp import graph, sdk
 from Agent.adapters.mcp.__main__ import main
 from Agent.adapters.mcp.server import OPERATION, RESOURCE, build_server
-from Agent.cli.language import choose
+from Agent.base.language import choose
 from Agent.keyword_tree import KeywordTree, StoreError
 from Agent.tests.support.missing import without
 

@@ -67,7 +67,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple, TypeAlias
 
-from . import keyword_tree as kt
+from .. import keyword_tree as kt
 from .addresses import is_address
 
 try:  # Windows has no flock; there nothing may write while this reads.

@@ -62,7 +62,7 @@ from urllib.parse import urlsplit
 
 from typing_extensions import override
 
-from .keyword_tree import InvalidInputError, KeywordTreeError, LLMClient
+from ..keyword_tree import InvalidInputError, KeywordTreeError, LLMClient
 
 __all__ = [
     "AnthropicChatClient",
@@ -769,7 +769,7 @@ def read_reply(said: object, json_schema: Mapping[str, Any] | None = None, *, is
 
     >>> read_reply("I would say: the second one.")
     Traceback (most recent call last):
-    Agent.model_clients.ReplyError: the reply is no JSON object: 'I would say: the second one.'
+    Agent.models.model_clients.ReplyError: the reply is no JSON object: 'I would say: the second one.'
     """
     properties = _at(json_schema, "properties")
     known = frozenset(properties if isinstance(properties, dict) else ())

@@ -16,8 +16,8 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from typing import Any, TypeAlias
 
-from .keyword_tree import ConflictError, InvalidInputError, KeywordNode, KeywordTree, KeywordTreeError, NotFoundError
-from .memory.log_follower import all_infos
+from ..keyword_tree import ConflictError, InvalidInputError, KeywordNode, KeywordTree, KeywordTreeError, NotFoundError
+from .log_follower import all_infos
 
 __all__ = ["carry_out", "propose"]
 

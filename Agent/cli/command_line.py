@@ -36,16 +36,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if getattr(sys, name) is None:  # closed by who started us: what is said must still go somewhere
             setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: SIM115  it is open to the end
     try:
-        from .cli.program import program
+        from .program import program
     except ModuleNotFoundError as error:
         if str(error.name).partition(".")[0] not in ("click", "rich"):
             raise
         words = sys.argv[1:] if arguments is None else list(arguments)
         if words[:1] == ["context"]:  # its words are read without click, too
-            from .context_engine.service.command_line import main as run_context
+            from ..context_engine.service.command_line import main as run_context
 
             return run_context(words[1:])
-        from .cli.language import choose_from_environment, say_error
+        from ..base.language import choose_from_environment, say_error
 
         choose_from_environment()
         message = "the console command needs click and rich: pip install '.[cli]' in its repository"
@@ -69,7 +69,7 @@ def hub(arguments: Sequence[str] | None = None) -> int:
     Returns:
         The exit code; 2 where the extra `[knowhub]` is missing.
     """
-    from .knowhub.program import main as run_hub
+    from ..knowhub.program import main as run_hub
 
     return run_hub(arguments)
 

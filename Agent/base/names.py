@@ -5,7 +5,7 @@ import unicodedata
 from urllib.parse import quote
 
 from ..keyword_tree import InvalidInputError
-from .messages import shorten
+from .checks import shorten
 
 __all__ = ["encode_name", "slug_of"]
 

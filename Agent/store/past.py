@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from typing import Any, NoReturn, cast
 
-from .keyword_tree import FIRST_CRC, STATE, InvalidInputError, LogLine, NotFoundError, ReadAfter, ReadLine, StoreError
+from ..keyword_tree import FIRST_CRC, STATE, InvalidInputError, LogLine, NotFoundError, ReadAfter, ReadLine, StoreError
 
 __all__ = ["PastStore", "lines_until", "past_store"]
 

@@ -5,18 +5,30 @@
 """
 
 import os
+from collections.abc import Callable
 from typing import Any
 
-from .keyword_tree import InvalidInputError, KeywordTree
+from ..keyword_tree import InvalidInputError, KeywordTree
 
-__all__ = ["is_address", "open_tree", "refuse_address"]
+__all__ = ["is_address", "open_tree", "refuse_address", "register_scheme"]
 
-_SCHEMES = ("postgresql:/", "postgres:/")  # a Path of an address has one slash
+_openers: dict[str, Callable[..., KeywordTree]] = {}
+"""Beginning of an address → what opens a tree there."""
+
+
+def register_scheme(scheme: str, opener: Callable[..., KeywordTree]) -> None:
+    """Let `open_tree` take addresses of a scheme.
+
+    Args:
+        scheme: What stands before the colon, as `postgresql`.
+        opener: Called with the address and the options of `KeywordTree`; an ImportError of its tells what to install.
+    """
+    _openers[f"{scheme}:/"] = opener  # a Path of an address has one slash
 
 
 def is_address(place: str | os.PathLike[str]) -> bool:
     """Tell whether this names a tree on a server, rather than a folder."""
-    return isinstance(place, str | os.PathLike) and os.fspath(place).startswith(_SCHEMES)
+    return _opener_of(place) is not None
 
 
 def refuse_address(place: str | os.PathLike[str], what: str) -> None:
@@ -37,10 +49,17 @@ def open_tree(place: str | os.PathLike[str], **options: Any) -> KeywordTree:
     Raises:
         InvalidInputError: the address names no tree, or the extra is missing.
     """
-    if not is_address(place):
+    opener = _opener_of(place)
+    if opener is None:
         return KeywordTree(place, **options)  # type: ignore[arg-type]  # a Path works, and a number is refused there
     try:
-        from .shared_tree.address import open_shared
+        return opener(os.fspath(place), **options)
     except ImportError as error:
         raise InvalidInputError(str(error)) from error
-    return open_shared(os.fspath(place), **options)
+
+
+def _opener_of(place: str | os.PathLike[str]) -> Callable[..., KeywordTree] | None:
+    if not isinstance(place, str | os.PathLike):
+        return None
+    text = os.fspath(place)
+    return next((opener for beginning, opener in _openers.items() if text.startswith(beginning)), None)

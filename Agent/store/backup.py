@@ -11,7 +11,7 @@ import os
 import shutil
 from pathlib import Path
 
-from .keyword_tree import (
+from ..keyword_tree import (
     HISTORY,
     LOG_NAME,
     SNAPSHOT_NAME,

@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from .keyword_tree import (
+from ..keyword_tree import (
     _ROOT_ID,
     HISTORY,
     LOG_NAME,

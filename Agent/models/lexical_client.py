@@ -34,8 +34,8 @@ from typing import Any
 
 from typing_extensions import override
 
-from .finding import texts  # a name must be read by the terms by which it was ranked
-from .keyword_tree import LLMClient
+from ..finding import texts  # a name must be read by the terms by which it was ranked
+from ..keyword_tree import LLMClient
 
 __all__ = ["LexicalLLMClient"]
 

@@ -1,0 +1,1 @@
+"""What all packages share: texts, checks of arguments, forks, languages, secrets in texts."""
