@@ -5242,7 +5242,7 @@ class KeywordTree:
         return f"<KeywordTree {_Shorten(self.data_dir)} {keywords}, {infos}>"
 
     def __str__(self) -> str:
-        """Draw two levels of the tree, at most ten names of each; `repr` where `store/inspection.py` is not beside this."""
+        """Draw two levels of the tree, at most ten names of each; `repr` without `store/inspection.py`."""
         with contextlib.suppress(KeywordTreeError):
             return str(_Sibling("inspection").draw(self))
         return repr(self)
@@ -5776,8 +5776,8 @@ class KeywordTree:
         Raises:
             InvalidInputError: no such operation yet, or the log does not reach so far (compacted without history).
 
-        Cost: reads the log backwards to its beginning, and holds its lines up to then.  Needs `store/past.py` beside this
-        file.
+        Cost: reads the log backwards to its beginning, and holds its lines up to then.  Needs `store/past.py`
+        beside this file.
         """
         self._CheckAndRefresh()
         with contextlib.closing(self._journal.Lines()) as lines:

@@ -53,6 +53,58 @@ class TestPackaging:
         assert ("1 failed" in done.stdout) == bool(code)
 
 
+FLOORS = {
+    "keyword_tree": 0,
+    "base": 1,
+    "store": 2,
+    "finding": 3,
+    "embeddings": 3,
+    "models": 4,
+    "memory": 5,
+    "context_engine": 6,
+    "formats": 6,
+    "knowhub": 6,
+    "shared_tree": 6,
+    "adapters": 7,
+    "cli": 8,
+}
+"""A module imports what stands on its own floor or below, never what stands above."""
+
+
+def product_imports() -> dict[str, set[str]]:
+    """Return for each module of the product the modules of ours that it imports, anywhere in its text."""
+    paths = [path for path in (ROOT / "Agent").rglob("*.py") if "tests" not in path.parts]
+    modules = {".".join(path.relative_to(ROOT).with_suffix("").parts): path for path in paths}
+    found: dict[str, set[str]] = {}
+    for module, path in modules.items():
+        if path.name.startswith("test_") or module == "Agent.__init__":
+            continue
+        package = module.split(".")[:-1]
+        names = set[str]()
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.ImportFrom) and node.level:
+                start = [*package[: len(package) - node.level + 1], *filter(None, [node.module])]
+                names |= {".".join([*start, alias.name]) for alias in node.names} | {".".join(start)}
+        names |= {f"{name}.__init__" for name in names}
+        found[module.removeprefix("Agent.")] = {name.removeprefix("Agent.") for name in names & modules.keys()}
+    return found
+
+
+class TestFloors:
+    def test_every_package_has_its_floor(self) -> None:
+        assert {module.partition(".")[0] for module in product_imports()} == FLOORS.keys()
+
+    def test_nothing_is_imported_from_above(self) -> None:
+        floor = {module: FLOORS[module.partition(".")[0]] for module in product_imports()}
+
+        assert [
+            f"{module} -> {other}"
+            for module, others in product_imports().items()
+            for other in others
+            if other != "__init__" and floor[other] > floor[module]
+        ] == []
+
+
 class TestArrow:
     def imports(self, path: Path) -> set[str]:
         found: set[str] = set()

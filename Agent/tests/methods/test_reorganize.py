@@ -18,5 +18,5 @@ def test_a_copied_file_says_what_it_needs(tmp_path: Path) -> None:
     run = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=True)
 
     modules = ("past", "inspection", "inspection", "reorganize")
-    needs = [f"this needs {module}.py beside this file, both in one package" for module in modules]
+    needs = [f"this needs store/{module}.py beside this file, both in one package" for module in modules]
     assert run.stdout.splitlines() == ["True", *needs]
