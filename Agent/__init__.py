@@ -78,7 +78,8 @@ def _is_copy(file: Path) -> bool:
 
 sys.meta_path.insert(0, _OneModule())
 if (_copied := sys.modules.get(f"{_OTHER}.keyword_tree")) is not None and _is_copy(Path(str(_copied.__file__))):
-    sys.modules[f"{__name__}.keyword_tree"] = _copied  # the one file, imported from another package before this one
+    # The one file, imported from another package before this one.
+    globals()["keyword_tree"] = sys.modules[f"{__name__}.keyword_tree"] = _copied
 
 from .keyword_tree import *  # noqa: E402, F403  what is public there is public here, and __all__ says what that is
 from .keyword_tree import KeywordTree, __all__  # noqa: E402, F401

@@ -89,6 +89,53 @@ with MemoryStore("memories", user="ada") as store:
         assert "茶" in run(project, str(site / "bin/keyword-tree"), "show", path=site)
 
 
+ONE_MODULE = """
+import importlib, sys
+for name in sys.argv[1:]:
+    importlib.import_module(name)
+import Agent.keyword_tree, keyword_tree, keyword_tree.memory.store
+print(Agent.keyword_tree is keyword_tree.keyword_tree, Agent.keyword_tree.KeywordTree is keyword_tree.KeywordTree,
+      issubclass(keyword_tree.memory.store.KeywordTree, Agent.keyword_tree.KeywordTree))
+"""
+
+
+class TestOneName:
+    """A tree of `Agent.keyword_tree` is no stranger to the adapters of `keyword_tree`, whichever is imported first."""
+
+    ORDERS = (["Agent.keyword_tree"], ["keyword_tree"], ["keyword_tree.memory.store"], ["keyword_tree", "Agent"])
+
+    @pytest.mark.parametrize("first", ORDERS, ids=" ".join)
+    def test_in_a_checkout(self, first: list[str], tmp_path: Path) -> None:
+        assert run(tmp_path, "-c", ONE_MODULE, *first, path=ROOT) == "True True True"
+
+    def test_with_the_folder_copied_into_a_project(self, tmp_path: Path) -> None:
+        ignored = shutil.ignore_patterns("tests", "__pycache__")
+        shutil.copytree(ROOT / "Agent", tmp_path / "Agent", ignore=ignored)
+
+        assert run(tmp_path, "-c", ONE_MODULE, "Agent") == "True True True"
+
+    @pytest.mark.parametrize("first", ORDERS, ids=" ".join)
+    @pytest.mark.parametrize("copied", ["file", "folder"])
+    def test_with_a_copy_in_the_project_beside_the_installed_package(
+        self, first: list[str], copied: str, site: Path, project: Path
+    ) -> None:
+        if copied == "folder":
+            shutil.rmtree(project / "Agent")
+            shutil.copytree(site / "keyword_tree", project / "Agent")
+        else:
+            shutil.copy(ROOT / "Agent/keyword_tree.py", project / "Agent")
+
+        assert run(project, "-c", ONE_MODULE, *first, path=site) == "True True True"
+
+    def test_another_version_in_the_project_stays_apart(self, site: Path, project: Path) -> None:
+        shutil.copy(ROOT / "Agent/keyword_tree.py", project / "Agent")
+        with (project / "Agent/keyword_tree.py").open("a") as file:
+            file.write("IS_OTHER = True\n")
+        code = "import keyword_tree, Agent.keyword_tree\nprint(hasattr(keyword_tree.keyword_tree, 'IS_OTHER'))"
+
+        assert run(project, "-c", code, path=site) == "False"
+
+
 class TestOneFile:
     def test_the_file_copied_alone_is_imported_by_the_same_line(self, tmp_path: Path) -> None:
         shutil.copy(ROOT / "Agent/keyword_tree.py", tmp_path)
