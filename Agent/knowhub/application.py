@@ -19,11 +19,11 @@ from importlib.metadata import version
 from typing import Any
 
 from .answers import ProblemOut
-from .checks import need, problem_of
 from .gate import Gate, Receive, Scope, Send, Settings, problem
 from .hub import KnowHub
-from .schemas import Json, KnowHubError
+from .schemas import Json, KnowHubError, problem_of
 from .server import Who, add_routes, answer
+from .tokens import need
 
 try:
     from fastapi import FastAPI, Request, Response

@@ -24,6 +24,7 @@ Errors are `KnowHubError`; nothing was written then, but for `outcome-unknown`.
 """
 
 import contextlib
+import threading
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -35,16 +36,10 @@ from .catalog import Catalog
 from .files import open_files
 from .ledger import TreeLedger
 from .routing import Models
-from .services.entries import Entries
 from .services.finding import Finding
-from .services.judging import Judging
+from .services.keeping import Keeping
 from .services.operations import Operations
-from .services.resources import Resources
-from .services.rewriting import Rewriting
 from .services.slimming import Slimming
-from .services.store import Store
-from .services.token_keeping import TokenKeeping
-from .services.traces import Traces
 from .services.transfer import Transfer
 from .tokens import LOCAL, Tokens
 from .vault import KeyRing, Vault
@@ -52,10 +47,8 @@ from .vault import KeyRing, Vault
 __all__ = ["LOCAL", "KnowHub"]
 
 
-class KnowHub:
+class KnowHub(Transfer, Finding, Slimming, Operations, Keeping):
     """Knowledge, resources and secrets in one place; a context manager, safe for many threads and processes.
-
-    Its methods are those of `services`, which share one `Store`.
 
     Args:
         place: A folder, which holds `tree`, `vault`, `tokens` and `indexes` and is made for its owner alone; or an
@@ -102,30 +95,7 @@ class KnowHub:
             self.models = Models(models)
             opened.callback(self.models.close)
             self._opened = opened.pop_all()
-        store = Store(self.ledger, self.catalog, self.vault, self.tokens, self.models, clock, allow_secret_shapes)
-
-        entries, finding, resources = Entries(store), Finding(store), Resources(store)
-        self.save, self.get, self.list_knowledge = entries.save, entries.get, entries.list_knowledge
-        self.patch, self.delete, self.history = entries.patch, entries.delete, entries.history
-        self.search = finding.search
-        self.put_resource, self.get_resource = resources.put_resource, resources.get_resource
-        self.list_resources, self.delete_resource = resources.list_resources, resources.delete_resource
-        self.reveal, self.sweep = resources.reveal, resources.sweep
-
-        rewriting = Rewriting(store, entries)
-        judging, slimming = Judging(store, entries, rewriting), Slimming(store)
-        self.update, self.batch_update, self.feedback = judging.update, judging.batch_update, judging.feedback
-        self.proposals, self.accept, self.reject = rewriting.proposals, rewriting.accept, rewriting.reject
-        self.slim = slimming.slim
-
-        operations, traces, keeping = Operations(store), Traces(store), TokenKeeping(store)
-        self.operations, self.undo, self.purge = operations.operations, operations.undo, operations.purge
-        self.get_goals, self.put_goals = traces.get_goals, traces.put_goals
-        self.delete_goals, self.list_goals = traces.delete_goals, traces.list_goals
-        self.make_token, self.list_tokens = keeping.make_token, keeping.list_tokens
-        self.revoke_token = keeping.revoke_token
-        transfer = Transfer(store, entries, judging, resources)
-        self.export, self.take_in = transfer.export, transfer.take_in
+        self.clock, self.allow_secret_shapes, self.slimming = clock, allow_secret_shapes, threading.Lock()
 
     def close(self) -> None:
         """Leave the index on disk and close the store.  Closing twice is no error."""

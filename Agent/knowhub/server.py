@@ -16,11 +16,10 @@ from typing import Annotated, Any, NamedTuple
 from pydantic import BaseModel
 
 from . import answers
-from .checks import need
 from .gate import PROBLEM_TYPE
 from .hub import KnowHub
 from .schemas import PROBLEMS, RESOURCE_ID_LIMIT, RESOURCE_ID_PATTERN, Json, KnowHubError, ResourceIn
-from .tokens import Token
+from .tokens import Token, need
 
 try:
     from fastapi import Depends, FastAPI, Header, Path, Query, Request, Response

@@ -24,9 +24,9 @@ from pathlib import Path
 from pydantic import TypeAdapter
 
 from .files import Files, FolderFiles
-from .schemas import OWNER_SCOPE, RIGHTS, Record
+from .schemas import OWNER_SCOPE, RIGHTS, KnowHubError, Record
 
-__all__ = ["LOCAL", "SESSION_S", "Token", "Tokens", "is_visible"]
+__all__ = ["LOCAL", "SESSION_S", "Token", "Tokens", "is_visible", "need", "sees"]
 
 SESSION_S = 12 * 3600
 """Seconds that a browser stays logged in."""
@@ -84,6 +84,16 @@ class Token:
 
 LOCAL = Token("local", frozenset(RIGHTS), frozenset("*"))
 """The owner of the process: a hub in process needs no file."""
+
+
+def need(token: Token, right: str) -> None:
+    """Refuse a token that does not have a right.
+
+    Raises:
+        KnowHubError: `forbidden`.
+    """
+    if not token.may(right):
+        raise KnowHubError("forbidden", f"the token does not have the right `{right}`")
 
 
 def is_visible(token: Token, scopes: Collection[str], principal: str) -> bool:

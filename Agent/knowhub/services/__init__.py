@@ -1,9 +1,8 @@
-"""What a hub does, one subject a file; `hub.KnowHub` is made of them.
+"""What a hub does, one subject a file; `hub.KnowHub` inherits them all.
 
 store        what all use                          finding        the search
-entries      knowledge itself                      judging        feedback
-rewriting    proposals and what becomes of them    slimming       merging what says the same
-resources    public bodies and sealed secrets      operations     what was done, and undoing it
-traces       goal trees                            token_keeping  who may come in
-transfer     export and import
+entries      knowledge itself                      judging        feedback, rewriting and proposals
+resources    public bodies and sealed secrets      slimming       merging what says the same
+operations   what was done, and undoing it         transfer       export and import
+keeping      goal trees and tokens
 """

@@ -6,10 +6,9 @@ from typing import Any, cast
 from ...keyword_tree import DuplicateIdError
 from ..answers import ChangedOut, DoneOut, EntryOut, HistoryOut, JudgedCases, ListOut, SavedOut, SourceOut
 from ..catalog import Known
-from ..checks import need, parse
 from ..ledger import ATTEMPTS
-from ..schemas import Json, KnowledgeIn, KnowledgePatch, ListQuery, Record, iso_time, kind_of, not_found
-from ..tokens import Token, is_visible, sees
+from ..schemas import Json, KnowledgeIn, KnowledgePatch, ListQuery, Record, iso_time, kind_of, not_found, parse
+from ..tokens import Token, is_visible, need, sees
 from .store import Store, entry_fields, read_case, told_operation, under_way
 
 __all__ = ["ENTRY_NAMES", "Entries"]
@@ -28,11 +27,8 @@ _VERSIONS = 200
 """So many versions a history goes back."""
 
 
-class Entries:
+class Entries(Store):
     """Entries of knowledge."""
-
-    def __init__(self, store: Store) -> None:
-        self._store = store
 
     def save(self, token: Token, body: KnowledgeIn | Mapping[str, Any], key: str = "") -> SavedOut:
         """Keep new knowledge; return `entry`, `operation_id`, and `similar`: up to three that it resembles.
@@ -46,31 +42,31 @@ class Entries:
         """
         need(token, "write")
         body = parse(KnowledgeIn, body)
-        self._store.check_scopes(token, body.scopes)
-        self._store.check_secrets(body)
+        self._check_scopes(token, body.scopes)
+        self._check_secrets(body)
         for _ in range(ATTEMPTS):
-            mark, earlier = self._store.repeated(token, key, "save", body)
+            mark, earlier = self._repeated(token, key, "save", body)
             if earlier:
-                [there] = self._store.as_now(earlier[0])
+                [there] = self._as_now(earlier[0])
                 if not sees(token, there):
                     raise not_found()
-                return {"entry": self.show(token, there), "operation_id": earlier[0].operation_id, "similar": []}
-            id = self._store.new_id("knowledge", token, key)
-            record = Record(id, body.content, body.source.name, self.fields_of(token, body), token.principal)
+                return {"entry": self._show(token, there), "operation_id": earlier[0].operation_id, "similar": []}
+            id = self._new_id("knowledge", token, key)
+            record = Record(id, body.content, body.source.name, self._fields_of(token, body), token.principal)
             similar = self._similar(token, body.task)
             try:
-                operation_id, [made] = self._store.create(token, "save", [record], mark)
+                operation_id, [made] = self._create(token, "save", [record], mark)
             except DuplicateIdError:  # two tries of one call met; without a key, two random ids
-                self._store.catalog.catch_up()
+                self.catalog.catch_up()
                 continue
-            return {"entry": self.show(token, made), "operation_id": operation_id, "similar": similar}
+            return {"entry": self._show(token, made), "operation_id": operation_id, "similar": similar}
         raise under_way()
 
-    def fields_of(self, token: Token, body: KnowledgeIn) -> Json:
+    def _fields_of(self, token: Token, body: KnowledgeIn) -> Json:
         """Return the fields of the record that a body describes."""
         source = body.source.model_dump(mode="json")
         source["message_id"] = body.message_id or body.source.message_id
-        source["timestamp"] = source["timestamp"] or iso_time(self._store.clock())
+        source["timestamp"] = source["timestamp"] or iso_time(self.clock())
         del source["name"]
         return {
             "task": body.task,
@@ -86,18 +82,18 @@ class Entries:
         }
 
     def _similar(self, token: Token, task: str) -> list[Json]:
-        found = self._store.catalog.resembling(token, task, SIMILAR_LEAST, SIMILAR_LIMIT)
+        found = self.catalog.resembling(token, task, SIMILAR_LEAST, SIMILAR_LIMIT)
         return [{"id": known.id, "task": known.task, "similarity": round(one, 3)} for one, known in found]
 
     def get(self, token: Token, id: str) -> EntryOut:
         """Return an entry whole.  Cost: some 0.1 ms, and 20 µs for each case shown."""
         need(token, "read")
-        return self.show(token, self._store.record(token, id, "knowledge"))
+        return self._show(token, self._record(token, id, "knowledge"))
 
-    def show(self, token: Token, record: Record) -> EntryOut:
+    def _show(self, token: Token, record: Record) -> EntryOut:
         """Return an entry as answers have it."""
         own = record.fields
-        helpful, harmful = self._store.catalog.votes(record.id)
+        helpful, harmful = self.catalog.votes(record.id)
         shown = self._cases(token, record.id)
         judged: JudgedCases = {
             "score": own["score"],
@@ -121,9 +117,9 @@ class Entries:
     def _cases(self, token: Token, id: str) -> dict[bool, list[Json]]:
         shown: dict[bool, list[Json]] = {True: [], False: []}
         for is_helpful, cases in shown.items():
-            for known in self._store.catalog.feedback(id, 2 * HISTORY_LIMIT, is_helpful=is_helpful):
+            for known in self.catalog.feedback(id, 2 * HISTORY_LIMIT, is_helpful=is_helpful):
                 if len(cases) < HISTORY_LIMIT and is_visible(token, known.scopes, known.owner):
-                    record = self._store.ledger.read(known.id)
+                    record = self.ledger.read(known.id)
                     if record is not None:
                         cases.append(read_case(record))
         return shown
@@ -138,15 +134,15 @@ class Entries:
         def wanted(known: Known) -> bool:
             return (
                 not known.merged_into
-                and self._store.catalog.sees(token, known)
+                and self.catalog.sees(token, known)
                 and (types is None or not types.isdisjoint(known.types))
                 and (scopes is None or not scopes.isdisjoint(known.scopes))
                 and (query.owner is None or query.owner == known.owner)
                 and (not key or any(key == name and value in ("", said) for name, said in known.tags))
             )
 
-        records, cursor = self._store.page("knowledge", wanted, query)
-        return {"results": [self.show(token, each) for each in records], "count": len(records), "next_cursor": cursor}
+        records, cursor = self._page("knowledge", wanted, query)
+        return {"results": [self._show(token, each) for each in records], "count": len(records), "next_cursor": cursor}
 
     def patch(
         self, token: Token, id: str, body: KnowledgePatch | Mapping[str, Any], version: int | None = None, key: str = ""
@@ -155,37 +151,37 @@ class Entries:
         need(token, "write")
         body = parse(KnowledgePatch, body)
         given = body.model_dump(exclude_none=True)
-        mark, earlier = self._store.repeated(token, key, "patch", id, body)
+        mark, earlier = self._repeated(token, key, "patch", id, body)
         if earlier:
             return {"entry": self.get(token, id), "operation_id": earlier[0].operation_id}
-        record = self._store.record_at(token, id, "knowledge", version)
-        self._store.check_owner(token, record)
-        self._store.check_scopes(token, given.get("scopes") or record.fields["scopes"], record)
-        self._store.check_said_owner(token, given.get("owner"), record.fields["owner"])
-        self._store.check_secrets(given)
+        record = self._record_at(token, id, "knowledge", version)
+        self._check_owner(token, record)
+        self._check_scopes(token, given.get("scopes") or record.fields["scopes"], record)
+        self._check_said_owner(token, given.get("owner"), record.fields["owner"])
+        self._check_secrets(given)
 
         changed = record.changed(**given)
-        operation_id, [made] = self._store.change(token, "change", lambda: [self._store.ledger.update(changed)], mark)
-        return {"entry": self.show(token, made), "operation_id": operation_id}
+        operation_id, [made] = self._change(token, "change", lambda: [self.ledger.update(changed)], mark)
+        return {"entry": self._show(token, made), "operation_id": operation_id}
 
     def delete(self, token: Token, id: str, version: int | None = None, key: str = "") -> DoneOut:
         """Hide an entry, undoably; its bytes stay in the log until a purge."""
         need(token, "write")
-        mark, earlier = self._store.repeated(token, key, "delete", id)
+        mark, earlier = self._repeated(token, key, "delete", id)
         if earlier:
             return {"id": id, "operation_id": earlier[0].operation_id}
-        record = self._store.record_at(token, id, "knowledge", version)
-        self._store.check_owner(token, record)
-        operation_id = self._store.hide(token, "delete", record, mark)
-        self._store.catalog.catch_up()
+        record = self._record_at(token, id, "knowledge", version)
+        self._check_owner(token, record)
+        operation_id = self._hide(token, "delete", record, mark)
+        self.catalog.catch_up()
         return {"id": record.id, "operation_id": operation_id}
 
     def history(self, token: Token, id: str) -> HistoryOut:
         """Return the newest 200 versions of an entry, newest first: those that this token could see."""
         need(token, "read")
-        record = self._store.record(token, id, kind_of(id) if kind_of(id) in ("knowledge", "resource") else "?")
+        record = self._record(token, id, kind_of(id) if kind_of(id) in ("knowledge", "resource") else "?")
         versions = []
-        for entry in self._store.ledger.journal.of_record(record.id, _VERSIONS):
+        for entry in self.ledger.journal.of_record(record.id, _VERSIONS):
             for after in entry.after:
                 if after.id == record.id and sees(token, after):
                     if after.deleted:

@@ -7,20 +7,16 @@ from collections.abc import Collection, Mapping
 from typing import Any
 
 from ..answers import Judged, ResultOut, SearchOut
-from ..checks import need, parse
 from ..routing import ROUTE_S, SHOWN_LIMIT, order_by_quality, read_chosen, shown_text
-from ..schemas import Json, Record, SearchQuery
-from ..tokens import Token, sees
+from ..schemas import Json, Record, SearchQuery, parse
+from ..tokens import Token, need, sees
 from .store import Store, asker_of, entry_fields
 
 __all__ = ["Finding"]
 
 
-class Finding:
+class Finding(Store):
     """The search."""
-
-    def __init__(self, store: Store) -> None:
-        self._store = store
 
     def search(self, token: Token, query: SearchQuery | Mapping[str, Any]) -> SearchOut:
         """Find what helps with a task: what fits, and of that the best by score and votes.
@@ -30,12 +26,12 @@ class Finding:
         need(token, "read")
         query = parse(SearchQuery, query)
         began = time.perf_counter()
-        eligible = self._store.catalog.eligible(token, query.types, query.min_score)
+        eligible = self.catalog.eligible(token, query.types, query.min_score)
         limit = 2 * query.top_k
-        reason = "asked" if query.route == "recall" else self._store.models.available()
+        reason = "asked" if query.route == "recall" else self.models.available()
         if not reason and query.route == "model":
-            self._store.models.check_share(asker_of(token))
-        ids = self._store.catalog.rank(query.q, limit if reason else SHOWN_LIMIT, eligible) if eligible else []
+            self.models.check_share(asker_of(token))
+        ids = self.catalog.rank(query.q, limit if reason else SHOWN_LIMIT, eligible) if eligible else []
         chosen, usage, shown = None, None, 0
         if eligible and not reason:
             candidates = self._candidates(eligible, ids)
@@ -57,7 +53,7 @@ class Finding:
         """Return the best of what was found, by quality."""
         quality, results = {id: self._quality(id) for id in ids}, list[ResultOut]()
         for id in order_by_quality(ids, quality, len(ids)):
-            record = self._store.ledger.read(id)
+            record = self.ledger.read(id)
             # A model takes its time: what was hidden meanwhile must not come out.
             if record is not None and sees(token, record) and not record.fields.get("merged_into"):
                 results.append(self._result(record, quality[id]))
@@ -74,12 +70,12 @@ class Finding:
         return recalled + best
 
     def _newest_first(self, id: str) -> tuple[float, str]:
-        known = self._store.catalog.get(id)
+        known = self.catalog.get(id)
         return (-known.created_at if known else 0.0, id)
 
     def _quality(self, id: str) -> float:
-        known = self._store.catalog.get(id)
-        return self._store.catalog.quality(known) if known else -math.inf
+        known = self.catalog.get(id)
+        return self.catalog.quality(known) if known else -math.inf
 
     def _choose(
         self, token: Token, query: str, candidates: list[str], limit: int
@@ -87,11 +83,11 @@ class Finding:
         """Return what a model chose, why it chose nothing (None), and what that used."""
         shown, versions = [], []
         for idx, id in enumerate(candidates):
-            known = self._store.catalog.get(id)
+            known = self.catalog.get(id)
             types, task = (list(known.types), shown_text(known.task)) if known else ([], "")
             shown.append({"idx": idx, "types": types, "task": task})
             versions.append((id, known.version if known else 0))
-        models, model = self._store.models, self._store.models.choose()
+        models, model = self.models, self.models.choose()
         cache_key = model, query, limit, tuple(versions)
         chosen: list[str] | None = models.cached(cache_key)
         if chosen is not None:
@@ -109,7 +105,7 @@ class Finding:
 
     def _result(self, record: Record, quality: float) -> ResultOut:
         own = record.fields
-        helpful, harmful = self._store.catalog.votes(record.id)
+        helpful, harmful = self.catalog.votes(record.id)
         judged: Judged = {
             "score": own["score"],
             "helpful": helpful,

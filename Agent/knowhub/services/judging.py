@@ -1,28 +1,46 @@
-"""Judging entries: each judgement is a record of its own, so that no two judges can overwrite each other."""
+"""Judging entries, and rewriting them by a wish.
 
+Each judgement is a record of its own, so that no two judges can overwrite each other. A wish is a proposal: a model
+writes, guards compare, and what they stop waits for a person.
+"""
+
+import contextlib
 import json
 from collections.abc import Mapping
 from typing import Any
 
+from ...base.secrets_in_text import secret_shape
 from ...keyword_tree import DuplicateIdError, VersionConflictError
-from ..answers import BatchOut, PageOut, UpdatedOut
-from ..checks import need, parse
+from ..answers import BatchOut, ChangedOut, DoneOut, EvolutionOut, PageOut, UpdatedOut
+from ..catalog import Known
+from ..evolving import check_rewrite
 from ..journal import Entry
 from ..ledger import ATTEMPTS
-from ..schemas import BatchIn, Case, Json, KnowHubError, KnowledgeUpdate, PageQuery, Record, iso_time
-from ..tokens import Token, is_visible
+from ..schemas import (
+    AcceptIn,
+    BatchIn,
+    Case,
+    Json,
+    KnowHubError,
+    KnowledgeUpdate,
+    PageQuery,
+    ProposalQuery,
+    Record,
+    is_text,
+    iso_time,
+    kind_of,
+    not_found,
+    parse,
+)
+from ..tokens import Token, is_visible, need
 from .entries import Entries
-from .rewriting import Rewriting
-from .store import Store, asker_of, read_case, read_cursor, under_way, write_cursor
+from .store import asker_of, read_case, read_cursor, under_way, write_cursor
 
 __all__ = ["Judging"]
 
 
-class Judging:
-    """Feedback."""
-
-    def __init__(self, store: Store, entries: Entries, rewriting: Rewriting) -> None:
-        self._store, self._entries, self._rewriting = store, entries, rewriting
+class Judging(Entries):
+    """Feedback, the wishes in it, and what becomes of them."""
 
     def update(self, token: Token, id: str, body: KnowledgeUpdate | Mapping[str, Any], key: str = "") -> UpdatedOut:
         """Judge an entry, score it, or let it be rewritten; what is judged is one operation.
@@ -31,73 +49,73 @@ class Judging:
         """
         need(token, "write")
         body = parse(KnowledgeUpdate, body)
-        record = self._store.record(token, id, "knowledge")
+        record = self._record(token, id, "knowledge")
         if body.update_score is not None:
-            self._store.check_owner(token, record)
-            self._store.check_scopes(token, record.fields["scopes"], record)
-        if body.evolve_feedback is not None and not self._store.models.available(body.model):
-            self._store.models.check_share(asker_of(token))
+            self._check_owner(token, record)
+            self._check_scopes(token, record.fields["scopes"], record)
+        if body.evolve_feedback is not None and not self.models.available(body.model):
+            self.models.check_share(asker_of(token))
         cases = [(True, body.add_helpful_case), (False, body.add_harmful_case)]
         given = [(is_helpful, case) for is_helpful, case in cases if case is not None]
-        self._store.check_secrets(body)
-        mark, earlier = self._store.repeated(token, key, "update", record.id, body)
+        self._check_secrets(body)
+        mark, earlier = self._repeated(token, key, "update", record.id, body)
         if earlier:
             return self._first_answer(token, record, earlier[0])
-        made = [self.new_feedback(token, record, *judged, key, str(judged[0])) for judged in given]
+        made = [self._new_feedback(token, record, *judged, key, str(judged[0])) for judged in given]
         proposal = None
         if body.evolve_feedback is not None:
-            proposal = self._rewriting.new_proposal(token, record, body.evolve_feedback, key)
+            proposal = self._new_proposal(token, record, body.evolve_feedback, key)
             made.append(proposal)
         if not made and body.update_score is None:  # nothing is to be updated
-            return {"entry": self._entries.show(token, record), "operation_id": ""}
+            return {"entry": self._show(token, record), "operation_id": ""}
         operation_id, records = self._judge(token, record, made, body.update_score, mark)
-        entry = self._entries.show(token, next((each for each in records if each.id == record.id), record))
+        entry = self._show(token, next((each for each in records if each.id == record.id), record))
         answer: UpdatedOut = {"entry": entry, "operation_id": operation_id}
         if proposal is not None:
             stored = next(each for each in records if each.id == proposal.id)
-            answer["evolution"] = self._rewriting.evolve(token, record.id, stored, body)
-            answer["entry"] = self._entries.get(token, id)
+            answer["evolution"] = self._evolve(token, record.id, stored, body)
+            answer["entry"] = self.get(token, id)
         return answer
 
     def _judge(
         self, token: Token, record: Record, made: list[Record], score: int | None, mark: str
     ) -> tuple[str, list[Record]]:
         for left in reversed(range(ATTEMPTS)):
-            now = record if left == ATTEMPTS - 1 else (self._store.ledger.read(record.id) or record)
+            now = record if left == ATTEMPTS - 1 else (self.ledger.read(record.id) or record)
 
             def plan(now: Record = now) -> list[Record]:
-                written = self._store.ledger.create(made) if made else []
+                written = self.ledger.create(made) if made else []
                 if score is not None:
-                    written.append(self._store.ledger.update(now.changed(score=score)))
+                    written.append(self.ledger.update(now.changed(score=score)))
                 return written
 
             try:
-                return self._store.write(token, "feedback", plan, mark)
+                return self._write(token, "feedback", plan, mark)
             except VersionConflictError as error:
                 if not left:
                     raise KnowHubError("conflict", "others changed it each time: try again") from error
-                self._store.ledger.refresh()
+                self.ledger.refresh()
             except DuplicateIdError as error:
                 raise under_way() from error
         raise AssertionError("the last attempt returns or raises")
 
-    def new_feedback(self, token: Token, record: Record, is_helpful: bool, case: Case, key: str, place: str) -> Record:
+    def _new_feedback(self, token: Token, record: Record, is_helpful: bool, case: Case, key: str, place: str) -> Record:
         """Return the record of a judgement, not stored yet; `place` distinguishes those of one call."""
-        id = self._store.new_id("feedback", token, key, place)
+        id = self._new_id("feedback", token, key, place)
         own: Json = {"of": record.id, "helpful": is_helpful, "owner": record.created_by}
         own["scopes"] = token.owned(record.fields["scopes"])
         stored = case.to_json()
-        stored.setdefault("timestamp", iso_time(self._store.clock()))
+        stored.setdefault("timestamp", iso_time(self.clock()))
         return Record(id, json.dumps(stored, ensure_ascii=False), "", own, token.principal)
 
     def _first_answer(self, token: Token, entry: Record, earlier: Entry) -> UpdatedOut:
         """Return what a call that comes again was answered the first time, and what became of it since."""
-        answer: UpdatedOut = {"entry": self._entries.show(token, entry), "operation_id": earlier.operation_id}
-        for record in self._store.as_now(earlier):
+        answer: UpdatedOut = {"entry": self._show(token, entry), "operation_id": earlier.operation_id}
+        for record in self._as_now(earlier):
             if record.kind == "proposal":
                 is_applied = record.fields["state"] == "accepted"
                 state = "applied" if is_applied else "proposed" if record.content else "queued"
-                newest = self._store.ledger.journal.of_record(record.id, 1)
+                newest = self.ledger.journal.of_record(record.id, 1)
                 why, id = str(record.fields.get("why", "")), newest[0].operation_id if newest else ""
                 answer["evolution"] = {"state": state, "reason": why, "operation_id": id, "proposal_id": record.id}
         return answer
@@ -109,28 +127,28 @@ class Judging:
         """
         need(token, "write")
         body = parse(BatchIn, body)
-        mark, earlier = self._store.repeated(token, key, "batch", body)
+        mark, earlier = self._repeated(token, key, "batch", body)
         made: list[Record] = []
         results: list[Json] = []
         problems: list[dict[str, str]] = []
         for place, one in enumerate(body.feedback_list):
             try:
-                record = self._store.record(token, one.knowledge_id, "knowledge")
-                self._store.check_secrets(one.case.to_json())
+                record = self._record(token, one.knowledge_id, "knowledge")
+                self._check_secrets(one.case.to_json())
             except KnowHubError as error:
                 problems.append({"pointer": f"/feedback_list/{place}", "detail": error.detail})
                 results.append({"knowledge_id": one.knowledge_id, "ok": False, "detail": error.detail})
                 continue
-            made.append(self.new_feedback(token, record, one.is_helpful, one.case, key, str(place)))
+            made.append(self._new_feedback(token, record, one.is_helpful, one.case, key, str(place)))
             results.append({"knowledge_id": one.knowledge_id, "ok": True, "detail": ""})
         if problems and body.atomic:
             raise KnowHubError("conflict", "some of the feedback cannot be taken; none was", problems)
         if earlier:
-            self._store.as_now(earlier[0])
+            self._as_now(earlier[0])
             operation_id = earlier[0].operation_id
         else:
             try:
-                operation_id = self._store.create(token, "feedback", made, mark)[0] if made else ""
+                operation_id = self._create(token, "feedback", made, mark)[0] if made else ""
             except DuplicateIdError as error:
                 raise under_way() from error
         return {"updated": len(made), "operation_id": operation_id, "results": results}
@@ -138,14 +156,138 @@ class Judging:
     def feedback(self, token: Token, id: str, query: PageQuery | Mapping[str, Any] = {}) -> PageOut:  # noqa: B006
         """Return a page of an entry's feedback, newest first; what is not visible makes a page shorter."""
         need(token, "read")
-        query, known = parse(PageQuery, query), self._store.known(token, id, "knowledge")
-        read = self._store.catalog.feedback(known.id, query.limit + 1, before=read_cursor(query.cursor))
+        query, known = parse(PageQuery, query), self._known(token, id, "knowledge")
+        read = self.catalog.feedback(known.id, query.limit + 1, before=read_cursor(query.cursor))
         page = [each for each in read[: query.limit] if is_visible(token, each.scopes, each.owner)]
         results = [
             {"id": each.id, "knowledge_id": each.of, "is_helpful": each.is_helpful, "case": read_case(record)}
             | {"created_by": each.principal, "created_at": iso_time(each.created_at)}
             for each in page
-            if (record := self._store.ledger.read(each.id)) is not None
+            if (record := self.ledger.read(each.id)) is not None
         ]
         cursor = write_cursor(read[query.limit - 1].key) if len(read) > query.limit else None
         return {"results": results, "count": len(results), "next_cursor": cursor}
+
+    # -- rewriting --
+
+    def _new_proposal(self, token: Token, record: Record, feedback: str, key: str) -> Record:
+        """Return the record of an open proposal, not stored yet."""
+        own: Json = {"of": record.id, "version": record.version, "feedback": feedback, "why": "", "state": "open"}
+        own |= {"scopes": token.owned(record.fields["scopes"]), "owner": record.created_by}
+        return Record(self._new_id("proposal", token, key), "", "", own, token.principal)
+
+    def _evolve(self, token: Token, id: str, proposal: Record, body: KnowledgeUpdate) -> EvolutionOut:
+        """Let a model rewrite an entry: what it wrote is applied, or left to a person."""
+        record, feedback = self._record(token, id, "knowledge"), body.evolve_feedback
+        question = {"query": record.fields["task"], "content": record.content, "feedback": feedback}
+
+        def read(data: Any) -> str | None:
+            content = data.get("content") if isinstance(data, Mapping) else None
+            return str(content) if is_text(content) else None
+
+        reply = self.models.ask("evolve_knowledge", question, read, asker_of(token), body.model)
+        text = reply.data or ""
+        answer: EvolutionOut = {
+            "state": "queued",
+            "reason": reply.reason,
+            "operation_id": "",
+            "proposal_id": proposal.id,
+            "usage": reply.usage,
+        }
+        if not text:
+            return answer
+        stopped = check_rewrite(record.content, text, str(feedback))
+        if secret_shape(text) and not self.allow_secret_shapes:
+            # What looks like a key is not even proposed: a proposal would stand in the log.
+            return {**answer, "reason": "; ".join(stopped) or "it has the shape of a secret"}
+        if record.created_by != token.principal and not token.may("curate"):
+            stopped.append("it is another's entry")
+        if not stopped:
+            with contextlib.suppress(VersionConflictError):
+                operation_id = self._apply(token, proposal, record, text)
+                return {**answer, "state": "applied", "operation_id": operation_id}
+            stopped.append("the entry was changed meanwhile")
+        why = "; ".join(stopped)[:1000]
+        proposed = proposal.changed(text, why=why)
+        operation_id, _ = self._change(token, "propose", lambda: [self.ledger.update(proposed)])
+        return {**answer, "state": "proposed", "reason": why, "operation_id": operation_id}
+
+    def _apply(self, token: Token, proposal: Record, record: Record, text: str, mark: str = "") -> str:
+        """Give an entry a new content, and close the proposal: one operation."""
+        changed = record.changed(text), proposal.changed(text, state="accepted")
+        return self._write(token, "evolve", lambda: [*map(self.ledger.update, changed)], mark)[0]
+
+    def _sees_proposal(self, token: Token, known: Known) -> bool:
+        """Return whether a token sees both the entry as it is, and as it was when the proposal was written."""
+        entry = self.catalog.lead(known.of)
+        return entry is not None and self.catalog.sees(token, entry) and is_visible(token, known.scopes, known.owner)
+
+    def proposals(self, token: Token, query: ProposalQuery | Mapping[str, Any] = {}) -> PageOut:  # noqa: B006
+        """Return a page of proposals, newest first."""
+        need(token, "read")
+        query = parse(ProposalQuery, query)
+        records, cursor = self._page(
+            "proposal", lambda known: known.state == query.state and self._sees_proposal(token, known), query
+        )
+        found = [self._told_proposal(each) for each in records]
+        return {"results": found, "count": len(found), "next_cursor": cursor}
+
+    def _told_proposal(self, record: Record) -> Json:
+        own = record.fields
+        entry = self.ledger.read(own["of"])
+        answer: Json = {"id": record.id, "knowledge_id": own["of"], "state": own["state"], "feedback": own["feedback"]}
+        answer |= {"why": own["why"], "content": record.content, "old_content": entry.content if entry else ""}
+        answer["task"] = entry.fields["task"] if entry else own["of"]
+        return answer | {"created_by": record.created_by, "created_at": iso_time(record.created_at)}
+
+    def _open_proposal(self, token: Token, id: str) -> tuple[Record, Record]:
+        """Return an open proposal and its entry, for one who may decide on it."""
+        need(token, "write")
+        known = self.catalog.get(id) if kind_of(id) == "proposal" else None
+        if known is None and kind_of(id) == "proposal":
+            self.catalog.catch_up()
+            known = self.catalog.get(id)
+        proposal = self.ledger.read(id) if known is not None and self._sees_proposal(token, known) else None
+        if proposal is None:
+            raise not_found()
+        record = self._record(token, proposal.fields["of"], "knowledge")
+        self._check_owner(token, record)
+        self._check_scopes(token, record.fields["scopes"], record)
+        if proposal.fields["state"] != "open":
+            raise KnowHubError("conflict", f"the proposal was {proposal.fields['state']} already")
+        return proposal, record
+
+    def accept(self, token: Token, id: str, body: AcceptIn | Mapping[str, Any] = {}, key: str = "") -> ChangedOut:  # noqa: B006
+        """Give an entry the text that was proposed, or that a person wrote instead; needs the entry, or `curate`."""
+        body = parse(AcceptIn, body)
+        mark, earlier = self._repeated(token, key, "accept", id, body)
+        if earlier:
+            [entry] = [each for each in earlier[0].after if each.kind == "knowledge"]
+            return {"entry": self.get(token, entry.id), "operation_id": earlier[0].operation_id}
+        proposal, record = self._open_proposal(token, id)
+        own_words = body.content
+        text = own_words or proposal.content
+        if not text:
+            raise KnowHubError("conflict", "there is no text yet: give one as `content`")
+        self._check_secrets(text)
+        if not own_words and record.version < proposal.fields["version"]:  # another process wrote it just now
+            self.catalog.catch_up()
+            proposal, record = self._open_proposal(token, id)
+        if not own_words and record.version != proposal.fields["version"]:
+            raise KnowHubError("conflict", "the entry was changed since: it outgrew the proposal")
+        try:
+            operation_id = self._apply(token, proposal, record, text, mark)
+        except VersionConflictError as error:
+            self.catalog.catch_up()
+            raise KnowHubError("conflict", "the entry was changed since: it outgrew the proposal") from error
+        return {"entry": self.get(token, record.id), "operation_id": operation_id}
+
+    def reject(self, token: Token, id: str, key: str = "") -> DoneOut:
+        """Close a proposal; the entry stays as it is."""
+        mark, earlier = self._repeated(token, key, "reject", id)
+        if earlier:
+            return {"id": id, "operation_id": earlier[0].operation_id}
+        proposal, _ = self._open_proposal(token, id)
+        closed = proposal.changed(state="rejected")
+        operation_id, _ = self._change(token, "reject", lambda: [self.ledger.update(closed)], mark)
+        return {"id": id, "operation_id": operation_id}

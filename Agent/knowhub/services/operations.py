@@ -6,10 +6,9 @@ from typing import Any
 
 from ..answers import PageOut, UndoneOut
 from ..catalog import Known
-from ..checks import need, parse
 from ..journal import Entry
-from ..schemas import Json, KnowHubError, PageQuery, Record, not_found
-from ..tokens import Token, is_visible, sees
+from ..schemas import Json, KnowHubError, PageQuery, Record, not_found, parse
+from ..tokens import Token, is_visible, need, sees
 from ..vault import ORPHAN_S
 from .store import Store, read_cursor, told_operation, write_cursor
 
@@ -18,11 +17,8 @@ __all__ = ["Operations"]
 _PURGED_AT_ONCE, _READ_AT_ONCE = 500, 200
 
 
-class Operations:
+class Operations(Store):
     """The log, as far as a token sees what it says."""
-
-    def __init__(self, store: Store) -> None:
-        self._store = store
 
     def operations(self, token: Token, query: PageQuery | Mapping[str, Any] = {}) -> PageOut:  # noqa: B006
         """Return a page of the operations on what this token sees, newest first.
@@ -36,7 +32,7 @@ class Operations:
         query = parse(PageQuery, query)
         place = read_cursor(query.cursor)
         before = None if place is None else int(place[0])
-        read = self._store.ledger.journal.before(before, _READ_AT_ONCE)
+        read = self.ledger.journal.before(before, _READ_AT_ONCE)
         found: list[Json] = []
         last = None
         for last in read:
@@ -62,10 +58,10 @@ class Operations:
         if record.kind == "trace":
             return record.created_by == token.principal
         if record.kind in ("feedback", "proposal"):
-            entry = self._store.catalog.lead(str(record.fields.get("of")))
+            entry = self.catalog.lead(str(record.fields.get("of")))
             scopes, owner = record.fields.get("scopes"), str(record.fields.get("owner"))
             is_seen = is_visible(token, scopes if isinstance(scopes, list) else (), owner)
-            return is_seen and (entry is None or self._store.catalog.sees(token, entry))
+            return is_seen and (entry is None or self.catalog.sees(token, entry))
         return sees(token, record)
 
     def undo(self, token: Token, operation_id: str, key: str = "") -> UndoneOut:
@@ -74,26 +70,26 @@ class Operations:
         A secret that went does not come back: its resource says `destroyed` then.
         """
         need(token, "write")
-        mark, earlier = self._store.repeated(token, key, "undo", operation_id)
+        mark, earlier = self._repeated(token, key, "undo", operation_id)
         if earlier:
             return {"operation_id": earlier[0].operation_id, "undone": operation_id}
-        entry = self._store.ledger.journal.find(operation_id) if 0 < len(operation_id) <= 100 else None
+        entry = self.ledger.journal.find(operation_id) if 0 < len(operation_id) <= 100 else None
         touched = [] if entry is None else [*entry.before, *entry.after]
         if entry is None or not touched or not all(self._sees_version(token, record) for record in touched):
             raise not_found()
         for record in touched:
-            now = self._store.ledger.read(record.id)
+            now = self.ledger.read(record.id)
             if now is not None and not self._sees_version(token, now):
                 raise not_found()
         if entry.principal != token.principal and not token.may("curate"):
             raise KnowHubError("forbidden", "it is another's operation: undoing it needs the right `curate`")
 
-        undone, _ = self._store.change(token, "undo", lambda: self._put_back(token, entry), mark)
+        undone, _ = self._change(token, "undo", lambda: self._put_back(token, entry), mark)
         for record in entry.after:  # a secret that is named no more
             reference = str(record.fields.get("secret_ref") or "")
-            now = self._store.ledger.read(record.id)
+            now = self.ledger.read(record.id)
             if reference and (now is None or now.fields.get("secret_ref") != reference):
-                self._store.vault.destroy(reference)
+                self.vault.destroy(reference)
         return {"operation_id": undone, "undone": operation_id}
 
     def _put_back(self, token: Token, entry: Entry) -> list[Record]:
@@ -101,16 +97,16 @@ class Operations:
         before, after = ({record.id: record for record in side} for side in (entry.before, entry.after))
         written = []
         for id in before | after:
-            was, became, now = before.get(id), after.get(id), self._store.ledger.stored(id)
+            was, became, now = before.get(id), after.get(id), self.ledger.stored(id)
             if became is None or now is None or _state(now) != _state(became):
                 raise KnowHubError("conflict", "later changes stand in the way: undo these first")
             if was is None or was.deleted:
                 if not now.deleted:
-                    written.append(self._store.ledger.delete(id, now.version))
+                    written.append(self.ledger.delete(id, now.version))
                 continue
             if was.kind in ("knowledge", "resource"):
-                self._store.check_scopes(token, was.fields["scopes"], now)
-            written.append(self._store.ledger.update(replace(was, version=now.version)))
+                self._check_scopes(token, was.fields["scopes"], now)
+            written.append(self.ledger.update(replace(was, version=now.version)))
         return written
 
     def purge(self, token: Token) -> None:
@@ -123,17 +119,17 @@ class Operations:
         need(token, "admin")
         while hanging := self._hanging()[:_PURGED_AT_ONCE]:
             ids = [known.id for known in hanging]
-            self._store.write(token, "purge", lambda ids=ids: [self._store.ledger.drop(id) for id in ids])  # type: ignore[misc]
-        self._store.ledger.forget()
-        self._store.catalog.catch_up()
-        for known in self._store.catalog.all("resource"):
-            if known.expires_at is not None and known.secret_ref and self._store.clock() >= known.expires_at + ORPHAN_S:
-                self._store.vault.destroy(known.secret_ref)
-        self._store.vault.sweep(self._store.catalog.secret_references(), is_purge=True)
+            self._write(token, "purge", lambda ids=ids: [self.ledger.drop(id) for id in ids])  # type: ignore[misc]
+        self.ledger.forget()
+        self.catalog.catch_up()
+        for known in self.catalog.all("resource"):
+            if known.expires_at is not None and known.secret_ref and self.clock() >= known.expires_at + ORPHAN_S:
+                self.vault.destroy(known.secret_ref)
+        self.vault.sweep(self.catalog.secret_references(), is_purge=True)
 
     def _hanging(self) -> list[Known]:
         """Return the cases and proposals of what is gone, and what was merged into it."""
-        all_of, known = self._store.catalog.all, self._store.catalog.get
+        all_of, known = self.catalog.all, self.catalog.get
         said = [each for kind in ("feedback", "proposal") for each in all_of(kind) if known(each.of) is None]
         return said + [each for each in all_of("knowledge") if each.merged_into and not known(each.merged_into)]
 

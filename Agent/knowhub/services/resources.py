@@ -7,10 +7,19 @@ from typing import Any
 
 from ...keyword_tree import DuplicateIdError
 from ..answers import DoneOut, KeptOut, PageOut, ResourceOut, SecretOut
-from ..checks import check_resource_id, need, parse
 from ..journal import Entry
-from ..schemas import Json, KnowHubError, Record, ResourceIn, ResourceQuery, from_iso, iso_time
-from ..tokens import Token, sees
+from ..schemas import (
+    Json,
+    KnowHubError,
+    Record,
+    ResourceIn,
+    ResourceQuery,
+    check_resource_id,
+    from_iso,
+    iso_time,
+    parse,
+)
+from ..tokens import Token, need, sees
 from .store import Store
 
 __all__ = ["RESOURCE_NAMES", "Resources"]
@@ -21,11 +30,8 @@ RESOURCE_NAMES = ("content_type", "metadata", "scopes", "owner", "expires_at")
 _log = logging.getLogger("keyword_tree.knowhub")
 
 
-class Resources:
+class Resources(Store):
     """Code, accounts, cookies."""
-
-    def __init__(self, store: Store) -> None:
-        self._store = store
 
     def put_resource(
         self,
@@ -55,14 +61,14 @@ class Resources:
         """
         need(token, "write")
         body = parse(ResourceIn, body)
-        self._store.check_secrets([id, body])
+        self._check_secrets([id, body])
         old = self._resource_there(token, id, version)
-        mark, earlier = (mark, []) if mark else self._store.repeated(token, key, "put", id, body)
+        mark, earlier = (mark, []) if mark else self._repeated(token, key, "put", id, body)
         if earlier:
-            return self._first_answer(earlier[0], body)
+            return self._kept_before(earlier[0], body)
         if old is not None:
             body = _merged(old, body)
-        self._store.check_scopes(token, body.scopes, old)
+        self._check_scopes(token, body.scopes, old)
         self._check_place(token, old, body, version)
         own = self._own_fields(token, old, body, created_by or token.principal)
         return self._keep(token, f"resource/{id}", old, body, own, created_by or token.principal, mark)
@@ -73,7 +79,7 @@ class Resources:
             if version is not None:
                 raise KnowHubError("changed", "there is no such version: the resource is not there")
             return
-        self._store.check_owner(token, old)
+        self._check_owner(token, old)
         if version is None:
             raise KnowHubError("version-needed", "the resource is there: If-Match must say which version is meant")
         if version != old.version:
@@ -94,37 +100,37 @@ class Resources:
     ) -> KeptOut:
         """Seal the secret, then write the operation that names it, then destroy the one whose place it takes."""
         before = str(old.fields.get("secret_ref") or "") if old is not None else ""
-        sealed = self._store.vault.seal(id, body.secret()) if body.secret() else ""
+        sealed = self.vault.seal(id, body.secret()) if body.secret() else ""
         own = {**own, "secret_ref": sealed or (before if body.keeps_secret() else "")}
         record = Record(id, body.body, body.title, own, old.created_by if old else whose)
 
         try:
-            operation_id, [made] = self._store.change(token, "keep", lambda: self._store.ledger.put(record, old), mark)
+            operation_id, [made] = self._change(token, "keep", lambda: self.ledger.put(record, old), mark)
         except (KnowHubError, DuplicateIdError) as error:
             # What was sealed for nothing goes at once; where it is unknown whether it is named, the sweep decides.
             if getattr(error, "code", "") != "outcome-unknown":
-                self._store.vault.destroy(sealed)
+                self.vault.destroy(sealed)
             if isinstance(error, DuplicateIdError):
                 raise KnowHubError("conflict", "the id is in use") from error
             raise
         if before != own["secret_ref"]:
-            self._store.vault.destroy(before)
+            self.vault.destroy(before)
         return {"resource": self._told_resource(made), "operation_id": operation_id}
 
     def _resource_there(self, token: Token, id: str, version: int | None) -> Record | None:
         """Return the resource of an id; of one that a token does not see it learns only that the id is in use."""
         check_resource_id(id)
-        old = self._store.newest(f"resource/{id}", version)
+        old = self._newest(f"resource/{id}", version)
         if old is not None and (old.created_by != token.principal if old.deleted else not sees(token, old)):
             raise KnowHubError("conflict", "the id is in use")
         return None if old is None or old.deleted else old
 
-    def _first_answer(self, earlier: Entry, body: ResourceIn) -> KeptOut:
+    def _kept_before(self, earlier: Entry, body: ResourceIn) -> KeptOut:
         """Return what a call that comes again wrote, as it is now; another secret in it is another request."""
-        [then], [now] = earlier.after, self._store.as_now(earlier)
+        [then], [now] = earlier.after, self._as_now(earlier)
         reference = str(now.fields.get("secret_ref") or "")
         if then.version == now.version and not body.keeps_secret():
-            sealed = self._store.vault.open(reference, now.id) if reference else ""
+            sealed = self.vault.open(reference, now.id) if reference else ""
             if sealed is not None and sealed != body.secret():
                 raise KnowHubError("key-reused", "the Idempotency-Key was used for another body")
         return {"resource": self._told_resource(now), "operation_id": earlier.operation_id}
@@ -151,24 +157,24 @@ class Resources:
         reference = str(record.fields.get("secret_ref") or "")
         if not reference:
             return "none"
-        if not self._store.vault.exists(reference):
+        if not self.vault.exists(reference):
             return "destroyed"
         expires_at = from_iso(record.fields.get("expires_at"))
-        return "expired" if expires_at is not None and self._store.clock() >= expires_at else "sealed"
+        return "expired" if expires_at is not None and self.clock() >= expires_at else "sealed"
 
     def get_resource(self, token: Token, id: str) -> ResourceOut:
         """Return a resource without its secret; `secret` says `none`, `sealed`, `expired` or `destroyed`."""
         need(token, "read")
         check_resource_id(id)
-        return self._told_resource(self._store.record(token, f"resource/{id}", "resource"))
+        return self._told_resource(self._record(token, f"resource/{id}", "resource"))
 
     def list_resources(self, token: Token, query: ResourceQuery | Mapping[str, Any] = {}) -> PageOut:  # noqa: B006
         """Return a page of resources, newest first."""
         need(token, "read")
         query = parse(ResourceQuery, query)
         prefix = f"resource/{query.prefix or ''}"
-        records, cursor = self._store.page(
-            "resource", lambda known: known.id.startswith(prefix) and self._store.catalog.sees(token, known), query
+        records, cursor = self._page(
+            "resource", lambda known: known.id.startswith(prefix) and self.catalog.sees(token, known), query
         )
         found: list[Json] = [{**self._told_resource(each)} for each in records]
         return {"results": found, "count": len(found), "next_cursor": cursor}
@@ -177,14 +183,14 @@ class Resources:
         """Hide a resource, undoably, and destroy its secret, for good."""
         need(token, "write")
         check_resource_id(id)
-        call, earlier = self._store.repeated(token, key, "drop", id)
+        call, earlier = self._repeated(token, key, "drop", id)
         if earlier:
             return {"id": id, "operation_id": earlier[0].operation_id}
-        record = self._store.record_at(token, f"resource/{id}", "resource", version)
-        self._store.check_owner(token, record)
-        operation_id = self._store.hide(token, "drop", record, call)
-        self._store.vault.destroy(str(record.fields.get("secret_ref") or ""))
-        self._store.catalog.catch_up()
+        record = self._record_at(token, f"resource/{id}", "resource", version)
+        self._check_owner(token, record)
+        operation_id = self._hide(token, "drop", record, call)
+        self.vault.destroy(str(record.fields.get("secret_ref") or ""))
+        self.catalog.catch_up()
         return {"id": id, "operation_id": operation_id}
 
     def reveal(self, token: Token, id: str) -> SecretOut:
@@ -195,11 +201,11 @@ class Resources:
         """
         need(token, "secrets")
         check_resource_id(id)
-        record = self._store.record(token, f"resource/{id}", "resource")
+        record = self._record(token, f"resource/{id}", "resource")
         state = self._secret_state(record)
         if state == "none":
             raise KnowHubError("not-found", "the resource has no secret")
-        text = self._store.vault.open(record.fields["secret_ref"], record.id) if state == "sealed" else None
+        text = self.vault.open(record.fields["secret_ref"], record.id) if state == "sealed" else None
         if text is None:
             raise KnowHubError("gone", f"the secret is {'expired' if state == 'expired' else 'destroyed'}")
         _log.info("secret read: %s by %s", record.id, token.principal)
@@ -210,9 +216,9 @@ class Resources:
 
         What has expired is refused, and stays sealed until `purge`: a clock that is a year ahead destroys nothing.
         """
-        self._store.catalog.catch_up()
-        self._store.vault.sweep(self._store.catalog.secret_references())
-        self._store.tokens.sweep()
+        self.catalog.catch_up()
+        self.vault.sweep(self.catalog.secret_references())
+        self.tokens.sweep()
 
 
 def _merged(old: Record, body: ResourceIn) -> ResourceIn:

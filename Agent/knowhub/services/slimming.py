@@ -11,10 +11,9 @@ from ...finding.texts import terms as terms_of
 from ...keyword_tree import VersionConflictError
 from ..answers import SlimOut
 from ..catalog import Known, text_of
-from ..checks import is_text, need, parse
 from ..evolving import SLIM_SHARE, check_merge, find_clusters
-from ..schemas import CONTENT_LIMIT, TASK_LIMIT, Cluster, Json, KnowHubError, Plan, Record, SlimIn
-from ..tokens import Token
+from ..schemas import CONTENT_LIMIT, TASK_LIMIT, Cluster, Json, KnowHubError, Plan, Record, SlimIn, is_text, parse
+from ..tokens import Token, need
 from .store import Store, asker_of
 
 __all__ = ["Slimming"]
@@ -23,12 +22,11 @@ _ALIKE = 0.4
 """Share of all terms that two entries must have in common for a model to compare them."""
 
 
-class Slimming:
+class Slimming(Store):
     """Merging."""
 
-    def __init__(self, store: Store) -> None:
-        self._store = store
-        self._slimming = threading.Lock()  # one at a time
+    slimming: threading.Lock
+    """One at a time."""
 
     def slim(self, token: Token, body: SlimIn | Mapping[str, Any] = {}, key: str = "") -> SlimOut:  # noqa: B006
         """Merge entries that say the same; `dry_run` gives the plan, `plan` applies one. One operation, undoable.
@@ -37,12 +35,12 @@ class Slimming:
         """
         need(token, "curate")
         body = parse(SlimIn, body)
-        mark, earlier = self._store.repeated(token, key, "slim", body)
+        mark, earlier = self._repeated(token, key, "slim", body)
         if earlier:
             merged = sum(bool(each.fields.get("merged_into")) for each in earlier[0].after)
             id, plan = earlier[0].operation_id, {"clusters": list[Json]()}
             return {"model": "", "merged": merged, "operation_id": id, "skipped": [], "plan": plan}
-        if not self._slimming.acquire(blocking=False):
+        if not self.slimming.acquire(blocking=False):
             raise KnowHubError("busy", "another slimming is under way", retry_after_s=5.0)
         try:
             clusters, model, skipped = (
@@ -55,12 +53,12 @@ class Slimming:
             operation_id = self._merge(token, clusters, mark)
             return {**shown, "merged": sum(len(each.merge) for each in clusters), "operation_id": operation_id}
         finally:
-            self._slimming.release()
+            self.slimming.release()
 
     def _plan_slim(self, token: Token, wanted: str) -> tuple[list[Cluster], str, list[Json]]:
         entries = self._visible(token)
         budget = math.ceil(len(entries) * SLIM_SHARE)
-        model = "" if self._store.models.available(wanted) else self._store.models.choose(wanted)
+        model = "" if self.models.available(wanted) else self.models.choose(wanted)
         families: dict[tuple[frozenset[str], str], list[Known]] = {}
         for known in entries:
             families.setdefault((known.scopes, known.principal), []).append(known)
@@ -70,7 +68,7 @@ class Slimming:
             if len(family) < 2 or budget <= 0:
                 continue
             for ids in self._alike(family, with_model=bool(model)):
-                records = [record for id in ids if (record := self._store.ledger.read(id)) is not None]
+                records = [record for id in ids if (record := self.ledger.read(id)) is not None]
                 cluster, why = self._write_cluster(token, records, model) if len(records) > 1 else (None, "gone")
                 if cluster is None:
                     skipped.append({"ids": ids, "reason": why})
@@ -82,16 +80,16 @@ class Slimming:
         return clusters, model, skipped
 
     def _visible(self, token: Token) -> list[Known]:
-        catalog = self._store.catalog
+        catalog = self.catalog
         return [each for each in catalog.all("knowledge") if not each.merged_into and catalog.sees(token, each)]
 
     def _alike(self, family: list[Known], *, with_model: bool) -> list[list[str]]:
         """Return groups of entries that say the same, and, where a model will look at them, of similar ones."""
-        ordered = sorted(family, key=lambda known: (-self._store.catalog.quality(known), known.key))
+        ordered = sorted(family, key=lambda known: (-self.catalog.quality(known), known.key))
         equal: dict[str, list[str]] = {}
         texts: dict[str, str] = {}
         for known in ordered:
-            record = self._store.ledger.read(known.id)
+            record = self.ledger.read(known.id)
             if record is not None:
                 texts[known.id] = text_of(record.fields, record.content)
                 same = f"{known.task.strip()}\0{record.content.strip()}"
@@ -103,7 +101,7 @@ class Slimming:
         left = [id for id in texts if id not in taken]
         among, terms = frozenset(left), {id: set(terms_of(texts[id])) for id in left}
         alike = {
-            id: [other for other in self._store.catalog.rank(texts[id][:1000], 6, among) if _likeness(terms, id, other)]
+            id: [other for other in self.catalog.rank(texts[id][:1000], 6, among) if _likeness(terms, id, other)]
             for id in left
         }
         return groups + find_clusters(left, alike)
@@ -129,7 +127,7 @@ class Slimming:
             return (str(task), str(content)) if is_good else None
 
         question = {"query": "", "entries": shown}
-        reply = self._store.models.ask("merge_knowledge", question, read, asker_of(token), model)
+        reply = self.models.ask("merge_knowledge", question, read, asker_of(token), model)
         if not isinstance(reply.data, tuple):
             return None, reply.data or reply.reason
         (made.task, made.content), made.reason = reply.data, "model"
@@ -152,7 +150,7 @@ class Slimming:
         if sum(len(cluster.merge) for cluster in clusters) > math.ceil(len(self._visible(token)) * SLIM_SHARE):
             raise KnowHubError("conflict", "more than a fifth of the entries would go at once")
         for place, cluster in enumerate(clusters):
-            records = [self._store.record(token, id, "knowledge") for id in (cluster.keep, *cluster.merge)]
+            records = [self._record(token, id, "knowledge") for id in (cluster.keep, *cluster.merge)]
             places = {(frozenset(each.fields["scopes"]), each.created_by) for each in records}
             if len(places) > 1 or {each.id for each in records} != {cluster.keep, *cluster.merge}:
                 raise KnowHubError("conflict", "only entries of equal scopes and principal can be merged")
@@ -162,7 +160,7 @@ class Slimming:
             if stopped:
                 reasons = [{"pointer": f"/plan/clusters/{place}", "detail": each} for each in stopped[:50]]
                 raise KnowHubError("conflict", "a guard stops the merging", reasons)
-            self._store.check_secrets([cluster.task, cluster.content])
+            self._check_secrets([cluster.task, cluster.content])
         return clusters
 
     def _merge(self, token: Token, clusters: Sequence[Cluster], mark: str) -> str:
@@ -170,13 +168,13 @@ class Slimming:
             return [record for cluster in clusters for record in self._merge_one(token, cluster)]
 
         try:
-            return self._store.write(token, "slim", plan, mark)[0]
+            return self._write(token, "slim", plan, mark)[0]
         except VersionConflictError as error:
-            self._store.catalog.catch_up()
+            self.catalog.catch_up()
             raise KnowHubError("conflict", "an entry was changed meanwhile: it outgrew the plan") from error
 
     def _merge_one(self, token: Token, cluster: Cluster) -> list[Record]:
-        best, *others = (self._store.record(token, id, "knowledge") for id in (cluster.keep, *cluster.merge))
+        best, *others = (self._record(token, id, "knowledge") for id in (cluster.keep, *cluster.merge))
         own = {**best.fields, "task": cluster.task, "source": {**best.fields["source"]}}
         for name, limit in (("types", 20), ("resource_ids", 50)):
             joined = itertools.chain(own[name], *(other.fields[name] for other in others))
@@ -186,7 +184,7 @@ class Slimming:
         for other in others:
             own["tags"] = dict(list(({**other.fields["tags"], **own["tags"]}).items())[-20:])
         merged = [best.changed(cluster.content, **own), *(other.changed(merged_into=best.id) for other in others)]
-        return [self._store.ledger.update(replace(each, version=cluster.versions[each.id])) for each in merged]
+        return [self.ledger.update(replace(each, version=cluster.versions[each.id])) for each in merged]
 
 
 def _likeness(terms: Mapping[str, set[str]], one: str, other: str) -> bool:

@@ -6,7 +6,6 @@ import json
 import math
 import secrets
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from pydantic import BaseModel
@@ -26,9 +25,8 @@ KEY_DAYS = 8
 """So many days, today's included, an Idempotency-Key is known by the id that it made, where a purge forgot the call."""
 
 
-@dataclass
 class Store:
-    """What every service works on: records, secrets, tokens and models, one way to write, and what is refused."""
+    """What every part of a hub works on: records, secrets, tokens and models, one way to write, what is refused."""
 
     ledger: TreeLedger
     catalog: Catalog
@@ -40,7 +38,7 @@ class Store:
 
     # -- finding and writing records --
 
-    def repeated(self, token: Token, key: str, *request: str | BaseModel) -> tuple[str, list[Entry]]:
+    def _repeated(self, token: Token, key: str, *request: str | BaseModel) -> tuple[str, list[Entry]]:
         """Return the mark of a call with an Idempotency-Key, and the operations that it made already.
 
         Raises:
@@ -54,7 +52,7 @@ class Store:
             raise KnowHubError("key-reused", "the Idempotency-Key was used for another request")
         return mark, earlier
 
-    def as_now(self, earlier: Entry) -> list[Record]:
+    def _as_now(self, earlier: Entry) -> list[Record]:
         """Return what an earlier call of the same request wrote, as it is now.
 
         Raises:
@@ -65,7 +63,7 @@ class Store:
             raise gone_since()
         return [record for record in there if record is not None]
 
-    def write(
+    def _write(
         self, token: Token, verb: str, plan: Callable[[], list[Record]], mark: str = ""
     ) -> tuple[str, list[Record]]:
         """Run a plan as one operation of a principal; return its id, and the records as they became."""
@@ -79,11 +77,11 @@ class Store:
         self.catalog.take(records)
         return operation_id, records
 
-    def create(self, token: Token, verb: str, records: list[Record], mark: str = "") -> tuple[str, list[Record]]:
+    def _create(self, token: Token, verb: str, records: list[Record], mark: str = "") -> tuple[str, list[Record]]:
         """Write new records, as one operation."""
-        return self.write(token, verb, lambda: self.ledger.create(records), mark)
+        return self._write(token, verb, lambda: self.ledger.create(records), mark)
 
-    def change(
+    def _change(
         self, token: Token, verb: str, plan: Callable[[], list[Record]], mark: str = ""
     ) -> tuple[str, list[Record]]:
         """Write what goes by a version that was read.
@@ -92,16 +90,16 @@ class Store:
             KnowHubError: `changed`: it has another one by now.
         """
         try:
-            return self.write(token, verb, plan, mark)
+            return self._write(token, verb, plan, mark)
         except VersionConflictError as error:
             self.catalog.catch_up()
             raise KnowHubError("changed", f"it has version {error.current} by now: read it again") from error
 
-    def hide(self, token: Token, verb: str, record: Record, mark: str) -> str:
+    def _hide(self, token: Token, verb: str, record: Record, mark: str) -> str:
         """Delete a record, undoably, if it has still the version that was read; return the operation's id."""
-        return self.change(token, verb, lambda: [self.ledger.delete(record.id, record.version)], mark)[0]
+        return self._change(token, verb, lambda: [self.ledger.delete(record.id, record.version)], mark)[0]
 
-    def newest(self, id: str, version: int | None = None) -> Record | None:
+    def _newest(self, id: str, version: int | None = None) -> Record | None:
         """Return a record, also what is left of a deleted one; what another process wrote just now is read, too."""
         record = self.ledger.stored(id)
         if record is None or (version is not None and record.version < version):
@@ -109,7 +107,7 @@ class Store:
             record = self.ledger.stored(id)
         return record
 
-    def known(self, token: Token, id: str, kind: str) -> Known:
+    def _known(self, token: Token, id: str, kind: str) -> Known:
         """Return what is known of a record that a token sees; of what was merged, what it was merged into."""
         known = self.catalog.lead(id) if kind_of(id) == kind else None
         if known is None and kind_of(id) == kind:
@@ -119,26 +117,26 @@ class Store:
             raise not_found()
         return known
 
-    def record(self, token: Token, id: str, kind: str) -> Record:
+    def _record(self, token: Token, id: str, kind: str) -> Record:
         """Return a record that a token sees, as it is now."""
-        record = self.ledger.read(self.known(token, id, kind).id)
+        record = self.ledger.read(self._known(token, id, kind).id)
         if record is None or not sees(token, record):
             raise not_found()
         return record
 
-    def record_at(self, token: Token, id: str, kind: str, version: int | None) -> Record:
+    def _record_at(self, token: Token, id: str, kind: str, version: int | None) -> Record:
         """Return a record that a token sees, in the version that it means; None is the newest.
 
         Raises:
             KnowHubError: `changed`: it has another one by now.
         """
-        self.newest(id, version)
-        record = self.record(token, id, kind)
+        self._newest(id, version)
+        record = self._record(token, id, kind)
         if version not in (None, record.version):
             raise KnowHubError("changed", f"it has version {record.version} by now: read it again")
         return record
 
-    def new_id(self, kind: str, token: Token, key: str, place: str = "") -> str:
+    def _new_id(self, kind: str, token: Token, key: str, place: str = "") -> str:
         """Return the id of a new record; of two calls with one key, at once or within a week, the same one.
 
         Raises:
@@ -154,7 +152,7 @@ class Store:
             raise gone_since()
         return ids[0] if there is None else there.id
 
-    def page(
+    def _page(
         self, kind: str, wanted: Callable[[Known], bool], query: ListQuery | PageQuery
     ) -> tuple[list[Record], str | None]:
         """Return a page of records of a kind, newest first, and where the next one begins."""
@@ -164,14 +162,14 @@ class Store:
 
     # -- what is refused --
 
-    def check_secrets(self, body: object) -> None:
+    def _check_secrets(self, body: object) -> None:
         """Refuse what would put a secret into the log, in whichever field, or as the name of one."""
         shape = "" if self.allow_secret_shapes else secret_shape("\n".join(_strings_in(body)))
         if shape:
             instead = "keep it with resource_save, as secure_body, and name that"
             raise KnowHubError("secret-shape", f"it holds what looks like a secret ({shape}): {instead}")
 
-    def check_scopes(self, token: Token, scopes: Iterable[str], old: Record | None = None) -> None:
+    def _check_scopes(self, token: Token, scopes: Iterable[str], old: Record | None = None) -> None:
         """Refuse a result in scopes that are not a token's own; of another's record `user:owner` means that other one.
 
         Args:
@@ -185,12 +183,12 @@ class Store:
             if is_foreign or not token.owns_scope(scope):
                 raise KnowHubError("forbidden", "the token may not write into this scope")
 
-    def check_said_owner(self, token: Token, owner: str | None, old: str = "") -> None:
+    def _check_said_owner(self, token: Token, owner: str | None, old: str = "") -> None:
         """Refuse another owner than the token's principal, but for who may `admin`."""
         if owner not in (None, "", old, token.principal) and not token.may("admin"):
             raise KnowHubError("forbidden", "the owner is what the token says: naming another needs `admin`")
 
-    def check_owner(self, token: Token, record: Record) -> None:
+    def _check_owner(self, token: Token, record: Record) -> None:
         """Refuse a change of another's record by one who may not curate."""
         if record.created_by != token.principal and not token.may("curate"):
             raise KnowHubError("forbidden", "it is another's: changing it needs the right `curate`")

@@ -6,7 +6,6 @@ from typing import Any
 
 from ...keyword_tree import DuplicateIdError
 from ..answers import ImportOut
-from ..checks import check_resource_id, need, parse
 from ..schemas import (
     FeedbackLine,
     ImportIn,
@@ -15,16 +14,18 @@ from ..schemas import (
     KnowledgeLine,
     Record,
     ResourceLine,
+    check_resource_id,
     invalid,
     iso_time,
     kind_of,
     not_found,
+    parse,
 )
-from ..tokens import Token, is_visible, sees
-from .entries import ENTRY_NAMES, Entries
+from ..tokens import Token, is_visible, need, sees
+from .entries import ENTRY_NAMES
 from .judging import Judging
 from .resources import RESOURCE_NAMES, Resources
-from .store import Store, digest_of, read_case
+from .store import digest_of, read_case
 
 __all__ = ["Transfer"]
 
@@ -32,11 +33,8 @@ _IMPORTED_AT_ONCE = 200
 _ERRORS_TOLD = 100
 
 
-class Transfer:
+class Transfer(Judging, Resources):
     """Export and import."""
-
-    def __init__(self, store: Store, entries: Entries, judging: Judging, resources: Resources) -> None:
-        self._store, self._entries, self._judging, self._resources = store, entries, judging, resources
 
     def export(self, token: Token) -> Iterator[Json]:
         """Yield all that a token sees, without secrets, an object a line: what an import reads.
@@ -45,15 +43,15 @@ class Transfer:
         """
         need(token, "read")
         for kind in ("knowledge", "resource", "feedback"):
-            for known in self._store.catalog.all(kind):
+            for known in self.catalog.all(kind):
                 if kind == "feedback":
-                    entry = self._store.catalog.lead(known.of)
+                    entry = self.catalog.lead(known.of)
                     is_seen = is_visible(token, known.scopes, known.owner)
-                    if not is_seen or entry is None or not self._store.catalog.sees(token, entry):
+                    if not is_seen or entry is None or not self.catalog.sees(token, entry):
                         continue
-                elif not self._store.catalog.sees(token, known):
+                elif not self.catalog.sees(token, known):
                     continue
-                record = self._store.ledger.read(known.id)
+                record = self.ledger.read(known.id)
                 if record is not None and (kind == "feedback" or sees(token, record)):
                     yield {"kind": kind, **self._exported(record)}
 
@@ -80,7 +78,7 @@ class Transfer:
             lines = lines.lines
         elif key:
             lines = list(lines)
-        mark, earlier = self._store.repeated(token, key, "import", json.dumps(lines, sort_keys=True) if key else "")
+        mark, earlier = self._repeated(token, key, "import", json.dumps(lines, sort_keys=True) if key else "")
         report: ImportOut = {"written": 0, "skipped": 0, "errors": []}
         waiting: list[Record] = []
         kind: Any = ""
@@ -109,12 +107,12 @@ class Transfer:
         if not waiting:
             return
         try:
-            self._store.create(token, "import", waiting, mark)
+            self._create(token, "import", waiting, mark)
             report["written"] += len(waiting)
         except DuplicateIdError:
             for record in waiting:
                 try:
-                    self._store.create(token, "import", [record], mark)
+                    self._create(token, "import", [record], mark)
                     report["written"] += 1
                 except DuplicateIdError:
                     report["skipped"] += 1
@@ -129,29 +127,29 @@ class Transfer:
         if kind == "resource":
             id = str(rest.pop("id", ""))
             check_resource_id(id)
-            there = self._store.ledger.stored(f"resource/{id}")
+            there = self.ledger.stored(f"resource/{id}")
             is_known = there is not None and (sees(token, there) or there.created_by == token.principal)
             if is_known and there is not None and (is_again or not there.deleted):
                 return False
             given = parse(ResourceLine, rest)
             owner = self._whose(token, given.created_by).principal
-            self._resources.put_resource(token, id, given, created_by=owner, mark=mark)
+            self.put_resource(token, id, given, created_by=owner, mark=mark)
             return True
         if kind == "feedback":
             return self._take_feedback(token, parse(FeedbackLine, rest), waiting, is_again)
         if kind != "knowledge":
             raise invalid("/kind", "a line is knowledge, a resource or feedback")
         body = parse(KnowledgeLine, rest)
-        self._store.check_scopes(token, body.scopes)
-        self._store.check_secrets(body)
+        self._check_scopes(token, body.scopes)
+        self._check_secrets(body)
         said = body.id or f"knowledge-{digest_of(json.dumps(rest, sort_keys=True))[:20]}"
         whose, id = self._whose(token, body.created_by), self._own_id(token, said)
         if not self._is_new(id, whose, waiting, is_again):
             return False
-        own = self._entries.fields_of(whose, body)
+        own = self._fields_of(whose, body)
         if body.merged_into:
             into = self._own_id(token, body.merged_into)
-            target = self._store.catalog.get(into)
+            target = self.catalog.get(into)
             if target is not None and target.principal != whose.principal:
                 raise not_found()
             own["merged_into"] = into
@@ -160,15 +158,15 @@ class Transfer:
         return Record(id, body.content, body.source.name, own, whose.principal)
 
     def _take_feedback(self, token: Token, body: FeedbackLine, waiting: list[Record], is_again: bool) -> Record | bool:
-        self._store.check_secrets(body.case.to_json())
+        self._check_secrets(body.case.to_json())
         whose, id = self._whose(token, body.created_by), self._own_id(token, body.id)
         if not self._is_new(id, whose, waiting, is_again):
             return False
-        of = [self._store.ledger.read(of) for of in (body.knowledge_id, self._own_id(token, body.knowledge_id))]
+        of = [self.ledger.read(of) for of in (body.knowledge_id, self._own_id(token, body.knowledge_id))]
         record = next((each for each in of if each is not None and sees(token, each)), None)
         if record is None:
             raise not_found()
-        made = self._judging.new_feedback(whose, record, body.is_helpful, body.case, "", "")
+        made = self._new_feedback(whose, record, body.is_helpful, body.case, "", "")
         made.id = id
         return made
 
@@ -177,14 +175,14 @@ class Transfer:
 
         So what an import answers depends on nothing that others made.
         """
-        there = None if token.may("admin") else self._store.ledger.stored(id)
+        there = None if token.may("admin") else self.ledger.stored(id)
         if token.may("admin") or (there is not None and there.created_by == token.principal):
             return id
         digest = digest_of("\0".join([token.principal, id]))
         return f"{kind_of(id)}-{digest[:20]}"
 
     def _is_new(self, id: str, whose: Token, waiting: list[Record], is_again: bool) -> bool:
-        there = self._store.ledger.stored(id)
+        there = self.ledger.stored(id)
         if there is not None and there.deleted and there.created_by != whose.principal:
             raise KnowHubError("conflict", "the id belongs to another principal")
         return (there is None or (there.deleted and not is_again)) and all(each.id != id for each in waiting)

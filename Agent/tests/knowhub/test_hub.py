@@ -12,10 +12,9 @@ import pytest
 from Agent.keyword_tree import ConflictError, DuplicateIdError, KeywordTree, StubLLMClient
 from Agent.knowhub import catalog as catalog_module
 from Agent.knowhub.catalog import Catalog
-from Agent.knowhub.checks import problem_of
 from Agent.knowhub.hub import LOCAL, KnowHub
 from Agent.knowhub.ledger import attempt
-from Agent.knowhub.schemas import Json, KnowHubError, KnowledgeIn
+from Agent.knowhub.schemas import Json, KnowHubError, KnowledgeIn, problem_of
 from Agent.knowhub.tokens import Token
 
 KEY = "sk-ant-" + "abcdef0123456789" * 2  # put together here, lest a scanner takes this file for a leak
@@ -848,15 +847,14 @@ class TestProcesses:
     ) -> None:
         id = save(hub)
         with KnowHub(tmp_path / "hub") as other:
-            store = other.patch.__self__._store  # type: ignore[attr-defined]
-            check_owner = store.check_owner
+            check_owner = other._check_owner
 
             def change_meanwhile(token: Token, record: Any) -> None:
                 hub.patch(LOCAL, id, {"content": "new"}, 1)
                 other.ledger.refresh()
                 check_owner(token, record)
 
-            monkeypatch.setattr(store, "check_owner", change_meanwhile)
+            monkeypatch.setattr(other, "_check_owner", change_meanwhile)
             refused("changed", other.patch, LOCAL, id, {"score": 5}, 1)
 
             assert other.get(LOCAL, id)["content"] == "new"

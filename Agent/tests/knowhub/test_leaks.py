@@ -335,7 +335,7 @@ def test_generated_programs_leak_nothing(monkeypatch: pytest.MonkeyPatch, first:
 
 
 def test_the_search_for_leaks_finds_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    services = (f"services.{name}" for name in ("entries", "judging", "rewriting", "transfer"))
+    services = (f"services.{name}" for name in ("entries", "judging", "transfer"))
     for name in ("tokens", "catalog", *services):
         monkeypatch.setattr(f"Agent.knowhub.{name}.is_visible", lambda *_: True)
     with KnowHub(tmp_path / "hub", Echo()) as hub:

@@ -1,0 +1,110 @@
+"""What is kept beside knowledge: goal trees, each its principal's alone, and the tokens."""
+
+import contextlib
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from ...keyword_tree import DuplicateIdError, VersionConflictError
+from ..answers import DoneOut, GoalsKeptOut, GoalsOut, PageOut, TokenOut
+from ..ledger import ATTEMPTS
+from ..schemas import OWNER_SCOPE, GoalsIn, Json, KnowHubError, PageQuery, Record, TokenIn, iso_time, not_found, parse
+from ..tokens import Token, need
+from .store import Store
+
+__all__ = ["Keeping", "told_token"]
+
+
+class Keeping(Store):
+    """Goal trees, and tokens for those who may `admin`."""
+
+    def get_goals(self, token: Token, trace_id: str) -> GoalsOut:
+        """Return a goal tree of one's own."""
+        need(token, "read")
+        record = self._newest(f"trace/{trace_id}")
+        if record is None or record.deleted or record.created_by != token.principal:
+            raise not_found()
+        return {"trace_id": trace_id, "goals": record.fields["goals"], "version": record.version}
+
+    def put_goals(self, token: Token, trace_id: str, body: GoalsIn | Mapping[str, Any], key: str = "") -> GoalsKeptOut:
+        """Keep a goal tree, in the place of the one that is there: it is its principal's alone."""
+        need(token, "write")
+        goals = parse(GoalsIn, body).model_dump(mode="json")["goals"]
+        self._check_secrets([trace_id, goals])
+        mark, earlier = self._repeated(token, key, "goals", trace_id, json.dumps(goals))
+        if earlier:
+            there = self.get_goals(token, trace_id)
+            return {"trace_id": trace_id, "version": there["version"], "operation_id": earlier[0].operation_id}
+        for _ in range(ATTEMPTS):
+            old = self.ledger.stored(f"trace/{trace_id}")
+            if old is not None and old.created_by != token.principal:
+                raise KnowHubError("conflict", "the id is in use")
+            own = {"goals": goals, "scopes": [OWNER_SCOPE], "owner": token.principal}
+            record = Record(f"trace/{trace_id}", "", "", own, token.principal)
+
+            def plan(old: Record | None = old, record: Record = record) -> list[Record]:
+                return self.ledger.put(record, old)
+
+            with contextlib.suppress(VersionConflictError, DuplicateIdError):
+                operation_id, [made] = self._write(token, "goals", plan, mark)
+                return {"trace_id": trace_id, "version": made.version, "operation_id": operation_id}
+            self.ledger.refresh()
+        raise KnowHubError("conflict", "others changed it each time: try again")
+
+    def delete_goals(self, token: Token, trace_id: str, key: str = "") -> DoneOut:
+        """Hide a goal tree of one's own, undoably."""
+        need(token, "write")
+        mark, earlier = self._repeated(token, key, "drop goals", trace_id)
+        if earlier:
+            return {"id": trace_id, "operation_id": earlier[0].operation_id}
+        version = self.get_goals(token, trace_id)["version"]
+        operation_id, _ = self._change(token, "drop", lambda: [self.ledger.delete(f"trace/{trace_id}", version)], mark)
+        return {"id": trace_id, "operation_id": operation_id}
+
+    def list_goals(self, token: Token, query: PageQuery | Mapping[str, Any] = {}) -> PageOut:  # noqa: B006
+        """Return a page of one's own goal trees, newest first."""
+        need(token, "read")
+        records, cursor = self._page("trace", lambda known: known.principal == token.principal, parse(PageQuery, query))
+        found = [{"trace_id": each.id.removeprefix("trace/"), "goals": each.fields["goals"]} for each in records]
+        return {"results": found, "count": len(found), "next_cursor": cursor}
+
+    # -- tokens --
+
+    def make_token(self, token: Token, body: TokenIn | Mapping[str, Any], key: str = "") -> TokenOut:
+        """Make a token; its text is shown this once."""
+        need(token, "admin")
+        body = parse(TokenIn, body)
+        expires_at = body.expires_at.timestamp() if body.expires_at else None
+        mark, _ = self._repeated(token, key, "token", body)
+        earlier = next((each for each in self.tokens.all() if mark and each.mark[:32] == mark[:32]), None)
+        if earlier is not None and earlier.mark != mark:
+            raise KnowHubError("key-reused", "the Idempotency-Key was used for another request")
+        if earlier is not None:
+            raise KnowHubError("conflict", f"it was made, and its text is shown once: revoke {earlier.digest}")
+        text, made = self.tokens.make(body.principal, body.rights, body.scopes, expires_at, mark=mark)
+        return {**told_token(made), "token": text}
+
+    def list_tokens(self, token: Token) -> PageOut:
+        """Return all tokens, without their texts."""
+        need(token, "admin")
+        found: list[Json] = [{**told_token(each)} for each in self.tokens.all()]
+        return {"results": found, "count": len(found)}
+
+    def revoke_token(self, token: Token, id: str) -> DoneOut:
+        """End a token, and the browsers that it logged in."""
+        need(token, "admin")
+        if not self.tokens.is_token(id) or not self.tokens.revoke(id):
+            raise not_found()
+        return {"id": id}
+
+
+def told_token(token: Token) -> TokenOut:
+    """Return what is shown of a token."""
+    return {
+        "id": token.digest,
+        "principal": token.principal,
+        "rights": sorted(token.rights),
+        "scopes": sorted(token.scopes),
+        "created_at": iso_time(token.created_at),
+        "expires_at": iso_time(token.expires_at) if token.expires_at is not None else None,
+    }
