@@ -19,9 +19,8 @@ from .core.errors import (
 )
 from .core.objects import *  # noqa: F403  the objects are the vocabulary, and their module lists them
 from .core.objects import __all__ as _objects
-from .providers.llm import LLMClientAdapter
-from .service.async_service import AsyncContextEngineService
-from .service.context_engine_service import ContextEngineService
+from .providers.library import LLMClientAdapter
+from .service.context_engine_service import AsyncContextEngineService, ContextEngineService
 
 __all__ = [
     "AccessDeniedError",

@@ -2,10 +2,8 @@
 
 archive_builder     what was said, as a node
 candidate_pipeline  all extractors, and their candidates made comparable
-policies            how each category is written: it adds and supersedes, and never drops
+policies            how each category is written: it adds and supersedes, and never drops; a model may advise
 policy_router       which policy, and which node
-advisor             what a model may say about a merge
-context_writer      plans into the main store
-relation_writer     edges into the main store
+context_writer      plans, and their edges, into the main store
 commit_coordinator  the whole way, in two transactions
 """

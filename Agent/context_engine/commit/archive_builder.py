@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ...base.text import CountTokens, count_tokens, cut_tokens, date_of, digest_of, one_line, strings_of
-from ..core.checks import check_list
 from ..core.config import (
     ABSTRACT,
     ARCHIVE_BYTES,
@@ -17,15 +16,13 @@ from ..core.config import (
     OVERVIEW,
     SEE_MESSAGES,
 )
-from ..core.errors import StoreError
+from ..core.errors import StoreError, check_list
 from ..core.messages import decode_messages, encode_message, encode_messages, read_messages, said_digest
 from ..core.objects import Message, RequestContext, SessionArchive
 from ..extraction.extractors import describe_tool
 from ..fs.context_fs import ContextFS
 from ..fs.uri import Uri, check_access, parse_uri, session_uri
 from ..providers.library import mask, telling_sentences, telling_words
-
-__all__ = ["ArchiveBuilder", "describe_archive", "render_archive", "split_messages"]
 
 _SPEAKERS = 6
 _KNOWN_ARCHIVES = 10_000

@@ -7,11 +7,8 @@ from typing import Any
 from ...base.text import clean, count_tokens, cut_tokens, fold, merge_unique, one_line
 from ..core.config import LEVEL_TOKENS, OWNER_OF
 from ..core.errors import ContextEngineError
-from ..core.objects import CandidateMemory, Message, RequestContext, SessionArchive
-from ..core.ports import CandidateExtractor
+from ..core.objects import CandidateExtractor, CandidateMemory, Message, RequestContext, SessionArchive
 from ..fs.uri import memory_uri
-
-__all__ = ["CandidatePipeline", "numbers_of"]
 
 
 class CandidatePipeline:

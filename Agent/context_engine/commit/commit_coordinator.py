@@ -41,13 +41,12 @@ from ..core.objects import (
     WritePlan,
     WriteResult,
 )
-from ..extraction.reading import Allowance, ModelReader
+from ..extraction.extractors import Allowance, ModelReader
 from ..fs.context_fs import ContextFS
 from ..fs.meta import Staged, read_meta
 from ..fs.transaction import Transaction
 from ..fs.uri import parse_uri, session_uri
 from ..providers.library import mask
-from .advisor import MergeAdvisor
 from .archive_builder import (
     ArchiveBuilder,
     archive_metadata,
@@ -56,11 +55,9 @@ from .archive_builder import (
     split_messages,
 )
 from .candidate_pipeline import CandidatePipeline, numbers_of
-from .context_writer import ContextWriter
+from .context_writer import ContextWriter, RelationWriter
+from .policies import MergeAdvisor
 from .policy_router import PolicyRouter
-from .relation_writer import RelationWriter
-
-__all__ = ["CommitCoordinator"]
 
 _TRIES, _FAILURES = 3, 20
 

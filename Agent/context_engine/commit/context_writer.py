@@ -1,17 +1,15 @@
-"""`ContextWriter`: plans into the main store."""
+"""`ContextWriter` and `RelationWriter`: plans, and the edges in them, into the main store."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ...base.text import cut_tokens, merge_unique
 from ..core.config import APPEND, CREATE, LEVEL_TOKENS, MERGE, SKIP
 from ..core.errors import InvalidInputError, NodeNotFoundError
-from ..core.objects import ContextNode, RequestContext, WritePlan, WriteResult
-from ..fs.context_fs import ContextFS
+from ..core.objects import ContextNode, RelationEdge, RequestContext, WritePlan, WriteResult
+from ..fs.context_fs import ContextFS, RelationStore
 from ..fs.meta import context_type_of
 from ..fs.uri import check_access
-
-__all__ = ["ContextWriter"]
 
 
 class ContextWriter:
@@ -93,3 +91,27 @@ class ContextWriter:
             "source_refs": merge_unique(patch.get("source_refs") or ()),
         }
         self._write(ctx, uri, made, MERGE if self._fs.exists(ctx, uri) else CREATE, None)
+
+
+class RelationWriter:
+    """Does what plans say about relations."""
+
+    def __init__(self, store: RelationStore) -> None:
+        self._store = store
+
+    def apply_edges(self, ctx: RequestContext, uri: str, relation_ops: Sequence[Mapping[str, Any]]) -> None:
+        """Add or remove a node's edges, in order.
+
+        `relation_ops` are `{"op": "upsert" | "append" | "remove", "to_uri", "relation_type", "reason", "weight"}`.
+        """
+        for op in relation_ops:
+            kind, to, relation = op.get("op", "upsert"), str(op.get("to_uri")), str(op.get("relation_type"))
+            edge = RelationEdge(uri, to, relation, str(op.get("reason") or ""), float(op.get("weight") or 1.0))
+            if kind == "upsert":
+                self._store.upsert_edges(ctx, uri, [edge])
+            elif kind == "append":
+                self._store.append_edges(ctx, uri, [edge])
+            elif kind == "remove":
+                self._store.remove_edges(ctx, uri, [to], [relation])
+            else:
+                raise InvalidInputError(f"op must be upsert, append or remove, not {kind!r}")

@@ -6,15 +6,11 @@ from collections.abc import Callable, Sequence
 from ...base.text import fold
 from ..core.config import SKIP
 from ..core.errors import ContextEngineError, InvalidInputError
-from ..core.objects import CandidateMemory, ContextNode, RequestContext, WritePlan
-from ..core.ports import MergePolicy
+from ..core.objects import CandidateMemory, ContextNode, MergePolicy, RequestContext, WritePlan
 from ..fs.context_fs import ContextFS
 from ..fs.uri import category_uri, memory_uri
 from ..providers.word_index import Filters, WordIndex, phrases_of
-from .advisor import MergeAdvisor
-from .policies import AggregateTopicPolicy, AppendOnlyPolicy, appended_uri
-
-__all__ = ["PolicyRouter"]
+from .policies import AggregateTopicPolicy, AppendOnlyPolicy, MergeAdvisor, appended_uri
 
 _SHOWN = 5
 MENTIONS = "mentions"

@@ -20,8 +20,6 @@ from dataclasses import dataclass, replace
 from ...base.text import digest_of, fold, one_line
 from .objects import CandidateMemory
 
-__all__ = ["Entry", "candidate_id", "current_entries", "entry_id", "parse_entries", "render_entries", "safe_text"]
-
 _parse = re.compile(r"[-*+]\s+(?P<text>\S.*|)$").match
 _parse_note = re.compile(r"<!--\s*(?P<note>e:[^>]*)-->").fullmatch
 _parse_struck = re.compile(r"^~~(.*)~~$").match

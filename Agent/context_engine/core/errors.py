@@ -1,4 +1,4 @@
-"""What can go wrong, grouped by what a caller would do about it.
+"""What can go wrong, grouped by what a caller would do about it; and the checks that say so.
 
     ContextEngineError (KeywordTreeError)
     ├── InvalidUriError       (ValueError)       it is no URI: correct it
@@ -13,23 +13,13 @@
 Nothing was written when one of these is raised, but for a `StoreError` whose `is_committed` is true.
 """
 
+import contextlib
 from collections.abc import Sequence
+from typing import Any
 
+from ...base.text import shorten
 from ...keyword_tree import InvalidInputError as TreeInputError
 from ...keyword_tree import KeywordTreeError
-
-__all__ = [
-    "AccessDeniedError",
-    "ConflictError",
-    "ContextEngineError",
-    "InvalidInputError",
-    "InvalidUriError",
-    "NodeNotFoundError",
-    "ProviderDownError",
-    "StoreCorruptError",
-    "StoreError",
-    "VersionConflictError",
-]
 
 
 class ContextEngineError(KeywordTreeError):
@@ -93,3 +83,29 @@ class StoreCorruptError(StoreError):
 
 class ProviderDownError(ContextEngineError):
     """A provider does not answer at all: what needs it waits, and nothing counts it as a failure."""
+
+
+_ALL = 1_000_000_000
+"""As good as any larger number, and none that an index cannot count with."""
+
+
+def check_count(name: str, value: object, least: int = 1) -> int:
+    """Return a whole number that is not below `least`; the error names the argument."""
+    if not isinstance(value, int) or isinstance(value, bool) or value < least:
+        raise InvalidInputError(f"{name} must be a whole number from {least}, not {shorten(value)}")
+    return min(value, _ALL)
+
+
+def check_list(name: str, value: object) -> list[Any]:
+    """Return the items of a list or tuple; None has none."""
+    if value is not None and not isinstance(value, (list, tuple)):
+        raise InvalidInputError(f"{name} must be a list, not {shorten(value)}")
+    return list(value or ())
+
+
+def check_time(name: str, value: object) -> float:
+    """Return a moment in seconds since the epoch, which may be infinite."""
+    if isinstance(value, (int, float)) and not isinstance(value, bool) and value == value:
+        with contextlib.suppress(OverflowError):
+            return float(value)
+    raise InvalidInputError(f"{name} must be seconds since the epoch, not {shorten(value)}")

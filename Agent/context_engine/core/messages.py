@@ -27,21 +27,6 @@ from .config import MESSAGE_BYTES, RAW_BYTES
 from .errors import InvalidInputError, StoreCorruptError
 from .objects import Message
 
-__all__ = [
-    "decode_message",
-    "decode_messages",
-    "encode_message",
-    "encode_messages",
-    "forgotten_digest",
-    "lines_of",
-    "own_words",
-    "read_message",
-    "read_messages",
-    "render_messages",
-    "said_digest",
-    "tell_repeats",
-]
-
 _WRAPPED = ({"id", "at", "message"}, {"id", "at", "forgotten"})
 _TIMES = ("at", "timestamp", "created_at", "time", "date")
 _SHOWN = ("text", "tool_use", "tool_result")

@@ -1,5 +1,4 @@
 """What of a session is worth keeping: candidates, each with the messages that it is from.
 
-reading     candidates by a model: one question a chunk, every answer checked (`memory.extraction`)
 extractors  the four extractors, which a model fills, and the tools that were used, counted
 """

@@ -8,9 +8,8 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from ...base.text import clean, mapping_of, shorten, to_json
-from ..core.checks import check_count
 from ..core.config import CONTENT, META, UPSERT_CONTEXT
-from ..core.errors import ConflictError, InvalidInputError, NodeNotFoundError, StoreError
+from ..core.errors import ConflictError, InvalidInputError, NodeNotFoundError, StoreError, check_count
 from ..core.objects import HistoryEntry, OutboxEvent, RequestContext
 from .journal import MOVE, Commit, Step, put_event
 from .main_store import MainStore
@@ -18,8 +17,6 @@ from .meta import Staged, decode, leads_on, read_meta, state_of
 from .redo import copies_of
 from .transaction import Transaction
 from .uri import Uri, check_access, is_visible, parse_uri, space_uris
-
-__all__ = ["History"]
 
 _log = logging.getLogger(__name__)
 

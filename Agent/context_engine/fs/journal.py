@@ -35,8 +35,6 @@ from ..core.config import FILES, MESSAGES, META
 from ..core.errors import StoreCorruptError, StoreError
 from ..core.objects import OutboxEvent
 
-__all__ = ["DAMAGED", "Commit", "Journal", "NodeRow", "Step", "is_damage"]
-
 _log = logging.getLogger(__name__)
 
 _SCHEMA = """

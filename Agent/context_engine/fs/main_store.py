@@ -41,15 +41,12 @@ from ..core.config import (
 )
 from ..core.errors import ContextEngineError, InvalidInputError, StoreCorruptError, StoreError, VersionConflictError
 from ..core.objects import OutboxEvent, RequestContext
-from .disk import Disk, boot_id
-from .folders import Entry, Folders, Image
+from .folders import Disk, Entry, Folders, Image, boot_id
 from .journal import DAMAGED, MOVE, Commit, Journal, NodeRow, is_damage
 from .meta import is_whole, leads_on, read_meta, state_of
 from .redo import Rescue, redo
 from .transaction import Transaction
 from .uri import Uri, check_access, parse_uri, space_uris
-
-__all__ = ["MainStore", "uri_of"]
 
 _log = logging.getLogger(__name__)
 

@@ -31,24 +31,6 @@ from ..core.objects import RelationEdge
 from .folders import Image
 from .uri import Uri
 
-__all__ = [
-    "check_meta",
-    "check_version",
-    "context_type_of",
-    "decode",
-    "digests_of",
-    "encode",
-    "file_of",
-    "is_whole",
-    "leads_on",
-    "read_edges",
-    "read_head",
-    "read_meta",
-    "state_of",
-    "write_edges",
-    "write_meta",
-]
-
 FORMAT = 1
 
 

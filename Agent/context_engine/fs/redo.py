@@ -19,8 +19,6 @@ from .folders import NEW, OLD, Folders, Image
 from .journal import MOVE, Commit, Journal, Step
 from .uri import parse_uri
 
-__all__ = ["Rescue", "copies_of", "is_torn", "merge", "put_aside", "redo"]
-
 
 class Rescue:
     """Looks at the files that the writing of one node takes from their places.

@@ -34,8 +34,6 @@ from .journal import MOVE, Commit, Journal, NodeRow, Step
 from .meta import Staged, leads_on, read_meta, state_of, write_meta
 from .uri import Uri, parse_uri
 
-__all__ = ["Store", "Transaction"]
-
 _EMPTY: Image = {ABSTRACT: b"", OVERVIEW: b"", CONTENT: b"", RELATIONS: b"[]\n"}
 """What every node has, at least."""
 

@@ -26,17 +26,6 @@ from ..core.errors import AccessDeniedError, ContextEngineError, InvalidUriError
 from ..core.objects import RequestContext
 from ..providers.library import encode_folder, make_slug
 
-__all__ = [
-    "Uri",
-    "category_uri",
-    "check_access",
-    "join_uri",
-    "memory_uri",
-    "parse_uri",
-    "session_uri",
-    "space_uris",
-]
-
 _SCHEME = "ctx://"
 _UNSEEN = frozenset(("Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"))
 _is_plain = re.compile("[a-z0-9_-]{1,200}").fullmatch  # is its own folder: most are, and the look at each takes long

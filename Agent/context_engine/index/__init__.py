@@ -1,8 +1,6 @@
 """The disposable copy by which memories are found, kept equal to the main store.
 
 outbox_store     which places have to be looked at, for any number of workers
-record_builder   a node's levels, passages and messages as records
-index_projector  records of nodes, edges and moves
-spaces           the index of each owner space
-index_worker     `reconcile`: makes the index equal to the main store at one place
+record_builder   a node's levels, passages and messages, its edges and its moves, as records
+index_worker     the index of each owner space, and `reconcile`: makes it equal to the main store at one place
 """

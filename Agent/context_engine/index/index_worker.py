@@ -1,5 +1,7 @@
 """`IndexWorker`: takes events from the outbox, and makes the index equal to the main store where they point.
 
+`IndexSpaces` opens the index of each owner space when it is needed: isolation needs no filter.
+
 An event says where to look, not what to write: it may come twice, late, or in any order. The main store is read again
 while the index is held for writing, so that of two workers none leaves an older state.
 """
@@ -8,10 +10,14 @@ import contextlib
 import itertools
 import logging
 import os
+import sqlite3
 import threading
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
 
+from ...base.forks import watch_forks
+from ...finding.index import LostIndexError
 from ..core.config import (
     DELETE_CONTEXT,
     LEASE_S,
@@ -25,20 +31,93 @@ from ..core.config import (
 )
 from ..core.errors import ContextEngineError, InvalidUriError, ProviderDownError, StoreCorruptError, StoreError
 from ..core.messages import decode_messages
-from ..core.objects import ContextNode, IndexBatchResult, OutboxEvent, RequestContext
-from ..core.ports import GraphStore
+from ..core.objects import ContextNode, GraphStore, IndexBatchResult, OutboxEvent, RequestContext
 from ..fs.context_fs import ContextFS
 from ..fs.meta import leads_on, read_edges
 from ..fs.uri import Uri, parse_uri
-from ..providers.passages import projected_digest
-from ..providers.word_index import IndexedNode, LostIndexError, WordIndex
-from .index_projector import IndexProjector
+from ..providers.word_index import IndexedNode, WordIndex, projected_digest
 from .outbox_store import OutboxStore
-from .spaces import IndexSpaces
-
-__all__ = ["IndexWorker", "batches", "context_of"]
+from .record_builder import IndexProjector
 
 _log = logging.getLogger(__name__)
+
+
+class IndexSpaces:
+    """A folder for each space, `{account}/{space}/`."""
+
+    def __init__(self, folder: Path, readonly: bool = False) -> None:
+        self.folder, self._readonly = folder, readonly
+        self._lock = threading.Lock()
+        self._open: dict[str, WordIndex] = {}
+        self.notes: dict[str, str] = {}  # by space: why its file is not used
+        watch_forks(self)
+
+    def renew_after_fork(self) -> None:
+        """Begin with a lock of its own."""
+        self._lock = threading.Lock()
+
+    def folder_of(self, space: str) -> Path:
+        """Return where a space's index lies."""
+        uri = parse_uri(space)
+        return self.folder / uri.folders[0] / f"{uri.segments[1]}={uri.folders[2]}"
+
+    def words(self, uri: str) -> WordIndex:
+        """Return the words of the space that a URI lies in. Cost: a millisecond, the first time.
+
+        Where the file cannot be used they are kept in memory, and `notes` says why.
+        """
+        space = parse_uri(uri).space
+        with self._lock:
+            made = self._open.get(space)
+            if made is None:
+                try:
+                    made = self._open[space] = WordIndex(self.folder_of(space) / "index.db", self._readonly)
+                except (sqlite3.Error, OSError, LostIndexError) as error:
+                    made = self._stand_in(space, error)
+            return made
+
+    def _stand_in(self, space: str, error: BaseException) -> WordIndex:
+        self.notes[space] = f"the index of {space} cannot be used, its files are looked through: {error}"
+        _log.warning("%s", self.notes[space])
+        made = self._open[space] = WordIndex(None)
+        return made
+
+    def recover(self, uri: str, error: BaseException) -> None:
+        """Let a space be found again after its index has failed.
+
+        One that was damaged is empty by now, and is filled again; what is locked, or on a full disk, is done without
+        until `retry`.
+        """
+        space = parse_uri(uri).space
+        with self._lock:
+            if isinstance(error, LostIndexError) and not self._readonly:
+                _log.warning("the index of %s was damaged, and is made again: %s", space, error)
+            elif space not in self.notes:
+                self._stand_in(space, error)
+
+    def retry(self) -> None:
+        """Try the files again of what is kept in memory meanwhile."""
+        with self._lock:
+            for space in list(self.notes):
+                with contextlib.suppress(sqlite3.Error, OSError, LostIndexError):
+                    made = WordIndex(self.folder_of(space) / "index.db", self._readonly)
+                    with contextlib.nullcontext() if self._readonly else made.writing():
+                        pass
+                    self._open[space] = made
+                    del self.notes[space]
+
+    def note(self, uri: str) -> str:
+        """Return why the index of a space is not used, "" where it is."""
+        return self.notes.get(parse_uri(uri).space, "")
+
+    def close(self) -> None:
+        """Close all that is open."""
+        with self._lock:
+            for index in self._open.values():
+                index.close()
+            self._open = {}
+
+
 _TOGETHER = 200  # nodes that are projected while the index is held: others wait for it two seconds
 _ARCHIVE = 25  # what one of 1,000 messages counts among them
 

@@ -16,8 +16,6 @@ from ..core.config import ATTEMPTS, BACKOFF_LIMIT_S, BACKOFF_S, LEASE_S, UPSERT_
 from ..core.objects import OutboxEvent
 from ..fs.journal import Journal, put_event
 
-__all__ = ["OutboxStore"]
-
 _SAME = 10_000  # events of a claim that another one of it serves
 _COLUMNS = "event_id, event_type, uri, payload, status, retry_count, created_at, sequence"
 

@@ -9,10 +9,8 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from ..core.ports import Embedder
+from ..core.objects import Embedder
 from .word_index import Filters, WordHit, WordIndex
-
-__all__ = ["EmbedderAdapter", "SpaceVectors", "forget_vectors"]
 
 
 class EmbedderAdapter:

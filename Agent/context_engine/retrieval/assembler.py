@@ -10,18 +10,15 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from ...base.text import CountTokens
+from ...memory.relation_words import ONE_AT_A_TIME
 from ..core.config import BUDGET_TOKENS, MESSAGES, PASSAGE_CHARACTERS, RELATIONS, SESSIONS
-from ..core.errors import ContextEngineError, NodeNotFoundError
+from ..core.errors import ContextEngineError, InvalidInputError, NodeNotFoundError, check_count
 from ..core.messages import lines_of
 from ..core.objects import ContextNode, NodeHit, RelationEdge, RequestContext, RetrievedBlock, TypedQuery
-from ..fs.context_fs import ContextFS
-from ..fs.meta import read_edges
+from ..fs.context_fs import ContextFS, RelationStore
+from ..fs.meta import file_of, read_edges
 from ..fs.uri import is_visible, parse_uri
-from ..providers.library import ONE_AT_A_TIME
-from ..providers.passages import passage_of_archive, passages_of, projected_digest
-from ..providers.word_index import Filters, WordIndex
-
-__all__ = ["RetrievalAssembler"]
+from ..providers.word_index import Filters, WordIndex, passage_of_archive, passages_of, projected_digest
 
 _ALMOST = 0.8
 """What scores so much of the best of its kind fits about equally."""
@@ -196,3 +193,47 @@ def _newest_first(hits: Sequence[NodeHit]) -> list[NodeHit]:
         score = max(score, ordered[place].score)
         ordered[place] = replace(ordered[place], score=score)
     return ordered
+
+
+class MemoryReadService:
+    """Reads levels whole."""
+
+    def __init__(self, fs: ContextFS, relations: RelationStore) -> None:
+        self._fs, self._relations = fs, relations
+
+    def read(
+        self,
+        uri: str,
+        level: str = "L1",
+        expand_relations: bool = False,
+        max_relations: int = 0,
+        ctx: RequestContext | None = None,
+    ) -> RetrievedBlock:
+        """Return a node's level (`"L0"`, `"L1"` or `"L2"`), and what is above it.
+
+        With `expand_relations` it has at most `max_relations` of its edges, where 0 is all; one without a reason gets
+        its target's abstract. `ctx` is needed.
+        """
+        if ctx is None:
+            raise InvalidInputError("reading needs the request's ctx")
+        file_of(level)  # refuses what is none
+        check_count("max_relations", max_relations, least=0)
+        node = self._fs.read_node(ctx, uri, include_content=level == "L2")
+        edges = self._relations.get_edges(ctx, node.uri) if expand_relations else []
+        edges = [self._tell(ctx, edge) for edge in (edges[:max_relations] if max_relations else edges)]
+        overview, content = node.overview if level != "L0" else "", node.content if level == "L2" else ""
+        return RetrievedBlock(node.uri, level, node.abstract, overview, content, edges, 1.0, "read by its URI")
+
+    def _tell(self, ctx: RequestContext, edge: RelationEdge) -> RelationEdge:
+        if edge.reason:
+            return edge
+        try:
+            return replace(edge, reason=self._fs.read_level(ctx, edge.to_uri, "L0"))
+        except ContextEngineError:
+            return edge
+
+    def read_batch(
+        self, uris: Sequence[str], level: str = "L1", ctx: RequestContext | None = None
+    ) -> list[RetrievedBlock]:
+        """Return the same for several nodes, in their order."""
+        return [self.read(uri, level, ctx=ctx) for uri in uris]

@@ -1,8 +1,6 @@
 """What the engine is used by: the service, the same for asyncio, and the command line.
 
-context_engine_service  `ContextEngineService`
-async_service           `AsyncContextEngineService`, each call in a thread
-verifying               whether files, journal, index and outbox agree
-forgetting              what `forget` takes out of every file
+context_engine_service  `ContextEngineService`, and `AsyncContextEngineService`, each call in a thread
+care                    what `forget` takes out of every file; whether files, journal, index and outbox agree
 command_line            `keyword-tree context`
 """

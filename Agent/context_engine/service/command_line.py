@@ -28,8 +28,6 @@ from ..core.objects import RequestContext
 from ..fs.uri import join_uri
 from .context_engine_service import ContextEngineService
 
-__all__ = ["main", "make_parser", "run"]
-
 NOT_FOUND, BAD_USE, STORE = 1, 2, 3
 _ENVIRONMENT = "CONTEXT_ENGINE_"
 _HARDLY, _BESIDE = 0.005, 0.02  # least scores that are shown, and beside the best one; --json has what is under them

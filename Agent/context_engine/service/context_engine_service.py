@@ -16,6 +16,7 @@
 >>> engine.close(); folder.cleanup()
 """
 
+import asyncio
 import contextlib
 import functools
 import logging
@@ -25,65 +26,58 @@ import sqlite3
 import threading
 import time
 import uuid
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Self, TypeVar
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 
 from ...base.text import CountTokens, clean, count_tokens, one_line, shorten
+from ...finding.index import LostIndexError
 from ...keyword_tree import LLMClient
-from ..commit.advisor import MergeAdvisor
 from ..commit.archive_builder import ArchiveBuilder
 from ..commit.candidate_pipeline import CandidatePipeline
 from ..commit.commit_coordinator import CommitCoordinator
-from ..commit.context_writer import ContextWriter
-from ..commit.policies import AggregateTopicPolicy, AppendOnlyPolicy, ProfilePolicy, SkillToolPolicy
+from ..commit.context_writer import ContextWriter, RelationWriter
+from ..commit.policies import AggregateTopicPolicy, AppendOnlyPolicy, MergeAdvisor, ProfilePolicy, SkillToolPolicy
 from ..commit.policy_router import PolicyRouter
-from ..commit.relation_writer import RelationWriter
-from ..core.checks import check_count, check_time
 from ..core.config import BUDGET_TOKENS, EXTRACT_ARCHIVE, OWNER_OF
-from ..core.errors import ContextEngineError, InvalidInputError, NodeNotFoundError
+from ..core.errors import ContextEngineError, InvalidInputError, NodeNotFoundError, check_count, check_time
 from ..core.objects import (
+    LLM,
     Brief,
     CandidateMemory,
     CommitResult,
     ContextNode,
+    Embedder,
     ForgetResult,
+    GraphStore,
     HistoryEntry,
     IndexBatchResult,
     NodeHit,
     NodeSummary,
     OutboxEvent,
     RequestContext,
+    Reranker,
     RetrievedBlock,
     SearchResult,
     SeedHit,
     SessionArchive,
     TypedQuery,
 )
-from ..core.ports import LLM, Embedder, GraphStore, Reranker
-from ..extraction.extractors import make_extractors
-from ..extraction.reading import ModelReader
-from ..fs.context_fs import ContextFS
-from ..fs.disk import Disk
-from ..fs.relation_store import RelationStore
+from ..extraction.extractors import ModelReader, make_extractors
+from ..fs.context_fs import ContextFS, RelationStore
+from ..fs.folders import Disk
 from ..fs.uri import category_uri, is_visible, parse_uri, space_uris
-from ..index.index_worker import IndexWorker, batches, context_of
+from ..index.index_worker import IndexSpaces, IndexWorker, batches, context_of
 from ..index.outbox_store import OutboxStore
-from ..index.spaces import IndexSpaces
-from ..providers.llm import as_llm
+from ..providers.library import as_llm
 from ..providers.vector_index import EmbedderAdapter, SpaceVectors
-from ..providers.word_index import LostIndexError, WordIndex
-from ..retrieval.assembler import RetrievalAssembler
-from ..retrieval.hierarchical_searcher import HierarchicalSearcher
-from ..retrieval.l0_retriever import L0Retriever
-from ..retrieval.memory_read_service import MemoryReadService
-from ..retrieval.query_planner import QueryPlanner
-from .forgetting import FORGET, Forgetter
-from .verifying import verify_store
-
-__all__ = ["ContextEngineService"]
+from ..providers.word_index import WordIndex
+from ..retrieval.assembler import MemoryReadService, RetrievalAssembler
+from ..retrieval.searcher import HierarchicalSearcher, L0Retriever, QueryPlanner
+from .care import FORGET, Forgetter, verify_store
 
 _log = logging.getLogger(__name__)
 
+P = ParamSpec("P")
 T = TypeVar("T")
 
 _BRIEF = {"preferences": 1_000, "events": 20}  # so many, the newest, are looked at
@@ -637,3 +631,64 @@ class ContextEngineService:
     def _make_again(self, space: str) -> None:
         self.spaces.words(space).discard()
         self.worker.reconcile(space, recursive=True)
+
+
+
+
+def _in_thread(
+    method: Callable[Concatenate[ContextEngineService, P], T],
+) -> Callable[Concatenate["AsyncContextEngineService", P], Coroutine[Any, Any, T]]:
+    @functools.wraps(method)
+    async def call(self: "AsyncContextEngineService", /, *arguments: P.args, **named: P.kwargs) -> T:
+        return await asyncio.to_thread(method, self.engine, *arguments, **named)
+
+    return call
+
+
+class AsyncContextEngineService:
+    """A `ContextEngineService`, which is `engine`, made with the same arguments, whose methods are coroutines.
+
+    A call runs in a thread, and the loop stays free; one that is cancelled goes on: what it writes is written whole.
+
+    >>> import asyncio
+    >>> async def main():
+    ...     async with AsyncContextEngineService(None) as engine:
+    ...         ada = RequestContext("acme", "ada", "helper", "s1")
+    ...         await engine.commit_session(ada, [{"role": "user", "content": "I love jazz."}])
+    ...         return (await engine.search_memory(ada, "jazz")).blocks[0].content_excerpt
+    >>> asyncio.run(main())
+    'I love jazz.'
+    """
+
+    def __init__(self, folder: str | os.PathLike[str] | None, **options: Any) -> None:
+        self.engine = ContextEngineService(folder, **options)
+
+    commit_session = _in_thread(ContextEngineService.commit_session)
+    search_memory = _in_thread(ContextEngineService.search_memory)
+    read_memory = _in_thread(ContextEngineService.read_memory)
+    get_node = _in_thread(ContextEngineService.get_node)
+    list_children = _in_thread(ContextEngineService.list_children)
+    remember = _in_thread(ContextEngineService.remember)
+    extract_again = _in_thread(ContextEngineService.extract_again)
+    brief = _in_thread(ContextEngineService.brief)
+    confirm = _in_thread(ContextEngineService.confirm)
+    write_node = _in_thread(ContextEngineService.write_node)
+    move_node = _in_thread(ContextEngineService.move_node)
+    delete_node = _in_thread(ContextEngineService.delete_node)
+    history = _in_thread(ContextEngineService.history)
+    undo = _in_thread(ContextEngineService.undo)
+    adopt = _in_thread(ContextEngineService.adopt)
+    adopt_all = _in_thread(ContextEngineService.adopt_all)
+    forget = _in_thread(ContextEngineService.forget)
+    status = _in_thread(ContextEngineService.status)
+    verify = _in_thread(ContextEngineService.verify)
+    prune = _in_thread(ContextEngineService.prune)
+    repair = _in_thread(ContextEngineService.repair)
+    work = _in_thread(ContextEngineService.work)
+    close = _in_thread(ContextEngineService.close)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *exc_info: object) -> None:
+        await self.close()

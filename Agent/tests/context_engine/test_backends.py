@@ -22,7 +22,7 @@ from Agent.context_engine import (
     StoreError,
     VersionConflictError,
 )
-from Agent.context_engine.fs.disk import Disk
+from Agent.context_engine.fs.folders import Disk
 from Agent.tests.support.clocks import Clock
 from Agent.tests.support.plain_reader import open_engine
 from Agent.tests.support.threads import in_threads

@@ -25,10 +25,9 @@ from Agent.context_engine.core.errors import (
 )
 from Agent.context_engine.core.objects import ContextNode, RelationEdge, RequestContext
 from Agent.context_engine.fs import main_store
-from Agent.context_engine.fs.context_fs import ContextFS
-from Agent.context_engine.fs.disk import Disk
+from Agent.context_engine.fs.context_fs import ContextFS, RelationStore
+from Agent.context_engine.fs.folders import Disk
 from Agent.context_engine.fs.journal import Step
-from Agent.context_engine.fs.relation_store import RelationStore
 from Agent.context_engine.fs.uri import parse_uri
 from Agent.tests.context_engine.test_backends import FailingDisk
 
@@ -593,7 +592,7 @@ class TestBadDisks:
         again.close()
 
     def test_one_without_syncfs_syncs_all(self, fs: ContextFS, monkeypatch: pytest.MonkeyPatch) -> None:
-        from Agent.context_engine.fs import disk
+        from Agent.context_engine.fs import folders as disk
 
         called = []
         monkeypatch.setattr(disk, "_syncfs", None)

@@ -29,7 +29,7 @@ import pytest
 
 from Agent.context_engine import ContextEngineService, ContextNode, RelationEdge, RequestContext
 from Agent.context_engine.fs import main_store
-from Agent.context_engine.fs.disk import Disk
+from Agent.context_engine.fs.folders import Disk
 from Agent.tests.support.plain_reader import PlainReader, dump
 
 STORM = bool(os.environ.get("KEYWORD_TREE_STORM"))

@@ -42,8 +42,8 @@ SIGNATURES = {
     "extraction.extractors.PreferenceExtractor": ["extract(messages, archive, ctx)"],
     "extraction.extractors.EntityEventExtractor": ["extract(messages, archive, ctx)"],
     "extraction.extractors.ProcedureExtractor": ["extract(messages, archive, ctx)"],
-    "core.ports.CandidateExtractor": ["extract(messages, archive, ctx)"],
-    "core.ports.MergePolicy": ["plan(candidate, existing_node, ctx)"],
+    "core.objects.CandidateExtractor": ["extract(messages, archive, ctx)"],
+    "core.objects.MergePolicy": ["plan(candidate, existing_node, ctx)"],
     "commit.policies.ProfilePolicy": ["plan(candidate, existing_node, ctx)"],
     "commit.policies.AggregateTopicPolicy": ["plan(candidate, existing_node, ctx)"],
     "commit.policies.AppendOnlyPolicy": ["plan(candidate, existing_node, ctx)"],
@@ -82,7 +82,7 @@ SIGNATURES = {
         "adopt(ctx, uri)",
         "prune(before)",
     ],
-    "fs.relation_store.RelationStore": [
+    "fs.context_fs.RelationStore": [
         "get_edges(ctx, uri)",
         "upsert_edges(ctx, uri, edges)",
         "append_edges(ctx, uri, edges)",
@@ -102,7 +102,7 @@ SIGNATURES = {
         "merge_node(ctx, uri, patch)",
         "append_node(ctx, uri, patch)",
     ],
-    "commit.relation_writer.RelationWriter": ["apply_edges(ctx, uri, relation_ops)"],
+    "commit.context_writer.RelationWriter": ["apply_edges(ctx, uri, relation_ops)"],
     "index.outbox_store.OutboxStore": [
         "append(event)",
         "append_batch(events)",
@@ -117,37 +117,37 @@ SIGNATURES = {
         "handle_event(event, ctx)",
         "reconcile(uri, recursive=False)",
     ],
-    "index.index_projector.IndexProjector": [
+    "index.record_builder.IndexProjector": [
         "build_context_records(node)",
         "build_relation_records(uri, edges)",
         "build_move_records(from_uri, to_uri)",
     ],
-    "retrieval.query_planner.QueryPlanner": ["plan(query, session_archive=None, hints=None, ctx=None)"],
-    "retrieval.l0_retriever.L0Retriever": ["search(typed_query, ctx)"],
-    "retrieval.hierarchical_searcher.HierarchicalSearcher": [
+    "retrieval.searcher.QueryPlanner": ["plan(query, session_archive=None, hints=None, ctx=None)"],
+    "retrieval.searcher.L0Retriever": ["search(typed_query, ctx)"],
+    "retrieval.searcher.HierarchicalSearcher": [
         "expand(typed_query, seeds, ctx)",
         "score_children(parent_uri, typed_query, ctx)",
     ],
-    "retrieval.memory_read_service.MemoryReadService": [
+    "retrieval.assembler.MemoryReadService": [
         "read(uri, level='L1', expand_relations=False, max_relations=0, ctx=None)",
         "read_batch(uris, level='L1', ctx=None)",
     ],
     "retrieval.assembler.RetrievalAssembler": ["assemble(typed_query, hits, ctx)"],
-    "core.ports.LLM": ["complete_json(prompt, schema, ctx=None)"],
-    "core.ports.Embedder": ["embed_texts(texts, model=None)"],
-    "core.ports.VectorIndex": [
+    "core.objects.LLM": ["complete_json(prompt, schema, ctx=None)"],
+    "core.objects.Embedder": ["embed_texts(texts, model=None)"],
+    "core.objects.VectorIndex": [
         "upsert(records)",
         "delete_by_uri(uri)",
         "move_uri(from_uri, to_uri)",
         "search(query_vector, filters, top_k, level=0)",
     ],
-    "core.ports.Reranker": ["rerank(query, documents, top_k=None)"],
-    "core.ports.GraphStore": [
+    "core.objects.Reranker": ["rerank(query, documents, top_k=None)"],
+    "core.objects.GraphStore": [
         "upsert_edges(edges)",
         "remove_edges(from_uri)",
         "neighbors(uri, relation_types=None, depth=1)",
     ],
-    "providers.llm.LLMClientAdapter": ["complete_json(prompt, schema, ctx=None)"],
+    "providers.library.LLMClientAdapter": ["complete_json(prompt, schema, ctx=None)"],
 }
 
 

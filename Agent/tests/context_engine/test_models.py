@@ -13,7 +13,7 @@ import pytest
 from Agent.context_engine import ContextEngineService, InvalidInputError, LLMClientAdapter, RequestContext
 from Agent.context_engine.core.messages import read_messages
 from Agent.context_engine.core.objects import RerankScore, SessionArchive
-from Agent.context_engine.extraction.reading import _candidate_of
+from Agent.context_engine.extraction.extractors import _candidate_of
 from Agent.keyword_tree import StubLLMClient
 from Agent.memory.extraction import SCHEMA, Shown, check_fact
 

@@ -1,0 +1,318 @@
+"""From a question to hits, in three steps.
+
+QueryPlanner          what is asked; a cue raises categories a little, only what the caller says excludes anything
+L0Retriever           names and confirmed queries, then words and vectors of the abstracts
+HierarchicalSearcher  overviews, passages and messages: every level is looked at, since reading is what costs, and a
+                      message is found by what it says, though nothing above it says so
+"""
+
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, TypeVar
+
+from ...base.text import clean, date_of, shorten, strings_of
+from ...memory.relation_words import ONE_AT_A_TIME, asked_relations, relation_of, subjects_of, words_of
+from ..core.config import BUDGET_TOKENS, CONTENT, OVERVIEW, OWNER_OF, SESSIONS
+from ..core.errors import ContextEngineError, InvalidInputError, NodeNotFoundError, check_count, check_time
+from ..core.objects import NodeHit, RequestContext, SeedHit, SessionArchive, TypedQuery
+from ..fs.context_fs import ContextFS
+from ..fs.meta import context_type_of
+from ..fs.uri import check_access, parse_uri, space_uris
+from ..providers.library import OF_A_PERSON, OF_A_PREFERENCE
+from ..providers.vector_index import SpaceVectors
+from ..providers.word_index import Filters, WordHit, WordIndex, terms_of
+
+NAMED = 1.0
+"""The score of what the query names exactly."""
+
+
+def spaces_of(typed_query: TypedQuery, ctx: RequestContext) -> list[str]:
+    """Return the spaces that a query looks into."""
+    spaces = space_uris(ctx)
+    return [parse_uri(typed_query.target_uri).space] if typed_query.target_uri else list(dict.fromkeys(spaces))
+
+
+class L0Retriever:
+    """Looks at level 0 only, in the words and vectors of a space; what the store has not, `on_stale` is called with."""
+
+    def __init__(
+        self,
+        fs: ContextFS,
+        words: Callable[[str], WordIndex],
+        vectors: Callable[[str], SpaceVectors] | None,
+        on_stale: Callable[[str], None],
+    ) -> None:
+        self._fs, self._words, self._vectors, self._on_stale = fs, words, vectors, on_stale
+
+    def search(self, typed_query: TypedQuery, ctx: RequestContext) -> list[SeedHit]:
+        """Return the nodes whose name or abstract fits, best first; what is gone is left out.
+
+        Cost: some milliseconds; with vectors, one call of the embedder for the question.
+        """
+        scores: dict[str, float] = {}
+        for space in spaces_of(typed_query, ctx):
+            words = self._words(space)
+            for uri in words.uris_by_name(typed_query.text):
+                if words.is_wanted(uri, filters_of(typed_query)):
+                    scores[uri] = NAMED
+            for uri, score in self._by_content(space, words, typed_query).items():
+                scores[uri] = max(scores.get(uri, 0.0), min(score, 0.999))
+        best = sorted(scores, key=lambda uri: (-scores[uri], uri))
+        seeds = (self._seed(ctx, uri, scores[uri]) for uri in best[: typed_query.top_k])
+        return [seed for seed in seeds if seed is not None]
+
+    def _by_content(self, space: str, words: WordIndex, query: TypedQuery) -> dict[str, float]:
+        filters = filters_of(query)
+        hits = words.rank(query.text, 3 * query.top_k, (0,), filters)
+        by_words = {hit.uri: hit.score * query.hints.get("raised", {}).get(hit.category, 1.0) for hit in hits}
+        if self._vectors is None:
+            return by_words
+        near = self._vectors(space).nearest(query.text, 3 * query.top_k, (0,), words, filters)
+        return fuse(by_words, {hit.uri: hit.score for hit in near})
+
+    def _seed(self, ctx: RequestContext, uri: str, score: float) -> SeedHit | None:
+        try:
+            node = self._fs.read_node(ctx, uri, include_content=False)
+        except ContextEngineError as error:
+            if isinstance(error, NodeNotFoundError):
+                self._on_stale(uri)
+            return None
+        if node.uri != uri:
+            self._on_stale(uri)
+        has = node.metadata.get("digests", {})
+        return SeedHit(
+            node.uri, score, node.category, node.owner_space, node.abstract, OVERVIEW in has and bool(node.overview),
+            CONTENT in has,
+        )  # fmt: skip
+
+
+def filters_of(query: TypedQuery) -> Filters:
+    """Return what a query excludes; there must be such a context type, and one of the categories of it."""
+    categories = query.categories
+    if query.context_type:
+        of_type = [name for name in (*OWNER_OF, SESSIONS) if context_type_of(name) == query.context_type]
+        categories = [name for name in of_type if not categories or name in categories]
+        if not of_type:
+            raise InvalidInputError(
+                f"context_type must be memory, session, skill or tool, not {shorten(query.context_type)}"
+            )
+        if not categories:
+            raise InvalidInputError(f"no category of {shorten(query.categories)} is of type {query.context_type!r}")
+    return Filters(query.target_uri, tuple(categories), query.filters.get("since"), query.filters.get("until"))
+
+
+Key = TypeVar("Key")
+
+_K = 60
+
+
+def fuse(*rankings: Mapping[Key, float]) -> dict[Key, float]:
+    """Return what some rankings hold, each scored by the sum of 1 / (60 + rank), from 0 to 1.
+
+    >>> fuse({"a": 0.9, "b": 0.2}, {"b": 0.8, "c": 0.1})
+    {'b': 0.9919..., 'a': 0.5, 'c': 0.4919...}
+    """
+    scores: dict[Key, float] = {}
+    for ranking in rankings:
+        for rank, key in enumerate(sorted(ranking, key=lambda key: -ranking[key]), 1):
+            scores[key] = scores.get(key, 0.0) + (_K + 1) / (_K + rank) / len(rankings)
+    return dict(sorted(scores.items(), key=lambda item: -item[1]))
+
+
+Place = tuple[str, int, int]
+_SHOWN_TERMS = 6
+_NOW = frozenset(terms_of("now currently today still 现在 目前 如今"))  # ask for the newest, whatever says them
+
+
+class HierarchicalSearcher:
+    """Looks at levels 1 and 2, in the words and vectors of a space."""
+
+    def __init__(self, words: Callable[[str], WordIndex], vectors: Callable[[str], SpaceVectors] | None = None) -> None:
+        self._words, self._vectors = words, vectors
+
+    def expand(self, typed_query: TypedQuery, seeds: Sequence[SeedHit], ctx: RequestContext) -> list[NodeHit]:
+        """Return seeds, overviews, passages and messages that fit, best first.
+
+        Archives are returned message by message: their abstracts are for a first look, and make no hit of their own.
+
+        Cost: some milliseconds a space.
+        """
+        hits = [
+            NodeHit(seed.uri, seed.score, 0, 0, "named so" if seed.score >= NAMED else "its abstract fits")
+            for seed in seeds
+            if seed.category != SESSIONS
+        ]
+        for space in spaces_of(typed_query, ctx):
+            hits += self._look(space, typed_query.target_uri, typed_query)
+        return sorted(hits, key=lambda hit: (-hit.score, hit.uri, hit.level, hit.part))
+
+    def score_children(self, parent_uri: str, typed_query: TypedQuery, ctx: RequestContext) -> list[NodeHit]:
+        """Return what fits under a node, best first."""
+        parent = check_access(ctx, parent_uri)
+        hits = self._look(parent.space, parent.text, typed_query)
+        return sorted((hit for hit in hits if hit.uri != parent.text and hit.score > 0.0), key=lambda hit: -hit.score)
+
+    def _look(self, space: str, target: str, query: TypedQuery) -> list[NodeHit]:
+        words = self._words(space)
+        filters = filters_of(query)._replace(target=target)
+        count = 3 * query.top_k
+        found = [hit for level in (2, 1) for hit in words.rank(query.text, count, (level,), filters)]
+        raised = query.hints.get("raised", {})
+        scores = {_place(hit): hit.score * raised.get(hit.category, 1.0) for hit in found}
+        written = _written_terms(query.text)
+        reasons = {_place(hit): _reason(hit, written) for hit in found}
+        if self._vectors is not None:
+            near = self._vectors(space).nearest(query.text, count, (2,), words, filters)
+            for hit in near:
+                reasons.setdefault(_place(hit), f"near in meaning ({hit.score:.2f}){_where(hit)}")
+            scores = fuse(scores, {_place(hit): hit.score for hit in near})
+        weight = query.hints.get("weight", 1.0)
+        # "I moved to Rome" says where a person lives, and has no word of "Where do I live?": what such words alone find
+        # has no score, and is shown only before an older message that says the same (see `RetrievalAssembler`).
+        asked = sorted(asked_relations(query.text) & ONE_AT_A_TIME)
+        wider = f"{query.text} {words_of(asked)}"
+        others = words.rank(wider, count, (2,), filters) if asked else []
+        held = {_place(hit): hit for hit in [*found, *others]}
+        reasons = {_place(hit): _reason(hit, _written_terms(wider)) for hit in others} | reasons
+        return [
+            _with_source(
+                NodeHit(place[0], weight * min(1.0, scores.get(place, 0.0)), *place[1:], reason),
+                words, held.get(place), asked,
+            )
+            for place, reason in reasons.items()
+        ]  # fmt: skip
+
+
+def _with_source(made: NodeHit, words: WordIndex, hit: WordHit | None, asked: Sequence[str]) -> NodeHit:
+    """Return a hit with when a passage was said, what of the question it says, who said it, and of whom.
+
+    Of what was near in meaning alone nothing is known.
+    """
+    if hit is None or hit.level < 2:
+        return made
+    says = frozenset(relation_of(term, asked) for term in hit.terms) - _NOW
+    relations = says.intersection(asked)
+    text = words.text_of(hit).removeprefix(f"{hit.speaker.partition(' ')[2]}: ") if relations else ""
+    subjects = frozenset(subject for relation in relations for subject in subjects_of(text, relation))
+    return replace(made, at=hit.at, says=says, speaker=hit.speaker, subjects=subjects)
+
+
+def _place(hit: WordHit) -> Place:
+    return hit.uri, hit.level, hit.part
+
+
+def _reason(hit: WordHit, written: Mapping[str, str]) -> str:
+    answer = "; after a question" if hit.is_answer else ""
+    said = _surface(hit.terms, written)
+    says = f"says {', '.join(said)}" if said else "follows what fits"
+    return f"{says}{_where(hit)}{answer}"
+
+
+def _where(hit: WordHit) -> str:
+    parts = [part for part in (hit.said, date_of(hit.at) if hit.level == 2 and hit.at else "") if part]
+    return f" ({', '.join(parts)})" if parts else ""
+
+
+def _written_terms(query: str) -> dict[str, str]:
+    """Return how a query writes each of its terms."""
+    written: dict[str, str] = {}
+    for word in re.findall(r"[\w+#'’-]+", query):
+        for term in terms_of(word):
+            written.setdefault(term, word.casefold() if word.isascii() else term)
+    return written
+
+
+def _surface(terms: Iterable[str], written: Mapping[str, str]) -> list[str]:
+    """Return terms as the query writes them; a character that a pair holds is not listed twice."""
+    said = [written.get(term, term) for term in terms]
+    kept = [word for word in dict.fromkeys(said) if not any(word != other and word in other for other in said)]
+    return kept[:_SHOWN_TERMS]
+
+
+RAISED = 1.1
+
+_CUES = (
+    (r"\b(?:who|whose|whom)\b|谁", ("entities", "profile")),
+    (r"\b(?:when|what (?:day|date|time)|how long ago)\b|什么时候|何时|哪天|几号|几点", ("events",)),
+    (r"\bhow (?:do|to|can|should|did)\b|怎么|怎样|如何|步骤", ("skills", "cases", "patterns", "tools")),
+    (OF_A_PREFERENCE, ("preferences",)),
+    (OF_A_PERSON, ("profile",)),
+)
+_COMPILED = tuple((re.compile(pattern, re.IGNORECASE), categories) for pattern, categories in _CUES)
+_LAST = 3  # messages of the running session that a second query takes its words from
+
+
+class QueryPlanner:
+    """Turns a question into queries; asks no model.
+
+    >>> plan = QueryPlanner().plan("谁喜欢龙井?", ctx=RequestContext("acme", "ada", "helper"))[0]
+    >>> sorted(plan.hints["raised"]), plan.categories
+    (['entities', 'preferences', 'profile'], [])
+    """
+
+    def plan(
+        self,
+        query: str,
+        session_archive: SessionArchive | None = None,
+        hints: Mapping[str, Any] | None = None,
+        ctx: RequestContext | None = None,
+    ) -> list[TypedQuery]:
+        """Return the queries of a question, the question itself first.
+
+        Args:
+            query: The question, as it was asked.
+            session_archive: What was said just before; its last messages make a second query, which counts less.
+            hints: `context_type`, `categories`, `target_uri`, `top_k`, `filters`, `budget_tokens`.
+            ctx: The caller; needed.
+        """
+        if ctx is None:
+            raise InvalidInputError("a query needs the request's ctx")
+        space_uris(ctx)
+        if not isinstance(query, str):
+            raise InvalidInputError(f"query must be a text, not {shorten(query)}")
+        if session_archive is not None and not isinstance(session_archive, SessionArchive):
+            raise InvalidInputError(f"session_archive must be a SessionArchive, not {shorten(session_archive)}")
+        given = dict(hints or {})
+        target = given.get("target_uri")
+        planned = TypedQuery(
+            text=clean(query),
+            context_type=str(given.get("context_type") or ""),
+            categories=_check_categories(given.get("categories")),
+            target_uri=check_access(ctx, target).text if target not in (None, "") else "",
+            top_k=check_count("top_k", given.get("top_k", 10)),
+            filters=_check_filters(given.get("filters")),
+            hints={
+                "raised": _raised(query),
+                "budget_tokens": check_count("budget_tokens", given.get("budget_tokens", BUDGET_TOKENS)),
+                "weight": 1.0,
+            },
+        )
+        plans = [planned]
+        if session_archive is not None and session_archive.recent_messages:
+            last = " ".join(each.text[:400] for each in session_archive.recent_messages[-_LAST:])
+            plans.append(replace(planned, text=f"{last}\n{planned.text}", hints={**planned.hints, "weight": 0.5}))
+        return plans
+
+
+def _raised(query: str) -> dict[str, float]:
+    found = [category for pattern, categories in _COMPILED if pattern.search(query) for category in categories]
+    return dict.fromkeys(found, RAISED)
+
+
+def _check_categories(categories: object) -> list[str]:
+    names = strings_of(categories)
+    if categories is not None and (not isinstance(categories, (list, tuple)) or len(names) < len(categories)):
+        raise InvalidInputError(f"categories must be a list of names, not {shorten(categories)}")
+    for name in names:
+        if name not in OWNER_OF and name != SESSIONS:
+            raise InvalidInputError(f"a category is one of {', '.join([*OWNER_OF, SESSIONS])}, not {shorten(name)}")
+    return names
+
+
+def _check_filters(filters: object) -> dict[str, Any]:
+    if filters is None:
+        return {}
+    if not isinstance(filters, Mapping) or not set(filters) <= {"since", "until"}:
+        raise InvalidInputError(f"filters may hold since and until, in seconds, not {shorten(filters)}")
+    return {name: None if value is None else check_time(name, value) for name, value in filters.items()}
