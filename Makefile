@@ -14,7 +14,7 @@ MODEL := $(VENV)-embeddings
 
 .PHONY: help demo shared context prepare test check reference bench peers embeddings storm clean
 help:
-	@echo "make demo    build a memory of this machine's Python library and search it   (DEMO_FOLDER=… keeps it)"
+	@echo "make demo    five facts, a correction, undo and a kill on one screen; with [local] a library asked by meaning"
 	@echo "make quick   run the pages' sessions and a tenth of the tests, in half a minute"
 	@echo "make context  commit three sessions, ask, edit, forget: the context engine on one screen"
 	@echo "make shared  let a LangGraph agent on two machines share one memory, through a kill and a failover; needs PostgreSQL"
@@ -28,7 +28,7 @@ help:
 	@echo "make clean   remove .venv and caches"
 
 demo: $(VENV)/.installed-cli
-	@$(RUN) examples/library_demo.py $(DEMO_FOLDER)
+	@$(RUN) examples/demo.py
 
 # What a newcomer reads and tries: every line of the README, the core's own sessions, memory, words.
 quick: $(VENV)/.installed-test
