@@ -1,7 +1,7 @@
 """A memory on one screen: facts, questions in other words, a correction, undo, and a kill in the middle of writing.
 
-`make demo`, or `python examples/demo.py`. With the extra `[local]` installed, a second part asks a tree of this machine's
-Python library by words and meaning. No key and no server. Titles are in the language of the locale, English or Chinese.
+`make demo`, or `python examples/demo.py`. With the extra `[local]` a second part asks a tree of this machine's Python
+library by words and meaning. No key and no server. Titles are in the language of the locale, English or Chinese.
 """
 
 import argparse

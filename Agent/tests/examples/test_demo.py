@@ -7,7 +7,6 @@ from demo import read_library
 
 from Agent.tests.examples import running
 
-
 TITLES = [("en_US.UTF-8", "A memory of five facts"), ("zh_CN.UTF-8", "五件事的记忆")]
 
 
