@@ -134,6 +134,7 @@ class Model(LLMClient):
     """
 
     surprises: ClassVar[list[BaseException]] = []
+    short_list = 0  # it is always asked, about whole views
 
     def __init__(self, *steps: Step, then: Step | None = None) -> None:
         self.steps = list(steps)
@@ -705,7 +706,7 @@ SEED_RECORDS = {
     "Info": "id content source metadata version created_at updated_at deleted",
     "InfoKeywordLink": "info_id keyword_id relation created_by created_at deleted",
     "SearchResult": "status node path infos candidates suggested_parent_id suggested_name reason",
-    "AgentDecision": "action node_id node_ids jump_depth suggest_name candidate_ids reason",
+    "AgentDecision": "action node_id node_ids jump_depth suggest_name candidate_ids reason targets confidence",
 }
 
 
@@ -1261,9 +1262,7 @@ class TestMessages:
             assert "data" in system
             assert "instruction" in system
             assert any(parsed(system[at:]) == schema for at in range(len(system)) if system[at] == "{")
-            assert set(schema["properties"]) >= {
-                *("action", "node_id", "node_ids", "candidate_ids", "suggest_name", "reason")
-            }
+            assert set(schema["properties"]) == {"action", "targets", "suggest_name"}
             assert set(schema["properties"]["action"]["enum"]) == {"jump", "match", "missing", "ambiguous"}
 
     def test_give_each_call_a_schema_of_its_own(self, folder: Path) -> None:
@@ -1399,7 +1398,7 @@ DESCENTS = {
         [answer("jump", "Apple"), answer("match", "Apple")], "agent_match", ("Apple",)
     ),
     "the same choice twice": Descent([answer("match", "Apple", "Apple")], "agent_match", ("Apple",)),
-    "a list before a single choice": Descent([both_kinds_of_choice], "agent_match", ("Pear",)),
+    "a list and a single choice": Descent([both_kinds_of_choice], "agent_ambiguous", ("Apple", "Pear")),
     "several matches": Descent([answer("match", "Pear", "Apple")], "agent_ambiguous", ("Pear", "Apple")),
     "ambiguous": Descent([answer("ambiguous", "Hammer", "Apple")], "agent_ambiguous", ("Hammer", "Apple")),
     "a jump to leaves alone": Descent([answer("jump", "Apple", "Hammer")], "agent_ambiguous", ("Apple", "Hammer")),
@@ -1618,7 +1617,7 @@ def refused_with(reason: str, *replies: Any) -> list[tuple[Any, SearchStatus, st
 
 ACTIONS = ("jump", "match", "ambiguous")
 NO_ACTIONS = (None, True, 0, 1.5, "", "dance", "delete", ["match"], {"match": 1}, b"match")
-NO_INDEXES = (True, False, 0.0, 1.5, math.nan, [True], [0.0], [None], [[0]], {"idx": 0}, {0}, b"0", nested(90))
+NO_INDEXES = (True, False, 1.5, math.nan, math.inf, [True], [0.5], [None], [[0]], {"idx": 0}, {0}, b"0", nested(90))
 NO_TEXTS = (5, ["x"], {"a": 1}, True)
 # What the contract says of every kind of reply to the first view (six candidates): status and reason.
 REPLIES: list[tuple[Any, SearchStatus, str]] = [
@@ -1639,20 +1638,28 @@ REPLIES: list[tuple[Any, SearchStatus, str]] = [
     ({"action": "match", "node_id": 0, "jump_depth": 7, "candidate_ids": []}, MATCHED, "agent_match"),
     ({"action": "match", "node_ids": [0, 1]}, AMBIGUOUS, "agent_ambiguous"),
     ({"action": "ambiguous", "candidate_ids": [0, 1]}, AMBIGUOUS, "agent_ambiguous"),
+    *(({"action": "match", "targets": found}, MATCHED, "agent_match") for found in ([0], 0, "0", " 0 ", 0.0, ["0"])),
+    *(({"action": "match", "node_id": found}, MATCHED, "agent_match") for found in ("0", "5", 0.0, [0])),
+    *(({"action": action, "node_ids": "0"}, MATCHED, "agent_match") for action in (" Match", "MATCH")),
+    ({"action": "match", "node_id": 0, "node_ids": [1]}, AMBIGUOUS, "agent_ambiguous"),
+    ({"action": "match", "node_id": 0, "targets": [0], "node_ids": [0]}, MATCHED, "agent_match"),
+    ({"action": "ambiguous", "targets": ["0", 1.0]}, AMBIGUOUS, "agent_ambiguous"),
+    *(({"action": "match", "node_id": 0, "confidence": sure}, MATCHED, "agent_match") for sure in (0.5, "0.9", 7, "x")),
+    *refused_with("unsure", *({"action": "match", "node_id": 0, "confidence": unsure} for unsure in (0, 0.49, "0.1"))),
     *refused_with("no_target", *({"action": action} for action in ACTIONS)),
     *refused_with("no_target", *({"action": action, "node_id": None} for action in ACTIONS)),
     *refused_with("no_target", *({"action": action, "node_ids": []} for action in ACTIONS)),
-    *refused_with("no_target", {"action": "ambiguous", "candidate_ids": []}),
+    *refused_with("no_target", {"action": "ambiguous", "candidate_ids": []}, {"action": "match", "node_id": ""}),
     *refused_with("invalid_reply", *({"action": "match", "node_id": out} for out in (6, -1, 10**30, -(10**30), "no"))),
     *refused_with("invalid_reply", *({"action": "match", "node_ids": [0, out]} for out in (6, -1, "no", "root"))),
-    *refused_with("invalid_reply", *({"action": "ambiguous", "candidate_ids": [0, out]} for out in (6, -1, "no", "0"))),
-    *refused_with("invalid_jump", *({"action": "jump", "node_id": out} for out in (6, -1, 10**30, "no", "root", "0"))),
+    *refused_with("invalid_reply", *({"action": "ambiguous", "candidate_ids": [0, out]} for out in (6, -1, "no", "6"))),
+    *refused_with("invalid_jump", *({"action": "jump", "node_id": out} for out in (6, -1, 10**30, "no", "root", "6"))),
     *refused_with("invalid_jump", *({"action": "jump", "node_ids": [0, out]} for out in (6, -1, "no"))),
     *refused_with("invalid_reply", *({"action": "match", "node_id": odd} for odd in NO_INDEXES)),
     *refused_with("invalid_reply", *({"action": "match", "node_ids": odd} for odd in NO_INDEXES)),
     *refused_with("invalid_reply", *({"action": "jump", "node_id": odd} for odd in NO_INDEXES)),
     *refused_with("invalid_reply", *({"action": "ambiguous", "candidate_ids": odd} for odd in NO_INDEXES)),
-    *refused_with("invalid_reply", *({"action": "match", "node_ids": text} for text in ("0", "", "abc", 0, 1))),
+    *refused_with("invalid_reply", *({"action": "match", "node_ids": text} for text in ("6", "abc", "0, 1", -1))),
     *refused_with("invalid_reply", *({"action": "match", "node_id": 0, "reason": odd} for odd in NO_TEXTS)),
     *refused_with("invalid_reply", *({"action": "missing", "suggest_name": odd} for odd in NO_TEXTS)),
 ]

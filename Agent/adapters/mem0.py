@@ -36,6 +36,7 @@ from typing import Any, Self, TypeAlias, TypeVar
 
 from ..keyword_tree import (
     Change,
+    HideKeys,
     Info,
     InvalidInputError,
     KeywordTree,
@@ -300,7 +301,7 @@ class Memory:
         try:
             facts = _read_facts(client.Chat(messages, _SCHEMA))
         except Exception as error:  # the model's port: whatever happens there, nothing that was said is lost
-            self._warn_once(f"the model extracted no facts, messages are stored as they are: {error}")
+            self._warn_once(f"the model extracted no facts, messages are stored as they are: {HideKeys(str(error))}")
             return None
         return [(text, said) for text, said in facts if text not in there]
 

@@ -43,6 +43,7 @@ from itertools import islice
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
+from ..keyword_tree import HideKeys
 from .embedder import Embedder, check_embedder, renew_after_fork
 from .scripts import everyday_words
 
@@ -706,7 +707,7 @@ def _is_sound(text: str) -> bool:
 
 
 def _say(error: Exception) -> str:
-    return f"{type(error).__name__}: {error}"[:500]
+    return HideKeys(f"{type(error).__name__}: {error}")[:500]
 
 
 def _read(path: Path | None, model: str) -> tuple[dict[bytes, "Numbers"], int, int]:

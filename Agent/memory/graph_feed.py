@@ -25,6 +25,7 @@ from ..base.checks import shorten
 from ..keyword_tree import (
     ClosedError,
     ConflictError,
+    HideKeys,
     Info,
     InfoKeywordLink,
     InvalidInputError,
@@ -145,7 +146,7 @@ class GraphFeed:
         except ClosedError:
             raise
         except Exception as error:  # whatever an extractor or a model's client raises: the memory is kept all the same
-            self.failure = f"{type(error).__name__}: {error}"
+            self.failure = HideKeys(f"{type(error).__name__}: {error}")
             _log.warning("a memory was kept without its entities: %s", self.failure)
             return Failure(self._means, _is_down(error))
         self.failure = ""

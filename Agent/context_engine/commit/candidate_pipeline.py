@@ -5,6 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 from ...base.text import clean, count_tokens, cut_tokens, fold, merge_unique, one_line
+from ...keyword_tree import HideKeys
 from ..core.config import LEVEL_TOKENS, OWNER_OF
 from ..core.errors import ContextEngineError
 from ..core.objects import CandidateExtractor, CandidateMemory, Message, RequestContext, SessionArchive
@@ -31,7 +32,7 @@ class CandidatePipeline:
                 found += extractor.extract(messages, archive, ctx)
             except Exception as error:  # an extractor may be the caller's own
                 failures.append(
-                    {"extractor": type(extractor).__name__, "error": f"{type(error).__name__}: {error}"[:300]}
+                    {"extractor": type(extractor).__name__, "error": HideKeys(f"{type(error).__name__}: {error}")[:300]}
                 )
                 archive.stats["failed"] = list(range(1, len(messages) + 1))
         return found

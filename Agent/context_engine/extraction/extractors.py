@@ -12,6 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeAlias
 
 from ...base.text import CountTokens, clean, cut_tokens, fold, mapping_of, one_line, read_time, time_of, to_json
+from ...keyword_tree import HideKeys
 from ...memory.extraction import SCHEMA, Fact, Shown, check_fact, make_question, within
 from ..core.config import (
     CHUNK_TOKENS,
@@ -101,7 +102,7 @@ class ModelReader:
                 candidates += made
                 failed += numbers if wrong else []
                 if error is not None:
-                    failures.append({"extractor": "model", "error": f"{type(error).__name__}: {error}"[:300]})
+                    failures.append({"extractor": "model", "error": HideKeys(f"{type(error).__name__}: {error}")[:300]})
                     unread.update(numbers)
         archive.stats["waiting"] = sorted(unread)
         return candidates

@@ -31,7 +31,7 @@ from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 
 from ...base.text import CountTokens, clean, count_tokens, one_line, shorten
 from ...finding.index import LostIndexError
-from ...keyword_tree import LLMClient
+from ...keyword_tree import HideKeys, LLMClient
 from ..commit.archive_builder import ArchiveBuilder
 from ..commit.candidate_pipeline import CandidatePipeline
 from ..commit.commit_coordinator import CommitCoordinator
@@ -431,7 +431,7 @@ class ContextEngineService:
             scores = self._reranker.rerank(query, documents)
             order = [int(score.uri) for score in sorted(scores, key=lambda score: -score.score)]
         except Exception as error:  # the reranker's port: without it the order stays
-            _log.warning("the reranker failed: %s", error)
+            _log.warning("the reranker failed: %s", HideKeys(str(error)))
             return blocks
         order = [place for place in dict.fromkeys(order) if 0 <= place < len(blocks)]
         return [blocks[place] for place in [*order, *(each for each in range(len(blocks)) if each not in order)]]

@@ -21,6 +21,8 @@ Step = Callable[[View], Any]
 class Model(LLMClient):
     """Answers with what `say` returns for a view; an exception is raised.  Keeps what it was sent."""
 
+    short_list = 0  # it is always asked, about whole views
+
     def __init__(self, say: Step) -> None:
         self.say = say
         self.sent: list[list[dict[str, str]]] = []
