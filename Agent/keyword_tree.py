@@ -719,7 +719,7 @@ def _LineOf(idx: int, entry: _Row) -> str:
 
 
 _FindKeys = re.compile(
-    r"(?i)((?:bearer|basic|key|token|secret|password|passwd|authorization)(?: \w+)?\W{1,4}|\bsk-|://)"
+    r"(?i)((?:bearer|basic|key|token|secret|password|passwd)(?: \w+)?\W{1,4}|\bsk-|://)"
     r"(?:(?<=://)[^\s/@]+(?=@)|(?<!://)[\w.~+/=*-]{6,})|\b(?=\S{0,99}\d)[\w-]{20,}"
 )
 

@@ -306,6 +306,8 @@ def test_ranking_does_not_depend_on_the_seed_of_hashes(tmp_path: Path) -> None:
 class Explorer(LLMClient):
     """Jumps along a list of positions, keeps what it is shown, and ends there."""
 
+    short_list = 0
+
     def __init__(self) -> None:
         self.path: list[int] = []
         self.shown: list[dict[str, Any]] = []

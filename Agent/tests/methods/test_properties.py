@@ -129,6 +129,8 @@ REPLIES = st.one_of(VALUES, NEARLY_VALID, NEARLY_VALID, NEARLY_VALID, VALID, RAI
 class Playback(LLMClient):
     """Answers with a list of replies, one after another; exceptions are raised."""
 
+    short_list = 0
+
     def __init__(self) -> None:
         self.replies: list[Any] = []
         self.played = 0
