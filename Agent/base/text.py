@@ -3,7 +3,7 @@
 import json
 import re
 import unicodedata
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import UTC, datetime
 from functools import lru_cache
 from hashlib import blake2b
@@ -13,7 +13,22 @@ CountTokens: TypeAlias = Callable[[str], int]
 
 _encode = json.JSONEncoder(ensure_ascii=False, allow_nan=False).encode
 _find_wide = re.compile("[\u2e80-\u9fff\uac00-\ud7af\uf900-\ufaff\uff00-\uffef\U00020000-\U0003ffff]").findall
-_find_sentences = re.compile(r".+?(?:[。！？!?；;]+[”’」』\"']?|\.(?=\s|$)|\n|$)", re.DOTALL).findall
+_find_ends = re.compile(
+    r"(?<![。！？；])[。！？；]++[”’」』\"')）]*+|(?<![!?])[!?]++[”’\"')]*+(?=\s|$|[^\x00-\x7f])"
+    r"|(?<![.;])[.;]++[”’\"')]*+(?=\s|$)|\n(?!\s{0,80}[a-z])"
+).finditer
+_find_last_word = re.compile(r"(?<![\w.])[\w.]++$").search
+_TITLES = frozenset(
+    """
+    mr mrs ms mx dr prof st rev hon gov sen rep gen col capt lt sgt mme mlle messrs hr fr sr sra srta dra vs e.g i.e z.b
+    d.h
+    """.split()  # noqa: SIM905  read as a text
+)
+"""Abbreviations that no sentence ends with, whatever follows."""
+_BEFORE_NUMBERS = frozenset(
+    "no nos nr p pp vol fig ch sec art approx ca jan feb mar apr jun jul aug sep sept oct nov dec".split()  # noqa: SIM905
+)
+"""Abbreviations that no sentence ends with where a number follows."""
 
 
 def count_tokens(text: str) -> int:
@@ -52,9 +67,14 @@ def file_digest(data: bytes) -> str:
     return blake2b(data, digest_size=16).hexdigest()
 
 
+def fold_case(text: str) -> str:
+    """Return a text without the differences of case and width."""
+    return unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", text).casefold())
+
+
 def fold(text: str) -> str:
-    """Return a text without the differences of case, width and outer blanks."""
-    return " ".join(unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", text).casefold()).split())
+    """Return a text without the differences of case, width and blanks."""
+    return " ".join(fold_case(text).split())
 
 
 def to_json(value: Any, indent: int | None = None) -> str:
@@ -70,12 +90,43 @@ def clean(text: str) -> str:
 
 
 def split_sentences(text: str) -> list[str]:
-    """Return the sentences of a text, with their marks.
+    """Return the sentences of a text, with their marks; a line end is an end, unless a small letter follows.
 
-    >>> split_sentences("I like tea. 我也喜欢!真的?")
-    ['I like tea.', '我也喜欢!', '真的?']
+    >>> split_sentences("Dr. Lee likes tea. 我也喜欢!真的?")
+    ['Dr. Lee likes tea.', '我也喜欢!', '真的?']
     """
-    return [sentence.strip() for sentence in _find_sentences(text) if sentence.strip()]
+    return [text[start:end] for start, end in sentence_spans(text)]
+
+
+def sentence_spans(text: str) -> Iterator[tuple[int, int]]:
+    """Yield where each sentence of a text begins and ends, without the blanks around it."""
+    start = 0
+    for match in _find_ends(text):
+        if match[0][0] != "." or not _goes_on(text, start, match.start(), match.end()):
+            yield from _without_blanks(text, start, match.end())
+            start = match.end()
+    yield from _without_blanks(text, start, len(text))
+
+
+def _without_blanks(text: str, start: int, end: int) -> Iterator[tuple[int, int]]:
+    said = text[start:end]
+    if stripped := said.strip():
+        begin = start + len(said) - len(said.lstrip())
+        yield begin, begin + len(stripped)
+
+
+def _goes_on(text: str, start: int, dot: int, end: int) -> bool:
+    """Tell whether a sentence goes on after a full stop: it ends an abbreviation, an initial or a list's number."""
+    following = text[end : end + 40].lstrip()[:1]
+    if following.islower():
+        return True
+    found = _find_last_word(text[max(start, dot - 20) : dot])
+    word = found[0].lstrip(".") if found else ""
+    if word.casefold() in _TITLES or (len(word) == 1 and word.isupper() and word != "I"):
+        return True
+    if following.isdigit() and word.casefold() in _BEFORE_NUMBERS:
+        return True
+    return word.isdecimal() and text[start:dot].strip() == word
 
 
 def one_line(text: str) -> str:

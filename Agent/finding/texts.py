@@ -13,6 +13,8 @@ from itertools import chain, pairwise
 from operator import add
 from string import ascii_lowercase
 
+from ..base.text import split_sentences as sentences
+
 __all__ = ["KINDS", "STOP_WORDS", "find_runs", "fold", "has_digit", "is_unspaced"]
 __all__ += ["corrections", "kinds", "passages", "question", "sentences", "terms", "trigrams", "words"]
 
@@ -215,10 +217,6 @@ def kinds(text: str) -> list[str]:
     return [kind for kind, ((usual, other), _) in _find_kinds.items() if usual(text) or other(text)]
 
 
-_NO_END = r"(?<!\b[A-Z]\.)(?<!\b[A-Z][a-z]\.)(?<!\bMrs\.)(?<!\.\w\.)"  # of a sentence: Dr. and e.g.
-_split_sentences = re.compile(rf"(?<=[。！？!?；;])|(?<=\.){_NO_END}\s+|\n+").split
-
-
 def _shares_of_pairs(text: str) -> dict[str, float]:
     """Return what each pair of characters counts: a run of n characters has n - 1 pairs, but only some n / 2 words."""
     runs = [run for run, _ in find_runs(fold(text)) if len(run) > 1]
@@ -230,7 +228,7 @@ def question(query: str) -> dict[str, float]:
 
     A sentence asks where it ends with a question mark. Among the terms are the kinds of answer that it asks for.
     """
-    parts = [part for part in _split_sentences(query) if part.strip()] or [query]
+    parts = sentences(query) or [query]
     asks = [part.rstrip().endswith(("?", "？")) for part in parts]
     if not any(asks):
         asks = [True] * len(parts)
@@ -267,12 +265,3 @@ def passages(text: str, limit: int = PASSAGE_LIMIT) -> Iterator[str]:
         start += cut
     if text[start:].strip():
         yield text[start:]
-
-
-# Not where a line goes on with a small letter.
-_split_text = re.compile(rf"(?<=[.!?;]){_NO_END}\s+|(?<=[。！？；])|\n(?!\s*[a-z])").split
-
-
-def sentences(text: str) -> list[str]:
-    """Return the sentences of a text."""
-    return [sentence for sentence in _split_text(text) if sentence.strip()]

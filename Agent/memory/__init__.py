@@ -10,13 +10,12 @@ Optional; the library in `keyword_tree.keyword_tree` knows nothing of it. Read i
     in_memory_graph  a graph in memory
     sayings          what a memory says of the graph, kept with the memory
     tree_graph       the keywords of a tree as a graph, with all that memories say
-    own_words        which words of a message are its speaker's own, and what a sentence of them states
-    extraction       what a model says of a text or a session, as far as these words say it; also the context engine's
+    extraction       what a model says of a text or a session, as far as its quotes prove it; also the context engine's
     graph_feed       what remembering, correcting and forgetting do to the graph; `background` the same later
     knowledge        keywords as pages: "what is X"
     log_follower     how what is derived from a tree's log follows it
     memories         which infos say what is asked for: an index of words (`finding`) that follows the log
-    relation_words   which relations a question asks for, and of whom a text states them
+    relation_words   which states a question asks for, of those that a person has one of, and of whom a text states them
     retriever        finds memories for a question, through both channels
     eviction         what may be forgotten, and why
     store            `MemoryStore`, the API: remember, recall, correct, forget

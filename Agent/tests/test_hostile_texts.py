@@ -9,7 +9,7 @@ import pytest
 from Agent.context_engine import ContextEngineService, RequestContext
 from Agent.keyword_tree import LLMClient
 from Agent.memory import MemoryStore
-from Agent.tests.memory.test_extraction import HOSTILE, entity, greedy_rows, relation
+from Agent.tests.memory.test_extraction import NOT_THE_USERS, entity, greedy_rows, relation
 
 ADA = RequestContext("acme", "ada", "helper", "s1")
 NAMES = ("Mallory", "Oslo", "坏人", "奥斯陆")
@@ -44,7 +44,7 @@ def related_by_the_store(folder: Path, text: str) -> list[str]:
         return [str(each.relation_type) for node in nodes for each in store.graph.get_relations(node.id)]
 
 
-@pytest.mark.parametrize("text", HOSTILE.values(), ids=HOSTILE)
+@pytest.mark.parametrize("text", NOT_THE_USERS.values(), ids=NOT_THE_USERS)
 def test_nothing_is_believed_of_the_user(tmp_path: Path, text: str) -> None:
     assert believed_by_the_engine(text) == ("", [])
     assert related_by_the_store(tmp_path, text) == []

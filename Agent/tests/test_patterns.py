@@ -20,7 +20,8 @@ import Agent
 SIZE, SECONDS = 100_000, 0.1
 STORM = bool(os.environ.get("KEYWORD_TREE_STORM"))  # else the modules that read what people say to an agent
 READERS = (
-    *("Agent.memory.own_words", "Agent.memory.extraction", "Agent.memory.relation_words", "Agent.memory.keywords"),
+    *("Agent.base.speech", "Agent.base.text"),
+    *("Agent.memory.extraction", "Agent.memory.relation_words", "Agent.memory.keywords"),
     *("Agent.models.lexical_client", "Agent.context_engine.core"),
 )
 COVERED = {"finding", "memory", "context_engine", "knowhub", "secrets_in_text", "formats", "cli", "lexical_client"}

@@ -8,8 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from Agent.base.speech import NOT_OWN, own_words
+from Agent.base.text import split_sentences
 from Agent.keyword_tree import StubLLMClient
-from Agent.memory import own_words
 from Agent.memory.extraction import (
     ENTITY_TYPES,
     Extraction,
@@ -19,6 +20,7 @@ from Agent.memory.extraction import (
     Shown,
     check_fact,
     check_reply,
+    schema_of,
 )
 from Agent.tests.support.examples import share
 
@@ -64,7 +66,7 @@ class TestReply:
         assert [str(each) for each in found.relations] == ["Ada works_on Apollo"]
         assert found.sentence(found.relations[0]) == "Ada works on Apollo."
 
-    @pytest.mark.parametrize("name", ["ADA", "Ａｄａ", "ada's", " Ada "], ids=["case", "width", "inflection", "blanks"])
+    @pytest.mark.parametrize("name", ["ADA", "Ａｄａ", "ada's", " Ada "], ids=["case", "width", "genitive", "blanks"])
     def test_may_write_a_name_otherwise(self, name: str) -> None:
         assert len(check_reply({"entities": [entity(name)]}, TEXT).entities) == 1
 
@@ -138,53 +140,43 @@ class TestReply:
         assert check_reply(reply, TEXT).relations == ()
 
     @pytest.mark.parametrize(
-        ("text", "kind", "is_said"),
+        ("text", "is_said"),
         [
-            ("Ada works on Apollo.", "works_on", True),
-            ("Ada works on Apollo.", "works on", True),
-            ("Ada works on Apollo.", "killed", False),
-            ("Ada sang to Apollo.", "hates", False),
-            ("Ada likes Apollo.", "dislikes", False),
-            ("Ada is allergic to Apollo.", "allergic_to", True),
-            ("Ada has killed Apollo.", "killed", True),
-            ("Ada参与Apollo项目。", "works_on", True),
-            ("Ada参与Apollo项目。", "讨厌", False),
-            ("Ada对Apollo过敏。", "过敏", True),
-            ("Apollo was founded by Ada.", "founded", True),
-            ("Ada was founded by Apollo.", "founded", False),
-            ("Apollo由Ada负责。", "manages", True),
-            ("Ada never works on Apollo.", "works_on", False),
-            ("Does Ada work on Apollo?", "works_on", False),
-            ("Ada works on Apollo if she is paid.", "works_on", False),
-            ("Bo says that Ada works on Apollo.", "works_on", False),
-            ("Ada works on Hermes and Bo lives in Apollo.", "lives_in", False),
-            ("Ada sleeps, Bo works on Apollo.", "works_on", False),
-            ("Ada sleeps. Bo works on Apollo.", "works_on", False),
-            ("Ada睡了。小林参与Apollo项目。", "works_on", False),
-            ("> Ada works on Apollo.", "works_on", False),
-            ("```\nAda works on Apollo.\n```", "works_on", False),
-            ("Ada没有参与Apollo项目。", "works_on", False),
-            ("听说Ada参与Apollo项目。", "works_on", False),
-            ("Ada参与Apollo项目吗？", "works_on", False),
-            ("Ada拒绝参与Apollo项目。", "works_on", False),
-            ("Ada睡了，小林住在Apollo。", "lives_in", False),
+            ("Ada works on Apollo.", True),
+            ("Ada参与Apollo项目。", True),
+            ("Ada arbeitet an Apollo.", True),
+            ("Ада работает. Ada и Apollo вместе.", True),
+            ("Does Ada work on Apollo?", False),
+            ("هل تعمل Ada مع Apollo؟", False),
+            ("Ada参与Apollo项目吗？", False),
+            ("Ada sleeps. Bo works on Apollo.", False),
+            ("Ada睡了。小林参与Apollo项目。", False),
+            ("> Ada works on Apollo.", False),
+            ("```\nAda works on Apollo.\n```", False),
+            ("Bo: Ada works on Apollo.", False),
+            ("Bo sagte: „Ada arbeitet an Apollo.“", False),
         ],
     )
-    def test_a_relation_stands_with_its_verb_in_one_clause_that_states_it(
-        self, text: str, kind: str, is_said: bool
-    ) -> None:
-        reply = {"entities": [ADA, APOLLO], "relations": [relation("Ada", kind, "Apollo", text.strip("> `\n"))]}
-        found = check_reply(reply, text)
+    def test_a_relation_has_both_ends_in_one_sentence_of_the_speaker(self, text: str, is_said: bool) -> None:
+        quote = text.strip("> `\n").removeprefix("Bo: ").removeprefix("Bo sagte: „")
+        found = check_reply(
+            {"entities": [ADA, APOLLO], "relations": [relation("Ada", "works on", "Apollo", quote)]}, text
+        )
 
-        assert [str(each) for each in found.relations] == ([f"Ada {kind.replace(' ', '_')} Apollo"] if is_said else [])
+        assert [str(each) for each in found.relations] == (["Ada works_on Apollo"] if is_said else [])
+
+    def test_a_relation_that_is_not_stated_is_left_out(self) -> None:
+        said = [{**SAYS, "mood": mood} for mood in ("asked", "supposed", "played", "ironic", "reported", 5, None)]
+
+        assert check_reply({"entities": [ADA, APOLLO], "relations": said}, TEXT).relations == ()
+        said = [{**SAYS, "mood": "stated"}]
+        assert len(check_reply({"entities": [ADA, APOLLO], "relations": said}, TEXT).relations) == 1
 
     @pytest.mark.parametrize(
         ("text", "name"),
         [
-            ("Ada lives in Rome.", "in"),
             ("Ada lives.", "."),
             ("I met a B.", "b"),
-            ("我在罗马。", "在"),
             ("1984 was fine.", "1984"),
         ],
     )
@@ -256,6 +248,35 @@ class TestModel:
 
         assert ModelExtractor(client).extract(TEXT, find_in({"apollo": "Apollo"})).entities[0].name == "Apollo"
 
+    def test_is_shown_no_more_than_its_context_holds(self) -> None:
+        things = [entity(f"Thing{number}") for number in range(40)]
+        client = StubLLMClient([{"entities": [ADA, *things], "relations": []}] * 9)
+        client.context_tokens = 2_500  # type: ignore[attr-defined]
+        text = "\n".join(f"Ada met Thing{number} and said a word or two of it." for number in range(100))
+        found = ModelExtractor(client).extract(text)
+
+        shown = [json.loads(messages[-1]["content"])["messages"][0]["text"] for messages, _ in client.calls]
+        assert len(shown) > 2
+        assert "".join(shown) == text
+        assert len(found.entities) == 41
+        assert all(text[each.start : each.end] == each.name for each in found.entities)
+
+    @pytest.mark.parametrize("wanted", [("facts",), ("entities", "relations"), ("entities", "relations", "facts")])
+    def test_is_asked_for_the_wanted_lists_alone_each_with_an_end(self, wanted: tuple[str, ...]) -> None:
+        schema = schema_of(wanted)
+
+        def check(part: dict[str, Any]) -> None:
+            if part["type"] == "array":
+                assert 0 < part["maxItems"] <= 50
+                check(part["items"])
+            elif part["type"] == "string":
+                assert "enum" in part or 0 < part["maxLength"] <= 1_000
+            for inner in part.get("properties", {}).values():
+                check(inner)
+
+        assert tuple(schema["properties"]) == tuple(schema["required"]) == wanted
+        check(schema)
+
 
 def fact(category: str, text: str, quote: str, key: str = "", topic: str = "things") -> dict[str, Any]:
     return {"category": category, "topic": topic, "key": key, "text": text, "quote": quote, "message": 0}
@@ -296,6 +317,15 @@ HOSTILE = {
 }
 """Texts in which no one says who the user is."""
 
+MOODS = {
+    "role play": "played", "pretending": "played", "hypothetical": "supposed", "sarcasm": "ironic",
+    "third person": "reported", "third person plainly": "reported", "角色扮演": "played", "假设": "supposed",
+    "讽刺": "ironic", "第三人称": "reported", "negation": "denied", "否定": "denied",
+}  # fmt: skip
+"""Those whose words are the user's own: only a model can tell how they are meant, and says so."""
+NOT_THE_USERS = {name: text for name, text in HOSTILE.items() if name not in MOODS}
+"""Those that are refused whatever a model says."""
+
 
 def greedy_rows(text: str) -> list[dict[str, Any]]:
     """Return what a model would say that believes everything, with every quote that it could give."""
@@ -311,11 +341,23 @@ def greedy_rows(text: str) -> list[dict[str, Any]]:
 
 
 class TestHostileTexts:
-    @pytest.mark.parametrize("text", HOSTILE.values(), ids=HOSTILE)
+    @pytest.mark.parametrize("text", NOT_THE_USERS.values(), ids=NOT_THE_USERS)
     def test_say_nothing_of_the_user(self, text: str) -> None:
         believed = [check_fact(row, [Shown(text)])[0] for row in greedy_rows(text)]
 
         assert [each for each in believed if each is not None] == []
+
+    @pytest.mark.parametrize("name", MOODS)
+    def test_in_the_users_own_words_are_believed_as_far_as_a_model_says_how_they_are_meant(self, name: str) -> None:
+        shown, rows = [Shown(HOSTILE[name])], greedy_rows(HOSTILE[name])
+        believed = [fact for row in rows if (fact := check_fact({**row, "mood": MOODS[name]}, shown)[0]) is not None]
+
+        assert not [fact for fact in believed if fact.category == "profile"]
+        assert bool(believed) == (MOODS[name] == "denied")
+        # Whatever a model claims, preferences are whole sentences: what is denied stays denied.
+        claimed = [fact for row in rows if (fact := check_fact(row, shown)[0]) is not None]
+        sentences = {" ".join(sentence.split()) for sentence in split_sentences(HOSTILE[name])}
+        assert all(set(split_sentences(fact.text)) <= sentences for fact in claimed if fact.category == "preferences")
 
     @pytest.mark.parametrize(
         "text",
@@ -340,6 +382,35 @@ class TestHostileTexts:
         assert check_fact(row, [Shown(text)], speakers=2)[1] == "profile: several people speak as the user"
 
 
+class TestQuotes:
+    @pytest.mark.parametrize(
+        "text",
+        [
+            "Ich bin gegen Erdnüsse allergisch.",
+            "Soy alérgico a los cacahuetes.",
+            "ピーナッツにアレルギーがあります。",
+            "저는 땅콩 알레르기가 있어요.",
+            "У меня аллергия на арахис.",
+            "لدي حساسية من الفول السوداني.",
+            "मुझे मूंगफली से एलर्जी है।",
+            "ฉันแพ้ถั่วลิสง",
+            "Yer fıstığına alerjim var.",
+            "Είμαι αλλεργικός στα φιστίκια.",
+        ],
+    )
+    @pytest.mark.parametrize("category", ["profile", "preferences", "events"])
+    def test_of_the_user_prove_a_fact_in_every_language(self, category: str, text: str) -> None:
+        found, wrong = check_fact(fact(category, text[:-4], text, topic="Essen"), [Shown(text)])
+
+        assert (found is not None and found.text, wrong) == (text, "")
+
+    def test_give_a_profile_its_value_alone(self) -> None:
+        said = [Shown("Ich heiße Lena und wohne in Köln.")]
+
+        assert check_fact(fact("profile", "Köln", said[0].text, "lives_in"), said)[0][3] == "lives_in: Köln"  # type: ignore[index]
+        assert check_fact(fact("profile", "Bonn", said[0].text, "lives_in"), said)[1].endswith("its quote says")
+
+
 class TestOwnWords:
     @pytest.mark.parametrize(
         ("text", "own"),
@@ -347,18 +418,21 @@ class TestOwnWords:
             ("I like `ls` a lot", "I like  a lot"),
             ('My favourite film is "Alien".', 'My favourite film is "Alien".'),
             ("我最喜欢的书是《三体》和“围城”。", "我最喜欢的书是《三体》和“围城”。"),
-            ("See https://a.example: it's fine at 10:30", "See https://a.example: it's fine at 10:30"),
-            ("Note: I moved to Rome.", "Note: I moved to Rome."),
+            ("See https://a.example. It's fine at 10:30", "See https://a.example. It's fine at 10:30"),
+            ("I moved.\nBo: I live in Rome.\nStill Bo.\n\nMe again.", "I moved.\n\nMe again."),
+            ("I moved.\n---- Ursprüngliche Nachricht ----\nIch wohne in Rom.", "I moved.\n"),
+            ("Liebe Ada,\nich wohne in Rom.\n\nViele Grüße\nBo", ""),
+            ("Er sagte „Ich wohne in Rom.“ Ich nicht", "Er sagte  Ich nicht"),
             ("unclosed “speech of him", "unclosed "),
             ("it's Bob's, isn't it", "it's Bob's, isn't it"),
         ],
     )
     def test_are_kept_and_others_are_not(self, text: str, own: str) -> None:
-        assert own_words.own_words(text).replace(own_words.NOT_OWN, "") == own
+        assert own_words(text).replace(NOT_OWN, "") == own
 
     @given(st.text(st.sampled_from("I a'\"“”「」`>:：\n .?我"), max_size=60))
     def test_have_their_places(self, text: str) -> None:
-        own = own_words.own_words(text)
+        own = own_words(text)
 
         assert len(own) == len(text)
-        assert all(one in (other, own_words.NOT_OWN) for one, other in zip(own, text, strict=True))
+        assert all(one in (other, NOT_OWN) for one, other in zip(own, text, strict=True))
