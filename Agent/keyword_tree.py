@@ -38,6 +38,9 @@ The sections, in order from what is stored up to the public class; each opens wi
     Descent      the table of replies: what each answer of a model leads to
     Changes      what each change of the tree decides, undo and restore too
     Commit       how a change becomes durable and visible, in groups
+    Past         the tree as it was, which `At` opens
+    Inspection   what is wrong in a tree, how large it is, a drawing of it
+    Plans        what is out of order in a tree, and how a plan is carried out
     Tree         the readers, writers and finders that KeywordTree, the public class, delegates to
 
 Three ways through it, from the public call inwards:
@@ -65,7 +68,6 @@ import functools
 import gc
 import heapq
 import html
-import importlib
 import itertools
 import json
 import logging
@@ -83,9 +85,8 @@ import zlib
 from abc import ABC, abstractmethod
 from collections import Counter, OrderedDict, defaultdict
 from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping, MutableMapping, Sequence, Set
-from contextvars import ContextVar
 from dataclasses import dataclass, field
-from enum import Enum
+from enum import Enum, IntEnum
 from functools import partial
 from typing import Any, ClassVar, Generic, Literal, NamedTuple, NoReturn, ParamSpec, Protocol, TypeAlias, TypeVar, cast
 
@@ -473,9 +474,17 @@ def _ReadClock(clock: _Clock) -> float:
     return now
 
 
+_RANDOM: list[str] = []  # hexadecimal, for ids that are still to come; a forked child draws its own
+
+
 def _NewId() -> str:
-    """Return a new UUID4; a third of the time that the `uuid` module takes for its objects."""
-    digits = os.urandom(16).hex()
+    """Return a new UUID4; a tenth of the time that the `uuid` module takes for its objects."""
+    try:
+        digits = _RANDOM.pop()
+    except IndexError:
+        drawn = os.urandom(16 * 64).hex()
+        digits, *more = (drawn[start : start + 32] for start in range(0, len(drawn), 32))
+        _RANDOM.extend(more)
     return f"{digits[:8]}-{digits[8:12]}-4{digits[13:16]}-{_VARIANTS[digits[16]]}{digits[17:20]}-{digits[20:]}"
 
 
@@ -550,6 +559,7 @@ _TEXT_LIMIT = 160  # characters of an info that is shown with a candidate
 _TEXTS = 3  # infos, and aliases, that are shown with a candidate at most
 _LINKS = 5  # keywords that an info is linked to by a model: what is about everything is found under nothing
 _CANDIDATE_FIELDS = ("aliases", "description", "texts", "excerpt", "score")
+_ABOUT = ("description", "content", "context")  # of a question, besides the query
 
 
 class _Intent(NamedTuple):
@@ -737,16 +747,28 @@ def HideKeys(text: str) -> str:
 
 # == Text =====================================================================
 #
-# Two keys lead from a text to names.  The *fold* forgets case and width only, so that C# differs from C; the *token*
-# also forgets punctuation, spaces and invisible characters.  Both are idempotent.
+# Two keys lead from a text to names.  The *fold* forgets case, width and what is invisible, so that C# differs from C;
+# the *token* also forgets punctuation, spaces, and the vowel points of Arabic and Hebrew.  Both are idempotent.
+
+# What takes no room: Unicode's default ignorables, controls that are no blanks, and tatweel, which only stretches.
+_INVISIBLE = r"\x00-\x08\x0e-\x1b\x7f-\x84\x86-\x9f\xad\u034f\u061c\u0640\u115f\u1160\u17b4\u17b5\u180b-\u180f"
+_INVISIBLE += (
+    r"\u200b-\u200f\u202a-\u202e\u2060-\u206f\u3164\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufffb\U0001bca0-\U0001bca3"
+)
+_INVISIBLE += r"\U0001d173-\U0001d17a\U000e0000-\U000e0fff"
+# The tags that follow a black flag say of which country it is.
+_DropInvisible = partial(re.compile(f"(\U0001f3f4[\U000e0020-\U000e007f]+)|[{_INVISIBLE}]").sub, r"\1")
+_POINTS = ((0x0591, 0x05C7), (0x0610, 0x061A), (0x064B, 0x065F), (0x0670, 0x0670), (0x06D6, 0x06ED), (0x08CA, 0x08FF))
 
 
 def _Fold(text: str) -> str:
-    """Return `text` without the differences of case and width, and without outer blanks."""
+    """Return `text` without the differences of case and width, what is invisible, and outer blanks."""
     if text.isascii():
-        return text.strip().lower()
-    folded = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", text).casefold())
-    return folded.strip()
+        folded = text.strip().lower()
+        return folded if folded.isprintable() else _DropInvisible(folded).strip() or folded
+    folded = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", text).casefold()).strip()
+    seen = _DropInvisible(folded)
+    return _Fold(seen) if seen != folded and seen.strip() else folded  # what was held apart may compose now
 
 
 def _NormalizeText(text: str) -> list[str]:
@@ -769,7 +791,8 @@ class _DroppedCharacters(dict[int, int | None]):
 
     def __missing__(self, code: int) -> int | None:
         category = unicodedata.category(chr(code))
-        replacement = None if category[0] in "PZ" or category in ("Cc", "Cf") else code
+        is_point = category == "Mn" and any(first <= code <= last for first, last in _POINTS)
+        replacement = None if category[0] in "PZ" or category in ("Cc", "Cf") or is_point else code
         if len(self) < 65_536:  # a text of all there is in Unicode must not stay in memory
             self[code] = replacement
         return replacement
@@ -819,7 +842,7 @@ def _CheckName(what: str, value: object) -> str:
     if type(value) is str and 0 < len(value) <= _NAME_LIMIT and value.isprintable() and not value.isspace():
         return value  # nearly always
     name = _CheckText(what, value, _NAME_LIMIT, 1)
-    if not name[:1].isalnum() and all(unicodedata.category(char) in ("Zs", "Zl", "Zp", "Cc", "Cf") for char in name):
+    if not _DropInvisible(name).strip():
         raise _Invalid(f"{what} must not be empty or blank", name)
     return name
 
@@ -885,9 +908,9 @@ def _CheckShare(what: str, value: object) -> float:
 
 
 def _CheckOneOf(what: str, value: object, choices: Collection[str]) -> str:
-    if value not in choices:
+    if not isinstance(value, str) or value not in choices:
         raise _Invalid(f"{what} must be one of {', '.join(choices)}", value)
-    return cast("str", value)
+    return value
 
 
 def _CheckNormalizer(normalizer: _Normalizer) -> _Normalizer:
@@ -981,10 +1004,10 @@ _TYPES = (KeywordNode, Info, InfoKeywordLink)
 _STRING = rb'"([^"\\]*(?:\\.[^"\\]*)*)"'
 _ANY_STRING = _STRING.replace(b"(", b"(?:", 1)
 # What leads to a keyword, of most rows, as the bulk path of opening takes them from text: live, with a parent, nothing
-# escaped in what leads there, and no confirmed queries.
+# escaped in what leads there, and none of the fields that follow the author (confirmed queries, say).
 _FindPlainNodes = re.compile(
     r'^\{"id":"([^"\\\n]*+)","ordinal":([0-9]++),"deleted":false,"parent_id":"([^"\\\n]*+)","name":"([^"\\\n]*+)",'
-    r'"aliases":\[((?:"[^"\\\n]*+",?+)*+)\],.*+$(?<!\]\})',
+    r'"aliases":\[((?:"[^"\\\n]*+",?+)*+)\],.*"created_by":"[^"\\\n]*"\}$',
     re.MULTILINE,
 ).findall
 _FindPlainStrings = re.compile('"([^"]*)"').findall
@@ -1008,13 +1031,22 @@ def _Fields(text: str) -> dict[str, tuple[type, ...]]:
 # the file.
 _STAMPS = "metadata:d version:i created_at:f updated_at:f created_by:s"
 _NODE = "id:s ordinal:i deleted:b parent_id:p name:s aliases:l normalized:l level:i children:l description:s "
-_OPTIONAL_FIELDS = _Fields("confirmed:l merged_into:s")  # of a node, at the end of its row, where they are not empty
 ROW_FIELDS: dict[type, dict[str, tuple[type, ...]]] = {
     KeywordNode: _Fields(_NODE + _STAMPS),
     Info: _Fields(f"id:s deleted:b source:s {_STAMPS} content:s"),
     InfoKeywordLink: _Fields("info_id:s keyword_id:s ordinal:i deleted:b relation:s created_by:s created_at:f"),
 }
 """The fields of each kind of row, with the types that each may have."""
+_NODE_FIELDS = tuple(name for name in ROW_FIELDS[KeywordNode] if name != "children")
+_TYPES_OF = {"bool": (bool,), "int": (int,), "float": (float, int), "str": (str,), "str | None": (str, type(None))}
+_TYPES_OF |= {"list[str]": (list,), "dict[str, Any]": (dict,)}
+# The other fields of each kind stand at the end of a row, where they are not empty.
+_OPTIONAL_FIELDS: dict[type, dict[str, tuple[type, ...]]] = {}
+_EMPTY: dict[type, dict[str, Callable[[], Any]]] = {}  # what each of these is where a row does not have it
+for _kind in _TYPES:
+    _others = [each for each in dataclasses.fields(_kind) if each.name not in ROW_FIELDS[_kind]]
+    _OPTIONAL_FIELDS[_kind] = {each.name: _TYPES_OF[cast("str", each.type)] for each in _others}
+    _EMPTY[_kind] = {each.name: cast("Callable[[], Any]", each.default_factory) for each in _others}
 
 
 class Rows(NamedTuple):
@@ -1052,27 +1084,29 @@ def _EncodeRecord(record: _Record) -> bytes:
     values, kind = _FieldsOf(record), type(record)
     if "_row" in values:
         values = record._Decode()
+    more = "".join([f',"{name}":{_EncodeText(values[name])}' for name in _OPTIONAL_FIELDS[kind] if values[name]])
     if kind is not KeywordNode:
-        return _EncodeText({name: values[name] for name in ROW_FIELDS[kind]}).encode()
-    created_at, updated_at = _EncodeNumber(values["created_at"]), _EncodeNumber(values["updated_at"])
-    deleted = "true" if values["deleted"] else "false"
-    stamps = (
-        f'"metadata":{_EncodeText(values["metadata"]) if values["metadata"] else "{}"},"version":{values["version"]},'
-        f'"created_at":{created_at},"updated_at":{updated_at},"created_by":{_EncodeString(values["created_by"])}'
-    )
-    parent_id = "null" if values["parent_id"] is None else _EncodeString(values["parent_id"])
-    aliases = ",".join(map(_EncodeString, values["aliases"])) if values["aliases"] else ""
-    row = (
-        f'{{"id":{_EncodeString(values["id"])},"ordinal":{values["ordinal"]},"deleted":{deleted},"parent_id":{parent_id},'
-        f'"name":{_EncodeString(values["name"])},"aliases":[{aliases}],'
-        f'"normalized":[{",".join(map(_EncodeString, values["normalized"]))}],"level":{values["level"]},'
-        f'"children":[],"description":{_EncodeString(values["description"])},{stamps}'
-    )
-    if values["confirmed"]:
-        row += f',"confirmed":[{",".join(map(_EncodeString, values["confirmed"]))}]'
-    if values["merged_into"] is not None:
-        row += f',"merged_into":{_EncodeString(values["merged_into"])}'
-    return f"{row}}}".encode()
+        return f"{_EncodeText({name: values[name] for name in ROW_FIELDS[kind]})[:-1]}{more}}}".encode()
+    fields: list[Any] = [*map(values.__getitem__, _NODE_FIELDS), more]
+    return _EncodeNode(*fields)
+
+
+def _EncodeNode(
+    id: str, ordinal: int, deleted: bool, parent_id: str | None, name: str, aliases: list[str], normalized: list[str],
+    level: int, description: str, metadata: _Row, version: int, created_at: float, updated_at: float, created_by: str,
+    more: str = "",
+) -> bytes:  # fmt: skip
+    text = _EncodeString
+    return (
+        f'{{"id":{text(id)},"ordinal":{ordinal},"deleted":{"true" if deleted else "false"},'
+        f'"parent_id":{"null" if parent_id is None else text(parent_id)},"name":{text(name)},'
+        f'"aliases":[{",".join(map(text, aliases)) if aliases else ""}],'
+        f'"normalized":[{",".join(map(text, normalized))}],'
+        f'"level":{level},"children":[],"description":{text(description)},'
+        f'"metadata":{_EncodeText(metadata) if metadata else "{}"},"version":{version},'
+        f'"created_at":{_EncodeNumber(created_at)},"updated_at":{_EncodeNumber(updated_at)},'
+        f'"created_by":{text(created_by)}{more}}}'
+    ).encode()
 
 
 # Without json.loads's look for blanks around: a third quicker.  `int` raises for NaN and Infinity, which JSON has not.
@@ -1091,15 +1125,15 @@ def _DecodeRow(row: bytes, kind: type) -> _Row:
     shape = (kind, *decoded, *map(type, decoded.values()))
     if shape not in _SOUND_SHAPES:
         required = ROW_FIELDS[kind]
-        known = {**required, **(_OPTIONAL_FIELDS if kind is KeywordNode else {})}
+        known = {**required, **_OPTIONAL_FIELDS[kind]}
         is_known = required.keys() <= decoded.keys() <= known.keys()
         if not is_known or any(type(value) not in known[name] for name, value in decoded.items()):
             raise _Malformed("a row lacks fields, or has them of a wrong type", row)
         _SOUND_SHAPES.add(shape)
-    if kind is KeywordNode:
-        decoded.setdefault("confirmed", [])
-        decoded.setdefault("merged_into", None)
-    elif kind is InfoKeywordLink:
+    for name, make in _EMPTY[kind].items():
+        if name not in decoded:
+            decoded[name] = make()
+    if kind is InfoKeywordLink:
         decoded["relation"] = RelationType(decoded["relation"])
     return cast("_Row", decoded)
 
@@ -1184,25 +1218,31 @@ def _InfoIdOf(row: bytes) -> str:  # of a link that was looked at before
     return _Unescape(row[len(b'{"info_id":"') : row.index(b'","keyword_id":"')])
 
 
+_LEFT = ("id", "ordinal", "deleted", "parent_id", "version", "merged_into")  # of a record that was deleted
+
+
 def _EmptyRow(record: _NodeOrInfo, row: bytes) -> bytes:
-    """Return the row that is kept of a deleted keyword or info: a digest in place of its texts."""
+    """Return the row that is kept of a deleted keyword or info: its version and where its id leads, no texts."""
     if record.created_by == "":  # it is one, from a compacted log; no caller can write so
         return row
-    digest = {"digest": _DigestOf(record)}
-    if isinstance(record, Info):
-        return _EncodeRecord(Info(record.id, "", "", digest, record.version, 0.0, 0.0, True, ""))
-    node = KeywordNode(record.id, "", [], [], 0, record.parent_id, [], "", digest, record.version, 0.0, 0.0, True, "")
-    node.merged_into, node.ordinal = record.merged_into, record.ordinal
-    return _EncodeRecord(node)
+    kind, values = type(record), record._Decode()
+    emptied = object.__new__(kind)
+    empty = {name: make for name, (make, *_) in ROW_FIELDS[kind].items()} | _EMPTY[kind]
+    left = {name: values[name] if name in _LEFT else make() for name, make in empty.items()}
+    _FieldsOf(emptied).update(left)
+    return _EncodeRecord(emptied)
 
 
-def _DigestOf(record: _Record) -> int:
-    """Return a checksum of what an undo puts back: not what goes on rising, nor what follows from the parents."""
-    if record.created_by == "":  # an emptied row: of what it was before; 0 matches nothing
-        return cast("int", cast("Info", record).metadata.get("digest", 0))
-    dropped = ("version", "updated_at", "level", "children")
-    names = [*ROW_FIELDS[type(record)], *(_OPTIONAL_FIELDS if isinstance(record, KeywordNode) else ())]
-    return zlib.crc32(_EncodeText([getattr(record, name) for name in names if name not in dropped]).encode())
+_FOLLOWS = ("version", "updated_at", "level", "children")  # what an undo does not put back
+
+
+def _IsAsLeft(now: _NodeOrInfo, left: _NodeOrInfo) -> bool:
+    """Tell whether a record is what an operation left: gone, and leading to the same, or with the same fields."""
+    if now.deleted or left.deleted:
+        heirs = getattr(now, "merged_into", None), getattr(left, "merged_into", None)
+        return now.deleted and left.deleted and heirs[0] == heirs[1]
+    mine, other = now._Decode(), left._Decode()
+    return all(_IsSame(value, other[name]) for name, value in mine.items() if name not in _FOLLOWS)
 
 
 # == Files ====================================================================
@@ -1214,6 +1254,7 @@ def _DigestOf(record: _Record) -> int:
 
 CHUNK = 1024 * 1024  # bytes read at a time
 _READ_ONLY_ERRORS = (errno.EACCES, errno.EPERM, errno.EROFS)  # of a folder in which nothing may be made
+_NO_SYNC_ERRORS = (errno.EINVAL, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS)  # of a folder that cannot be synced
 
 
 class _DiskError(StoreError):
@@ -1259,7 +1300,7 @@ class _Files:
     def Stat(self, path: str) -> os.stat_result | None:
         try:
             return os.stat(path)
-        except FileNotFoundError:  # nothing else means that it is not there
+        except (FileNotFoundError, NotADirectoryError):  # nothing else means that it is not there
             return None
 
     def Exists(self, path: str) -> bool:
@@ -1292,7 +1333,7 @@ class _Files:
         """Return the names in a folder; none where there is no such folder."""
         try:
             return os.listdir(folder)
-        except FileNotFoundError:
+        except (FileNotFoundError, NotADirectoryError):
             return []
 
     @_Typed
@@ -1379,7 +1420,7 @@ class _Files:
         try:
             os.fsync(fd)
         except OSError as error:
-            if error.errno != errno.EINVAL:  # what some mounts say of any folder; SQLite does not mind either
+            if error.errno not in _NO_SYNC_ERRORS:  # what some mounts say of any folder; SQLite does not mind either
                 raise
         finally:
             os.close(fd)
@@ -1889,6 +1930,17 @@ _IsSnapshotName = re.compile(r"\d{8}T\d{6}\.\d{6}Z(-\d+)?").fullmatch
 _NO_LOCK_ERRORS = (errno.EROFS, errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP)
 
 
+class Health(IntEnum):
+    """How far a store, and a tree, can be used.  A store knows the first four, its tree the others."""
+
+    SOUND = 0  # reads and writes
+    READ_ONLY = 1  # nothing can be written where it lies
+    FAILED = 2  # a sync, or taking back a write, failed: nothing is written until it is opened again
+    LOST = 3  # the log no longer holds what was read of it: what is in memory can be read
+    STALE = 4  # memory may be other than the log, or the log was replaced: the next call opens it again
+    CLOSED = 5
+
+
 class ReplacedError(StoreError):
     """Another process has put a new log in place of the open one: all is to be read again."""
 
@@ -1974,12 +2026,11 @@ class _FileStore:
         self.data_dir = data_dir
         self.log_path = os.path.join(data_dir, LOG_NAME)
         self.recovery: list[str] = []  # what opening cut or rebuilt, in sentences
-        self.is_readonly = False
-        self.is_lost = False  # the log no longer holds what was read of it
+        self.health = Health.SOUND
         self.is_guess = False  # `Begin` did not ask what others wrote, as one may on a database
         self.least = ""  # the position that an opening must find: of what was read before
         self._reader = _LogReader(files, -1)  # stands where the last line that was read or written ends
-        self._failure = ""  # why nothing can be written any more
+        self._failure = ""  # why nothing can be written, where it is not sound
         self._clock = clock
         self.projections = _Projections(files, data_dir)
         self._history = os.path.join(data_dir, HISTORY)
@@ -2018,7 +2069,7 @@ class _FileStore:
         self.files.MakeFolder(self.data_dir)
         try:
             self._LockFolder()
-            if self.is_readonly:
+            if self.health is Health.READ_ONLY:
                 self._OpenForReading(state)
             else:
                 self._OpenForWriting(first, state)
@@ -2039,8 +2090,9 @@ class _FileStore:
         try:
             self._CutTail(rest)
         except _DiskError as error:  # a full disk, say: what is whole can be read all the same
-            self.is_readonly, self._behind = True, rest
-            self._failure = f"{LOG_NAME} has a torn end that cannot be kept aside, so nothing can be written: {error}"
+            self._behind = rest
+            what = f"{LOG_NAME} has a torn end that cannot be kept aside, so nothing can be written"
+            self._Fail(Health.READ_ONLY, what, error)
             self.recovery.append(self._failure)
             return
         if self.seq == 0:  # nothing was in it
@@ -2084,7 +2136,7 @@ class _FileStore:
                 is_denied = error.errno in _READ_ONLY_ERRORS and not self.files.IsWritable(self.data_dir)
                 if not is_denied and error.errno not in _NO_LOCK_ERRORS:
                     raise
-                self.is_readonly, self._failure = True, f"{self.data_dir} can only be read: {error}"
+                self._Fail(Health.READ_ONLY, f"{self.data_dir} can only be read", error)
                 return
             if self.files.IsAt(self._lock_fd, self._lock_path):
                 return
@@ -2173,7 +2225,7 @@ class _FileStore:
         self._size, self._folder_time = self._reader.log.bytes, -1
         self.files.Truncate(self._lock_fd, 0)
         self.files.Sync(self._lock_fd)
-        self._failure = ""
+        self.health, self._failure = Health.SOUND, ""
         self.recovery.append(f"{LOG_NAME}: a sync had failed; what could be read was copied to a new file")
 
     def _MendProjections(self) -> None:
@@ -2233,11 +2285,10 @@ class _FileStore:
     def Begin(self, apply: Callable[[Rows], None], for_commit: bool = False) -> None:
         """Keep other processes from writing, and let `apply` take in what they wrote; `End` lets them go on."""
         reader = self._reader
-        if self.is_readonly:
+        if self.health is Health.READ_ONLY:
             self._RefuseChangedLog()
             return
-        if self._failure:
-            raise StoreError(self._failure)
+        self.RefuseIfFailed()
         self._is_locked = True
         self.files.Lock(self._lock_fd)
         if self.files.Size(self._lock_fd):
@@ -2250,11 +2301,17 @@ class _FileStore:
         length = min(reader.log.bytes - reader.last_line, _ENVELOPE_LIMIT)  # a long line is not read whole
         last_line = self.files.Read(reader.fd, length + 1, reader.last_line)  # and a byte after it
         if last_line[_CRC] != reader.crc:
-            self.is_lost = True
-            raise StoreCorruptError(LOG_NAME, reader.log.lines, LOST)
+            self._Lose()
         after = last_line[length:] if length < _ENVELOPE_LIMIT else self.files.Read(reader.fd, 1, reader.log.bytes)
         if after not in (b" ", b"\n"):
             self._CatchUp(apply)
+
+    def _Lose(self) -> NoReturn:
+        self.health = Health.LOST
+        raise StoreCorruptError(LOG_NAME, self._reader.log.lines, LOST)
+
+    def _Fail(self, health: Health, what: str, error: _DiskError) -> None:
+        self.health, self._failure = health, f"{what}: {error}"
 
     def _RefuseChangedLog(self) -> None:
         """Refuse a log that can only be read, and has changed: it is opened again, which is all it does to follow."""
@@ -2278,7 +2335,7 @@ class _FileStore:
         reader = self._reader
         self._size = self.files.Size(reader.fd)
         if self._size < reader.log.bytes:
-            raise StoreCorruptError(LOG_NAME, reader.log.lines, "the log was cut while it was open")
+            self._Lose()
         if self._size > reader.log.bytes:  # else another process has closed its tree, and trimmed the log
             self._SyncLog()  # the writer may have died before its own
             self._TakeIn(apply)
@@ -2294,8 +2351,7 @@ class _FileStore:
 
     def Append(self, operations: list[LoggedOperation], extra: str = "") -> None:
         """Make operations durable: one write, one sync; the lock is held."""
-        if self._failure:
-            raise StoreError(self._failure)
+        self.RefuseIfFailed()
         reader, lines, crc = self._reader, [], self._reader.crc
         for seq, operation in enumerate(operations, reader.seq + 1):
             line, crc = EncodeLine(seq, crc, reader.seq, operation, extra)
@@ -2320,7 +2376,7 @@ class _FileStore:
         seq, size = reader.checkpoint
         if reader.seq - seq >= _CHECKPOINT_OPERATIONS or reader.log.bytes - size >= _CHECKPOINT_BYTES:
             with contextlib.suppress(StoreError):  # the operations are durable; the next write will say so
-                self._Checkpoint()
+                self._Checkpoint(operations[-1].timestamp)  # no clock is asked: it could fail
 
     def _SyncLog(self) -> None:
         try:
@@ -2328,7 +2384,7 @@ class _FileStore:
         except _DiskError as error:
             # The kernel may have dropped the pages and call the next sync a success: only a copy shows what the disk
             # holds, and until it is made nothing may be written.
-            self._failure = f"a sync of {self.log_path} failed, open the tree again: {error}"
+            self._Fail(Health.FAILED, f"a sync of {self.log_path} failed, open the tree again", error)
             with contextlib.suppress(_DiskError):  # on such a disk; this tree knows in any case
                 self.files.Truncate(self._lock_fd, 1)  # a length needs no free block
                 self.files.Sync(self._lock_fd)
@@ -2342,21 +2398,20 @@ class _FileStore:
             self.files.Truncate(self._reader.fd, tail)
             self._SyncLog()
         except _DiskError as second:  # what a handler raised lets the next call read all again
-            self._failure = f"{self.log_path} could not be set back after a failed write: {second}"
+            self._Fail(Health.FAILED, f"{self.log_path} could not be set back after a failed write", second)
             return StoreError(f"{self._failure}; the outcome is unknown: {error}", outcome_unknown=True)
         self._size = tail
         return StoreError(f"could not write to {self.log_path}, nothing was changed: {error}")
 
-    def _Checkpoint(self) -> None:
+    def _Checkpoint(self, now: float) -> None:
         """Say in the log that the projections are synced, if they are."""
         reader = self._reader
         reader.checkpoint = reader.seq, reader.log.bytes  # first: what fails is tried again after as many more
         if not self.projections.Sync():
             return
-        with contextlib.suppress(InvalidInputError):  # an invalid clock: then opening redoes more
-            operation = LoggedOperation(CHECKPOINT, _NewId(), self._clock(), NoRows(), NoRows())
-            self.Append([operation], f'"files": {_EncodeText(reader.TellLengths())}, ')
-            reader.checkpoint = reader.seq, reader.log.bytes
+        operation = LoggedOperation(CHECKPOINT, _NewId(), now, NoRows(), NoRows())
+        self.Append([operation], f'"files": {_EncodeText(reader.TellLengths())}, ')
+        reader.checkpoint = reader.seq, reader.log.bytes
 
     # -- reading back ---------------------------------------------------------
 
@@ -2415,7 +2470,9 @@ class _FileStore:
     # -- what is set aside ----------------------------------------------------
 
     def RefuseIfFailed(self) -> None:
-        if self._failure:
+        if self.health is Health.LOST:
+            self._Lose()
+        if self.health is not Health.SOUND:
             raise StoreError(self._failure)
 
     def SnapshotNames(self) -> list[str]:
@@ -2522,6 +2579,37 @@ class _FileStore:
             there = ((path, self.files.Stat(path)) for path in self._FilesIn(self.data_dir))  # some may be gone by now
             return {path[len(self.data_dir) + 1 :]: found.st_size for path, found in there if found is not None}
 
+    def FindProblems(self, fresh: _State) -> Iterator[str]:
+        """Read the log again into `fresh`; yield what is wrong with its files.
+
+        Raises:
+            StoreCorruptError: an operation that was read cannot be read any more.
+        """
+        with self.OpenAgain() as reader:
+            for records in reader.Read():
+                fresh.Apply(records)
+        if reader.seq != self.seq:
+            raise StoreCorruptError(LOG_NAME, 0, f"operation {reader.seq + 1} cannot be read")
+        fresh.next_ordinal = max(fresh.next_ordinal, reader.next_ordinal)
+        if self.health is not Health.READ_ONLY:  # beside a writer they may lag its log for a moment
+            for name in self.projections.FindUnfit(reader.projected):
+                yield f"{name} does not fit the log, or cannot be read; opening corrects it"
+        for name in self.files.List(self.data_dir):
+            if re.match("cut_tail-(nodes|infos|links)-", name):
+                yield f"{name} holds rows that the log does not have; repair looks at it, then take it away"
+        for name in self.SnapshotNames():
+            try:
+                with self.OpenSnapshot(name):
+                    pass
+            except NotFoundError:  # a folder that was renamed
+                continue
+            except StoreError as error:
+                yield str(error)
+        with contextlib.closing(self.ReadBack(with_history=True)) as lines:
+            for line, raw in lines:
+                if line is None:
+                    yield f"{HISTORY}: a line is missing, or cannot be read: {_Shorten(raw)}"
+
     # -- compacting and closing -----------------------------------------------
 
     def Compact(self, rows_of: Callable[[int], Iterable[bytes]], next_ordinal: int, keep_history: bool) -> None:
@@ -2546,12 +2634,13 @@ class _FileStore:
             raise StoreError(f"{self._lock_path} was taken away meanwhile, the log stays as it is")
 
     def Close(self, apply: Callable[[Rows], None]) -> bool:
-        if self.is_readonly:
+        if self.health is Health.READ_ONLY:
             return False
         try:
             self.Begin(apply)
             if self.seq > self._reader.checkpoint[0]:
-                self._Checkpoint()
+                with contextlib.suppress(Exception):  # a clock that fails: then the next opening redoes more
+                    self._Checkpoint(self._clock())
             if self._size > self._reader.log.bytes:
                 self.files.Truncate(self._reader.fd, self._reader.log.bytes)
                 self._SyncLog()
@@ -2564,7 +2653,8 @@ class _FileStore:
     def Release(self) -> None:
         """Close all files."""
         # Each is forgotten first: if Ctrl-C comes between, it stays open; closed twice, its number may be another's.
-        self._failure = self._failure or "the files are closed"
+        if self.health is Health.SOUND:
+            self.health, self._failure = Health.CLOSED, "the files are closed"
         with self._descriptor_lock:
             for kind, fd in enumerate(self.projections.fds):
                 self.projections.fds[kind] = -1
@@ -2793,7 +2883,7 @@ class _State:
             pairs = [(id, text) for id, name, more in each for text in (name, *_FindPlainStrings(more))]
             named_ids, names = zip(*pairs, strict=True)
         folds = _Fold("\n".join(names)).split("\n")
-        is_plain = len(folds) == len(names) and len(set(ids)) == len(rows)
+        is_plain = len(folds) == len(names) and "" not in folds and len(set(ids)) == len(rows)
         is_new = self.nodes.keys().isdisjoint(ids) and self.gone_nodes.keys().isdisjoint(ids)
         is_newest = ordinals[0] >= self.next_ordinal and all(map(operator.lt, ordinals, ordinals[1:]))
         if not (is_plain and is_new and is_newest):
@@ -2805,6 +2895,17 @@ class _State:
         for fold, id in zip(folds, named_ids, strict=True):
             self.names.Add(fold.strip(), id, True)
         return True
+
+    def AddNode(self, id: str, row: bytes, ordinal: int, parent_id: str, folds: Iterable[str]) -> None:
+        """Take in a new keyword, the newest, whose id was never used and that `folds` lead to."""
+        self.change_count += 1
+        self.next_ordinal = ordinal + 1
+        self.nodes[id] = row
+        self.children.Add(parent_id, id, True)
+        for fold in folds:
+            self.names.Add(fold, id, True)
+            if self.tokens is not None and (token := _TokenOf(fold)) != fold:
+                self.tokens.Add(token, id)
 
     def _ApplyNode(self, head: KeywordNode, row: bytes) -> None:
         id, ordinal = head.id, head.ordinal
@@ -2839,7 +2940,10 @@ class _State:
         for alias in head.aliases:
             entries.add((self.names, _Fold(alias)))
         if self.tokens is not None:
-            entries.update((self.tokens, token) for token in self._TokensOf(head))
+            try:
+                entries.update((self.tokens, token) for token in self._TokensOf(head))
+            except Exception:  # a normalizer that fails: the table is made again by who asks for it, and fails there
+                self.tokens = None
         for query in head.confirmed:
             entries.add((self.queries, _QueryKey(query)))
         return entries
@@ -3868,7 +3972,9 @@ class _Transaction:
         self.staged: dict[_Key, bytes] = {}  # -> row
         self._heads: dict[bytes, Any] = {}  # of these rows
         self._before: dict[_Key, bytes] = {}  # -> row that the tree has, or had of what is gone
-        self.steps: list[tuple[_Key, bytes | None]] = []  # each key that was staged, and what was staged for it before
+        # Each key that was staged, what was staged for it before, and the row that it had there.
+        self.steps: list[tuple[_Key, bytes | None, bytes | None]] = []
+        self.first = 0  # the step with which the present operation of a group begins
 
     @property
     def state(self) -> _State:
@@ -3884,11 +3990,11 @@ class _Transaction:
         before = _NOTHING
         after = tuple.__new__(Rows, ([], [], [], {}, self._heads))  # half of what its own constructor takes
         rows_after = after[:3]
-        replaced: dict[_Key, bytes | None] = {}
-        for key, old in self.steps[first:]:
-            replaced.setdefault(key, old)  # of its first step: what an earlier operation of the group staged
-        for key, old in replaced.items():
-            was = self._before.get(key) if old is None else old if _IsLive(old) else None
+        replaced: dict[_Key, tuple[bytes | None, bytes | None]] = {}
+        for key, old, dead in self.steps[first:]:
+            replaced.setdefault(key, (old, dead))  # of its first step: what an earlier operation of the group staged
+        for key, (old, dead) in replaced.items():
+            was = self._before.get(key) if old is None else old if _IsLive(old) else dead
             if was is not None:
                 before = NoRows() if before is _NOTHING else before
                 before[:3][key[0]].append(was)
@@ -3974,12 +4080,14 @@ class _Transaction:
         held = (self.base.infos if kind else self.base.nodes).get(record.id)
         before = dead if held is None else self.ReadRow(held)
         self._may_have_moved |= kind == 0
-        self.StageRow((kind, record.id, ""), row, before, record)
+        self.StageRow((kind, record.id, ""), row, before, record, dead)
 
-    def StageRow(self, key: _Key, row: bytes | None, before: bytes | None, head: Any = None) -> None:
+    def StageRow(
+        self, key: _Key, row: bytes | None, before: bytes | None, head: Any = None, dead: bytes | None = None
+    ) -> None:
         """Stage a row, or with None that the link `before` goes, which the tree has; a link's key is all its head."""
         row = row or cast("bytes", before).replace(_LIVE, _DELETED, 1)
-        self.steps.append((key, self.staged.get(key)))  # first: Ctrl-C may come after this
+        self.steps.append((key, self.staged.get(key), dead))  # first: Ctrl-C may come after this
         if before is not None and key not in self.staged:
             self._before[key] = before
         self.staged[key], self._heads[row] = row, head or key
@@ -3988,7 +4096,7 @@ class _Transaction:
         if self._seen > count:
             self._seen, self._overlay = 0, None
         while len(self.steps) > count:
-            key, old = self.steps.pop()
+            key, old, _ = self.steps.pop()
             if old is not None:
                 self.staged[key] = old
             elif self.staged.pop(key, None):
@@ -4004,16 +4112,17 @@ class _Transaction:
         self.Stage(record)
 
     def FindDangling(self) -> Iterator[_Record]:
-        """Yield what was staged and refers to nothing now, and what refers to what was staged as gone."""
-        base, state, rooted = self.base, self.state, {_ROOT_ID}
-        for (kind, id, keyword_id), row in self.staged.items():
-            is_whole = True
+        """Yield what this operation staged and refers to nothing now, and what refers to what it staged as gone."""
+        state, rooted = self.state, {_ROOT_ID}
+        mine = dict.fromkeys(key for key, _, _ in self.steps[self.first :])
+        for key in mine:
+            (kind, id, keyword_id), row, is_whole = key, self.staged[key], True
             if kind == 2:
                 is_whole = _DELETED in row or (id in state.infos and keyword_id in state.nodes)
             elif self._heads[row].deleted:
-                children = [] if kind else [base.nodes[child] for child in base.children.Get(id)]
-                links = base.by_info.Get(id) if kind else base.by_node.Get(id)
-                yield from (ReadRecord(other) for other in [*children, *links] if _KeyOf(other) not in self.staged)
+                children = [] if kind else [state.nodes[child] for child in state.children.Get(id)]
+                links = state.by_info.Get(id) if kind else state.by_node.Get(id)
+                yield from (ReadRecord(other) for other in [*children, *links] if _KeyOf(other) not in mine)
             elif kind == 0:
                 path = set[str]()
                 while is_whole and id not in rooted:  # do its parents lead to the root?
@@ -4270,7 +4379,7 @@ def _UndoRecord(tx: _Transaction, state: _State, record: _NodeOrInfo, row: bytes
     held, gone = state.Find(record)
     present = gone if held is None else tx.ReadRow(held)
     now = None if present is None else ReadRecord(present)
-    if now is None or not (present == row or _DigestOf(now) == _DigestOf(record)):
+    if now is None or not (present == row or _IsAsLeft(now, record)):
         return False
     if was is not None or not record.deleted or getattr(record, "merged_into", None) is not None:
         _PutBack(tx, record, was, now.version, row)  # else it was made and deleted by the same operation
@@ -4332,7 +4441,14 @@ def _PlanRestore(tx: _Transaction, then: _State, read: Callable[[Any], bytes]) -
 
 _GATHER_S = 0.001  # for which a commit waits for other threads of this process, at most
 _REENTRY = "a signal handler, clock or ranking cannot use the tree while its own thread does"
-_BLOCKS: ContextVar[tuple[OpenOperation, ...]] = ContextVar("operations that are open here", default=())
+
+
+# The straight way of a job that creates one record and needs nothing of what others are about to write: of the state,
+# the clock and the next ordinal it makes the line's rows and its result without a transaction, and returns how to take
+# them in.  None where it is not so simple: then the plan says what is to be done.  Both give the same bytes.
+_Straight: TypeAlias = Callable[
+    ["_State", _Clock, int, "_Job[Any]"], tuple["LoggedOperation", Callable[[], None]] | None
+]
 
 
 @dataclass(slots=True, eq=False)
@@ -4343,6 +4459,7 @@ class _Job(Generic[_Value]):
     author: str = ""
     agent_ios: Sequence[_Row] = ()
     block: OpenOperation | None = None
+    straight: _Straight | None = None
     result: _Value = None  # type: ignore[assignment]  # until it is done
     error: BaseException | None = None
     is_done: bool = False
@@ -4418,7 +4535,7 @@ def _WhoRuns() -> tuple[int, object]:
 class _EndOfBlock:
     """What `with` finds as `OpenOperation.__exit__`: a new function, which the interpreter alone holds.
     A signal handler may raise at the entry of any function, also of this one.  But the function itself is gone as soon
-    as the `with` statement has ended, in whatever way, and the block holds a weak reference to it.
+    as the `with` statement has ended, in whatever way: the block, which holds a weak reference to it, is open no more.
     """
 
     def __get__(self, block: OpenOperation | None, _: object = None) -> Callable[..., None]:
@@ -4435,6 +4552,8 @@ class OpenOperation:
     It keeps the plans of its writes, and the tree as they leave it.  Others may commit meanwhile: where they change
     what the block has changed, or refers to, its plans run again at once, and in any case at its end, and what no
     longer fits raises.  So nothing is locked while the block is under way.
+
+    Whether it is open stands here, see `is_open`; its tree has weak references to those that may be.
     """
 
     id: str  # what `Undo` takes, once the block has ended
@@ -4442,8 +4561,7 @@ class OpenOperation:
     def __init__(self, engine: _Engine, name: str, author: str | None) -> None:
         self.id = engine.new_id()
         self.engine = engine
-        self.is_open = False
-        self._was_entered = False
+        self._stage: Literal["new", "open", "ended"] = "new"
         self._exit: Callable[[], object] | None = None  # returns None once the `with` has ended, see `_EndOfBlock`
         self.now = 0.0
         self._name = name
@@ -4457,24 +4575,22 @@ class OpenOperation:
         self.transaction: _Transaction | None = None  # what the plans staged; None: they are to run again
 
     def __enter__(self) -> Self:
-        if self._was_entered:
+        if self._stage != "new":
             raise InvalidInputError("an operation is entered once: ask the tree for another")
         self._outer = self.engine.FindBlock()
-        self._was_entered = True
         if self._exit is not None and self._exit() is None:  # the method was read before, and the block entered by hand
             self._exit = None
         if self._outer is not None:
             self.id, self._first, transaction = self._outer.id, len(self._outer._writes), self._outer.transaction
             self._start = transaction, len(transaction.steps) if transaction else 0
-            self._outer._inner.append(self)
-            return self
-        self.now, self._owner = self.engine.Now(), _WhoRuns()
+        self.now, self._owner, self._stage = self.engine.Now(), _WhoRuns(), "open"
         try:
-            self.is_open = True
-            self.engine.blocks.add(self)
-            _BLOCKS.set((self, *_BLOCKS.get()))
+            if self._outer is not None:
+                self._outer._inner.append(self)
+            else:
+                self.engine.NoteBlocks(self)
         except BaseException:  # Ctrl-C: what is never entered is never left
-            self.is_open = False
+            self._stage = "ended"
             raise
         return self
 
@@ -4482,18 +4598,17 @@ class OpenOperation:
 
     def NoteExit(self, leave: Callable[..., None]) -> None:
         """Remember the function that the `with` statement is about to hold."""
-        if not self._was_entered:
+        if self._stage == "new":
             self._exit = weakref.ref(leave)
 
-    def HasEnded(self) -> bool:
-        """Tell whether the `with` statement has ended, also where an interrupt kept `Leave` from running."""
-        return self._exit is not None and self._exit() is None
+    @property
+    def is_open(self) -> bool:
+        """Whether the `with` statement is under way; not where an interrupt kept `Leave` from running."""
+        return self._stage == "open" and (self._exit is None or self._exit() is not None)
 
     def Leave(self, kind: type[BaseException] | None, *_: object) -> None:
         """Commit the block's writes, or with an exception take them back."""
-        self.is_open = False  # first of all, Ctrl-C may come: nothing more may be written into this block
-        self.engine.blocks.discard(self)
-        _BLOCKS.set(tuple(block for block in _BLOCKS.get() if block is not self))
+        self._stage = "ended"  # first of all, Ctrl-C may come: nothing more may be written into this block
         if self._outer is not None:
             if self in self._outer._inner:
                 self._outer._inner.remove(self)
@@ -4501,6 +4616,7 @@ class OpenOperation:
                     self._outer.CutTo(self._first, *self._start)
             return
         try:
+            self.engine.NoteBlocks()
             self._DropEnded()
             if kind is None and self._writes:
                 agent_ios = [io for _, _, ios in self._writes for io in ios]
@@ -4510,17 +4626,21 @@ class OpenOperation:
             self._writes, self.transaction = [], None  # a task that the block started may keep hold of it
 
     def __repr__(self) -> str:
-        is_open = self.is_open and not self.HasEnded()
-        state = f"open, {_Count(len(self._writes), 'write')}" if is_open else "ended"
+        state = f"open, {_Count(len(self._writes), 'write')}" if self.is_open else "ended"
         return f"<OpenOperation {_Shorten(self._name)} {state}>"
 
     def IsOpenHere(self) -> bool:
         """Tell whether what is written now is the block's: tasks and threads that it starts write for themselves."""
-        return self.is_open and not self.HasEnded() and self._owner == _WhoRuns()
+        return self.is_open and self._owner == _WhoRuns()
 
     def HoldsWrites(self) -> bool:
         """Tell whether writes were made that are still to be committed."""
-        return self.is_open and not self.HasEnded() and bool(self._writes)
+        return self.is_open and bool(self._writes)
+
+    def Abandon(self) -> None:
+        """Forget all of it: the block is the parent process's."""
+        self._stage = "ended"
+        self.CutTo(0)
 
     def Prepare(self) -> _Transaction:
         """Return what was done so far, on the tree as it is.  The tree's lock is held."""
@@ -4547,7 +4667,7 @@ class OpenOperation:
 
     def _DropEnded(self) -> None:
         """Take back what inner blocks wrote whose end was interrupted."""
-        for inner in [each for each in self._inner if each.HasEnded()]:
+        for inner in [each for each in self._inner if not each.is_open]:
             self.CutTo(inner._first, *inner._start)
             self._inner.remove(inner)
 
@@ -4592,6 +4712,7 @@ _STORES: weakref.WeakSet[Any] = weakref.WeakSet()  # also those that a thread is
 
 
 def _RenewAllAfterFork() -> None:
+    _RANDOM.clear()
     for store in list(_STORES):
         if isinstance(store, _FileStore):
             store.MakeLock()  # another thread of the parent may have held it
@@ -4628,9 +4749,8 @@ class _Engine:
         self.name = name
         self.normalizer = normalizer
         self.new_id = new_id if new_id is _NewId else lambda: _CheckId("what new_id returns", new_id())
-        self.blocks: weakref.WeakSet[OpenOperation] = weakref.WeakSet()
-        self.is_closed = False
-        self.must_reopen = False  # what is in memory cannot be trusted: after a fork, or Ctrl-C in a commit
+        self._blocks: tuple[weakref.ref[OpenOperation], ...] = ()  # those that may be open, in any thread
+        self.health = Health.SOUND  # or STALE, after a fork or Ctrl-C in a commit, say; or CLOSED
         self.position = ""  # of the log, as far as all of it is in the state
         self.ranker: Ranker | None = None  # None: made by the next opening, in a forked child too
         self._make_store = make_store
@@ -4671,8 +4791,8 @@ class _Engine:
             raise
         with self.lock:
             self.store, self.state = store, state
-            self.must_reopen = False
-            for block in list(self.blocks):
+            self.health = Health.SOUND
+            for block in self.OpenBlocks():
                 block.transaction = None
             self.position = store.position
         self._finalizer.detach()
@@ -4692,12 +4812,12 @@ class _Engine:
         self._RefuseClosed()
         if self.lock._is_owned() and self._guards.lock._is_owned():
             raise _ReentryError(_REENTRY)  # it would see half an operation
-        if self.must_reopen and not self.store.is_lost:  # then this tree alone still has it, to be read
+        if self.health is not Health.SOUND:
             with self.Enter(), self.commit_lock:
                 self._EnsureOpen()
 
     def _RefuseClosed(self) -> None:
-        if self.is_closed:
+        if self.health is Health.CLOSED:
             raise ClosedError(f"the tree in {_Shorten(self.name)} is closed")
 
     def Enter(self) -> Any:
@@ -4714,13 +4834,11 @@ class _Engine:
     def _EnsureOpen(self) -> None:
         """Open again where that must be; it is this thread's turn."""
         self._RefuseClosed()
-        if self.must_reopen:
+        if self.health is Health.STALE:
             self._Reopen()
 
     def _Reopen(self) -> None:
         old = self.store
-        if old.is_lost:
-            raise StoreCorruptError(LOG_NAME, 0, LOST)
         self.Open(old.position)
         old.Release()
 
@@ -4729,23 +4847,22 @@ class _Engine:
         # is shared excludes no process.
         self._MakeLocks()
         self.ranker = None
-        for block in list(self.blocks):  # these are the parent's
-            block.is_open = False
-            block.CutTo(0)
-        self.must_reopen = not self.is_closed
+        for block in self.OpenBlocks():
+            block.Abandon()
+        if self.health is not Health.CLOSED:
+            self.health = Health.STALE
 
     def Close(self) -> None:
         guard = self.Enter()
         with self.lock:
-            if self.is_closed:
+            if self.health is Health.CLOSED:
                 return
-            if (block := next((each for each in self.blocks if each.HoldsWrites()), None)) is not None:
+            if (block := next((each for each in self.OpenBlocks() if each.HoldsWrites()), None)) is not None:
                 raise InvalidInputError(f"Close within {block!r}: it holds what is not committed, let it end first")
-            self.is_closed = True
+            was, self.health = self.health, Health.CLOSED
         with guard, self.commit_lock:
             try:
-                # A checkpoint would confirm what cannot be trusted.
-                if not self.must_reopen:
+                if was is not Health.STALE:  # a checkpoint would confirm what cannot be trusted
                     self.store.Close(self._Apply)
             finally:
                 try:
@@ -4755,19 +4872,21 @@ class _Engine:
         self._finalizer.detach()
 
     @contextlib.contextmanager
-    def See(self) -> Iterator[_State]:
+    def See(self, *, own: bool = False) -> Iterator[_State]:
         """Give what is committed, for moments: the tree's lock is held."""
-        with self.lock:
-            yield self.state
+        while True:
+            with self.lock:
+                if self.health is not Health.STALE:  # looked at here: half an operation may just have come in
+                    yield self.OwnState() if own else self.state
+                    return
+            self.CheckOpen()
 
-    @contextlib.contextmanager
-    def SeeOwn(self) -> Iterator[_State]:
+    def SeeOwn(self) -> contextlib.AbstractContextManager[_State]:
         """Give what this thread is to see: what is committed, and what its open operation did on top."""
-        with self.lock:
-            yield self.OwnState()
+        return self.See(own=True)
 
     def OwnState(self) -> _State:
-        block = self.FindBlock() if _BLOCKS.get() else None
+        block = self.FindBlock()
         if block is None:
             return self.state
         try:
@@ -4777,7 +4896,18 @@ class _Engine:
             raise ConflictError(f"this operation no longer fits what others wrote: {error}", []) from error
 
     def FindBlock(self) -> OpenOperation | None:
-        return next((block for block in _BLOCKS.get() if block.engine is self and block.IsOpenHere()), None)
+        """Return the block that this thread or task has open, the outermost one."""
+        if not self._blocks:  # nearly always
+            return None
+        return next((block for block in self.OpenBlocks() if block.IsOpenHere()), None)
+
+    def OpenBlocks(self) -> list[OpenOperation]:
+        return [block for ref in self._blocks if (block := ref()) is not None and block.is_open]
+
+    def NoteBlocks(self, *new: OpenOperation) -> None:
+        """Note blocks that begin, and forget those that have ended."""
+        with self.lock:
+            self._blocks = tuple(map(weakref.ref, [*self.OpenBlocks(), *new]))
 
     def ReadRow(self, held: Any) -> bytes:
         """Return the row of an info; a long one is read without the tree's lock, which must not be held."""
@@ -4790,7 +4920,7 @@ class _Engine:
                     infos = list(self.state.infos.values())
                 # Where the row is now: found by length and checksum.
                 places = [each for each in infos if not isinstance(each, bytes) and each[-2:] == held[-2:]]
-                if self.is_closed or (store is self.store and held in places):
+                if self.health is Health.CLOSED or (store is self.store and held in places):
                     raise
                 if not places:
                     raise StoreError("an info was changed while its content was read: ask again") from error
@@ -4799,13 +4929,19 @@ class _Engine:
 
     # -- committing -----------------------------------------------------------
 
-    def Write(self, op: str, plan: _Plan[_Value], author: str, agent_ios: Sequence[_Row] = ()) -> _Value:
+    def Write(
+        self,
+        op: str,
+        plan: _Plan[_Value],
+        author: str,
+        agent_ios: Sequence[_Row] = (),
+        straight: _Straight | None = None,
+    ) -> _Value:
         """Commit a plan, or make it a part of the block that is open here; return what it returned."""
-        if _BLOCKS.get():
-            block = self.FindBlock()
-            if block is not None:
-                return block.Add(plan, author, agent_ios)
-        return self.Run(_Job(op, self.new_id(), plan, author, agent_ios))
+        block = self.FindBlock()
+        if block is not None:
+            return block.Add(plan, author, agent_ios)
+        return self.Run(_Job(op, self.new_id(), plan, author, agent_ios, None, straight))
 
     def Run(self, job: _Job[_Value]) -> _Value:
         """Return what the job's plan returned, once it is durable; raise what it raised."""
@@ -4830,7 +4966,7 @@ class _Engine:
         """
         while True:
             try:
-                if self.must_reopen or self.is_closed:
+                if self.health is not Health.SOUND:
                     self._EnsureOpen()
                 try:
                     self.store.Begin(self._Apply, bool(jobs))
@@ -4847,14 +4983,15 @@ class _Engine:
                             self.store.End()
                         raise
             except ReplacedError:
-                self.must_reopen = True
+                self.health = Health.STALE
             except BehindError:
                 jobs = [job for job in jobs if not job.is_done]
             except BaseException as error:
-                self.must_reopen, is_due = True, self.must_reopen  # first of all: a second Ctrl-C may come
+                self.health, was = max(self.health, Health.STALE), self.health  # first: a second Ctrl-C may come
                 # Raised before anything was applied; after all others memory may differ from the log.
-                if isinstance(error, StoreError) and not isinstance(error, (StoreCorruptError, _ReentryError)):
-                    self.must_reopen, self.position = is_due, self.store.position  # what others wrote is taken in
+                is_refusal = isinstance(error, StoreError) and not isinstance(error, (StoreCorruptError, _ReentryError))
+                if is_refusal or self.store.health is Health.LOST:
+                    self.health, self.position = was, self.store.position  # what others wrote is taken in
                 if not isinstance(error, KeywordTreeError):
                     raise  # by no local's name: a cycle would keep its frames, and with them the collector off
                 failure = error
@@ -4878,27 +5015,52 @@ class _Engine:
                 self.store.End()
                 self._Reopen()
             except BaseException:
-                self.must_reopen = not self.store.is_readonly  # the open descriptors may be those of replaced files
+                if self.store.health is not Health.READ_ONLY:
+                    self.health = Health.STALE  # the open descriptors may be those of replaced files
                 raise
 
         self.Exclusively(Work)
 
-    def _CommitJobs(self, jobs: list[_Job[Any]]) -> None:
-        """Commit a group: each plan runs on the tree as those before it leave it, and is a line of its own."""
+    def _GoStraight(self, jobs: list[_Job[Any]]) -> list[tuple[LoggedOperation, Callable[[], None]]]:
+        """Return what each job brings, and how it is taken in; nothing where one of them needs its plan."""
+        state, made = self.state, []
+        ordinal = state.next_ordinal
+        for job in jobs:
+            if job.straight is None:
+                return []
+            try:
+                each = job.straight(state, self.Now, ordinal, job)
+            except Exception:  # its plan fails as well, and says so
+                return []
+            if each is None:
+                return []
+            made.append(each)
+            ordinal += len(each[0].after.nodes) + len(each[0].after.links)
+        for job in jobs:
+            job.is_written = True
+        return made
+
+    def _RunPlans(self, jobs: list[_Job[Any]]) -> list[tuple[LoggedOperation, Callable[[], None]]]:
+        """Run each plan on the tree as those before it leave it; return what they bring, and how it is taken in."""
         block = jobs[0].block if len(jobs) == 1 else None  # its own transaction takes no steps of others
         transaction = None if block is None else block.TransactionOn(self.state)
         transaction = transaction or _Transaction(self, self.state)
-        operations: list[LoggedOperation] = []
+        made: list[tuple[LoggedOperation, Callable[[], None]]] = []
         for job in jobs:
             operation = self._RunPlan(job, transaction)
             job.is_written = operation is not None
             # Else what it was decided on may not be all, or may fail.
-            job.is_done = operation is None and not operations and not self.store.is_guess
+            job.is_done = operation is None and not made and not self.store.is_guess
             if operation is not None:
-                operations.append(operation)
+                made.append((operation, partial(self.state.Apply, operation.after)))
+        return made
+
+    def _CommitJobs(self, jobs: list[_Job[Any]]) -> None:
+        """Commit a group: each job is a line of its own."""
+        made = self._GoStraight(jobs) or self._RunPlans(jobs)
         try:
-            if operations:
-                self.store.Append(operations)
+            if made:
+                self.store.Append([operation for operation, _ in made])
             else:
                 self.store.Confirm()  # what is refused, or changes nothing, was decided on what all have written
         except StoreError as error:
@@ -4910,14 +5072,18 @@ class _Engine:
                 elif not job.is_done:  # alone: one of them may be what the disk has no room for
                     self._CommitJobs([job])
             return
-        for operation in operations:
-            self._Apply(operation.after)
+        try:
+            for operation, take_in in made:
+                self._Apply(operation.after, take_in)
+        except Exception as error:  # they are durable: the next call reads them from the log
+            _LOGGER.warning("memory is read again from the log: %s: %s", type(error).__name__, error)
         for job in jobs:
             job.is_done = True
 
     def _RunPlan(self, job: _Job[Any], transaction: _Transaction) -> LoggedOperation | None:
         """Return what a job's plan stages, None where nothing changes, or where the plan refuses."""
-        job.error, first = None, len(transaction.steps)  # no error of a run on what others have changed by now
+        job.error = None  # none of a run on what others have changed by now
+        transaction.first = first = len(transaction.steps)
         next_ordinal = transaction.next_ordinal
         try:
             now = self.Now()
@@ -4937,12 +5103,17 @@ class _Engine:
         agent_io = {"calls": list(ios)} if len(ios) > 1 else ios[0] if ios else None
         return LoggedOperation(job.op, job.id, now, before, after, job.author, agent_io)
 
-    def _Apply(self, records: Rows) -> None:
+    def _Apply(self, records: Rows, take_in: Callable[[], None] | None = None) -> None:
         """Make durable rows visible to readers, all at once."""
         with self.lock:
-            for block in list(self.blocks) if self.blocks else ():
+            was, self.health = self.health, max(self.health, Health.STALE)  # until all of it is there: Ctrl-C may come
+            for block in self.OpenBlocks() if self._blocks else ():
                 block.TakeIn(records)
-            self.state.Apply(records)
+            if take_in is None:
+                self.state.Apply(records)
+            else:
+                take_in()
+            self.health = was
 
     def Fit(self, query: str, more: str = "", **options: Any) -> Fits:
         self.CheckIdle()
@@ -4960,6 +5131,450 @@ def _CollectorOff(specs: object = None) -> Iterator[None]:
     finally:
         if was_on:
             gc.enable()
+
+
+# == Past =====================================================================
+#
+# The log has every operation, so its lines up to a moment are the tree of that moment.  They are held in memory and
+# read as any other log is; nothing can be added to them.
+
+_FindTime = re.compile(rb'"timestamp": ([^",]+), ').search  # of a line; within a string every quote is escaped
+
+
+def _MakePast(
+    at: int | float, newest: int, lines: Iterable[tuple[LogLine, bytes]], data_dir: str
+) -> Callable[[], _PastStore]:
+    """Return what makes the store of a tree as it was.
+
+    Args:
+        at: number of an operation (an int), or seconds since the epoch, UTC (a float).
+        newest: number of the log's last operation.
+        lines: the operations of the log and of `history/`, newest first.
+        data_dir: the tree's folder, for messages.
+
+    Raises:
+        InvalidInputError: `at` is neither, lies after the log's end, or before what the log still has.
+    """
+    is_seq = isinstance(at, int) and not isinstance(at, bool)
+    if not is_seq and not (isinstance(at, float) and math.isfinite(at)):
+        raise _Invalid("at must be the number of an operation, or a time in seconds as a float", at)
+    if is_seq and at > newest:
+        raise _Invalid(f"at must be an operation of the log, whose newest is {newest:,}", at)
+    found = LinesUntil(lines, at)
+    if not found:
+        raise _Invalid("the log does not reach back to", at)
+    return partial(_PastStore, found, f"{_Shorten(data_dir)} as it was")
+
+
+def LinesUntil(lines: Iterable[tuple[LogLine, bytes]], at: int | float) -> list[bytes]:
+    """Return the lines that make the tree as it was, oldest first; none where the log begins later than `at`.
+
+    A log that was compacted begins with the whole state, whose lines belong together: where the first of them is old
+    enough, all are taken, and no older log is read.
+    """
+    found: list[bytes] = []
+    is_reached = False
+    for line, raw in lines:
+        is_reached = is_reached or (line.seq if isinstance(at, int) else _ReadTime(raw)) <= at
+        if is_reached or line.op == STATE:
+            found.append(raw)
+        if line.prev == FIRST_CRC:  # a log begins here
+            if is_reached:
+                return found[::-1]
+            found.clear()
+    return []
+
+
+def _ReadTime(raw: bytes) -> float:
+    return float(cast("re.Match[bytes]", _FindTime(raw))[1])
+
+
+class _PastStore:
+    """A log as it was, in memory, as a store that can only be read; see `Store` in `shared_tree/port.py`."""
+
+    health = Health.READ_ONLY
+    is_guess = False
+    least = position = ""
+    next_ordinal = 0
+
+    def __init__(self, lines: list[bytes], name: str) -> None:
+        self.recovery: list[str] = []
+        self.seq = cast("LogLine", ReadLine(lines[-1])).seq
+        self._lines = lines
+        self._name = name
+
+    def Open(self, first: object, state: Any) -> None:
+        """Give all rows to `state`."""
+        for raw in self._lines:
+            state.Apply(ReadAfter(raw))
+
+    def _DoNothing(self, *_: object) -> None:
+        """No other process writes here, and nothing is locked."""
+
+    Begin = Confirm = End = Release = _DoNothing
+
+    def _Refuse(self, *_: object) -> NoReturn:
+        raise StoreError(f"{self._name} can only be read")
+
+    Append = Snapshot = Compact = _Refuse
+
+    def Close(self, apply: object) -> bool:
+        """Leave everything as it is."""
+        return False
+
+    def ReadRow(self, held: bytes) -> bytes:
+        """Return a row, which is held as it is."""
+        return held
+
+    def ReadBack(self, with_history: bool, id: str = "") -> Iterator[tuple[LogLine | None, bytes]]:
+        """Yield the lines, newest first."""
+        yield from ((ReadLine(raw), raw) for raw in reversed(self._lines))
+
+    def SnapshotNames(self) -> list[str]:
+        """Return none: snapshots are the tree's own."""
+        return []
+
+    def OpenSnapshot(self, name: str) -> NoReturn:
+        """Refuse: there are none."""
+        raise NotFoundError("snapshot", name)
+
+    def Sizes(self) -> dict[str, int]:
+        """Return none: nothing is on the disk."""
+        return {}
+
+    def FindProblems(self, fresh: Any) -> Iterator[str]:
+        """Read everything again into `fresh`."""
+        self.Open(None, fresh)
+        return iter(())
+
+
+# == Inspection ===============================================================
+#
+# What is wrong in a tree (`Verify`), how large it is (`TreeMetrics`), and a drawing of it (`print`).
+
+_DRAWN = 10  # children of a keyword that a drawing shows
+
+
+def _FindProblems(store: _FileStore, state: _State) -> Iterator[str]:
+    """Rebuild everything from the log; yield what differs from `state`, and what breaks an invariant, in sentences."""
+    fresh = _State(state.normalizer)
+    try:
+        problems = list(store.FindProblems(fresh))
+    except StoreCorruptError as error:
+        yield str(error)
+        return
+    yield from problems
+    yield from _Compare(state, fresh, store.ReadRow)
+    reached = set(fresh.Under([_ROOT_ID]))
+    for id, level in dict(state.levels).items():
+        if id not in reached or level != fresh.LevelOf(id):
+            yield f"levels: {_Shorten(id)} is not on level {level}"
+    for held in (*fresh.nodes.values(), *fresh.infos.values(), *fresh.Links()):
+        try:
+            record = ReadRecord(store.ReadRow(held))
+        except (StoreError, ValueError) as error:
+            yield str(error)
+            continue
+        is_whole = True
+        if isinstance(record, KeywordNode):
+            is_whole = record.id in reached
+        elif isinstance(record, InfoKeywordLink):
+            is_whole = record.info_id in fresh.infos and record.keyword_id in fresh.nodes
+        if not is_whole:
+            yield f"{record!r} refers to what is not there"
+
+
+def _Compare(state: _State, fresh: _State, read: Callable[[Any], bytes]) -> Iterator[str]:
+    """Yield where the tables in memory differ from those made of the log."""
+    if fresh.next_ordinal != state.next_ordinal:
+        yield f"the next ordinal is {state.next_ordinal} in memory, {fresh.next_ordinal} on the disk"
+    if state.tokens is not None:
+        for token in {token for name in fresh.names for token in state.normalizer(name)}:
+            if list(fresh.ByTokens([token])) != list(state.ByTokens([token])):
+                yield f"tokens: {_Shorten(token)} leads elsewhere in memory than on the disk"
+    for name in (*state.MULTIMAPS, *state.DICTS):
+        mine, other = getattr(state, name), getattr(fresh, name)
+        for key in dict.fromkeys((*mine, *other)):
+            try:
+                if name in state.MULTIMAPS:
+                    is_same = list(mine.Get(key)) == list(other.Get(key))
+                elif name == "infos":
+                    is_same = key in mine and key in other and read(mine[key]) == read(other[key])
+                else:
+                    is_same = mine.get(key) == other.get(key)
+            except StoreError as error:
+                yield str(error)
+                continue
+            if not is_same:
+                yield f"{name}: {_Shorten(key)} is, or leads to, another in memory than on the disk"
+
+
+def _Measure(state: _State) -> dict[str, Any]:
+    """Return the counts and the shape of a tree; see `KeywordTree.TreeMetrics`."""
+    sizes = {id: len(children) for id in state.children if (children := state.children.Get(id))}
+    fullest = max(sizes, key=sizes.__getitem__, default=_ROOT_ID)
+    depth, level = -1, [_ROOT_ID]
+    while level:
+        depth += 1
+        level = [child for id in level for child in state.children.Get(id)]
+    return {
+        "keywords": len(state.nodes) - 1,
+        "infos": len(state.infos),
+        "links": sum(1 for _ in state.Links()),
+        "leaves": len(state.nodes) - len(sizes.keys() | {_ROOT_ID}),
+        "depth": depth,
+        "fan_out": sizes.get(fullest, 0),
+        "fan_out_id": fullest,
+        "same_names": sum(len(state.names.Get(name)) > 1 for name in state.names),
+        "unlinked_infos": sum(not state.by_info.Get(id) for id in state.infos),
+    }
+
+
+def _Draw(tree: KeywordTree, depth: int = 2) -> str:
+    """Return a drawing of the top of a tree: `depth` levels, at most ten names of each keyword."""
+    return "\n".join([repr(tree), *_DrawBelow(tree, _ROOT_ID, "", depth)])
+
+
+def _DrawBelow(tree: KeywordTree, id: str, indent: str, depth: int) -> Iterator[str]:
+    children = tree.GetChildren(id)
+    shown = children[:_DRAWN] if depth else []
+    for child in shown:
+        is_last = child is children[-1]
+        yield f"{indent}{'└── ' if is_last else '├── '}{_Shorten(child.name)}"
+        yield from _DrawBelow(tree, child.id, indent + ("    " if is_last else "│   "), depth - 1)
+    if len(children) > len(shown):
+        yield f"{indent}└── … {len(children) - len(shown):,} more"
+
+
+# == Plans ====================================================================
+#
+# What is out of order in a tree, as a plan that a person can read, and how a plan is carried out; by public calls of
+# the tree alone.  What needs no judgement is proposed by rule: siblings of equal names, and infos without a keyword
+# whose text names exactly one.  All else is proposed only where a model is connected that chooses by meaning.
+
+_ASKED = 20  # newest keywords, and newest infos without a keyword, that a model is asked about for one plan
+_STEP_KEYS = {
+    "merge": ("src_id", "dst_id"),
+    "link": ("info_id", "keyword_id"),
+    "move": ("id", "new_parent_id"),
+    "group": ("parent_id", "name", "ids"),
+}
+_Step: TypeAlias = dict[str, Any]
+
+
+class _TakeBackError(Exception):
+    """Ends an operation that was only tried."""
+
+
+def _ProposePlan(tree: KeywordTree, scope_id: str) -> dict[str, Any]:
+    """Return a plan for what lies below a keyword; see `KeywordTree.Reorganize`.
+
+    By rule: siblings that are called the same (`merge`), and, in the whole tree, infos without a keyword whose text
+    names exactly one (`link`). With a model that judges also levels with more children than a view shows (`group`: put
+    runs of them under new keywords), chains of only children without infos (`merge`: into the one below), and what the
+    model says of the newest 20 keywords, whether one is the same as another (`merge`) and where it belongs (`move`),
+    and of the newest 20 infos without a keyword (`link`).
+    """
+    scope = tree.GetKeyword(scope_id)
+    if scope is None:
+        raise NotFoundError("keyword", scope_id)
+    nodes = list(tree.Walk(scope.id))
+    versions = {node.id: node.version for node in nodes}
+    children = {node.id: tree.GetChildren(node.id) for node in nodes}
+    steps: list[_Step] = []
+    for node in reversed(nodes):  # from the bottom: a chain's names go to its end one by one
+        merges = list(_FindDuplicates(children[node.id]))
+        steps += merges
+        if tree.can_choose:
+            steps += _LookAt(tree, node, scope.id, children, {step["src_id"] for step in merges})
+    note = ""
+    if scope.id == _ROOT_ID:
+        steps += _LinkUnlinked(tree, nodes)
+    if tree.can_choose:
+        touched = {scope.id, *_IdsIn(steps)}
+        newest = heapq.nlargest(10 * _ASKED, nodes, key=lambda node: node.ordinal)
+        asked = [node for node in newest if node.id not in touched][:_ASKED]
+        steps = _KeepPossible(tree, steps, [step for node in asked for step in _AskAbout(tree, node)])
+    else:
+        note = "no model that chooses by meaning is connected: only what needs no judgement is proposed"
+    seen = {id: _LookOf(tree, id) for id in _IdsIn(steps)}
+    # What is gone, or has changed since it was looked at, is left out.
+    as_seen = {id for id, (version, *_) in seen.items() if version and version == versions.get(id, version)}
+    steps = [step for step in steps if as_seen.issuperset(_IdsIn([step]))]
+    return {"scope_id": scope.id, "steps": steps, "seen": {id: seen[id] for id in _IdsIn(steps)}, "note": note}
+
+
+def _FindDuplicates(children: list[KeywordNode]) -> Iterator[_Step]:
+    """Yield a step for each sibling called as an earlier one; C and C# are two, web-apps and Web Apps are one."""
+    first_of: dict[str, KeywordNode] = {}
+    for child in children:
+        keys = sorted({re.sub(r"[\s_-]+", "", _Fold(name)) or name for name in (child.name, *child.aliases)})
+        double = next((first_of[key] for key in keys if key in first_of), None)
+        if double is not None:
+            why = f"by rule: {child.name!r} and {double.name!r} are called the same"
+            yield {"action": "merge", "src_id": child.id, "dst_id": double.id, "why": why}
+        for key in keys:
+            first_of.setdefault(key, child)
+
+
+def _LookAt(
+    tree: KeywordTree, node: KeywordNode, scope_id: str, children: dict[str, list[KeywordNode]], merged: set[str]
+) -> Iterator[_Step]:
+    """Yield steps for what a keyword's children look like: an only child, too many of them."""
+    mine, siblings = children[node.id], children.get(node.parent_id or "", [])
+    is_link = node.id not in (_ROOT_ID, scope_id) and len(mine) == 1 and len(siblings) == 1
+    if is_link and not tree.GetInfosOfKeyword(node.id, size=1):
+        why = f"by rule: {node.name!r} only leads from its parent to its only child"
+        yield {"action": "merge", "src_id": node.id, "dst_id": mine[0].id, "why": why}
+    left = [child for child in mine if child.id not in merged]
+    left.sort(key=lambda child: (_Fold(child.name), child.id))
+    if len(left) <= tree.max_candidates:
+        return
+    count = -(-len(left) // tree.max_candidates)
+    why = f"by rule: {node.name!r} has {len(left):,} children, a view shows {tree.max_candidates}"
+    for number in range(count):
+        run = left[number * len(left) // count : (number + 1) * len(left) // count]
+        name = f"{run[0].name[:200]} – {run[-1].name[:200]}"
+        yield {"action": "group", "parent_id": node.id, "name": name, "ids": [child.id for child in run], "why": why}
+
+
+def _CutPieces(text: str) -> list[str]:
+    """Return the words of a text, folded; of scripts without spaces the characters."""
+    return [piece for run in _FindWords(_Fold(text)) for piece in (run if _IsUnspaced(run) else [run])]
+
+
+def _LinkUnlinked(tree: KeywordTree, nodes: list[KeywordNode]) -> Iterator[_Step]:
+    """Yield steps for infos on no keyword: by rule where the text names exactly one, else as the model chooses."""
+    if not tree.ListInfos(size=1, unlinked=True):
+        return
+    named: defaultdict[tuple[str, ...], set[str]] = defaultdict(set)
+    by_id = {node.id: node for node in nodes if node.id != _ROOT_ID}
+    for node in by_id.values():
+        for name in (node.name, *node.aliases):
+            pieces = tuple(_CutPieces(name))
+            if len("".join(pieces)) > 1:  # a single character names nothing for sure
+                named[pieces].add(node.id)
+    longest = max(map(len, named), default=0)
+    asked: list[tuple[str, str]] = []
+    for info in tree.ListInfos(size=sys.maxsize, unlinked=True):
+        ids = _FindNamed(_CutPieces(info.content[:65_536]), named, longest)
+        if len(ids) == 1:
+            why = f"by rule: its text names {by_id[ids[0]].name!r}, and no other keyword"
+            yield {"action": "link", "info_id": info.id, "keyword_id": ids[0], "why": why}
+        elif tree.can_choose:
+            asked.append((info.id, info.content))
+    for info_id, content in asked[-_ASKED:]:
+        if chosen := tree.Choose("", "link_info", content=content):
+            yield {"action": "link", "info_id": info_id, "keyword_id": chosen[0], "why": _ByModel(chosen)}
+
+
+def _FindNamed(pieces: list[str], named: dict[tuple[str, ...], set[str]], longest: int) -> list[str]:
+    """Return the keywords whose names are in a text; within a longer name a shorter one does not count."""
+    found, start = dict[str, None](), 0
+    while start < len(pieces):
+        for length in range(min(longest, len(pieces) - start), 0, -1):
+            if ids := named.get(tuple(pieces[start : start + length])):
+                found.update(dict.fromkeys(sorted(ids)))
+                start += length - 1
+                break
+        start += 1
+    return list(found)
+
+
+def _ByModel(chosen: tuple[str, str]) -> str:
+    return f"the model: {chosen[1]}" if chosen[1] else "the model proposes it"
+
+
+def _AskAbout(tree: KeywordTree, node: KeywordNode) -> Iterator[_Step]:
+    """Let the model look at a keyword: is it the same as one that reads alike, does it belong elsewhere?"""
+    alike = [other.id for other, _ in tree.RankCandidates(node.name, 6) if other.id != node.id]
+    double = tree.Choose(node.name, "dedup_check", alike, description=node.description) if alike else None
+    if double:
+        yield {"action": "merge", "src_id": node.id, "dst_id": double[0], "why": _ByModel(double)}
+        return
+    place = tree.Choose(node.name, "suggest_parent", description=node.description)
+    path = [above.id for above in tree.GetPath(place[0])] if place else []
+    if place and path and node.id not in path and place[0] != node.parent_id:
+        yield {"action": "move", "id": node.id, "new_parent_id": place[0], "why": _ByModel(place)}
+
+
+def _KeepPossible(tree: KeywordTree, steps: list[_Step], asked: list[_Step]) -> list[_Step]:
+    """Return the steps that can be carried out one after another: tries it in an operation, and takes that back."""
+    kept, gone = list[_Step](), set[str]()
+    with contextlib.suppress(_TakeBackError), tree.Operation("reorganize", "agent"):
+        for number, step in enumerate([*steps, *asked]):
+            is_merge = step["action"] == "merge"
+            if number >= len(steps) and is_merge and not gone.isdisjoint((step["src_id"], step["dst_id"])):
+                continue  # an id that was merged leads on, but that is not what a model proposed
+            with contextlib.suppress(KeywordTreeError):
+                _CarryOutStep(tree, step, "agent")
+                kept.append(step)
+                gone.update([step["src_id"]] if is_merge else [])
+        raise _TakeBackError
+    return kept
+
+
+def _CarryOut(tree: KeywordTree, plan: object, changed_by: str) -> str:
+    """Carry out a plan as one operation and return its id; see `KeywordTree.ApplyReorganizePlan`."""
+    steps, seen = _CheckPlan(plan)
+    with tree.Operation("reorganize", changed_by) as block:
+        changed = [id for id in _IdsIn(steps) if _LookOf(tree, id) != seen.get(id)]
+        if changed:
+            there = [node for node in map(tree.GetKeyword, changed) if node]
+            ids = ", ".join(f"{_Shorten(id)}" for id in changed[:5])
+            raise ConflictError(f"the tree has outgrown the plan at {ids}:", there)
+        for step in steps:
+            _CarryOutStep(tree, step, changed_by)
+    return block.id
+
+
+def _CarryOutStep(tree: KeywordTree, step: _Step, changed_by: str) -> None:
+    if step["action"] == "merge":
+        tree.MergeKeywords(step["src_id"], step["dst_id"], changed_by)
+    elif step["action"] == "link":
+        tree.LinkInfo(step["info_id"], step["keyword_id"], created_by="agent")
+    elif step["action"] == "move":
+        tree.MoveKeyword(step["id"], step["new_parent_id"], changed_by)
+    else:
+        group = tree.CreateKeyword(step["name"], step["parent_id"], created_by="agent")
+        for id in step["ids"]:
+            tree.MoveKeyword(id, group.id, changed_by)
+
+
+def _CheckPlan(plan: object) -> tuple[list[_Step], dict[str, Any]]:
+    given = plan if isinstance(plan, dict) else {}
+    steps, seen = given.get("steps"), given.get("seen")
+    if not isinstance(steps, list) or not isinstance(seen, dict):
+        raise InvalidInputError(f"plan must be what Reorganize() returned: {_Shorten(plan)}")
+    for step in steps:
+        keys = _STEP_KEYS.get(str(step.get("action"))) if isinstance(step, dict) else None
+        if keys is None or any(step.get(key) is None for key in keys):
+            raise InvalidInputError(f"a step must be one of {', '.join(_STEP_KEYS)}, with its keys: {_Shorten(step)}")
+        for key in keys:
+            value, is_list = step[key], key == "ids"
+            if not isinstance(value, list if is_list else str) or not all(isinstance(each, str) for each in value):
+                raise InvalidInputError(f"{key} of a step must be {'ids' if is_list else 'text'}: {_Shorten(value)}")
+    return steps, seen
+
+
+def _LookOf(tree: KeywordTree, id: str) -> list[int]:
+    """Return what of a keyword a plan is built on: its version, and how many children and infos it has."""
+    node = tree.GetKeyword(id)
+    if node is None or node.id != id:
+        return [0, 0, 0]
+    return [node.version, len(node.children), len(tree.GetInfosOfKeyword(id, size=sys.maxsize))]
+
+
+def _IdsIn(steps: Iterable[_Step]) -> list[str]:
+    """Return the keywords that a plan's steps name."""
+    ids: dict[str, None] = {}
+    for step in steps:
+        for key in _STEP_KEYS[step["action"]]:
+            if key == "ids":
+                ids.update(dict.fromkeys(step[key]))
+            elif key not in ("info_id", "name"):
+                ids[step[key]] = None
+    return list(ids)
 
 
 # == Tree =====================================================================
@@ -5019,11 +5634,38 @@ class _Writer:
         """Return a keyword whose place, time and ordinal are still to come, of arguments that were checked."""
         engine, metadata = self._engine, metadata or {}
         tokens = engine.NormalizeAll([name, *aliases]) if aliases else engine.normalizer(name)
-        fields: Any = (tokens, 0, None, [], description, metadata, 1, 0.0, 0.0, False, created_by)
-        node = KeywordNode(id or engine.new_id(), name, aliases or [], *fields)
+        id, stamps = id or engine.new_id(), (1, 0.0, 0.0)
+        node = KeywordNode(id, name, aliases or [], tokens, 0, None, [], description, metadata, *stamps)
+        node.created_by = created_by
         del node.children  # they are looked up
         _FieldsOf(node)["_list_children"] = self._reader.ListChildren
         return node
+
+    def CreateBeneath(self, parent_id: str, id: str, name: str, aliases: list[str], *texts: Any) -> KeywordNode:
+        """Make one keyword, of arguments that were checked, under a parent that was given."""
+        description, metadata, created_by = texts
+        folds = [_Fold(name), *map(_Fold, aliases)] if aliases else [_Fold(name)]
+        tokens = [fold if fold.isalnum() else _TokenOf(fold) for fold in folds]
+        if aliases:
+            folds, tokens = list(dict.fromkeys(folds)), list(dict.fromkeys(tokens))
+
+        def GoStraight(
+            state: _State, clock: _Clock, ordinal: int, job: _Job[Any]
+        ) -> tuple[LoggedOperation, Callable[[], None]] | None:
+            if parent_id not in state.nodes or id in state.nodes or id in state.gone_nodes:
+                return None
+            now, level = clock(), state.LevelOf(parent_id) + 1
+            stamps = level, description, metadata, 1, now, now, created_by
+            row = _EncodeNode(id, ordinal, False, parent_id, name, aliases, tokens, *stamps)
+            job.result = _DeferNode(id, row, level, self._reader.ListChildren)
+            operation = LoggedOperation(job.op, job.id, now, _NOTHING, Rows([row], [], [], {}, {}), created_by)
+            return operation, partial(state.AddNode, id, row, ordinal, parent_id, folds)
+
+        def Plan(tx: _Transaction) -> KeywordNode:
+            node = self.DraftNode(id, name, aliases, description, metadata, created_by)
+            return _PlanNode(node, parent_id, None, tx)
+
+        return self._engine.Write("create_keyword", Plan, created_by, (), GoStraight)
 
     def Place(self, node: KeywordNode) -> tuple[str, _Row | None]:
         descent = self._descent.Walk(node.name, "suggest_parent", description=node.description)
@@ -5155,7 +5797,7 @@ class _Searcher:
     _mru: _MRUCache
 
     def FindExactly(self, query: str) -> tuple[SearchResult | None, list[str]]:
-        with self._engine.lock:
+        with self._engine.SeeOwn():
             hits, reason = self.LookUp(query)
             ids = list(hits)
             if not ids:
@@ -5249,13 +5891,6 @@ class _Searcher:
         for name in ("input_tokens", "output_tokens", "cost"):
             setattr(result, name, sum(getattr(step, name) for step in steps))
         return result
-
-
-def _Sibling(name: str) -> Any:
-    try:
-        return importlib.import_module(f".store.{name}", __package__ or "-")
-    except ModuleNotFoundError as error:
-        raise KeywordTreeError(f"this needs store/{name}.py beside this file, both in one package") from error
 
 
 def _StampOf(now: float) -> str:
@@ -5392,16 +6027,16 @@ class KeywordTree:
         self.Close()
 
     def __repr__(self) -> str:
-        if self._engine.is_closed:
+        if self._engine.health is Health.CLOSED:
             return f"<KeywordTree {_Shorten(self.data_dir)} closed>"
         with self._engine.See() as state:
             keywords, infos = _Count(len(state.nodes) - 1, "keyword"), _Count(len(state.infos), "info")
         return f"<KeywordTree {_Shorten(self.data_dir)} {keywords}, {infos}>"
 
     def __str__(self) -> str:
-        """Draw two levels of the tree, at most ten names of each; `repr` without `store/inspection.py`."""
+        """Draw two levels of the tree, at most ten names of each."""
         with contextlib.suppress(KeywordTreeError):
-            return str(_Sibling("inspection").draw(self))
+            return _Draw(self)
         return repr(self)
 
     def _repr_html_(self) -> str:
@@ -5560,7 +6195,13 @@ class KeywordTree:
         why = f"{_Count(len(ids), 'keyword')} found for {at}" if ids else f"no keyword found for {at}: Ensure makes it"
         raise NotFoundError("keyword", path, why)
 
-    __iter__ = None  # `Walk` yields the keywords; without this line Python would ask for tree[0], tree[1], …
+    def __iter__(self) -> Iterator[KeywordNode]:
+        """Yield all keywords, each before its children, the root left out; see `Walk`."""
+        return itertools.islice(self.Walk(), 1, None)
+
+    def __bool__(self) -> bool:
+        """Tell whether the tree is open, also where it has no keywords."""
+        return self._engine.health is not Health.CLOSED
 
     def __contains__(self, path: object) -> bool:
         """Tell whether a name or a path leads to at least one keyword."""
@@ -5668,10 +6309,13 @@ class KeywordTree:
         metadata = None if metadata is None else _CheckMetadata("metadata", metadata)
         id = None if id is None else _CheckId("id", id)
         io = None
-        node = self._writer.DraftNode(id, name, aliases, description, metadata, created_by)
         if parent_id is not None:
             parent_id = _CheckId("parent_id", parent_id)
-        elif _CheckBool("llm_auto_place", llm_auto_place):
+            if id is None and self._engine.normalizer is _NormalizeText:
+                texts = description, metadata or {}, created_by
+                return self._writer.CreateBeneath(parent_id, self._engine.new_id(), name, aliases or [], *texts)
+        node = self._writer.DraftNode(id, name, aliases, description, metadata, created_by)
+        if parent_id is None and _CheckBool("llm_auto_place", llm_auto_place):
             self._engine.CheckOpen()
             parent_id, io = self._writer.Place(node)
         plan = partial(_PlanNode, node, parent_id or _ROOT_ID, io)
@@ -5933,12 +6577,11 @@ class KeywordTree:
         Raises:
             InvalidInputError: no such operation yet, or the log does not reach so far (compacted without history).
 
-        Cost: reads the log backwards to its beginning, and holds its lines up to then.  Needs `store/past.py`
-        beside this file.
+        Cost: reads the log backwards to its beginning, and holds its lines up to then.
         """
         self._CheckAndRefresh()
         with contextlib.closing(self._journal.Lines()) as lines:
-            store = _Sibling("past").past_store(at, self._engine.store.seq, lines, self.data_dir)
+            store = _MakePast(at, self._engine.store.seq, lines, self.data_dir)
         return self._OpenPast(store=store)
 
     def Undo(self, operation_id: str | None, changed_by: str = "user") -> str:
@@ -6027,13 +6670,12 @@ class KeywordTree:
         It changes nothing but what any write would: a torn end that a dead process left is cut, kept and reported.  It
         does not look at the ranking.
 
-        Cost: reads all files and decodes every row, while writers wait.  Needs `store/inspection.py` beside this file.
+        Cost: reads all files and decodes every row, while writers wait.
         """
         self._engine.CheckOpen()
         engine, known = self._engine, self.recovery
         try:
-            find_problems = _Sibling("inspection").find_problems
-            problems: list[str] = engine.Exclusively(lambda: list(find_problems(engine.store, engine.state)))
+            problems = engine.Exclusively(lambda: list(_FindProblems(engine.store, engine.state)))
         except StoreCorruptError as error:
             problems = [str(error)]
         return problems + [line for line in self.recovery if line not in known]
@@ -6046,17 +6688,17 @@ class KeywordTree:
             children) and `fan_out_id`, `same_names` (names that several have), `unlinked_infos`, `bytes_on_disk` (by
             file), and of this tree object `descents`, `model_calls` and `names_shown`.
 
-        Cost: a step for each keyword and info; decodes no row.  Needs `store/inspection.py` beside this file.
+        Cost: a step for each keyword and info; decodes no row.
         """
         with self._See() as state:
-            measured = _Sibling("inspection").measure(state)
+            measured = _Measure(state)
         return {**measured, "bytes_on_disk": self._engine.store.Sizes(), **self._descent.spent}
 
     def Reorganize(self, scope_id: str | None = None) -> dict[str, Any]:
         """Look for what is out of order, and return a plan; changes nothing.
 
         By rule it proposes only what needs no judgement, all else where a model is connected that `judges`; what that
-        is stands in `store/reorganize.py`.
+        is says `_ProposePlan`.
 
         Args:
             scope_id: look only below this keyword; None takes the whole tree.
@@ -6067,25 +6709,21 @@ class KeywordTree:
             plan, `note` why less is proposed than could be, or "".
 
         Cost: some calls of the tree for each keyword in the scope; with a model at most 20 calls for duplicates and 40
-        descents.  Needs `store/reorganize.py` beside this file.
+        descents.
         """
         scope_id = _ROOT_ID if scope_id is None else _CheckId("scope_id", scope_id)
         self._RefuseInOperation("Reorganize", scope_id=scope_id)
-        plan: dict[str, Any] = _Sibling("reorganize").propose(self, scope_id)
-        return plan
+        return _ProposePlan(self, scope_id)
 
     def ApplyReorganizePlan(self, plan: dict[str, Any], changed_by: str = "user") -> str:
         """Carry out a plan, or what the caller left of it, as one operation; return its id, for `Undo`.
 
         Raises:
             ConflictError: a keyword in it has changed since.
-
-        Needs `store/reorganize.py` beside this file.
         """
         self._engine.CheckOpen()
         _CheckName("changed_by", changed_by)
-        operation_id: str = _Sibling("reorganize").carry_out(self, plan, changed_by)
-        return operation_id
+        return _CarryOut(self, plan, changed_by)
 
     # -- asking the model -----------------------------------------------------
 
@@ -6101,14 +6739,21 @@ class KeywordTree:
 
         Args:
             query: what it is to be chosen for.
-            intent: one of the tasks that a model knows: `search`, `suggest_parent`, `link_info`, `dedup_check`, …
+            intent: one of those that a model knows: `search`, `suggest_parent`, `link_info`, `dedup_check`, …
             among: the ids to choose from; None lets the model walk the tree.
             about: `description`, `content` or `context`, shown to the model.
+
+        Raises:
+            InvalidInputError: another intent or another word of what it is about, or an id that is none.
 
         Cost: one call, or one descent.
         """
         self._engine.CheckOpen()
-        walk = self._descent.Walk if among is None else partial(self._descent.ChooseAmong, among)
+        query = _CheckText("query", query)
+        _CheckOneOf("intent", intent, _INTENTS)
+        about = {_CheckOneOf("about", what, _ABOUT): _CheckText(what, text) for what, text in about.items()}
+        ids = None if among is None else _CheckList("among", among, _CheckId)
+        walk = self._descent.Walk if ids is None else partial(self._descent.ChooseAmong, ids)
         end = walk(query, intent, **about)
         return None if end.node_id is None else (end.node_id, end.steps[-1].reason)
 
@@ -6149,7 +6794,7 @@ class KeywordTree:
         A signal handler cannot close a tree that its own thread is using: that raises StoreError.  An `Operation` that
         is open and holds writes, in any thread, raises InvalidInputError, which names it.
         """
-        if not (self._engine.is_closed or self._engine.must_reopen):
+        if self._engine.health is Health.SOUND:
             self._engine.Enter()
             with contextlib.suppress(StoreError):  # what another process has forgotten must not be kept by the ranker
                 self.Refresh()

@@ -25,7 +25,6 @@ import subprocess
 import sys
 import threading
 import time
-import unicodedata
 import uuid
 import zlib
 from collections.abc import Callable, Iterator, Sequence
@@ -1044,7 +1043,11 @@ NORMALISED = [
     ("《红楼梦》", "红楼梦"),
     ("ที่นี่", "ที่นี่"),
     ("हिन्दी", "हिन्दी"),
-    ("שָׁלוֹם", unicodedata.normalize("NFKC", "שָׁלוֹם")),
+    ("שָׁלוֹם", "שלום"),
+    ("كِتَابُ", "كتاب"),
+    ("كـتاب", "كتاب"),
+    ("Donau\u00addampf\u200bschiff", "donaudampfschiff"),
+    ("❤\ufe0f", "❤"),
     ("C++", "c++"),
     ("C#", "c"),
     ("C", "c"),

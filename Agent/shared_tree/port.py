@@ -21,6 +21,7 @@ __all__ = [
     "LOST",
     "BehindError",
     "Chain",
+    "Health",
     "Line",
     "Operation",
     "PastLog",
@@ -50,6 +51,7 @@ __all__ = [
 ]
 
 BehindError = core.BehindError
+Health = core.Health
 ReplacedError = core.ReplacedError
 Line: TypeAlias = core.LogLine
 Operation: TypeAlias = core.LoggedOperation
@@ -116,9 +118,7 @@ class Store(Protocol):
     least: str
     """What an opening must find: the position that a tree had read before it opens again; "" for none."""
     recovery: list[str]
-    is_readonly: bool
-    is_lost: bool
-    """Whether the log no longer holds what was read of it."""
+    health: Health
     is_guess: bool
     """Whether the last `Begin` put off to ask what others wrote, as a store on a database does."""
 

@@ -58,7 +58,7 @@ class SharedStore(Reader):
         """
         super().__init__(rows, tree_id)
         self.least = ""
-        self.is_readonly = self.is_lost = self.is_guess = False
+        self.health, self.is_guess = port.Health.SOUND, False
         self._known = known
         self._counts = counts
         self._turns = self._careful = 0  # commits that are still to queue up, or to read first
@@ -76,7 +76,8 @@ class SharedStore(Reader):
     def Open(self, first: Callable[[], port.Operation], state: port.State) -> None:
         """Give all that the log holds to `state`; an empty one begins with the `first()` of the quickest writer."""
         with self._rows.still():
-            self.is_readonly = self._rows.is_readonly()
+            if self._rows.is_readonly():
+                self.health = port.Health.READ_ONLY
             log_id = self._rows.log_id(self.tree_id)
             if self.least and log_id != self._known.get("log_id"):
                 self._lose("the tree was removed" if log_id is None else "another log has this name now")
@@ -95,14 +96,14 @@ class SharedStore(Reader):
         self._known["log_id"] = log_id or ""
 
     def _create(self, operation: port.Operation) -> None:
-        if self.is_readonly:
+        if self.health is port.Health.READ_ONLY:
             raise ReadOnlyError(f"there is no tree {port.shorten(self.tree_id)}, and the server only reads")
         (line,), crc = port.encode_lines([operation], 0, port.FIRST_CRC, port.FORMAT_FIELD)
         create = partial(self._rows.create, self.tree_id, port.new_id(), [Batch(0, 1, crc, line, "", len(line))])
         self._try(lambda: create() or True, lambda: True)
 
     def _lose(self, detail: str) -> None:
-        self.is_lost = True
+        self.health = port.Health.LOST
         super()._lose(detail)
 
     # -- committing -----------------------------------------------------------
@@ -197,7 +198,7 @@ class SharedStore(Reader):
                 self._counts["unanswered"] += 1
                 is_unsure, error = True, problem
             except (NotSentError, ReadOnlyError) as problem:
-                if isinstance(problem, ReadOnlyError) and self.is_readonly:
+                if isinstance(problem, ReadOnlyError) and self.health is port.Health.READ_ONLY:
                     raise
                 error = problem
             except StoreError as problem:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from Agent import keyword_tree
-from Agent.store.past import lines_until
+from Agent.keyword_tree import LinesUntil
 
 
 class TestLinesUntil:
@@ -25,7 +25,7 @@ class TestLinesUntil:
 
     @pytest.mark.parametrize(("at", "wanted"), [(6, b"456"), (5, b"45"), (4, b"45"), (3, b"123"), (1, b"1"), (0, b"")])
     def test_begin_where_a_log_begins(self, at: int, wanted: bytes) -> None:
-        assert b"".join(lines_until(self.LINES, at)) == wanted
+        assert b"".join(LinesUntil(self.LINES, at)) == wanted
 
     def test_are_none_where_the_older_log_is_gone(self) -> None:
-        assert lines_until(self.LINES[:3], 3) == []
+        assert LinesUntil(self.LINES[:3], 3) == []

@@ -124,9 +124,16 @@ def test_a_client_is_an_object_and_no_class(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_tree_is_walked_and_not_iterated(tree: KeywordTree) -> None:
-    with pytest.raises(TypeError, match="'KeywordTree' object is not iterable"):
-        list(tree)  # type: ignore[call-overload]
+def test_a_tree_yields_its_keywords_and_is_true_while_it_is_open(tree: KeywordTree) -> None:
+    assert bool(tree)
+    assert not list(tree)
+
+    tree.Ensure("a/b")
+    tree.Ensure("c")
+    assert [node.name for node in tree] == ["a", "b", "c"]
+
+    tree.Close()
+    assert not tree
 
 
 @pytest.mark.parametrize("content", ["", " \n\t", "\u3000"])

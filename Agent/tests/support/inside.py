@@ -63,7 +63,7 @@ def set_limits(patch: pytest.MonkeyPatch | None = None, **limits: Any) -> None:
 
 def add_field(patch: pytest.MonkeyPatch, name: str) -> None:
     """Let rows of keywords have one more field, as those of another version may."""
-    patch.setitem(kt._OPTIONAL_FIELDS, name, (str,))
+    patch.setitem(kt._OPTIONAL_FIELDS[kt.KeywordNode], name, (str,))
     patch.setattr(kt, "_SOUND_SHAPES", set())
 
 
@@ -191,7 +191,7 @@ def make_checkpoint_due(tree: KeywordTree) -> None:
 
 def must_reopen(tree: KeywordTree) -> None:
     """Let a tree open its folder again at the next call, as one in a forked child does."""
-    tree._engine.must_reopen = True
+    tree._engine.health = kt.Health.STALE
 
 
 def knows_of_a_failed_sync(tree: KeywordTree) -> bool:
