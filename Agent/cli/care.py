@@ -14,7 +14,7 @@ import click
 from rich.console import RenderableType
 from rich.text import Text
 
-from ..base.language import count_of, parts, say, say_error, say_lines
+from ..base.language import count_of, parts, say
 from ..formats.records import import_id
 from ..keyword_tree import (
     Change,
@@ -52,7 +52,7 @@ __all__: list[str] = []
 # Taking back
 
 
-@command("history")
+@command("history", "Undo")
 @click.argument("keyword", type=KEYWORD, required=False)
 @click.option("--limit", type=click.IntRange(1), default=20, show_default=True, help="Operations shown.")
 def history(session: Session, keyword: str | None, limit: int) -> None:
@@ -113,7 +113,7 @@ def spell_records(records: list[Any]) -> list[dict[str, Any]]:
     return [{"kind": kinds[type(record)], "deleted": record.deleted, **spell_row(record)} for record in records]
 
 
-@command("undo")
+@command("undo", "Undo")
 @click.argument("operation", required=False)
 def undo(session: Session, operation: str | None) -> None:
     """Undo an OPERATION, named by its number or its id.
@@ -133,7 +133,7 @@ def undo(session: Session, operation: str | None) -> None:
         take_back(session, tree, step)
 
 
-@command("redo")
+@command("redo", "Undo")
 @click.argument("operation", required=False)
 def redo(session: Session, operation: str | None) -> None:
     """Redo an OPERATION that was undone; without one, the last.
@@ -203,7 +203,7 @@ def say_op(op: str) -> str:
     return f"{say(verb)}{space}{number}" if number.isdecimal() or not space else op
 
 
-@command("snapshot")
+@command("snapshot", "Undo")
 @click.option("--copy", is_flag=True, help="Make a backup of its own, that shares no bytes with the memory.")
 @click.option("--list", "is_list", is_flag=True, help="List the snapshots there are instead.")
 def snapshot(session: Session, copy: bool, is_list: bool) -> None:
@@ -218,7 +218,7 @@ def snapshot(session: Session, copy: bool, is_list: bool) -> None:
         session.answer({"snapshot": name}, line(*parts("kept as {}", name)))
 
 
-@command("backup")
+@command("backup", "Undo")
 @click.argument("folder", type=click.Path())
 def backup_into(session: Session, folder: str) -> None:
     """Copy the memory into a new FOLDER, whole, while others write."""
@@ -227,7 +227,7 @@ def backup_into(session: Session, folder: str) -> None:
         session.answer({"folder": folder, "keywords": count}, line(*parts("copied into {}", folder)))
 
 
-@command("restore")
+@command("restore", "Undo")
 @click.argument("name")
 def restore(session: Session, name: str) -> None:
     """Go back to a snapshot, named by its NAME."""
@@ -241,7 +241,7 @@ def restore(session: Session, name: str) -> None:
 # Caring
 
 
-@command("verify")
+@command("verify", "Maintenance")
 def verify(session: Session) -> int:
     """Compare every byte on disk with what it should be.
 
@@ -249,10 +249,10 @@ def verify(session: Session) -> int:
     """
     with session.open(reports=False) as tree:
         with session.waiting(say("verifying …")):
-            problems = [say_error(problem) for problem in tree.Verify()]
+            problems = tree.Verify()
         metrics = tree.TreeMetrics()
         counts = (count_of(metrics[f"{noun}s"], noun) for noun in ("keyword", "info", "link"))
-        recovery = [say_error(sentence) for sentence in tree.recovery]
+        recovery = list(tree.recovery)
         said = [line((say("recovered: "), "yellow"), sentence, keep_lines=True) for sentence in recovery]
         said += [line(problem, keep_lines=True) for problem in problems]
         has_cut = any("cut_tail-" in sentence for sentence in (*recovery, *problems))
@@ -265,7 +265,7 @@ def verify(session: Session) -> int:
     return STORE_PROBLEM if problems or recovery else FOUND
 
 
-@command("compact")
+@command("compact", "Maintenance")
 @click.option(
     "--forget-history", is_flag=True, help="Remove every byte of what was deleted or replaced; this cannot be undone."
 )
@@ -288,7 +288,7 @@ def compact(session: Session, forget_history: bool, yes: bool) -> None:
         session.answer(said, line(say("{:,} bytes became {:,}", said["bytes_before"], said["bytes_after"])), *note)
 
 
-@command("repair")
+@command("repair", "Maintenance")
 @click.argument("new", metavar="NEW_FOLDER", type=click.Path())
 @click.option("--take-cut", is_flag=True, help="Take in rows of files cut_tail-…, kept when the log had lost its end.")
 def repair(session: Session, new: str, take_cut: bool) -> int:
@@ -311,7 +311,7 @@ def repair(session: Session, new: str, take_cut: bool) -> int:
         "cut_files": [vars(cut) for cut in report.cut_files],
         **{key: [str(part) for part in getattr(report, key)] for key in ("rescued", "moved", "notes")},
     }
-    session.answer(value, line(say_lines(str(report)), keep_lines=True))
+    session.answer(value, line(str(report), keep_lines=True))
     return FOUND if report.has_all_data else STORE_PROBLEM
 
 
@@ -338,23 +338,23 @@ def missing_of_extras() -> dict[str, list[str]]:
     return missing
 
 
-@command("doctor", asks=True)
+@command("doctor", "Maintenance", asks=True)
 def doctor(session: Session) -> None:
     """Show what is installed, and which memory and model are used."""
     missing = missing_of_extras()
     has_memory, problems = True, list[str]()
     try:
         with session.open(reports=False) as tree:
-            problems += map(say_error, tree.recovery)
+            problems += tree.recovery
     except NoStoreError:
         has_memory = False
     except KeywordTreeError as error:
-        problems.append(say_error(str(error)))
+        problems.append(str(error))
     state = say("; ").join([say("there is one") if has_memory else say("none yet"), *problems])
     try:
         client = type(session.client()).__name__
     except (InvalidInputError, ImportError) as error:
-        client = say_error(str(error))
+        client = str(error)
     named = os.environ.get(MODEL_VARIABLE)
     if session.is_lexical and named and not session.model:
         client += say("  ({})", say("{} is set to {!r}, but no service is", MODEL_VARIABLE, named))
@@ -380,7 +380,7 @@ def doctor(session: Session) -> None:
     session.answer(value, table(rows))
 
 
-@command("metrics")
+@command("metrics", "Look")
 def metrics(session: Session) -> None:
     """Show the size of the memory, in counts and bytes."""
     with session.open() as tree:
@@ -402,7 +402,7 @@ def metrics(session: Session) -> None:
     session.answer(said, table(rows, numbers=(1,)))
 
 
-@command("reorganize", asks=True)
+@command("reorganize", "Correct", asks=True)
 @click.argument("keyword", type=KEYWORD, required=False)
 @click.option("--apply", is_flag=True, help="Carry the plan out, as one operation.")
 @click.option(

@@ -22,7 +22,7 @@ KEEP_LOOSE = ("json", "html")
 """Formats that hold infos without a keyword, too."""
 
 
-@command("import")
+@command("import", "Write")
 @click.argument("path", type=click.Path(exists=True))
 @click.option("--format", "format_name", type=click.Choice(READ_FORMATS), help="Without it, the file's suffix decides.")
 @click.option(
@@ -71,7 +71,7 @@ def import_(
         )
 
 
-@command("export")
+@command("export", "Look")
 @click.argument("path", type=click.Path(allow_dash=True))
 @click.option("--format", "format_name", type=click.Choice(FORMATS), help="Without it, the file's suffix decides.")
 @click.option("--from", "start", type=KEYWORD, default="/", help="Where to begin.  [default: the root]")
@@ -103,7 +103,7 @@ def export(session: Session, path: str, format_name: str | None, start: str, no_
                 format_name,
                 root_id=root_id,
                 with_history=not no_history,
-                language=session.language,
+                language=session.given.get("lang", ""),
                 progress=progress,
             )
         if path == "-":
@@ -119,7 +119,7 @@ def export(session: Session, path: str, format_name: str | None, start: str, no_
         )
 
 
-@command("completion")
+@command("completion", "Begin")
 @click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
 def completion(session: Session, shell: str) -> int:
     r"""Teach a SHELL to complete commands and keywords.

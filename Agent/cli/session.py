@@ -28,7 +28,7 @@ from click.shell_completion import CompletionItem
 from rich.console import RenderableType
 from typing_extensions import override
 
-from ..base.language import count_of, parts, say, say_error
+from ..base.language import count_of, parts, say
 from ..keyword_tree import (
     ConflictError,
     Info,
@@ -164,20 +164,37 @@ class Session:
     """One run of the program: its options, its screens, its tree."""
 
     def __init__(self) -> None:
-        self.data = os.environ.get(DATA_VARIABLE) or DEFAULT_DATA
-        self.is_data_named = False
-        """Whether the folder was named on the command line."""
-        self.as_json = False
-        self.model = ""
-        """As named on the command line."""
-        self.language = ""
-        """As named on the command line."""
-        self.by_meaning = False
-        """Whether a local model of vectors ranks beside the words."""
+        self.given: dict[str, Any] = {}
+        """Options that were given, before the command or after it."""
         self.is_lexical = False
         """Whether words alone decide, and no model."""
         self.screen = Screen()
         self.messages = Screen(stderr=True)
+
+    @property
+    def data(self) -> str:
+        """Where the memory is."""
+        return self.given.get("data") or os.environ.get(DATA_VARIABLE) or DEFAULT_DATA
+
+    @property
+    def is_data_named(self) -> bool:
+        """Whether options or environment say where the memory is."""
+        return bool(self.given.get("data") or os.environ.get(DATA_VARIABLE))
+
+    @property
+    def as_json(self) -> bool:
+        """Whether a program reads the answer."""
+        return bool(self.given.get("json"))
+
+    @property
+    def model(self) -> str:
+        """As named on the command line."""
+        return str(self.given.get("model", ""))
+
+    @property
+    def by_meaning(self) -> bool:
+        """Whether a local model of vectors ranks beside the words."""
+        return bool(self.given.get("meaning"))
 
     # -- opening --------------------------------------------------------------
 
@@ -196,7 +213,7 @@ class Session:
             self.refuse_nothing()
         with self._store() as store, self._make_tree(client, store) as tree:
             for sentence in tree.recovery if reports else ():
-                self.messages.print(line((say("recovered: "), "yellow"), say_error(sentence)))
+                self.messages.print(line((say("recovered: "), "yellow"), sentence))
             yield tree
             if self.by_meaning:  # the answer is shown: no thread is left that could read on
                 cast("EmbeddingTree", tree).catch_up(_READ_ON)
@@ -267,7 +284,7 @@ class Session:
 
     def named_folder(self) -> str:
         """Return the option that names the folder, as it was given on the command line; nothing where it was not."""
-        return f" --data {shlex.quote(self.shown)}" if self.is_data_named else ""
+        return f" --data {shlex.quote(self.shown)}" if "data" in self.given else ""
 
     def client(self) -> LLMClient:
         """Return the model that options or environment name, and the lexical client where they name none."""
@@ -393,7 +410,7 @@ class Session:
         if code == UNREAD:
             return code
         rows: Sequence[Mapping[str, Any]] = getattr(error, "rows", ())
-        said = say_error(str(error))
+        said = str(error)
         step, why = "", ""
         if isinstance(error, StoreCorruptError):
             step, why = self.next_step(), say(SAVE)
@@ -484,7 +501,7 @@ class KeywordName(click.types.StringParamType):
 
         above, slash, begun = incomplete.rpartition("/")
         session = ctx.ensure_object(Session)
-        session.data = os.path.expanduser(session.data)  # a shell has not done it yet
+        session.given["data"] = os.path.expanduser(session.data)  # a shell has not done it yet
         try:
             with session.open() as tree:
                 # What cannot be typed, or would be read as an option or as a path, is not offered.

@@ -1,6 +1,5 @@
-"""What the command `knowhub` does; `program` reads its words, also where the packages of the extra are missing."""
+"""What the commands of `knowhub` do; the words for them are read by `cli.hub`."""
 
-import argparse
 import contextlib
 import gc
 import ipaddress
@@ -16,7 +15,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from ..base.language import is_chinese, say, say_error
+from ..base.language import is_chinese, say
 from ..keyword_tree import LLMClient
 from ..models.model_clients import client_from_environment
 from .files import HubFiles, open_files
@@ -27,7 +26,7 @@ from .tokens import Tokens
 from .vault import Vault, key_path
 from .words import WORDS
 
-__all__ = ["ask", "doctor", "export", "key", "make_app", "mcp", "purge", "serve", "take_in", "token"]
+__all__ = ["ask", "doctor", "export", "key", "make_app", "mcp", "place_of", "purge", "serve", "take_in", "token"]
 
 _SETTINGS = "KNOWHUB_SERVE"  # how the workers of one server answer
 
@@ -44,10 +43,14 @@ def make_models(names: Sequence[str]) -> dict[str, LLMClient]:
     return found
 
 
-def _place(options: argparse.Namespace, *, makes: bool = True) -> str | Path:
-    """Return where the hub is; with `makes` False it must be there: a command that only reads makes none."""
-    place = hub_place(options.data, options.log)
-    if not makes and isinstance(place, Path) and not (place / "tree").is_dir():
+def place_of(data: str | None, log: str | None) -> str | Path:
+    """Return where the hub is, which a folder or the address of a log names; None leaves it to the environment."""
+    return hub_place(data, log)
+
+
+def _there(place: str | Path) -> str | Path:
+    """Return the place of a hub that must be there: a command that only reads makes none."""
+    if isinstance(place, Path) and not (place / "tree").is_dir():
         raise KnowHubError("not-found", f"there is no hub in {str(place)!r}: name its folder with --data")
     return place
 
@@ -74,37 +77,46 @@ def make_app() -> Any:
     return app
 
 
-def serve(options: argparse.Namespace) -> int:
-    """Serve a hub until it is stopped."""
+def serve(
+    place: str | Path,
+    *,
+    host: str,
+    port: int,
+    workers: int,
+    allowed_hosts: Sequence[str],
+    tls_cert: str | None,
+    tls_key: str | None,
+    behind_proxy: bool,
+    **settings: Any,
+) -> int:
+    """Serve a hub until it is stopped; `settings` are models, cors, rate and allow_secret_shapes of each worker."""
     import uvicorn
 
     from .connections import Connection
 
-    hosts = ["127.0.0.1", "localhost", "[::1]", *options.allowed_host]
-    is_sealed = options.allowed_host and (options.tls_cert or options.behind_proxy)
-    if not _is_loopback(options.host) and not is_sealed:
+    is_sealed = allowed_hosts and (tls_cert or behind_proxy)
+    if not _is_loopback(host) and not is_sealed:
         needed = "say --allowed-host NAME, and --tls-cert FILE --tls-key FILE or --behind-proxy"
-        raise KnowHubError("invalid", f"{options.host} can be reached from outside: {needed}")
-    _check_free(options.host, options.port)
-    place = _place(options)
+        raise KnowHubError("invalid", f"{host} can be reached from outside: {needed}")
+    _check_free(host, port)
     files = open_files(place)
     _check_key(files)
     tokens = Tokens(files.tokens)
     _, mine = own_token(tokens)
-    scheme = "https" if options.tls_cert else "http"
-    stored: Json = {name: getattr(options, name) for name in ("models", "cors", "rate", "allow_secret_shapes")}
-    stored |= {"data": str(place), "hosts": [host.lower() for host in hosts]}
-    os.environ[_SETTINGS] = json.dumps({**stored, "is_secure": bool(options.tls_cert or options.behind_proxy)})
-    address = f"{scheme}://{options.host if ':' not in options.host else f'[{options.host}]'}:{options.port}"
+    scheme = "https" if tls_cert else "http"
+    hosts = [name.lower() for name in ("127.0.0.1", "localhost", "[::1]", *allowed_hosts)]
+    stored: Json = {**settings, "data": str(place), "hosts": hosts, "is_secure": bool(tls_cert or behind_proxy)}
+    os.environ[_SETTINGS] = json.dumps(stored)
+    address = f"{scheme}://{host if ':' not in host else f'[{host}]'}:{port}"
     said = say("KnowHub on {}   data: {}   your token: {}", address, files.shown, token_path())
-    if options.allowed_host:  # the address that it listens on may be none that it answers to: 0.0.0.0, say
-        name = options.allowed_host[0].lower()
-        address = f"https://{name}" if options.behind_proxy else f"{scheme}://{name}:{options.port}"
+    if allowed_hosts:  # the address that it listens on may be none that it answers to: 0.0.0.0, say
+        name = allowed_hosts[0].lower()
+        address = f"https://{name}" if behind_proxy else f"{scheme}://{name}:{port}"
 
     def announce() -> None:
         """Print the link when it leads somewhere."""
         while True:
-            with contextlib.suppress(OSError), socket.create_connection((options.host, options.port), 1.0):
+            with contextlib.suppress(OSError), socket.create_connection((host, port), 1.0):
                 break
             time.sleep(0.05)
         login = f"{address}/login?code={tokens.make_login(mine)}"
@@ -115,17 +127,17 @@ def serve(options: argparse.Namespace) -> int:
     uvicorn.run(
         f"{__package__}.commands:make_app",
         factory=True,
-        host=options.host,
-        port=options.port,
-        workers=options.workers,
+        host=host,
+        port=port,
+        workers=workers,
         access_log=False,  # it would write down what is searched for
         log_config=None,
         log_level="warning",
         server_header=False,
         timeout_graceful_shutdown=10,
-        ssl_certfile=options.tls_cert,
-        ssl_keyfile=options.tls_key,
-        proxy_headers=options.behind_proxy,
+        ssl_certfile=tls_cert,
+        ssl_keyfile=tls_key,
+        proxy_headers=behind_proxy,
         http=Connection,
         ws="none",
         lifespan="on",
@@ -184,18 +196,18 @@ def _allow_connections() -> None:
 # The other commands
 
 
-def ask(options: argparse.Namespace) -> int:
+def ask(place: str | Path, *, question: str, top_k: int, models: Sequence[str], as_json: bool) -> int:
     """Search, and print what was found."""
-    with KnowHub(_place(options, makes=False), models=make_models(options.models)) as hub:
+    with KnowHub(_there(place), models=make_models(models)) as hub:
         began = time.perf_counter()
-        found = hub.search(LOCAL, {"q": options.question, "top_k": options.top_k, "min_score": 1})
+        found = hub.search(LOCAL, {"q": question, "top_k": top_k, "min_score": 1})
         took_ms = (time.perf_counter() - began) * 1000
-        if options.json:
+        if as_json:
             print(json.dumps(found, ensure_ascii=False))
         else:
             _show(found, took_ms)
             if not hub.catalog.counts().get("knowledge"):
-                print(say("The hub is empty: `{} import FILE` reads knowledge in.", options.program))
+                print(say("The hub is empty: `knowhub import FILE` reads knowledge in."))
     return 0 if found["results"] else 1
 
 
@@ -221,73 +233,83 @@ def _printable(text: str) -> str:
     return "".join(char if char.isprintable() else " " for char in text)
 
 
-def token(options: argparse.Namespace) -> int:
+def token(
+    place: str | Path,
+    *,
+    action: str = "make",
+    id: str = "",
+    principal: str = "",
+    rights: str = "read,write",
+    scopes: str = "",
+    days: float = 0.0,
+    port: int = 0,
+) -> int:
     """Make, list or revoke tokens, or log a browser in."""
-    tokens = Tokens(open_files(_place(options)).tokens)
-    if options.action == "list":
+    tokens = Tokens(open_files(place).tokens)
+    if action == "list":
         found = tokens.all()
         for one in found:
-            scopes = ",".join(sorted(one.scopes)) or "-"
-            print(f"{one.digest[:12]}  {one.principal}  {','.join(sorted(one.rights))}  {scopes}")
+            seen = ",".join(sorted(one.scopes)) or "-"
+            print(f"{one.digest[:12]}  {one.principal}  {','.join(sorted(one.rights))}  {seen}")
         if not found:
-            print(say("There is no token yet: `{0} token make` makes one, and so does `{0} serve`.", options.program))
+            print(say("There is no token yet: `knowhub token make` makes one, and so does `knowhub serve`."))
         for name in tokens.damaged():
             print(f"{name[:12]}  {say('damaged: this file holds no token')}")
-    elif options.action == "revoke":
-        found = [one for one in tokens.all() if options.id and one.digest.startswith(options.id)]
+    elif action == "revoke":
+        found = [one for one in tokens.all() if id and one.digest.startswith(id)]
         if len(found) != 1:
-            detail = f"{len(found)} tokens begin with {options.id!r}: see `{options.program} token list`"
+            detail = f"{len(found)} tokens begin with {id!r}: see `knowhub token list`"
             raise KnowHubError("not-found", detail)
         tokens.revoke(found[0].digest)
         print(say("revoked: {}", found[0].principal))
-    elif options.action == "login":
-        print(f"http://127.0.0.1:{options.port}/login?code={tokens.make_login(own_token(tokens)[1])}")
+    elif action == "login":
+        print(f"http://127.0.0.1:{port}/login?code={tokens.make_login(own_token(tokens)[1])}")
     else:
-        rights = [name for name in str(options.rights).split(",") if name]
-        if not set(rights) <= set(RIGHTS):
+        named = [name for name in rights.split(",") if name]
+        if not set(named) <= set(RIGHTS):
             raise KnowHubError("invalid", f"rights are {', '.join(RIGHTS)}")
-        if not 0 <= options.days < float("inf"):
-            raise KnowHubError("invalid", f"days must be a number not below 0: {options.days}")
-        until = time.time() + options.days * 86_400 if options.days else None
-        chosen = [scope for scope in options.scopes.split(",") if scope]
-        print(tokens.make(options.principal or own_principal(), rights, chosen, until)[0])
+        if not 0 <= days < float("inf"):
+            raise KnowHubError("invalid", f"days must be a number not below 0: {days}")
+        until = time.time() + days * 86_400 if days else None
+        chosen = [scope for scope in scopes.split(",") if scope]
+        print(tokens.make(principal or own_principal(), named, chosen, until)[0])
     return 0
 
 
-def key(options: argparse.Namespace) -> int:
+def key(place: str | Path, *, action: str, drop_old: bool) -> int:
     """Rotate the master keys, or say where they are."""
-    if options.action == "path":
+    if action == "path":
         print("KNOWHUB_KEY" if os.environ.get("KNOWHUB_KEY") else key_path())
         return 0
     is_given = bool(os.environ.get("KNOWHUB_KEY"))
-    with KnowHub(_place(options, makes=False)) as hub:
+    with KnowHub(_there(place)) as hub:
         if is_given and len(hub.vault.ring()) < 2:
             detail = "the key stands in KNOWHUB_KEY: put a new one before it there, and rotate again"
             raise KnowHubError("invalid", detail)
-        count = hub.vault.rotate(drop_old=options.drop_old)
+        count = hub.vault.rotate(drop_old=drop_old)
     if is_given:
         print(say("{} secrets are wrapped by the first key of KNOWHUB_KEY", count))
         print(say("The old keys still open old backups and other hubs; take them out of KNOWHUB_KEY."))
         return 0
     print(say("{} secrets are wrapped by a new key in {}", count, key_path()))
-    if not options.drop_old:
+    if not drop_old:
         print(say("The old keys still open old backups and other hubs; --drop-old takes them away."))
     return 0
 
 
-def take_in(options: argparse.Namespace) -> int:
+def take_in(place: str | Path, *, file: str, as_json: bool) -> int:
     """Read an export, or lines written by hand."""
-    with KnowHub(_place(options)) as hub, contextlib.ExitStack() as stack:
+    with KnowHub(place) as hub, contextlib.ExitStack() as stack:
         source: Any = sys.stdin
-        if options.file != "-":
-            source = stack.enter_context(open(options.file, encoding="utf-8-sig"))
+        if file != "-":
+            source = stack.enter_context(open(file, encoding="utf-8-sig"))
         report = hub.take_in(LOCAL, _lines(source))
-    if options.json:
+    if as_json:
         print(json.dumps(report, ensure_ascii=False))
         return 1 if report["errors"] else 0
     print(say("{} written, {} there already", report["written"], report["skipped"]))
     for error in report["errors"]:
-        print(say("line {}: {}", error["line"], say_error(error["detail"])), file=sys.stderr)
+        print(say("line {}: {}", error["line"], error["detail"]), file=sys.stderr)
     return 1 if report["errors"] else 0
 
 
@@ -301,28 +323,28 @@ def _lines(source: Iterable[str]) -> Iterator[Json]:
             yield row if isinstance(row, dict) else {"kind": "no object"}
 
 
-def export(options: argparse.Namespace) -> int:
+def export(place: str | Path, *, file: str = "-") -> int:
     """Write all as JSON lines."""
-    with KnowHub(_place(options, makes=False)) as hub, contextlib.ExitStack() as stack:
+    with KnowHub(_there(place)) as hub, contextlib.ExitStack() as stack:
         out: Any = sys.stdout
-        if options.file != "-":
-            descriptor = os.open(options.file, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+        if file != "-":
+            descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
             out = stack.enter_context(open(descriptor, "w", encoding="utf-8"))
         for line in hub.export(LOCAL):
             out.write(json.dumps(line, ensure_ascii=False) + "\n")
     return 0
 
 
-def doctor(options: argparse.Namespace) -> int:
+def doctor(place: str | Path) -> int:
     """Print what a hub holds and what is wrong."""
     try:
-        problems = _look(_place(options, makes=False))
+        problems = _look(_there(place))
     except KnowHubError as error:
         if error.code != "store-damaged":
             raise
         problems = [f"the store is damaged: {error.__cause__}"]
     for said in problems:
-        print(f"! {say_error(said)}")
+        print(f"! {said}")
     print(say("{} problems", len(problems)) if problems else say("all is well"))
     return 1 if problems else 0
 
@@ -351,11 +373,11 @@ def _look(place: str | Path) -> list[str]:
     return problems
 
 
-def purge(options: argparse.Namespace) -> int:
+def purge(place: str | Path, *, yes: bool) -> int:
     """Forget history and what was deleted."""
-    if not options.yes:
+    if not yes:
         raise KnowHubError("invalid", "it forgets all history and what was deleted, for good: say --yes")
-    with KnowHub(_place(options, makes=False)) as hub:
+    with KnowHub(_there(place)) as hub:
         hub.purge(LOCAL)
     for indexes in (hub.folder / "indexes", hub.folder / "tree" / "indexes"):
         shutil.rmtree(indexes, ignore_errors=True)
@@ -363,12 +385,12 @@ def purge(options: argparse.Namespace) -> int:
     return 0
 
 
-def mcp(options: argparse.Namespace) -> int:
+def mcp(place: str | Path, *, models: Sequence[str]) -> int:
     """Serve one host on stdin and stdout."""
     from .mcp_server import serve_stdio
 
-    _check_key(open_files(_place(options)))
-    with KnowHub(_place(options), models=make_models(options.models)) as hub:
+    _check_key(open_files(place))
+    with KnowHub(place, models=make_models(models)) as hub:
         _, token = own_token(hub.tokens)
         serve_stdio(hub, token)
     return 0

@@ -8,13 +8,15 @@ that it was sent from these pages (Sec-Fetch-Site, else Origin); the cookie is H
 import contextlib
 import difflib
 import json
+import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qsl, quote, urlencode, urlsplit
 
-from ..base.language import chinese_of
+from ..base.language import say_in
 from .application import Application
 from .gate import wants_chinese
 from .hub import KnowHub
@@ -256,7 +258,7 @@ def _add_login(pages: Pages, route: Route) -> None:
     @route("/api", is_open=True)
     def document(request: Request, token: Token, form: Form) -> Response:
         """Show the API, from the document that describes it, without foreign scripts."""
-        say = chinese_of if pages.language(request) == "zh" else str
+        say = partial(say_in, pages.language(request))
         rows = [
             {"path": path, "method": method.upper(), "call": operation}
             for path, operations in pages.app.api.openapi()["paths"].items()
@@ -385,9 +387,17 @@ def _compare(versions: Sequence[Json]) -> None:
 
 def _compare_proposals(proposals: Sequence[Json], language: str) -> None:
     for each in proposals:
-        if language == "zh":
-            each["why"] = "；".join(map(chinese_of, each["why"].split("; ")))
+        each["why"] = _say_why(each["why"], language)
         each["lines"] = _difference({"content": each["old_content"]}, {"content": each["content"]})
+
+
+def _say_why(reasons: str, language: str) -> str:
+    """Return why something waits for a person, in a language; what follows a verb or stands in brackets is a value."""
+    said = []
+    for reason in reasons.split("; "):
+        text, *value = re.split(r" (?=\()|(?<=^it loses) |(?<=^it brings in) ", reason, maxsplit=1)
+        said.append(" ".join((say_in(language, text), *value)))
+    return ("；" if language == "zh" else "; ").join(said)
 
 
 def _difference(older: Mapping[str, Any] | None, newer: Mapping[str, Any]) -> list[tuple[str, str]]:
@@ -485,9 +495,8 @@ def _add_judging(pages: Pages, route: Route) -> None:
             return RedirectResponse("/operations", 303)
         found = hub.slim(token, {"dry_run": True})
         plan = json.dumps(found["plan"], ensure_ascii=False)
-        if pages.language(request) == "zh":
-            for each in found["skipped"]:
-                each["reason"] = "；".join(map(chinese_of, each["reason"].split("; ")))
+        for each in found["skipped"]:
+            each["reason"] = _say_why(each["reason"], pages.language(request))
         return pages.show(request, "slim.html", found=found, plan=plan)
 
 

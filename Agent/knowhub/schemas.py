@@ -19,7 +19,7 @@ from functools import lru_cache
 from typing import Annotated, Any, Literal, TypeAlias, TypeVar, get_args
 from urllib.parse import quote
 
-from ..base.language import chinese_of
+from ..base.language import say_in
 from ..keyword_tree import KeywordTreeError
 
 try:
@@ -90,12 +90,11 @@ class KnowHubError(KeywordTreeError):
         return PROBLEMS[self.code][0]
 
     def to_json(self, instance: str = "", *, in_chinese: bool = False) -> Json:
-        """Return the problem as it is sent, in English or in Chinese."""
+        """Return the problem as it is sent, its title in English or in Chinese."""
         status, title = PROBLEMS[self.code]
-        say = chinese_of if in_chinese else str
-        problem: Json = {"type": f"/problems/{self.code}", "title": say(title), "status": status}
-        problem |= {"detail": say(self.detail), "instance": quote(instance, safe="/")}
-        return problem | {"errors": [{**each, "detail": say(each["detail"])} for each in self.errors]}
+        shown = say_in("zh" if in_chinese else "en", title)
+        problem: Json = {"type": f"/problems/{self.code}", "title": shown, "status": status}
+        return problem | {"detail": self.detail, "instance": quote(instance, safe="/"), "errors": self.errors}
 
 
 PROBLEMS: Mapping[str, tuple[int, str]] = {

@@ -1,6 +1,5 @@
 """Tests that an address is an address everywhere: taken, or refused in one line; none becomes a folder."""
 
-import importlib
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -10,6 +9,7 @@ import pytest
 
 from Agent.adapters.langgraph import KeywordTreeStore
 from Agent.adapters.mem0 import AsyncMemory, Memory
+from Agent.cli.command_line import main
 from Agent.context_engine import ContextEngineService
 from Agent.context_engine.fs.context_fs import ContextFS
 from Agent.keyword_tree import InvalidInputError, KeywordTree, StoreError
@@ -75,21 +75,12 @@ def test_a_copy_between_two_servers_is_refused(copy: str) -> None:
         refuse(lambda: getattr(log, copy)(*places))
 
 
-@pytest.mark.parametrize(
-    ("program", "arguments"),
-    [
-        ("Agent.cli.command_line", ["context", "--data", "…", "tree"]),
-        ("Agent.knowhub.program", ["token", "--data", "…"]),
-    ],
-)
+@pytest.mark.parametrize("arguments", [["context", "--data", "…", "tree"], ["hub", "token", "--data", "…"]])
 def test_a_program_that_needs_a_folder_refuses_it(
-    program: str, arguments: list[str], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    arguments: list[str], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("KEYWORD_TREE_LANG", "en")
-    try:
-        code = importlib.import_module(program).main([f"{ADDRESS}#u42" if word == "…" else word for word in arguments])
-    except SystemExit as end:
-        code = end.code
+    code = main([f"{ADDRESS}#u42" if word == "…" else word for word in arguments])
     said = capsys.readouterr()
 
     assert code not in (0, None)
@@ -118,16 +109,16 @@ def test_one_without_a_tree_is_refused(open_one: Callable[[str], object], tmp_pa
     assert SECRET not in str(caught.value)
 
 
-@pytest.mark.parametrize("module", ["Agent.adapters.mcp.__main__", "Agent.cli.command_line"])
+@pytest.mark.parametrize("words", [["mcp"], ["show"]])
 def test_programs_take_an_address_and_name_no_server(
-    module: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    words: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     pytest.importorskip("psycopg")
     pytest.importorskip("mcp")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     address = f"{ADDRESS}#u42"
-    code = importlib.import_module(module).main([address] if "mcp" in module else ["--data", address, "show"])
+    code = main(["--data", address, *words])
     said = capsys.readouterr()
 
     assert code not in (0, 2)

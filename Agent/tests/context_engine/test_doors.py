@@ -8,9 +8,8 @@ from typing import Any
 
 import pytest
 
-from Agent.cli.command_line import main as library
+from Agent.cli.command_line import main
 from Agent.context_engine import AsyncContextEngineService, ContextEngineService, RequestContext
-from Agent.context_engine.service.command_line import main
 
 ADA = RequestContext("acme", "ada", "helper", "s1")
 
@@ -38,7 +37,7 @@ class TestCommandLine:
     def run(self, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Any:
         def call(*words: str, code: int = 0) -> str:
             options = ["--data", str(tmp_path / "m"), "--user", "ada", "--session", "s1"]
-            assert main([*options, *words]) == code
+            assert main(["context", *options, *words]) == code
             captured = capsys.readouterr()
             return captured.out or captured.err
 
@@ -92,6 +91,6 @@ class TestCommandLine:
         assert "neither a JSON list" in run("commit", str(tmp_path / "bad.json"), code=2)
 
     def test_is_a_command_of_the_library(self, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-        assert library(["context", "--data", str(tmp_path), "remember", "tea", "--topic", "tea"]) == 0
+        assert main(["context", "--data", str(tmp_path), "remember", "tea", "--topic", "tea"]) == 0
         assert capsys.readouterr().out == "ctx://local/users/me/memories/preferences/tea\n"
-        assert library(["context", "--data", str(tmp_path), "show", "没有"]) == 1
+        assert main(["context", "--data", str(tmp_path), "show", "没有"]) == 1

@@ -53,7 +53,8 @@ class Machine:
             "XDG_CACHE_HOME": str(home / "cache"),
             "XDG_CONFIG_HOME": str(home / "config"),
         }
-        command = [sys.executable, "-m", "Agent.knowhub.program", "serve", "--log", address, "--port", str(self.port)]
+        command = [sys.executable, "-m", "Agent.cli.command_line", "hub", "serve"]
+        command += ["--log", address, "--port", str(self.port)]
         with (home / "log").open("wb") as log:
             self.process = subprocess.Popen(
                 [*command, "--rate", "0"], env={**environment, "KNOWHUB_KEY": key}, stdout=log, stderr=log

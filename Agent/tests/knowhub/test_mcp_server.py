@@ -98,7 +98,7 @@ def test_over_http(served: Served, mode: Any) -> None:
 
 @pytest.mark.parametrize("mode", MODES)
 def test_on_stdin_and_stdout(tmp_path: Path, mode: Any) -> None:
-    command = ["-m", "Agent.knowhub.program", "mcp", "--data", str(tmp_path / "hub")]
+    command = ["-m", "Agent.cli.command_line", "hub", "mcp", "--data", str(tmp_path / "hub")]
     environment = {**os.environ, "XDG_CONFIG_HOME": str(tmp_path / "config")}
     parameters = StdioServerParameters(
         command=sys.executable, args=command, env=environment, cwd=str(Path(__file__).parents[3])

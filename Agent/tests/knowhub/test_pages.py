@@ -18,7 +18,7 @@ from typing import Any
 import httpx
 import pytest
 
-from Agent.base.language import chinese_of
+from Agent.base.language import say_in
 from Agent.knowhub.hub import LOCAL, KnowHub
 from Agent.knowhub.pages import MARKDOWN_LIMIT, _difference, _entry_of, add_pages, render_markdown
 from Agent.knowhub.schemas import RIGHTS
@@ -678,4 +678,5 @@ def test_the_document_is_described_in_both_languages(served: Served) -> None:
     page = served.anonymous().get("/api", headers={"Accept-Language": "zh"}).text
 
     assert len(calls) == len(CALLS)
-    assert [text for text in said if chinese_of(text) == text or chinese_of(text) not in html.unescape(page)] == []
+    shown = html.unescape(page)
+    assert [text for text in said if (chinese := say_in("zh", text)) == text or chinese not in shown] == []

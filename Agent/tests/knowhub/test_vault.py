@@ -19,10 +19,10 @@ from urllib.parse import quote
 import pytest
 
 from Agent.base.secrets_in_text import secret_shape
+from Agent.cli.command_line import hub as main
 from Agent.keyword_tree import StubLLMClient
 from Agent.knowhub.files import write_new
 from Agent.knowhub.hub import LOCAL, KnowHub
-from Agent.knowhub.program import main
 from Agent.knowhub.schemas import Json, KnowHubError, ResourceIn
 from Agent.knowhub.tokens import Token
 from Agent.knowhub.vault import KeyRing, Vault, find_ring, key_path

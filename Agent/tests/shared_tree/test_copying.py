@@ -8,9 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from Agent.cli.command_line import main
+from Agent.cli.shared import VARIABLE
 from Agent.keyword_tree import DuplicateIdError, InvalidInputError, KeywordTree, NotFoundError, StoreCorruptError
 from Agent.shared_tree import SharedLog
-from Agent.shared_tree.__main__ import VARIABLE, main
 from Agent.store.addresses import open_tree
 from Agent.tests.shared.own_server import OwnServer
 from Agent.tests.shared_tree.conftest import names
@@ -143,28 +144,28 @@ class TestProgram:
             ["list"],
         )
 
-        assert [main(command) for command in commands] == [0] * len(commands)
+        assert [main(["shared", *command]) for command in commands] == [0] * len(commands)
 
         said = capsys.readouterr().out.splitlines()
         assert said[0] == "the tables are there"
         assert said[1].startswith("copied up to operation 30")
-        assert said[2].split("\t")[0] == "u42"
-        assert said[3:5] == ["u42\tstate written", "u42\tnot due"]
+        assert said[2].split()[0] == "u42"
+        assert [line.split("  ") for line in said[3:5]] == [["u42", "state written"], ["u42", "not due"]]
         assert said[5] == said[1]
         assert said[6:] == ["removed u42"]
 
     def test_ends_with_a_code_and_a_sentence(self, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-        assert main(["remove", "missing"]) == 1
-        assert main(["copy", str(tmp_path), "u42"]) == 2
-        assert main(["--dsn", "host=127.0.0.1 port=1 password=Geheimnis", "--patience", "0.2", "list"]) == 3
+        assert main(["shared", "remove", "missing"]) == 1
+        assert main(["shared", "copy", str(tmp_path), "u42"]) == 2
+        assert main(["shared", "--dsn", "host=127.0.0.1 port=1 password=Geheimnis", "--patience", "0.2", "list"]) == 3
 
         said = capsys.readouterr()
         assert said.out == ""
         assert len(said.err.splitlines()) == 3
         assert "Geheimnis" not in said.err
 
-    def test_is_a_module(self) -> None:
-        command = [sys.executable, "-m", "Agent.shared_tree", "list"]
+    def test_says_nothing_of_no_tree(self) -> None:
+        command = [sys.executable, "-m", "Agent.cli.command_line", "shared", "list"]
         done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
 
         assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
@@ -185,8 +186,8 @@ def test_one_line_takes_a_folder_to_a_server(
     host = f"kt:{server.password}@127.0.0.1:{server.port}"
     address = f"postgresql://{host}/{database.partition('dbname=')[2]}#u42"
 
-    assert main(["copy", str(tmp_path / "folder"), address]) == 0  # the tables are not there
+    assert main(["shared", "copy", str(tmp_path / "folder"), address]) == 0  # the tables are not there
     with open_tree(address) as tree:
         assert names(tree) == ["茶"]
-    assert main(["copy", str(tmp_path / "folder"), address]) == 2
+    assert main(["shared", "copy", str(tmp_path / "folder"), address]) == 2
     assert server.password not in capsys.readouterr().err

@@ -16,7 +16,7 @@ import click
 
 from Agent import keyword_tree
 from Agent.base import language
-from Agent.cli.program import SECTIONS, program
+from Agent.cli.program import program, sections
 
 ROOT = Path(__file__).parents[3]
 
@@ -126,7 +126,7 @@ def siblings() -> Iterator[str]:
 def commands() -> Iterator[str]:
     """Yield the lines for every command, in the chosen language."""
     context = click.Context(program, info_name="keyword-tree")
-    for section, listed in SECTIONS.items():
+    for section, listed in sections(program, context).items():
         yield f"\n### {language.say(section)}\n\n| | | |\n|---|---|---|"
         for name in listed:
             command = program.get_command(context, name)

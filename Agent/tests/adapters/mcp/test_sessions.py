@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from Agent.adapters.mcp.__main__ import main
+from Agent.cli.command_line import mcp as main
 from Agent.context_engine import ContextEngineService, InvalidInputError, RequestContext
 
 mcp = pytest.importorskip("mcp", reason="the extra [mcp] is not installed")
@@ -74,5 +74,5 @@ class TestASession:
     def test_needs_four_names(self, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
         with pytest.raises(InvalidInputError, match="acme/ada"):
             read_session("acme/ada")
-        assert main([str(tmp_path), "--session", "acme//helper/s"]) == 1
+        assert main([str(tmp_path), "--session", "acme//helper/s"]) == 2
         assert "ACCOUNT/USER/AGENT/SESSION" in capsys.readouterr().err
