@@ -238,10 +238,11 @@ class _Program(Group):
 
     @override
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """Return the names of all commands."""
+        """Return the names of all commands, in the order of the modules and of what stands in them."""
         for module in MODULES:
             importlib.import_module(f".{module}", __package__)
-        return super().list_commands(ctx)
+        modules = {name: str(command.callback.__module__) for name, command in self.commands.items()}
+        return sorted(modules, key=lambda name: MODULES.index(modules[name].rpartition(".")[2]))
 
     @override
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
@@ -332,6 +333,7 @@ def group(name: str, section: str, text: str, data: str) -> Group:
         data: the help of its `--data`.
     """
     made = cast(Group, program.group(name, cls=Group, help=text)(lambda: None))
+    made.callback.__module__ = name  # which it is named after
     made.section, made.words = section, name
     return share(made, data=data)
 

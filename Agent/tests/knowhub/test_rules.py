@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from Agent.knowhub import catalog, evolving, gate, program, routing, schemas, tokens, vault
+from Agent.cli.hub import hub as hub_commands
+from Agent.knowhub import catalog, evolving, gate, routing, schemas, tokens, vault
 from Agent.knowhub.answers import UpdatedOut
 from Agent.knowhub.hub import LOCAL, KnowHub
 from Agent.knowhub.ledger import ATTEMPTS
@@ -32,8 +33,8 @@ def test_numbers_of_the_contract() -> None:
     assert (schemas.REQUEST_LIMIT, schemas.TASK_LIMIT, schemas.CONTENT_LIMIT) == (1024 * 1024, 2_000, 65_536)
     assert (schemas.BODY_LIMIT, schemas.RESOURCE_ID_LIMIT) == (262_144, 200)
     assert (gate.Settings().requests_per_second, tokens.SESSION_S, vault.ORPHAN_S) == (50.0, 12 * 3600, 3600)
-    served = program.make_parser().parse_args(["serve"])
-    assert (served.host, served.port, served.workers, served.rate) == ("127.0.0.1", 8790, 1, 50.0)
+    served = {option.name: option.default for option in hub_commands.commands["serve"].params}
+    assert [served[name] for name in ("host", "port", "workers", "rate")] == ["127.0.0.1", 8790, 1, 50.0]
 
 
 @pytest.mark.parametrize(
