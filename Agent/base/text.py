@@ -25,6 +25,8 @@ _TITLES = frozenset(
     """.split()  # noqa: SIM905  read as a text
 )
 """Abbreviations that no sentence ends with, whatever follows."""
+_BEFORE_SMALL = frozenset("al approx ave bzw co corp dept est etc inc jr ltd usw".split())  # noqa: SIM905
+"""Abbreviations that no sentence ends with where a small letter follows."""
 _BEFORE_NUMBERS = frozenset(
     "no nos nr p pp vol fig ch sec art approx ca jan feb mar apr jun jul aug sep sept oct nov dec".split()  # noqa: SIM905
 )
@@ -116,13 +118,13 @@ def _without_blanks(text: str, start: int, end: int) -> Iterator[tuple[int, int]
 
 
 def _goes_on(text: str, start: int, dot: int, end: int) -> bool:
-    """Tell whether a sentence goes on after a full stop: it ends an abbreviation, an initial or a list's number."""
+    """Tell whether a sentence goes on after a full stop: it ends an abbreviation, an initial, a list's number, dots."""
     following = text[end : end + 40].lstrip()[:1]
-    if following.islower():
-        return True
     found = _find_last_word(text[max(start, dot - 20) : dot])
     word = found[0].lstrip(".") if found else ""
     if word.casefold() in _TITLES or (len(word) == 1 and word.isupper() and word != "I"):
+        return True
+    if following.islower() and (not word or "." in word or word.casefold() in _BEFORE_SMALL):
         return True
     if following.isdigit() and word.casefold() in _BEFORE_NUMBERS:
         return True

@@ -615,6 +615,8 @@ def check_fact(row: object, messages: Sequence[Shown], speakers: int = 1) -> tup
     said = own.text[slice(*sentences_around(own.text, *place))]
     if is_asked(said):
         return None, f"{category}: a quote that states nothing"
+    if len(said) > _STATEMENT_LIMIT:  # no sentence of prose
+        said = own.text[slice(*place)]
     if topic is not None and not _is_topic(topic, own):
         return None, f"{category}: a topic that is not in the message"
     key = key if category == "profile" and isinstance(key, str) and _is_key(key) else ""
