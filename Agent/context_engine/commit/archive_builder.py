@@ -139,7 +139,7 @@ def describe_archive(messages: Sequence[Message], count: CountTokens = count_tok
     if not kept:
         return "(forgotten)"
     days = sorted({date_of(message.at) for message in kept} - {""})
-    when = days[0] if len(days) < 2 else f"{days[0]} to {days[-1]}"
+    when = " to ".join(dict.fromkeys([*days[:1], *days[-1:]]))
     speakers = list(dict.fromkeys(message.name or message.role for message in kept))[:_SPEAKERS]
     words = telling_words([message.text for message in kept if message.role != "tool"])
     while True:

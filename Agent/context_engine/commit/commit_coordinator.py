@@ -20,9 +20,8 @@ written by the one that is there first.
 """
 
 import contextlib
-import functools
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any, NamedTuple
 
@@ -46,6 +45,7 @@ from ..fs.context_fs import ContextFS
 from ..fs.meta import Staged, read_meta
 from ..fs.transaction import Transaction
 from ..fs.uri import parse_uri, session_uri
+from ..index.outbox_store import OutboxStore
 from ..providers.library import mask
 from .archive_builder import (
     ArchiveBuilder,
@@ -73,11 +73,14 @@ class CommitCoordinator:
         router: PolicyRouter,
         writer: ContextWriter,
         relations: RelationWriter,
+        outbox: OutboxStore,
+        settle: Callable[[Sequence[OutboxEvent]], None],
         reader: ModelReader | None = None,
         advisor: MergeAdvisor | None = None,
     ) -> None:
         self._fs, self.builder, self._pipeline, self._router = fs, builder, pipeline, router
-        self._writer, self._relations, self._reader, self._advisor = writer, relations, reader, advisor
+        self._writer, self._relations, self._outbox, self._settle = writer, relations, outbox, settle
+        self._reader, self._advisor = reader, advisor
 
     @property
     def _versions(self) -> dict[str, int]:
@@ -94,9 +97,10 @@ class CommitCoordinator:
     ) -> CommitResult:
         """Archive what is new of a session, and write what is worth keeping; see `ContextEngineService`."""
         session_uri(ctx)  # refuses a request without a session
-        is_background = _is_background(options)
+        is_background, is_delta = _read_options(options)
         said = read_messages(messages, self._fs.clock(), mask)
-        archives, events, commit_id = self._archive(ctx, said, used_contexts, used_tools, is_background)
+        archives, events, commit_id = self._archive(ctx, said, used_contexts, used_tools, is_background, is_delta)
+        self._settle(events)  # what was said is found while a model reads it, and where that hangs
         stats: dict[str, Any] = {"messages": len(said), "new": sum(len(each.recent_messages) for each in archives)}
         stats["archives"] = [archive.archive_uri for archive in archives]
         if not archives:
@@ -147,27 +151,18 @@ class CommitCoordinator:
         used_contexts: Sequence[str] | None,
         used_tools: Sequence[Any] | None,
         is_background: bool,
+        is_delta: bool,
     ) -> tuple[list[SessionArchive], list[OutboxEvent], str]:
-        """Write what is new as archives; none where nothing is."""
-        while True:
-            names = self.builder.names(ctx)
-            known = self.builder.known_ids(ctx, names)
-            batch = tell_repeats(said, [id if digest else "" for id, digest in known.items()])
+        """Write what is new as archives; none where nothing is. Under the lock: another one may commit the same."""
+        with self._fs.locked():
+            known = self.builder.known_ids(ctx, self.builder.names(ctx))
+            batch = tell_repeats(said, [id if digest else "" for id, digest in known.items()], is_delta)
             new = [each for each in (_new(message, known) for message in batch) if each is not None]
             if not new:
                 return [], [], ""
-            try:
-                with self._fs.transaction(ctx, "archive session") as tx:
-                    tx.checks.append(functools.partial(self._refuse_others, ctx, names))
-                    archives = self._stage(ctx, tx, new, used_contexts, used_tools, is_background)
-            except VersionConflictError:  # another one committed the same session: now less is new
-                continue
+            with self._fs.transaction(ctx, "archive session") as tx:
+                archives = self._stage(ctx, tx, new, used_contexts, used_tools, is_background)
             return archives, list(tx.events), tx.commit_id
-
-    def _refuse_others(self, ctx: RequestContext, seen: list[str]) -> None:
-        present = self.builder.names(ctx)
-        if present != seen:
-            raise VersionConflictError(session_uri(ctx), len(seen), len(present))
 
     def _stage(
         self,
@@ -197,7 +192,7 @@ class CommitCoordinator:
             if not is_done:
                 # Its own process has a start before a worker takes it for dead, longer than it may ask a model.
                 due = 0.0 if is_background else LEASE_S + MODEL_SECONDS
-                tx.add_event(EXTRACT_ARCHIVE, uri.text, _request(ctx), due)
+                self._outbox.append_batch([_to_extract(uri.text, _request(ctx))], due_in_s=due)
             archives.append(archive)
         return archives
 
@@ -213,7 +208,7 @@ class CommitCoordinator:
         """Let a worker take an archive at once: this commit may ask no more."""
         with self._fs.transaction(ctx, "leave to a worker") as tx:
             tx.ends.append(event.event_id)
-            tx.add_event(EXTRACT_ARCHIVE, event.uri, event.payload)
+            self._outbox.append_batch([event])
 
     def extract(
         self,
@@ -246,11 +241,12 @@ class CommitCoordinator:
                     if is_further or not waits:
                         tx.ends += ends
                     if is_further and waits:
-                        tx.add_event(EXTRACT_ARCHIVE, archive.archive_uri, _request(ctx))
+                        self._outbox.append_batch([_to_extract(archive.archive_uri, _request(ctx))])
                 break
             except VersionConflictError:
                 if attempt == _TRIES - 1:
                     raise
+        self._settle(tx.events)
         allowance.candidates -= len(results)
         stats = {"candidates": len(found.candidates), "failures": _summed([*found.failures, *refused])}
         status = "partial" if stats["failures"] or waits else "committed"
@@ -358,6 +354,8 @@ class CommitCoordinator:
         result = self._writer.apply_plan(ctx, plan)
         if plan.relation_ops:
             self._relations.apply_edges(ctx, plan.target_uri, plan.relation_ops)
+        if plan.outbox_events:
+            self._outbox.append_batch([OutboxEvent(**{**_EVENT, **row}) for row in plan.outbox_events])
         return result
 
     def remember(self, ctx: RequestContext, candidate: CandidateMemory) -> tuple[WriteResult, list[OutboxEvent]]:
@@ -436,10 +434,17 @@ def _new(message: Message, known: Mapping[str, str]) -> Message | None:
     return Message(again, message.role, message.text, message.at, message.name, message.raw)
 
 
-def _is_background(options: Mapping[str, Any] | None) -> bool:
-    if options is not None and not (isinstance(options, Mapping) and set(options) <= {"background"}):
-        raise InvalidInputError(f"options may hold background, not {shorten(options)}")
-    return bool((options or {}).get("background"))
+def _read_options(options: Mapping[str, Any] | None) -> tuple[bool, bool]:
+    if options is not None and not (isinstance(options, Mapping) and set(options) <= {"background", "delta"}):
+        raise InvalidInputError(f"options may hold background and delta, not {shorten(options)}")
+    return bool((options or {}).get("background")), bool((options or {}).get("delta"))
+
+
+_EVENT = {"event_id": "", "uri": "", "payload": {}, "status": "pending", "retry_count": 0, "created_at": 0.0}
+
+
+def _to_extract(archive_uri: str, payload: dict[str, Any]) -> OutboxEvent:
+    return OutboxEvent("", EXTRACT_ARCHIVE, archive_uri, payload, "pending", 0, 0.0)
 
 
 def _request(ctx: RequestContext) -> dict[str, Any]:

@@ -6,11 +6,16 @@ r"""Messages in every shape of the field, as one, and as `messages.jsonl` keeps 
 >>> read_message(called, 0, 0.0).text
 '[find {}]'
 
-Taken are OpenAI's shapes (`content` as a text or parts, `tool_calls`, role `tool`), Anthropic's (`tool_use`,
-`tool_result` among a user's parts), objects with `model_dump()`, and plain `{"role", "content"}` with `id`, `name`,
-`at` (or `timestamp`, `created_at`, `time`, `date`) where there are any. A line of the file is the message as it came,
-with an `_at` where it had no time of its own, and that is another one than the line's before, and an `_id` where its id
-does not follow from what it says. Where it has such names itself, and in older files, it is wrapped:
+What was said stands in one of the fields `_SAID`, as a text or as parts, in the message or in what wraps it: so it is
+with OpenAI (chat and responses), Anthropic, Gemini, Bedrock, Cohere, the Vercel AI SDK, exports of ChatGPT and Claude,
+ShareGPT, LangChain (objects, JSON, dumps), LlamaIndex, and objects with `model_dump()`. Each part is read: as what was
+said, as a tool's call or result, as the place of an image, and as JSON where it has another shape; reasoning is no
+saying. A message that says nothing (an empty `content`) is left out. One without such a field, or in which something
+else stands, is refused by its number.
+
+A line of the file is the message as it came, with an `_at` where it had no time of its own, and that is another one
+than the line's before, and an `_id` where its id does not follow from what it says. Where it has such names itself, and
+in older files, it is wrapped:
 
     {"_at": "2026-11-22T08:00:00Z", "role": "user", "content": "…"}
     {"id": "…", "at": "…", "message": {…as it came…}}
@@ -18,27 +23,44 @@ does not follow from what it says. Where it has such names itself, and in older 
 """
 
 import json
+import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, is_dataclass, replace
+from datetime import datetime
+from enum import Enum
 from typing import Any
 
-from ...base.text import clean, digest_of, read_time, shorten, time_of, to_json
+from ...base.text import clean, digest_of, mapping_of, one_line, read_time, shorten, time_of, to_json
 from .config import MESSAGE_BYTES, RAW_BYTES
 from .errors import InvalidInputError, StoreCorruptError
 from .objects import Message
 
 _WRAPPED = ({"id", "at", "message"}, {"id", "at", "forgotten"})
-_TIMES = ("at", "timestamp", "created_at", "time", "date")
-_SHOWN = ("text", "tool_use", "tool_result")
-_ROLES = ("user", "assistant", "tool", "system")
-_SAME = {"human": "user", "ai": "assistant", "model": "assistant", "function": "tool", "developer": "system"}
+_TIMES = ("at", "timestamp", "created_at", "time", "date", "create_time", "createdAt", "ts", "sent_at")
+_SAID = ("content", "parts", "text", "value", "message", "blocks", "items", "refusal", "audio", "transcript")
+_WRAPS = ("message", "data", "kwargs")
+_ROLES = {"user": "user human", "assistant": "assistant ai model gpt chatbot bot chatgpt claude functioncall toolcall",
+          "tool": "tool function observation ipython functioncalloutput functionresponse toolresult",
+          "system": "system developer"}  # fmt: skip
+_ROLE_OF = {name: role for role, names in _ROLES.items() for name in names.split()}
+_SPEAKERS = ("name", "speaker", "author", "from", "sender", "source", "user")
+_SILENT = ("thinking", "redactedthinking", "reasoning", "reasoningcontent", "thoughts", "reasoningrecap", "stepstart")
+_GIVEN, _GAVE = ("arguments", "args", "input", "parameters"), ("content", "output", "outputs", "result", "response")
+_PLAIN = frozenset(("role", "content", "id", "name", "speaker", *_TIMES))
+_says_nothing = re.compile(
+    "(?i).*(?:id|type|role|model|status|state|time|kwargs|metadata|usage|index|recipient|channel|children|parent)$"
+    "|.*(?:reason|think|thought)"
+).match
+_SHOWN = 4_000  # characters of a part of an unknown shape
+_is_media = re.compile("(?i).*(?:image|audio|video|file|document|media|inlinedata|blob|pointer|sourceurl)").match
 
 
 def read_messages(messages: object, now: float, mask: Callable[[str], str] = str) -> list[Message]:
     """Return messages as they were given, each with an id that it will have again.
 
-    `now` is for those that do not say when; `mask` takes the secrets out of what tools were given, and gave. The error
-    says which one is no message.
+    `now` is for those that do not say when; `mask` takes the secrets out of what tools were given, and gave. Those that
+    say nothing are left out; the error says which one is no message.
     """
     if isinstance(messages, (str, bytes, Mapping)) or not isinstance(messages, Iterable):
         raise InvalidInputError(f"messages must be a list, not {shorten(messages)}")
@@ -47,28 +69,33 @@ def read_messages(messages: object, now: float, mask: Callable[[str], str] = str
     taken: dict[str, Message] = {}
     for place, raw in enumerate(messages):
         message = read_message(raw, place, now, mask)
+        if not message.text.strip():
+            continue
         if not message.id:
             said = _said(message)
             occurrences[said] = occurrences.get(said, -1) + 1
-            message = _with_id(message, _id_of(said, occurrences[said]))
+            message = replace(message, id=_id_of(said, occurrences[said]))
         elif message.id in taken:  # the same id for something else: both were said
             if said_digest(taken[message.id]) == said_digest(message):
                 continue
-            message = _with_id(message, f"{message.id}~{said_digest(message)}")
+            message = replace(message, id=f"{message.id}~{said_digest(message)}")
         taken[message.id] = message
         found.append(message)
     return found
 
 
-def tell_repeats(messages: Sequence[Message], known: Sequence[str]) -> list[Message]:
+def tell_repeats(messages: Sequence[Message], known: Sequence[str], is_delta: bool = False) -> list[Message]:
     """Return a batch as it goes on from what a session's archives hold: what is said again there has another id.
 
     It matters for messages without an id and a time of their own, which are known by how often they were said:
 
+        `is_delta`                                  all of it is said now
         the batch begins as the session began       it is the whole transcript again: it is counted from there
         it begins with what was said last           that is known, and what follows is said now
         so, after one or two that differ            a summary stands for what was before: it and what follows are new
-        neither                                     all of it is said now, even a "yes" that was said before
+        it stands in the session, in this order     it is a part of the transcript again; so where all of it is known
+        none of these                               all of it is said now, even a "yes" that was said before; only what
+                                                    the session began with, up to what differs, is known
 
     System messages, which a program puts before each batch, change nothing about that, and are known once said. `known`
     are the ids of the session's messages, in their order, "" for what a hand has spoilt.
@@ -84,14 +111,20 @@ def tell_repeats(messages: Sequence[Message], known: Sequence[str]) -> list[Mess
             counts[each] = counts.get(each, 0) + 1
     before = [names.get(id, id) for id in known]
     batch = [said.get(message.id, message.id) for message in messages[lead:]]
-    if any(_begins_as(batch, before[skipped:]) for skipped in range(lead + 2)):
-        return list(messages)
-    repeated = lead + (_window(before, batch) or _overlap(before, batch))
+    fresh = (place for place, message in enumerate(messages[lead:]) if message.id not in taken)
+    repeated, held = 0, next(fresh, len(batch))
+    if not is_delta:
+        starts = (place for place, each in enumerate(before) if each == batch[0]) if batch else ()
+        is_part = any(before[place : place + len(batch)] == batch for place in starts)
+        if is_part or any(_begins_as(batch, before[skipped:]) for skipped in range(lead + 2)):
+            return list(messages)
+        is_again = held == len(batch) or batch[:1] == before[:1]
+        repeated = lead + (_window(before, batch) or _overlap(before, batch) or (held if is_again else 0))
     found = list(messages[:repeated])
     for message in messages[repeated:]:
         name = said.get(message.id)
-        if name is not None and _time_in(message.raw) is None and message.role != "system":
-            message = _with_id(message, _id_of(name, counts.get(name, 0)))
+        if name is not None and _time_in(message.raw) is None and (is_delta or message.role != "system"):
+            message = replace(message, id=_id_of(name, counts.get(name, 0)))
             counts[name] = counts.get(name, 0) + 1
         found.append(message)
     return found
@@ -136,8 +169,10 @@ def _window(before: Sequence[str], batch: Sequence[str]) -> int:
 
 def _own_id(raw: Mapping[str, Any]) -> str:
     """Return the id that a message brought along, "" for none."""
-    named = raw.get("id", raw.get("message_id"))
-    return str(named) if isinstance(named, (str, int)) and not isinstance(named, bool) else ""
+    for name in ("id", "message_id", "uuid"):
+        if isinstance(named := raw.get(name), (str, int)) and not isinstance(named, bool):
+            return str(named)
+    return ""
 
 
 def _said(message: Message) -> str:
@@ -162,65 +197,77 @@ def forgotten_digest(message: Message) -> str:
 
 def _unseen(message: Message) -> list[str]:
     """Return what a message carries that its text does not show: two pictures are two messages."""
-    content = message.raw.get("content")
+    content = message.raw.get("content", message.raw.get("parts"))
     parts = content if isinstance(content, list) else [content]
     return [
         to_json(part)
         for part in parts
-        if isinstance(part, dict) and not isinstance(part.get("text"), str) and part.get("type") not in _SHOWN
+        if isinstance(part, dict) and not isinstance(part.get("text"), str) and "tool" not in _squashed(_kind_of(part))
     ]
-
-
-def _with_id(message: Message, id: str) -> Message:
-    return Message(id, message.role, message.text, message.at, message.name, message.raw)
 
 
 def read_message(raw: object, place: int, now: float, mask: Callable[[str], str] = str) -> Message:
     """Return one message of at most 16 MiB of text, and 48 MiB in all; its id is "" where it brings none."""
+    raw = _as_mapping(raw)
     if not isinstance(raw, Mapping):
-        dump = getattr(raw, "model_dump", None)
-        raw = dump() if callable(dump) else {"content": raw} if isinstance(raw, str) else raw
-        if not isinstance(raw, Mapping):
-            raise InvalidInputError(f"message {place} must be an object, not {shorten(raw)}")
-    if {*map(type, raw), *map(type, raw.values())} == {str}:  # as most are
-        kept = {clean(name): clean(value) for name, value in raw.items()}
-        size = sum(map(len, kept.values()))
-    else:
-        try:
-            written = clean(to_json(dict(raw)))
-            kept, size = json.loads(written), len(written)
-        except (TypeError, ValueError, RecursionError) as error:
-            raise InvalidInputError(f"message {place} is no JSON: {error}") from error
-    if size > RAW_BYTES:
+        raise InvalidInputError(f"message {place} must be an object, not {shorten(raw)}")
+    try:
+        written = clean(json.dumps(dict(raw), ensure_ascii=False, allow_nan=False, default=_written))
+        kept = json.loads(written)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise InvalidInputError(f"message {place} is no JSON: {error}") from error
+    if len(written) > RAW_BYTES:
         raise InvalidInputError(f"message {place} is larger than {RAW_BYTES} bytes, with all that it carries")
-    return _read_json(_mask_tools(kept, mask), place, now)
-
-
-def _mask_tools(message: dict[str, Any], mask: Callable[[str], str]) -> dict[str, Any]:
-    """Return a message whose tool calls and results hold no secrets."""
-    if message.get("role") in ("tool", "function"):
-        return {name: _masked(value, mask) if name == "content" else value for name, value in message.items()}
-    made = dict(message)
-    for name in ("tool_calls", "function_call"):
-        if name in made:
-            made[name] = _masked(made[name], mask)
-    if isinstance(parts := made.get("content"), list):
-        made["content"] = [
-            _masked(part, mask) if isinstance(part, dict) and str(part.get("type")).startswith("tool_") else part
-            for part in parts
-        ]
+    is_plain = isinstance(kept.get("content"), str) and not kept.keys() - _PLAIN and _role_of(kept) != "tool"
+    made = _read_json(kept if is_plain else _masked(kept, mask), place, now)
+    if not made.text.strip():
+        opened = _opened(kept)
+        aside = {*_SAID, *_TIMES, *_SPEAKERS}
+        left = (name for name in opened.keys() - aside if opened[name] and isinstance(opened[name], (str, list, dict)))
+        is_known = any(name in opened for name in _SAID) and all(map(_says_nothing, left))
+        if not is_known and _squashed(_kind_of(opened)) not in _SILENT:
+            raise InvalidInputError(f"message {place} has no text that can be read: {shorten(kept)}")
     return made
 
 
-def _masked(value: Any, mask: Callable[[str], str], name: str = "") -> Any:
-    if isinstance(value, str):  # a name often says that its value is one
+def _as_mapping(raw: object) -> object:
+    """Return a message as a mapping, where it is an object that can be one; a bare text is what was said."""
+    if isinstance(raw, Mapping):
+        return raw
+    if is_dataclass(raw) and not isinstance(raw, type):
+        return asdict(raw)
+    for name in ("model_dump", "to_dict", "dict"):
+        if callable(dump := getattr(raw, name, None)):
+            return dump()
+    return {"content": raw} if isinstance(raw, str) else raw
+
+
+def _written(value: object) -> object:
+    """Return what JSON cannot hold, as it is kept: a time as text, bytes as their number, an object as its fields."""
+    if isinstance(value, datetime):
+        return value.isoformat()
+    if isinstance(value, (bytes, bytearray)):
+        return f"{len(value)} bytes"
+    if isinstance(value, Enum):
+        return value.value
+    if isinstance(made := _as_mapping(value), Mapping):
+        return dict(made)
+    raise TypeError(f"{type(value).__name__} is no JSON")
+
+
+def _masked(value: Any, mask: Callable[[str], str], is_tool: bool = False, name: str = "") -> Any:
+    """Return a message whose tool calls and results, in any shape, hold no secrets."""
+    if isinstance(value, str) and is_tool:  # a name often says that its value is one
         head = f"{name}: "
         return mask(value) if not name else mask(head + value).removeprefix(head)
     if isinstance(value, list):
-        return [_masked(each, mask, name) for each in value]
+        return [_masked(each, mask, is_tool, name) for each in value]
     if isinstance(value, dict):
+        is_tool = is_tool or _is_tool(_kind_of(value)) or _role_of(value) == "tool"
         return {
-            key: each if key in ("id", "tool_use_id", "type") else _masked(each, mask, key)
+            key: each
+            if key == "type" or key.lower().endswith("id")
+            else _masked(each, mask, is_tool or _is_tool(key), "" if key in _SAID else key)
             for key, each in value.items()
         }
     return value
@@ -228,72 +275,130 @@ def _masked(value: Any, mask: Callable[[str], str], name: str = "") -> Any:
 
 def _read_json(kept: dict[str, Any], place: int, now: float, id: str = "") -> Message:
     """Return the message that an object of JSON is; where nothing names it, its id is ""."""
-    text = kept.get("content")
-    if not isinstance(text, str) or "tool_calls" in kept:
-        text = "\n".join(filter(None, _texts_of(kept, with_tools=True)))
-    text = clean(text)
+    opened = _opened(kept)
+    text = clean("\n".join(filter(None, _texts_of(opened, with_tools=True))))
     if len(text) > MESSAGE_BYTES // 4 and len(text.encode()) > MESSAGE_BYTES:
         raise InvalidInputError(f"message {place} is larger than {MESSAGE_BYTES} bytes")
     at = _time_in(kept)
-    name = kept.get("name", kept.get("speaker"))
-    name = clean(name) if isinstance(name, str) else ""
-    return Message(id or clean(_own_id(kept)), _role_of(kept), text, now if at is None else at, name, kept)
+    name = next((name for each in _SPEAKERS if (name := _name_in(opened.get(each), each))), "")
+    return Message(id or clean(_own_id(opened)), _role_of(opened), text, now if at is None else at, name, kept)
+
+
+def _opened(raw: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return a message without what wraps it; what stands around it counts where it says nothing itself."""
+    for name in _WRAPS:
+        if isinstance(inner := raw.get(name), dict) and not any(raw.get(each) for each in _SAID if each != name):
+            return _opened({**{key: each for key, each in raw.items() if key != name}, **inner})
+    return raw
 
 
 def _time_in(raw: Mapping[str, Any]) -> float | None:
-    for name in _TIMES:
-        if name in raw and (at := read_time(raw[name])) is not None:
-            return at
+    for held in (_opened(raw), mapping_of(raw.get("metadata"))):
+        for name in _TIMES:
+            if name in held and (at := read_time(held[name])) is not None:
+                return at
     return None
 
 
+def _name_in(value: object, field: str) -> str:
+    """Return a speaker's name, on one line: with a line break it could begin a message of another one."""
+    value = value.get("name") if isinstance(value, dict) else value
+    is_name = isinstance(value, str) and (field in ("name", "speaker") or _squashed(value) not in _ROLE_OF)
+    return one_line(clean(str(value))) if is_name else ""
+
+
 def _role_of(raw: Mapping[str, Any]) -> str:
-    role = raw.get("role")
-    role = _SAME.get(role, role) if isinstance(role, str) else "unknown"
-    parts = raw.get("content")
-    if role == "user" and isinstance(parts, list) and parts:
-        kinds = {str(part.get("type")) for part in parts if isinstance(part, dict)}
-        if kinds == {"tool_result"}:  # a tool speaks, in whose name it is passed on
-            return "tool"
-    return role if role in _ROLES else "unknown"
+    id = raw.get("id")  # of LangChain's dumps the path of a class
+    named = [raw.get(name) for name in ("role", "type", "author", "from", "sender", "source")]
+    for value in [*named, id[-1] if isinstance(id, list) and id else None]:
+        value = value.get("role") if isinstance(value, dict) else value
+        squashed = _squashed(value).removesuffix("chunk").removesuffix("message") if isinstance(value, str) else ""
+        if role := _ROLE_OF.get(squashed):
+            parts = raw.get("content", raw.get("parts"))
+            is_tool = isinstance(parts, list) and parts and all(isinstance(each, dict) for each in parts)
+            # A tool speaks, in whose name it is passed on.
+            return "tool" if role == "user" and is_tool and all(map(_is_result, parts or ())) else role
+    return "unknown"
+
+
+def _squashed(name: str) -> str:
+    return re.sub("[^a-z]", "", name.lower())
+
+
+def _kind_of(part: Mapping[str, Any]) -> str:
+    kinds = (part.get(name) for name in ("type", "content_type", "block_type"))
+    return next((kind for kind in kinds if isinstance(kind, str)), "")
+
+
+def _is_tool(name: str) -> bool:
+    return "tool" in (squashed := _squashed(name)) or "function" in squashed
+
+
+def _is_result(part: Mapping[str, Any]) -> bool:
+    names = map(_squashed, (_kind_of(part), *part))
+    return any(_is_tool(name) and name.endswith(("result", "response", "output")) for name in names)
 
 
 def own_words(message: Message) -> str:
     """Return what the speaker said, without what tools were given or gave."""
-    return clean("\n".join(filter(None, _texts_of(message.raw, with_tools=False)))) if message.raw else message.text
+    if not message.raw:
+        return message.text
+    return clean("\n".join(filter(None, _texts_of(_opened(message.raw), with_tools=False))))
 
 
 def _texts_of(raw: Mapping[str, Any], with_tools: bool) -> list[str]:
-    content = raw.get("content", raw.get("text"))
-    texts = [content] if isinstance(content, str) else _texts_of_parts(content, with_tools)
-    if with_tools:
-        for call in calls if isinstance(calls := raw.get("tool_calls"), list) else ():
-            if isinstance(call, dict) and isinstance(function := call.get("function"), dict):
-                texts.append(_call_of(function.get("name"), function.get("arguments")))
+    """Return what a message says: of the first field that says something, and, with tools, their calls and results."""
+    if isinstance(content := raw.get("content"), str) and not raw.keys() - _PLAIN:
+        return [content]
+    if _is_tool(_kind_of(raw)) and not raw.keys() & {"role", "content"}:
+        return _texts_of_tool(raw) if with_tools else []
+    texts = next((texts for name in _SAID if (texts := _texts_in(raw.get(name), with_tools))), [])
+    for name, value in raw.items() if with_tools else ():
+        if _is_tool(name) and isinstance(value, (dict, list)):
+            more = (text for each in (value if isinstance(value, list) else [value]) for text in _texts_of_tool(each))
+            texts = [*texts, *(text for text in more if text not in texts)]  # some stand among the parts, too
     return texts
 
 
-def _texts_of_parts(parts: object, with_tools: bool) -> list[str]:
-    texts: list[str] = []
-    for part in parts if isinstance(parts, list) else [parts] if isinstance(parts, dict) else ():
-        if isinstance(part, str):
-            texts.append(part)
-        elif isinstance(part, dict):
-            kind = str(part.get("type") or "text")
-            if isinstance(part.get("text"), str):
-                texts.append(part["text"])
-            elif kind == "tool_use" and with_tools:
-                texts.append(_call_of(part.get("name"), part.get("input")))
-            elif kind == "tool_result" and with_tools:
-                inner = part.get("content")
-                texts += [inner] if isinstance(inner, str) else _texts_of_parts(inner, with_tools)
-            elif kind not in ("tool_use", "tool_result", "thinking", "redacted_thinking"):
-                texts.append("[image]" if "image" in kind else f"[{kind}]")
-    return texts
+def _texts_in(value: object, with_tools: bool) -> list[str]:
+    """Return the texts of a text, a part, or parts; each part gives one, whatever it is."""
+    if isinstance(value, list):
+        return [text for each in value for text in _texts_in(each, with_tools)]
+    if not isinstance(value, dict):
+        return [] if value in (None, "") else [_json_of(value)]
+    kind = _squashed(_kind_of(value))
+    if kind in _SILENT or value.get("thought") is True:
+        return []
+    if _is_tool(kind) or any(map(_is_tool, value)):
+        return _texts_of_tool(value) if with_tools else []
+    for name in _SAID:
+        if name in value and name != "audio":
+            return _texts_in(value[name], with_tools)
+    label = next((each for each in (_kind_of(value), *value) if _is_media(each)), "")
+    if label:
+        return ["[image]" if "image" in label else f"[{label}]"]
+    return [f"[{_kind_of(value) or 'part'} {_json_of(value)[:_SHOWN]}]"] if with_tools and value else []
 
 
-def _call_of(name: object, given: object) -> str:
-    return f"[{name} {given if isinstance(given, str) else json.dumps(given, ensure_ascii=False)}]"
+def _texts_of_tool(part: object) -> list[str]:
+    """Return a tool's call, as `[name arguments]`, and what it gave."""
+    if not isinstance(part, dict):
+        return [part if isinstance(part, str) else _json_of(part)] if part else []
+    for name, inner in part.items():
+        if _is_tool(name) and isinstance(inner, dict):  # {"functionCall": {…}}, {"function": {…}}
+            return _texts_of_tool({"type": name, **inner})
+    name = next((part[each] for each in ("name", "toolName", "tool_name") if isinstance(part.get(each), str)), "")
+    given = next((part[each] for each in _GIVEN if part.get(each) is not None), None)
+    gave = next((part[each] for each in _GAVE if part.get(each) is not None), None)
+    kind = _kind_of(part).partition("-")[2]  # of the Vercel AI SDK `tool-weather`
+    texts = [f"[{name or kind or 'tool'} {_json_of(given)}]"] if given is not None or gave is None else []
+    if isinstance(gave, list) or (isinstance(gave, dict) and _kind_of(gave)):
+        return texts + _texts_in(gave, True)
+    return texts + ([gave if isinstance(gave, str) else _json_of(gave)] if gave else [])
+
+
+def _json_of(value: object) -> str:
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
 def encode_messages(messages: Sequence[Message]) -> bytes:
@@ -366,7 +471,7 @@ def _decode(line: bytes, number: int, where: str, before: float = 0.0) -> Messag
                 raise KeyError("content")
             id, at = row.pop("_id", None), read_time(row.pop("_at", None)) if "_at" in row else None
             message = _read_json(row, number, before if at is None else at, clean(str(id)) if id else "")
-            return message if message.id else _with_id(message, _id_of(_said(message), 0))
+            return message if message.id else replace(message, id=_id_of(_said(message), 0))
         id, at = clean(str(row["id"])), read_time(row["at"]) or 0.0
         if "forgotten" in row:
             return Message(id, "unknown", clean(str(row["forgotten"])), at, forgotten=True)

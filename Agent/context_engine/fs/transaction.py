@@ -76,8 +76,6 @@ class Transaction:
     """What the commit registered, once it is done."""
     sequence: int = 0
     """Of the commit; 0 where nothing was to be done."""
-    checks: list[Callable[[], None]] = field(default_factory=list)
-    """Are called under the lock before anything is written; one raises to prevent it."""
     _base: dict[str, Image] = field(default_factory=dict)
     _staged: dict[str, Staged] = field(default_factory=dict)
     _move: tuple[Uri, Uri] | None = None
@@ -141,8 +139,6 @@ class Transaction:
             return
         fs = self.fs
         with fs.locked():
-            for check in self.checks:
-                check()
             for uri in self._staged:
                 self._compare(uri)
                 fs.folders.check_writable(parse_uri(uri).folders)

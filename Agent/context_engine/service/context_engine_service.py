@@ -134,7 +134,7 @@ class ContextEngineService:
         self._reranker, self._embedder = reranker, embedder
         self.fs = ContextFS(folder, clock=clock, new_id=new_id, count_tokens=count_tokens, readonly=readonly, disk=disk)
         self.relations = RelationStore(self.fs)
-        self.outbox = OutboxStore(self.fs.journal, clock)
+        self.outbox = OutboxStore(self.fs.journal, clock, current=self.fs.current)
         self.spaces = IndexSpaces(self.fs.space / "index", self.fs.readonly)
         self.worker = IndexWorker(self.fs, self.outbox, self.spaces, graph=graph)
         self._lock = threading.RLock()
@@ -159,6 +159,8 @@ class ContextEngineService:
             PolicyRouter(self.fs, self._ask, policies, advisor),
             ContextWriter(self.fs),
             RelationWriter(self.relations),
+            self.outbox,
+            self._settle,
             reader,
             advisor,
         )
@@ -279,12 +281,14 @@ class ContextEngineService:
 
         Args:
             ctx: Who; its `session_id` names the session.
-            messages: `{"role", "content"}` each, as OpenAI and Anthropic have them, with `id`, `name` and `at` where
-                there are any. Without ids and times, the whole transcript again is known by its beginning, and the last
-                batch again by its being the last; all else is new, also what was said before in the same words.
+            messages: `{"role", "content"}` each, or the shape of any other program (see the documentation), with `id`,
+                `name` and a time where there are any. They are the transcript so far, or a part of it; without ids
+                and times it is known again by its beginning, its order, or the last messages.
             used_contexts: URIs of memories that helped; they are counted in the archive.
             used_tools: Names, or `{"name", "ok", "seconds", "error"}`; each tool's memory counts them.
-            options: `{"background": True}` returns once the archive is written, and leaves the rest to a worker.
+            options: `{"delta": True}`: the messages are what was said since the last call, and all of it is new, also
+                a "yes" that was said before (but what has an id of its own). `{"background": True}`: return once the
+                archive is written, and leave the rest to a worker.
 
         Returns:
             `status` is `"committed"`, `"partial"` (what failed is in `stats["failures"]`), `"archived"` (no memory
@@ -297,9 +301,7 @@ class ContextEngineService:
         Cost: two syncs; a model is asked once for each 6,000 tokens, at most 8 times.
         """
         self._ask(space_uris(ctx)[0], lambda words: None)
-        result = self.coordinator.commit(ctx, messages, used_contexts, used_tools, options)
-        self._settle(result.outbox_events)
-        return result
+        return self.coordinator.commit(ctx, messages, used_contexts, used_tools, options)
 
     def _extract_event(self, event: OutboxEvent, ctx: RequestContext) -> None:
         """Do what a commit left to be done, or died before doing."""
@@ -307,7 +309,6 @@ class ContextEngineService:
         owner = RequestContext(parse_uri(event.uri).account, user, agent, session)
         with contextlib.suppress(NodeNotFoundError):  # deleted meanwhile
             done = self.coordinator.extract(owner, event.uri, [event.event_id])
-            self._settle(done.outbox_events)
             if done.stats["waits"] and not done.stats["is_further"]:  # it is tried again later, and not for ever
                 raise ContextEngineError(f"the rest of {event.uri} waits: {done.stats['failures']}"[:300])
 
@@ -319,9 +320,7 @@ class ContextEngineService:
         Raises:
             NodeNotFoundError: There is no such archive.
         """
-        result = self.coordinator.extract(ctx, archive_uri, must=True)
-        self._settle(result.outbox_events)
-        return result
+        return self.coordinator.extract(ctx, archive_uri, must=True)
 
     def remember(
         self, ctx: RequestContext, text: str, category: str = "preferences", routing_key: str = "", at: float = 0.0

@@ -564,7 +564,7 @@ class TestBadDisks:
             pages = connection.execute("PRAGMA page_count").fetchone()[0]
             connection.execute(f"PRAGMA max_page_count = {pages}")
         with pytest.raises(StoreError, match="full") as raised:
-            fs.write_level(ADA, TEA, "L2", os.urandom(8_000).hex())
+            fs.write_level(ADA, TEA, "L2", "".join(random.choices("abcdefgh", k=16_000)))
         assert not raised.value.is_committed
         assert fs.read_level(ADA, TEA, "L2") == "- no sugar\n"
         for connection in fs.journal._connections.values():
