@@ -30,9 +30,9 @@ from pathlib import Path
 from typing import Any, TextIO, TypeAlias
 
 from ..keyword_tree import Change, Info, InfoKeywordLink, KeywordNode, RelationType
+from ..memory.keyword_fields import is_relation, split_relation_key
 from ..memory.memory_fields import memory_fields
 from ..memory.sayings import read_sayings
-from ..memory.tree_graph import is_relation, split_relation_key
 from .records import ROOT_ID, View, inert_json
 
 _TEMPLATE = Path(__file__).with_name("page.html")

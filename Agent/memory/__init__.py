@@ -3,11 +3,11 @@
 Optional; the library in `keyword_tree.keyword_tree` knows nothing of it. Read in this order:
 
     schemas          the records: what was done, what was learned from it, what can be done
-    memory_fields    what `MemoryStore` writes of an info; `names`, `messages` what becomes of names and in errors
+    memory_fields    what `MemoryStore` writes of an info; `keyword_fields` what a keyword says of itself as an entity
     keywords         what a question is about, in English and Chinese
     scoring          how well a memory fits, as figures from 0 to 1 that explain themselves
     graph            the interface: entities, their relations and their tags
-    in_memory_graph  a graph in memory
+    memory_rows      rows beside the index of words: what filters and scores need of an info
     sayings          what a memory says of the graph, kept with the memory
     tree_graph       the keywords of a tree as a graph, with all that memories say
     extraction       what a model says of a text or a session, as far as its quotes prove it; also the context engine's

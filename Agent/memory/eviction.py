@@ -281,21 +281,24 @@ class RecallLog:
         self._new_count = 0
         self._row_count = 0
 
-    def record(self, id: str, score: float) -> None:
-        """Count one recall of a memory with this score.
+    def record(self, scores: Mapping[str, float]) -> None:
+        """Count one recall of each of some memories: id → score.
 
         Raises:
-            InvalidInputError: The score is not between 0 and 1, or the id no string.
+            InvalidInputError: A score is not between 0 and 1, or an id no string.
         """
-        check_string("id", id)
-        if isinstance(score, bool) or not isinstance(score, (int, float)) or not 0.0 <= score <= 1.0:
-            raise InvalidInputError(f"score must be between 0 and 1, not {shorten(score)}")
+        for id, score in scores.items():
+            check_string("id", id)
+            if isinstance(score, bool) or not isinstance(score, (int, float)) or not 0.0 <= score <= 1.0:
+                raise InvalidInputError(f"score must be between 0 and 1, not {shorten(score)}")
+        now = self._clock()
         with self._lock:
-            stats = self._new.setdefault(id, RecallStats())
-            stats.recall_count += 1
-            stats.total_score += score
-            stats.last_recall_at = max(stats.last_recall_at, self._clock())  # a clock may be put back
-            self._new_count += 1
+            for id, score in scores.items():
+                stats = self._new.setdefault(id, RecallStats())
+                stats.recall_count += 1
+                stats.total_score += score
+                stats.last_recall_at = max(stats.last_recall_at, now)  # a clock may be put back
+            self._new_count += len(scores)
             due = self._new_count >= max(self._write_after, self._row_count)  # the file is written whole
         if due:
             self.write()

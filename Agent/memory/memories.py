@@ -23,7 +23,6 @@ import logging
 import math
 import sqlite3
 import threading
-import zlib
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from itertools import count, islice
@@ -33,12 +32,14 @@ from typing import Any, NamedTuple, Protocol, TypeAlias, TypeVar
 from ..base.checks import check_strings, shorten
 from ..finding import texts
 from ..finding.index import Index, LostIndexError, Unit
-from ..finding.packing import to_id, to_key
+from ..finding.packing import to_id
 from ..keyword_tree import Info, InvalidInputError, KeywordNode, KeywordTree
 from ..store.log_follower import LogChanges, LogFollower, Position, all_infos, outside_operations
-from .memory_fields import MEMORY_KEY, memory_fields, strings_in, superseded_ids
-from .sayings import NOTHING_SAID, Sayings, Waits, pack_sayings, read_sayings, unpack_sayings, waits_for
-from .tree_graph import has_relations, units_of_keyword
+from . import memory_rows
+from .keyword_fields import has_relations, units_of_keyword
+from .memory_fields import superseded_ids
+from .memory_rows import InfoFacts
+from .sayings import Sayings, Waits, unpack_sayings
 
 __all__ = ["Choice", "Filters", "Found", "InfoFacts", "Memories", "Ranker"]
 
@@ -49,26 +50,10 @@ NEARNESS = 3.0
 """What another ranking's nearness counts: a sixth is an answer."""
 
 _PAGE = 5_000  # infos of one transaction
-_NOTHING_MORE = "[{},false]"  # metadata and pin of most infos
+_FORMER = 5  # texts that an info took the place of, which help to find it
 _FEW = 5_000  # memories: at most this many are asked for by their ids
 _log = logging.getLogger(__name__)
 _T = TypeVar("_T")
-
-_TABLES = """
-create table if not exists memory(
-    id primary key, num integer not null, is_hidden integer not null, kind text not null, source text not null,
-    time real not null, asks integer not null, sum integer not null, more text, sayings text) without rowid;
-create index if not exists memory_source on memory(source, num) where source <> '';
-create index if not exists memory_sayings on memory(num) where sayings is not null;
-create table if not exists supersedes(new text, old text, primary key (new, old)) without rowid;
-create index if not exists supersedes_old on supersedes(old);
-create table if not exists refers(source, target, primary key (source, target)) without rowid;
-create index if not exists refers_target on refers(target);
-create table if not exists named(unit blob, keyword text, primary key (unit, keyword)) without rowid;
-create index if not exists named_keyword on named(keyword);
-create table if not exists related(keyword text primary key) without rowid;
-"""
-_LAYOUT = "5"  # of these tables; another one is filled again
 
 
 class Ranker(Protocol):
@@ -90,24 +75,6 @@ class Ranker(Protocol):
 
         Nearness is 0 for what is as near as others usually are, 1 for what says the query itself.
         """
-
-
-@dataclass(slots=True)
-class InfoFacts:
-    """What filters and scores need of an info."""
-
-    kind: str
-    """`"fact"`, `"episode"`, `"pattern"`, `"skill"`, or what another program wrote there."""
-    source: str
-    """Where it is from."""
-    time: float
-    """Seconds since the epoch, UTC: when an episode began, else when the info was written."""
-    metadata: Mapping[str, Any]
-    """The caller's own."""
-    pinned: bool = False
-    """Whether it stays when others are forgotten."""
-    referred: int = 0
-    """How many infos link to it."""
 
 
 @dataclass(frozen=True)
@@ -184,6 +151,8 @@ class Memories:
         self._ranker_lock = threading.Lock()
         self._follower = LogFollower(tree)
         self._taken: str | None = None  # the position that this process left the index at
+        self._since: LogFollower | None = None  # of what `same` has seen
+        self._recent: dict[int, dict[str, None]] = {}  # by the key of a text: infos written since
         self._unranked: dict[str, None] | None = None  # infos that the ranker is to be given; None: all there are
 
     # -- following --
@@ -235,10 +204,7 @@ class Memories:
         """Take in all infos of the tree; what the index has already is not indexed again."""
         with self._index.transaction() as db:
             self._index.position = ""
-            for statement in _TABLES.split(";"):
-                db.execute(statement)
-            for table in ("supersedes", "named", "related"):
-                db.execute(f"delete from {table}")
+            memory_rows.create(db)
         self._taken = None
         seen: set[str] = set()
 
@@ -306,7 +272,7 @@ class Memories:
         followers, touched = dict[str, None](), dict[str, None]()
         with self._index.transaction() as db:  # of all: what is noted has not changed when the page comes again
             for info in infos:
-                touched |= dict.fromkeys(self._supersede(db, info))
+                touched |= dict.fromkeys(memory_rows.supersede(db, info))
             put = self._put([*infos, *self._infos_of(id for id in touched if id not in own)], followers)
             if later := self._infos_of(id for id in followers if id not in put):
                 self._put(later, {})
@@ -322,7 +288,8 @@ class Memories:
             units = [unit for info in infos if info for unit in self._settle(db, info, followers, numbers)]
             self._index.keep("next memory", next(numbers))
             if self._is_joined:  # by now all of them are noted: one may be what comes before another
-                units = [unit._replace(context=self._before(db, unit.id)) for unit in units]
+                before = memory_rows.questions_before(db, [unit.id for unit in units])
+                units = [unit._replace(context=before.get(unit.id)) for unit in units]
             self._index.put(units)
         return {unit.id for unit in units}
 
@@ -331,99 +298,45 @@ class Memories:
     ) -> list[Unit]:
         """Note what filters need of an info, and return it as a unit, if it may be found."""
         passages = list(self._passages_of(info)) if self._passages_of else list(texts.passages(info.content))
-        key = to_key(info.id)
-        row = db.execute("select num, asks, source, sum, is_hidden from memory where id = ?", (key,)).fetchone()
-        is_hidden = bool(memory_fields(info).get("superseded_by")) or bool(self._successors(db, info.id))
         if info.deleted or (self._passages_of is not None and not passages):
             self._remove(db, info.id, followers)
             return []
-        kind, time, more, sayings = _facts_of(info)
-        asks = "?" in info.content or "？" in info.content
-        if row is not None and (row[1], row[2], row[4]) != (asks, info.source, is_hidden):
-            for source in (row[2], info.source):
-                followers |= dict.fromkeys(self._next(db, row[0], source))
-        checksum = zlib.crc32("\0".join(passages).encode("utf-8", "surrogatepass"))
-        num = row[0] if row else next(numbers)
-        settle = "insert or replace into memory values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
-        db.execute(settle, (key, num, is_hidden, kind, info.source, time, asks, checksum, more, sayings))
-        if row is None or (row[3], bool(row[4])) != (checksum, is_hidden):
+        row = memory_rows.write(db, info, passages, followers, numbers)
+        if row.is_changed:
             self._unrank(info.id)
-        if row is not None:
-            db.execute("delete from refers where source = ?", (key,))
-        if is_hidden:
+        if row.is_hidden:
             self._index.remove([info.id])
             return []
-        for target in set(strings_in(memory_fields(info).get("links"))):
-            db.execute("insert into refers values (?, ?)", (key, to_key(target)))
         first, rest = (passages[0], passages[1:]) if passages else ("", [])
-        return [Unit(info.id, (), first, rest, group=info.source if self._is_joined else "")]
+        group = info.source if self._is_joined else ""
+        return [Unit(info.id, (), first, [*rest, *self._former_texts(db, info)], group=group)]
+
+    def _former_texts(self, db: sqlite3.Connection, info: Info) -> list[str]:
+        """Return what an info took the place of: the words of "I live in Paris" find "I moved to Rome"."""
+        if not superseded_ids(info):
+            return []
+        olds = memory_rows.walk_back(db, [info.id])[1 : _FORMER + 1]
+        return [old.content[: texts.PASSAGE_LIMIT] for old in self._infos_of(olds) if old is not None]
 
     def _unrank(self, id: str) -> None:
         if self._ranker is not None and self._unranked is not None:
             self._unranked[id] = None
 
-    def _before(self, db: sqlite3.Connection, id: str) -> str | None:
-        """Return what comes just before an info in its source, if it asks something."""
-        sql = (
-            "select b.id, b.asks from memory m join memory b on b.source = m.source and b.num < m.num"
-            " where m.id = ? and b.source <> '' and b.is_hidden = 0 order by b.num desc limit 1"
-        )
-        row = db.execute(sql, (to_key(id),)).fetchone()
-        return to_id(row[0]) if row and row[1] else None
-
-    def _next(self, db: sqlite3.Connection, num: int, source: str) -> list[str]:
-        sql = (
-            "select id from memory where source = ? and source <> '' and num > ? and is_hidden = 0 order by num limit 1"
-        )
-        return [to_id(key) for (key,) in db.execute(sql, (source, num))]
-
     def _remove(self, db: sqlite3.Connection, id: str, followers: dict[str, None] | None = None) -> None:
-        key = to_key(id)
-        row = db.execute("select num, source from memory where id = ?", (key,)).fetchone()
-        if row is None:
-            return
-        if followers is not None:
-            followers |= dict.fromkeys(self._next(db, *row))
-        db.execute("delete from memory where id = ?", (key,))
-        db.execute("delete from refers where source = ?", (key,))
-        self._index.remove([id])
-        self._unrank(id)
+        if memory_rows.remove(db, id, followers):
+            self._index.remove([id])
+            self._unrank(id)
 
     # -- what supersedes what --
-
-    def _supersede(self, db: sqlite3.Connection, info: Info) -> list[str]:
-        """Note which infos an info supersedes, and return those that may come or go with it."""
-        olds = set() if info.deleted else set(superseded_ids(info))
-        before = {row[0] for row in db.execute("select old from supersedes where new = ?", (info.id,))}
-        if olds == before:
-            return []
-        touched = self._walk_back(db, [info.id, *before])
-        db.execute("delete from supersedes where new = ?", (info.id,))
-        db.executemany("insert into supersedes values (?, ?)", [(info.id, old) for old in olds])
-        return [id for id in dict.fromkeys([*touched, *self._walk_back(db, [info.id])]) if id != info.id]
-
-    def _walk_back(self, db: sqlite3.Connection, ids: Iterable[str]) -> list[str]:
-        found = dict.fromkeys(ids)
-        stack = list(found)
-        while stack:
-            sql = "select old from supersedes where new = ? order by old"
-            new = [row[0] for row in db.execute(sql, (stack.pop(),)) if row[0] not in found]
-            found |= dict.fromkeys(new)
-            stack += new
-        return list(found)
-
-    def _successors(self, db: sqlite3.Connection, id: str) -> list[str]:
-        found = {row[0] for row in db.execute("select new from supersedes where old = ?", (id,))}
-        return sorted(found.difference(self._walk_back(db, [id]))) if found else []
 
     def walk_back(self, ids: Iterable[str]) -> list[str]:
         """Return infos and all that they supersede, at however many removes, as they come."""
         given = list(ids)
-        return self._read(lambda db: self._walk_back(db, given))
+        return self._read(lambda db: memory_rows.walk_back(db, given))
 
     def successors(self, id: str) -> list[str]:
         """Return the infos that say they supersede an info, in the order of their ids; in a circle none does."""
-        return self._read(lambda db: self._successors(db, id))
+        return self._read(lambda db: memory_rows.successors(db, id))
 
     def _read(self, read: Callable[[sqlite3.Connection], _T]) -> _T:
         def work() -> _T:
@@ -438,19 +351,28 @@ class Memories:
 
     def facts(self, ids: Collection[str] | None = None) -> dict[str, InfoFacts]:
         """Return what filters and scores need of infos that may be found, by id; None: of all."""
-        sql = (
-            "select id, kind, source, time, more, (select count(*) from refers r join memory m on m.id = r.source"
-            " where r.target = memory.id) from memory where is_hidden = 0"
-        )
+        return self._read(lambda db: memory_rows.facts(db, ids))
 
-        def read(db: sqlite3.Connection) -> dict[str, InfoFacts]:
-            found = {}
-            for id, kind, source, time, more, referred in _select(db, sql, ids):
-                metadata, pinned = json.loads(more or _NOTHING_MORE)
-                found[to_id(id)] = InfoFacts(kind, source, time, metadata, pinned, referred)
-            return found
+    def same(self, text: str) -> list[str]:
+        """Return the infos that may be found and may have a text, but for case, width and blanks; the newest first.
 
-        return self._read(read)
+        Cost: a look at the log, and one at the index; nothing is written after the first call.
+        """
+        with self._lock:
+            if self._since is None:
+                self.catch_up()
+                self._since = LogFollower(self._tree)
+                self._since.position = self._follower.position
+            changes = self._since.catch_up()
+            if changes.from_nothing:
+                self.catch_up()
+                self._recent.clear()
+            for info in changes.infos:
+                self._recent.setdefault(memory_rows.key_of_text(info.content), {})[info.id] = None
+        key = memory_rows.key_of_text(text)
+        sql = "select id from memory where same = ? and is_hidden = 0 order by num desc"
+        known = self._read(lambda db: [to_id(id) for (id,) in db.execute(sql, (key,))])
+        return list(dict.fromkeys([*reversed(self._recent.get(key, ())), *known]))
 
     def sayings(self) -> dict[str, tuple[Sayings, Waits | None]]:
         """Return what infos say of the graph and what they wait for, of those that do; in the order of the log."""
@@ -495,8 +417,13 @@ class Memories:
         where, values = "is_hidden = 0", list[Any]()
         for name, wanted in (("kind", filters.kinds), ("source", filters.sources)):
             if wanted is not None:
-                where += f" and {name} in (select value from json_each(?))"
-                values.append(json.dumps(list(wanted)))
+                listed, values = "(select value from json_each(?))", [*values, json.dumps(list(wanted))]
+                if name == "source":
+                    also = f"id in (select id from also where source in {listed})"
+                    where += f" and (source in {listed} or {also})"
+                    values.append(values[-1])
+                else:
+                    where += f" and {name} in {listed}"
         for comparison, at in (("time >= ?", filters.since), ("time < ?", filters.until)):
             if at is not None:
                 where += f" and {comparison}"
@@ -505,12 +432,12 @@ class Memories:
 
         def accept(rows: Iterable[tuple[Any, ...]]) -> Iterator[str]:
             for id, more in rows:
-                own = json.loads(more or _NOTHING_MORE)[0] if metadata else {}
+                own = json.loads(more or memory_rows.NOTHING_MORE)[0] if metadata else {}
                 if all(key in own and own[key] == value for key, value in metadata.items()):
                     yield to_id(id)
 
         def choose(ids: Collection[str]) -> Collection[str]:
-            return self._read(lambda db: set(accept(_select(db, sql, ids, values))))
+            return self._read(lambda db: set(accept(memory_rows.select(db, sql, ids, values))))
 
         counted = f"select count(*) from (select 1 from memory where {where} limit {_FEW + 1})"
         if self._read(lambda db: db.execute(counted, values).fetchone()[0]) > _FEW:
@@ -550,11 +477,13 @@ class Memories:
         hits = self._do(lambda: self._index.search(query, limit, among=among, lent=lent, quotes=quotes, near=near))
         return [Found(*hit, note) for hit in hits]
 
-    def question_before(self, id: str) -> str:
-        """Return what comes just before an info in its source, if it asks something; else ""."""
-        before = self._read(lambda db: self._before(db, id)) if self._is_joined else None
-        info = self._tree.GetInfo(before) if before else None
-        return info.content if info is not None else ""
+    def questions_before(self, ids: Collection[str]) -> dict[str, str]:
+        """Return what comes just before infos in their sources, where it asks something: id → text."""
+        if not self._is_joined or not ids:
+            return {}
+        before = self._read(lambda db: memory_rows.questions_before(db, ids))
+        infos = {id: self._tree.GetInfo(asked) for id, asked in before.items()}
+        return {id: info.content for id, info in infos.items() if info is not None}
 
     def _pass_on(self, ranker: Ranker) -> None:
         """Give the ranker what it does not have; what it fails at, it is given again."""
@@ -583,44 +512,12 @@ class Memories:
 def _position(said: str) -> Position:
     seq, _, rest = said.partition(" ")
     layout, _, operation_id = rest.partition(" ")
-    return Position(int(seq) if seq.isdecimal() and layout == _LAYOUT else 0, operation_id)
+    return Position(int(seq) if seq.isdecimal() and layout == memory_rows.LAYOUT else 0, operation_id)
 
 
 def _said(position: Position) -> str:
-    return f"{position.seq} {_LAYOUT} {position.operation_id}"
-
-
-def _select(
-    db: sqlite3.Connection, sql: str, ids: Collection[str] | None, values: Sequence[Any] = ()
-) -> Iterator[tuple[Any, ...]]:
-    if ids is None:
-        yield from db.execute(f"{sql} order by num", values)
-        return
-    listed = [*map(to_key, ids)]
-    for start in range(0, len(listed), 400):
-        part = listed[start : start + 400]
-        yield from db.execute(f"{sql} and id in ({','.join('?' * len(part))})", [*values, *part])
-
-
-def _facts_of(info: Info) -> tuple[str, float, str | None, str | None]:
-    """Return the kind, the time, metadata and pin as JSON, None for neither, and what it says of the graph as JSON."""
-    own = memory_fields(info)
-    metadata = {key: value for key, value in info.metadata.items() if key != MEMORY_KEY}
-    time = own.get("time")
-    seconds = info.created_at
-    if isinstance(time, (int, float)) and not isinstance(time, bool):
-        with contextlib.suppress(OverflowError):
-            seconds = float(time)
-    said, waits = read_sayings(info), waits_for(info)
-    sayings = None if said == NOTHING_SAID and waits is None else _to_json([pack_sayings(said), waits])
-    is_pinned = own.get("pinned") is True
-    more = _to_json([metadata, is_pinned]) if metadata or is_pinned else None
-    return str(own.get("kind", "fact")), seconds, more, sayings
+    return f"{position.seq} {memory_rows.LAYOUT} {position.operation_id}"
 
 
 def _to_bytes(text: str) -> bytes:
     return text.encode("utf-8", "surrogatepass")  # lone surrogates are none of SQLite's
-
-
-def _to_json(value: object) -> str:
-    return json.dumps(value, separators=(",", ":"))  # in ASCII: lone surrogates are none of SQLite's

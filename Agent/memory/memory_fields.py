@@ -5,7 +5,7 @@ from typing import Any
 
 from ..keyword_tree import Info
 
-__all__ = ["MEMORY_KEY", "memory_fields", "strings_in", "superseded_ids"]
+__all__ = ["MEMORY_KEY", "memory_fields", "sources_of", "strings_in", "superseded_ids"]
 
 MEMORY_KEY = "memory"
 """The key of an info's metadata that a memory's own fields are under; see `store`."""
@@ -15,6 +15,12 @@ def memory_fields(info: Info) -> Mapping[str, Any]:
     """Return what `MemoryStore` wrote of an info; nothing where something else wrote it."""
     own = info.metadata.get(MEMORY_KEY)
     return own if isinstance(own, Mapping) else _NOTHING
+
+
+def sources_of(info: Info) -> tuple[str, ...]:
+    """Return where a memory is from: its source, and those from which it was remembered again."""
+    others = strings_in(memory_fields(info).get("sources"))
+    return (info.source, *(source for source in dict.fromkeys(others) if source != info.source))
 
 
 def superseded_ids(info: Info) -> tuple[str, ...]:

@@ -24,22 +24,22 @@ the words that the name says and the text does not count twice.
 
 import math
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping, Set
+from collections.abc import Callable, Collection, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from enum import Enum
 from pathlib import Path
 from typing import TypeAlias
 
 from ..base.checks import check_count, check_string, shorten
+from ..base.text import fold
 from ..finding import texts
-from ..keyword_tree import Info, InvalidInputError, KeywordTree
-from .graph import ENTITY_TYPES, KnowledgeGraph, RelationDirection, Step
-from .in_memory_graph import InMemoryGraph
+from ..keyword_tree import Info, InvalidInputError, KeywordNode, KeywordTree
+from .graph import ENTITY_TYPES, InMemoryGraph, KnowledgeGraph, RelationDirection, Step
 from .keywords import ChineseKeywordExtractor, KeywordExtractor
 from .knowledge import KnowledgePage, KnowledgeStore, TreeKnowledge
 from .memories import Choice, Filters, Found, InfoFacts, Memories, Ranker
 from .memory_fields import memory_fields
-from .relation_words import ONE_AT_A_TIME, asked_relations, asked_subjects, subjects_of, words_of
+from .relation_words import asked_relations, asked_subjects, says_change, subjects_of, words_of
 from .scoring import (
     HALF_LIFE_S,
     DiceOverlap,
@@ -189,7 +189,7 @@ class MemoryRetriever:
         """Return the memories that fit a question, best first.
 
         Args:
-            query: The question, as it was asked; of more than 8,000 characters, the last.
+            query: The question, as it was asked; of more than 2,000 characters, the last.
             limit: At most this many.
             filters: Which may be found.
             config: Another way of looking, this once.
@@ -207,45 +207,73 @@ class MemoryRetriever:
                 raise InvalidInputError(f"filters need a tree; pages have no {shorten(filters)}")
             return self._retrieve_pages(self._pages, query, limit, config, scoring)
         self.index.catch_up()
-        among = self.index.choose(filters)
-        near: dict[str, float] = {}
-        steps: dict[str, list[Step]] = {}
+        among, reach = self.index.choose(filters), limit
+        while True:
+            found, is_all = self._retrieve(query, limit, reach, among, config, scoring)
+            if len(found) == limit or is_all:
+                return found
+            reach *= 4  # equal texts take one place: further ones are wanted
+
+    def _retrieve(
+        self,
+        query: str,
+        limit: int,
+        reach: int,
+        among: Choice | None,
+        config: RetrieverConfig,
+        scoring: ScoringStrategy,
+    ) -> tuple[list[Retrieved], bool]:
+        """Return the best memories of the first `reach` that fit, and whether these are all that do."""
+        graph_only = config.strategy is RetrievalStrategy.GRAPH_ONLY
+        tree = _TreeOnce(self._tree)
+        near, steps = dict[str, float](), dict[str, list[Step]]()
         if config.strategy is not RetrievalStrategy.KNOWLEDGE_ONLY:
             near, steps = self._walk(query, config.depth)
-        attached = self._infos_of(near, [], among)
-        lent = self._lend_names(query, near, attached)
+        attached, hanging = self._infos_of(near, among, tree)
         by_dice = isinstance(scoring, DiceOverlap)
         # Another order may bring forward what the text alone ranks later.
-        reach = limit if _is_text_alone(scoring) and not by_dice else max(100, 4 * limit)
-        said = {} if graph_only else {found.id: found for found in self.index.rank(query, reach, among, lent)}
-        attached = self._infos_of(near, said, among)
+        reach = reach if _is_text_alone(scoring) and not by_dice else max(100, 4 * reach)
+        said = dict[str, Found]()
+        if not graph_only:
+            lent = self._lend_names(query, near, attached, hanging)
+            said = {found.id: found for found in self.index.rank(query, reach, among, lent)}
+        is_all = len(said) < reach
+        if near:  # a keyword's first pages do not hold all
+            tree.read([*said])
+            for id in said:
+                best = max(((near.get(each, 0.0), each) for each in tree.keyword_ids(id)), default=(0.0, ""))
+                if best[0] > attached.get(id, (0.0, ""))[0]:
+                    attached[id] = best
         known = self.index.facts({*said, *attached})
         now = self._clock()
-        scored = []
-        for id in dict.fromkeys([*said, *attached]):
-            if id not in known:
-                continue
-            breakdown = ScoreBreakdown(
-                overlap_score=self._dice(query, id) if by_dice else said[id].score if id in said else 0.0,
-                graph_score=attached.get(id, (0.0, ""))[0],
-                temporal_score=temporal_decay(now - known[id].time, config.half_life_s),
-                reference_score=reference_count(known[id].referred),
-            )
-            total = scoring.total(breakdown)
-            if total > 0.0 and total >= config.min_score:
-                scored.append((total, id, breakdown))
-        scored.sort(key=lambda item: -item[0])  # stable: equals stay in the order of the channels
-        scored, later = self._newest_first(query, scored, limit, among) if not graph_only else (scored, {})
-        results: list[Retrieved] = []
+        ids = [id for id in dict.fromkeys([*said, *attached]) if id in known]
+        overlaps = [self._dice(query, id, tree) if by_dice else said[id].score if id in said else 0.0 for id in ids]
+        fresh = [temporal_decay(now - known[id].time, config.half_life_s) for id in ids]
+        referred = [reference_count(known[id].referred) for id in ids]
+        distances = [attached[id][0] if id in attached else 0.0 for id in ids]
+        breakdowns = [*map(ScoreBreakdown, overlaps, distances, fresh, referred)]
+        totals = [*map(scoring.total, breakdowns)]
+        scored = [each for each in zip(totals, ids, breakdowns, strict=True) if each[0] > 0.0]
+        scored = [each for each in scored if each[0] >= config.min_score]
+        scored.sort(key=lambda item: (-item[0], -known[item[1]].number))  # of equals the newest
+        scored, later = self._newest_first(query, scored, limit, among, tree) if not graph_only else (scored, {})
+        results, taken = list[Retrieved](), set[str]()
+        tree.read([id for _, id, _ in scored[:limit]])
         for total, id, breakdown in scored:
+            info = tree.info(id)
             if len(results) == limit:
                 break
-            result = self._result(query, id, total, breakdown, said, attached, scoring)
-            if result is not None:
-                result.later = later.get(id, "")
-                result.steps = steps.get(attached[id][1], []) if id in attached else []
-                results.append(result)
-        return results
+            if info is None or memory_fields(info).get("superseded_by") or (text := fold(info.content)) in taken:
+                continue  # gone meanwhile, or said already by a newer one
+            taken.add(text)
+            walked = steps.get(attached[id][1], []) if id in attached else []
+            results.append(
+                Retrieved(
+                    info, total, breakdown, *self._place(info, attached, tree), scoring, walked, later.get(id, "")
+                )
+            )
+        self._quote(query, results, said, tree)
+        return results, is_all
 
     def _retrieve_pages(
         self, pages: KnowledgeStore, query: str, limit: int, config: RetrieverConfig, scoring: ScoringStrategy
@@ -302,7 +330,11 @@ class MemoryRetriever:
         return dict(sorted(near.items(), key=lambda item: -item[1])), steps
 
     def _lend_names(
-        self, query: str, near: Mapping[str, float], attached: Mapping[str, tuple[float, str]]
+        self,
+        query: str,
+        near: Mapping[str, float],
+        attached: Mapping[str, tuple[float, str]],
+        hanging: Mapping[str, Collection[str]],
     ) -> dict[str, dict[str, float]]:
         """Return which terms of a question memories have by the names of the keywords that they are linked to."""
         asked, names = set(texts.terms(query)), dict[str, set[str]]()
@@ -313,107 +345,168 @@ class MemoryRetriever:
                 names[keyword_id] = asked.intersection(texts.terms(" ".join([entity.name, *entity.aliases, *tags])))
         lent = dict[str, dict[str, float]]()
         for id in (id for id, (proximity, _) in attached.items() if proximity == 1.0):
-            linked = (names.get(link.keyword_id, set()) for link in self._tree.GetLinks(id))
-            if terms := set[str]().union(*linked):
+            if terms := set[str]().union(*(names.get(keyword_id, ()) for keyword_id in hanging[id])):
                 lent[id] = dict.fromkeys(terms, 1.0)
         return lent
 
     def _newest_first(
-        self, query: str, scored: list[_Scored], limit: int, among: Choice | None
+        self, query: str, scored: list[_Scored], limit: int, among: Choice | None, tree: "_TreeOnce"
     ) -> tuple[list[_Scored], dict[str, str]]:
         """Put what was said later of the same subject before what it replaces, and return which does: older → newer.
 
         A person lives in one place at a time: "I moved to Rome" has no word of "Where do I live?", and goes before "I
-        live in Paris", with its score.
+        live in Paris", with its score. Of other subjects a later memory goes before an earlier one where it says that
+        something has changed, and says as much of the question.
         """
-        kinds, asked = asked_relations(query) & ONE_AT_A_TIME, asked_subjects(query)
-        if not kinds or not scored:
+        kinds, asked = asked_relations(query), asked_subjects(query)
+        if not scored:
             return scored, {}
         ranked = {id: (total, id, breakdown) for total, id, breakdown in scored[:limit]}
-        wider = [found.id for found in self.index.rank(f"{query} {words_of(kinds)}", _WIDER, among)]
+        wider = [found.id for found in self.index.rank(f"{query} {words_of(kinds)}", _WIDER, among)] if kinds else []
         facts = self.index.facts({*ranked, *wider})
 
         def has_subject(id: str) -> bool:
-            info = self._tree.GetInfo(id) if id in facts else None
+            info = tree.info(id) if id in facts else None
             return info is not None and any(not asked.isdisjoint(subjects_of(info.content, kind)) for kind in kinds)
 
         group = [id for id in ranked if has_subject(id)]
+        if group:
+            first = facts[group[0]].number
+            group += [id for id in wider if id not in ranked and facts[id].number > first and has_subject(id)]
+        else:
+            group = self._changed(query, [id for id in ranked if id in facts], facts, tree)
         if not group:
             return scored, {}
-        first = ranked[group[0]]
-        group += [id for id in wider if id not in ranked and facts[id].time > facts[group[0]].time and has_subject(id)]
-        group.sort(key=lambda id: -facts[id].time)
-        total, placed = first[0], list[_Scored]()
+        first_scored = next(each for each in scored if each[1] in group)
+        group.sort(key=lambda id: -facts[id].number)
+        total, placed = first_scored[0], list[_Scored]()
         for id in group:
             total = min(total, ranked[id][0]) if placed and id in ranked else total
-            placed.append((total, id, ranked.get(id, first)[2]))
-        at = scored.index(first)
+            placed.append((total, id, ranked.get(id, first_scored)[2]))
+        at = scored.index(first_scored)
         others = [[each for each in part if each[1] not in group] for part in (scored[:at], scored[at:])]
         return [*others[0], *placed, *others[1]], dict.fromkeys(group[1:], group[0])
 
-    def _dice(self, query: str, id: str) -> float:
+    def _changed(
+        self, query: str, ranked: Sequence[str], facts: Mapping[str, InfoFacts], tree: "_TreeOnce"
+    ) -> list[str]:
+        """Return the first memory and a later one that says a change of it; nothing where none does."""
+        asked = texts.question(query).keys() - texts.STOP_WORDS
+        said = dict[str, set[str]]()
+        for id in ranked:
+            info = tree.info(id)
+            said[id] = set() if info is None else asked & {*texts.terms(info.content[:_COMPARED])}
+        for id in ranked[1:]:
+            info, first = tree.info(id), ranked[0]
+            is_later = said[first] <= said[id] and bool(said[first]) and facts[id].number > facts[first].number
+            if info is not None and is_later and says_change(info.content[:_COMPARED]):
+                return [first, id]
+        return []
+
+    def _dice(self, query: str, id: str, tree: "_TreeOnce") -> float:
         """Return the overlap with an info, whose keywords are the title, and their descriptions the summary."""
-        info = self._tree.GetInfo(id)
-        keywords = [node for node, _ in self._tree.GetKeywordsOfInfo(id)] if info is not None else []
+        info, keywords = tree.info(id), tree.keywords(id)
         title, summary = " ".join(node.name for node in keywords), " ".join(node.description for node in keywords)
         return text_overlap(query, title, summary.strip(), "" if info is None else info.content)
 
     def _infos_of(
-        self, near: Mapping[str, float], said: Iterable[str], among: Choice | None
-    ) -> dict[str, tuple[float, str]]:
-        """Return the infos of keywords, the nearest first: id → (proximity, keyword)."""
-        found: dict[str, tuple[float, str]] = {}
+        self, near: Mapping[str, float], among: Choice | None, tree: "_TreeOnce"
+    ) -> tuple[dict[str, tuple[float, str]], dict[str, Collection[str]]]:
+        """Return the infos of keywords, the nearest first: id → (proximity, keyword); id → the keywords it hangs on."""
+        found, hanging = dict[str, tuple[float, str]](), dict[str, dict[str, None]]()
+        is_cut = False
         for keyword_id, proximity in near.items():
             if len(found) >= _HANGING:
+                is_cut = True
                 break
-            for id in self._ids_of(keyword_id, among):
+            ids = self._ids_of(keyword_id, among, tree)
+            is_cut = is_cut or len(ids) >= _HANGING // 4
+            for id in ids:
                 found.setdefault(id, (proximity, keyword_id))
-        for id in said if near else ():  # a keyword's first pages do not hold all
-            keyword_ids = [link.keyword_id for link in self._tree.GetLinks(id)]
-            best = max(((near.get(keyword_id, 0.0), keyword_id) for keyword_id in keyword_ids), default=(0.0, ""))
-            if best[0] > found.get(id, (0.0, ""))[0]:
-                found[id] = best
-        return found
+                hanging.setdefault(id, {})[keyword_id] = None
+        return found, {id: tree.keyword_ids(id) for id in found} if is_cut else {**hanging}
 
-    def _ids_of(self, keyword_id: str, among: Choice | None) -> list[str]:
+    def _ids_of(self, keyword_id: str, among: Choice | None, tree: "_TreeOnce") -> list[str]:
         """Return the first infos of a keyword that may be found."""
         ids: list[str] = []
         for page in range(_PAGES):
-            infos = self._tree.GetInfosOfKeyword(keyword_id, page=page)
+            infos = tree.infos_of(keyword_id, page)
             allowed = _allowed(among, [info.id for info in infos])
             ids += [info.id for info in infos if info.id in allowed]
             if not infos or len(ids) >= _HANGING // 4:
                 break
         return ids
 
-    def _result(
-        self,
-        query: str,
-        id: str,
-        score: float,
-        breakdown: ScoreBreakdown,
-        said: Mapping[str, Found],
-        attached: Mapping[str, tuple[float, str]],
-        scoring: ScoringStrategy,
-    ) -> Retrieved | None:
-        info = self._tree.GetInfo(id)
-        if info is None or memory_fields(info).get("superseded_by"):  # meanwhile
-            return None
-        nodes = [node for node, _ in self._tree.GetKeywordsOfInfo(id)]
-        keywords = [attached[id][1]] if id in attached else [node.id for node in nodes]
-        path = [node.name for node in self._tree.GetPath(keywords[0])[1:]] if keywords else []
-        found = said.get(id) or Found(id, 0.0, "")
-        passage = found.passage or info.content[:_PASSAGE]
-        names = (text for node in nodes for text in (node.name, *node.aliases))
-        context = "\n".join([*names, self.index.question_before(id) if info.source else ""])
-        return Retrieved(info, score, breakdown, path, passage, scoring, note=found.note, query=query, context=context)
+    def _place(self, info: Info, attached: Mapping[str, tuple[float, str]], tree: "_TreeOnce") -> tuple[list[str], str]:
+        """Return the path to the keyword that fits best, and a passage for what has none that does."""
+        nodes = {node.id: node for node in tree.keywords(info.id)}
+        best = attached[info.id][1] if info.id in attached else next(iter(nodes), "")
+        node = nodes.get(best)
+        if node is not None and node.parent_id == "root":
+            return [node.name], info.content[:_PASSAGE]
+        return [each.name for each in self._tree.GetPath(best)[1:]] if best else [], info.content[:_PASSAGE]
+
+    def _quote(self, query: str, results: list[Retrieved], said: Mapping[str, Found], tree: "_TreeOnce") -> None:
+        """Give results the passages that fit best, and what else counts as said."""
+        before = self.index.questions_before([each.info.id for each in results if each.info.source])
+        for result in results:
+            id, result.query = result.info.id, query
+            found = said.get(id)
+            if found is not None:
+                result.note = found.note
+                # What it took the place of may have been what fits.
+                if found.passage and " ".join(found.passage.strip("…").split()) in " ".join(
+                    result.info.content.split()
+                ):
+                    result.passage = found.passage
+            names = (text for node in tree.keywords(id) for text in (node.name, *node.aliases))
+            result.context = "\n".join([*names, before.get(id, "")])
+
+
+class _TreeOnce:
+    """What a question needs of the tree, each record read once."""
+
+    def __init__(self, tree: KeywordTree) -> None:
+        self._tree = tree
+        self._infos = dict[str, Info | None]()
+        self._keywords = dict[str, list[KeywordNode]]()
+
+    def read(self, ids: Sequence[str]) -> None:
+        """Read infos and their keywords together."""
+        self._infos |= {id: self._tree.GetInfo(id) for id in ids if id not in self._infos}
+        new = [id for id in ids if id not in self._keywords]
+        read = [self._tree.GetKeywordsOfInfo(id) for id in new]
+        self._keywords |= {id: [node for node, _ in found] for id, found in zip(new, read, strict=True)}
+
+    def info(self, id: str) -> Info | None:
+        """Return an info, None where it is gone."""
+        if id not in self._infos:
+            self._infos[id] = self._tree.GetInfo(id)
+        return self._infos[id]
+
+    def infos_of(self, keyword_id: str, page: int) -> list[Info]:
+        """Return a page of a keyword's infos."""
+        infos = self._tree.GetInfosOfKeyword(keyword_id, page=page)
+        self._infos |= {info.id: info for info in infos}
+        return infos
+
+    def keywords(self, id: str) -> list[KeywordNode]:
+        """Return the keywords of an info."""
+        if id not in self._keywords:
+            self.read([id])
+        return self._keywords[id]
+
+    def keyword_ids(self, id: str) -> list[str]:
+        """Return the ids of an info's keywords."""
+        return [node.id for node in self.keywords(id)]
 
 
 _ENTITIES = 20  # of those that a question names
 _HANGING = 200  # infos, after which no further keyword's are looked at
 _PAGES = 8  # of a keyword's infos, where few of them may be found
 _WIDER = 50  # memories that are looked at for a later statement
-_QUERY_LIMIT = 8_000  # characters
+_COMPARED = 1_000  # characters of a memory, for what it says of a change
+_QUERY_LIMIT = 2_000  # characters
 _PASSAGE = 160  # characters
 
 

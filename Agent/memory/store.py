@@ -595,8 +595,7 @@ class MemoryStore:
         """
         filters = Filters(kinds, sources, _seconds(since), _seconds(until), metadata)
         found = self.retriever.retrieve(query, limit, None if filters == Filters() else filters, config)
-        for memory in found:
-            self._recalls.record(memory.info.id, min(1.0, max(0.0, memory.score)))
+        self._recalls.record({memory.info.id: min(1.0, max(0.0, memory.score)) for memory in found})
         return found
 
     def record_recall(self, id: str, score: float) -> None:
@@ -611,7 +610,7 @@ class MemoryStore:
             InvalidInputError: The score is not between 0 and 1.
         """
         self._get(id)
-        self._recalls.record(id, score)
+        self._recalls.record({id: score})
 
     # -- correcting --
 

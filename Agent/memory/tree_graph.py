@@ -15,7 +15,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import replace
 from itertools import islice
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from typing_extensions import override
 
@@ -24,6 +24,7 @@ from ..store.log_follower import LogChanges, LogFollower, all_infos, outside_ope
 from .graph import (
     GraphEntity,
     GraphRelation,
+    InMemoryGraph,
     KnowledgeGraph,
     RelationDirection,
     Saying,
@@ -32,17 +33,17 @@ from .graph import (
     check_direction,
     check_entity,
     check_relation,
-    entity_text,
     normalize_tags,
+    rank_entities,
 )
-from .in_memory_graph import InMemoryGraph, rank_entities, units_of_entity
+from .keyword_fields import CHOSEN, RELATION, TAG, OwnFields, is_relation, quote_type, read_own, split_relation_key
 from .memory_fields import MEMORY_KEY, memory_fields, superseded_ids
 from .sayings import NOTHING_SAID, SaidRelation, Sayings, Waits, read_sayings, waits_for
 
 if TYPE_CHECKING:
     from .memories import Memories  # it indexes keywords by what they are found by here
 
-__all__ = ["TreeGraph", "has_relations", "is_relation", "split_relation_key", "units_of_keyword"]
+__all__ = ["TreeGraph"]
 
 
 class TreeGraph(KnowledgeGraph):
@@ -56,14 +57,7 @@ class TreeGraph(KnowledgeGraph):
             long as nothing has relations, no graph is built. None reads the tree's infos.
 
     An entity's name and description are the keyword's. The rest is in its metadata, one key for each thing, since
-    that is what a merge joins:
-
-        "entity_type": "person"
-        "tag:tea": 0                                            its place among the tags, the most relevant first
-        "relation:works_on:<id>": {"weight": 0.8, "number": 12} numbered in the order of adding; to itself: <id> empty
-
-    A colon within a relation's type is written %3A, and % is written %25; an id is written as it is. `"tag:"` alone
-    says that the tags were chosen by hand, although memories say others.
+    that is what a merge joins; see `keyword_fields`.
 
     Besides, the graph has what memories say (`sayings`): relations with the sentences that say so, and types, tags and
     descriptions where the keyword has none of its own. Two memories that say the same make one relation, with the
@@ -106,7 +100,7 @@ class TreeGraph(KnowledgeGraph):
                 return
 
         def patch(node: KeywordNode) -> dict[str, Any]:
-            kept = {key: value for key, value in node.metadata.items() if not key.startswith(_TAG)}
+            kept = {key: value for key, value in node.metadata.items() if not key.startswith(TAG)}
             return {"name": entity.name, "description": entity.description, "metadata": {**kept, **own}}
 
         self._update(entity.id, patch)
@@ -143,7 +137,7 @@ class TreeGraph(KnowledgeGraph):
         def patch(node: KeywordNode) -> dict[str, Any]:
             # What was added under the name of a merged target keeps its key, so that there stays one.
             old = [key for key in node.metadata if self._leads_to(key, node.id) == (target.id, kind)]
-            key = (*old, f"{_RELATION}{_quote(kind)}:{'' if target.id == node.id else target.id}")[0]
+            key = (*old, f"{RELATION}{quote_type(kind)}:{'' if target.id == node.id else target.id}")[0]
             number_now = node.metadata[key]["number"] if old and is_relation(node.metadata[key]) else number
             return {"metadata": {**node.metadata, key: {"weight": float(weight), "number": number_now}}}
 
@@ -190,10 +184,10 @@ class TreeGraph(KnowledgeGraph):
         with self._lock:
             self._catch_up()
             is_reported = any(self._tags.get(written) for written in self._written_as(entity_id))
-        chosen = {_TAG: _CHOSEN} if is_reported else {}
+        chosen = {TAG: CHOSEN} if is_reported else {}
 
         def patch(node: KeywordNode) -> dict[str, Any]:
-            kept = {key: value for key, value in node.metadata.items() if not key.startswith(_TAG)}
+            kept = {key: value for key, value in node.metadata.items() if not key.startswith(TAG)}
             return {"metadata": {**kept, **keys, **chosen}}
 
         self._update(self._find(entity_id).id, patch)
@@ -210,7 +204,7 @@ class TreeGraph(KnowledgeGraph):
 
     def _tag_keys(self, tags: Iterable[str]) -> dict[str, int]:
         kept = normalize_tags(tags, self.tag_constraints().max_tags_per_entity)
-        return {f"{_TAG}{tag}": place for place, tag in enumerate(kept)}
+        return {f"{TAG}{tag}": place for place, tag in enumerate(kept)}
 
     def _find(self, id: str) -> KeywordNode:
         node = self._tree.GetKeyword(id) if id else None
@@ -263,7 +257,7 @@ class TreeGraph(KnowledgeGraph):
         return None if node is None or node.id != id else self._own_entity(node)
 
     def _own_entity(self, node: KeywordNode) -> GraphEntity:
-        return _read_own(node).entity_within(self.tag_constraints().max_tags_per_entity)
+        return read_own(node).entity_within(self.tag_constraints().max_tags_per_entity)
 
     @override
     def find_tags(self, prefix: str) -> list[str]:
@@ -304,7 +298,7 @@ class TreeGraph(KnowledgeGraph):
         self._numbers: dict[str, dict[tuple[str, str], int]] = {}  # by source, then by target and type
         self._merged: dict[str, str] = {}
         self._merged_from: dict[str, set[str]] = defaultdict(set)
-        self._own: dict[str, _Own] = {}  # what keywords have of their own
+        self._own: dict[str, OwnFields] = {}  # what keywords have of their own
         self._written: dict[str, dict[str, Any]] = {}  # by source: its relations as the metadata has them
         self._sources: dict[str, set[str]] = defaultdict(set)  # by target, as written, in metadata and in memories
         self._sayings: dict[str, Sayings] = {}  # by memory
@@ -362,7 +356,7 @@ class TreeGraph(KnowledgeGraph):
                 if self._found.get_entity(id) is not None:
                     self._found.remove_entity(id)
             else:
-                self._own[id] = _read_own(node)
+                self._own[id] = read_own(node)
             self._note_written(id, node)
         for id in {self._chain(id)[-1] for id in nodes}:
             self._settle(id)
@@ -550,53 +544,11 @@ class TreeGraph(KnowledgeGraph):
             return self._own_entity(node)
         with self._lock:
             self._catch_up()
-            if self._own.get(node.id) == _read_own(node):
+            if self._own.get(node.id) == read_own(node):
                 found = self._found.get_entity(node.id)
                 if found is not None:
                     return found
         return self._own_entity(node)
-
-
-class _Own(NamedTuple):
-    """What a keyword says of itself as an entity."""
-
-    entity: GraphEntity
-    has_type: bool
-    has_tags: bool
-    """Whether its tags were chosen by hand: then memories add none."""
-
-    def entity_within(self, limit: int) -> GraphEntity:
-        """Return the entity with at most this many tags."""
-        return replace(self.entity, tags=self.entity.tags[:limit])
-
-
-def _read_own(node: KeywordNode) -> _Own:
-    tags = [
-        (place if isinstance(place, int) else len(node.metadata), key.removeprefix(_TAG))
-        for key, place in node.metadata.items()
-        if key.startswith(_TAG) and key != _TAG
-    ]
-    kind = node.metadata.get("entity_type")
-    has_type = isinstance(kind, str) and bool(kind.strip())
-    entity = GraphEntity(
-        node.id,
-        node.name,
-        str(kind) if has_type else "concept",
-        node.description,
-        [tag for _, tag in sorted(tags)],
-        list(node.aliases),
-    )
-    return _Own(entity, has_type, _TAG in node.metadata)
-
-
-def units_of_keyword(node: KeywordNode) -> set[str]:
-    """Return what a keyword is found by: the words of its names, tags and description, and its whole names."""
-    return units_of_entity(entity_text(_read_own(node).entity))
-
-
-def has_relations(node: KeywordNode) -> bool:
-    """Tell whether a keyword's metadata holds relations."""
-    return any(split_relation_key(key)[0] for key in node.metadata)
 
 
 def _may_have_missed(changes: LogChanges) -> bool:
@@ -606,26 +558,3 @@ def _may_have_missed(changes: LogChanges) -> bool:
 
 _PAGE = 1_000  # infos read at once
 _SAYINGS = 100  # listed of one relation: that more say it adds nothing
-_CHOSEN = -1  # as a place among tags, what no tag has
-
-_TAG, _RELATION = "tag:", "relation:"
-
-
-def _quote(kind: str) -> str:
-    return kind.replace("%", "%25").replace(":", "%3A")
-
-
-def split_relation_key(key: str) -> tuple[str, str]:
-    """Return a relation's type and the target as it was written; two empty strings for another key."""
-    if not key.startswith(_RELATION):
-        return "", ""
-    kind, colon, written = key.removeprefix(_RELATION).partition(":")
-    return (kind.replace("%3A", ":").replace("%25", "%"), written) if colon else ("", "")
-
-
-def is_relation(value: object) -> bool:
-    """Tell whether a value of the metadata has the form that this class writes: metadata is anybody's."""
-    if not isinstance(value, dict):
-        return False
-    number, weight = value.get("number"), value.get("weight")
-    return isinstance(number, int) and isinstance(weight, (int, float)) and 0.0 <= weight <= 1.0

@@ -9,8 +9,7 @@ import pytest
 from Agent.base.checks import shorten
 from Agent.keyword_tree import KeywordTreeError, NotFoundError
 from Agent.memory.eviction import Capacity, RecallBased
-from Agent.memory.graph import GraphEntity, GraphRelation
-from Agent.memory.in_memory_graph import InMemoryGraph
+from Agent.memory.graph import GraphEntity, GraphRelation, InMemoryGraph
 from Agent.memory.retriever import RetrieverConfig
 from Agent.memory.schemas import EpisodeTrace, ProceduralSkill, SemanticPattern
 from Agent.memory.store import MemoryStore

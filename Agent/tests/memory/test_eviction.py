@@ -106,8 +106,8 @@ class TestChooseEvictions:
 class TestRecallLog:
     def test_counts_and_keeps(self, tmp_path: Path) -> None:
         log = RecallLog(tmp_path / "indexes" / "stats.json", clock=lambda: 7.0)
-        log.record("a", 0.5)
-        log.record("a", 0.25)
+        log.record({"a": 0.5})
+        log.record({"a": 0.25})
         log.write()
 
         assert RecallLog(tmp_path / "indexes" / "stats.json").stats() == {"a": RecallStats(2, 0.75, 7.0)}
@@ -118,14 +118,14 @@ class TestRecallLog:
         log = RecallLog(tmp_path / "stats.json", write_after=3)
         for number in range(3):
             assert (tmp_path / "stats.json").exists() is False
-            log.record(str(number), 1.0)
+            log.record({str(number): 1.0})
 
         assert sorted(RecallLog(tmp_path / "stats.json").stats()) == ["0", "1", "2"]
 
     def test_adds_to_what_another_wrote(self, tmp_path: Path) -> None:
         one, other = RecallLog(tmp_path / "stats.json"), RecallLog(tmp_path / "stats.json")
         for log in (one, other):
-            log.record("a", 1.0)
+            log.record({"a": 1.0})
             log.write()
 
         assert one.stats()["a"].recall_count == 2
@@ -150,7 +150,7 @@ class TestRecallLog:
     def test_takes_a_damaged_file_for_none(self, tmp_path: Path, damage: str) -> None:
         (tmp_path / "stats.json").write_text(damage)
         log = RecallLog(tmp_path / "stats.json")
-        log.record("b", 1.0)
+        log.record({"b": 1.0})
         log.write()
 
         assert list(RecallLog(tmp_path / "stats.json").stats()) == ["b"]
@@ -158,15 +158,15 @@ class TestRecallLog:
     def test_goes_on_where_it_cannot_write(self, tmp_path: Path) -> None:
         (tmp_path / "file").write_text("in the way")
         log = RecallLog(tmp_path / "file" / "stats.json", write_after=1)
-        log.record("a", 1.0)
+        log.record({"a": 1.0})
 
         assert log.stats()["a"].recall_count == 1
 
     def test_does_not_go_back_with_the_clock(self, tmp_path: Path) -> None:
         times = iter([9.0, 5.0])
         log = RecallLog(tmp_path / "stats.json", clock=lambda: next(times))
-        log.record("a", 1.0)
-        log.record("a", 1.0)
+        log.record({"a": 1.0})
+        log.record({"a": 1.0})
 
         assert log.stats()["a"].last_recall_at == 9.0
 
@@ -175,15 +175,15 @@ class TestRecallLog:
         log = RecallLog(tmp_path / "stats.json")
 
         with pytest.raises(InvalidInputError, match="score"):
-            log.record("a", score)
+            log.record({"a": score})
         with pytest.raises(InvalidInputError, match="id"):
-            log.record(5, 1.0)  # type: ignore[arg-type]
+            log.record({5: 1.0})  # type: ignore[dict-item]
         assert log.stats() == {}
 
     def test_drops_the_rows_of_what_is_gone(self, tmp_path: Path) -> None:
         log = RecallLog(tmp_path / "stats.json")
         for id in "ab":
-            log.record(id, 1.0)
+            log.record({id: 1.0})
         log.write()
         log.write(lambda id: id != "a")
 

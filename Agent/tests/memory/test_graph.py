@@ -12,17 +12,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from Agent.keyword_tree import InvalidInputError, KeywordTree, NotFoundError
-from Agent.memory import in_memory_graph
+from Agent.memory import graph as in_memory_graph
 from Agent.memory.graph import (
     GraphEntity,
     GraphRelation,
+    InMemoryGraph,
     KnowledgeGraph,
     RelationDirection,
     TagConstraints,
     keyword_fit,
     normalize_tags,
 )
-from Agent.memory.in_memory_graph import InMemoryGraph
 from Agent.memory.tree_graph import TreeGraph
 from Agent.tests.support.examples import share
 from Agent.tests.support.threads import in_threads

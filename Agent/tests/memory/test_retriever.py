@@ -12,8 +12,7 @@ import pytest
 
 from Agent.finding.calibration import ANSWER_BAR
 from Agent.keyword_tree import InvalidInputError, KeywordTree
-from Agent.memory.graph import GraphEntity, GraphRelation
-from Agent.memory.in_memory_graph import InMemoryGraph
+from Agent.memory.graph import GraphEntity, GraphRelation, InMemoryGraph
 from Agent.memory.keywords import SimpleKeywordExtractor
 from Agent.memory.knowledge import KnowledgePage, KnowledgeStore, TreeKnowledge
 from Agent.memory.memories import Filters, Memories

@@ -1,0 +1,250 @@
+"""Rows beside the index of words: what filters and scores need of each info, and which info supersedes which.
+
+All functions take a connection within a transaction of the index, which commits them with the words. What is kept here
+is derived, and can be thrown away with the index.
+"""
+
+import contextlib
+import json
+import sqlite3
+import zlib
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ..base.text import fold
+from ..finding.packing import to_id, to_key
+from ..keyword_tree import Info
+from .memory_fields import MEMORY_KEY, memory_fields, sources_of, strings_in, superseded_ids
+from .sayings import NOTHING_SAID, pack_sayings, read_sayings, waits_for
+
+__all__ = ["LAYOUT", "NOTHING_MORE", "TABLES", "InfoFacts", "Row", "key_of_text"]
+
+LAYOUT = "6"
+"""Of these tables; another one is filled again."""
+TABLES = """
+create table if not exists memory(
+    id primary key, num integer not null, is_hidden integer not null, kind text not null, source text not null,
+    time real not null, asks integer not null, sum integer not null, more text, sayings text, same integer
+) without rowid;
+create index if not exists memory_source on memory(source, num) where source <> '';
+create index if not exists memory_sayings on memory(num) where sayings is not null;
+create index if not exists memory_same on memory(same);
+create table if not exists also(id, source text, primary key (id, source)) without rowid;
+create index if not exists also_source on also(source);
+create table if not exists supersedes(new text, old text, primary key (new, old)) without rowid;
+create index if not exists supersedes_old on supersedes(old);
+create table if not exists refers(source, target, primary key (source, target)) without rowid;
+create index if not exists refers_target on refers(target);
+create table if not exists named(unit blob, keyword text, primary key (unit, keyword)) without rowid;
+create index if not exists named_keyword on named(keyword);
+create table if not exists related(keyword text primary key) without rowid;
+"""
+NOTHING_MORE = "[{},false]"
+"""Metadata and pin of most infos."""
+
+
+@dataclass(slots=True)
+class InfoFacts:
+    """What filters and scores need of an info."""
+
+    kind: str
+    """`"fact"`, `"episode"`, `"pattern"`, `"skill"`, or what another program wrote there."""
+    source: str
+    """Where it is from."""
+    time: float
+    """Seconds since the epoch, UTC: when an episode began, else when the info was written."""
+    metadata: Mapping[str, Any]
+    """The caller's own."""
+    pinned: bool = False
+    """Whether it stays when others are forgotten."""
+    referred: int = 0
+    """How many infos link to it."""
+    number: int = 0
+    """Its place in the order of writing, whatever the clocks said."""
+
+
+@dataclass(slots=True)
+class Row:
+    """A row that was written, and what became of it."""
+
+    was: tuple[Any, ...] | None
+    """The row before: num, asks, source, sum, is_hidden; None where there was none."""
+    is_hidden: bool
+    checksum: int
+
+    @property
+    def is_changed(self) -> bool:
+        """Whether a ranker has to be given the info again."""
+        return self.was is None or (self.was[3], bool(self.was[4])) != (self.checksum, self.is_hidden)
+
+
+def key_of_text(text: str) -> int:
+    """Return by what equal texts are found: texts that differ in case, width and blanks alone have the same."""
+    return zlib.crc32(fold(text).encode("utf-8", "surrogatepass"))
+
+
+def create(db: sqlite3.Connection) -> None:
+    """Make the tables where they are not there, and those of another layout again."""
+    if any(row[1] == "id" for row in db.execute("pragma table_info(memory)")) and not any(
+        row[1] == "same" for row in db.execute("pragma table_info(memory)")
+    ):
+        db.execute("drop table memory")
+    for statement in TABLES.split(";"):
+        db.execute(statement)
+    for table in ("supersedes", "named", "related"):
+        db.execute(f"delete from {table}")
+
+
+def write(
+    db: sqlite3.Connection, info: Info, passages: Sequence[str], followers: dict[str, None], numbers: Iterator[int]
+) -> Row:
+    """Note what filters need of an info."""
+    key = to_key(info.id)
+    row = db.execute("select num, asks, source, sum, is_hidden from memory where id = ?", (key,)).fetchone()
+    is_hidden = bool(memory_fields(info).get("superseded_by")) or bool(successors(db, info.id))
+    kind, time, more, sayings = _facts_of(info)
+    asks = "?" in info.content or "？" in info.content
+    if row is not None and (row[1], row[2], row[4]) != (asks, info.source, is_hidden):
+        for source in (row[2], info.source):
+            followers |= dict.fromkeys(following(db, row[0], source))
+    checksum = zlib.crc32("\0".join(passages).encode("utf-8", "surrogatepass"))
+    num = row[0] if row else next(numbers)
+    settle = "insert or replace into memory values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+    same = key_of_text(info.content)
+    db.execute(settle, (key, num, is_hidden, kind, info.source, time, asks, checksum, more, sayings, same))
+    if row is not None:
+        db.execute("delete from refers where source = ?", (key,))
+        db.execute("delete from also where id = ?", (key,))
+    if not is_hidden:
+        targets = set(strings_in(memory_fields(info).get("links")))
+        db.executemany("insert into refers values (?, ?)", [(key, to_key(target)) for target in targets])
+        others = [(key, source) for source in dict.fromkeys(sources_of(info)[1:])]
+        db.executemany("insert into also values (?, ?)", others)
+    return Row(row, is_hidden, checksum)
+
+
+def remove(db: sqlite3.Connection, id: str, followers: dict[str, None] | None = None) -> bool:
+    """Drop what is noted of an info; says whether there was something."""
+    key = to_key(id)
+    row = db.execute("select num, source from memory where id = ?", (key,)).fetchone()
+    if row is None:
+        return False
+    if followers is not None:
+        followers |= dict.fromkeys(following(db, *row))
+    for table, column in (("memory", "id"), ("refers", "source"), ("also", "id")):
+        db.execute(f"delete from {table} where {column} = ?", (key,))
+    return True
+
+
+def following(db: sqlite3.Connection, num: int, source: str) -> list[str]:
+    """Return the info that comes next in a source, if there is one."""
+    sql = "select id from memory where source = ? and source <> '' and num > ? and is_hidden = 0 order by num limit 1"
+    return [to_id(key) for (key,) in db.execute(sql, (source, num))]
+
+
+def questions_before(db: sqlite3.Connection, ids: Collection[str]) -> dict[str, str]:
+    """Return what comes just before infos in their sources, of what asks something: id → id."""
+    sql = (
+        "select b.id, b.asks from memory m join memory b on b.source = m.source and b.num < m.num"
+        " where m.id = ? and b.source <> '' and b.is_hidden = 0 order by b.num desc limit 1"
+    )
+    rows = [db.execute(sql, (key,)).fetchone() for key in [*map(to_key, ids)]]
+    asked = [row[0] if row and row[1] else None for row in rows]
+    before = iter([*map(to_id, filter(None, asked))])
+    return {id: next(before) for id, key in zip(ids, asked, strict=True) if key}
+
+
+# What supersedes what
+
+
+def supersede(db: sqlite3.Connection, info: Info) -> list[str]:
+    """Note which infos an info supersedes, and return those that may come or go with it, or say it as a former text."""
+    olds = set() if info.deleted else set(superseded_ids(info))
+    before = {row[0] for row in db.execute("select old from supersedes where new = ?", (info.id,))}
+    newer = walk_on(db, info.id)
+    if olds == before:
+        return newer
+    touched = walk_back(db, [info.id, *before])
+    db.execute("delete from supersedes where new = ?", (info.id,))
+    db.executemany("insert into supersedes values (?, ?)", [(info.id, old) for old in olds])
+    touched += [*walk_back(db, [info.id]), *newer]
+    return [id for id in dict.fromkeys(touched) if id != info.id]
+
+
+def walk_back(db: sqlite3.Connection, ids: Iterable[str]) -> list[str]:
+    """Return infos and all that they supersede, at however many removes, as they come."""
+    found = dict.fromkeys(ids)
+    stack = list(found)
+    while stack:
+        sql = "select old from supersedes where new = ? order by old"
+        new = [row[0] for row in db.execute(sql, (stack.pop(),)) if row[0] not in found]
+        found |= dict.fromkeys(new)
+        stack += new
+    return list(found)
+
+
+def walk_on(db: sqlite3.Connection, id: str) -> list[str]:
+    """Return all infos that supersede an info, at however many removes."""
+    found, stack = dict[str, None](), [id]
+    while stack:
+        new = [row[0] for row in db.execute("select new from supersedes where old = ?", (stack.pop(),))]
+        stack += [each for each in new if each not in found]
+        found |= dict.fromkeys(new)
+    return [each for each in found if each != id]
+
+
+def successors(db: sqlite3.Connection, id: str) -> list[str]:
+    """Return the infos that say they supersede an info, in the order of their ids; in a circle none does."""
+    found = {row[0] for row in db.execute("select new from supersedes where old = ?", (id,))}
+    return sorted(found.difference(walk_back(db, [id]))) if found else []
+
+
+# Reading
+
+
+def select(
+    db: sqlite3.Connection, sql: str, ids: Collection[str] | None, values: Sequence[Any] = ()
+) -> Iterator[tuple[Any, ...]]:
+    """Yield the rows of a statement that ends in a condition, of some infos; None: of all, in the order of writing."""
+    if ids is None:
+        yield from db.execute(f"{sql} order by num", values)
+        return
+    listed = [*map(to_key, ids)]
+    for start in range(0, len(listed), 400):
+        part = listed[start : start + 400]
+        yield from db.execute(f"{sql} and id in ({','.join('?' * len(part))})", [*values, *part])
+
+
+def facts(db: sqlite3.Connection, ids: Collection[str] | None) -> dict[str, InfoFacts]:
+    """Return what filters and scores need of infos that may be found, by id; None: of all."""
+    sql = (
+        "select id, kind, source, time, more, num, (select count(*) from refers r join memory m on m.id = r.source"
+        " where r.target = memory.id) from memory where is_hidden = 0"
+    )
+    rows, found = list(select(db, sql, ids)), {}
+    known = [*map(to_id, [row[0] for row in rows])]
+    for id, (_, kind, source, time, more, number, referred) in zip(known, rows, strict=True):
+        metadata, pinned = json.loads(more or NOTHING_MORE)
+        found[id] = InfoFacts(kind, source, time, metadata, pinned, referred, number)
+    return found
+
+
+def _facts_of(info: Info) -> tuple[str, float, str | None, str | None]:
+    """Return the kind, the time, metadata and pin as JSON, None for neither, and what it says of the graph as JSON."""
+    own = memory_fields(info)
+    metadata = {key: value for key, value in info.metadata.items() if key != MEMORY_KEY}
+    time = own.get("time")
+    seconds = info.created_at
+    if isinstance(time, (int, float)) and not isinstance(time, bool):
+        with contextlib.suppress(OverflowError):
+            seconds = float(time)
+    said, waits = read_sayings(info), waits_for(info)
+    sayings = None if said == NOTHING_SAID and waits is None else _to_json([pack_sayings(said), waits])
+    is_pinned = own.get("pinned") is True
+    more = _to_json([metadata, is_pinned]) if metadata or is_pinned else None
+    return str(own.get("kind", "fact")), seconds, more, sayings
+
+
+def _to_json(value: object) -> str:
+    return json.dumps(value, separators=(",", ":"))  # in ASCII: lone surrogates are none of SQLite's
