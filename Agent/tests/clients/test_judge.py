@@ -1,0 +1,39 @@
+"""What a model says of a few texts, whether they answer a question, is read whatever its form."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from Agent.keyword_tree import LLMClient
+from Agent.models.judge import judge
+
+FACTS = {"Anna": "Anna is allergic to peanuts.", "Tom": "Tom mends bikes.", "Tea": "Green tea from Hangzhou."}
+
+
+class Judge(LLMClient):
+    def __init__(self, reply: Any) -> None:
+        self.reply = reply
+
+    def Chat(self, messages: list[dict[str, str]], json_schema: dict[str, Any]) -> Any:
+        if isinstance(self.reply, Exception):
+            raise self.reply
+        return self.reply
+
+
+class TestJudge:
+    @pytest.mark.parametrize(
+        ("reply", "kept"),
+        [
+            ({"targets": [1]}, ["Tom"]),
+            ({"targets": ["2", 0.0, 7]}, ["Anna", "Tea"]),
+            ({"targets": []}, []),
+            *((reply, [*FACTS]) for reply in ({}, None, {"targets": 3}, {"targets": ["x"]}, OSError("key sk-abcdef1"))),
+        ],
+    )
+    def test_what_does_not_answer_is_left_out_and_a_failure_leaves_all(
+        self, reply: Any, kept: list[str], caplog: pytest.LogCaptureFixture
+    ) -> None:
+        assert judge(Judge(reply), "who?", list(FACTS.items())) == kept
+        assert "abcdef" not in caplog.text
