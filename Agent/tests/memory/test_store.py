@@ -562,7 +562,7 @@ class TestForget:
         store.pin(ids[1])
         store.forget(plan)
 
-        assert recalled(store, "Paris Rome Lhasa") == ["Paris", "Rome"]
+        assert recalled(store, "Paris Rome Lhasa") == ["Rome", "Paris"]  # of equals the newest
         store.pin(ids[0], False)
         store.forget(store.plan_forgetting(Ttl(DAY_S)))
         assert recalled(store, "Paris Rome Lhasa") == ["Rome"]
