@@ -255,9 +255,8 @@ def verify(session: Session) -> int:
         recovery = list(tree.recovery)
         said = [line((say("recovered: "), "yellow"), sentence, keep_lines=True) for sentence in recovery]
         said += [line(problem, keep_lines=True) for problem in problems]
-        has_cut = any("cut_tail-" in sentence for sentence in (*recovery, *problems))
-        if problems or has_cut:
-            said.append(line(say(SAVE), session.next_step() + " --take-cut" * has_cut, keep_lines=True))
+        if problems:
+            said.append(line(say(SAVE), session.next_step(), keep_lines=True))
         if not problems:
             well = say("the rest is well") if recovery else say("all is well")
             said.append(line(well + say(": ") + say(", ").join(counts)))
@@ -290,12 +289,11 @@ def compact(session: Session, forget_history: bool, yes: bool) -> None:
 
 @command("repair", "Maintenance")
 @click.argument("new", metavar="NEW_FOLDER", type=click.Path())
-@click.option("--take-cut", is_flag=True, help="Take in rows of files cut_tail-…, kept when the log had lost its end.")
-def repair(session: Session, new: str, take_cut: bool) -> int:
+def repair(session: Session, new: str) -> int:
     """Save what a damaged memory holds into a NEW_FOLDER.
 
-    The damaged one, named by --data, is not changed.  Exit code 3 where data could not be saved, or was left in files
-    cut_tail-…; 0 where it is only history that is missing.
+    The damaged one, named by --data, is not changed.  Exit code 3 where data could not be saved; 0 where it is only
+    history that is missing.
     """
     from ..store.repair import repair as repair_store
 
@@ -303,13 +301,11 @@ def repair(session: Session, new: str, take_cut: bool) -> int:
         raise InvalidInputError(say("repair works on folders: copy the shared tree into one first"))
     session.refuse_nothing()
     with session.waiting(say("repairing …")), user_files():
-        report = repair_store(session.data, new, take_cut)
+        report = repair_store(session.data, new)
     value = {
         **{key: part for key, part in vars(report).items() if isinstance(part, str | int)},
         "losses": [vars(loss) for loss in report.losses],
-        "corrected": [vars(each) for each in report.corrected],
-        "cut_files": [vars(cut) for cut in report.cut_files],
-        **{key: [str(part) for part in getattr(report, key)] for key in ("rescued", "moved", "notes")},
+        **{key: [str(part) for part in getattr(report, key)] for key in ("moved", "notes")},
     }
     session.answer(value, line(str(report), keep_lines=True))
     return FOUND if report.has_all_data else STORE_PROBLEM

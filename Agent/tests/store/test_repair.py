@@ -6,7 +6,6 @@ import itertools
 import json
 import os
 import random
-import re
 import shutil
 import zlib
 from collections.abc import Callable
@@ -16,10 +15,9 @@ from typing import Any
 import pytest
 
 from Agent import keyword_tree as kt
-from Agent.keyword_tree import ConflictError, KeywordTree, RelationType, StoreCorruptError, StoreError
+from Agent.keyword_tree import ConflictError, KeywordTree, RelationType, StoreCorruptError
 from Agent.store.repair import Loss, RepairError, RepairReport, repair
-from Agent.tests.support import inside
-from Agent.tests.support.log_format import KINDS, is_whole, operation_line, rows_of, seal
+from Agent.tests.support.log_format import KINDS, is_whole, operation_line
 
 SEEDS = 2000 if os.environ.get("KEYWORD_TREE_STORM") == "1" else 24
 LOG = "change_log.jsonl"
@@ -165,7 +163,7 @@ class TestHealthyStore:
         report = repaired(damaged, new)
 
         assert report.is_complete
-        assert (report.losses, report.rescued, report.moved, report.notes) == ((), (), (), ())
+        assert (report.losses, report.moved, report.notes) == ((), (), ())
         assert (report.operations, report.keywords, report.infos, report.links) == (OPERATIONS, 6, 3, 5)
         assert repr(report) == "<RepairReport 6 keywords, 3 infos, 5 links; nothing lost>"
         assert str(report).endswith("\nNothing is lost.")
@@ -204,79 +202,32 @@ class TestHealthyStore:
         assert repaired(damaged, new).is_complete
         assert records(new) == wanted
 
-    @pytest.mark.parametrize("name", PROJECTIONS)
-    @pytest.mark.parametrize("seed", range(3))
-    def test_takes_nothing_from_a_damaged_projection(self, damaged: Path, new: Path, name: str, seed: int) -> None:
-        draw = random.Random(f"{name} {seed}")
-        data = bytearray((damaged / name).read_bytes())
-        for _ in range(seed + 1):
-            data[draw.randrange(len(data))] ^= 1 << draw.randrange(8)
-        (damaged / name).write_bytes(data[: len(data) - 7 * seed])
-        report = repaired(damaged, new)
-
-        assert report.rescued == ()
-        assert report.operations == OPERATIONS
-        assert records(new)["nodes"].keys() == {"code", "l0", "l1", "l2", "lib", "cook"}
-        assert "X" not in str(records(new)["infos"])
-
 
 # == Damaged lines ========================================================================================
 
 
 class TestDamagedLine:
     @pytest.mark.parametrize("seq", range(2, OPERATIONS + 1))
-    def test_is_listed_and_its_rows_come_from_the_projections(
-        self, damaged: Path, new: Path, wanted: Records, seq: int
-    ) -> None:
+    def test_is_listed_and_takes_nothing_with_it(self, damaged: Path, new: Path, wanted: Records, seq: int) -> None:
         spoil(damaged, seq)
         with pytest.raises(StoreCorruptError):
             KeywordTree(str(damaged))
         report = repaired(damaged, new)
-        lines = lines_of(damaged)
+        found, lines = records(new), lines_of(damaged)
 
-        assert len(report.losses) == 1
-        loss = report.losses[0]
+        loss = next(loss for loss in report.losses if loss.line)
         assert (loss.file, loss.line, loss.first_seq, loss.last_seq) == (LOG, seq, seq, seq)
         assert loss.offset == sum(len(line) + 1 for line in lines[: seq - 1])
         assert loss.length == len(lines[seq - 1])
         assert json.loads(lines[seq - 1])["op"] in loss.detail
-        assert BROUGHT.get(seq, set()) <= set(loss.ids)
-        assert json.loads(lines[seq - 1])["operation_id"] in loss.ids
-        assert {rescue.id for rescue in report.rescued} >= BROUGHT.get(seq, set())
-        assert all(rescue.is_verified for rescue in report.rescued)
-        assert report.moved == ()
-        assert report.operations == OPERATIONS - 1
-        assert [loss.is_data for loss in report.losses] == [False]  # the checkpoint proves it: only history is lost
-        assert (report.has_all_data, report.is_complete) == (True, False)
-        assert repr(report).endswith("1 loss of history alone>")
-        assert records(new) == wanted
-
-    @pytest.mark.parametrize("seq", range(2, OPERATIONS + 1))
-    def test_takes_nothing_with_it_where_there_is_no_projection(
-        self, damaged: Path, new: Path, wanted: Records, seq: int
-    ) -> None:
-        spoil(damaged, seq)
-        remove_projections(damaged)
-        report = repaired(damaged, new)
-        found = records(new)
-
+        assert {json.loads(lines[seq - 1])["operation_id"], *BROUGHT.get(seq, ())} <= set(loss.ids)
+        assert (report.operations, report.has_all_data) == (OPERATIONS - 1, False)
         assert lost_numbers(report) == {seq}
         lost = BROUGHT.get(seq, set())
         for kind in ("nodes", "infos"):
             assert {id: found[kind][id] for id in wanted[kind].keys() - lost} == {
                 id: row for id, row in wanted[kind].items() if id not in lost
             }
-        assert report.rescued == ()
-
-    def test_keeps_the_marks_of_what_was_found_elsewhere(self, damaged: Path, new: Path) -> None:
-        spoil(damaged, 8)
-        repaired(damaged, new)
-        marked = [operation for line in lines_of(new) if (operation := json.loads(line))["op"] == "repair_rows"]
-
-        assert len(marked) == 1
-        assert marked[0]["after"]["id"] == "cook"
-        assert marked[0]["agent_io"]["rows"] == [{"file": "nodes.jsonl", "line": 7, "verified": True, "ids": ["cook"]}]
-        assert [json.loads(line)["op"] for line in lines_of(new)][7] == "repair_rows"  # where it was
 
     def test_is_found_after_a_damaged_newline(self, damaged: Path, new: Path) -> None:
         data = (damaged / LOG).read_bytes()
@@ -288,23 +239,14 @@ class TestDamagedLine:
         assert report.is_complete
         assert report.operations == OPERATIONS
 
-    @pytest.mark.parametrize("is_projected", [True, False])
-    def test_that_was_deleted_comes_from_the_projections_or_is_listed(
-        self, damaged: Path, new: Path, wanted: Records, is_projected: bool
-    ) -> None:
+    def test_that_was_deleted_is_listed(self, damaged: Path, new: Path) -> None:
         lines = lines_of(damaged)
         write_lines(damaged, lines[:3] + lines[5:])
-        if not is_projected:
-            remove_projections(damaged)
         report = repaired(damaged, new)
 
         missing = next(loss for loss in report.losses if loss.first_seq == 4)
         assert (missing.line, missing.length, missing.last_seq) == (0, 0, 5)
         assert "operations 4 to 5" in str(missing)
-        if is_projected:
-            assert lost_numbers(report) == {4, 5}
-            assert [rescue.id for rescue in report.rescued] == ["lib", "i0", "i0 → l0", "i0 → l1"]
-            assert records(new) == wanted
 
     def test_that_stands_twice_or_elsewhere_is_noted(self, damaged: Path, new: Path, wanted: Records) -> None:
         lines = lines_of(damaged)
@@ -312,7 +254,7 @@ class TestDamagedLine:
         report = repaired(damaged, new)
 
         assert report.is_complete
-        assert len(report.notes) == 2
+        assert len(report.notes) == 1
         assert records(new) == wanted
 
     def test_of_another_history_gives_way_to_the_one_that_fits(self, damaged: Path, new: Path, tmp_path: Path) -> None:
@@ -337,146 +279,8 @@ class TestDamagedLine:
 # == Damaged lines that are corrected ======================================================================
 
 
-def flip(data: bytes, *places: int) -> bytes:
-    """Flip bits, counted from the beginning."""
-    flipped = bytearray(data)
-    for place in places:
-        flipped[place // 8] ^= 1 << place % 8
-    return bytes(flipped)
-
-
-def words_of(folder: Path, name: str = LOG) -> dict[str, dict[str, Any]]:
-    """Return what each operation of a log says, but for its numbers, by its id."""
-    numbers = ("crc", "seq", "prev", "durable")
-    operations = [json.loads(line) for line in lines_of(folder, name)]
-    return {
-        operation["operation_id"]: {name: reported for name, reported in operation.items() if name not in numbers}
-        for operation in operations
-        if operation["op"] != "checkpoint"
-    }
-
-
-class TestProvenLine:
-    """A line whose checksum is right again is what was written, whole, and nothing is lost by it."""
-
-    def damage(self, folder: Path, seq: int, change: Callable[[bytes], bytes]) -> None:
-        lines = lines_of(folder)
-        lines[seq - 1] = change(lines[seq - 1])
-        write_lines(folder, lines)
-
-    def proven(self, damaged: Path, new: Path, model: Path, *seqs: int) -> RepairReport:
-        """Repair, and see that all operations are there word for word."""
-        report = repaired(damaged, new)
-        assert (report.losses, report.rescued, report.notes) == ((), (), ())
-        assert report.is_complete
-        assert [line.seq for line in report.corrected] == list(seqs)
-        assert words_of(new) == words_of(model)
-        return report
-
-    @pytest.mark.parametrize("seq", range(1, OPERATIONS + 2))
-    def test_had_one_flipped_bit_anywhere(self, damaged: Path, new: Path, model: Path, seq: int) -> None:
-        remove_projections(damaged)
-        whole = lines_of(damaged)
-        for turn, place in enumerate(random.Random(seq).sample(range(8 * min(len(whole[seq - 1]), 900)), 12)):
-            write_lines(damaged, [*whole[: seq - 1], flip(whole[seq - 1], place), *whole[seq:]])
-            self.proven(damaged, new, model, seq)
-            new.rename(new.with_name(f"new {turn}"))
-            shutil.rmtree(new.with_name(f"new {turn}"))
-
-    def test_was_the_last_and_had_a_flipped_bit_in_its_checksum(self, damaged: Path, new: Path, model: Path) -> None:
-        remove_projections(damaged)
-        self.damage(damaged, OPERATIONS, lambda line: flip(line, 9 * 8))
-        write_lines(damaged, lines_of(damaged)[:OPERATIONS])
-        self.proven(damaged, new, model, OPERATIONS)
-
-    def test_had_a_bit_that_made_a_newline(self, tmp_path_factory: pytest.TempPathFactory, new: Path) -> None:
-        model = tmp_path_factory.mktemp("starred")
-        with KeywordTree(str(model)) as tree:
-            for name in ("*", "**", "***"):
-                tree.CreateKeyword(name, "root")
-        damaged = Path(shutil.copytree(model, new.with_name("damaged")))
-        remove_projections(damaged)
-        self.damage(damaged, 3, lambda line: line.replace(b'"**"', b'"*\n"', 1))
-        self.proven(damaged, new, model, 3)
-
-    def test_is_none_that_is_longer_than_what_is_tried(
-        self, tmp_path_factory: pytest.TempPathFactory, new: Path
-    ) -> None:
-        model = tmp_path_factory.mktemp("long")
-        with KeywordTree(str(model)) as tree:
-            tree.CreateInfo("长 long " * 20_000, keyword_ids=[tree.CreateKeyword("a", "root").id])
-        damaged = Path(shutil.copytree(model, new.with_name("damaged")))
-        self.damage(damaged, 3, lambda line: flip(line, 8 * 100_000))
-        report = repaired(damaged, new)
-
-        assert (report.corrected, lost_numbers(report), report.has_all_data) == ((), {3}, True)
-
-    def test_is_none_where_two_bits_are_flipped_and_nothing_else_holds_them(self, damaged: Path, new: Path) -> None:
-        remove_projections(damaged)
-        self.damage(damaged, 8, lambda line: flip(line, 8 * len(line) - 8 * 40, 8 * len(line) - 8 * 60))
-        report = repaired(damaged, new)
-
-        assert lost_numbers(report) == {8}
-        assert report.corrected == ()
-
-    def forged(self, damaged: Path, change: Callable[[bytes], bytes]) -> None:
-        """Put a line in the place of operation 8 that is another, with a right checksum, but for one bit."""
-        body = change(lines_of(damaged)[7][len('{"crc": "00000000", ') :])
-        line = b'{"crc": "%08x", %b' % (zlib.crc32(body), body)
-        self.damage(damaged, 8, lambda _: flip(line, 8 * len(line) - 8 * 40))
-
-    def test_does_not_take_the_place_of_one_that_was_never_damaged(self, damaged: Path, new: Path, model: Path) -> None:
-        remove_projections(damaged)
-        lines = lines_of(damaged)[:OPERATIONS]  # so that nothing after it shows which is right
-        other = seal(lines[-1][len('{"crc": "00000000", ') :].replace(b'"user"', b'"hare"'))[:-1]
-        write_lines(damaged, [*lines[:-1], flip(other, 8 * len(other) - 8 * 40), lines[-1]])
-        report = repaired(damaged, new)
-
-        assert report.corrected == ()
-        assert words_of(new) == words_of(model)
-
-    @pytest.mark.parametrize(
-        ("old", "other", "count"),
-        [
-            (b'"name":"cooking"', b'"name":"stewing"', None),  # the next line says another checksum
-            (b'"seq": 8, ', b'"seq": 5, ', None),
-            (rb'"prev": "........"', b'"prev": "0123abcd"', 8),  # of another history
-            (rb'"durable": 7, ', b'"durable": 8, ', 8),  # no line can know that it is on the disk itself
-            (b'"name":"cooking"', b'"name":"coo\xffing"', 8),
-            (b'"name":"cooking"', b'"name":"coo\\\\qing"', 8),
-            (b'"name":"cooking"', b'"naem":"cooking"', 8),
-            (b'"name":"cooking"', b'"name":12345678.', 8),
-            (b'"timestamp": ', b'"timestomp": ', 8),
-        ],
-    )
-    def test_is_none_that_the_library_could_not_have_written_there(
-        self, damaged: Path, new: Path, old: bytes, other: bytes, count: int | None
-    ) -> None:
-        write_lines(damaged, lines_of(damaged)[:count])  # 8: so that nothing after it says another checksum
-        remove_projections(damaged)
-        self.forged(damaged, lambda body: re.sub(old, other, body, count=1))
-        report = repaired(damaged, new)
-
-        assert report.corrected == ()
-        assert 8 in [loss.first_seq for loss in report.losses]
-        assert records(new)["nodes"].get("cook", ("(lost) cook",))[0] == "(lost) cook"  # a place for its infos
-
-
 class TestFirstLine:
-    def test_that_is_damaged_is_made_again(self, damaged: Path, new: Path, model: Path, wanted: Records) -> None:
-        spoil(damaged, 1)
-        report = repaired(damaged, new)
-
-        assert lost_numbers(report) == {1}
-        assert [rescue.id for rescue in report.rescued] == ["root"]
-        assert records(new) == wanted
-        with KeywordTree(str(new)) as tree, KeywordTree(str(model)) as whole:
-            root, wanted_root = tree.GetKeyword("root"), whole.GetKeyword("root")
-        assert root is not None
-        assert wanted_root is not None
-        assert (root.created_at, root.version) == (wanted_root.created_at, wanted_root.version)
-
-    def test_and_no_projection_make_a_new_root(self, damaged: Path, new: Path) -> None:
+    def test_that_is_damaged_makes_a_new_root(self, damaged: Path, new: Path) -> None:
         spoil(damaged, 1)
         remove_projections(damaged)
         report = repaired(damaged, new)
@@ -503,43 +307,24 @@ class TestCutLog:
             assert torn[0].offset + torn[0].length == len(data[:length].rstrip())
             assert torn[0].first_seq == whole + 1
 
-    def test_is_filled_up_from_the_projections(self, damaged: Path, new: Path, wanted: Records) -> None:
-        write_lines(damaged, lines_of(damaged)[:4])
-        report = repaired(damaged, new)
-
-        assert [(loss.first_seq, loss.last_seq) for loss in report.losses] == [(5, 0)]
-        assert "operations 5 to the end" in str(report)
-        assert {rescue.id for rescue in report.rescued} >= {"i0", "i1", "i2", "cook", "i1 → lib"}
-        assert records(new) == wanted
-
     @pytest.mark.parametrize("left", [None, b"", b"\0" * 4096, b" " * 100 + b"\n"])
-    def test_to_nothing_leaves_the_projections(
-        self, damaged: Path, new: Path, wanted: Records, left: bytes | None
-    ) -> None:
-        if left is None:
-            (damaged / LOG).unlink()
-        else:
-            (damaged / LOG).write_bytes(left)
-        with pytest.raises(StoreError):
-            KeywordTree(str(damaged))
-        report = repaired(damaged, new)
-
-        assert report.operations == 0
-        assert not report.is_complete
-        assert not any(rescue.is_verified for rescue in report.rescued)
-        assert records(new) == wanted
-
-    def test_and_a_cut_projection_are_listed(self, damaged: Path, new: Path) -> None:
+    def test_to_nothing_is_refused(self, damaged: Path, new: Path, left: bytes | None) -> None:
         (damaged / LOG).unlink()
-        data = (damaged / "nodes.jsonl").read_bytes()
-        (damaged / "nodes.jsonl").write_bytes(data[:-30])
+        if left is not None:
+            (damaged / LOG).write_bytes(left)
+
+        with pytest.raises(RepairError, match=r"change_log.jsonl"):
+            repair(damaged, new)
+        assert not new.exists()
+
+    def test_of_which_opening_had_kept_the_end_lists_that(self, damaged: Path, new: Path) -> None:
+        write_lines(damaged, lines_of(damaged)[:4])
+        with KeywordTree(str(damaged)) as tree:
+            assert tree.recovery
         report = repaired(damaged, new)
 
-        torn = [loss for loss in report.losses if loss.file == "nodes.jsonl" and loss.line]
-        assert [(loss.line, loss.ids) for loss in torn] == [(7, ("cook",))]
-        # An info hangs at it still, so it is made again.
-        assert records(new)["nodes"]["cook"][0] == "(lost) cook"
-        assert records(new)["links"]["i2", "cook"]
+        assert {loss.file.partition("-5")[0] for loss in report.losses} == {f"cut_tail-{kind}" for kind in KINDS}
+        assert not report.has_all_data
 
 
 # == Places ===============================================================================================
@@ -554,9 +339,6 @@ class TestPlaces:
 
         assert found["nodes"]["code"][:2] == ("(lost) code", "root")
         assert [found["nodes"][f"l{n}"][1] for n in range(3)] == ["code"] * 3
-        assert [(move.id, move.lost_parent_id, move.parent_id) for move in report.moved] == [
-            (f"l{n}", "code", "code") for n in range(3)
-        ]
         assert ("code",) in [loss.ids for loss in report.losses]
         with KeywordTree(str(new)) as tree:
             node = tree.GetKeyword("code")
@@ -603,15 +385,15 @@ class TestPlaces:
         assert found["nodes"]["code"][1] == "root"
         assert len(found["nodes"]) == 6
 
-    def test_under_a_deleted_keyword_move_up(self, damaged: Path, new: Path) -> None:
+    def test_under_a_deleted_keyword_move_to_the_root(self, damaged: Path, new: Path) -> None:
         leaf = self.row_of(damaged, "lib", id="leaf", parent_id="lib", ordinal=90)
         self.forge(damaged, lambda: [leaf, self.row_of(damaged, "l0", deleted=True)])
         report = repaired(damaged, new)
         found = records(new)
 
         # What hangs under "lib" has moved with it, and is not listed.
-        assert [(move.id, move.lost_parent_id, move.parent_id) for move in report.moved] == [("lib", "l0", "code")]
-        assert found["nodes"]["lib"][1] == "code"
+        assert [(move.id, move.lost_parent_id, move.parent_id) for move in report.moved] == [("lib", "l0", "root")]
+        assert found["nodes"]["lib"][1] == "root"
         assert "l0" not in found["nodes"]
         assert ("i0", "l0") not in found["links"]
         assert any("i0 → l0" in note for note in report.notes)
@@ -688,9 +470,7 @@ class TestAnyDamage:
                 assert report.losses, f"{id} is gone, and nothing is said to be lost"
         if report.has_all_data:
             assert found == wanted
-        reported = {rescue.id for rescue in report.rescued if not rescue.is_verified} | {
-            move.id for move in report.moved
-        }
+        reported = {move.id for move in report.moved}
         reported |= set(itertools.chain(*(loss.ids for loss in report.losses)))
         for kind in ("nodes", "infos"):
             for id, row in found[kind].items():
@@ -708,92 +488,7 @@ class TestAnyDamage:
         assert [(loss.line, loss.first_seq, loss.last_seq, loss.length) for loss in report.losses] == [
             (101, 101, 200, 5000)
         ]
-        assert {rescue.id for rescue in report.rescued} == {f"k{n}" for n in range(99, 199)}
-        assert len(records(new)["nodes"]) == 300
-
-
-@pytest.fixture(scope="module")
-def lived(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Give a store of some hundred lines, long and short, of all kinds."""
-    folder = tmp_path_factory.mktemp("lived") / "tree"
-    draw = random.Random(7)
-    with KeywordTree(str(folder)) as tree:
-        ids = ["root"]
-        infos: list[str] = []
-        for n in range(40):
-            ids.append(tree.CreateKeyword(f"keyword {n}" if n % 2 else f"关键词{n}号", draw.choice(ids)).id)
-            words = draw.choice((1, 9, 900 if n % 10 == 0 else 2))
-            content = f"{n}: {'说' * draw.randint(1, 60)} {'word ' * words}"
-            infos.append(tree.CreateInfo(content, "聊天", draw.sample(ids, min(len(ids), 2))).id)
-        for id in draw.sample(ids[1:], 12):
-            tree.UpdateKeyword(id, {"description": "改过 changed"}, 1)
-        for id in draw.sample(infos, 12):
-            tree.UpdateInfo(id, {"content": "改过了 changed"})
-        tree.BatchCreateKeywords([{"name": f"batch {n}", "parent_id": ids[n]} for n in range(20)])
-        tree.MergeKeywords(ids[3], ids[5])
-        tree.DeleteInfo(infos[7])
-    return folder
-
-
-class TestStorm:
-    """Nothing is reported as proven that differs from what was written."""
-
-    def damage(self, folder: Path, draw: random.Random) -> None:
-        """Flip 1 to 200 bits, and now and then tear blocks, cut files, and write lines twice."""
-        for name in (LOG, *draw.sample(PROJECTIONS, draw.randint(0, 3))):
-            path = folder / name
-            if draw.random() < 0.3:
-                lines = path.read_bytes().splitlines(keepends=True)
-                for _ in range(draw.randint(1, 3)):
-                    lines.insert(draw.randrange(len(lines)), draw.choice(lines))
-                path.write_bytes(b"".join(lines))
-            if draw.random() < 0.2:
-                os.truncate(path, draw.randrange(path.stat().st_size // 2, path.stat().st_size))
-            data = bytearray(path.read_bytes())
-            for _ in range(draw.choice((0, 0, 0, 1, 3))):
-                at = draw.randrange(0, len(data), 512)
-                data[at : at + 512] = bytes(len(data[at : at + 512]))
-            most = draw.choice((1, 10, 50, 200))
-            path.write_bytes(flip(bytes(data), *draw.sample(range(8 * len(data)), draw.randint(1, most))))
-
-    @pytest.mark.parametrize("seed", range(SEEDS // 3))
-    def test_proves_only_what_was_written(self, lived: Path, new: Path, seed: int) -> None:
-        damaged = Path(shutil.copytree(lived, new.with_name("damaged")))
-        self.damage(damaged, random.Random(seed))
-        report = repaired(damaged, new)
-        written, saved = words_of(lived), words_of(new)
-        whole = {json.loads(line)["seq"]: json.loads(line)["operation_id"] for line in lines_of(lived)}
-        states = {
-            json.dumps(row) for reported in written.values() for rows in rows_of(reported).values() for row in rows
-        }
-        lacking = {loss.first_seq for loss in report.losses if loss.detail.startswith("a row of ")}
-
-        checkpoints = {seq for seq, id in whole.items() if id not in written}
-        for line in report.corrected:
-            assert line.seq in checkpoints or whole[line.seq] in saved
-        for id, reported in saved.items():
-            if id in written:
-                assert reported == written[id] or any(whole[seq] == id for seq in lacking)
-            elif reported["op"] == "repair_rows":
-                rows = [json.dumps(row) for rows in rows_of(reported).values() for row in rows]
-                origins = reported["agent_io"]["rows"]
-                assert all(row in states for row, of in zip(rows, origins, strict=True) if of["verified"])
-            else:
-                assert reported["op"] in ("create_store", "repair_places")
-        if report.is_complete:
-            assert list(saved.items()) == list(written.items())
-        if report.has_all_data:
-            assert stored(new) == stored(lived)
-
-
-def stored(folder: Path) -> Records:
-    """Return the last state of each record, as the log has it."""
-    found: Records = {kind: {} for kind in KINDS}
-    for line in lines_of(folder):
-        for kind, rows in rows_of(json.loads(line)).items():
-            for row in rows:
-                found[kind][row.get("id") or (row["info_id"], row["keyword_id"])] = tuple(row.items())
-    return found
+        assert records(new)["nodes"].keys() == {f"k{n}" for n in (*range(99), *range(199, 300))}
 
 
 # == What is refused ======================================================================================
@@ -858,273 +553,9 @@ class TestReportForPeople:
         remove_projections(damaged)
         printed = str(repair(damaged, new))
 
-        assert "Data that could not be saved, or of which nothing proves that it was (2):\n- change_log" in printed
+        assert "Data that could not be saved (2):\n- change_log" in printed
         assert "change_log.jsonl, line 8, bytes " in printed
         assert "is lost." not in printed
-
-    def test_counts_lost_history_as_no_lost_data(self, damaged: Path, new: Path) -> None:
-        spoil(damaged, 8)
-        printed = str(repair(damaged, new))
-
-        assert (
-            "History that could not be saved, while all data of it is there (1):\n- change_log.jsonl, line 8" in printed
-        )
-        assert "Data that could not" not in printed
-        assert "Found in the projections alone (1):\n- nodes.jsonl, line 7: node cook, verified" in printed
-        assert printed.endswith("\nNo data is lost, only history.")
-
-
-class TestData:
-    """Whether a loss is of records, or of history alone."""
-
-    @pytest.mark.parametrize("seq", range(2, OPERATIONS + 1))
-    def test_is_not_where_no_checkpoint_tells(self, damaged: Path, new: Path, seq: int) -> None:
-        write_lines(damaged, lines_of(damaged)[:OPERATIONS])
-        spoil(damaged, seq)
-        report = repaired(damaged, new)
-
-        assert [loss.is_data for loss in report.losses] == [True]
-        assert not report.has_all_data
-        assert {rescue.is_verified for rescue in report.rescued} == {False}
-        assert "NOT verified" in str(report)
-
-    @pytest.mark.parametrize(
-        ("name", "line", "is_proven"),
-        [("nodes.jsonl", 0, True), ("infos.jsonl", 1, True), ("infos.jsonl", 0, False), ("links.jsonl", 1, False)],
-    )
-    def test_is_complete_where_a_projection_is_damaged_in_other_rows_alone(
-        self, damaged: Path, new: Path, wanted: Records, name: str, line: int, is_proven: bool
-    ) -> None:
-        spoil(damaged, 5)
-        lines = lines_of(damaged, name)
-        lines[line] = lines[line].replace(b"e", b"X").replace(b"o", b"Y")
-        write_lines(damaged, lines, name)
-        report = repaired(damaged, new)
-
-        assert report.has_all_data == is_proven
-        assert report.corrected == ()
-        if is_proven:
-            assert {rescue.id for rescue in report.rescued if rescue.is_verified} == {"i0", "i0 → l0", "i0 → l1"}
-            assert records(new) == wanted
-
-    def test_is_not_where_a_row_cannot_be_distinguished_from_an_earlier_one(self, damaged: Path, new: Path) -> None:
-        places = TestPlaces()
-        row = places.row_of(damaged, "cook", version=1, description="of the same version")
-        places.forge(damaged, lambda: [row])
-        with KeywordTree(str(damaged)) as tree:
-            tree.BatchCreateKeywords([{"name": "behind", "parent_id": "root"}])
-        spoil(damaged, OPERATIONS + 2)
-        report = repaired(damaged, new)
-
-        assert (damaged / "nodes.jsonl").read_bytes().count(b"of the same version") == 1
-        assert [loss.is_data for loss in report.losses] == [True]
-
-    @pytest.mark.parametrize("missing", ["lib", "odd"])
-    def test_is_not_where_a_row_that_a_checkpoint_vouches_for_could_not_be_taken(
-        self, damaged: Path, new: Path, missing: str, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        places = TestPlaces()
-        row = places.row_of(damaged, "cook", id="odd", ordinal=90, color="red")  # of another version
-        places.forge(damaged, lambda: [row])
-        with monkeypatch.context() as other_version:
-            inside.add_field(other_version, "color")
-            with KeywordTree(str(damaged)) as tree:
-                tree.BatchCreateKeywords([{"name": "behind", "parent_id": "root"}])
-        write_lines(damaged, [line for line in lines_of(damaged) if b'"id":"%b"' % missing.encode() not in line])
-        report = repaired(damaged, new)
-
-        assert ("odd",) in [loss.ids for loss in report.losses]
-        assert [loss.is_data for loss in report.losses] == [True] * 2
-
-    def test_is_complete_where_a_set_aside_log_is_damaged(self, damaged: Path, new: Path) -> None:
-        live_on(damaged, keep_history=True)
-        [old] = (damaged / "history").iterdir()
-        lines = lines_of(old.parent, old.name)
-        write_lines(old.parent, [*lines[:7], ruin(lines[7]), *lines[8:]], old.name)
-        report = repaired(damaged, new)
-
-        assert [(loss.file, loss.is_data) for loss in report.losses] == [(f"history/{old.name}", False)]
-        assert report.has_all_data
-
-
-class TestRowsOfAProjection:
-    """Which lines of a projection are damaged copies of rows that the log has, and which are the rows it lacks."""
-
-    def lose(self, damaged: Path, seq: int) -> None:
-        """Take an operation out of the log, and all checkpoints."""
-        lines = lines_of(damaged)[:OPERATIONS]
-        write_lines(damaged, lines[: seq - 1] + lines[seq:])
-
-    def change(self, damaged: Path, name: str, line: int, change: Callable[[bytes], bytes]) -> None:
-        lines = lines_of(damaged, name)
-        lines[line] = change(lines[line])
-        write_lines(damaged, lines, name)
-
-    @pytest.mark.parametrize("seq", [4, 8])
-    def test_that_cannot_be_read_is_the_copy_before_one_of_another_record(
-        self, damaged: Path, new: Path, wanted: Records, seq: int
-    ) -> None:
-        self.lose(damaged, seq)
-        of_other = {4: 6, 8: 5}[seq]  # "cook", or "lib"
-        self.change(damaged, "nodes.jsonl", of_other, lambda row: b"X" * len(row))
-        report = repaired(damaged, new)
-
-        assert [rescue.id for rescue in report.rescued] == [{4: "lib", 8: "cook"}[seq]]
-        assert [loss.file for loss in report.losses] == [LOG]
-        assert records(new)["nodes"] == wanted["nodes"]
-
-    def test_that_cannot_be_read_is_listed_where_another_is_the_copy(self, damaged: Path, new: Path) -> None:
-        self.lose(damaged, 4)
-        self.change(damaged, "nodes.jsonl", 5, lambda row: b"X" * len(row))
-        self.change(damaged, "nodes.jsonl", 6, lambda row: row.replace(b"cooking", b"stewing"))
-        report = repaired(damaged, new)
-
-        assert [loss.line for loss in report.losses if loss.file == "nodes.jsonl"] == [0, 6]  # "lib" was made again
-        assert records(new)["nodes"]["cook"][0] == "cooking"
-
-    def test_that_stands_after_a_copy_is_listed_where_no_gap_is_behind_it(self, damaged: Path, new: Path) -> None:
-        self.lose(damaged, 5)
-        for line in (0, 1):  # "i0", which the log lacks, and "i1": none can tell which is which
-            self.change(damaged, "infos.jsonl", line, lambda row: b"X" * len(row))
-        report = repaired(damaged, new)
-
-        assert [loss.line for loss in report.losses if loss.file == "infos.jsonl" and not loss.ids] == [2]
-        assert "i1" in records(new)["infos"]
-
-    @pytest.mark.parametrize("other", [b"song", b"\0\0\0\0"], ids=["readable", "unreadable"])
-    def test_of_two_gaps_are_parted_by_the_damaged_copy_between_them(
-        self, damaged: Path, new: Path, wanted: Records, other: bytes
-    ) -> None:
-        lines = lines_of(damaged)
-        write_lines(damaged, [*lines[:4], *lines[5:8], *lines[9:]])  # without those that bring "i0" and "i2"
-        self.change(damaged, "infos.jsonl", 1, lambda row: row.replace(b"long", other))
-        report = repaired(damaged, new)
-
-        assert all(rescue.is_verified for rescue in report.rescued)
-        assert {rescue.id for rescue in report.rescued} >= {"i0", "i2"}
-        assert report.has_all_data
-        assert records(new) == wanted
-
-
-class TestManyRows:
-    def test_that_no_one_vouches_for_stand_in_one_line_and_how_to_look_at_them(self, tmp_path: Path, new: Path) -> None:
-        folder = tmp_path / "damaged"
-        with KeywordTree(str(folder)) as tree:
-            tree.BatchCreateKeywords([{"name": f"k{n}", "id": f"k{n}", "parent_id": "root"} for n in range(200)])
-            tree.BatchCreateInfos([{"content": "one", "id": "one", "keyword_ids": ["k1"]}])
-        write_lines(folder, lines_of(folder)[:1])
-        said = str(repaired(folder, new))
-
-        assert "- nodes.jsonl, in lines 2 to 201: 200 nodes, NOT verified: k0, k1, " in said
-        assert "- infos.jsonl, line 1: info one, NOT verified\n" in said
-        assert said.count("NOT verified") == 4
-        assert "keyword-tree show ID" in said
-
-
-# == What opening had cut =================================================================================
-
-
-class TestCutFiles:
-    @pytest.fixture
-    def opened(self, damaged: Path) -> Path:
-        """Give a store whose log was cut after operation 4, and that was opened then: it set the other rows aside."""
-        lines = lines_of(damaged)
-        write_lines(damaged, lines[:4])
-        KeywordTree(str(damaged)).Close()
-        return damaged
-
-    def names(self, folder: Path) -> list[str]:
-        return sorted(path.name.rpartition("-")[0] for path in folder.glob("cut_*"))
-
-    def test_that_hold_what_nothing_else_does_are_listed_and_not_called_complete(self, opened: Path, new: Path) -> None:
-        assert self.names(opened) == ["cut_tail-infos-5", "cut_tail-links-5", "cut_tail-nodes-5"]
-        report = repaired(opened, new)
-
-        assert {cut.file.split("-")[1]: (cut.lacking, cut.taken) for cut in report.cut_files} == {
-            "nodes": (1, 0), "infos": (3, 0), "links": (6, 0),
-        }  # fmt: skip
-        assert ("cook",) in [cut.ids for cut in report.cut_files]
-        assert (report.is_complete, report.has_all_data, report.rescued) == (False, False, ())
-        assert "Nothing is lost" not in str(report)
-        assert "--take-cut" in str(report)
-        assert repr(report).endswith("; 10 left in cut files>")
-        assert "cook" not in records(new)["nodes"]
-
-    def test_are_taken_in_where_that_is_wanted(self, opened: Path, new: Path, wanted: Records) -> None:
-        before = contents(opened)
-        report = repair(opened, new, take_cut=True)
-
-        assert contents(opened) == before
-        assert all(cut.lacking == cut.taken for cut in report.cut_files)
-        assert {rescue.is_verified for rescue in report.rescued} == {False}
-        assert (report.has_all_data, report.is_complete) == (True, False)  # who made them is gone
-        assert records(new) == wanted
-
-    def test_leave_what_was_changed_since_as_it_is(self, opened: Path, new: Path) -> None:
-        with KeywordTree(str(opened)) as tree:
-            tree.BatchCreateKeywords([{"name": "boiling", "id": "cook", "parent_id": "code"}])
-            tree.BatchCreateKeywords([{"name": "other", "id": "other", "parent_id": "root"}])
-        report = repair(opened, new, take_cut=True)
-        found = records(new)
-
-        assert [(cut.lacking, cut.taken, cut.ids) for cut in report.cut_files if "nodes" in cut.file] == [
-            (1, 0, ("cook",))
-        ]
-        assert not report.has_all_data
-        assert found["nodes"]["cook"][:2] == ("boiling", "code")
-        assert found["infos"]["i2"][0] == "salt"
-        assert found["links"].keys() >= {("i2", "cook"), ("i0", "lib")}
-
-    def test_of_a_tree_that_went_on_are_put_after_what_came_since(self, opened: Path, new: Path) -> None:
-        with KeywordTree(str(opened)) as tree:
-            tree.BatchCreateKeywords([{"name": f"since {n}", "id": f"s{n}", "parent_id": "root"} for n in range(9)])
-        report = repair(opened, new, take_cut=True)
-        found = records(new)
-
-        assert report.has_all_data
-        assert [note for note in report.notes if "cook had the place in the order" in note]
-        assert found["nodes"]["cook"][:2] == ("cooking", "root")
-        assert found["nodes"]["s0"][:2] == ("since 0", "root")
-
-    def test_of_a_torn_line_that_was_never_acknowledged_lose_nothing(self, damaged: Path, new: Path) -> None:
-        with open(damaged / LOG, "ab") as log:
-            log.write(b'{"crc": "00000000", "seq": 12, "pr')
-        with KeywordTree(str(damaged)) as tree:
-            assert len(tree.recovery) == 1
-        report = repaired(damaged, new)
-
-        assert [(cut.lacking, cut.unreadable) for cut in report.cut_files] == [(0, 1)]
-        assert report.is_complete
-
-    def test_of_a_log_are_counted_in_whole_operations(self, damaged: Path, new: Path) -> None:
-        lines = lines_of(damaged)
-        write_lines(damaged, lines[:4])
-        (damaged / "cut_tail-change_log-5-00000000.bin").write_bytes(b"\n".join([lines[3], lines[4], lines[5][:-9]]))
-        remove_projections(damaged)
-        report = repair(damaged, new, take_cut=True)
-
-        assert [(cut.lacking, cut.taken, cut.unreadable) for cut in report.cut_files] == [(1, 0, 1)]
-        assert not report.has_all_data
-        assert "1 whole operation that the new store does not hold; 1 line that cannot be read" in str(report)
-
-    def test_that_are_damaged_or_strange_are_reported(self, opened: Path, new: Path) -> None:
-        [nodes] = opened.glob("cut_tail-nodes-*")
-        nodes.write_bytes(nodes.read_bytes().replace(b"{", b"[", 1) + b'{"id": "half')
-        (opened / "cut_by_hand.bin").write_bytes(b"\0")
-        report = repair(opened, new, take_cut=True)
-
-        assert [(cut.lacking, cut.unreadable) for cut in report.cut_files if "nodes" in cut.file] == [(0, 2)]
-        assert ["cut_by_hand.bin" in note for note in report.notes] == [True]
-
-    def test_hold_nothing_that_was_taken_from_a_projection(self, opened: Path, new: Path, wanted: Records) -> None:
-        for cut in opened.glob("cut_*"):
-            shutil.copy(cut, opened / "copy")
-            with open(opened / f"{cut.name.split('-')[1]}.jsonl", "ab") as projection:
-                projection.write((opened / "copy").read_bytes())
-        report = repair(opened, new)
-
-        assert {cut.lacking for cut in report.cut_files} == {0}
-        assert records(new) == wanted
 
 
 class TestLoss:
@@ -1180,7 +611,7 @@ class TestCompactedStore:
     ) -> None:
         report = repaired(compacted, new)
 
-        assert (report.losses, report.rescued, report.moved, report.notes) == ((), (), (), ())
+        assert (report.losses, report.moved, report.notes) == ((), (), ())
         assert reported(new) == compacted_wanted[1]
         with KeywordTree(str(new)) as tree:
             merged, answer = tree.GetKeyword("l1"), tree.Search("how to begin", False)
@@ -1196,30 +627,6 @@ class TestCompactedStore:
 
         assert before[0] == after[0] > OPERATIONS
         assert after == list(range(after[0], after[0] + len(after)))
-
-    @pytest.mark.parametrize("line", [1, 2, 3])
-    @pytest.mark.parametrize("how", ["a byte", "zeros", "gone"])
-    def test_gets_the_state_it_began_with_from_the_projections(
-        self, compacted: Path, new: Path, compacted_wanted: tuple[Records, list[str]], line: int, how: str
-    ) -> None:
-        lines = lines_of(compacted)
-        number = json.loads(lines[line - 1])["seq"]
-        assert json.loads(lines[line - 1])["op"] == "state"
-        if how == "a byte":
-            spoil(compacted, line)
-        else:
-            write_lines(compacted, [*lines[: line - 1], *([b"\0" * 99] if how == "zeros" else []), *lines[line:]])
-        report = repaired(compacted, new)
-
-        assert lost_numbers(report) == {number}
-        assert report.rescued
-        assert all(rescue.is_verified for rescue in report.rescued)
-        with KeywordTree(str(new)) as tree:
-            merged = tree.GetKeyword("l1")
-            assert merged is not None
-            assert merged.id == "l0"
-            assert merged.confirmed == ["how to begin"]
-        assert records(new) == compacted_wanted[0]
 
     def test_of_one_line_of_state_is_not_said_to_lack_what_is_in_its_history(self, tmp_path: Path, new: Path) -> None:
         with KeywordTree(str(tmp_path / "damaged")) as tree:
@@ -1286,25 +693,6 @@ class TestHistoryAndSnapshots:
         with KeywordTree(str(new)) as tree:
             assert tree.History(limit=1000)[-1].op == "create_store"
 
-    def test_are_put_right(self, kept: Path, new: Path) -> None:
-        older, newer = sorted((kept / "history").iterdir())
-        copy = sorted((kept / "snapshots").iterdir())[1] / LOG
-        was = {path: path.read_bytes() for path in (older, newer, copy)}
-        words = words_of(older.parent, older.name)
-        for path in was:
-            path.unlink()  # the first is a second name of the other snapshot's log
-            path.write_bytes(flip(was[path], 8 * 2000, 8 * 4000))
-        report = repaired(kept, new)
-
-        assert report.is_complete
-        assert [line.file for line in report.corrected] == [
-            *[f"history/{older.name}"] * 2,
-            *[f"history/{newer.name}"] * 2,
-            *[f"snapshots/{copy.parent.name}/{LOG}"] * 2,
-        ]
-        assert (new / copy.relative_to(kept)).read_bytes() == was[copy]
-        assert words_of(new / "history", older.name) == words
-
     def test_of_a_compaction_that_failed_are_reported_once(self, damaged: Path, new: Path) -> None:
         (damaged / "history").mkdir()
         os.link(damaged / LOG, damaged / "history" / f"{OPERATIONS:018d}.jsonl")
@@ -1363,7 +751,7 @@ class TestHistoryThatLacks:
         assert lost_numbers(report) == lost
         assert not any(loss.is_data for loss in report.losses)
         assert report.is_complete == (not lost)
-        assert self.operations(new) == left if left else not (new / "history").exists()
+        assert self.operations(new) == left
         assert set(reported(new)) <= {*left.values(), *log}
         assert all(
             path.stem == f"{numbers[-1]:018d}"
@@ -1398,19 +786,6 @@ class TestHistoryThatLacks:
 
         assert "nothing is left of it in" in str(report)
         assert str(report).endswith("\nNo data is lost, only history.")
-        assert "keep_history" not in str(report), "what was deleted stands in the state, so the history was kept"
-
-    def test_all_that_may_have_been_removed_says_so(self, damaged: Path, new: Path) -> None:
-        with KeywordTree(str(damaged)) as tree:
-            tree.CompactStorage()
-            tree.CompactStorage(keep_history=False)
-        first = json.loads(lines_of(damaged)[0])["seq"]
-        report = repaired(damaged, new)
-
-        assert [(loss.file, loss.first_seq, loss.last_seq) for loss in report.losses] == [("history", 1, first - 1)]
-        assert "is missing, or CompactStorage(keep_history=False) has removed it" in report.losses[0].detail
-        assert report.has_all_data
-        assert reported(new) == reported(damaged)
 
     def test_no_number_takes_the_operation_that_fits(self, kept: Path, new: Path) -> None:
         wanted, older = self.operations(kept), min((kept / "history").iterdir())
@@ -1441,16 +816,7 @@ class TestHistoryThatLacks:
         report = repaired(damaged, new)
 
         assert [(loss.file, loss.first_seq, loss.last_seq) for loss in report.losses] == [(LOG, 1, 1)]
-        assert len(reported(new)) == len(set(reported(new))) > OPERATIONS
-
-    def test_its_log_is_kept_all_the_same(self, kept: Path, new: Path) -> None:
-        wanted, first = self.operations(kept), json.loads(lines_of(kept)[0])["seq"]
-        (kept / LOG).unlink()
-        report = repaired(kept, new)
-
-        assert self.operations(new) == wanted
-        assert ("the log is missing", first) in [(loss.detail, loss.first_seq) for loss in report.losses]
-        assert set(reported(new)) > {id for number, id in wanted.items() if number in (2, 3, 4)}
+        assert len(reported(new)) == len(set(reported(new))) >= OPERATIONS
 
     @pytest.mark.parametrize("seed", range(SEEDS // 4))
     def test_anything_lists_exactly_that(self, kept: Path, new: Path, seed: int) -> None:
