@@ -12,7 +12,7 @@ INSTALL = $(RUN) -m pip install --quiet --quiet --disable-pip-version-check --no
 # torch is large: an environment of its own, and never in CI.
 MODEL := $(VENV)-embeddings
 
-.PHONY: help demo shared context prepare test check reference bench peers embeddings storm clean
+.PHONY: help demo shared context prepare test check reference bench peers embeddings storm fairness clean
 help:
 	@echo "make demo    five facts, a correction, undo and a kill on one screen; with [local] a library asked by meaning"
 	@echo "make quick   run the pages' sessions and a tenth of the tests, in half a minute"
@@ -25,6 +25,7 @@ help:
 	@echo "make peers   run other projects' own tests on the adapters; fetches them   (some minutes, Node for one of them)"
 	@echo "make embeddings  measure what embeddings add, with a small model that needs no network   (half an hour)"
 	@echo "make storm   the long tests: kills, power cuts, failing disks   (an hour)"
+	@echo "make fairness  let machines near and far write to one tree; how long each waits   (two minutes, needs PostgreSQL)"
 	@echo "make clean   remove .venv and caches"
 
 demo: $(VENV)/.installed-cli
@@ -59,6 +60,9 @@ storm: $(VENV)/.installed-test
 	KEYWORD_TREE_STORM=1 $(RUN) -m pytest -s Agent/tests/store Agent/tests/methods/test_machine.py Agent/tests/methods/test_properties.py Agent/tests/finding/test_ranking.py \
 		Agent/tests/context_engine Agent/tests/formats/test_formats.py Agent/tests/memory \
 		Agent/tests/shared_tree/test_storm.py Agent/tests/knowhub/test_leaks.py Agent/tests/knowhub/test_processes.py Agent/tests/knowhub/test_server.py
+
+fairness: $(VENV)/.installed-test
+	@$(RUN) -m Agent.tests.shared.fairness --disk
 
 bench: $(VENV)/.installed
 	@$(RUN) -m benchmarks

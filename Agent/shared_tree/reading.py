@@ -10,9 +10,9 @@ from ..keyword_tree import ClosedError, StoreError
 from . import port
 from .rows import Batch, Mark, Rows, Span
 
-__all__ = ["At", "Reader"]
+__all__ = ["PAGE", "At", "Reader"]
 
-_PAGE, _PAGE_LIMIT = 32, 512  # batches read at once: at first, and at most
+PAGE, _PAGE_LIMIT = 32, 512  # batches read at once: at first, and at most
 _PAGE_BYTES = 4 * 1024 * 1024
 
 
@@ -81,20 +81,24 @@ class Reader:
             yield port.records_of(part, mark.seq, number)
         self._at, self.next_ordinal = At(mark.after, mark.seq, mark.crc), mark.next_ordinal
 
-    def read_on(self) -> Iterator[port.Records]:
+    def read_on(self, first: list[Batch] | None = None) -> Iterator[port.Records]:
         """Yield what came behind what was read, many operations at a time; nothing where nothing did.  See `pages`."""
-        return (records for records, _ in self.pages())
+        return (records for records, _ in self.pages(first))
 
-    def pages(self) -> Iterator[tuple[port.Records, list[bytes]]]:
+    def pages(self, first: list[Batch] | None = None) -> Iterator[tuple[port.Records, list[bytes]]]:
         """Yield what came behind what was read: its rows, and the lines of each batch.
+
+        Args:
+            first: the first `PAGE` batches from the last one that was read on, where the caller has them already.
 
         Raises:
             ReplacedError: the log was written again since.
             StoreCorruptError: it does not hold what was read, or is damaged.
         """
-        limit = _PAGE
+        limit = PAGE
         while self._stop is None or self._at.seq < self._stop:
-            batches = self._rows.read(self.tree_id, max(self._at.after, 0), self._at.after, limit)
+            batches = first or self._rows.read(self.tree_id, max(self._at.after, 0), self._at.after, limit)
+            first = None
             is_last = len(batches) < limit
             if self._at.after >= 0:
                 self._check_own(batches)
@@ -195,7 +199,7 @@ class Reader:
 
     def read_back(self, at: At) -> Generator[tuple[port.Line | None, bytes], None, None]:
         """Yield the lines from there on, newest first; None for what breaks the chain."""
-        below, crc, limit = at.seq, at.crc, _PAGE // 4  # most who look back look for the newest
+        below, crc, limit = at.seq, at.crc, PAGE // 4  # most who look back look for the newest
         while below and crc != port.FIRST_CRC:
             batches = self._rows.read_back(self.tree_id, below, limit)
             if not batches:

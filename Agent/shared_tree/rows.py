@@ -143,11 +143,12 @@ class Rows(Protocol):
         Cost: a few round trips, however many spans.
         """
 
-    def append(self, tree_id: str, behind: tuple[int, bytes], batch: Batch) -> bool:
+    def append(self, tree_id: str, behind: tuple[int, bytes], batch: Batch, yields: bool = False) -> bool:
         """Put a batch behind the one with this key and checksum; return False where that, or the place, is gone.
 
         One try, all or nothing, durable. A second one with the same batch cannot get in beside the first: it waits
-        until that is decided.
+        until that is decided. One that `yields` also returns False while another
+        writer has its turn.
         """
 
     def settle(self, tree_id: str) -> None:
@@ -162,13 +163,14 @@ class Rows(Protocol):
             UnkeptError: a snapshot has no full state.
         """
 
-    def queue(self, tree_id: str) -> AbstractContextManager[None]:
-        """Wait for this writer's turn; what this thread does within happens in one go.
+    def queue(self, tree_id: str, after: int, limit: int) -> AbstractContextManager[list[Batch] | None]:
+        """Wait for this writer's turn, and give what `read` does then; what this thread does within happens in one go.
 
-        A courtesy that saves conflicts: where the turn does not come in time, or is lost, the block goes on without.
+        Turns go by who came first, and make writers fair, not right: where the turn does not come within a second, or
+        is lost since the writer was stopped for one, the block goes on without, and is given None.
         """
 
-    def still(self) -> AbstractContextManager[None]:
+    def still(self) -> AbstractContextManager[object]:
         """Let this thread read the tables as they are at one moment, where that can be had."""
 
     def marks(self, tree_id: str) -> list[Mark]:

@@ -16,7 +16,7 @@ from .connections import Connection, Pool
 from .rows import NotSentError, UnansweredError
 from .statements import FORMAT, READ_FORMAT
 
-__all__ = ["Runner", "refuse_warned", "run", "run_all"]
+__all__ = ["Runner", "refuse_warned", "run", "run_together"]
 
 T = TypeVar("T")
 
@@ -93,15 +93,16 @@ class Runner:
         self._is_known = True
 
     @contextlib.contextmanager
-    def owning(self, begin: Callable[[Connection], object]) -> Iterator[None]:
+    def owning(self, begin: Callable[[Connection], T]) -> Iterator[T | None]:
         """Let this thread have a connection of its own, on which `begin` opens a transaction; undone at the end.
 
-        Where none is to be had, or it is lost, the block goes on with any.
+        Gives what `begin` returned. Where none is to be had, or it is lost, the block goes on with any, and is given
+        None.
         """
         if getattr(self._own, "connection", None) is not None:
-            yield
+            yield None
             return
-        connection = None
+        connection = begun = None
         with contextlib.suppress(UnansweredError, NotSentError):  # each statement will see for itself
             if not self._is_known:
                 self.check_format()
@@ -110,13 +111,13 @@ class Runner:
         try:
             if connection is not None:
                 with contextlib.suppress(UnansweredError, NotSentError):
-                    self._pool.use(connection, begin)
-            yield
+                    begun = self._pool.use(connection, begin)
+            yield begun
         finally:
             if connection is not None and self._own.connection is connection:
                 self._own.connection = None
                 with contextlib.suppress(psycopg.Error):
-                    if not connection.closed:
+                    if not connection.closed and connection.info.transaction_status != TransactionStatus.IDLE:
                         connection.execute("ROLLBACK")
                 self._pool.give_back(connection)
 
@@ -127,18 +128,19 @@ def run(connection: Connection, statement: str, values: Sequence[Any]) -> psycop
     return connection.execute(statement.encode(), values, binary=True, prepare=prepare)
 
 
-def run_all(connection: Connection, *statements: tuple[str, Sequence[Any]]) -> list[psycopg.Cursor[Any]]:
-    """Run statements in one round trip."""
-    cursors: list[psycopg.Cursor[Any]] = []
-    problem = None
-    with connection.pipeline():
-        try:
-            cursors += [run(connection, statement, values) for statement, values in statements]
-        except psycopg.Error as error:
-            problem = error  # raised within, psycopg would log it, and name the server
-    if problem is not None:
-        raise problem
-    return cursors
+def run_together(connection: Connection, *statements: tuple[str, Sequence[Any]]) -> list[tuple[int, list[Any]]]:
+    """Run statements in one round trip; return for each how many rows it touched, and those that it found.
+
+    They go out as one message: a process that is stopped in the middle cannot leave the server waiting for the rest,
+    with locks that no idle limit ends.
+    """
+    cursor = psycopg.ClientCursor(connection)
+    cursor.execute("; ".join(cursor.mogrify(statement.encode(), values) for statement, values in statements).encode())
+    found = []
+    while True:
+        found.append((cursor.rowcount, cursor.fetchall() if cursor.description else []))
+        if not cursor.nextset():
+            return found
 
 
 def refuse_warned(connection: Connection) -> None:

@@ -45,9 +45,12 @@ DURABLE = f"SELECT {_DURABLE}"
 # its writer knows, and the commit is durable.
 APPEND = f"""
     INSERT INTO kt_batch (tree_id, after, upto, crc, lines, pieces, size)
-    SELECT tree_id, %s, %s, %s, %s, %s, %s FROM kt_batch WHERE tree_id = %s AND after = %s AND crc = %s
+    SELECT tree_id, %s, %s, %s, %s, %s, %s FROM kt_batch b WHERE tree_id = %s AND after = %s AND crc = %s
         AND NOT EXISTS (SELECT FROM kt_format WHERE format <> {FORMAT}) AND {_DURABLE} FOR KEY SHARE
     ON CONFLICT DO NOTHING"""
+# The same, but only while no other writer has its turn, or waits for it. It waits for none: one may be stopped.
+_NO_ONE_WAITS = "EXISTS (SELECT FROM kt_tree t WHERE t.tree_id = b.tree_id FOR KEY SHARE SKIP LOCKED)"
+YIELDING = APPEND.replace(" FOR KEY SHARE", f" AND {_NO_ONE_WAITS} FOR KEY SHARE")
 INSERT = """
     INSERT INTO kt_batch (tree_id, after, upto, crc, lines, pieces, size) VALUES (%s, %s, %s, %s, %s, %s, %s)"""
 READ = """
@@ -57,6 +60,10 @@ READ_BACK = """
     SELECT after, upto, crc, lines, pieces, size FROM kt_batch
     WHERE tree_id = %s AND after < %s AND (%s::bytea IS NULL OR pieces <> '' OR position(%s::bytea IN lines) > 0)
     ORDER BY after DESC LIMIT %s"""
+# A turn lasts a round trip or two: who is stopped in it loses it, and who waits in vain goes on without.
+LIMIT_TURN = "SET LOCAL idle_in_transaction_session_timeout = '700ms'"
+LIMITS = "BEGIN", LIMIT_TURN, "SET LOCAL statement_timeout = '1s'"
+NO_LIMIT = "SET LOCAL statement_timeout TO DEFAULT"
 TAKE_TURN = f"SELECT 1 FROM kt_tree WHERE tree_id = %s AND {_DURABLE} FOR UPDATE"
 PARTS = "SELECT kind, rows, places FROM kt_state WHERE tree_id = %s AND seq = %s ORDER BY part"
 MARK = """

@@ -1,14 +1,18 @@
 """The store of one tree, for the core's port: memory follows a log that others append to as well.
 
-A commit: what others wrote is read; the operations' lines are encoded after it; one statement inserts them, but only
-if the batch that they follow is still the last. So each batch comes from a process that had read all before it. Where
-this tree has written within the last second, and no other lately, the first step is left out: the statement shows
-whether that was right, and where nothing is to be written, a look after the last batch does. So a process that writes
-alone pays one round trip for a commit.
+A commit: the process waits for its turn, and what others wrote is read; the operations' lines are encoded after it; one
+statement inserts them, but only if the batch that they follow is still the last. So each batch comes from a process
+that had read all before it. Turns go by who came first, near or far, and end after 0.7 s of doing nothing.
+
+Where this tree has written within the last second, and no other lately, the first step is left out, a guess: the
+statement shows whether that was right, and where nothing is to be written, a look after the last batch does. So a
+process that writes alone pays one round trip for a commit. A guess is refused while another has its turn, so who
+guesses passes nobody for longer than 10 ms.
 
     answer                       what is known                       what is done
     inserted                     durable, behind all that was read   acknowledged
-    not inserted                 another was quicker                 BehindError: nothing was written; plan again
+    not inserted                 another was quicker                 BehindError: nothing was written; plan again;
+                                                                     past `patience` StoreError
     refused (full disk, say)     nothing was written                 StoreError
     none (connection lost, …)    it may get in once, later, whole    the same bytes to the same place again
 
@@ -29,7 +33,7 @@ from typing import NoReturn
 
 from ..keyword_tree import ClosedError, NotFoundError, StoreError
 from . import port
-from .reading import At, Reader
+from .reading import PAGE, At, Reader
 from .rows import Batch, NotSentError, ReadOnlyError, Rows, UnansweredError, UnkeptError
 from .states import write_state
 
@@ -37,10 +41,10 @@ __all__ = ["PIECES_FROM", "SharedStore"]
 
 PIECES_FROM = 1024 * 1024
 """Bytes of lines above which a batch is laid down in pieces."""
-_TURNS = 20  # commits that queue up after a conflict
-_CAREFUL = 20  # commits that read first after others have written
+_TURNS = 20  # commits that take turns after others have written
 _GUESS_S = 1.0  # since the last commit: later others may well have written, or the connection be gone
 _FOUND = 64  # batches fetched at once by what they hold
+_LOOK_S = 0.01  # between guesses that look whether another waits for its turn: looking takes a lock
 _PAUSES = (0.01, 0.5)  # seconds between tries: the first, and the longest
 
 
@@ -61,9 +65,10 @@ class SharedStore(Reader):
         self.health, self.is_guess = port.Health.SOUND, False
         self._known = known
         self._counts = counts
-        self._turns = self._careful = 0  # commits that are still to queue up, or to read first
-        self._wrote_at = float("-inf")
-        self._vain: tuple[At, float] | None = None  # behind what a write did not get in, and since when
+        self._turns = 0  # commits that are still to take turns
+        self._wrote_at = self._looked_at = float("-inf")
+        self._behind: tuple[At, float] | None = None  # what was read when this commit first fell behind, and when
+        self._is_behind = False  # it just did, and is planned again
         self._turn = ExitStack()
 
     @property
@@ -100,7 +105,7 @@ class SharedStore(Reader):
             raise ReadOnlyError(f"there is no tree {port.shorten(self.tree_id)}, and the server only reads")
         (line,), crc = port.encode_lines([operation], 0, port.FIRST_CRC, port.FORMAT_FIELD)
         create = partial(self._rows.create, self.tree_id, port.new_id(), [Batch(0, 1, crc, line, "", len(line))])
-        self._try(lambda: create() or True, lambda: True)
+        self._try(lambda _: create() or True, lambda: True)
 
     def _lose(self, detail: str) -> None:
         self.health = port.Health.LOST
@@ -111,15 +116,23 @@ class SharedStore(Reader):
     def Begin(self, apply: Callable[[port.Records], None], for_commit: bool = False) -> None:
         """Let `apply` take in what was acknowledged anywhere before, or guess that all of it is known."""
         self._refuse_if_closed()
-        self.is_guess = for_commit and not self._careful and time.monotonic() - self._wrote_at < _GUESS_S
+        self._behind, self._is_behind = self._behind if self._is_behind else None, False
+        self.is_guess = for_commit and not self._turns and time.monotonic() - self._wrote_at < _GUESS_S
         if self.is_guess:
             return
-        if for_commit and self._turns:  # a turn is a transaction: a snapshot, say, would go with it
-            self._turns -= 1
-            self._turn.enter_context(self._rows.queue(self.tree_id))
-        self._careful = max(self._careful - 1, 0)
-        for records in self.read_on():
-            self._careful = _CAREFUL
+        self._turns = max(self._turns - 1, 0)
+        first = None
+        for is_last in (False, True) if for_commit else ():  # a turn is a transaction: a snapshot would go with it
+            first = self._turn.enter_context(self._rows.queue(self.tree_id, self._at.after, PAGE))
+            if is_last or first is None or len(first) < PAGE:
+                break
+            self._turn.close()  # who has to read more than a page keeps nobody waiting for that
+            self._take_in(first, apply)
+        self._take_in(first, apply)
+
+    def _take_in(self, first: list[Batch] | None, apply: Callable[[port.Records], None]) -> None:
+        for records in self.read_on(first):
+            self._turns = _TURNS
             apply(records)
 
     def _refuse_if_closed(self) -> None:
@@ -132,7 +145,10 @@ class SharedStore(Reader):
         at = self._at
         lines, crc = port.encode_lines(operations, at.seq, at.crc)
         batch = _batch(at.seq, at.seq + len(lines), crc, b"".join(lines))
-        self._put(lambda: self._rows.append(self.tree_id, (at.after, at.crc), batch), batch)
+        behind, looks = (at.after, at.crc), self.is_guess and time.monotonic() - self._looked_at > _LOOK_S
+        # Only the first try gives way to others: the next one has to show what became of that.
+        self._put(lambda again: self._rows.append(self.tree_id, behind, batch, looks and not again), batch)
+        self._looked_at = time.monotonic() if looks else self._looked_at
         start = 0
         for operation, line in zip(operations, lines, strict=True):
             if operation.after.infos:
@@ -149,34 +165,30 @@ class SharedStore(Reader):
             self._fall_behind()
         self.is_guess = False
 
-    def _put(self, append: Callable[[], bool], batch: Batch) -> None:
+    def _put(self, append: Callable[[bool], bool], batch: Batch) -> None:
         """Append; raise BehindError where another writer was quicker."""
         if not self._try(append, lambda: self._stands(batch)):
             self._fall_behind()
 
     def _fall_behind(self) -> NoReturn:
-        """Another writer was quicker: read first from now on, and where that was in vain, queue up as well."""
-        if self.is_guess:
-            self._counts["guesses"] += 1
-        else:
-            self._counts["conflicts"] += 1
-            self._turns = _TURNS
-            self._refuse_in_vain()
-        self._careful = _CAREFUL
+        """Another writer was quicker: take turns from now on; give up past patience."""
+        self._counts["guesses" if self.is_guess else "conflicts"] += 1
+        self._turns = _TURNS
+        at, since = self._behind = self._behind or (self._at, time.monotonic())
+        if (waited := time.monotonic() - since) > self._rows.patience:
+            why = f"other writers were quicker for {waited:.0f} s"
+            if at == self._at:
+                why = "the server drops what is written: is there a trigger on kt_batch?"
+            raise StoreError(f"nothing was changed: {why}")
+        if not self.is_guess and at == self._at:
+            time.sleep(_PAUSES[0])
+        self._is_behind = True
         raise port.BehindError(f"another writer has written to the tree {port.shorten(self.tree_id)}")
 
-    def _refuse_in_vain(self) -> None:
-        """Give up where writes do not get in, though no other writer's do: a trigger may take them away."""
-        now = time.monotonic()
-        if self._vain is None or self._vain[0] != self._at:
-            self._vain = self._at, now
-        elif now - self._vain[1] > self._rows.patience:
-            raise StoreError("nothing was changed: the server drops what is written: is there a trigger on kt_batch?")
-        else:
-            time.sleep(_PAUSES[0])
-
-    def _try(self, attempt: Callable[[], bool], stands: Callable[[], bool]) -> bool:
+    def _try(self, attempt: Callable[[bool], bool], stands: Callable[[], bool]) -> bool:
         """Return what an attempt did; where one was not answered and the next finds nothing to do, what `stands` says.
+
+        `attempt` is told whether one before it may have been carried out.
 
         Raises:
             StoreError: nothing was done, or with `outcome_unknown`, it may have been, or may still be.
@@ -185,7 +197,7 @@ class SharedStore(Reader):
         is_unsure, error = False, StoreError("")
         while True:
             try:
-                if attempt():
+                if attempt(is_unsure):
                     return True
                 if not is_unsure:
                     return False
@@ -311,7 +323,7 @@ class SharedStore(Reader):
             for seq in set(self._rows.snapshots(self.tree_id).values()):
                 write_state(self._rows, self.tree_id, seq, is_full=True)
             try:
-                self._put(lambda: self._rows.replace(self.tree_id, (at.after, at.crc), batches), batches[0])
+                self._put(lambda _: self._rows.replace(self.tree_id, (at.after, at.crc), batches), batches[0])
                 return
             except UnkeptError:  # a snapshot was taken meanwhile
                 continue

@@ -14,7 +14,7 @@ from . import statements as sql
 from .connections import Connection, Pool
 from .port import Place, StatePart
 from .rows import Batch, Mark, NotSentError, Span, UnansweredError, UnkeptError
-from .running import Runner, refuse_warned, run, run_all
+from .running import Runner, refuse_warned, run, run_together
 
 __all__ = ["PIECE", "PostgresRows", "create_tables"]
 
@@ -94,22 +94,23 @@ class PostgresRows:
         parts = self._runner.fetch(asked, (tree_id, id, first, last))
         return b"".join(part for (part,) in parts)[span.start - first * PIECE :][: span.length] if parts else None
 
-    def append(self, tree_id: str, behind: tuple[int, bytes], batch: Batch) -> bool:
+    def append(self, tree_id: str, behind: tuple[int, bytes], batch: Batch, yields: bool = False) -> bool:
         """Put a batch behind another one, in one statement."""
+        statement = sql.YIELDING if yields else sql.APPEND
         values = (*_columns(batch), tree_id, behind[0], behind[1].decode())
 
         def work(connection: Connection) -> bool:
             is_turn = connection is self._runner.own_connection()
             if batch.pieces:
                 if not is_turn:
-                    connection.execute("BEGIN")
+                    run_together(connection, ("BEGIN", ()), (sql.LIMIT_TURN, ()))
                 self._insert_pieces(connection, tree_id, batch)
-                is_in = run(connection, sql.APPEND, values).rowcount == 1
+                is_in = run(connection, statement, values).rowcount == 1
                 connection.execute("COMMIT" if is_in else "ROLLBACK")
             elif is_turn:
-                is_in = run_all(connection, (sql.APPEND, values), ("COMMIT", ()))[0].rowcount == 1
+                is_in = run_together(connection, (statement, values), ("COMMIT", ()))[0][0] == 1
             else:
-                is_in = run(connection, sql.APPEND, values).rowcount == 1
+                is_in = run(connection, statement, values).rowcount == 1
             refuse_warned(connection)
             return is_in
 
@@ -142,7 +143,7 @@ class PostgresRows:
         anchor = (tree_id, behind[0], behind[1].decode())
 
         def work(connection: Connection) -> bool:
-            connection.execute("BEGIN")
+            run_together(connection, ("BEGIN", ()), (sql.LIMIT_TURN, ()))
             # Those who are about to append behind this one go first, or wait.
             run(connection, "SELECT 1 FROM kt_batch WHERE tree_id = %s AND after = %s AND crc = %s FOR UPDATE", anchor)
             for number, batch in enumerate(batches):
@@ -173,16 +174,17 @@ class PostgresRows:
 
     # -- a thread's own connection ------------------------------------------------
 
-    def queue(self, tree_id: str) -> contextlib.AbstractContextManager[None]:
-        """Hold the lock on the tree's row."""
+    def queue(self, tree_id: str, after: int, limit: int) -> contextlib.AbstractContextManager[list[Batch] | None]:
+        """Hold the lock on the tree's row: what waits for it is served in order."""
+        take = *((limit, ()) for limit in sql.LIMITS), (sql.TAKE_TURN, (tree_id,)), (sql.NO_LIMIT, ())
+        read = (sql.READ, (after, tree_id, max(after, 0), limit))
 
-        def begin(connection: Connection) -> None:
-            wait = "SET LOCAL lock_timeout = '1s'"
-            run_all(connection, ("BEGIN", ()), (wait, ()), (sql.TAKE_TURN, (tree_id,)))
+        def begin(connection: Connection) -> list[Batch]:
+            return list(map(_batch, run_together(connection, *take, read)[-1][1]))
 
         return self._runner.owning(begin)
 
-    def still(self) -> contextlib.AbstractContextManager[None]:
+    def still(self) -> contextlib.AbstractContextManager[object]:
         """Read in one transaction that sees nothing that is committed later."""
         begin = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
         return self._runner.owning(lambda connection: connection.execute(begin))

@@ -38,6 +38,7 @@ class _Tree:
         self.checks: dict[int, int] = {}
         self.snapshots: dict[str, int] = {}
         self.turn = threading.RLock()
+        self.is_taken = False
 
     def read(self, span: Span) -> bytes | None:
         """Return some bytes; None for what is not there."""
@@ -98,9 +99,11 @@ class MemoryRows:
         tree = self.held.get(tree_id)
         return tree is not None and behind[0] in tree.batches and tree.batches[behind[0]].crc == behind[1]
 
-    def append(self, tree_id: str, behind: tuple[int, bytes], batch: Batch) -> bool:
+    def append(self, tree_id: str, behind: tuple[int, bytes], batch: Batch, yields: bool = False) -> bool:
         """Put a batch behind another one."""
         with self.lock:
+            if yields and self.held[tree_id].is_taken:
+                return False
             if not self._has(tree_id, behind) or batch.after in self.held[tree_id].batches:
                 return False
             self.held[tree_id].batches[batch.after] = batch
@@ -124,19 +127,21 @@ class MemoryRows:
             return True
 
     @contextlib.contextmanager
-    def queue(self, tree_id: str) -> Iterator[None]:
+    def queue(self, tree_id: str, after: int, limit: int) -> Iterator[list[Batch] | None]:
         """Hold the tree's turn."""
         with self.lock:
             tree = self.held.get(tree_id)
         if tree is None or not tree.turn.acquire(timeout=1):
-            yield
+            yield None
             return
         try:
-            yield
+            tree.is_taken = True
+            yield self.read(tree_id, max(after, 0), after, limit)
         finally:
+            tree.is_taken = False
             tree.turn.release()
 
-    def still(self) -> contextlib.AbstractContextManager[None]:
+    def still(self) -> contextlib.AbstractContextManager[object]:
         """Read without a moment of its own."""
         return contextlib.nullcontext()
 

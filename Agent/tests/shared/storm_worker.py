@@ -43,7 +43,7 @@ def _without_comparison() -> None:
 
 def _without_predecessor() -> None:
     """Append wherever no other has, whatever is before it."""
-    statements.APPEND = """
+    statements.YIELDING = statements.APPEND = """
         INSERT INTO kt_batch (tree_id, after, upto, crc, lines, pieces, size)
         SELECT t, a, u, c, l, p, s FROM (
             SELECT %s::bigint, %s::bigint, %s, %s::bytea, %s, %s::bigint, %s, %s::bigint, %s
@@ -83,7 +83,7 @@ def work(folder: str, dsn: str, worker: int, life: int, slots: int, seed: int, m
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     if mutant:
         MUTANTS[mutant]()
-    store._CAREFUL = random.Random(f"{seed} {worker} {life}").choice((1, 2, store._CAREFUL))
+    store._TURNS = random.Random(f"{seed} {worker} {life}").choice((1, 2, store._TURNS))
     store._GUESS_S = 60.0  # a process that slept while the log was rewritten goes on with a guess
     with SharedLog(dsn, connections=4, patience=_PATIENCE_S) as log:
         _Worker(Path(folder), log, worker, life, slots, seed).run()

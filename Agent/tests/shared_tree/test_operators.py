@@ -99,8 +99,6 @@ class TestOperatorsHands:
 
     def test_who_holds_the_turn_and_sleeps_delays_and_blocks_no_one(self, open_tree: Opener, database: str) -> None:
         one, other = open_tree(), open_tree()
-        store = one._engine.store
-        store._turns = 3  # type: ignore[attr-defined]  # as after a conflict
         with psycopg.connect(database) as asleep:
             asleep.execute("SELECT FROM kt_tree WHERE tree_id = 'u42' FOR UPDATE")
             started = time.monotonic()
@@ -109,6 +107,29 @@ class TestOperatorsHands:
             assert time.monotonic() - started < 2.5
         other.Refresh()
         assert names(other) == ["tea"]
+
+    def test_a_machine_that_sleeps_in_its_turn_loses_it(self, log: SharedLog, open_tree: Opener) -> None:
+        tree, asleep = open_tree(), opened(log)
+        has_turn, is_over = threading.Event(), threading.Event()
+
+        def sleep() -> None:
+            asleep._engine.store.Begin(lambda _: None, True)
+            has_turn.set()
+            is_over.wait(10)
+            asleep._engine.store.End()
+
+        thread = threading.Thread(target=sleep)
+        thread.start()
+        has_turn.wait(5)
+        started = time.monotonic()
+        tree.CreateKeyword("tea", "root")
+        waited = time.monotonic() - started
+        is_over.set()
+        thread.join()
+
+        assert 0.3 < waited < 1.0
+        asleep.CreateKeyword("green", "root")
+        assert names(asleep) == ["tea", "green"]
 
     def test_a_snapshot_after_a_conflict_does_not_go_with_the_turn(self, log: SharedLog, open_tree: Opener) -> None:
         tree = open_tree()

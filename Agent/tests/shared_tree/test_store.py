@@ -31,9 +31,9 @@ class FaultyRows(MemoryRows):
         self.settled = self.queued = self.looked = 0
         self.is_away = False
 
-    def append(self, tree_id: str, behind: tuple[int, bytes], batch: Batch) -> bool:
+    def append(self, tree_id: str, behind: tuple[int, bytes], batch: Batch, yields: bool = False) -> bool:
         def append() -> bool:
-            return super(FaultyRows, self).append(tree_id, behind, batch)
+            return super(FaultyRows, self).append(tree_id, behind, batch, yields)
 
         return self.faults.pop(0)(append) if self.faults else append()
 
@@ -46,9 +46,9 @@ class FaultyRows(MemoryRows):
     def settle(self, tree_id: str) -> None:
         self.settled += 1
 
-    def queue(self, tree_id: str) -> Any:
+    def queue(self, tree_id: str, after: int, limit: int) -> Any:
         self.queued += 1
-        return super().queue(tree_id)
+        return super().queue(tree_id, after, limit)
 
     # What may happen to an append:
 
@@ -284,8 +284,9 @@ class TestRefusals:
 class TestConflicts:
     def test_are_planned_again_and_the_next_writes_queue_up(self, rows: FaultyRows, log: MemoryLog) -> None:
         tree, other = opened(log), opened(log)
-        other.CreateKeyword("first", "root")
-        tree.CreateKeyword("second", "root")  # guessed wrong, and reads first from now on
+        tree.CreateKeyword("first", "root")
+        other.CreateKeyword("second", "root")
+        tree.CreateKeyword("third", "root")  # guessed wrong, and takes turns from now on
 
         def be_quicker(append: Append) -> bool:
             other.CreateKeyword("theirs", "root")
@@ -294,12 +295,31 @@ class TestConflicts:
         rows.faults = [be_quicker]
         tree.CreateKeyword("mine", "root")
 
-        assert names(tree) == ["first", "second", "theirs", "mine"]
+        assert names(tree) == ["first", "second", "third", "theirs", "mine"]
         assert log.counts["conflicts"] == 1
-        assert rows.queued == 1
+        rows.queued = 0
         for number in range(30):
             tree.CreateKeyword(f"{number}", "root")
         assert rows.queued == 20
+
+    def test_with_quicker_ones_end_when_patience_does(self, rows: FaultyRows, log: MemoryLog) -> None:
+        tree, other = opened(log), opened(log)
+        rows.patience = 0.2
+
+        def be_quicker(append: Append) -> bool:
+            time.sleep(0.01)
+            other.CreateKeyword("theirs", "root")
+            rows.faults = [be_quicker]
+            return append()
+
+        rows.faults = [be_quicker]
+        with pytest.raises(StoreError, match="nothing was changed: other writers were quicker") as caught:
+            tree.CreateKeyword("mine", "root")
+
+        assert not caught.value.outcome_unknown
+        rows.faults = []
+        tree.CreateKeyword("mine", "root")
+        assert names(tree)[-1] == "mine"
 
     def test_that_no_one_has_made_end_when_patience_does(self, rows: FaultyRows, log: MemoryLog) -> None:
         tree = opened(log)
@@ -373,8 +393,32 @@ class TestGuesses:
         looked = rows.looked
 
         assert names(tree) == names(opened(log)) == ["first", "theirs", *map(str, range(30))]
-        assert (log.counts["guesses"], log.counts["conflicts"], rows.queued) == (1, 0, 0)
+        assert (log.counts["guesses"], log.counts["conflicts"]) == (1, 0)
         assert 20 <= looked <= 22
+
+    def test_one_gives_way_to_who_has_the_turn(
+        self, rows: FaultyRows, log: MemoryLog, tree: KeywordTree, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(store, "_LOOK_S", 0.0)
+        other, waited = opened(log), list[float]()
+        is_taken = threading.Event()
+
+        def hold() -> None:
+            with rows.queue("u42", 0, 1):
+                is_taken.set()
+                time.sleep(0.3)
+                waited.append(time.monotonic())
+
+        thread = threading.Thread(target=hold)
+        thread.start()
+        is_taken.wait(5)
+        tree.CreateKeyword("mine", "root")
+        ended = time.monotonic()
+        thread.join()
+
+        assert ended >= waited[0]
+        other.Refresh()
+        assert names(other) == ["first", "mine"]
 
     def test_what_is_refused_is_refused_on_what_all_have_written(self, log: MemoryLog, tree: KeywordTree) -> None:
         opened(log).BatchCreateKeywords([{"id": "tea", "name": "tea", "parent_id": "root"}])
