@@ -5037,7 +5037,7 @@ class _Engine:
             made.append(each)
             ordinal += len(each[0].after.nodes) + len(each[0].after.links)
         for job in jobs:
-            job.is_written = True
+            job.is_written, job.error = True, None  # none of a run on what others have changed by now
         return made
 
     def _RunPlans(self, jobs: list[_Job[Any]]) -> list[tuple[LoggedOperation, Callable[[], None]]]:
