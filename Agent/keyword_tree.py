@@ -729,7 +729,8 @@ def _LineOf(idx: int, entry: _Row) -> str:
 
 
 _FindKeys = re.compile(
-    r"(?i)((?:bearer|basic|key|token|secret|password|passwd)(?: \w+)?\W{1,4}|\bsk-|://)"
+    r"(?i)((?:bearer|basic|key|token|secret|password|passwd)(?: \w+)?"  # after a blank alone only what has a digit
+    r"(?:\W{0,3}[:=\"'`]\W{0,3}|\W{1,4}(?=\S{0,99}[\d*]))|\bsk-|://)"
     r"(?:(?<=://)[^\s/@]+(?=@)|(?<!://)[\w.~+/=*-]{6,})|\b(?=\S{0,99}\d)[\w-]{20,}"
 )
 

@@ -25,24 +25,20 @@ Where no argument is given, the environment counts:
 Such a key is sent to any address that is called, one given as `base_url` too; `api_key="none"` prevents it. The
 official packages read and send further variables: OPENAI_ORG_ID, OPENAI_CUSTOM_HEADERS, ANTHROPIC_CUSTOM_HEADERS.
 
-The official packages handle connections, authentication and their services' forms of errors. `tenacity` retries, since
-neither package has a deadline for a whole call: each attempt may wait the whole time, a service that sends empty lines
-while it is busy (DeepSeek) never exceeds a limit from byte to byte, and a Retry-After may be seven weeks. Both read an
-error's page to its end and follow redirects; so what is not 200 is read here, within limits, and no redirect is
-followed. Looking up a name, connecting and reading a head have no deadline; so each attempt has a thread of its own,
-which is abandoned when the time is over.
+The official packages handle connections, authentication, retries and Retry-After. What they lack is here: a deadline
+for a whole call (each attempt has a time of its own there, and a service that is busy may send blank lines for ever),
+bounds for what is read of an answer, a budget, and forms:
 
-1. A reply of the schema is asked for; where the service answers 400 or 422, a JSON object; where it does not know that
-   either, nothing. What worked is remembered. The schema is in the system text in any case.
-2. After 408, 409, 429, 5xx, a broken connection or a body that cannot be read the request is sent again: after
-   Retry-After, at least after a time that doubles, and only if that ends before the deadline.
+1. A reply of the schema is asked for, temperature 0 and no longer than the schema's bounds allow. What a service
+   refuses by its name (`max_tokens`, `temperature`, `maxLength`, …) is left out from then on. Where it answers 400,
+   406, 415 or 422 all the same, or keeps answering 5xx, the next weaker form is asked for: a JSON object with the
+   schema, a JSON object, a text. What worked is remembered. The schema is in the system text in any case.
+2. A reply that is cut at that length is asked for once more with room for thinking, which is remembered, too.
 3. The reply is read from a tool's arguments, else from the text: as JSON, as JSON between other words after `</think>`,
    and at last as JSON that `json-repair` can repair. A reply that was cut is not repaired: half a list looks whole.
 """
 
 import contextlib
-import datetime
-import email.utils
 import functools
 import importlib
 import json
@@ -51,6 +47,7 @@ import operator
 import os
 import queue
 import re
+import sys
 import threading
 import time
 import weakref
@@ -62,7 +59,9 @@ from urllib.parse import urlsplit
 
 from typing_extensions import override
 
-from ..keyword_tree import InvalidInputError, KeywordTreeError, LLMClient
+from ..base.forks import watch_forks
+from ..keyword_tree import HideKeys, InvalidInputError, KeywordTreeError, LLMClient
+from .schemas import bounded, most_tokens
 
 __all__ = [
     "AnthropicChatClient",
@@ -89,8 +88,8 @@ KEY_LENGTH = 8
 REPAIR_LIMIT = 4096
 """Characters that are repaired at most: the time grows with the square of the length, up to a second for this many."""
 
-ANSWER_TOKENS = 1024
-"""What Anthropic's interface requires: a reply has some 60 tokens, and a reason may be long."""
+ROOM, THINKING_ROOM = 128, 4096
+"""Tokens of a reply beyond what its schema allows: blanks and a word before it; and of a model that thinks first."""
 
 
 # Errors: what a caller would do about it. A deadline that passes is a plain `TimeoutError`, as the port asks.
@@ -103,12 +102,10 @@ class ModelClientError(KeywordTreeError):
 class ServiceError(ModelClientError, ConnectionError):
     """The service cannot be reached, refuses, or answers what is no answer: look at address, key and model."""
 
-    def __init__(self, message: str, *, status: int | None = None, retry_after_s: float = 0.0) -> None:
+    def __init__(self, message: str, *, status: int | None = None) -> None:
         super().__init__(message)
         self.status = status
         """The HTTP status, where there was one."""
-        self.retry_after_s = retry_after_s
-        """How long the service asks to wait, in seconds; 0 where it does not say."""
 
 
 class ReplyError(ModelClientError, ValueError):
@@ -116,15 +113,7 @@ class ReplyError(ModelClientError, ValueError):
 
 
 class BudgetError(ModelClientError, RuntimeError):
-    """The budget is used up, and nothing more was sent; message and `__cause__` name an earlier attempt's failure."""
-
-
-class _StatusError(Exception):
-    """What a service answered instead of 200; raised amid a package's request, which chains its own error to it."""
-
-    def __init__(self, status: int, headers: Mapping[str, str], page: bytes) -> None:
-        super().__init__(status)
-        self.status, self.headers, self.page = status, headers, page
+    """The budget is used up, and nothing more was sent."""
 
 
 # Counting
@@ -184,6 +173,19 @@ _CUT = ("length", "max_tokens")
 """How the services call it that a reply came to the limit of its length."""
 
 
+@dataclass
+class _Call:
+    """A call under way, shared by the thread that waits and the one that sends."""
+
+    deadline: float
+    usage: Usage
+    status: int = 0  # of the latest answer that was an error
+
+    @property
+    def before(self) -> str:
+        return f"; before, the service answered {self.status}" if self.status else ""
+
+
 class _Said(NamedTuple):
     """What a model said, wherever it was in the answer."""
 
@@ -195,19 +197,11 @@ class _Said(NamedTuple):
     """Why it ended, in the service's own word."""
 
 
-class _Outcome(NamedTuple):
-    """What an attempt ended with."""
-
-    body: object
-    failure: Exception | None = None
-    """Why there is no body."""
-    is_transient: bool = False
-    """Whether another attempt may go better."""
-
-
 class _ChatClient(LLMClient):
-    """What both clients do: environment, attempts, deadline, budget, counting, errors."""
+    """What both clients do: environment, forms, deadline, budget, counting, errors."""
 
+    lean = True
+    candidate_fields = ("aliases",)
     _PACKAGE: ClassVar[str]
     """The official package, and the extra that brings it."""
     _CLASS: ClassVar[str]
@@ -215,12 +209,13 @@ class _ChatClient(LLMClient):
     _CALL: ClassVar[str]
     """What of that client calls a model."""
     _ADDRESS: ClassVar[str]
-    _MODES: ClassVar[tuple[str, ...]]
+    _FORMS: ClassVar[tuple[str, ...]]
     """How the form of the reply can be asked for, the strictest first."""
     # So that one whose making fails can still be shown in a traceback:
     model = ""
     _host = ""
-    _usage = Usage()
+    usage = Usage()
+    """What all calls so far have used."""
 
     def __init__(
         self,
@@ -230,7 +225,6 @@ class _ChatClient(LLMClient):
         *,
         timeout_s: float = 60.0,
         retries: int = 2,
-        backoff_s: float = 0.5,
         budget_calls: int | None = None,
         budget_tokens: int | None = None,
         prices: Prices | None = None,
@@ -240,59 +234,57 @@ class _ChatClient(LLMClient):
         self.model = model or os.environ.get("KEYWORD_TREE_MODEL", "")
         if not self.model:
             raise InvalidInputError("no model is named: give `model`, or set KEYWORD_TREE_MODEL")
-        address = base_url or os.environ.get(f"{variable}_BASE_URL") or self._ADDRESS
-        if "://" not in address and "@" not in address and "?" not in address:
-            raise InvalidInputError(f"base_url must begin with http:// or https://: {address[:80]!r}")
-        parts = urlsplit(address)
-        if parts.scheme not in ("http", "https") or not parts.hostname or "@" in parts.netloc or "?" in address:
-            # What is secret in an address would be in the log of every HTTP library.
+        self._address = base_url or os.environ.get(f"{variable}_BASE_URL") or self._ADDRESS
+        self._host = _host_of(self._address)
+        if not self._host:  # what is secret in an address would be in the log of every HTTP library
             raise InvalidInputError("base_url must be an http address without user and password, and without a query")
-        self._host = parts.hostname
         self._key = (api_key or os.environ.get(f"{variable}_API_KEY", "")).strip()
-        if not self._key and address == self._ADDRESS:
+        if not self._key and self._address == self._ADDRESS:
             raise InvalidInputError(f"no key for {self._host}: give `api_key`, or set {variable}_API_KEY")
         if not self._key.isascii() or not self._key.isprintable() or " " in self._key:
             raise InvalidInputError("api_key holds characters that no key has")  # and is not shown
         _check_number("timeout_s", timeout_s)
         if not 0 < timeout_s <= threading.TIMEOUT_MAX:
             raise InvalidInputError(f"timeout_s must be above 0 and at most {threading.TIMEOUT_MAX:g}: {timeout_s}")
-        _check_number("retries", retries, is_whole=True)
-        _check_number("backoff_s", backoff_s)
-        for name, budget in (("budget_calls", budget_calls), ("budget_tokens", budget_tokens)):
-            if budget is not None:
-                _check_number(name, budget, is_whole=True)
-        if prices is not None:
-            _check_prices(prices)
+        for name, number in (("retries", retries), ("budget_calls", budget_calls), ("budget_tokens", budget_tokens)):
+            if number is not None:
+                _check_number(name, number, is_whole=True)
+        _check_prices(prices)
         if options is not None and not isinstance(options, Mapping):  # whose values may be secret
             raise InvalidInputError(f"options must be a mapping, and is of type {type(options).__name__}")
-        self._timeout_s, self._retries, self._backoff_s = timeout_s, retries, backoff_s
-        self._budget_calls, self._budget_tokens = budget_calls, budget_tokens
-        self._prices = prices
+        self._timeout_s, self._retries, self._prices = timeout_s, retries, prices
+        self._budget = budget_calls, budget_tokens
         self._options = dict(options or {})
-        self._mode = 0  # of _MODES; an int is set whole, so threads need no lock for it
-        self._nothing = Usage(cost=None if prices is None else 0.0)
-        self._usage = self._nothing
+        self._strikes = [0] * len(self._FORMS)  # two, and a form is not asked for any more
+        self._left_out: frozenset[str] = frozenset()  # names that the service refused
+        self._room = ROOM
+        self.usage = self._nothing = Usage(cost=None if prices is None else 0.0)
         self._latest = threading.local()
         self._package = _import(self._PACKAGE, self._PACKAGE)
-        self._tenacity = _import("tenacity", self._PACKAGE)
         _import("json_repair", self._PACKAGE)  # now, and not when the first broken reply comes
-        self._address = address
         self._begin()
-        _CLIENTS.add(self)
+        watch_forks(self)
 
     def _begin(self) -> None:
         """Make what two processes cannot share: a lock and connections."""
         self._lock = threading.Lock()  # guards the sum
-        look = functools.partial(_look_at_head, self._latest)  # of which no part is this client: it can be collected
+        client = weakref.ref(self)  # so that it can be collected
+
+        def count(_: Any) -> None:
+            if (here := client()) is not None:
+                here._count_call()
+
+        look = functools.partial(_read_within_limits, self._latest)
         self._service = getattr(self._package, self._CLASS)(
             api_key=self._key or "none",  # servers of one's own ask for no key, but the packages insist on one
             base_url=self._address,
-            max_retries=0,
-            http_client=self._package.DefaultHttpxClient(event_hooks={"response": [look]}),
+            http_client=self._package.DefaultHttpxClient(
+                event_hooks={"request": [count], "response": [look]}, follow_redirects=False
+            ),
         )
         self._close = weakref.finalize(self, self._service.close)
 
-    def _begin_in_child(self) -> None:
+    def renew_after_fork(self) -> None:
         """Leave lock and connections to the parent, in the child of a fork.
 
         The lock may be held by a thread that the child does not have. Two processes that read from one connection get
@@ -303,20 +295,14 @@ class _ChatClient(LLMClient):
         self._begin()
 
     def __repr__(self) -> str:
-        usage = self.usage
-        tokens = usage.input_tokens + usage.output_tokens
-        return f"<{type(self).__name__} {self.model!r} at {self._host}, {usage.calls:,} calls, {tokens:,} tokens>"
-
-    @property
-    def usage(self) -> Usage:
-        """What all calls so far have used."""
-        return self._usage
+        tokens = self.usage.input_tokens + self.usage.output_tokens
+        return f"<{type(self).__name__} {self.model!r} at {self._host}, {self.usage.calls:,} calls, {tokens:,} tokens>"
 
     @property
     def last_usage(self) -> Usage:
         """What the latest `Chat` of the calling thread used, also if it failed."""
-        usage: Usage = getattr(self._latest, "usage", self._nothing)
-        return usage
+        call: _Call | None = getattr(self._latest, "call", None)
+        return self._nothing if call is None else call.usage
 
     def close(self) -> None:
         """Close the connections that are kept for further calls; done by itself when the client is collected."""
@@ -328,7 +314,7 @@ class _ChatClient(LLMClient):
 
         Args:
             messages: as `LLMClient.Chat` says.
-            json_schema: of the reply; enforced where the service can.
+            json_schema: of the reply; enforced where the service can. Lists and texts without bounds get some.
 
         Returns:
             The reply: an object, of the schema's form only where the service enforces it.
@@ -339,15 +325,22 @@ class _ChatClient(LLMClient):
             ReplyError: the model refused, or said what is no JSON object, or was cut before its end.
             BudgetError: the budget is used up, before the first request or before another attempt.
 
-        Cost: one request, and up to `retries` more. Where the service answers 400 or 422, as many again in each weaker
-        form, of which OpenAI's interface has two and Anthropic's one; once one has worked, the others are not tried.
+        Cost: one request, and up to `retries` more. Where the service refuses a form, one for each weaker one; once
+        one has worked, the others are not tried.
         """
         deadline = time.monotonic() + self._timeout_s
-        self._latest.usage = self._nothing
-        body = self._ask(messages, json_schema, deadline)
-        if (error := _at(body, "error")) is not None:
-            raise ServiceError(self._clean(f"{self._host} answers with an error: {_words_of(body) or repr(error)}"))
-        said = self._find_reply(body)
+        self._latest.call = _Call(deadline, self._nothing)
+        schema = bounded(json_schema)
+        room = self._room
+        said = self._find_reply(self._ask(messages, schema, deadline))
+        if said.ended in _CUT and room == ROOM:
+            with contextlib.suppress(ReplyError):  # it may be whole all the same
+                return self._read(said, json_schema)
+            self._room = THINKING_ROOM
+            said = self._find_reply(self._ask(messages, schema, deadline))
+        return self._read(said, json_schema)
+
+    def _read(self, said: _Said, json_schema: dict[str, Any]) -> dict[str, Any]:
         if said.refusal:
             raise ReplyError(self._clean(f"the model refused: {said.refusal}"))
         if not said.reply:
@@ -358,109 +351,95 @@ class _ChatClient(LLMClient):
             return cleaned
         raise ReplyError("the reply is nested too deeply")
 
-    def _ask(self, messages: list[dict[str, str]], json_schema: dict[str, Any], deadline: float) -> object:
+    def _ask(self, messages: list[dict[str, str]], schema: dict[str, Any], deadline: float) -> object:
         """Send the question in the strictest form that the service takes.  Returns the answer's body."""
-        mode, before = self._mode, None
+        refused = list[tuple[int, int]]()
+        form = next((at for at, strikes in enumerate(self._strikes) if strikes < 2), len(self._FORMS) - 1)
         while True:
+            parts = _without(schema, self._left_out)
+            request = self._build_request(messages, parts, most_tokens(schema) + self._room, self._FORMS[form])
+            retries = 0 if self._strikes[form] or any(strikes == 1 for _, strikes in refused) else self._retries
             try:
-                body = self._send(self._build_request(messages, json_schema, self._MODES[mode]), deadline, before)
+                body = self._send(request, deadline, retries)
             except ServiceError as error:
-                if error.status not in (400, 422) or mode + 1 == len(self._MODES):
+                status = error.status or 0
+                if status < 500 and status not in (400, 406, 415, 422):
                     raise
-                mode, before = mode + 1, error
+                if status < 500 and (named := self._refused_part(str(error))):
+                    self._left_out |= {named}
+                    continue
+                if form + 1 == len(self._FORMS):
+                    raise
+                refused.append((form, 1 if status >= 500 else 2))  # once 5xx is no proof: services fail now and then
+                form += 1
             else:
-                # Remembered only now: a request that is wrong in itself fails in every mode, and shows nothing.
-                self._mode = max(self._mode, mode)
+                # Remembered only now: a request that is wrong in itself fails in every form, and shows nothing.
+                for at, strikes in refused:
+                    self._strikes[at] += strikes
                 return body
 
-    def _send(self, request: dict[str, Any], deadline: float, before: Exception | None) -> object:
-        """Send a request, again where that may help and time allows.  Returns the answer's body."""
-        tenacity = self._tenacity
-        backoff = tenacity.wait_exponential(self._backoff_s) + tenacity.wait_random(0, self._backoff_s)
+    def _refused_part(self, words: str) -> str:
+        """Return what of a request a service refuses by its name, where it can be left out."""
+        return next((name for name in _OPTIONAL if name in words and name not in self._left_out), "")
 
-        def attempt() -> _Outcome:
-            nonlocal before
-            self._count_call(before)
-            outcome = self._attempt_in_time(request, deadline)
-            before = outcome.failure if isinstance(outcome.failure, ServiceError) else before
-            return outcome
-
-        # Failures are results here, not exceptions: a traceback would hold the request, and the key.
-        retrying = tenacity.Retrying(
-            retry=tenacity.retry_if_result(lambda outcome: outcome.is_transient),
-            wait=lambda state: max(getattr(state.outcome.result().failure, "retry_after_s", 0.0), backoff(state)),
-            stop=tenacity.stop_after_attempt(self._retries + 1)
-            | tenacity.stop_before_delay(max(0.0, deadline - time.monotonic())),
-            retry_error_callback=lambda state: state.outcome.result(),
-        )
-        body, failure, _ = retrying(attempt)
-        if failure is not None:
-            raise failure from (before if isinstance(failure, TimeoutError) else None)
-        self._count_tokens(*self._find_tokens(body))
-        return body
-
-    def _attempt_in_time(self, request: dict[str, Any], deadline: float) -> _Outcome:
-        """Send once, as `_attempt` does, in a thread that is left at the deadline, however far it has come."""
-        outcomes: queue.SimpleQueue[_Outcome] = queue.SimpleQueue()
+    def _send(self, request: dict[str, Any], deadline: float, retries: int) -> object:
+        """Send a request in a thread that is left at the deadline, however far it has come.  Returns the body."""
+        outcomes: queue.SimpleQueue[object] = queue.SimpleQueue()
+        self._count_call(0)  # before a thread is made for nothing
+        call: _Call = self._latest.call
 
         def attempt() -> None:
-            self._latest.deadline = deadline  # each thread has its own
-            outcomes.put(self._attempt(request, deadline))
+            self._latest.call = call
+            outcomes.put(self._attempt(request, deadline, retries))
 
         thread = threading.Thread(target=attempt, name="model call", daemon=True)  # none that the program's end awaits
         thread.start()
         with contextlib.suppress(queue.Empty):
             outcome = outcomes.get(timeout=max(0.0, deadline - time.monotonic()))
             thread.join()  # it is at its end, and would keep this client from being collected
-            if outcome.failure is None or time.monotonic() < deadline:  # whatever failed later failed for want of time
+            if not isinstance(outcome, Exception):
+                self._count_tokens(*self._find_tokens(outcome))
                 return outcome
-        return _Outcome(None, TimeoutError(f"{self._host} gave no answer within {self._timeout_s:g} s"))
+            if isinstance(outcome, BudgetError) or time.monotonic() < deadline:  # else it failed for want of time
+                raise outcome
+        raise TimeoutError(f"{self._host} gave no answer within {self._timeout_s:g} s{call.before}")
 
-    def _attempt(self, request: dict[str, Any], deadline: float) -> _Outcome:
-        """Send once.  Returns the body, or what went wrong."""
-        has_begun = False
+    def _attempt(self, request: dict[str, Any], deadline: float, retries: int) -> object:
+        """Send.  Returns the body, or what went wrong: raised here, its traceback would hold the key."""
+        service = self._service.with_options(max_retries=retries, timeout=max(0.001, deadline - time.monotonic()))
         try:
-            create = operator.attrgetter(self._CALL)(self._service).with_streaming_response.create
-            with create(**request, timeout=max(0.001, deadline - time.monotonic())) as response:
-                has_begun = True
-                return self._read(response.iter_bytes(), deadline)
+            response = operator.attrgetter(self._CALL)(service).with_raw_response.create(**request)
+            said = response.text if isinstance(response.text, str) else response.text()
         except Exception as error:  # the packages and two generations of HTTP libraries have no common base
-            cause = error.__cause__ or error
-            if isinstance(cause, _StatusError):
-                return _Outcome(None, self._explain(cause), _is_transient(cause.status, cause.headers))
-            is_connection = has_begun or isinstance(error, self._package.APIConnectionError)
-            what = "the connection broke" if has_begun else "cannot be reached" if is_connection else str(error)
-            failure = ServiceError(self._clean(f"{self._host}: {what} ({type(cause).__name__})"))
-            return _Outcome(None, failure, is_connection)
-
-    def _read(self, chunks: Iterator[bytes], deadline: float) -> _Outcome:
-        """Return as `_attempt` does: an error that was raised here would keep this frame, and the answer in it."""
-        body = bytearray()
-        for chunk in chunks:
-            body += chunk
-            if len(body) > BODY_LIMIT:
-                return _Outcome(None, ReplyError(f"the answer has more than {BODY_LIMIT:,} bytes"))
-            if time.monotonic() >= deadline:
-                break  # the caller has left
+            for one in (error, error.__cause__):
+                if isinstance(one, BudgetError):
+                    return BudgetError(str(one))
+            status = getattr(error, "status_code", None)
+            if isinstance(status, int):
+                return ServiceError(self._explain(status, error), status=status)
+            name = type(error.__cause__ or error).__name__
+            what = "cannot be reached" if isinstance(error, self._package.APIConnectionError) else str(error)
+            return ServiceError(self._clean(f"{self._host}: {what} ({name})"))
         try:
-            return _Outcome(self._hide(json.loads(body)))
+            body = self._hide(json.loads(said))
+            if (wrong := _at(body, "error")) is None:
+                return body
+            return ServiceError(self._clean(f"{self._host} answers with an error: {_words_of(body) or repr(wrong)}"))
         except (ValueError, RecursionError):
-            start = repr(self._hide(body.decode("utf-8", "replace"))[:60])
-            text = f"{self._host} answers what is no JSON, is base_url right? It begins with {start}"
-            return _Outcome(None, ServiceError(text), is_transient=True)
+            start = repr(self._hide(said)[:60])
+            if len(said) >= BODY_LIMIT:
+                return ReplyError(f"the answer has more than {BODY_LIMIT:,} bytes")
+            return ServiceError(f"{self._host} answers what is no JSON, is base_url right? It begins with {start}")
 
-    def _explain(self, error: _StatusError) -> ServiceError:
-        retry_after_s = _retry_after_s(error.headers, time.time())
-        text = f"{self._host} answers {error.status}"
-        if error.status in (404, 405):  # before what the service says, which may be long
+    def _explain(self, status: int, error: Any) -> str:
+        text = f"{self._host} answers {status}"
+        if status in (404, 405):  # before what the service says, which may be long
             text += f" (is base_url right? It is {self._address})"
-        if words := _words_of(_parse(error.page.decode("utf-8", "replace"))):
+        if words := _words_of(error.body):
             text += f": {words}"
-        elif address := error.headers.get("location"):
+        elif address := error.response.headers.get("location"):
             text += f", and leads to {address}: is base_url right?"
-        if retry_after_s:
-            text += f" (to be tried again after {retry_after_s:g} s)"
-        return ServiceError(self._clean(text), status=error.status, retry_after_s=retry_after_s)
+        return self._clean(text)
 
     def _hide(self, value: Any) -> Any:
         r"""Return JSON without the key, which some services repeat: it must not reach the tree's log.
@@ -474,18 +453,19 @@ class _ChatClient(LLMClient):
         return [self._hide(item) for item in value] if isinstance(value, list) else value
 
     def _clean(self, text: str) -> str:
-        """Return a message for a person: on one line, printable, not too long, and without the key."""
+        """Return a message for a person: on one line, printable, not too long, and without keys."""
         text = "".join(char if char.isprintable() else " " for char in self._hide(text))
-        return " ".join(text.split())[:300]
+        return " ".join(HideKeys(text).split())[:300]
 
-    def _count_call(self, before: Exception | None) -> None:
+    def _count_call(self, calls: int = 1) -> None:
         with self._lock:
-            calls, tokens = self._usage.calls, self._usage.input_tokens + self._usage.output_tokens
-            for used, budget, unit in ((calls, self._budget_calls, "calls"), (tokens, self._budget_tokens, "tokens")):
-                if budget is not None and used >= budget:
-                    text = f"the budget of {budget:,} {unit} is used up: {calls:,} calls, {tokens:,} tokens"
-                    raise BudgetError(f"{text}; before: {before}" if before else text) from before
-            self._add(Usage(calls=1, cost=self._nothing.cost))
+            used = self.usage.calls, self.usage.input_tokens + self.usage.output_tokens
+            for count, budget, unit in zip(used, self._budget, ("calls", "tokens"), strict=True):
+                if budget is not None and count >= budget:
+                    text = f"the budget of {budget:,} {unit} is used up: {used[0]:,} calls, {used[1]:,} tokens"
+                    raise BudgetError(text + self._latest.call.before)
+            if calls:
+                self._add(Usage(calls=calls, cost=self._nothing.cost))
 
     def _count_tokens(self, input_tokens: int, output_tokens: int, cached_tokens: int) -> None:
         cost = None if self._prices is None else self._prices.cost(input_tokens, output_tokens, cached_tokens)
@@ -493,12 +473,14 @@ class _ChatClient(LLMClient):
             self._add(Usage(0, input_tokens, output_tokens, cached_tokens, cost))
 
     def _add(self, usage: Usage) -> None:
-        self._usage += usage
-        self._latest.usage += usage
+        self.usage += usage
+        self._latest.call.usage += usage
 
     @abstractmethod
-    def _build_request(self, messages: list[dict[str, str]], json_schema: dict[str, Any], mode: str) -> dict[str, Any]:
-        """Return the arguments of a request."""
+    def _build_request(
+        self, messages: list[dict[str, str]], schema: dict[str, Any], most: int, form: str
+    ) -> dict[str, Any]:
+        """Return the arguments of a request for a reply of at most so many tokens."""
 
     @abstractmethod
     def _find_reply(self, body: object) -> _Said:
@@ -509,13 +491,10 @@ class _ChatClient(LLMClient):
         """Return tokens of input, of output, and of cached input."""
 
 
-_CLIENTS: weakref.WeakSet[_ChatClient] = weakref.WeakSet()
+_OPTIONAL = ("max_tokens", "max_completion_tokens", "temperature", "maxLength", "maxItems")
+"""What is left out of a request to a service that refuses it by this name."""
 _LEFT_TO_PARENT: list[object] = []
 """What a child must neither use nor close; held, since being collected might close it."""
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=lambda: list(map(_ChatClient._begin_in_child, list(_CLIENTS))))
 
 
 class OpenAIChatClient(_ChatClient):
@@ -529,14 +508,13 @@ class OpenAIChatClient(_ChatClient):
             `http://localhost:11434/v1` (Ollama), `http://localhost:8000/v1` (vLLM).
         timeout_s: for a whole `Chat`, all attempts and waits together, in seconds; `Chat` ends by then. A
             thread that still waits for a name, a connection or a head goes on until it fails; its tokens do not count.
-        retries: how often a failed request is sent again.
-        backoff_s: the least wait before the first retry, in seconds; it doubles each time, and up to the first wait is
-            added at random, so that many clients do not come back at once.
+        retries: how often a failed request is sent again, by the package's rules.
         budget_calls: max requests, of all threads together; None: no limit.
         budget_tokens: nothing is sent once this many tokens, input and output, were used; calls under way may exceed
             it. None: no limit.
         prices: of the model; for `Usage.cost`.
-        options: further fields of the request, as the service names them: `{"temperature": 0}`.
+        options: further fields of the request, as the service names them, such as `{"temperature": 0.5}`; they go
+            before what is sent by itself, temperature 0 and `max_tokens`.
 
     Raises:
         InvalidInputError: an argument cannot be used, or key or model are missing.
@@ -545,17 +523,25 @@ class OpenAIChatClient(_ChatClient):
 
     _PACKAGE, _CLASS, _CALL = "openai", "OpenAI", "chat.completions"
     _ADDRESS = "https://api.openai.com/v1"
-    _MODES = ("schema", "object", "text")
+    _FORMS = ("schema", "object with schema", "object", "text")
 
     @override
-    def _build_request(self, messages: list[dict[str, str]], json_schema: dict[str, Any], mode: str) -> dict[str, Any]:
-        request: dict[str, Any] = {"model": self.model, "messages": messages, "extra_body": self._options}
-        if mode == "schema":
-            form = {"name": "reply", "schema": json_schema, "strict": True}
-            request["response_format"] = {"type": "json_schema", "json_schema": form}
-        elif mode == "object":
-            request["response_format"] = {"type": "json_object"}
-        return request
+    def _build_request(
+        self, messages: list[dict[str, str]], schema: dict[str, Any], most: int, form: str
+    ) -> dict[str, Any]:
+        limit = "max_completion_tokens" if "max_tokens" in self._left_out else "max_tokens"
+        sent = {"temperature": 0, limit: most}
+        if not {"max_tokens", "max_completion_tokens"}.isdisjoint(self._options):
+            del sent[limit]
+        request: dict[str, Any] = {"model": self.model, "messages": messages}
+        request |= {name: value for name, value in sent.items() if name not in self._left_out}
+        if form == "schema":
+            is_strict = set(schema.get("required", ())) == set(schema.get("properties", ()))
+            wanted = {"name": "reply", "schema": schema, "strict": is_strict}
+            request["response_format"] = {"type": "json_schema", "json_schema": wanted}
+        elif form != "text":
+            request["response_format"] = {"type": "json_object", **({"schema": schema} if "schema" in form else {})}
+        return {**request, "extra_body": self._options}
 
     @override
     def _find_reply(self, body: object) -> _Said:
@@ -581,25 +567,25 @@ class OpenAIChatClient(_ChatClient):
 class AnthropicChatClient(_ChatClient):
     """A client for Anthropic's models, over the official `anthropic` package.
 
-    Args, errors and costs are those of `OpenAIChatClient`, with ANTHROPIC_API_KEY and ANTHROPIC_BASE_URL. The length
-    of an answer is limited to 1,024 tokens; `options={"max_tokens": 4096}` allows more, which a model that thinks
-    before it answers needs. Anthropic caches a prompt only where asked:
-    `options={"cache_control": {"type": "ephemeral"}}`.
+    Args, errors and costs are those of `OpenAIChatClient`, with ANTHROPIC_API_KEY and ANTHROPIC_BASE_URL. Anthropic
+    caches a prompt only where asked: `options={"cache_control": {"type": "ephemeral"}}`.
     """
 
     _PACKAGE, _CLASS, _CALL = "anthropic", "Anthropic", "messages"
     _ADDRESS = "https://api.anthropic.com"
-    _MODES = ("schema", "text")
+    _FORMS = ("schema", "text")
 
     @override
-    def _build_request(self, messages: list[dict[str, str]], json_schema: dict[str, Any], mode: str) -> dict[str, Any]:
-        extra = dict(self._options)
-        if mode == "schema":
-            form = {"type": "json_schema", "schema": json_schema}
-            extra["output_config"] = {**extra.get("output_config", {}), "format": form}
+    def _build_request(
+        self, messages: list[dict[str, str]], schema: dict[str, Any], most: int, form: str
+    ) -> dict[str, Any]:
+        extra = {**({} if "temperature" in self._left_out else {"temperature": 0}), **self._options}
+        if form == "schema":
+            wanted = {"type": "json_schema", "schema": schema}
+            extra["output_config"] = {**extra.get("output_config", {}), "format": wanted}
         return {
             "model": self.model,
-            "max_tokens": ANSWER_TOKENS,
+            "max_tokens": most,
             "system": "\n\n".join(message["content"] for message in messages if message["role"] == "system"),
             "messages": [message for message in messages if message["role"] != "system"],
             "extra_body": extra,
@@ -655,11 +641,21 @@ def _check_number(name: str, value: object, *, is_whole: bool = False) -> None:
 
 
 def _check_prices(prices: object) -> None:
+    if prices is None:
+        return
     if not isinstance(prices, Prices):
         raise InvalidInputError(f"prices must be Prices(…): {repr(prices)[:80]}")
     for name, price in prices._asdict().items():
         if price is not None or name != "cached_per_million":
             _check_number(f"prices.{name}", price)
+
+
+def _host_of(address: str) -> str:
+    if "://" not in address and "@" not in address and "?" not in address:
+        raise InvalidInputError(f"base_url must begin with http:// or https://: {address[:80]!r}")
+    parts = urlsplit(address)
+    is_plain = parts.scheme in ("http", "https") and "@" not in parts.netloc and "?" not in address
+    return parts.hostname or "" if is_plain else ""
 
 
 def _import(name: str, extra: str) -> Any:
@@ -701,50 +697,33 @@ def _words_of(body: object) -> str:
     return next((words for words in found if isinstance(words, str)), "")
 
 
-def _look_at_head(latest: threading.local, response: Any) -> None:
-    """Read what is not 200 within limits, and leave it; called when the head of an answer is there.
-
-    No redirect is followed: this is called before the package could.
+def _read_within_limits(latest: threading.local, response: Any) -> None:
+    """Read an answer here, since the packages read one to its end, which may never come.
 
     Args:
-        latest: has the `deadline` of this thread's call.
-        response: of whichever HTTP library the package uses.
-
-    Raises:
-        _StatusError: the answer is not 200.
+        latest: has this thread's `call`.
+        response: of whichever HTTP library the package uses; it goes on with what was read.
     """
-    if response.is_success:
-        return
-    page = bytearray()
-    with contextlib.suppress(Exception):  # a page that breaks off is as good as a whole one
-        for chunk in response.iter_bytes():
-            page += chunk
-            if len(page) > PAGE_LIMIT or time.monotonic() >= latest.deadline:
+    if not response.is_success:
+        latest.call.status = response.status_code
+    limit = BODY_LIMIT if response.is_success else PAGE_LIMIT
+    content = bytearray()
+    with contextlib.nullcontext() if response.is_success else contextlib.suppress(Exception):  # half a page is enough
+        for chunk in response.stream:
+            content += chunk
+            if len(content) >= limit or time.monotonic() >= latest.call.deadline:
                 break
-    raise _StatusError(response.status_code, response.headers, bytes(page))
+    response.stream.close()
+    response.stream = sys.modules[type(response).__module__.partition(".")[0]].ByteStream(bytes(content))
 
 
-def _is_transient(status: int, headers: Mapping[str, str]) -> bool:
-    advice = headers.get("x-should-retry")  # both services' own header, and goes before the status
-    return advice == "true" or (advice != "false" and (status in (408, 409, 429) or status >= 500))
-
-
-def _retry_after_s(headers: Mapping[str, str], now: float) -> float:
-    """Return how long the service asks to wait, in seconds; 0.0 where it does not say, or says nonsense.
-
-    >>> _retry_after_s({"retry-after-ms": "250"}, 0.0), _retry_after_s({"retry-after": "soon"}, 0.0)
-    (0.25, 0.0)
-    >>> _retry_after_s({"retry-after": "Thu, 01 Jan 1970 00:01:00 GMT"}, 12.0)
-    48.0
-    """
-    for name, scale in (("retry-after-ms", 0.001), ("retry-after", 1.0)):  # milliseconds are the more exact
-        with contextlib.suppress(KeyError, ValueError):
-            return max(0.0, float(headers[name]) * scale)
-    with contextlib.suppress(KeyError, ValueError, OverflowError):
-        date = email.utils.parsedate_to_datetime(headers["retry-after"])
-        # One of HTTP's three forms of a date names no zone; all of them are in UTC.
-        return max(0.0, (date if date.tzinfo else date.replace(tzinfo=datetime.UTC)).timestamp() - now)
-    return 0.0
+def _without(part: Any, names: frozenset[str]) -> Any:
+    """Return a schema without some of its words."""
+    if isinstance(part, list):
+        return [_without(each, names) for each in part]
+    if not names or not isinstance(part, dict):
+        return part
+    return {name: _without(value, names) for name, value in part.items() if name not in names}
 
 
 # Reading what a model says
