@@ -5989,6 +5989,9 @@ class KeywordTree:
         if os.fsdecode(os.fspath(data_dir)).startswith(("postgresql:/", "postgres:/")):  # with a password, say
             raise InvalidInputError("data_dir is a folder, and cannot be an address: use addresses.open_tree for one")
         self.data_dir = os.path.abspath(os.fsdecode(os.fspath(data_dir)))  # the current folder may change
+        names = os.listdir(self.data_dir) if os.path.isdir(os.path.join(self.data_dir, ".ctx")) else [LOG_NAME]
+        if LOG_NAME not in names:
+            raise StoreError(f"{self.data_dir!r} holds a context engine, and no tree: ContextEngineService opens it")
         _Check(**{name: value for name, value in arguments.items() if name in _CHECKS})
         self._client = client = StubLLMClient() if llm_client is None else llm_client
         if isinstance(client, type) or not callable(getattr(client, "Chat", None)):

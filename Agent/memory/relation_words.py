@@ -20,6 +20,7 @@ from .keywords import STOP_WORDS
 
 __all__ = [
     "ONE_AT_A_TIME",
+    "OTHER",
     "SPEAKER",
     "asked_relations",
     "asked_subjects",
@@ -62,13 +63,20 @@ _says_change = re.compile(
 _UNSPACED = {kind: [word for word in words.split() if not word.isascii()] for kind, words in _WORDS.items()}
 _STEMS = {kind: frozenset(terms_of(re.sub(r"[^ -~]", "", words))) for kind, words in _WORDS.items()}
 
+_SAID_TOO = {"works_at": "started"}
+"""What says a state, and asks for none."""
+
 ONE_AT_A_TIME = frozenset(_WORDS)
 """The states, by the types of their relations."""
 
 SPEAKER = "\0speaker"
 """Stands for who speaks among the subjects of a text."""
 
+OTHER = "\0other"
+"""Stands for someone else, who was named before: she, he, they."""
+
 _find_speaker = re.compile(r"\b(?:i|we)\b|[我俺咱](?!们?的|国)", re.IGNORECASE).search
+_find_other = re.compile(r"\b(?:s?he|they)\b|[她他它]", re.IGNORECASE).search
 _drop_times = re.compile(
     r"[上下]个?[月周年]|[去今明前]年|[昨今明前]天|\d{1,4}|[年月日号]|[现目]前|现在|最近|刚刚?|已经?|后来|终于|们|也|都|[,，]"
 ).sub
@@ -84,7 +92,7 @@ def asked_relations(question: str) -> frozenset[str]:
 
 def words_of(relation_types: Iterable[str]) -> str:
     """Return the words that ask for some states, or say them."""
-    return " ".join(_WORDS[kind] for kind in sorted(relation_types))
+    return " ".join(f"{_WORDS[kind]} {_SAID_TOO.get(kind, '')}" for kind in sorted(relation_types))
 
 
 def relation_of(term: str, relation_types: Iterable[str]) -> str:
@@ -136,4 +144,4 @@ def _subjects_in(before: str) -> set[str]:
     speaker = _find_speaker(said)
     if speaker is not None and (speaker[0].isascii() or not said[speaker.end() :].strip()):
         return {SPEAKER}
-    return terms or {SPEAKER}
+    return terms or {OTHER if _find_other(said) else SPEAKER}

@@ -64,3 +64,6 @@ MODEL_CALLS, MODEL_SECONDS, MODEL_CANDIDATES, CHUNK_TOKENS, MODEL_THREADS = 8, 6
 
 PASSAGE_CHARACTERS, BUDGET_TOKENS = 800, 1_200
 """What a block of a search shows at most, and all of them together."""
+
+QUERY_CHARACTERS = 2_000
+"""Of a longer question its beginning and its end are asked."""

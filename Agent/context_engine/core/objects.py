@@ -272,7 +272,9 @@ class NodeHit:
     speaker: str = ""
     """The role, a space and the name of who said it."""
     subjects: frozenset[str] = frozenset()
-    """Who has the relations that it says, where the question asks for some; see `relation_words.subjects_of`."""
+    """Who is in the states that it says, where the question asks for some; see `relation_words.subjects_of`."""
+    sequence: int = 0
+    """Of the commit that wrote the node: of what was said in one second, the later one."""
 
 
 @dataclass
@@ -408,6 +410,8 @@ class ForgetResult:
     """`{"archive": uri, "message": id}` of each message whose text is gone."""
     also_cited_by: list[str]
     """Other memories that cite these messages; they were kept."""
+    note: str = ""
+    """Which file holds it still, because another program reads that; a worker (`work`) cleans it later."""
 
 
 @dataclass

@@ -240,7 +240,10 @@ class Folders:
     @contextlib.contextmanager
     def _opened(self, names: Sequence[str], create: bool = False) -> Iterator[int]:
         """Open a folder from its parents on; a `StoreError` says that one on the way is a symlink, or a file."""
-        fd = self._disk.open_root(self.root)
+        try:
+            fd = self._disk.open_root(self.root)
+        except FileNotFoundError as error:
+            raise StoreError(f"the store's folder {self.root!r} is gone") from error
         try:
             for place, name in enumerate(names):
                 try:
@@ -415,13 +418,17 @@ class Folders:
             with contextlib.suppress(FileNotFoundError), self._opened(names[: depth - 1]) as fd:
                 self._disk.remove_folder(names[depth - 1], fd)
 
-    def empty(self, names: Sequence[str]) -> None:
-        """Remove every plain file of a folder, written by the store or not, and the folders that are empty then."""
+    def empty(self, names: Sequence[str], keep: Sequence[str] = ()) -> None:
+        """Remove all files of a folder but some, of the store and of hands; in folders that are no nodes, too."""
         with contextlib.suppress(FileNotFoundError), self._opened(names) as fd:
             for entry in self._disk.list_folder(fd):
                 if not entry.is_dir(follow_symlinks=False):
-                    self._disk.remove_file(entry.name, fd)
-        self._remove(names, {})
+                    if entry.name not in keep:
+                        self._disk.remove_file(entry.name, fd)
+                elif not self.exists((*names, entry.name)):
+                    self.empty((*names, entry.name))
+        if not keep:
+            self._remove(names, {})
 
     def move(self, names: Sequence[str], to: Sequence[str]) -> bool:
         """Give a folder another place, with all under it, in one rename; False if something is there."""

@@ -11,6 +11,7 @@ from ...base.text import clean, mapping_of, shorten, to_json
 from ..core.config import CONTENT, META, UPSERT_CONTEXT
 from ..core.errors import ConflictError, InvalidInputError, NodeNotFoundError, StoreError, check_count
 from ..core.objects import HistoryEntry, OutboxEvent, RequestContext
+from .folders import Image
 from .journal import MOVE, Commit, Step, put_event
 from .main_store import MainStore
 from .meta import Staged, decode, leads_on, read_meta, state_of
@@ -70,6 +71,15 @@ class History(MainStore):
             found.append(move[1])
             move = self._last_move(move[1], move[0])
         return [each for each in dict.fromkeys(found) if each != uri]
+
+    def deleted_uris(self, uri: str) -> dict[str, Image]:
+        """Return the nodes at and under a URI that are no more, but in the journal, with their last files there."""
+        rows = self.journal.query(
+            "SELECT DISTINCT uri FROM changes WHERE moved_to IS NULL AND (uri = ? OR (uri >= ? AND uri < ?))",
+            (uri, f"{uri}/", f"{uri}0"),
+        )
+        gone = [each for (each,) in rows if not self.folders.exists(parse_uri(each).folders)]
+        return {each: self.journal.last_files(each) for each in gone}
 
     def _entry(self, ctx: RequestContext, uri: str, row: Sequence[Any]) -> HistoryEntry:
         steps = [step for step in self.journal.steps(row[1]) if step.uri == uri and step.file != MOVE]
@@ -180,8 +190,10 @@ class History(MainStore):
         self.journal.rewrite()
         return count
 
-    def erase(self, gone: Sequence[str], kept: Sequence[str] = ()) -> None:
+    def erase(self, gone: Sequence[str], kept: Sequence[str] = ()) -> bool:
         """Drop every image of some nodes, so that no file here holds a byte of what they said.
+
+        False where another program reads the journal, whose WAL holds it until that ends.
 
         Of those that are `gone` all that names them goes, too; those that are `kept` stay as they are now, without a
         past. Cost: a sync, and the journal is written again.
@@ -203,10 +215,7 @@ class History(MainStore):
                         connection.execute("DELETE FROM changes WHERE moved_to = ?", (uri,))
             for place in copies_of(self.aside, [*gone, *kept]):
                 shutil.rmtree(place)
-            if not self.journal.rewrite():
-                text = "a program reads the journal: its WAL holds what was erased until it ends"
-                self.journal.report(self.clock(), "", text)
-                _log.warning("%s", text)
+            return self.journal.rewrite()
 
     # -- what hands changed --
 

@@ -403,6 +403,11 @@ class Journal:
         found |= {step.file: step.after for step in self._steps("uri = ?", uri) if step.file != MOVE}
         return {file: image for file, image in found.items() if file != META or image is not None}
 
+    def last_files(self, uri: str) -> dict[str, bytes]:
+        """Return each of a node's files as it was last, before it was deleted."""
+        images = ((step.file, step.before or step.after) for step in self._steps("uri = ?", uri))
+        return {file: image for file, image in images if image is not None and file != MOVE}
+
     def mark_synced(self) -> None:
         """Say that all that is applied lasts; what the index did lasts, too, so its events may go."""
         with self.writing("FULL") as connection:

@@ -25,6 +25,7 @@ from urllib.parse import unquote
 
 from ...base.forks import watch_forks
 from ...base.text import CountTokens, count_tokens, mapping_of
+from ...keyword_tree import LOG_NAME
 from ...store.addresses import refuse_address
 from ..core.config import (
     CHECKPOINT_BYTES,
@@ -108,6 +109,7 @@ class MainStore:
         self._lock_fd = -1
         self._failure = ""
         self._is_closed = False
+        self._identity: tuple[int, int] | None = None
         self._commits_since, self._bytes_since = 0, 0  # the last checkpoint
         self._known_edits: OrderedDict[str, str] = OrderedDict()  # uri -> state that was read under the lock
         watch_forks(self)
@@ -117,6 +119,7 @@ class MainStore:
             self.journal.open()
         else:
             raise StoreError(f"no store at {str(self.root)!r}, and it may not be made")
+        self._identity = _identity_of(self.root)
 
     def renew_after_fork(self) -> None:
         """Begin with locks of its own."""
@@ -212,7 +215,7 @@ class MainStore:
         if self._is_closed:
             return
         try:
-            if not self.readonly and not self._failure:
+            if not self.readonly and not self._failure and _identity_of(self.root) == self._identity:
                 self.checkpoint()
         finally:
             self._is_closed = True
@@ -220,9 +223,11 @@ class MainStore:
             self._remove()
 
     def require_open(self) -> None:
-        """Raise StoreError where the store was closed."""
+        """Raise StoreError where the store was closed, or another folder, or none, is in its place."""
         if self._is_closed:
             raise StoreError("the store was closed")
+        if self._identity and _identity_of(self.root) != self._identity:
+            raise StoreError(f"the store's folder {str(self.root)!r} was removed or replaced: open it again")
 
     # -- the lock, and the five steps --
 
@@ -445,14 +450,24 @@ def uri_of(folders: tuple[str, ...]) -> Uri | None:
 
 
 def _prepare(root: Path) -> None:
+    space = root / SPACE
+    if (root / LOG_NAME).exists() and not space.exists():
+        raise StoreError(f"{str(root)!r} holds a keyword tree, and no context engine: open it with KeywordTree")
     try:
         root.mkdir(mode=0o700, parents=True, exist_ok=True)
-        space = root / SPACE
         space.mkdir(mode=0o700, exist_ok=True)
         if not (space / ".gitignore").exists():
             (space / ".gitignore").write_text("*\n", encoding="ascii")
     except OSError as error:
         raise StoreError(f"no store can be made at {str(root)!r}: {error}") from error
+
+
+def _identity_of(root: Path) -> tuple[int, int] | None:
+    try:
+        there = root.stat()
+    except OSError:
+        return None
+    return there.st_dev, there.st_ino
 
 
 def _make_folder() -> Path:

@@ -170,6 +170,11 @@ class OutboxStore:
         rows = self._journal.query("SELECT status, count(*) FROM outbox WHERE status <> 'done' GROUP BY status")
         return {"held": 0, "pending": 0, "leased": 0, "dead": 0, **dict(rows)}
 
+    def open(self, event_type: str) -> list[tuple[str, str]]:
+        """Return the URIs of events of a type that are not done, with why not."""
+        sql = "SELECT uri, error FROM outbox WHERE event_type = ? AND status <> 'done'"
+        return [(uri, error) for uri, error in self._journal.query(sql, (event_type,))]
+
     def dead(self) -> list[dict[str, Any]]:
         """Return the dead events, with what they died of."""
         rows = self._journal.query("SELECT event_id, event_type, uri, error FROM outbox WHERE status = 'dead'")

@@ -93,6 +93,7 @@ class WordHit(NamedTuple):
     """Whether what stands just before asks something that has words of the query."""
     speaker: str
     """The role, a space and the name of who said it; "" where it is no passage."""
+    sequence: int = 0
 
     @property
     def said(self) -> str:
@@ -337,16 +338,16 @@ class WordIndex:
     def rank(self, query: str, limit: int, levels: Collection[int] = (2,), filters: Filters = ALL) -> list[WordHit]:
         """Return at most `limit` rows of some levels that fit a query, best first: one of each message and entry."""
         with self.reading() as db:
-            asked, ranked = self._ranked(db, query, filters)
+            asked, ranked = self._ranked(db, query, filters, limit)
             scale = calibration.scale_of(self._index)
             hits: dict[Row, WordHit] = {}
             ranked = [each for each in ranked if int(each.id[0]) in levels]
             units = self._index.units([each.number for each in ranked])
-            sql = "select uri, category, at, speaker from row join node on num = node"
+            sql = "select uri, category, at, speaker, sequence from row join node on num = node"
             sql += " where (node, level, part) = (?, ?, ?)"
             for each in _spread(asked, ranked):
                 num, level, part = _parse_id(each.id)
-                uri, category, at, speaker = db.execute(sql, (num, level, part)).fetchone()
+                uri, category, at, speaker, sequence = db.execute(sql, (num, level, part)).fetchone()
                 key = num, level, part % PLACES if category == SESSIONS else part
                 if key not in hits:
                     own = _gains(asked, each)
@@ -354,7 +355,7 @@ class WordIndex:
                     answers = above is not None and above.document is not None and asked.gains_of(above.document)
                     terms = tuple(term for term in asked.weights if term in own)
                     hits[key] = WordHit(
-                        uri, scale(each.score), level, part, category, at, terms, bool(answers), speaker
+                        uri, scale(each.score), level, part, category, at, terms, bool(answers), speaker, sequence
                     )
                     if len(hits) == limit:
                         break
@@ -367,15 +368,17 @@ class WordIndex:
             row = db.execute(sql, (f"{hit.level} {hit.part} ", hit.uri)).fetchone()
             return self._index.read(row)[row[0]][1] if row else ""
 
-    def _ranked(self, db: sqlite3.Connection, query: str, filters: Filters) -> tuple[score.Query, list[score.Found]]:
+    def _ranked(
+        self, db: sqlite3.Connection, query: str, filters: Filters, limit: int
+    ) -> tuple[score.Query, list[score.Found]]:
         """Return the ranking of a query; a search asks for its levels one after the other, and is ranked once."""
-        key = query, filters, self.state()
+        key = query, filters, max(_RANKED, limit), self.state()
         if self._last is None or self._last[0] != key:
             terms = texts.question(query)  # what shares but stop words has no place in a context
             telling = {term: terms[term] for term in terms if term not in texts.STOP_WORDS | texts.KINDS}
             asked = score.Query(self._index, telling or terms)
             among = _among(db, filters) if filters != ALL else None
-            self._last = key, (asked, score.rank(asked, _RANKED, among=among))
+            self._last = key, (asked, score.rank(asked, max(_RANKED, limit), among=among))
         return self._last[1]
 
 

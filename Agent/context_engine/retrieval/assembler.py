@@ -5,13 +5,13 @@ are read from the main store now; what is gone is left out, and reported.
 """
 
 import contextlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from dataclasses import replace
 from typing import NamedTuple
 
 from ...base.text import CountTokens
-from ...memory.relation_words import ONE_AT_A_TIME
-from ..core.config import BUDGET_TOKENS, MESSAGES, PASSAGE_CHARACTERS, RELATIONS, SESSIONS
+from ...memory.relation_words import ONE_AT_A_TIME, OTHER, SPEAKER
+from ..core.config import BUDGET_TOKENS, MESSAGES, PASSAGE_CHARACTERS, PLACES, RELATIONS, SESSIONS
 from ..core.errors import ContextEngineError, InvalidInputError, NodeNotFoundError, check_count
 from ..core.messages import lines_of
 from ..core.objects import ContextNode, NodeHit, RelationEdge, RequestContext, RetrievedBlock, TypedQuery
@@ -163,36 +163,57 @@ def _best_parts(hits: Sequence[NodeHit]) -> dict[str, int]:
 def _newest_first(hits: Sequence[NodeHit]) -> list[NodeHit]:
     """Return hits, of those that fit about equally, have one speaker and are about the same one the newest first.
 
-    Equally fits what says the same of the question, and scores almost the best of these. Of what one has one of at
-    a time, as a place to live, the score does not count: who moved said so in other words. What comes before a better
-    fit gets its score, so that scores fall from first to last.
+    Equally fits what says the same of the question, and scores almost the best of these. Of a state that one is in
+    only once at a time, as where one lives, neither the score nor other words count: who moved said so in other words.
+    What comes before a better fit gets its score, so that scores fall from first to last.
     """
-    alike: dict[frozenset[str], list[int]] = {}
-    for place, hit in enumerate(hits):
-        if hit.says and hit.at:
-            alike.setdefault(hit.says, []).append(place)
     order = {place: [hit] if hit.score > 0.0 else [] for place, hit in enumerate(hits)}
-    for places in alike.values():
-        groups: dict[tuple[str, frozenset[str]], list[int]] = {}
-        for place in places:
-            groups.setdefault((hits[place].speaker, hits[place].subjects), []).append(place)
-        for group in groups.values():
-            best = hits[group[0]]
-            is_one = bool(best.says & ONE_AT_A_TIME and best.subjects)
-            group = [place for place in group if is_one or hits[place].score >= _ALMOST * best.score]
-            found = [place for place in group if hits[place].score > 0.0]
-            if found:
-                newest = sorted((hits[place] for place in group), key=lambda hit: -hit.at)
-                newest = [hit for hit in newest if hit.score > 0.0 or hit.at > best.at]
-                first = len(newest) - len(found) + 1
-                order[found[0]] = newest[:first]
-                order.update((place, [hit]) for place, hit in zip(found[1:], newest[first:], strict=True))
+    for places, is_state in _alike(hits):
+        best = hits[places[0]]
+        group = [hits[place] for place in places if is_state or hits[place].score >= _ALMOST * best.score]
+        newest = [hit for hit in sorted(group, key=_when, reverse=True) if hit.score > 0.0 or _when(hit) > _when(best)]
+        if best.score > 0.0:
+            if is_state:
+                newest[1:] = [replace(hit, reason=f"{hit.reason}; out of date") for hit in newest[1:]]
+            order.update({place: [] for place in places if hits[place] in group})
+            found = [place for place in places if hits[place] in group and hits[place].score > 0.0]
+            first = len(newest) - len(found) + 1
+            order[found[0]] = newest[:first]
+            order.update((place, [hit]) for place, hit in zip(found[1:], newest[first:], strict=True))
     ordered = [hit for place in sorted(order) for hit in order[place]]
     score = 0.0
     for place in reversed(range(len(ordered))):
         score = max(score, ordered[place].score)
         ordered[place] = replace(ordered[place], score=score)
     return ordered
+
+
+def _alike(hits: Sequence[NodeHit]) -> Iterator[tuple[list[int], bool]]:
+    """Yield the places of hits that say the same by one speaker, and whether it is a state of the same one."""
+    alike: dict[tuple[str, frozenset[str]], list[int]] = {}
+    states: list[tuple[tuple[str, frozenset[str]], set[str], list[int]]] = []
+    for place, hit in enumerate(hits):
+        kinds = hit.says & ONE_AT_A_TIME if hit.subjects else frozenset[str]()
+        if hit.at and kinds:
+            same = (each for each in states if each[0] == (hit.speaker, kinds) and _is_same(each[1], hit.subjects))
+            if (group := next(same, None)) is None:
+                states.append(((hit.speaker, kinds), set(hit.subjects), [place]))
+            else:
+                group[1].update(hit.subjects)
+                group[2].append(place)
+        elif hit.at and hit.says:
+            alike.setdefault((hit.speaker, hit.says), []).append(place)
+    yield from ((places, True) for _, _, places in states)
+    yield from ((places, False) for places in alike.values())
+
+
+def _is_same(one: Set[str], other: Set[str]) -> bool:
+    """Whether two statements may be about the same one: "she" is any other than the speaker."""
+    return bool(one & other) or (OTHER in one | other and SPEAKER not in one | other)
+
+
+def _when(hit: NodeHit) -> tuple[float, int, int]:
+    return hit.at, hit.sequence, hit.part % PLACES
 
 
 class MemoryReadService:

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 from ...base.text import clean, date_of, shorten, strings_of
 from ...memory.relation_words import ONE_AT_A_TIME, asked_relations, relation_of, subjects_of, words_of
-from ..core.config import BUDGET_TOKENS, CONTENT, OVERVIEW, OWNER_OF, SESSIONS
+from ..core.config import BUDGET_TOKENS, CONTENT, OVERVIEW, OWNER_OF, QUERY_CHARACTERS, SESSIONS
 from ..core.errors import ContextEngineError, InvalidInputError, NodeNotFoundError, check_count, check_time
 from ..core.objects import NodeHit, RequestContext, SeedHit, SessionArchive, TypedQuery
 from ..fs.context_fs import ContextFS
@@ -192,10 +192,11 @@ def _with_source(made: NodeHit, words: WordIndex, hit: WordHit | None, asked: Se
     if hit is None or hit.level < 2:
         return made
     says = frozenset(relation_of(term, asked) for term in hit.terms) - _NOW
-    relations = says.intersection(asked)
-    text = words.text_of(hit).removeprefix(f"{hit.speaker.partition(' ')[2]}: ") if relations else ""
-    subjects = frozenset(subject for relation in relations for subject in subjects_of(text, relation))
-    return replace(made, at=hit.at, says=says, speaker=hit.speaker, subjects=subjects)
+    text = words.text_of(hit).removeprefix(f"{hit.speaker.partition(' ')[2]}: ") if asked else ""
+    stated = {relation: subjects for relation in asked if (subjects := subjects_of(text, relation))}
+    says = says.union(stated)
+    subjects = frozenset().union(*stated.values())
+    return replace(made, at=hit.at, says=says, speaker=hit.speaker, subjects=subjects, sequence=hit.sequence)
 
 
 def _place(hit: WordHit) -> Place:
@@ -273,6 +274,8 @@ class QueryPlanner:
             raise InvalidInputError(f"query must be a text, not {shorten(query)}")
         if session_archive is not None and not isinstance(session_archive, SessionArchive):
             raise InvalidInputError(f"session_archive must be a SessionArchive, not {shorten(session_archive)}")
+        if len(query) > QUERY_CHARACTERS:
+            query = f"{query[: QUERY_CHARACTERS // 2]}\n{query[-QUERY_CHARACTERS // 2 :]}"
         given = dict(hints or {})
         target = given.get("target_uri")
         planned = TypedQuery(

@@ -16,7 +16,7 @@ from typing import Any, TypeAlias
 from ...base.text import mapping_of, shorten, strings_of
 from ...finding.index import LostIndexError
 from ..commit.archive_builder import describe_archive, render_archive
-from ..core.config import CONTENT, MESSAGES, META, RELATIONS, SESSIONS, UPSERT_CONTEXT
+from ..core.config import CONTENT, FILES, MESSAGES, META, RELATIONS, SESSIONS
 from ..core.errors import ContextEngineError, InvalidInputError, NodeNotFoundError, StoreError
 from ..core.messages import decode_messages, forgotten_digest
 from ..core.objects import ForgetResult, Message, OutboxEvent, RequestContext
@@ -50,47 +50,58 @@ class Forgetter:
         found = self._fs.follow(ctx, uri)
         if not found.is_node:
             raise InvalidInputError(f"{uri!r} is no memory, but a whole space")
-        result = ForgetResult([], [], [])
-        payload: dict[str, Any] = {}
+        result, payload = ForgetResult([], [], []), dict[str, Any]()
 
-        def change(tx: Transaction) -> None:
-            nodes = list(self._fs.walk(found))
-            if not nodes:
-                raise NodeNotFoundError(found.text)
-            archives = [each for each in nodes if each.category == SESSIONS]
-            memories = [each for each in nodes if each.category != SESSIONS]
-            cited = self._cited(ctx, memories) if sources == "remove" else {}
-            cited |= {each.text: None for each in archives}
-            result.messages = [
-                {"archive": archive, "message": message}
-                for archive, names in cited.items()
-                for message in self._empty(ctx, tx, parse_uri(archive), names)
-            ]
-            former = [parse_uri(each) for memory in nodes for each in self._fs.former_uris(memory.text)]
-            rows, stubs = self._look_around(ctx, {found.text, *cited, *(each.text for each in former)}, found)
-            former = list(dict.fromkeys([*former, *stubs]))
-            for each in [*memories, *(each for each in former if self._fs.folders.exists(each.folders))]:
-                tx.put(each, Staged({}, None))
-            result.uris = [each.text for each in memories]
-            named = self._unname(tx, rows, {*result.uris, *(each.text for each in former)})
-            gone = {(row["archive"], row["message"]) for row in result.messages}
-            result.also_cited_by = sorted(
-                other.text for other, refs in _citing(rows) if other.text not in result.uris and refs & gone
-            )
-            kept = sorted({*cited, *named})
-            payload.update(gone=result.uris, kept=kept, former=[each.text for each in former])
+        def change(tx: Transaction) -> list[OutboxEvent]:
+            payload.update(self._stage(ctx, tx, found, sources == "remove", result))
             # At a memory that is gone, so that the journal drops the event with all else that names it.
-            tx.add_event(FORGET, result.uris[0] if result.uris else found.text, dict(payload))
+            tx.add_event(FORGET, (payload["gone"] or [found.text])[0], dict(payload))
+            return tx.events
 
-        self._fs.run(ctx, "forget", change)
-        self.finish(payload)
+        events = self._fs.run(ctx, "forget", change)
+        result.note = self.finish(payload)
+        self._outbox.mark_done([event.event_id for event in events if event.event_type == FORGET])
+        if result.note:
+            self._outbox.append(OutboxEvent("", FORGET, found.space, payload, "pending", 0, 0.0))
         return result
 
-    def _cited(self, ctx: RequestContext, memories: list[Uri]) -> dict[str, set[str] | None]:
+    def _stage(
+        self, ctx: RequestContext, tx: Transaction, found: Uri, with_sources: bool, result: ForgetResult
+    ) -> dict[str, list[str]]:
+        """Stage what is gone, emptied or named no more, and return what `finish` has to do."""
+        nodes, deleted = list(self._fs.walk(found)), self._fs.deleted_uris(found.text)
+        if not nodes and not deleted:
+            raise NodeNotFoundError(found.text)
+        archives = [each.text for each in nodes if each.category == SESSIONS]
+        memories = [each for each in nodes if each.category != SESSIONS]
+        metas = [read_meta(each, self._fs.read_image(each)) for each in memories]
+        metas += [read_meta(parse_uri(each), image) for each, image in deleted.items()]
+        cited = self._cited(ctx, metas) if with_sources else {}
+        cited |= dict.fromkeys(archives)
+        result.messages = [
+            {"archive": archive, "message": message}
+            for archive, names in cited.items()
+            for message in self._empty(ctx, tx, parse_uri(archive), names)
+        ]
+        former = [parse_uri(each) for memory in nodes for each in self._fs.former_uris(memory.text)]
+        rows, stubs = self._look_around(ctx, {found.text, *cited, *(each.text for each in former)}, found)
+        former = list(dict.fromkeys([*former, *stubs]))
+        for each in [*memories, *(each for each in former if self._fs.folders.exists(each.folders))]:
+            tx.put(each, Staged({}, None))
+        result.uris = [*(each.text for each in memories), *(each for each in deleted if each not in cited)]
+        named = self._unname(tx, rows, {*result.uris, *(each.text for each in former)})
+        gone = {(row["archive"], row["message"]) for row in result.messages}
+        result.also_cited_by = sorted(
+            other.text for other, refs in _citing(rows) if other.text not in result.uris and refs & gone
+        )
+        kept, past = sorted({*cited, *named}), [each.text for each in former]
+        return {"gone": result.uris, "kept": kept, "former": past, "emptied": archives}
+
+    def _cited(self, ctx: RequestContext, metas: Sequence[Mapping[str, Any]]) -> dict[str, set[str] | None]:
         """Return the messages that memories cite, by archive."""
         found: dict[str, set[str] | None] = {}
-        for memory in memories:
-            for ref in self._fs.read_metadata(ctx, memory.text)["source_refs"]:
+        for meta in metas:
+            for ref in meta["source_refs"]:
                 with contextlib.suppress(ContextEngineError):
                     archive = self._fs.follow(ctx, check_access(ctx, ref.get("archive", "")).text).text
                     if self._fs.exists(ctx, archive) and ref.get("message"):
@@ -153,19 +164,19 @@ class Forgetter:
                 if image and any(map(data.__contains__, needles)) and (uri := uri_of(folders)) is not None:
                     yield uri, image
 
-    def finish(self, payload: Mapping[str, Any]) -> None:
-        """Take what is gone out of index and journal; twice is as good as once."""
-        gone, kept, former = (list(payload.get(name) or ()) for name in ("gone", "kept", "former"))
+    def finish(self, payload: Mapping[str, Any]) -> str:
+        """Take what is gone out of index and journal; twice is as good as once. Return which file has it still."""
+        gone, kept, former, emptied = (list(payload.get(name) or ()) for name in ("gone", "kept", "former", "emptied"))
         for folders in (parse_uri(uri).folders for uri in gone):
             if not self._fs.folders.exists(folders):  # else it was said again, before a worker finished this
                 self._fs.folders.empty(folders)
-        spaces = {parse_uri(uri).space for uri in [*gone, *kept]}
-        late = [space for space in sorted(spaces) if not self._clear(space, gone, kept)]
-        self._fs.erase([*gone, *(uri for uri in former if uri not in kept)], kept)
-        for space in late:
-            text = f"the index of {space} holds what was forgotten until a worker can write it"
-            self._fs.journal.report(self._fs.clock(), space, text)
-            self._outbox.append(OutboxEvent("", UPSERT_CONTEXT, space, {"recursive": True}, "pending", 0, 0.0))
+        for uri in emptied:
+            self._fs.folders.empty(parse_uri(uri).folders, keep=FILES)
+        spaces = sorted({parse_uri(uri).space for uri in [*gone, *kept]})
+        late = [f"the index of {space}" for space in spaces if not self._clear(space, gone, kept)]
+        if not self._fs.erase([*gone, *(uri for uri in former if uri not in kept)], kept):
+            late.append("the journal's WAL")
+        return f"another program reads {' and '.join(late)}, which holds it until that ends" if late else ""
 
     def _clear(self, space: str, gone: Sequence[str], kept: Sequence[str]) -> bool:
         """Take what is gone out of a space's index and vectors; False where its file cannot be written now."""
@@ -246,6 +257,7 @@ def verify_store(fs: ContextFS, spaces: IndexSpaces, outbox: OutboxStore) -> lis
         found += _files(fs, space)
         found += _index(fs, spaces, space)
     counts = outbox.counts()
+    found += [f"forgotten: what was at {uri} is not out of every file yet: {why}" for uri, why in outbox.open(FORGET)]
     found += [f"outbox: {counts[status]} events are {status}" for status in ("held", "dead") if counts[status]]
     return found
 

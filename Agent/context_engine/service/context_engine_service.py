@@ -39,7 +39,14 @@ from ..commit.context_writer import ContextWriter, RelationWriter
 from ..commit.policies import AggregateTopicPolicy, AppendOnlyPolicy, MergeAdvisor, ProfilePolicy, SkillToolPolicy
 from ..commit.policy_router import PolicyRouter
 from ..core.config import BUDGET_TOKENS, EXTRACT_ARCHIVE, OWNER_OF
-from ..core.errors import ContextEngineError, InvalidInputError, NodeNotFoundError, check_count, check_time
+from ..core.errors import (
+    ContextEngineError,
+    InvalidInputError,
+    NodeNotFoundError,
+    ProviderDownError,
+    check_count,
+    check_time,
+)
 from ..core.objects import (
     LLM,
     Brief,
@@ -141,7 +148,7 @@ class ContextEngineService:
         self._vectors: dict[str, SpaceVectors] = {}
         self._build(as_llm(llm))
         self.worker.handlers[EXTRACT_ARCHIVE] = self._extract_event
-        self.worker.handlers[FORGET] = lambda event, ctx: self._forgetter.finish(event.payload)
+        self.worker.handlers[FORGET] = self._finish_forgetting
         if self._is_inline and not self.fs.readonly:
             self._work_off()
 
@@ -187,6 +194,7 @@ class ContextEngineService:
 
     def words(self, uri: str) -> WordIndex:
         """Return the words of the space that a URI lies in; an index that knows nothing yet is made first."""
+        self.fs.require_open()
         found = self.spaces.words(uri)
         if found.is_new:
             with self._lock:
@@ -311,6 +319,10 @@ class ContextEngineService:
             done = self.coordinator.extract(owner, event.uri, [event.event_id])
             if done.stats["waits"] and not done.stats["is_further"]:  # it is tried again later, and not for ever
                 raise ContextEngineError(f"the rest of {event.uri} waits: {done.stats['failures']}"[:300])
+
+    def _finish_forgetting(self, event: OutboxEvent, ctx: RequestContext) -> None:
+        if late := self._forgetter.finish(event.payload):
+            raise ProviderDownError(late)  # it is tried again for as long as that lasts
 
     def extract_again(self, ctx: RequestContext, archive_uri: str) -> CommitResult:
         """Extract what waits, what failed, or what an older extractor did; what was applied is not applied twice.
@@ -566,12 +578,13 @@ class ContextEngineService:
 
         Args:
             ctx: The caller.
-            uri: A memory with all under it, or an archive.
+            uri: A memory with all under it, or an archive; also one that was deleted or undone.
             sources: `"remove"` takes the text of the messages that the memory cites out of their archives, too, which
                 keep their ids, so that committing the session again does not bring them back; `"keep"` leaves them.
 
         Returns:
-            What is gone; and which other memories cite the same messages: they are kept, and may say the same.
+            What is gone; which other memories cite the same messages: they are kept, and may say the same; and in
+            `note` which file another program keeps from being cleaned.
 
         Raises:
             NodeNotFoundError: There is no such node.

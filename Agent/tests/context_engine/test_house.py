@@ -34,7 +34,7 @@ OBJECTS = {
     "EmbeddingVector": "dense_vector, sparse_vector, model",
     "RerankScore": "uri, score, reason",
     "RelationIndexRecord": "id, from_uri, to_uri, relation_type, metadata",
-    "NodeHit": "uri, score, level, part, reason, at, says, speaker, subjects",
+    "NodeHit": "uri, score, level, part, reason, at, says, speaker, subjects, sequence",
 }
 
 SIGNATURES = {

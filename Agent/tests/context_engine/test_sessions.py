@@ -26,11 +26,13 @@ from Agent.context_engine import (
     NodeNotFoundError,
     RelationEdge,
     RequestContext,
+    StoreError,
 )
 from Agent.context_engine.core.config import FILE_BYTES, FILES, MESSAGES, RAW_BYTES
 from Agent.context_engine.core.errors import StoreCorruptError
 from Agent.context_engine.core.messages import decode_messages, encode_messages, own_words, read_message, read_messages
 from Agent.context_engine.providers.library import mask
+from Agent.keyword_tree import KeywordTree, KeywordTreeError
 from Agent.memory.keywords import ChineseKeywordExtractor, cut_ngrams
 from Agent.tests.support.plain_reader import open_engine
 
@@ -757,16 +759,20 @@ class TestSearching:
             ("I live in Paris.", "I moved to Rome.", ["Where do I live?", "Where do I live now?"]),
             ("My name is Ada. I live in Paris, for now.", "I moved to Rome.", ["Where do I live now?"]),
             ("我住在巴黎。", "我搬到罗马了。", ["我住在哪里?", "我现在住哪儿?"]),
+            ("My name is Ada. I live in Paris. I like jazz.", "I moved to Rome.", ["Where does Ada live?"]),
+            ("我叫小明。我住在巴黎。", "我搬到罗马了。", ["小明住在哪里?"]),
+            ("Ada lives in Paris.", "She moved to Rome.", ["Where does Ada live?"]),
+            ("I work at Siemens.", "I started at Bosch.", ["Where do I work?"]),
             ("I live in Paris.", "Since June I live in Rome, in a flat by the river.", ["Where do I live?"]),
             ("The meeting is on Monday.", "The meeting is on Friday.", ["When is the meeting?"]),
         ],
     )
-    @pytest.mark.parametrize("top_k", [1, 10])
+    @pytest.mark.parametrize(("top_k", "days"), [(1, ("16", "17")), (10, ("16", "17")), (10, ("16", "16"))])
     def test_begins_with_what_the_speaker_said_last(
-        self, older: str, newer: str, questions: list[str], top_k: int
+        self, older: str, newer: str, questions: list[str], top_k: int, days: tuple[str, str]
     ) -> None:
         engine = ContextEngineService(None)  # and no model
-        for session, day, text in (("monday", "16", older), ("tuesday", "17", newer)):
+        for session, day, text in (("monday", days[0], older), ("tuesday", days[1], newer)):
             said = say(text, "I had soup.", at=f"2026-11-{day}T08:00:00Z")
             engine.commit_session(RequestContext("acme", "ada", "helper", session), said)
 
@@ -946,6 +952,38 @@ class TestSearching:
         assert engine.brief(ADA, 10).tokens <= 10
 
 
+class TestFolders:
+    def test_of_a_tree_is_no_engine_and_the_other_way_round(self, tmp_path: Path) -> None:
+        KeywordTree(str(tmp_path / "tree")).Close()
+        ContextEngineService(tmp_path / "engine").close()
+        before = {path: sorted(path.iterdir()) for path in tmp_path.iterdir()}
+        with pytest.raises(StoreError, match="holds a keyword tree"):
+            ContextEngineService(tmp_path / "tree")
+        with pytest.raises(KeywordTreeError, match="holds a context engine"):
+            KeywordTree(str(tmp_path / "engine"))
+
+        assert {path: sorted(path.iterdir()) for path in tmp_path.iterdir()} == before
+
+    @pytest.mark.parametrize("is_replaced", [True, False])
+    def test_that_was_removed_is_refused_and_not_made_again(self, tmp_path: Path, is_replaced: bool) -> None:
+        folder = tmp_path / "memory"
+        engine = ContextEngineService(folder)
+        engine.commit_session(ADA, say("I love jazz."))
+        shutil.rmtree(folder)
+        if is_replaced:
+            folder.mkdir()
+        for call in (
+            lambda: engine.commit_session(ADA, say("I love tea.")),
+            lambda: engine.remember(ADA, "tea"),
+            lambda: engine.search_memory(ADA, "jazz"),
+            lambda: engine.prune(0.0),
+        ):
+            with pytest.raises(StoreError, match="removed or replaced"):
+                call()
+        engine.close()
+        assert not folder.exists() or list(folder.iterdir()) == []
+
+
 class TestForgetting:
     def test_leaves_no_page_of_the_index_that_is_free_or_holds_a_copy(self, tmp_path: Path) -> None:
         with ContextEngineService(tmp_path) as engine:
@@ -980,6 +1018,37 @@ class TestForgetting:
         assert engine.verify() == []
         assert engine.commit_session(ADA, said).status == "unchanged"
         assert engine.extract_again(ADA, result.messages[0]["archive"]).write_results == []
+        assert grep(tmp_path, self.SECRET) == []
+
+    @pytest.mark.parametrize("is_undone", [True, False])
+    def test_reaches_what_was_deleted_or_undone(
+        self, engine: ContextEngineService, tmp_path: Path, is_undone: bool
+    ) -> None:
+        archive = engine.commit_session(ADA, say(f"I love {self.SECRET}.")).stats["archives"][0]
+        uri = next(each.uri for each in engine.list_children(ADA, f"{MEMORIES}/preferences"))
+        if is_undone:
+            engine.undo(ADA, engine.fs.log(ADA)[0]["id"])
+        else:
+            engine.delete_node(ADA, uri)
+        result = engine.forget(ADA, uri)
+
+        assert result.uris == [uri]
+        assert [each["message"] for each in result.messages] == ["m1"]
+        assert grep(tmp_path, self.SECRET) == []
+        assert engine.fs.journal.images_of(uri, "content.md") == set()
+        assert not any(self.SECRET.encode() in each for each in engine.fs.journal.images_of(archive, MESSAGES))
+        assert engine.verify() == []
+        with pytest.raises(NodeNotFoundError):
+            engine.forget(ADA, uri)
+
+    def test_takes_what_hands_put_into_folders_of_it(self, engine: ContextEngineService, tmp_path: Path) -> None:
+        archive = engine.commit_session(ADA, say(f"I love {self.SECRET}.")).stats["archives"][0]
+        for uri in (f"{MEMORIES}/preferences/{self.SECRET}", archive):
+            deep = Path(engine.fs.resolve_path(ADA, uri)) / "Notes" / "deep"
+            deep.mkdir(parents=True)
+            (deep / "copy.txt").write_text(self.SECRET, encoding="utf-8")
+            engine.forget(ADA, uri)
+
         assert grep(tmp_path, self.SECRET) == []
 
     def test_takes_its_name_from_what_names_it(self, engine: ContextEngineService, tmp_path: Path) -> None:
