@@ -487,7 +487,7 @@ def test_a_handler_that_ranks_while_its_thread_takes_a_write_in_is_refused(
 
         with monkeypatch.context() as handler:
             inside.around_taking_in(handler, **{when: rank})
-            tree.CreateKeyword("milk", "root")
+            tree.BatchCreateKeywords([{"name": "milk", "parent_id": "root"}])
 
         assert refused == ["once"]
         assert ranked(tree, "milk") == ["milk"]
