@@ -365,7 +365,7 @@ class Change:
     timestamp: float  # seconds since the epoch, UTC
     before: list[_Record]  # the changed records as they were; what was created is not among them
     after: list[_Record]  # the changed records as they became; `deleted` is true of those that went
-    agent_io: dict[str, Any] | None = None  # what a model was asked for it, and said
+    agent_io: dict[str, Any] | None = None  # what a model was asked for it, and said; `{"undoes": id}` of an undo
     author: str = ""  # the author: `"user"`, `"agent"` or a name; empty in logs of older versions
 
     def Ids(self) -> set[str]:
@@ -5711,15 +5711,15 @@ class _Writer:
         author = checked[0]["created_by"] if checked else "user"
         return self._engine.Write(op, lambda tx: [plan(tx) for plan in plans], author, agent_ios)
 
-    def WriteAs(self, op: str, plan: _Plan[Any], changed_by: str) -> str:
+    def WriteAs(self, op: str, plan: _Plan[Any], changed_by: str, ios: Sequence[_Row] = ()) -> str:
         """Commit a plan; return the operation's id, also where nothing had to change and nothing was written."""
         author = _CheckName("changed_by", changed_by)
         block = self._engine.FindBlock()
         if block is not None:
-            block.Add(plan, author, ())
+            block.Add(plan, author, ios)
             return block.id
         operation_id = self._engine.new_id()
-        self._engine.Run(_Job(op, operation_id, plan, author))
+        self._engine.Run(_Job(op, operation_id, plan, author, ios))
         return operation_id
 
 
@@ -6603,7 +6603,8 @@ class KeywordTree:
         self._CheckAndRefresh(operation_id=operation_id)
         operation = self._journal.Find(str(operation_id))
         try:
-            return self._writer.WriteAs("undo", lambda tx: _PlanUndo(tx, operation), changed_by)
+            undoes = {"undoes": operation.id}  # a name would not do: a program may call anything "undo"
+            return self._writer.WriteAs("undo", lambda tx: _PlanUndo(tx, operation), changed_by, [undoes])
         except ConflictError:
             self._journal.Find(operation.id)  # NotFoundError where another process has forgotten it meanwhile
             raise

@@ -1,25 +1,23 @@
 """Which operation `undo` and `redo` mean, decided from the log alone.
 
-Going back is an operation, too, and is called `undo 12` in the log; going forward is `redo 12`. The newest of the two
-decides whether 12 is in force. The parts of a large import are one: it has the number of its last part.
+Going back is an operation, too, of which the log says what it undoes; going forward undoes that. So what is in force
+follows from the log, whatever operations are called. The parts of a large import are one: it has the number of its last
+part.
 
     what was asked      what it means
-    undo                the newest operation in force that is neither of the two
+    undo                the newest operation in force that is no undo itself
     undo 12             that operation, if it is in force
     redo                what was undone last, if nothing else was written since
     redo 12             that operation, if it was undone
 """
 
-import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from ..formats.records import import_id
+from ..formats.records import import_id, undone_by
 from ..keyword_tree import Change, ConflictError, KeywordTree
 
 __all__ = ["Step", "blocker", "last_taken_back", "named", "steps"]
-
-_CALLED = re.compile(r"(undo|redo) ([0-9]+)")
 
 _BEGINNINGS = ("create_store", "state")
 """What begins a log, and cannot be undone."""
@@ -50,20 +48,17 @@ def steps(tree: KeywordTree) -> Iterator[Step]:
 
     Cost: reads the log backwards, as far as it is asked to.
     """
-    verdicts: dict[int, Change] = {}
+    taken_back: dict[str, Change] = {}
     waiting: dict[str, Step] = {}
     for change in _changes(tree):
-        called = _CALLED.fullmatch(change.op)
-        if called:
-            verdicts.setdefault(int(called[2]), change)
-        if called or change.op in _BEGINNINGS:
+        if undone := undone_by(change):
+            if change.operation_id not in taken_back:  # it is in force itself
+                taken_back |= {id: change for id in undone if id not in taken_back}
+            continue
+        if change.op in _BEGINNINGS:
             continue
         key = import_id(change) or change.operation_id
-        if key in waiting:
-            waiting[key].parts.append(change)
-        else:
-            verdict = verdicts.get(change.seq)
-            waiting[key] = Step([change], verdict if verdict is not None and verdict.op.startswith("undo") else None)
+        waiting.setdefault(key, Step([], taken_back.get(change.operation_id))).parts.append(change)
         while waiting and (first := next(iter(waiting))) == waiting[first].parts[-1].operation_id:
             yield waiting.pop(first)
     yield from waiting.values()  # the first part of an import is no longer in the log
@@ -71,14 +66,16 @@ def steps(tree: KeywordTree) -> Iterator[Step]:
 
 def last_taken_back(tree: KeywordTree) -> Step | None:
     """Return what was undone last; None where something else was written since, or nothing was undone."""
-    seen: set[str] = set()
+    redone: set[str] = set()
     for change in _changes(tree):
-        called = _CALLED.fullmatch(change.op)
-        if called is None:
+        undone = undone_by(change)
+        if not undone:
             return None
-        if called[2] not in seen and called[1] == "undo":
-            return next((step for step in steps(tree) if step.has(called[2])), None)
-        seen.add(called[2])
+        if change.operation_id not in redone:
+            step, is_undo = _follow(tree, change)
+            if is_undo:
+                return step
+        redone.update(undone)
     return None
 
 
@@ -87,15 +84,24 @@ def named(tree: KeywordTree, name: str) -> tuple[Step, bool] | None:
 
     An undo or redo of a step counts as the step.
     """
-    for change in _changes(tree):
-        if name in (str(change.seq), change.operation_id):
-            if change.op in _BEGINNINGS:
-                return Step([change], None), False
-            called = _CALLED.fullmatch(change.op)
-            wanted = called[2] if called else name
-            found = next((step for step in steps(tree) if step.has(wanted)), None)
-            return None if found is None else (found, called is not None and called[1] == "undo")
-    return None
+    change = next((change for change in _changes(tree) if name in (str(change.seq), change.operation_id)), None)
+    if change is None:
+        return None
+    if change.op in _BEGINNINGS:
+        return Step([change], None), False
+    step, is_undo = _follow(tree, change)
+    return None if step is None else (step, is_undo)
+
+
+def _follow(tree: KeywordTree, change: Change) -> tuple[Step | None, bool]:
+    """Return the step that an operation is, undoes or redoes, and whether it undoes it."""
+    is_undo, wanted = False, change
+    while undone := undone_by(wanted):
+        found = next((each for each in _changes(tree) if each.operation_id in undone), None)
+        if found is None:
+            return None, False
+        is_undo, wanted = not is_undo, found
+    return next((step for step in steps(tree) if step.has(wanted.operation_id)), None), is_undo
 
 
 def _changes(tree: KeywordTree) -> Iterator[Change]:

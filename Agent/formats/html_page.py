@@ -33,7 +33,7 @@ from ..keyword_tree import Change, Info, InfoKeywordLink, KeywordNode, RelationT
 from ..memory.keyword_fields import is_relation, split_relation_key
 from ..memory.memory_fields import memory_fields
 from ..memory.sayings import read_sayings
-from .records import ROOT_ID, View, inert_json
+from .records import ROOT_ID, View, inert_json, undone_by
 
 _TEMPLATE = Path(__file__).with_name("page.html")
 
@@ -227,7 +227,7 @@ class _Changes:
         if len(entries) >= _CHANGES:
             entries[_CHANGES:] = [entries[_CHANGES] + 1 if len(entries) > _CHANGES else 1]
             return
-        operation = (int(change.timestamp), change.op, change.agent_io is not None)
+        operation = (int(change.timestamp), change.op, change.agent_io is not None and not undone_by(change))
         if not self.operations or self.operations[-1] != operation:
             self.operations.append(operation)
         more: list[Any] = [len(details) - _DETAILS] if len(details) > _DETAILS else []

@@ -1115,6 +1115,26 @@ class TestUndo:
         assert program.ask("undo", code=1)["error"] == "NothingLeftError"
         assert "create_store" in program.run("undo", "1", code=2)
 
+    @pytest.mark.parametrize("name", ["undo 2", "redo 2", "undo", "import", "import, part of x"])
+    def test_what_a_program_calls_its_operation_says_nothing(self, program: Program, name: str) -> None:
+        with KeywordTree(str(program.data)) as tree, tree.Operation(name):
+            tree.CreateKeyword("garden", "root")
+
+        assert program.ask("undo")["undone"]["parts"] == 1
+        assert program.keyword("garden") is None
+        program.run("redo")
+        assert program.keyword("garden") is not None
+
+    def test_what_a_program_undid_is_undone_and_can_be_redone(self, program: Program) -> None:
+        with KeywordTree(str(program.data)) as tree:
+            tree.CreateKeyword("garden", "root")
+            last = tree.History(limit=1)[0]
+            tree.Undo(last.operation_id)
+
+        assert "nothing to redo" not in program.run("redo")
+        assert program.keyword("garden") is not None
+        assert program.ask("undo")["undone"]["seq"] == last.seq
+
     def test_the_number_of_an_undo_brings_back_what_it_took(self, program: Program) -> None:
         taken = program.ask("delete", "gil")["seq"]
         number = program.ask("undo")["seq"]
