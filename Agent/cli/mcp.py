@@ -4,14 +4,9 @@ Several servers may serve one folder at the same time. A file of the reference m
 variable MEMORY_FILE_PATH, is taken in once, as one operation.
 """
 
-import os
-import sys
-from pathlib import Path
-
 import click
 
 from ..base.language import say
-from ..store.addresses import is_address, open_tree
 from .program import command
 from .session import Session
 
@@ -33,27 +28,8 @@ def mcp(session: Session, folder: str | None, http: int | None, served: str | No
     keyword-tree mcp --data memory
     keyword-tree mcp --data memory --http 8000
     """
-    from ..adapters.mcp.graph import MemoryGraph
-    from ..adapters.mcp.sdk import run
-    from ..adapters.mcp.server import build_server
-    from ..adapters.mcp.sessions import build_session_server, read_session
-    from ..context_engine import ContextEngineService
+    from ..adapters.mcp.serving import serve
 
     if folder is None and not session.is_data_named:  # a host starts it in any folder
         raise click.UsageError(say("name the FOLDER of the memory"))
-    place = folder or session.data
-    is_there = is_address(place) or (os.path.isdir(place) and os.listdir(place))
-    # A folder that was mistyped in a host's settings would be an empty memory, and nothing would say so.
-    warning = "" if is_there else say("there was no memory in {}: a new one was created", place) + "\n"
-    if served is not None:
-        ctx = read_session(served)
-        with ContextEngineService(place) as engine:
-            sys.stderr.write(warning)
-            run(build_session_server(engine, ctx), http)
-        return
-    with open_tree(place) as tree:
-        sys.stderr.write(warning)
-        file = os.environ.get("MEMORY_FILE_PATH")
-        if file and Path(file).is_file():
-            MemoryGraph(tree).import_once(Path(file))
-        run(build_server(tree), http)
+    serve(folder or session.data, http, served)

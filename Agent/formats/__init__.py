@@ -109,6 +109,7 @@ def import_file(
     batch_size: int = BATCH,
     progress: Progress | None = None,
     update: bool = False,
+    skips_bad_lines: bool = False,
 ) -> ImportReport:
     """Write what a file or a folder of notes holds into a tree; what is there already is skipped, or updated.
 
@@ -119,11 +120,12 @@ def import_file(
         parent_id: the keyword under which everything is put.
         key: names the source, for formats without ids: the same key gives the same ids. None is the path itself, so
             that a file which has moved is another source.
-        encoding: of the file; a mark at its beginning is passed over.
+        encoding: of the file; by default UTF-8, or UTF-16 where it is that. A mark at its beginning is passed over.
         batch_size: records that are written as one; at least 1.
         progress: called after each batch with the records done, and the share of the source read (0 to 1, or None).
         update: whether a keyword or an info whose id is there gets the name, description, content and source that it
             has in the source. False leaves it as it is, and the report says how many differ.
+        skips_bad_lines: whether a line of JSON lines (mcp) that cannot be read is passed over, and named in the report.
 
     Returns:
         What was written and what was skipped.
@@ -153,17 +155,16 @@ def import_file(
     if tree.GetKeyword(parent_id) is None:
         raise NotFoundError("keyword", parent_id)
     source = Source(path, encoding)
+    source.problems = {} if skips_bad_lines else None
+    if format_name is None and chosen is _FORMATS["json"]:  # the MCP memory server calls its file memory.json
+        chosen = _FORMATS["mcp"] if import_module(f"{__name__}.mcp_memory").is_graph(source) else chosen
     read = import_module(f"{__name__}.{chosen.module}").read
     outline = Outline(str(path.resolve()) if key is None else key, parent_id)
     try:
-        return load(
-            tree,
-            read(source, outline, **chosen.options),
-            batch_size=batch_size,
-            progress=progress,
-            source=source,
-            update=update,
-        )
+        records = read(source, outline, **chosen.options)
+        report = load(tree, records, batch_size=batch_size, progress=progress, source=source, update=update)
+        report.problems = list((source.problems or {}).values())
+        return report
     except UnicodeDecodeError as error:
         raise refuse_encoding(source, error) from error
     except InvalidInputError as error:

@@ -5,7 +5,8 @@ Of a table that a person made only `path` is needed, parted by `/` (a backslash 
     path,info,source
     编程/Python,PEP 703 makes the GIL optional.,peps.python.org
 
-A table with another column, or with a cell under none, is refused: nothing of it would be imported. Rows with the same
+Cells may be parted by `;` or tabs as well, as Excel writes them where the comma stands in numbers. A table with another
+column, or with a cell under none, is refused: nothing of it would be imported. Rows with the same
 path are about the same keyword; a row whose `info`, `source` or `info_id` is not empty brings an
 info, any other one the keyword with its `aliases` (parted by `|`) and `description`. Keywords above it are made if no
 row brought them. Exported tables have the columns `keyword_id`, `info_id` and `relation` too: with them, keywords of
@@ -23,6 +24,7 @@ apostrophe makes it text, and is taken away again when the table is read.
 """
 
 import csv
+import itertools
 import re
 from collections.abc import Iterator
 from typing import TextIO
@@ -81,7 +83,12 @@ def read(source: Source, outline: Outline, delimiter: str = ",") -> Iterator[Rec
     # A content has up to 16 MiB, a cell of `csv` no more than 128 KiB unless it is set.
     csv.field_size_limit(max(csv.field_size_limit(), 1 << 26))
     with source.open_text() as file:
-        rows = csv.DictReader(file, delimiter=delimiter, restval="", strict=True)
+        head = file.readline()
+        if head.startswith("sep="):  # as Excel says of a table which character parts its cells
+            delimiter, head = head[4:5], ""
+        else:
+            delimiter = next((one for one in (delimiter, ";", "\t", ",") if "path" in _cells(head, one)), delimiter)
+        rows = csv.DictReader(itertools.chain([head] * bool(head), file), delimiter=delimiter, restval="", strict=True)
         try:
             columns = rows.fieldnames or []
             if "path" not in columns:
@@ -104,6 +111,10 @@ def read(source: Source, outline: Outline, delimiter: str = ",") -> Iterator[Rec
             raise
         except ValueError as error:
             raise refuse(source, str(error), rows.line_num) from error
+
+
+def _cells(line: str, delimiter: str) -> list[str]:
+    return next(csv.reader([line], delimiter=delimiter), [])
 
 
 class _Table:

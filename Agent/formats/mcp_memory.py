@@ -3,6 +3,8 @@
     {"type": "entity", "name": "Ada", "entityType": "person", "observations": ["plays chess"]}
     {"type": "relation", "from": "Ada", "to": "Bern", "relationType": "lives in"}
 
+Such a file may be called memory.json, and the one object that `read_graph` returns, saved to a file, is read as well.
+
 Read: an entity is a keyword under a keyword for its type, an observation is an info of it, a relation is an info
 ("Ada lives in Bern") that belongs to the first entity and is RELATED to the second one. What has no place in a keyword
 goes into its metadata under `"mcp"`, so an imported graph is exported again as the same entities, observations and
@@ -26,6 +28,7 @@ read. Aliases, descriptions, sources and what else an entity has no field for ar
 {"type": "relation", "from": "bread", "to": "食物", "relationType": "is beneath"}
 """
 
+import contextlib
 import json
 from collections.abc import Container, Iterator
 from typing import Any, TextIO
@@ -163,9 +166,9 @@ def read(source: Source, outline: Outline) -> Iterator[Record]:
     name is passed over.
 
     Raises:
-        InvalidInputError: a line is not as the server writes it.
+        InvalidInputError: a line is not as the server writes it, and the source collects no problems.
 
-    Cost: reads the file twice, for relations say where entities belong; holds the names.
+    Cost: holds the file; reads the file twice, for relations say where entities belong; holds the names.
     """
     graph = _Graph(outline)
     for row in _rows(source):
@@ -235,20 +238,59 @@ class _Graph:
         yield relation_fact(self._outline, (start, end), (self._id(start), self._id(end)), kind, linked)
 
 
+def is_graph(source: Source) -> bool:
+    """Tell whether a file holds a graph: lines of the server's file, or the one object that `read_graph` returns."""
+    text = source.path.read_bytes().decode(source.encoding_of(source.path), "replace")
+    if '"keywords"' in text[:4096]:  # a document of our own, which may be large
+        return False
+    for part in (text.lstrip().partition("\n")[0], text):
+        with contextlib.suppress(ValueError, RecursionError, TypeError, LookupError, AttributeError):
+            said = json.loads(part)
+            return said.get("type") in ("entity", "relation") or bool(_rows_of_answer(said))
+    return False
+
+
+def _rows_of_answer(answer: Any) -> list[dict[str, Any]]:
+    """Return the rows of what `read_graph` returns, bare or as the host has it from the protocol."""
+    if not isinstance(answer, dict):
+        return []
+    if "entities" not in answer and "relations" not in answer:
+        inner = answer.get("structuredContent") or answer.get("result")
+        return _rows_of_answer(inner or json.loads(answer["content"][0]["text"]))
+    kinds = (("entity", "entities"), ("relation", "relations"))
+    return [{**row, "type": kind} for kind, name in kinds for row in answer.get(name, ())]
+
+
 def _rows(source: Source) -> Iterator[dict[str, Any]]:
-    with source.open_text() as file:
-        for number, line in enumerate(file, 1):
-            if line.isspace():
-                continue
-            try:
-                row = json.loads(line)
-                fields = ("name", "entityType") if row["type"] == "entity" else ("from", "to", "relationType")
-                texts_of_it = row.get("observations", [])
-                texts = [row[name] for name in fields] + list(texts_of_it)
-                is_known = row["type"] in ("entity", "relation") and isinstance(texts_of_it, list)
-                if not is_known or not all(isinstance(text, str) for text in texts):
-                    raise ValueError("neither an entity nor a relation, or a field is no text")
-            except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
-                why = str(error) if isinstance(error, ValueError) else repr(error)
-                raise refuse(source, f"this is no line of the MCP memory server: {why}", number) from error
-            yield {"observations": [], **row}
+    """Yield the rows of a file; where the source collects problems, a line that is none is named and passed over."""
+    with source.open() as file:
+        errors = "strict" if source.problems is None else "surrogateescape"
+        text = file.read().decode(source.encoding_of(source.path), errors)
+    try:
+        rows = enumerate(map(json.dumps, _rows_of_answer(json.loads(text))), 1)
+    except (ValueError, LookupError, TypeError, RecursionError):
+        rows = enumerate(text.split("\n"), 1)
+    for number, line in rows:
+        if not line or line.isspace():
+            continue
+        try:
+            yield _read_row(line)
+        except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+            why = str(error) if isinstance(error, ValueError) else repr(error)
+            problem = refuse(source, f"this is no line of the MCP memory server: {why}", number)
+            if source.problems is None:
+                raise problem from error
+            source.problems[number] = str(problem)
+
+
+def _read_row(line: str) -> dict[str, Any]:
+    line.encode("utf-8")  # half a character, as where a write was torn
+    row = json.loads(line)
+    fields = ("name", "entityType") if row["type"] == "entity" else ("from", "to", "relationType")
+    said = row.get("observations", [])
+    texts = [row[name] for name in fields] + list(said)
+    if row["type"] not in ("entity", "relation") or not isinstance(said, list):
+        raise ValueError("neither an entity nor a relation")
+    if not all(isinstance(text, str) for text in texts):
+        raise ValueError("a field is no text")
+    return {"observations": [], **row}

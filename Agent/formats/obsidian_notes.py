@@ -24,6 +24,7 @@ creators, versions, times; an info's keywords and a level's children come in the
 ('C__Windows_.._CON_', '编程', '_.git', 'con_')
 """
 
+import itertools
 import json
 import os
 import re
@@ -157,12 +158,15 @@ _BLOCK = re.compile(r"^<!-- info (.*) -->\n", re.MULTILINE)
 _WIKILINK = re.compile(r"\[\[([^\[\]|#^\n]+)(?:[|#^][^\[\]\n]*)?\]\]")
 _FRONT_LIMIT = 65_536  # characters; the parser of YAML takes seconds for each further megabyte
 _TAG_LIMIT = 512  # characters
-_CODE = re.compile(r"^(```+|~~~+)[^\n]*\n.*?^\1|`[^`\n]*`", re.MULTILINE | re.DOTALL)
-# As Obsidian has them: after a blank or a bracket, of letters, digits, _, - and /, and not of digits alone; and after
-# Chinese punctuation, which no blank follows.
-_INLINE_TAG = re.compile(
-    r"(?:^|(?<=[\s(（【「『《“‘。，、；：！？…—）】」』》”’]))#(?=[\w/-]*[^\W\d_])([\w/-]+)", re.MULTILINE
+# A block to its fence or to the end of the note, and code within a line, between as many backticks on both sides.
+_CODE = re.compile(
+    r"^[ >]*(?P<fence>```+|~~~+)[^\n]*\n(?s:.*?)(?:^[ >]*(?P=fence)|\Z)"
+    r"|(?<!`)(?P<ticks>`+)(?!`)[^\n]*?(?<!`)(?P=ticks)(?!`)",
+    re.MULTILINE,
 )
+# As Obsidian has them: after a blank or a bracket, of letters with their marks, digits, emoji, _, - and /, and not of
+# digits alone; and after Chinese punctuation, which no blank follows.
+_INLINE_TAG = re.compile(r"(?:^|(?<=[\s(（【「『《“‘。，、；：！？…—）】」』》”’]))#([^\s#]+)", re.MULTILINE)
 
 
 def read(source: Source, outline: Outline) -> Iterator[Record]:
@@ -190,7 +194,7 @@ class _Vault:
         self._outline = outline
         self._ids: dict[str, str] = {}  # of each note and folder, by its path without the suffix
         self._by_name: dict[str, str] = {}  # what a wikilink may say: a path, or the name of the note nearest the top
-        self._tags: set[str] = set()
+        self._tags: dict[str, str] = {}  # the id of each tag, by its path without the difference of case
         self.notes: list[PurePosixPath] = []
         self.links: list[Link] = []
         """From texts to what they speak of: made last, after the own texts of these."""
@@ -238,19 +242,19 @@ class _Vault:
     def _tag(self, tag: str) -> Iterator[Record]:
         parent_id = self._outline.parent_id
         for path in ("", *(str(step) for step in reversed(PurePosixPath(tag).parents) if str(step) != "."), tag):
-            id = self._outline.id_of("tag", path)
-            if path not in self._tags:
-                self._tags.add(path)
+            if _fold(path) not in self._tags:
+                self._tags[_fold(path)] = id = self._outline.id_of("tag", path)
                 yield self._outline.keyword(parent_id, PurePosixPath(path).name or _TAGS, id=id)
-            parent_id = id
+            parent_id = self._tags[_fold(path)]
 
     def facts(self, path: PurePosixPath) -> Iterator[Record]:
         front, text = self._read(path)
         id = self._ids[str(path)]
         start, *blocks = _BLOCK.split(text)
         if not is_blank(start):
-            named = [self._by_name.get(_fold(link.strip().removesuffix(".md"))) for link in _WIKILINK.findall(start)]
-            named += [self._outline.id_of("tag", tag) for tag in _tags_of(front, start)]
+            links = _WIKILINK.findall(_CODE.sub("", start))  # in a table, a backslash stands before the |
+            named = [self._by_name.get(_fold(link.rstrip("\\").strip().removesuffix(".md"))) for link in links]
+            named += [self._tags.get(_fold(tag)) for tag in _tags_of(front, start)]
             info_id = self._outline.id_of("text", str(path))
             yield Fact(info_id, start, f"{path}.md", [(id, RelationType.PRIMARY)])
             self.links += [
@@ -272,9 +276,10 @@ class _Vault:
             raise refuse(self._source, f"{path}.md: the comment about an info is damaged: {error!r}") from error
 
     def _read(self, path: PurePosixPath) -> tuple[_Front, str]:
+        file = self._source.path / f"{path}.md"
         try:
-            with (self._source.path / f"{path}.md").open(encoding=self._source.encoding, newline="") as file:
-                text = file.read()
+            with file.open(encoding=self._source.encoding_of(file), newline="") as opened:
+                text = opened.read()
         except UnicodeDecodeError as error:
             raise refuse_encoding(self._source, error, f"{path}.md") from error
         head, rest = split_front_matter(text)
@@ -305,6 +310,31 @@ def _texts(value: object, separators: str) -> list[str]:
 
 def _tags_of(front: _Front, text: str) -> list[str]:
     """Return the tags of a note, those of its frontmatter first."""
-    found = _texts(front.get("tags"), r",\s") + _INLINE_TAG.findall(_CODE.sub("", _BLOCK.split(text, maxsplit=1)[0]))
-    tags = [str(PurePosixPath(tag.strip().lstrip("#").strip("/"))) for tag in found]
-    return [tag for tag in dict.fromkeys(tags) if not is_blank(tag) and tag != "." and len(tag) <= _TAG_LIMIT]
+    inline = _INLINE_TAG.findall(_CODE.sub("", _BLOCK.split(text, maxsplit=1)[0]))
+    written = ["".join(itertools.takewhile(_is_of_tag, tag)) for tag in inline]
+    found = [*_nested(front.get("tags", front.get("tag"))), *(tag for tag in written if any(map(_is_letter, tag)))]
+    tags = [unicodedata.normalize("NFC", str(PurePosixPath(tag.strip().lstrip("#").strip("/")))) for tag in found]
+    by_fold = {_fold(tag): tag for tag in reversed(tags)}  # the first spelling counts
+    kept = (by_fold[fold] for fold in dict.fromkeys(map(_fold, tags)))
+    return [tag for tag in kept if not is_blank(tag) and tag != "." and len(tag) <= _TAG_LIMIT]
+
+
+def _is_letter(char: str) -> bool:
+    return char.isalpha() or unicodedata.category(char) == "So"
+
+
+def _is_of_tag(char: str) -> bool:
+    return _is_letter(char) or char.isalnum() or char in "_-/\u200c\u200d" or unicodedata.category(char)[0] == "M"
+
+
+def _nested(value: object, above: str = "") -> Iterator[str]:
+    """Yield tags of YAML: a list or a text of several, or a map, whose values are beneath its keys."""
+    if isinstance(value, dict):
+        for key, inner in value.items():
+            path = f"{above}{key}"
+            yield from _nested(inner, f"{path}/") if inner else [path]
+    elif isinstance(value, list):
+        for each in value:
+            yield from _nested(each, above) if isinstance(each, (dict, list)) else [f"{above}{each}"]
+    elif isinstance(value, str):
+        yield from (above + tag for tag in re.split(r"[,\s]", value) if tag)

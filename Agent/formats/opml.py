@@ -2,8 +2,9 @@
 
 An `<outline text="…">` is a keyword, its content is under it. An outline with an address (`url`, `xmlUrl` or
 `htmlUrl`: a bookmark, a feed) and nothing under it is an info, the address its source; so is one of `type="info"`,
-which exports write. `_note`, as other outliners have it, is the description; `_aliases` are parted by `|`; `_id` keeps
-an id, so that an export can be imported again without duplicates.
+which exports write. `_note` or `description`, as other outliners and readers have it, is the description of a keyword
+and follows the text of an info; `_aliases` are parted by `|`; `_id` keeps an id, so that an export can be imported
+again without duplicates. A document may be in any encoding that Python knows and the document declares.
 
 What comes back: ids, names, aliases, descriptions, contents and sources; of an info on several keywords the same info
 and its links, all as PRIMARY. Control characters, which XML cannot hold, become U+FFFD.
@@ -23,13 +24,26 @@ for them.
 <outline text="&lt;b&gt;&amp;食物" _id="f">
 """
 
+import codecs
+import re
 from collections import deque
 from collections.abc import Iterator
 from typing import TextIO
 from xml.parsers import expat
 from xml.sax.saxutils import escape, quoteattr
 
-from .records import Outline, Record, Source, View, is_blank, join_names, printable, refuse, split_names
+from .records import (
+    DEFAULT_ENCODING,
+    Outline,
+    Record,
+    Source,
+    View,
+    is_blank,
+    join_names,
+    printable,
+    refuse,
+    split_names,
+)
 
 _ADDRESSES = ("url", "xmlUrl", "htmlUrl")
 _CHUNK = 1 << 16  # bytes
@@ -78,21 +92,35 @@ def read(source: Source, outline: Outline) -> Iterator[Record]:
     def refuse_entity(*_: object) -> None:
         raise refuse(source, "it declares an entity", parser.CurrentLineNumber)
 
-    parser = expat.ParserCreate()
+    parser = expat.ParserCreate("utf-8")  # whatever the document declares: it is decoded here
     parser.StartElementHandler = start
     parser.EndElementHandler = lambda _: path.pop() and None
     parser.EntityDeclHandler = refuse_entity
     with source.open() as file:
         try:
+            decoder = codecs.getincrementaldecoder(_encoding_of(source))()
             while chunk := file.read(_CHUNK):
-                parser.Parse(chunk)
+                parser.Parse(decoder.decode(chunk).encode("utf-8"))
                 while len(found) > 1:
                     yield from found.popleft().records(outline)
             parser.Parse(b"", True)
+        except LookupError as error:
+            raise refuse(source, f"it declares an encoding that is not known: {error}") from error
         except expat.ExpatError as error:
             raise refuse(source, f"this is no XML: {error}") from error
     for element in found:
         yield from element.records(outline)
+
+
+def _encoding_of(source: Source) -> str:
+    """Return the encoding that was named, or that the document has by its first bytes, or declares."""
+    encoding = source.encoding_of(source.path)
+    if encoding != DEFAULT_ENCODING:
+        return encoding
+    with source.path.open("rb") as file:
+        declared = re.match(rb"""(?:\xef\xbb\xbf)?<\?xml[^>]*\sencoding\s*=\s*["']([\w.:-]+)""", file.read(256))
+    name = declared[1].decode() if declared else encoding
+    return encoding if codecs.lookup(name).name == "utf-8" else name
 
 
 class _Element:
@@ -109,15 +137,16 @@ class _Element:
         get = self.attributes.get
         text = get("text") or get("title") or ""
         address = next((get(name, "") for name in _ADDRESSES if get(name)), "")
+        note = get("_note") or get("description") or ""
         if get("type") == "info" or (address and self.is_leaf):
-            yield outline.fact(parent_id, text, address, get("_id", ""))
+            fact = outline.fact(parent_id, text, address, get("_id", ""))
+            fact.content = "\n\n".join(filter(None, (text, note)))
+            yield fact
             self.id = parent_id
         elif is_blank(text):
             self.id = parent_id
         else:
-            keyword = outline.keyword(
-                parent_id, text, split_names(get("_aliases", ""), "|"), get("_note", ""), get("_id", "")
-            )
+            keyword = outline.keyword(parent_id, text, split_names(get("_aliases", ""), "|"), note, get("_id", ""))
             self.id = keyword.id
             yield keyword
             if address:

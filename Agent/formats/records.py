@@ -12,6 +12,7 @@ A reader yields records, `load` writes them in batches; a writer asks a `View`. 
 (ImportReport(keywords=1, infos=1, links=1, skipped=0), ImportReport(keywords=0, infos=0, links=0, skipped=2))
 """
 
+import codecs
 import io
 import json
 import re
@@ -40,6 +41,7 @@ ROOT_ID = "root"
 BATCH = 1000
 """Records in a batch: 43,118 keywords then cost 44 syncs, and a bad record undoes at most one batch of good ones."""
 
+DEFAULT_ENCODING = "utf-8-sig"
 _NAME_LIMIT = 512  # characters, the tree's own limit
 _PAGE = 500  # records asked of the tree at once
 _HISTORY_RECORDS = 50_000  # beyond these the oldest changes are left out
@@ -107,6 +109,8 @@ class ImportReport:
     changed: int = field(default=0, repr=False)
     """Those there of which the source has another name, description, content or source: an import that updates took it
     from there, any other left it as it was.  What the source leaves empty is no other one."""
+    problems: list[str] = field(default_factory=list, compare=False, repr=False)
+    """Lines that were passed over since they cannot be read, where that was asked for."""
     operation_ids: list[str] = field(default_factory=list, compare=False, repr=False)
     """One for each batch that wrote something, in their order; `undo_import` takes all of them back."""
 
@@ -114,11 +118,13 @@ class ImportReport:
 class Source:
     """A file or folder to be read, which reports how much of it was read."""
 
-    def __init__(self, path: Path, encoding: str = "utf-8-sig") -> None:
+    def __init__(self, path: Path, encoding: str = DEFAULT_ENCODING) -> None:
         self.path = path
         self.encoding = encoding
         self.folder_share: float | None = None
         """Set by a reader that reads a folder; otherwise from a file's position."""
+        self.problems: dict[int, str] | None = None
+        """Where lines that cannot be read are to be passed over: what is wrong with each, by its number."""
         self._raw: io.FileIO | None = None
 
     def open(self) -> io.BufferedReader:
@@ -128,7 +134,23 @@ class Source:
 
     def open_text(self) -> io.TextIOWrapper:
         """Open the file for text, without changing its line ends."""
-        return io.TextIOWrapper(self.open(), encoding=self.encoding, newline="")
+        return io.TextIOWrapper(self.open(), encoding=self.encoding_of(self.path), newline="")
+
+    def encoding_of(self, path: Path) -> str:
+        """Return the encoding of a file: another one was named, or it is UTF-16 or UTF-32 by its mark or its zeros."""
+        if self.encoding != DEFAULT_ENCODING:
+            return self.encoding
+        with path.open("rb") as file:
+            head = file.read(4096)
+        for mark, name in ((codecs.BOM_UTF32_LE, "utf-32"), (codecs.BOM_UTF32_BE, "utf-32"),
+                           (codecs.BOM_UTF16_LE, "utf-16"), (codecs.BOM_UTF16_BE, "utf-16")):  # fmt: skip
+            if head.startswith(mark):
+                return name
+        # Without a mark: text holds no zeros, but for those beside each ASCII character of UTF-16.
+        even, odd = head[::2].count(0), head[1::2].count(0)
+        if max(even, odd) > len(head) // 16 and min(even, odd) == 0:
+            return "utf-16-be" if even else "utf-16-le"
+        return self.encoding
 
     @property
     def share(self) -> float | None:
@@ -561,5 +583,19 @@ def refuse(source: Source, reason: str, line: int | None = None) -> InvalidInput
 
 def refuse_encoding(source: Source, error: UnicodeDecodeError, note: str = "") -> InvalidInputError:
     """Return the error for a file, or a note of a folder, that is written in another encoding."""
-    hint = f"name its encoding, such as --encoding gbk or --encoding latin-1 ({error})"
-    return refuse(source, f"{note or 'it'} is not {source.encoding.removesuffix('-sig')}: {hint}")
+    raw = (source.path / note if note else source.path).read_bytes()
+    fitting = [f"--encoding {name}" for name in _ENCODINGS if name != source.encoding and _reads(raw, name)]
+    hint = f"it can be read with {' or '.join(fitting)}" if fitting else "name its encoding with --encoding"
+    return refuse(source, f"{note or 'it'} is not {source.encoding.removesuffix('-sig')}: {hint} ({error})")
+
+
+_ENCODINGS = ("utf-8", "gb18030", "big5", "shift_jis", "euc-kr", "cp1251", "cp1252")
+"""Those of text that is met most, the strictest first."""
+
+
+def _reads(raw: bytes, encoding: str) -> bool:
+    """Tell whether bytes are text in an encoding: they can be decoded, and to no control characters."""
+    try:
+        return not _UNWRITABLE.search(raw.decode(encoding))
+    except UnicodeDecodeError:
+        return False

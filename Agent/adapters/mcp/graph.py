@@ -17,6 +17,7 @@ each is in the tree, and so reads and writes the same graph as a file.
 """
 
 import json
+import logging
 import threading
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
@@ -41,6 +42,8 @@ from ..walking import cut
 from .graph_index import GraphIndex
 
 __all__ = ["AUTHOR", "MemoryGraph"]
+
+_log = logging.getLogger(__name__)
 
 AUTHOR = "mcp"
 """Who made what a host had made."""
@@ -202,8 +205,7 @@ class MemoryGraph:
     def import_once(self, path: Path) -> str:
         """Take in a file of the reference server, where that was not done before; return the operation's id, or "".
 
-        Raises:
-            InvalidInputError: a line is not as the server writes it; nothing was written then.
+        A line that is not as the server writes it is passed over, and logged.
         """
         path = path.resolve()
 
@@ -217,8 +219,10 @@ class MemoryGraph:
                 return ""
             mark = {"mcp": {**said, "imported": [*files, str(path)]}}
             with self.tree.Operation("import memory file") as operation:
-                import_file(self.tree, path, "mcp", key=KEY)
+                report = import_file(self.tree, path, "mcp", key=KEY, skips_bad_lines=True)
                 self.tree.UpdateKeyword(ROOT_ID, {"metadata": {**root.metadata, **mark}}, root.version)
+            for problem in report.problems:  # a server that was killed leaves a torn last line
+                _log.warning("passed over: %s", problem)
             return operation.id
 
         return try_again(take_in)

@@ -531,13 +531,51 @@ class TestImport:
     def test_refuses_another_encoding_and_reads_it_where_it_is_named(self, tree: KeywordTree, tmp_path: Path) -> None:
         path = tmp_path / "a.csv"
         path.write_bytes("path\n食物\n".encode("gb18030"))
-        with pytest.raises(InvalidInputError, match=r"a\.csv: it is not utf-8: .* --encoding gbk "):
+        with pytest.raises(InvalidInputError, match=r"a\.csv: it is not utf-8: .* --encoding gb18030 "):
             import_file(tree, path)
         with pytest.raises(InvalidInputError, match="klingon"):
             import_file(tree, path, encoding="klingon")
         import_file(tree, path, encoding="gb18030")
 
         assert outline(tree) == ["食物"]
+
+    @pytest.mark.parametrize(
+        ("text", "encoding"),
+        [("食物", "gb18030"), ("食物", "big5"), ("たべもの", "shift_jis"), ("음식", "euc-kr"), ("еда", "cp1251")],
+    )
+    def test_the_hint_names_encodings_that_work(
+        self, tree: KeywordTree, tmp_path: Path, text: str, encoding: str
+    ) -> None:
+        path = tmp_path / "a.csv"
+        path.write_bytes(f"path\n{text}\n".encode(encoding))
+        with pytest.raises(InvalidInputError) as refused:
+            import_file(tree, path)
+        named = re.findall(r"--encoding (\S+)", str(refused.value))
+
+        assert encoding in named
+        for each in named:
+            path.read_bytes().decode(each)
+
+    @pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le", "utf-16-be", "utf-32", "utf-8-sig"])
+    @pytest.mark.parametrize("name", ["a.csv", "a.opml", "a.json", "a.md", "notes"])
+    def test_utf_16_is_known_by_its_mark_or_its_zeros(
+        self, tree: KeywordTree, tmp_path: Path, name: str, encoding: str
+    ) -> None:
+        need({"a.md": "markdown"}.get(name, name))
+        text = {
+            "a.csv": "path\n食物 food\n",
+            "a.opml": '<opml version="2.0"><body><outline text="食物 food"/></body></opml>',
+            "a.json": '{"keywords": [{"id": "f", "name": "食物 food"}]}',
+            "a.md": "# 食物 food\n",
+            "notes": "Eat it.",
+        }[name]
+        path = tmp_path / name
+        if name == "notes":
+            path.mkdir()
+        (path / "食物 food.md" if name == "notes" else path).write_bytes(text.encode(encoding))
+        import_file(tree, path)
+
+        assert tree.FindByName("食物 food")
 
     @pytest.mark.parametrize("format_name", READ)
     def test_one_line_may_be_megabytes_long(self, tree: KeywordTree, tmp_path: Path, format_name: str) -> None:
@@ -825,6 +863,20 @@ class TestJson:
 
 
 class TestTables:
+    @pytest.mark.parametrize(
+        "text",
+        [
+            "path;info\nfood;3,50 a loaf\n",
+            "path\tinfo\nfood\t3,50 a loaf\n",
+            "sep=;\npath;info\nfood;3,50 a loaf\n",
+            '"path";"info"\r\n"food";"3,50 a loaf"\r\n',
+        ],
+    )  # fmt: skip
+    def test_cells_may_be_parted_as_excel_does(self, tree: KeywordTree, tmp_path: Path, text: str) -> None:
+        import_file(tree, write(tmp_path, "a.csv", text))
+
+        assert [info.content for info in tree.ListInfos()] == ["3,50 a loaf"]
+
     def test_reads_what_a_person_made(self, tree: KeywordTree, tmp_path: Path) -> None:
         path = write(
             tmp_path,
@@ -876,6 +928,32 @@ class TestTables:
 
 
 class TestOpml:
+    @pytest.mark.parametrize(
+        "encoding", ["GB18030", "gbk", "Big5", "Shift_JIS", "ISO-8859-1", "windows-1252", "UTF-16"]
+    )
+    def test_is_read_in_the_encoding_that_it_declares(self, tree: KeywordTree, tmp_path: Path, encoding: str) -> None:
+        name = "café" if encoding in ("ISO-8859-1", "windows-1252") else "食物"
+        text = f"<?xml version='1.0' encoding='{encoding}'?><opml><body><outline text='{name}'/></body></opml>"
+        (tmp_path / "a.opml").write_bytes(text.encode(encoding))
+        import_file(tree, tmp_path / "a.opml")
+
+        assert outline(tree) == [name]
+
+    def test_refuses_an_encoding_that_no_one_knows(self, tree: KeywordTree, tmp_path: Path) -> None:
+        path = write(tmp_path, "a.opml", '<?xml version="1.0" encoding="klingon"?><opml/>')
+
+        with pytest.raises(InvalidInputError, match="klingon"):
+            import_file(tree, path)
+
+    @pytest.mark.parametrize("note", ["_note", "description"])
+    def test_the_note_of_a_bookmark_follows_its_text(self, tree: KeywordTree, tmp_path: Path, note: str) -> None:
+        bookmark = f'<outline text="Blog" url="https://b" {note}="On Monday."/>'
+        path = write(tmp_path, "a.opml", f"<opml><body>{bookmark}</body></opml>")
+        for _ in range(2):
+            import_file(tree, path)
+
+        assert [(info.content, info.source) for info in tree.ListInfos()] == [("Blog\n\nOn Monday.", "https://b")]
+
     def test_reads_what_others_write(self, tree: KeywordTree, tmp_path: Path) -> None:
         path = write(
             tmp_path,
@@ -1073,6 +1151,64 @@ class TestMarkdown:
 
 
 class TestNotes:
+    def vault(self, tmp_path: Path, **notes: str) -> Path:
+        (tmp_path / "vault").mkdir()
+        for name, text in notes.items():
+            write(tmp_path / "vault", f"{name}.md", text)
+        return tmp_path / "vault"
+
+    def linked(self, tree: KeywordTree, content: str) -> list[str]:
+        """Return what the text with this beginning is RELATED to."""
+        [info] = [info for info in tree.ListInfos() if info.content.startswith(content)]
+        return [node.name for node, relation in tree.GetKeywordsOfInfo(info.id) if relation is RelationType.RELATED]
+
+    @pytest.mark.parametrize(
+        ("text", "others"),
+        [
+            ("| x |\n|---|\n| [[B\\|the b]] |\n", ["B"]),
+            ("| [[B\\|b]] | [[C#top\\|c]] |\n", ["B", "C"]),
+            ("`[[B]]` and ``[[C]] ` ``", []),
+            ("```\n[[B]]\n```\n[[C]]", ["C"]),
+            ("> ~~~md\n> [[B]]\n> ~~~\n[[C]]", ["C"]),
+            ("```\n[[B]] to the end", []),
+            ("a ` alone, then [[B]]", ["B"]),
+        ],
+    )
+    def test_links_stand_in_tables_and_not_in_code(
+        self, tree: KeywordTree, tmp_path: Path, text: str, others: list[str]
+    ) -> None:
+        import_file(tree, self.vault(tmp_path, A=text, B="b", C="c"))
+
+        assert self.linked(tree, text[:3]) == others
+
+    @pytest.mark.parametrize(
+        ("text", "tag"),
+        [
+            ("#हिन्दी x", "हिन्दी"),
+            ("#ภาษาไทย,", "ภาษาไทย"),
+            ("#cafe\u0301", "café"),
+            ("#语言/普通话。", "普通话"),
+            ("#a🎉", "a🎉"),
+        ],
+    )
+    def test_a_tag_keeps_its_marks(self, tree: KeywordTree, tmp_path: Path, text: str, tag: str) -> None:
+        import_file(tree, self.vault(tmp_path, A=text))
+
+        assert self.linked(tree, text) == [tag]
+
+    def test_a_tag_is_one_whatever_its_case_and_composition(self, tree: KeywordTree, tmp_path: Path) -> None:
+        import_file(tree, self.vault(tmp_path, A="#Cafe\u0301", B="#CAFÉ", C="---\ntags: [café]\n---\nc"))
+
+        assert [self.linked(tree, content) for content in ("#Cafe", "#CAFÉ", "c")] == [["Café"]] * 3
+
+    @pytest.mark.parametrize(
+        "tags", ["[{a: [b, c]}]", "{a: {b: , c: }}", "\n  - a/b\n  - a:\n      - c", "[[a/b], [a/c]]"]
+    )
+    def test_tags_may_be_nested_in_yaml(self, tree: KeywordTree, tmp_path: Path, tags: str) -> None:
+        import_file(tree, self.vault(tmp_path, A=f"---\ntags: {tags}\n---\ntext"))
+
+        assert self.linked(tree, "text") == ["b", "c"]
+
     @pytest.fixture(autouse=True)
     def _needs(self) -> None:
         need("notes")
@@ -1179,7 +1315,7 @@ class TestNotes:
     def test_refuses_a_note_in_another_encoding_by_its_path(self, tree: KeywordTree, tmp_path: Path) -> None:
         write(tmp_path, "vault/a.md", "")
         (tmp_path / "vault/b.md").write_bytes("食物".encode("gb18030"))
-        with pytest.raises(InvalidInputError, match=r"b\.md is not .* --encoding gbk "):
+        with pytest.raises(InvalidInputError, match=r"b\.md is not .* --encoding gb18030 "):
             import_file(tree, tmp_path / "vault")
 
     def test_an_exported_folder_shows_links_where_obsidian_looks(self, tree: KeywordTree, tmp_path: Path) -> None:
@@ -1219,6 +1355,25 @@ class TestNotes:
 
 
 class TestMcp:
+    ANSWER: ClassVar[dict[str, list[dict[str, Any]]]] = {
+        "entities": [{"name": "Kiln", "entityType": "tool", "observations": ["fires clay"]}],
+        "relations": [{"from": "Kiln", "to": "Wheel", "relationType": "stands beside"}],
+    }
+
+    def test_is_known_by_what_it_holds(self, tree: KeywordTree, tmp_path: Path) -> None:
+        lines = [{"type": "entity", **self.ANSWER["entities"][0]}, {"type": "relation", **self.ANSWER["relations"][0]}]
+        texts = ["\n".join(map(json.dumps, lines)), "\n\n".join(map(json.dumps, reversed(lines)))]
+        texts += [
+            json.dumps(self.ANSWER),
+            json.dumps(self.ANSWER, indent=2),
+            json.dumps({"structuredContent": self.ANSWER}),
+        ]
+        texts += [json.dumps({"content": [{"type": "text", "text": json.dumps(self.ANSWER)}]})]
+        reports = [import_file(tree, write(tmp_path, "memory.json", text), key="one") for text in texts]
+
+        assert [report.infos for report in reports] == [2, 0, 0, 0, 0, 0]
+        assert tree.FindByName("Kiln")
+
     GRAPH = (
         '{"type":"entity","name":"Ada","entityType":"person","observations":["plays chess","speaks 中文"]}\n'
         '{"type":"entity","name":"Bern","entityType":"city","observations":[]}\n'

@@ -340,13 +340,16 @@ class TestFile:
         assert graph.read_graph() == {"entities": [], "relations": []}
         assert graph.import_once(path)
 
-    def test_a_damaged_one_changes_nothing(self, graph: MemoryGraph, tmp_path: Path) -> None:
+    @pytest.mark.parametrize("torn", [b"{", '{"type": "entity", "name": "茶'.encode()[:-1], b"null\n7"])
+    def test_a_torn_line_is_named_and_passed_over(
+        self, graph: MemoryGraph, tmp_path: Path, caplog: pytest.LogCaptureFixture, torn: bytes
+    ) -> None:
         path = self.write(tmp_path)
-        path.write_text(self.GRAPH + "{", encoding="utf-8")
-        with pytest.raises(InvalidInputError, match="line 4"):
-            graph.import_once(path)
+        path.write_bytes(self.GRAPH.encode() + torn)
 
-        assert graph.read_graph()["entities"] == []
+        assert graph.import_once(path)
+        assert graph.read_graph()["entities"] == [entity("Ada", "person", "plays chess")]
+        assert "memory.jsonl, line 4" in caplog.text
 
     def test_what_a_host_made_goes_out_and_comes_in_elsewhere(self, graph: MemoryGraph, tmp_path: Path) -> None:
         graph.create_entities([entity("Ada", "person", "a"), entity("Bern", "keyword")])

@@ -443,7 +443,7 @@ class TestPrograms:
     def test_a_missing_package_is_named_with_the_command_that_brings_it(
         self, capsys: pytest.CaptureFixture[str]
     ) -> None:
-        with without("mcp", *(f"Agent.adapters.mcp.{name}" for name in ("sdk", "server", "sessions"))):
+        with without("mcp", *(f"Agent.adapters.mcp.{name}" for name in ("sdk", "server", "sessions", "serving"))):
             assert main(["x"]) == 2
 
         assert "pip install '.[mcp]'" in capsys.readouterr().err
