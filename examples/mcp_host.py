@@ -62,7 +62,9 @@ async def main(folder: str) -> None:
     """Start the server on a folder, as a host does, and work with it."""
     path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH", "")]))  # where it is not installed
     server = StdioServerParameters(
-        command=sys.executable, args=["-m", "keyword_tree.cli.command_line", "mcp", folder], env={**os.environ, "PYTHONPATH": path}
+        command=sys.executable,
+        args=["-m", "keyword_tree.cli.command_line", "mcp", folder],
+        env={**os.environ, "PYTHONPATH": path},
     )
     async with Client(server) as client:
         await work(Host(client))
