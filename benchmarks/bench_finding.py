@@ -150,7 +150,7 @@ def own(which: Set, embedder: Any = None) -> Iterator[Rank]:
         if which.is_memory:
             ranker = memory_ranker(embedder, folder)
             with MemoryStore(folder, extract=None, ranker=ranker) as store:
-                ids = {store.remember(unit.infos[0], source="notes"): unit.id for unit in which.units}
+                ids: dict[str, str] = {store.remember(unit.infos[0], source="notes"): unit.id for unit in which.units}
                 if ranker is not None:
                     store.recall("warm up")
                     ranker.catch_up()

@@ -2,12 +2,13 @@
 
 import hashlib
 import unicodedata
-from urllib.parse import quote
+from urllib.parse import quote, unquote
 
 from ..keyword_tree import InvalidInputError
 from .checks import shorten
+from .text import fold_case
 
-__all__ = ["encode_name", "slug_of"]
+__all__ = ["decode_name", "encode_name", "slug_of"]
 
 _NAME_LIMIT = 200  # bytes of a folder's name, which file systems cut at 255
 _SLUG_LIMIT = 80  # characters; a longer name ends in a checksum, so that a paragraph can be a name, too
@@ -39,6 +40,11 @@ def encode_name(kind: str, name: str) -> str:
     return encoded
 
 
+def decode_name(encoded: str) -> str:
+    """Return the name that `encode_name` wrote so."""
+    return unquote(encoded)
+
+
 def _code(char: str) -> str:
     quoted = quote(char, safe="")
     return quoted if quoted != char else f"%{ord(char):02X}"
@@ -55,7 +61,7 @@ def slug_of(name: str) -> str:
     >>> slug_of("修复 登录"), slug_of("C++"), slug_of("C#")
     ('修复-登录', 'c++', 'c#')
     """
-    folded = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", name).casefold())
+    folded = fold_case(name)
     kept = "".join(char if unicodedata.category(char)[0] in "LMNS" or char == "#" else " " for char in folded)
     slug = "-".join(kept.split())
     if slug and len(slug) <= _SLUG_LIMIT:

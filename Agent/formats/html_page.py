@@ -31,8 +31,7 @@ from typing import Any, TextIO, TypeAlias
 
 from ..keyword_tree import Change, Info, InfoKeywordLink, KeywordNode, RelationType
 from ..memory.keyword_fields import is_relation, split_relation_key
-from ..memory.memory_fields import memory_fields
-from ..memory.sayings import read_sayings
+from ..memory.memory_fields import memory_fields, read_sayings
 from .records import ROOT_ID, View, inert_json, undone_by
 
 _TEMPLATE = Path(__file__).with_name("page.html")

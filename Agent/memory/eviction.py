@@ -20,15 +20,19 @@ import os
 import threading
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import cast
 
 from typing_extensions import override
 
 from ..base.checks import check_count, check_string, shorten
-from ..keyword_tree import InvalidInputError
+from ..keyword_tree import InvalidInputError, KeywordTree
+from .memories import Memories
+from .memory_fields import RECORD_TYPES, memory_fields, record_of, strings_in, with_recalls
+from .memory_rows import InfoFacts
 from .scoring import DAY_S, temporal_decay
 
 __all__ = [
@@ -37,6 +41,7 @@ __all__ = [
     "Capacity",
     "Eviction",
     "EvictionPolicy",
+    "ForgettingPlan",
     "HybridEviction",
     "NoEviction",
     "RecallBased",
@@ -44,6 +49,7 @@ __all__ = [
     "RecallStats",
     "Ttl",
     "choose_evictions",
+    "plan_forgetting",
     "value_of",
 ]
 
@@ -358,3 +364,74 @@ def _check_row(count: object, total: object, last: object) -> RecallStats:
 
 _LOGGER = logging.getLogger(__name__)
 _LAST_SECOND = 253_402_300_799  # of the year 9999
+
+
+# What would be forgotten
+
+
+@dataclass(frozen=True)
+class ForgettingPlan:
+    """What would be forgotten, and why; nothing was changed."""
+
+    evictions: Sequence[Eviction]
+    """What would go."""
+    kept: int
+    """How many would stay, pinned ones included."""
+    referred: Mapping[str, str] = field(default_factory=dict)
+    """What would go, too, and stays, since what stays refers to it: id → id of what refers to it."""
+    versions: Mapping[str, int] = field(default_factory=dict, repr=False)
+    """What the memories that would go looked like: of one that has changed since, `forget` keeps its hands off."""
+
+
+def plan_forgetting(
+    tree: KeywordTree, index: Memories, stats: Mapping[str, RecallStats], policy: EvictionPolicy, now: float
+) -> ForgettingPlan:
+    """Return what a policy would forget of a tree's memories, and why; see `MemoryStore.plan_forgetting`."""
+    known = index.facts()
+    whole = {id: _add_up(stats, index.walk_back([id])) for id in known}
+    importance: dict[str, float] = {}
+    links: dict[str, tuple[str, ...]] = {}
+    for id in (id for id, facts in known.items() if facts.kind in RECORD_TYPES):
+        info, recalls = tree.GetInfo(id), whole[id]
+        record = None if info is None else with_recalls(record_of(info), recalls.recall_count, recalls.last_recall_at)
+        if info is not None and record is not None:
+            importance[id] = record.current_importance(datetime.fromtimestamp(now, UTC))
+            links[id] = strings_in(memory_fields(info).get("links"))
+    times, referred = _lifetimes(known, now), dict[str, str]()
+    while True:
+        candidates = [
+            Candidate(id, times[id], facts.pinned or id in referred, importance.get(id)) for id, facts in known.items()
+        ]
+        evictions = choose_evictions(candidates, policy, whole, now)
+        going = {eviction.id for eviction in evictions}
+        needed = {target: id for id, targets in links.items() if id not in going for target in targets}
+        if not (needed := {target: id for target, id in needed.items() if target in going}):
+            break
+        referred |= needed
+    infos = [info for eviction in evictions if (info := tree.GetInfo(eviction.id)) is not None]
+    versions = {info.id: info.version for info in infos}
+    return ForgettingPlan(evictions, len(candidates) - len(evictions), referred, versions)
+
+
+def _lifetimes(known: Mapping[str, InfoFacts], now: float) -> dict[str, float]:
+    """Return since when memories live, given in the order of writing: no later one is older than an earlier one.
+
+    So a clock that went back shortens no life; a time to come counts for its own memory alone.
+    """
+    times, latest = dict[str, float](), -math.inf
+    for id, facts in known.items():
+        if facts.kind == "episode":  # which says itself when it was
+            times[id] = facts.time
+            continue
+        latest = max(latest, facts.time) if facts.time <= now else latest
+        times[id] = max(facts.time, latest)
+    return times
+
+
+def _add_up(stats: Mapping[str, RecallStats], ids: Iterable[str]) -> RecallStats:
+    found = [stats[id] for id in ids if id in stats]
+    return RecallStats(
+        sum(each.recall_count for each in found),
+        sum(each.total_score for each in found),
+        max((each.last_recall_at for each in found), default=0.0),
+    )

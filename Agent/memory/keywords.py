@@ -14,7 +14,6 @@ wheel, and imports pkg_resources, which setuptools has taken out since; rjieba i
 """
 
 import re
-import unicodedata
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cache
@@ -23,6 +22,8 @@ from itertools import pairwise
 from typing import Any, TypeAlias, cast
 
 from typing_extensions import override
+
+from ..base.text import fold_case
 
 # The recall's own way of telling scripts with spaces from those without: two of them would disagree one day.
 from ..finding import texts as _texts
@@ -88,12 +89,12 @@ class SimpleKeywordExtractor(KeywordExtractor):
     """
 
     def __init__(self, stop_words: Iterable[str] | None = None) -> None:
-        self.stop_words = STOP_WORDS if stop_words is None else frozenset(map(_fold, stop_words))
+        self.stop_words = STOP_WORDS if stop_words is None else frozenset(map(fold_case, stop_words))
 
     @override
     def extract(self, query: str) -> list[str]:
         words: dict[str, None] = {}
-        for unspaced, spaced in find_words(_fold(query)):
+        for unspaced, spaced in find_words(fold_case(query)):
             if unspaced:
                 words.update(dict.fromkeys(self._cut_unspaced(unspaced)))
             elif len(spaced) > 1 or not spaced.isalnum():
@@ -183,7 +184,3 @@ _find_symbols = re.compile(
 
 # Han alone: kana between two characters changes where a word ends, and a Chinese dictionary does not know.
 _is_chinese = re.compile(r"[\u2e80-\u2fdf\u3005-\u3007\u3400-\u9fff\uf900-\ufaff\U00020000-\U0003ffff]+").fullmatch
-
-
-def _fold(text: str) -> str:
-    return unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", text).casefold())

@@ -37,9 +37,8 @@ from ..keyword_tree import Info, InvalidInputError, KeywordNode, KeywordTree
 from ..store.log_follower import LogChanges, LogFollower, Position, all_infos, outside_operations
 from . import memory_rows
 from .keyword_fields import has_relations, units_of_keyword
-from .memory_fields import superseded_ids
+from .memory_fields import Sayings, Waits, superseded_ids, unpack_sayings
 from .memory_rows import InfoFacts
-from .sayings import Sayings, Waits, unpack_sayings
 
 __all__ = ["Choice", "Filters", "Found", "InfoFacts", "Memories", "Ranker"]
 
@@ -212,10 +211,12 @@ class Memories:
             seen.clear()
             with self._index.transaction() as db:
                 self._take_keywords(db, self._tree.Walk())
-            infos = all_infos(self._tree)
+            infos, again = all_infos(self._tree), list[Info]()
             while page := list(islice(infos, _PAGE)):
                 seen.update(info.id for info in page)
-                self._take(LogChanges(infos=page), "")
+                again += (info for info in page if memory_rows.was_said_again(info))
+                self._take(LogChanges(infos=[info for info in page if not memory_rows.was_said_again(info)]), "")
+            self._take(LogChanges(infos=sorted(again, key=memory_rows.time_of)), "")  # in the order of saying
 
         # A keyword may have been moved from where it was not read yet to where it was.
         changes = self._follower.begin(read_tree, lambda changes: bool(changes.nodes))
@@ -352,6 +353,11 @@ class Memories:
     def facts(self, ids: Collection[str] | None = None) -> dict[str, InfoFacts]:
         """Return what filters and scores need of infos that may be found, by id; None: of all."""
         return self._read(lambda db: memory_rows.facts(db, ids))
+
+    def count(self) -> int:
+        """Return how many infos may be found."""
+        sql = "select count(*) from memory where is_hidden = 0"
+        return int(self._read(lambda db: db.execute(sql).fetchone()[0]))
 
     def same(self, text: str) -> list[str]:
         """Return the infos that may be found and may have a text, but for case, width and blanks; the newest first.

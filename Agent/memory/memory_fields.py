@@ -1,11 +1,50 @@
-"""What `MemoryStore` writes of an info, in its metadata. Metadata is anybody's: another form counts as not written."""
+"""What `MemoryStore` writes of an info, in its metadata. Metadata is anybody's: another form counts as not written.
 
+    info.metadata["memory"] = {
+        "kind": "fact", "pinned": true, "sources": ["chat 2"], "time": 1790000000.0, "supersedes": id, …
+        "graph": {
+            "by": "model",
+            "entities": {keyword id: {"type": "person", "tags": ["nurse"], "description": "…"}, …},
+            "relations": [[source's id, "works_on", target's id, 1.0, start, end], …],
+        },
+    }
+
+What a memory says of the graph, its *sayings*, is kept with the memory, so that whatever becomes of it becomes of that,
+too: correcting or forgetting a memory removes what it alone said, undoing restores it, and each relation knows who says
+so. A memory that waits for a model has `{"waits": "model", "tries": 0}` instead.
+"""
+
+import contextlib
 from collections.abc import Mapping
-from typing import Any
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, NamedTuple, TypeAlias
 
 from ..keyword_tree import Info
+from .schemas import EpisodeTrace, ProceduralSkill, SemanticPattern, as_utc
 
-__all__ = ["MEMORY_KEY", "memory_fields", "sources_of", "strings_in", "superseded_ids"]
+__all__ = [
+    "MEMORY_KEY",
+    "NOTHING_SAID",
+    "RECORD_TYPES",
+    "Memory",
+    "Record",
+    "SaidEntity",
+    "SaidRelation",
+    "Sayings",
+    "Waits",
+    "describe",
+    "memory_fields",
+    "pack_sayings",
+    "read_sayings",
+    "record_of",
+    "sources_of",
+    "strings_in",
+    "superseded_ids",
+    "unpack_sayings",
+    "waits_for",
+    "with_recalls",
+]
 
 MEMORY_KEY = "memory"
 """The key of an info's metadata that a memory's own fields are under; see `store`."""
@@ -35,3 +74,197 @@ def strings_in(value: object) -> tuple[str, ...]:
 
 
 _NOTHING: Mapping[str, Any] = {}
+
+
+@dataclass
+class Memory:
+    """A memory, as it is now."""
+
+    info: Info
+    """The info of the tree."""
+
+    @property
+    def id(self) -> str:
+        """The info's id."""
+        return self.info.id
+
+    @property
+    def text(self) -> str:
+        """What it says."""
+        return self.info.content
+
+    @property
+    def sources(self) -> tuple[str, ...]:
+        """Where it is from: its source, and those from which it was remembered again."""
+        return sources_of(self.info)
+
+
+# Records
+
+Record: TypeAlias = EpisodeTrace | SemanticPattern | ProceduralSkill
+
+RECORD_TYPES: Mapping[str, type[Record]] = {
+    "episode": EpisodeTrace,
+    "pattern": SemanticPattern,
+    "skill": ProceduralSkill,
+}
+"""The kinds of memories that are no plain facts."""
+
+
+def record_of(info: Info) -> Record | None:
+    """Return the record that an info holds; None for a plain fact, and for what is damaged."""
+    own = memory_fields(info)
+    kind, data = RECORD_TYPES.get(str(own.get("kind"))), own.get("record")
+    if kind is None or not isinstance(data, Mapping):
+        return None
+    with contextlib.suppress(ValueError):
+        return kind.from_dict(data)
+    return None
+
+
+def describe(record: Record) -> tuple[dict[str, Any], str]:
+    """Return a valid record's own fields and its text."""
+    kind = next(name for name, known in RECORD_TYPES.items() if isinstance(record, known))
+    own: dict[str, Any] = {"kind": kind, "record": record.to_dict()}
+    if isinstance(record, EpisodeTrace):
+        own["time"] = as_utc(record.timestamp).timestamp()
+    if isinstance(record, SemanticPattern):
+        own |= _describe_links(record)
+    return own, _text_of(record)
+
+
+def _describe_links(pattern: SemanticPattern) -> dict[str, Any]:
+    """Return the memories that a pattern links to, and those whose place it takes."""
+    links = [*pattern.source_episodes, *(link.to_id for link in pattern.links)]
+    found: dict[str, Any] = {"links": list(dict.fromkeys(links))} if links else {}
+    olds = [link.to_id for link in pattern.links if link.relation == "supersedes" and link.to_id != pattern.id]
+    news = [link.to_id for link in pattern.links if link.relation == "superseded_by" and link.to_id != pattern.id]
+    return found | ({"supersedes": olds} if olds else {}) | ({"superseded_by": news[0]} if news else {})
+
+
+def _text_of(record: Record) -> str:
+    """Return a record as a person would read it: what names it first, a thing on a line."""
+    if isinstance(record, EpisodeTrace):
+        actions = [f"{entry.tool} {entry.input}: {entry.output}" for entry in record.action_log]
+        errors = [f"{error.error_type}: {error.message} → {error.resolution}" for error in record.errors_encountered]
+        lines = [record.goal, f"{record.outcome}, {record.phase}, {record.agent}, {record.task_id}", *actions, *errors]
+        return "\n".join(
+            [*lines, *record.artifacts_produced, *dict.fromkeys([*record.files_read, *record.files_modified])]
+        )
+    if isinstance(record, SemanticPattern):
+        lines = [record.pattern, record.category, *record.conditions]
+        return "\n".join(filter(None, [*lines, record.correct_approach, record.incorrect_approach]))
+    errors = [f"{error.error} → {error.fix}" for error in record.common_errors]
+    lines = [record.name, record.description, *record.prerequisites, *record.steps, *errors, *record.exit_criteria]
+    return "\n".join(filter(None, [*lines, record.example_usage]))
+
+
+def with_recalls(record: Record | None, count: int, last: float) -> Record | None:
+    """Return a record with its recalls counted in."""
+    if record is not None and count:
+        recalled = datetime.fromtimestamp(last, UTC)
+        record.access_count += count
+        record.last_accessed = max(recalled, as_utc(record.last_accessed or recalled))
+    return record
+
+
+# What a memory says of the graph
+
+
+class SaidEntity(NamedTuple):
+    """What a memory says that an entity is."""
+
+    entity_type: str
+    tags: tuple[str, ...]
+    description: str
+
+
+class SaidRelation(NamedTuple):
+    """What a memory says that one entity has to do with another."""
+
+    source_id: str
+    relation_type: str
+    target_id: str
+    weight: float
+    sentence: str
+
+
+class Sayings(NamedTuple):
+    """All that a memory says of the graph."""
+
+    entities: dict[str, SaidEntity]
+    relations: tuple[SaidRelation, ...]
+
+    def __bool__(self) -> bool:
+        return bool(self.entities or self.relations)
+
+
+Waits: TypeAlias = tuple[str, int]
+"""What a memory waits to be read by, and how often that was tried."""
+
+NOTHING_SAID = Sayings({}, ())
+
+
+def read_sayings(info: Info) -> Sayings:
+    """Return what an info says; nothing where it is deleted, or where another one took its place."""
+    own = memory_fields(info)
+    graph = own.get("graph")
+    if info.deleted or own.get("superseded_by") or not isinstance(graph, Mapping):
+        return NOTHING_SAID
+    reported = graph.get("entities")
+    entities = {str(id): _read_entity(about) for id, about in reported.items()} if isinstance(reported, Mapping) else {}
+    rows = graph.get("relations")
+    relations = (_read_relation(row, info.content) for row in (rows if isinstance(rows, list) else ()))
+    held = tuple(each for each in relations if each is not None)
+    return Sayings(entities, held) if entities or held else NOTHING_SAID
+
+
+def waits_for(info: Info) -> Waits | None:
+    """Return what an info waits for, and how often that was tried; None where it does not wait."""
+    own = memory_fields(info)
+    graph = own.get("graph")
+    if info.deleted or own.get("superseded_by") or not isinstance(graph, Mapping):
+        return None
+    waits, tries = graph.get("waits"), graph.get("tries", 0)
+    return (waits, tries) if isinstance(waits, str) and isinstance(tries, int) else None
+
+
+def _read_entity(about: Any) -> SaidEntity:
+    held = about if isinstance(about, Mapping) else {}
+    kind, description, tags = held.get("type"), held.get("description"), held.get("tags")
+    return SaidEntity(
+        kind if isinstance(kind, str) and kind.strip() else "",
+        tuple(tag for tag in tags if isinstance(tag, str)) if isinstance(tags, list) else (),
+        description if isinstance(description, str) else "",
+    )
+
+
+def _read_relation(row: Any, content: str) -> SaidRelation | None:
+    if not isinstance(row, list) or len(row) != 6:
+        return None
+    source, kind, target, weight, start, end = row
+    texts = all(isinstance(text, str) and text.strip() for text in (source, kind, target))
+    is_weight = isinstance(weight, (int, float)) and not isinstance(weight, bool) and 0.0 <= weight <= 1.0
+    if not texts or not is_weight or not isinstance(start, int) or not isinstance(end, int) or source == target:
+        return None
+    return SaidRelation(source, kind, target, float(weight), content[max(0, start) : max(0, end)].strip())
+
+
+def pack_sayings(said: Sayings) -> list[Any] | None:
+    """Return what a memory says as JSON has it; None where it says nothing."""
+    if not said:
+        return None
+    return [said.entities, said.relations]
+
+
+def unpack_sayings(packed: Any) -> Sayings:
+    """Return what `pack_sayings` packed.
+
+    Raises:
+        ValueError, TypeError: It is no such thing.
+    """
+    if packed is None:
+        return NOTHING_SAID
+    entities, relations = packed
+    held = {id: SaidEntity(kind, tuple(tags), description) for id, (kind, tags, description) in entities.items()}
+    return Sayings(held, tuple(SaidRelation(*row) for row in relations))

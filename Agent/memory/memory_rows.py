@@ -15,8 +15,17 @@ from typing import Any
 from ..base.text import fold
 from ..finding.packing import to_id, to_key
 from ..keyword_tree import Info
-from .memory_fields import MEMORY_KEY, memory_fields, sources_of, strings_in, superseded_ids
-from .sayings import NOTHING_SAID, pack_sayings, read_sayings, waits_for
+from .memory_fields import (
+    MEMORY_KEY,
+    NOTHING_SAID,
+    memory_fields,
+    pack_sayings,
+    read_sayings,
+    sources_of,
+    strings_in,
+    superseded_ids,
+    waits_for,
+)
 
 __all__ = ["LAYOUT", "NOTHING_MORE", "TABLES", "InfoFacts", "Row", "key_of_text"]
 
@@ -69,7 +78,7 @@ class Row:
     """A row that was written, and what became of it."""
 
     was: tuple[Any, ...] | None
-    """The row before: num, asks, source, sum, is_hidden; None where there was none."""
+    """The row before: num, asks, source, sum, is_hidden, time; None where there was none."""
     is_hidden: bool
     checksum: int
 
@@ -101,7 +110,8 @@ def write(
 ) -> Row:
     """Note what filters need of an info."""
     key = to_key(info.id)
-    row = db.execute("select num, asks, source, sum, is_hidden from memory where id = ?", (key,)).fetchone()
+    columns = "num, asks, source, sum, is_hidden, time"
+    row = db.execute(f"select {columns} from memory where id = ?", (key,)).fetchone()
     is_hidden = bool(memory_fields(info).get("superseded_by")) or bool(successors(db, info.id))
     kind, time, more, sayings = _facts_of(info)
     asks = "?" in info.content or "？" in info.content
@@ -109,7 +119,8 @@ def write(
         for source in (row[2], info.source):
             followers |= dict.fromkeys(following(db, row[0], source))
     checksum = zlib.crc32("\0".join(passages).encode("utf-8", "surrogatepass"))
-    num = row[0] if row else next(numbers)
+    is_new = row is None or (was_said_again(info) and row[5] != time)
+    num = next(numbers) if is_new else row[0]
     settle = "insert or replace into memory values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
     same = key_of_text(info.content)
     db.execute(settle, (key, num, is_hidden, kind, info.source, time, asks, checksum, more, sayings, same))
@@ -230,15 +241,26 @@ def facts(db: sqlite3.Connection, ids: Collection[str] | None) -> dict[str, Info
     return found
 
 
+def was_said_again(info: Info) -> bool:
+    """Tell whether a fact was remembered again: then it counts as said last at its own time."""
+    own = memory_fields(info)
+    return own.get("kind", "fact") == "fact" and "time" in own
+
+
+def time_of(info: Info) -> float:
+    """Return when an info was said, in seconds since the epoch: its own time, else when it was written."""
+    time = memory_fields(info).get("time")
+    if isinstance(time, (int, float)) and not isinstance(time, bool):
+        with contextlib.suppress(OverflowError):
+            return float(time)
+    return info.created_at
+
+
 def _facts_of(info: Info) -> tuple[str, float, str | None, str | None]:
     """Return the kind, the time, metadata and pin as JSON, None for neither, and what it says of the graph as JSON."""
     own = memory_fields(info)
     metadata = {key: value for key, value in info.metadata.items() if key != MEMORY_KEY}
-    time = own.get("time")
-    seconds = info.created_at
-    if isinstance(time, (int, float)) and not isinstance(time, bool):
-        with contextlib.suppress(OverflowError):
-            seconds = float(time)
+    seconds = time_of(info)
     said, waits = read_sayings(info), waits_for(info)
     sayings = None if said == NOTHING_SAID and waits is None else _to_json([pack_sayings(said), waits])
     is_pinned = own.get("pinned") is True

@@ -38,7 +38,7 @@ from .graph import ENTITY_TYPES, InMemoryGraph, KnowledgeGraph, RelationDirectio
 from .keywords import ChineseKeywordExtractor, KeywordExtractor
 from .knowledge import KnowledgePage, KnowledgeStore, TreeKnowledge
 from .memories import Choice, Filters, Found, InfoFacts, Memories, Ranker
-from .memory_fields import memory_fields
+from .memory_fields import Memory, memory_fields
 from .relation_words import asked_relations, asked_subjects, says_change, subjects_of, words_of
 from .scoring import (
     HALF_LIFE_S,
@@ -97,11 +97,9 @@ class RetrieverConfig:
 
 
 @dataclass
-class Retrieved:
+class Retrieved(Memory):
     """A memory that was found, and why."""
 
-    info: Info
-    """The info."""
     score: float
     """From 0 to 1, by the strategy; less than its place suggests where it says little of what is asked."""
     breakdown: ScoreBreakdown

@@ -13,7 +13,6 @@ A `ScoringStrategy` says what each of them counts.
 
 import math
 import re
-import unicodedata
 from abc import ABC, abstractmethod
 from collections.abc import Set
 from dataclasses import astuple, dataclass
@@ -21,6 +20,7 @@ from functools import lru_cache
 from itertools import pairwise
 
 from ..base.checks import shorten
+from ..base.text import fold_case
 from ..keyword_tree import InvalidInputError
 
 __all__ = [
@@ -70,7 +70,7 @@ def bigrams(text: str) -> frozenset[str]:
     A pair does not reach over a space or a mark. A word of one character counts as it is: 茶 must equal 茶.
     """
     pairs: set[str] = set()
-    for word in _find_words(unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", text).casefold())):
+    for word in _find_words(fold_case(text)):
         pairs.update(map("".join, pairwise(word)) if len(word) > 1 else (word,))
     return frozenset(pairs)
 

@@ -6,12 +6,14 @@
 >>> home = store.remember("Ada lives in Paris.", keywords=["Ada"])
 >>> _ = store.remember("Ada 喜欢龙井。", keywords=["Ada", "茶"])
 >>> moved = store.correct(home, "Ada lives in Rome.")
->>> [memory.info.content for memory in store.recall("Where does Ada live?", limit=1)]
+>>> [memory.text for memory in store.recall("Where does Ada live?", limit=1)]
 ['Ada lives in Rome.']
+>>> store.remember("Ada lives in Rome.", source="chat 2").note, len(store)
+('known already, now from this source, too', 2)
 >>> [version.content for version in store.history(moved)]
 ['Ada lives in Rome.', 'Ada lives in Paris.']
 >>> operation = store.forget(moved)
->>> [memory.info.content for memory in store.recall("Where does Ada live?")]
+>>> [memory.text for memory in store.recall("Where does Ada live?")]
 ['Ada 喜欢龙井。']
 >>> _ = store.undo(operation)
 >>> store.recall("Where does Ada live?", limit=1)[0].path
@@ -22,27 +24,29 @@
 >>> folder.cleanup()
 
 A memory is an info of the tree: its text is the content, its keywords are the tree's, and what else is known of it
-is in the info's metadata under `"memory"`: `kind`, `record` (what `to_dict` gives), `time`, `links`, `pinned`,
-`supersedes` and `superseded_by`. So a program that opens the folder as a `KeywordTree` reads all of it. Every method
-that writes is one operation of the tree, and can be undone.
+is in the info's metadata under `"memory"`, see `memory_fields`. So a program that opens the folder as a `KeywordTree`
+reads all of it. Every method that writes is one operation of the tree, and can be undone.
+
+A fact that is there already is not kept twice: it has both sources, and counts as said now.
 
 A fact that was corrected keeps its text and its place in the chain, but no keyword, and is not recalled; nor is a
 pattern that another one, with a link `supersedes`, took the place of.
 """
 
+import builtins
 import contextlib
 import threading
 import time
+import unicodedata
 import uuid
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from datetime import UTC, datetime
-from enum import Enum, auto
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self, TypeAlias
+from typing import TYPE_CHECKING, Any, Self
 
 from ..base.checks import check_count, check_strings, shorten
-from ..base.names import encode_name
+from ..base.names import decode_name, encode_name
 from ..keyword_tree import (
     ConflictError,
     DuplicateIdError,
@@ -57,31 +61,36 @@ from ..keyword_tree import (
     RelationType,
     VersionConflictError,
 )
+from ..models.judge import SHOWN, judge
 from ..store.addresses import refuse_address
-from .background import BackgroundReader
-from .eviction import Candidate, Eviction, EvictionPolicy, RecallLog, RecallStats, choose_evictions
+from .eviction import EvictionPolicy, ForgettingPlan, RecallLog, RecallStats, plan_forgetting
 from .graph import GraphRelation
-from .graph_feed import EXTRACTION, TRIES, Failure, GraphFeed, Placed, Reading, named_in
+from .graph_feed import EXTRACTION, GraphFeed, named_in
 from .knowledge import TreeKnowledge
 from .memories import Filters, Ranker
-from .memory_fields import MEMORY_KEY, memory_fields, strings_in, superseded_ids
+from .memory_fields import (
+    MEMORY_KEY,
+    RECORD_TYPES,
+    Memory,
+    Record,
+    describe,
+    memory_fields,
+    record_of,
+    sources_of,
+    superseded_ids,
+    with_recalls,
+)
+from .reading import MemoryReader
 from .retriever import MemoryRetriever, Retrieved, RetrieverConfig
-from .sayings import waits_for
-from .schemas import EpisodeTrace, ProceduralSkill, SemanticPattern, as_utc
+from .schemas import as_utc
 from .tree_graph import TreeGraph
 
 if TYPE_CHECKING:
     from .extraction import Extractor
 
-__all__ = ["ForgettingPlan", "MemoryStore", "Record", "Version", "namespace_folder", "record_of"]
+__all__ = ["AsyncMemoryStore", "ForgettingPlan", "MemoryStore", "Record", "Remembered", "Version", "namespace_folder"]
+__all__ += ["record_of"]
 
-Record: TypeAlias = EpisodeTrace | SemanticPattern | ProceduralSkill
-
-_RECORD_TYPES: Mapping[str, type[Record]] = {
-    "episode": EpisodeTrace,
-    "pattern": SemanticPattern,
-    "skill": ProceduralSkill,
-}
 _SUCCESSORS = uuid.UUID("6f0ce1f2-7d5b-4f0e-9c55-3d0a5f5e8b11")  # any: what a corrected fact's id is made in
 
 
@@ -112,6 +121,26 @@ def namespace_folder(
 # What comes back
 
 
+class Remembered(str):
+    """The id of a memory that was written, which is a string, and what `undo` takes besides.
+
+    Attributes:
+        operation: The operation that wrote it; "" where nothing had to be written.
+        note: "known already…" where the same fact was there; else "".
+    """
+
+    __slots__ = ("note", "operation")
+
+    operation: str
+    note: str
+
+    def __new__(cls, id: str, operation: str | None, note: str = "") -> Self:
+        """Return an id with what its writing was."""
+        made = super().__new__(cls, id)
+        made.operation, made.note = operation or "", note
+        return made
+
+
 @dataclass(frozen=True)
 class Version:
     """A memory as it was at one time."""
@@ -130,52 +159,19 @@ class Version:
     """The record, where it is none of the plain facts."""
 
 
-@dataclass(frozen=True)
-class ForgettingPlan:
-    """What would be forgotten, and why; nothing was changed."""
-
-    evictions: Sequence[Eviction]
-    """What would go."""
-    kept: int
-    """How many would stay, pinned ones included."""
-    referred: Mapping[str, str] = field(default_factory=dict)
-    """What would go, too, and stays, since what stays refers to it: id → id of what refers to it."""
-    versions: Mapping[str, int] = field(default_factory=dict, repr=False)
-    """What the memories that would go looked like: of one that has changed since, `forget` keeps its hands off."""
-
-
-def record_of(info: Info) -> Record | None:
-    """Return the record that an info holds; None for a plain fact, and for what is damaged."""
-    own = memory_fields(info)
-    kind, data = _RECORD_TYPES.get(str(own.get("kind"))), own.get("record")
-    if kind is None or not isinstance(data, Mapping):
-        return None
-    with contextlib.suppress(ValueError):
-        return kind.from_dict(data)
-    return None
-
-
-class _Outcome(Enum):
-    """What came of reading a memory that is there already."""
-
-    READ = auto()
-    UNUSABLE = auto()
-    """What was answered cannot be used."""
-    DOWN = auto()
-    """The model could not be reached."""
-    OVERTAKEN = auto()
-    """The memory was changed meanwhile."""
-
-
 # The store
 
 
 class MemoryStore:
-    """An agent's memory in a folder; a context manager, and safe to use from many threads.
+    """An agent's memory in a folder, or in a tree; a context manager, and safe to use from many threads.
+
+    It is what a program calls: what it delegates to is public, and each of its parts can be used alone. It is one class
+    of many short methods, most of them documentation.
 
     Args:
-        folder: Holds one directory for each namespace.
-        user, agent, session: The namespace; what is written in one is never seen in another.
+        place: A folder, which holds one directory for each namespace; or an open `KeywordTree`, which `close` leaves
+            open.
+        user, agent, session: The namespace in a folder; what is written in one is never seen in another.
         llm_client: The model, for the tree and for `extract="model"`.
         extract: What finds entities and relations in what is remembered: `"model"`, the `llm_client`; an `Extractor`;
             None, nothing: a memory is its text, on the keywords that the caller names. See `graph_feed`.
@@ -183,6 +179,8 @@ class MemoryStore:
             read is in the log: when the process dies, the next one that opens the store so goes on with it.
         config: How `recall` looks.
         ranker: Another ranking, as one by embeddings, mixed into the full-text one.
+        judge: A model that is shown the best few memories with each question; what does not answer it is not recalled.
+            None, the default, asks none.
         clock: Seconds since the epoch.
         log: Who keeps the logs, where no folder does: `SharedLog.tree`, say. Takes the namespace's name, and returns
             what `KeywordTree(store=…)` takes; the folder then holds derived indexes only, and recalls are counted on
@@ -197,7 +195,7 @@ class MemoryStore:
 
     def __init__(
         self,
-        folder: str | Path,
+        place: str | Path | KeywordTree,
         user: str | None = None,
         agent: str | None = None,
         session: str | None = None,
@@ -205,24 +203,26 @@ class MemoryStore:
         llm_client: LLMClient | None = None,
         config: RetrieverConfig | None = None,
         ranker: Ranker | None = None,
+        judge: LLMClient | None = None,
         clock: Callable[[], float] = time.time,
         extract: "str | Extractor | None" = None,
         extract_in_background: bool = False,
         log: Callable[[str], Callable[[], Any]] | None = None,
     ) -> None:
-        refuse_address(folder, "folder")
-        place = namespace_folder(folder, user, agent, session)
-        if a_file := next((path for path in (place, *place.parents) if path.is_file()), None):
-            raise InvalidInputError(f"this is a file, not a folder: {str(a_file)!r}")
-        for parent in reversed(place.parents):  # `mkdir` makes the parents of a folder for everybody to read
-            parent.mkdir(mode=0o700, exist_ok=True)
-        self._clock = clock
-        self._is_shared = log is not None
+        self._clock, self._ranker, self._judge = clock, ranker, judge
         self._lock = threading.RLock()  # of two corrections of one fact, the second corrects what the first left
-        store = None if log is None else log(namespace_folder("", user, agent, session).as_posix())
-        self.tree = KeywordTree(str(place), llm_client, clock=clock, store=store)
+        self._owns_tree = not isinstance(place, KeywordTree)
+        if isinstance(place, KeywordTree):
+            if user is not None or agent is not None or session is not None or log is not None:
+                raise InvalidInputError("a tree is one memory: user, agent, session and log need a folder")
+            self.tree = place
+        else:
+            folder = _make_folder(place, user, agent, session)
+            store = None if log is None else log(namespace_folder("", user, agent, session).as_posix())
+            self.tree = KeywordTree(str(folder), llm_client, clock=clock, store=store)
+        self._is_shared = log is not None
         self.graph = TreeGraph(self.tree, index=lambda: self.retriever.index)
-        indexes = place / "indexes"
+        indexes = Path(self.tree.data_dir).absolute() / "indexes"
         with contextlib.suppress(OSError):  # of earlier versions: it would keep what is deleted
             (indexes / "memory.index").unlink(missing_ok=True)
         self.retriever = MemoryRetriever(
@@ -233,30 +233,76 @@ class MemoryStore:
         try:
             self._feed = GraphFeed(self.tree, self.graph, extract, llm_client, self._find_existing)
         except InvalidInputError:
-            self.tree.Close()
+            if self._owns_tree:
+                self.tree.Close()
             raise
-        self._background = BackgroundReader(self._list_waiting, self._read_waiting) if extract_in_background else None
+        self._reader = MemoryReader(self.tree, self.graph, self._feed, self._lock, extract_in_background)
+
+    @staticmethod
+    def users(folder: str | Path) -> list[str]:
+        """Return the users that have a memory in a folder, sorted.  Cost: a look at the folder."""
+        refuse_address(folder, "folder")
+        names = (each.name.removeprefix("user=") for each in Path(folder).glob("user=*") if each.is_dir())
+        return sorted(map(decode_name, names))
 
     def close(self) -> None:
-        """Leave the index and the recall statistics on disk, and close the tree.  Closing twice is no error."""
-        if self._background is not None:
-            self._background.close()
+        """Leave the index and the recall statistics on disk, and close the tree that was opened here.
+
+        Closing twice is no error.
+        """
+        self._reader.close()
         try:
             for leave in (self.retriever.index.close, lambda: self._recalls.write(self._exists)):
                 with contextlib.suppress(KeywordTreeError):  # closed already; what is derived can be made again
                     leave()
         finally:
-            self.tree.Close()
+            if self._owns_tree:
+                self.tree.Close()
 
     def __repr__(self) -> str:
-        """Return one line: the folder, and how much it holds."""
-        return repr(self.tree).replace("KeywordTree", "MemoryStore", 1)
+        """Return one line: the folder, how much it holds, and what ranks."""
+        said = repr(self.tree).replace("KeywordTree", "MemoryStore", 1).removesuffix(">")
+        by = (
+            "words"
+            if self._ranker is None
+            else f"words and {getattr(self._ranker, 'name', type(self._ranker).__name__)}"
+        )
+        return f"{said}, ranked by {by}>"
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *exc_info: object) -> None:
         self.close()
+
+    # -- what there is --
+
+    def __len__(self) -> int:
+        """Return how many memories may be recalled."""
+        self.retriever.index.catch_up()
+        return self.retriever.index.count()
+
+    def __bool__(self) -> bool:
+        """Be true, also where nothing is remembered yet."""
+        return True
+
+    def __iter__(self) -> Iterator[Memory]:
+        """Yield the memories that may be recalled, the newest first."""
+        for id in reversed(self.retriever.known()):
+            info = self.tree.GetInfo(id)
+            if info is not None:  # forgotten meanwhile
+                yield Memory(info)
+
+    def list(self, limit: int | None = None) -> builtins.list[Memory]:
+        """Return the memories that may be recalled, the newest first, at most so many; None: all."""
+        if limit is not None:
+            check_count("limit", limit, 0)
+        return [memory for memory, _ in zip(self, range(limit), strict=False)] if limit is not None else [*self]
+
+    def get(self, id: str) -> Memory | None:
+        """Return a memory, also one that was corrected; None where there is none."""
+        info = self.tree.GetInfo(id)
+        return None if info is None else Memory(info)
 
     # -- remembering --
 
@@ -268,17 +314,19 @@ class MemoryStore:
         metadata: Mapping[str, Any] | None = None,
         pinned: bool = False,
         created_by: str = "agent",
-    ) -> str:
+    ) -> Remembered:
         """Keep a record or a plain fact, and return its id.
 
-        A record whose id is there already takes its place: a skill learned again is the same skill. Its keywords are
-        added to, a pin stays.
+        A record whose id is there already takes its place: a skill learned again is the same skill. So does a fact
+        whose text is there already, but for blanks: it keeps its id, gets this source and these keywords besides,
+        counts as said now, and the result's `note` says that it was known; not where its metadata contradicts. A pin
+        stays.
 
         Args:
             record: What is to be kept; a string is a plain fact.
             keywords: Names or paths (`drinks/tea`) of keywords to link it to, as they are written, but for case and
-                width; one that is not there is made, under the top. Two processes that name the same new one in the
-                same moment may make two.
+                width; one that is not there is made as `tree.Ensure` makes it. Two processes that name the same new one
+                in the same moment may make two.
             source: Where it is from: a conversation, a document. What has the same source belongs together, in the
                 order of remembering.
             metadata: A JSON object of the caller's own, to filter by; `"memory"` is taken.
@@ -296,16 +344,19 @@ class MemoryStore:
         if pinned:
             own["pinned"] = True
         metadata = self._join_metadata(metadata, own)
-        names = list(dict.fromkeys(check_strings("keywords", keywords)))
+        names = [*dict.fromkeys(check_strings("keywords", keywords))]
         spec = {"content": content, "source": source, "metadata": metadata, "created_by": created_by}
         if not isinstance(record, str):
             old = self.tree.GetInfo(record.id)
             if old is not None and memory_fields(old).get("kind") != own["kind"]:
                 raise InvalidInputError(f"{old.id!r} is the id of another memory, which is no {own['kind']}")
-        own |= self._note()
+        own |= self._reader.note()
+        if isinstance(record, str) and isinstance(source, str) and (known := self._remember_known(spec, names)):
+            return known
         id = self._remember_record(record, spec, names)
-        self._read_later(id, own)
-        return id
+        operation = self.tree.last_operation
+        self._reader.read_later(id, own)
+        return Remembered(id, operation)
 
     def relate(
         self, source: str, relation_type: str, target: str, weight: float = 1.0, created_by: str = "agent"
@@ -324,33 +375,19 @@ class MemoryStore:
 
         Cost: one sync.
         """
-        names = list(dict.fromkeys(check_strings("keywords", [source, target])))
+        names = [*dict.fromkeys(check_strings("keywords", [source, target]))]
         if len(names) < 2:
             raise InvalidInputError(f"a relation needs two keywords, not {shorten(source)} twice")
         with self._lock, self.tree.Operation("relate"):
             ids = [self._keyword_id(name, created_by) for name in names]
             self.graph.add_relation(GraphRelation(ids[0], ids[1], relation_type, weight))
 
-    def _note(self) -> dict[str, Any]:
-        """Return the note of a memory that waits to be read; nothing where nothing reads."""
-        means = self._feed.means()
-        return {"graph": {"waits": means, "tries": 0}} if means else {}
-
-    def _read_later(self, id: str, own: Mapping[str, Any]) -> None:
-        """Have a memory read that is on disk, by the thread or now; no lock is held, since a model may think."""
-        if "graph" not in own:
-            return
-        if self._background is not None:
-            self._background.wake()
-        elif (info := self.tree.GetInfo(id)) is not None:
-            self._read_into(info)
-
-    def _find_existing(self, text: str) -> list[tuple[str, str]]:
+    def _find_existing(self, text: str) -> builtins.list[tuple[str, str]]:
         """Return what is known of the subjects of a text."""
         found = self.retriever.retrieve(text, _EXISTING)
         return [(" / ".join(each.path), each.info.content[:500]) for each in found if each.info.content != text]
 
-    def _remember_record(self, record: Record | str, spec: dict[str, Any], names: list[str]) -> str:
+    def _remember_record(self, record: Record | str, spec: dict[str, Any], names: builtins.list[str]) -> str:
         if isinstance(record, str):
             return self._remember_new(spec, names)
         while True:
@@ -360,22 +397,22 @@ class MemoryStore:
             with contextlib.suppress(DuplicateIdError):  # another process or thread has made it: it is there now
                 return self._remember_new({**spec, "id": record.id}, names)
 
-    def _remember_new(self, spec: dict[str, Any], names: list[str]) -> str:
+    def _remember_new(self, spec: dict[str, Any], names: builtins.list[str]) -> str:
         found = [id for name in names if (id := self._find_keyword(name)) is not None]
         if len(found) == len(names):  # a single write is an operation by itself, at half the price
             with contextlib.suppress(NotFoundError):  # deleted meanwhile
-                return self.tree.CreateInfo(**spec, keyword_ids=list(dict.fromkeys(found))).id
+                return self.tree.CreateInfo(**spec, keyword_ids=[*dict.fromkeys(found)]).id
         for _ in range(_ATTEMPTS):
             with contextlib.suppress(NotFoundError, ConflictError):  # a keyword was deleted meanwhile
                 return self._write_new(spec, names)
         return self._write_new(spec, names)
 
-    def _write_new(self, spec: dict[str, Any], names: list[str]) -> str:
+    def _write_new(self, spec: dict[str, Any], names: builtins.list[str]) -> str:
         with self._lock, self.tree.Operation("remember"):
             keyword_ids = [self._keyword_id(name, spec["created_by"]) for name in names]
-            return self.tree.BatchCreateInfos([{**spec, "keyword_ids": list(dict.fromkeys(keyword_ids))}])[0].id
+            return self.tree.BatchCreateInfos([{**spec, "keyword_ids": [*dict.fromkeys(keyword_ids)]}])[0].id
 
-    def _remember_again(self, old: Info, spec: dict[str, Any], names: list[str]) -> str:
+    def _remember_again(self, old: Info, spec: dict[str, Any], names: builtins.list[str]) -> str:
         own, own_before = spec["metadata"][MEMORY_KEY], memory_fields(old)
         if own_before.get("kind") != own["kind"]:
             raise InvalidInputError(f"{old.id!r} is the id of another memory, which is no {own['kind']}")
@@ -390,22 +427,50 @@ class MemoryStore:
                 if keyword_id not in linked:
                     self.tree.LinkInfo(old.id, keyword_id, created_by=spec["created_by"])
             gone = self._feed.clear(unlinked, [old.id])
-        self._settle_names(operation.id, gone, unlinked, [old.id])
+        self._reader.settle_names(operation.id, gone, unlinked, [old.id])
         return old.id
 
-    def _settle_names(
-        self, operation_id: str, gone: list[str], named: Iterable[str], memory_ids: Collection[str]
-    ) -> None:
-        """Put right what others did in the moment in which an operation took memories off keywords.
+    def _remember_known(self, spec: Mapping[str, Any], names: Iterable[str]) -> Remembered | None:
+        """Note that a fact was said again, if it is there; else return None."""
+        for _ in range(_ATTEMPTS):
+            info = self._known(spec)
+            if info is None:
+                return None
+            with contextlib.suppress(VersionConflictError, ConflictError, NotFoundError):  # changed meanwhile
+                return self._say_again(info, spec, names)
+        return None
 
-        Whom a memory came to name as he was deleted is named again; whom two forgot at once, each seeing the other's
-        memory, is deleted now.
-        """
-        for id in self._feed.taken_from_others(operation_id, gone, memory_ids) if gone else ():
-            with contextlib.suppress(NotFoundError):
-                self.extract(id)
-        with contextlib.suppress(NotFoundError, ConflictError), self._lock, self.tree.Operation("forget"):
-            self._feed.clear((id for id in named if id not in gone), memory_ids)
+    def _known(self, spec: Mapping[str, Any]) -> Info | None:
+        """Return the fact that says the same, if there is one whose metadata does not contradict."""
+        text, metadata = _plain(spec["content"]), spec["metadata"]
+        for id in self.retriever.index.same(spec["content"]):
+            info = self.tree.GetInfo(id)
+            if info is None or _plain(info.content) != text or self._successor(info) is not None:
+                continue
+            shared = metadata.keys() & info.metadata.keys() - {MEMORY_KEY}
+            is_fact = (
+                memory_fields(info).get("kind", "fact") == "fact" and info.metadata.get(MEMORY_KEY, {}) is not None
+            )
+            if is_fact and all(metadata[key] == info.metadata[key] for key in shared):
+                return info
+        return None
+
+    def _say_again(self, info: Info, spec: Mapping[str, Any], names: Iterable[str]) -> Remembered:
+        own = {"kind": "fact", **memory_fields(info)}
+        sources = [*dict.fromkeys([*sources_of(info), spec["source"]])]
+        own |= {"pinned": True} if spec["metadata"][MEMORY_KEY].get("pinned") else {}
+        own |= {"sources": sources} if len(sources) > 1 else {}
+        own["time"] = max(self._clock(), info.created_at)
+        note = "known already" if len(sources) == len(sources_of(info)) else "known already, now from this source, too"
+        with self._lock, self.tree.Operation("remember") as operation:
+            keyword_ids = dict.fromkeys(self._keyword_id(name, spec["created_by"]) for name in names)
+            metadata = {**info.metadata, **spec["metadata"], MEMORY_KEY: own}
+            self.tree.UpdateInfo(info.id, {"metadata": metadata}, info.version)
+            linked = {link.keyword_id for link in self.tree.GetLinks(info.id)}
+            for keyword_id in keyword_ids:
+                if keyword_id not in linked:
+                    self.tree.LinkInfo(info.id, keyword_id, created_by=spec["created_by"])
+        return Remembered(info.id, operation.id, note)
 
     def _exists(self, id: str) -> bool:
         return self.tree.GetInfo(id) is not None
@@ -416,18 +481,12 @@ class MemoryStore:
             if not record.strip():
                 raise InvalidInputError("a fact must not be blank")
             return {"kind": "fact"}, record
-        kind = next((name for name, known in _RECORD_TYPES.items() if isinstance(record, known)), None)
-        if kind is None:
+        if not isinstance(record, tuple(RECORD_TYPES.values())):
             raise InvalidInputError(f"record must be a string or one of the schemas, not {type(record).__name__}")
         messages = record.validate()
         if messages:
             raise InvalidInputError("; ".join(messages))
-        own: dict[str, Any] = {"kind": kind, "record": record.to_dict()}
-        if isinstance(record, EpisodeTrace):
-            own["time"] = as_utc(record.timestamp).timestamp()
-        if isinstance(record, SemanticPattern):
-            own |= _describe_links(record)
-        return own, _text_of(record)
+        return describe(record)
 
     def _join_metadata(self, metadata: Mapping[str, Any] | None, own: dict[str, Any]) -> dict[str, Any]:
         if metadata is not None and (not isinstance(metadata, Mapping) or MEMORY_KEY in metadata):
@@ -447,13 +506,16 @@ class MemoryStore:
             parents = {node.id for node in found}
         return found[0].id if found else None
 
-    def _named(self, name: str, limit: int) -> list[KeywordNode]:
+    def _named(self, name: str, limit: int) -> builtins.list[KeywordNode]:
         # `Search` would pass over symbols (C and C#), and ask a model. The tree's own top is called "root".
         return [node for node in self.tree.FindByName(name, 0, limit) if node.id != "root"]
 
     def _keyword_id(self, name: str, created_by: str) -> str:
-        made = self._find_keyword(name)
-        return made or self.tree.CreateKeyword(name, "root", llm_auto_place=False, created_by=created_by).id
+        if (known := self._find_keyword(name)) is not None:
+            return known
+        if "/" in name and all(part.strip() for part in name.split("/")):  # a path, as `Ensure` reads it
+            return self.tree.Ensure(name, created_by).id
+        return self.tree.CreateKeyword(name, "root", llm_auto_place=False, created_by=created_by).id
 
     # -- reading for the graph --
 
@@ -467,100 +529,20 @@ class MemoryStore:
 
         Cost: one sync; a call of the model, where there is one.
         """
-        info = self._get(id)
-        return bool(self._feed.means()) and self._read_into(info) is _Outcome.READ
+        return self._reader.read(id)
 
     def extract_pending(self, limit: int | None = None, *, again: bool = False) -> int:
-        """Read memories that wait, the oldest first, and return how many could be read.
-
-        Memories wait that were remembered with `extract_in_background`, until a thread or this method reads them, and
-        those that could not be read: where the model could not be reached, for as long as that takes; where its answer
-        could not be used, up to three times. Ends early where the model cannot be reached for three in a row.
-
-        Args:
-            limit: Read at most this many; None reads all.
-            again: Whether to read those, too, that were given up after three times.
-
-        Raises:
-            InvalidInputError: `limit` is no number.
-        """
-        if limit is not None:
-            check_count("limit", limit, 0)
-        count = downs = 0
-        for info in self._waiting(again):
-            if (limit is not None and count >= limit) or downs == _DOWNS:
-                break
-            outcome = self._read_into(info)
-            count += outcome is _Outcome.READ
-            downs = downs + 1 if outcome is _Outcome.DOWN else 0
-        return count
+        """Read memories that wait, the oldest first, and return how many could be read; see `MemoryReader`."""
+        return self._reader.read_pending(limit, again=again)
 
     def wait_for_extraction(self, timeout_s: float | None = None) -> bool:
-        """Return when the thread has nothing more to read, or after `timeout_s`; says whether no memory waits.
-
-        While the model cannot be reached the thread goes on trying, so give a timeout. Without `extract_in_background`
-        nothing is waited for. A memory that was given up after three times waits still: see `extract_pending`.
-        """
-        is_idle = self._background is None or self._background.wait(timeout_s)
-        return is_idle and not self.graph.waiting()
+        """Return when the thread has nothing more to read, or after `timeout_s`; says whether no memory waits."""
+        return self._reader.wait(timeout_s)
 
     @property
     def extraction_failure(self) -> str:
         """Why the last memory could not be read for the graph; "" where it could."""
         return self._feed.failure
-
-    def _waiting(self, again: bool = False) -> Iterator[Info]:
-        """Yield the memories that wait and have a try left, the oldest first."""
-        for id, (_, tries) in self.graph.waiting().items():
-            info = self.tree.GetInfo(id) if again or tries < TRIES else None
-            if info is not None and self._feed.means():
-                yield info
-
-    def _list_waiting(self) -> list[str]:
-        return [info.id for info in self._waiting()]
-
-    def _read_waiting(self, id: str) -> bool:
-        """Read a memory for the thread, if it still waits; says whether the next may follow at once."""
-        info = self.tree.GetInfo(id)
-        return info is None or waits_for(info) is None or self._read_into(info) is not _Outcome.DOWN
-
-    def _read_into(self, info: Info) -> _Outcome:
-        """Read a memory that is there already; a change meanwhile has the last word."""
-        read = self._feed.read(info.content)
-        with contextlib.suppress(VersionConflictError, NotFoundError, ConflictError):
-            if isinstance(read, Failure):
-                self._note_failure(info, read)
-                return _Outcome.DOWN if read.is_down else _Outcome.UNUSABLE
-            self._write_reading(info, read)
-            return _Outcome.READ
-        return _Outcome.OVERTAKEN
-
-    def _note_failure(self, info: Info, failure: Failure) -> None:
-        """Let a memory wait that could not be read; what was read of it before stays, and is read no more."""
-        own = memory_fields(info)
-        waits = waits_for(info)
-        if "graph" in own and (waits is None or failure.is_down):
-            return
-        tries = (0 if waits is None else waits[1]) + (not failure.is_down)
-        own = {**own, "graph": {"waits": failure.means, "tries": tries}}
-        self.tree.UpdateInfo(info.id, {"metadata": {**info.metadata, MEMORY_KEY: own}}, info.version)
-
-    def _write_reading(self, info: Info, reading: Reading | None) -> None:
-        """Write what was read of a memory; with None it waits no longer, since nothing reads it."""
-        own: dict[str, Any] = {"kind": "fact"}
-        own |= {name: value for name, value in memory_fields(info).items() if name != "graph"}
-        with self._lock, self.tree.Operation("extract") as operation:
-            named = list(dict.fromkeys([*named_in(info), *self._feed.unlink(info.id)]))
-            linked = [link.keyword_id for link in self.tree.GetLinks(info.id)]
-            placed = Placed({}, [])
-            if reading is not None and reading.extraction.entities:
-                placed = self._feed.place(reading.extraction, {})
-                own["graph"] = self._feed.describe(reading.means, reading.extraction, placed, linked)
-            self.tree.UpdateInfo(info.id, {"metadata": {**info.metadata, MEMORY_KEY: own}}, info.version)
-            self._feed.link(info.id, placed, linked)
-            gone = self._feed.clear((id for id in named if id not in placed.ids.values()), [info.id])
-        self._feed.merge_duplicates(placed.made)
-        self._settle_names(operation.id, gone, named, [info.id])
 
     # -- recalling --
 
@@ -569,18 +551,20 @@ class MemoryStore:
         query: str,
         limit: int = 5,
         *,
+        min_score: float | None = None,
         kinds: Collection[str] | None = None,
         sources: Collection[str] | None = None,
         since: float | datetime | None = None,
         until: float | datetime | None = None,
         metadata: Mapping[str, Any] | None = None,
         config: RetrieverConfig | None = None,
-    ) -> list[Retrieved]:
+    ) -> builtins.list[Retrieved]:
         """Return the memories that fit a question, best first, and count the recall of each.
 
         Args:
             query: The question, as it was asked.
-            limit: At most this many.
+            limit: At most this many; with a `judge` at most the 8 that it is shown.
+            min_score: Only what scores as much, from 0 to 1; None: what `config` says.
             kinds: Only `"fact"`, `"episode"`, `"pattern"`, `"skill"`.
             sources: Only from these.
             since: Not older than this; seconds since the epoch, or a datetime, without a time zone in UTC.
@@ -594,7 +578,13 @@ class MemoryStore:
         Cost: see `MemoryRetriever`; nothing is written to the log.
         """
         filters = Filters(kinds, sources, _seconds(since), _seconds(until), metadata)
-        found = self.retriever.retrieve(query, limit, None if filters == Filters() else filters, config)
+        config = config or self.retriever.config
+        config = config if min_score is None else replace(config, min_score=min_score)
+        wanted = limit if self._judge is None else max(limit, SHOWN)
+        found = self.retriever.retrieve(query, wanted, None if filters == Filters() else filters, config)
+        if self._judge is not None:
+            answering = {*judge(self._judge, query, [(each.id, each.text) for each in found[:SHOWN]])}
+            found = [each for each in found if each.id in answering][:limit]
         self._recalls.record({memory.info.id: min(1.0, max(0.0, memory.score)) for memory in found})
         return found
 
@@ -616,8 +606,8 @@ class MemoryStore:
 
     def correct(
         self, id: str, record: str, source: str | None = None, created_by: str = "agent", keywords: Iterable[str] = ()
-    ) -> str:
-        """Put a new fact in the place of an old one, and return its id.
+    ) -> Remembered:
+        """Put a new fact in the place of an old one, and return its id, which `undo` takes, too.
 
         The new one has the same keywords, and a `supersedes` link to the old one, which stays in the history.
 
@@ -636,15 +626,21 @@ class MemoryStore:
         """
         if not isinstance(record, str) or not record.strip():
             raise InvalidInputError(f"record must be a fact, not {shorten(record)}")
-        names = list(dict.fromkeys(check_strings("keywords", keywords)))
-        own = {"kind": "fact", **self._note()}
+        names = [*dict.fromkeys(check_strings("keywords", keywords))]
+        own = {"kind": "fact", **self._reader.note()}
         new_id = self._correct_at_last(id, record, source, created_by, names, own)
-        self._read_later(new_id, own)
+        self._reader.read_later(new_id, own)
         return new_id
 
     def _correct_at_last(
-        self, id: str, record: str, source: str | None, created_by: str, names: list[str], own: Mapping[str, Any]
-    ) -> str:
+        self,
+        id: str,
+        record: str,
+        source: str | None,
+        created_by: str,
+        names: builtins.list[str],
+        own: Mapping[str, Any],
+    ) -> Remembered:
         for _ in range(_ATTEMPTS):
             self._get(id)  # of what was forgotten meanwhile nothing is left to be corrected
             try:
@@ -661,9 +657,9 @@ class MemoryStore:
         record: str,
         source: str | None,
         created_by: str,
-        names: list[str],
+        names: builtins.list[str],
         own_of_new: Mapping[str, Any],
-    ) -> str:
+    ) -> Remembered:
         with self._lock, self.tree.Operation("correct") as operation:
             old = self._newest(id)
             own = memory_fields(old)
@@ -672,7 +668,8 @@ class MemoryStore:
             # Made from the old one's, so that of two processes one finds it taken: two successors would both be true.
             new_id = str(uuid.uuid5(_SUCCESSORS, old.id))
             pin = {"pinned": True} if own.get("pinned") is True else {}
-            metadata = {**old.metadata, MEMORY_KEY: {**own_of_new, **pin, "supersedes": old.id}}
+            others = {"sources": [*sources_of(old)]} if source is None and len(sources_of(old)) > 1 else {}
+            metadata = {**old.metadata, MEMORY_KEY: {**own_of_new, **pin, **others, "supersedes": old.id}}
             links = self.tree.GetLinks(old.id)
             relations = {link.keyword_id: link.relation for link in links if link.created_by != EXTRACTION}
             for name in names:
@@ -688,10 +685,10 @@ class MemoryStore:
                 self.tree.LinkInfo(new_id, keyword_id, relation, created_by)
             self.tree.UpdateInfo(old.id, {"metadata": {**old.metadata, MEMORY_KEY: {**own, "superseded_by": new_id}}})
             gone = self._feed.clear(named_in(old), [old.id])
-        self._settle_names(operation.id, gone, named_in(old), [old.id])
-        return new_id
+        self._reader.settle_names(operation.id, gone, named_in(old), [old.id])
+        return Remembered(new_id, operation.id)
 
-    def history(self, id: str) -> list[Version]:
+    def history(self, id: str) -> builtins.list[Version]:
         """Return what a memory said over time, the present one first, with the patterns that it took the place of.
 
         What a record was before it was remembered again is in `tree.History(id)`.
@@ -733,7 +730,7 @@ class MemoryStore:
         successors = self.retriever.index.successors(info.id)
         return successors[0] if successors else None
 
-    def _chain(self, id: str) -> list[Info]:
+    def _chain(self, id: str) -> builtins.list[Info]:
         """Return a memory's present version, and all that this one supersedes, at however many removes."""
         chain = {(info := self._newest(id)).id: info}
         stack = [info]
@@ -743,7 +740,7 @@ class MemoryStore:
                 if old is not None and self._successor(old) is not None:  # in a circle nothing is superseded
                     chain[old.id] = old
                     stack.append(old)
-        return list(chain.values())
+        return [*chain.values()]
 
     def record(self, id: str) -> Record | None:
         """Return the record that a memory holds, with its recalls counted: `access_count`, `last_accessed`.
@@ -755,7 +752,9 @@ class MemoryStore:
 
         Cost: reads the recall statistics.
         """
-        return _with_recalls(record_of(self._get(id)), self._recalls.stats().get(id))
+        info = self._get(id)
+        known = self._recalls.stats().get(id, RecallStats())
+        return with_recalls(record_of(info), known.recall_count, known.last_recall_at)
 
     # -- forgetting --
 
@@ -787,32 +786,9 @@ class MemoryStore:
                 "over a shared log recalls are counted on each machine alone, so no policy can weigh them: use Ttl or "
                 "Capacity, or set recall_weight and score_weight to 0"
             )
-        known, now = self.retriever.known(), self._clock()
+        self.retriever.index.catch_up()
         stats = {} if self._is_shared else self._recalls.stats()
-        whole = {id: _add_up(stats, self.retriever.index.walk_back([id])) for id in known}
-        importance: dict[str, float] = {}
-        links: dict[str, tuple[str, ...]] = {}
-        for id in (id for id, facts in known.items() if facts.kind in _RECORD_TYPES):
-            info = self.tree.GetInfo(id)
-            record = _with_recalls(record_of(info), whole[id]) if info is not None else None
-            if info is not None and record is not None:
-                importance[id] = record.current_importance(datetime.fromtimestamp(now, UTC))
-                links[id] = strings_in(memory_fields(info).get("links"))
-        referred: dict[str, str] = {}
-        while True:
-            candidates = [
-                Candidate(id, facts.time, facts.pinned or id in referred, importance.get(id))
-                for id, facts in known.items()
-            ]
-            evictions = choose_evictions(candidates, policy, whole, now)
-            going = {eviction.id for eviction in evictions}
-            needed = {target: id for id, targets in links.items() if id not in going for target in targets}
-            if not (needed := {target: id for target, id in needed.items() if target in going}):
-                break
-            referred |= needed
-        infos = [info for eviction in evictions if (info := self.tree.GetInfo(eviction.id)) is not None]
-        versions = {info.id: info.version for info in infos}
-        return ForgettingPlan(evictions, len(candidates) - len(evictions), referred, versions)
+        return plan_forgetting(self.tree, self.retriever.index, stats, policy, self._clock())
 
     def forget(self, what: str | ForgettingPlan) -> str:
         """Delete one memory, or what a plan says, with all that it superseded, and return the operation's id.
@@ -837,9 +813,9 @@ class MemoryStore:
             going = {info.id: info for chain in chains for info in chain}
             for id in going:
                 self.tree.DeleteInfo(id)
-            named = list(dict.fromkeys(id for info in going.values() for id in named_in(info)))
+            named = [*dict.fromkeys(id for info in going.values() for id in named_in(info))]
             gone = self._feed.clear(named, going)
-        self._settle_names(operation.id, gone, named, going)
+        self._reader.settle_names(operation.id, gone, named, going)
         return operation.id
 
     def undo(self, operation_id: str | None, changed_by: str = "user") -> str:
@@ -848,7 +824,8 @@ class MemoryStore:
         As `tree.Undo`; but where later memories are linked to a keyword that the operation made, that keyword stays.
 
         Args:
-            operation_id: `store.tree.last_operation` after a call, what `forget` returned, or one of `tree.History()`.
+            operation_id: What `remember`, `correct` or `forget` returned, `store.tree.last_operation` after another
+                call, or one of `tree.History()`.
             changed_by: The author.
 
         Raises:
@@ -857,6 +834,8 @@ class MemoryStore:
 
         Cost: reads the log backwards to the operation; one sync.
         """
+        if isinstance(operation_id, Remembered):
+            operation_id = operation_id.operation
         try:
             return self.tree.Undo(operation_id, changed_by)
         except ConflictError as error:
@@ -882,36 +861,95 @@ class MemoryStore:
         return info is not None and info.version == version and self._successor(info) is None
 
 
-def _with_recalls(record: Record | None, stats: RecallStats | None) -> Record | None:
-    if record is not None and stats is not None and stats.recall_count:
-        recalled = datetime.fromtimestamp(stats.last_recall_at, UTC)
-        record.access_count += stats.recall_count
-        record.last_accessed = max(recalled, as_utc(record.last_accessed or recalled))
-    return record
+class AsyncMemoryStore:
+    """A `MemoryStore` for `async` programs: the same calls, each in a thread (anyio: asyncio and trio).
+
+    >>> async def main(folder):
+    ...     async with AsyncMemoryStore(folder, user="ada") as store:
+    ...         await store.remember("Ada lives in Rome.")
+    ...         return [memory.text for memory in await store.recall("Where does Ada live?")]
+    >>> import asyncio, tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     asyncio.run(main(folder))
+    ['Ada lives in Rome.']
+
+    Args:
+        place: A folder or a tree, or a `MemoryStore`, which is left open.
+        arguments: Those of `MemoryStore`.
+
+    Attributes:
+        store: The `MemoryStore`, from the first call on.
+
+    Raises:
+        ImportError: anyio is not installed; the message says how.
+    """
+
+    def __init__(self, place: "str | Path | KeywordTree | MemoryStore", *names: str | None, **arguments: Any) -> None:
+        try:
+            from anyio import to_thread
+        except ImportError as error:
+            raise ImportError("anyio is not installed: pip install 'keyword-tree-memory[async]'") from error
+        self._in_thread = to_thread.run_sync
+        self._owns_store = not isinstance(place, MemoryStore)
+        self._open = (
+            (lambda: place) if isinstance(place, MemoryStore) else lambda: MemoryStore(place, *names, **arguments)
+        )
+        self._arguments, self._lock = (place, names, arguments), threading.Lock()
+        self.store: MemoryStore | None = None
+
+    def _opened(self) -> MemoryStore:
+        with self._lock:
+            if self.store is None:
+                place, names, options = self._arguments
+                self.store = place if isinstance(place, MemoryStore) else MemoryStore(place, *names, **options)
+            return self.store
+
+    async def __aenter__(self) -> Self:
+        await self._in_thread(self._opened)
+        return self
+
+    async def __aexit__(self, *exc_info: object) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Close the store, unless it was given."""
+        if self._owns_store and self.store is not None:
+            await self._in_thread(self.store.close)
+
+    async def __aiter__(self) -> AsyncIterator[Memory]:
+        """Yield the memories that may be recalled, the newest first."""
+        for memory in await self.list():
+            yield memory
+
+    def __getattr__(self, name: str) -> Callable[..., Awaitable[Any]]:
+        if name.startswith("_") or not callable(getattr(MemoryStore, name, None)):
+            raise AttributeError(f"AsyncMemoryStore has no {name!r}")
+
+        async def call(*args: Any, **options: Any) -> Any:
+            return await self._in_thread(lambda: getattr(self._opened(), name)(*args, **options))
+
+        return call
 
 
-def _add_up(stats: Mapping[str, RecallStats], ids: Iterable[str]) -> RecallStats:
-    found = [stats[id] for id in ids if id in stats]
-    return RecallStats(
-        sum(each.recall_count for each in found),
-        sum(each.total_score for each in found),
-        max((each.last_recall_at for each in found), default=0.0),
-    )
+def _make_folder(place: str | Path, user: str | None, agent: str | None, session: str | None) -> Path:
+    """Return the directory of a namespace, made where it is not there; the path does not depend on `chdir`."""
+    refuse_address(place, "folder")
+    folder = namespace_folder(place, user, agent, session).absolute()
+    if a_file := next((path for path in (folder, *folder.parents) if path.is_file()), None):
+        raise InvalidInputError(f"this is a file, not a folder: {str(a_file)!r}")
+    for parent in reversed(folder.parents):  # `mkdir` makes the parents of a folder for everybody to read
+        parent.mkdir(mode=0o700, exist_ok=True)
+    return folder
+
+
+def _plain(text: str) -> str:
+    """Return a text by which a fact is the same: its blanks do not count, nor how its letters are composed."""
+    return " ".join(unicodedata.normalize("NFC", text).split())
 
 
 _ATTEMPTS = 9  # at a write that others disturb
 _SAME_NAMES = 1_000  # keywords of one name that a path may lead through
 _EXISTING = 5  # memories on the same subject that a model is shown
-_DOWNS = 3  # in a row, after which the model counts as out of reach
-
-
-def _describe_links(pattern: SemanticPattern) -> dict[str, Any]:
-    """Return the memories that a pattern links to, and those whose place it takes."""
-    links = [*pattern.source_episodes, *(link.to_id for link in pattern.links)]
-    found: dict[str, Any] = {"links": list(dict.fromkeys(links))} if links else {}
-    olds = [link.to_id for link in pattern.links if link.relation == "supersedes" and link.to_id != pattern.id]
-    news = [link.to_id for link in pattern.links if link.relation == "superseded_by" and link.to_id != pattern.id]
-    return found | ({"supersedes": olds} if olds else {}) | ({"superseded_by": news[0]} if news else {})
 
 
 def _check_flag(name: str, value: object) -> None:
@@ -921,20 +959,3 @@ def _check_flag(name: str, value: object) -> None:
 
 def _seconds(when: float | datetime | None) -> float | None:
     return as_utc(when).timestamp() if isinstance(when, datetime) else when
-
-
-def _text_of(record: Record) -> str:
-    """Return a record as a person would read it: what names it first, a thing on a line."""
-    if isinstance(record, EpisodeTrace):
-        actions = [f"{entry.tool} {entry.input}: {entry.output}" for entry in record.action_log]
-        errors = [f"{error.error_type}: {error.message} → {error.resolution}" for error in record.errors_encountered]
-        lines = [record.goal, f"{record.outcome}, {record.phase}, {record.agent}, {record.task_id}", *actions, *errors]
-        return "\n".join(
-            [*lines, *record.artifacts_produced, *dict.fromkeys([*record.files_read, *record.files_modified])]
-        )
-    if isinstance(record, SemanticPattern):
-        lines = [record.pattern, record.category, *record.conditions]
-        return "\n".join(filter(None, [*lines, record.correct_approach, record.incorrect_approach]))
-    errors = [f"{error.error} → {error.fix}" for error in record.common_errors]
-    lines = [record.name, record.description, *record.prerequisites, *record.steps, *errors, *record.exit_criteria]
-    return "\n".join(filter(None, [*lines, record.example_usage]))

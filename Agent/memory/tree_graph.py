@@ -37,8 +37,17 @@ from .graph import (
     rank_entities,
 )
 from .keyword_fields import CHOSEN, RELATION, TAG, OwnFields, is_relation, quote_type, read_own, split_relation_key
-from .memory_fields import MEMORY_KEY, memory_fields, superseded_ids
-from .sayings import NOTHING_SAID, SaidRelation, Sayings, Waits, read_sayings, waits_for
+from .memory_fields import (
+    MEMORY_KEY,
+    NOTHING_SAID,
+    SaidRelation,
+    Sayings,
+    Waits,
+    memory_fields,
+    read_sayings,
+    superseded_ids,
+    waits_for,
+)
 
 if TYPE_CHECKING:
     from .memories import Memories  # it indexes keywords by what they are found by here

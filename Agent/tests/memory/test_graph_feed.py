@@ -20,7 +20,7 @@ from Agent.keyword_tree import (
     NotFoundError,
     StubLLMClient,
 )
-from Agent.memory import background
+from Agent.memory import reading
 from Agent.memory.extraction import ExtractedEntity, ExtractedRelation, Extraction, Extractor, FindKnown
 from Agent.memory.graph import GraphRelation, RelationDirection
 from Agent.memory.graph_feed import EXTRACTION
@@ -646,7 +646,7 @@ class TestInTheBackground:
     def test_what_came_while_the_model_was_down_is_read_when_it_is_back(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(background, "FIRST_PAUSE_S", 0.01)
+        monkeypatch.setattr(reading, "FIRST_PAUSE_S", 0.01)
         client = Outage()
         with MemoryStore(tmp_path, llm_client=client, extract="model", extract_in_background=True) as store:
             for number in range(5):
@@ -661,7 +661,7 @@ class TestInTheBackground:
     def test_one_text_that_no_one_can_read_stops_no_other(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(background, "FIRST_PAUSE_S", 0.01)
+        monkeypatch.setattr(reading, "FIRST_PAUSE_S", 0.01)
         with MemoryStore(tmp_path, extract=Giving(TimeoutError("slow")), extract_in_background=True) as store:
             for text in ("Ada one", "two", "three"):
                 store.remember(text)
@@ -669,7 +669,7 @@ class TestInTheBackground:
             assert len(store.graph.memories_of(id_of(store, "Zoe"))) == 2
 
     def test_a_write_that_fails_is_tried_again(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(background, "FIRST_PAUSE_S", 0.01)
+        monkeypatch.setattr(reading, "FIRST_PAUSE_S", 0.01)
         with MemoryStore(tmp_path, extract=Giving(made(KNOWS)), extract_in_background=True) as store:
             failures, link = [OSError("full"), RuntimeError("a fault")], store._feed.link
 

@@ -94,7 +94,7 @@ class TestRemember:
         assert info.metadata.keys() == {"mood", "memory"}
         assert info.metadata["mood"] == "good"
         assert info.metadata["memory"] == {"kind": "fact"}
-        assert [node.name for node, _ in store.tree.GetKeywordsOfInfo(id)] == ["Ada", "饮食 / 茶"]
+        assert [node.name for node, _ in store.tree.GetKeywordsOfInfo(id)] == ["Ada", "茶"]  # at the end of a path
 
     def test_makes_a_keyword_again_that_went_meanwhile(
         self, store: MemoryStore, monkeypatch: pytest.MonkeyPatch
@@ -150,8 +150,8 @@ class TestRemember:
         for path in ("tea/green", "drinks / 茶 / GREEN"):
             id = store.remember("fresh", [path])
             assert [node.id for node, _ in store.tree.GetKeywordsOfInfo(id)] == [green.id]
-        id = store.remember("a protocol", ["TCP/IP"])  # leads nowhere: a name like any other
-        assert [node.name for node, _ in store.tree.GetKeywordsOfInfo(id)] == ["TCP/IP"]
+        id = store.remember("a band", ["AC/DC"])  # leads nowhere: it is made as `Ensure` makes it
+        assert [node.id for node, _ in store.tree.GetKeywordsOfInfo(id)] == [store.tree.Ensure("AC/DC").id]
 
     @pytest.mark.parametrize("record", RECORDS, ids=lambda record: type(record).__name__)
     def test_keeps_a_record_whole(self, store: MemoryStore, record: Record) -> None:
