@@ -100,3 +100,10 @@ def _open_shared(address: str, **options: object) -> KeywordTree:
 
 for _scheme in ("postgresql", "postgres"):
     _addresses.register_scheme(_scheme, _open_shared)
+
+
+def __getattr__(name: str) -> object:
+    # Imported when wanted: a program that needs a tree alone does not wait for what stands on it.
+    if name in ("AsyncMemoryStore", "MemoryStore"):
+        return getattr(importlib.import_module(f"{__name__}.memory"), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -2,23 +2,22 @@
 
 Optional; the library in `keyword_tree.keyword_tree` knows nothing of it. Read in this order:
 
-    schemas          the records: what was done, what was learned from it, what can be done
-    memory_fields    what `MemoryStore` writes of an info; `keyword_fields` what a keyword says of itself as an entity
-    keywords         what a question is about, in English and Chinese
-    scoring          how well a memory fits, as figures from 0 to 1 that explain themselves
-    graph            the interface: entities, their relations and their tags
-    memory_rows      rows beside the index of words: what filters and scores need of an info
-    sayings          what a memory says of the graph, kept with the memory
-    tree_graph       the keywords of a tree as a graph, with all that memories say
-    extraction       what a model says of a text or a session, as far as its quotes prove it; also the context engine's
-    graph_feed       what remembering, correcting and forgetting do to the graph; `background` the same later
-    knowledge        keywords as pages: "what is X"
-    log_follower     how what is derived from a tree's log follows it
-    memories         which infos say what is asked for: an index of words (`finding`) that follows the log
-    relation_words   which states a question asks for, of those that a person has one of, and of whom a text states them
-    retriever        finds memories for a question, through both channels
-    eviction         what may be forgotten, and why
-    store            `MemoryStore`, the API: remember, recall, correct, forget
+    schemas         the records: what was done, what was learned from it, what can be done
+    memory_fields   what `MemoryStore` writes of an info: kind, record, sources, what it says of the graph
+    keywords        what a question is about, in English and Chinese
+    relation_words  which states a question asks for, of those that a person has one of, and of whom a text states them
+    scoring         how well a memory fits, as figures from 0 to 1 that explain themselves
+    graph           the interface: entities, their relations and their tags; a graph in memory
+    keyword_fields  what a keyword says of itself as an entity
+    tree_graph      the keywords of a tree as a graph, with all that memories say
+    extraction      what a model says of a text or a session, as far as its quotes prove it; also the context engine's
+    graph_feed      what remembering, correcting and forgetting do to the graph; `reading` when, and in which thread
+    knowledge       keywords as pages: "what is X"
+    memory_rows     rows beside the index of words: what filters and scores need of an info, what supersedes what
+    memories        which infos say what is asked for: an index of words (`finding`) that follows the log
+    retriever       finds memories for a question, through both channels
+    eviction        what may be forgotten, and why
+    store           `MemoryStore`, the API: remember, recall, correct, forget
 """
 
 from importlib import import_module
@@ -28,12 +27,26 @@ if TYPE_CHECKING:
     from .eviction import Capacity, HybridEviction, NoEviction, RecallBased, Ttl
     from .retriever import RetrievalStrategy, RetrieverConfig
     from .schemas import EpisodeTrace, ProceduralSkill, SemanticPattern
-    from .store import MemoryStore
+    from .store import AsyncMemoryStore, MemoryStore
 
-__all__ = ["Capacity", "EpisodeTrace", "HybridEviction", "MemoryStore", "NoEviction", "ProceduralSkill", "RecallBased"]
+__all__ = [
+    "AsyncMemoryStore",
+    "Capacity",
+    "EpisodeTrace",
+    "HybridEviction",
+    "MemoryStore",
+    "NoEviction",
+    "ProceduralSkill",
+    "RecallBased",
+]
 __all__ += ["RetrievalStrategy", "RetrieverConfig", "SemanticPattern", "Ttl"]
 
-_MODULES = {"MemoryStore": "store", "RetrievalStrategy": "retriever", "RetrieverConfig": "retriever"}
+_MODULES = {
+    "AsyncMemoryStore": "store",
+    "MemoryStore": "store",
+    "RetrievalStrategy": "retriever",
+    "RetrieverConfig": "retriever",
+}
 _MODULES |= dict.fromkeys(("EpisodeTrace", "ProceduralSkill", "SemanticPattern"), "schemas")
 
 

@@ -39,7 +39,7 @@ from .keywords import ChineseKeywordExtractor, KeywordExtractor
 from .knowledge import KnowledgePage, KnowledgeStore, TreeKnowledge
 from .memories import Choice, Filters, Found, InfoFacts, Memories, Ranker
 from .memory_fields import Memory, memory_fields
-from .relation_words import asked_relations, asked_subjects, says_change, subjects_of, words_of
+from .relation_words import SPEAKER, asked_relations, asked_subjects, says_change, subjects_of, words_of
 from .scoring import (
     HALF_LIFE_S,
     DiceOverlap,
@@ -156,6 +156,7 @@ class MemoryRetriever:
         ranker: Another ranking, as one by embeddings, mixed into the full-text one.
         clock: Seconds since the epoch.
         index_path: Where to keep the full-text index between two openings; None makes it again each time.
+        speaker: The name of who says "I" in the memories, if it is known: a question may call them by it.
 
     Cost: some milliseconds for a question, at most 50 among 100,000 memories; the first one reads all there is.
     """
@@ -169,6 +170,7 @@ class MemoryRetriever:
         ranker: Ranker | None = None,
         clock: Callable[[], float] = time.time,
         index_path: Path | None = None,
+        speaker: str = "",
     ) -> None:
         tree = knowledge_store.tree if isinstance(knowledge_store, TreeKnowledge) else knowledge_store
         self._pages = tree if isinstance(tree, KnowledgeStore) else None
@@ -179,7 +181,7 @@ class MemoryRetriever:
             self._tree, self._graph = tree, knowledge_graph or TreeGraph(tree, index=lambda: self.index)
         self._extractor = keyword_extractor or ChineseKeywordExtractor()
         self.config = config or RetrieverConfig()
-        self._clock = clock
+        self._clock, self._speaker = clock, frozenset(texts.terms(speaker))
 
     def retrieve(
         self, query: str, limit: int = 5, filters: Filters | None = None, config: RetrieverConfig | None = None
@@ -357,6 +359,7 @@ class MemoryRetriever:
         something has changed, and says as much of the question.
         """
         kinds, asked = asked_relations(query), asked_subjects(query)
+        asked |= {SPEAKER} if self._speaker and self._speaker <= {*texts.terms(query)} else set()
         if not scored:
             return scored, {}
         ranked = {id: (total, id, breakdown) for total, id, breakdown in scored[:limit]}

@@ -226,7 +226,13 @@ class MemoryStore:
         with contextlib.suppress(OSError):  # of earlier versions: it would keep what is deleted
             (indexes / "memory.index").unlink(missing_ok=True)
         self.retriever = MemoryRetriever(
-            self.tree, self.graph, config=config, ranker=ranker, clock=clock, index_path=indexes / "memories.db"
+            self.tree,
+            self.graph,
+            config=config,
+            ranker=ranker,
+            clock=clock,
+            index_path=indexes / "memories.db",
+            speaker=user or "",
         )
         self.knowledge = TreeKnowledge(self.tree, self.graph, self.retriever.index)
         self._recalls = RecallLog(indexes / "recall_stats.json", clock=clock)
