@@ -29,29 +29,20 @@ if TYPE_CHECKING:
     from .schemas import EpisodeTrace, ProceduralSkill, SemanticPattern
     from .store import AsyncMemoryStore, MemoryStore
 
-__all__ = [
-    "AsyncMemoryStore",
-    "Capacity",
-    "EpisodeTrace",
-    "HybridEviction",
-    "MemoryStore",
-    "NoEviction",
-    "ProceduralSkill",
-    "RecallBased",
-]
-__all__ += ["RetrievalStrategy", "RetrieverConfig", "SemanticPattern", "Ttl"]
-
-_MODULES = {
-    "AsyncMemoryStore": "store",
-    "MemoryStore": "store",
-    "RetrievalStrategy": "retriever",
-    "RetrieverConfig": "retriever",
+_NAMES = {
+    "store": ("AsyncMemoryStore", "MemoryStore"),
+    "retriever": ("RetrievalStrategy", "RetrieverConfig"),
+    "schemas": ("EpisodeTrace", "ProceduralSkill", "SemanticPattern"),
+    "eviction": ("Capacity", "HybridEviction", "NoEviction", "RecallBased", "Ttl"),
 }
-_MODULES |= dict.fromkeys(("EpisodeTrace", "ProceduralSkill", "SemanticPattern"), "schemas")
+_MODULES = {name: module for module, names in _NAMES.items() for name in names}
+
+__all__ = ["AsyncMemoryStore", "Capacity", "EpisodeTrace", "HybridEviction", "MemoryStore", "NoEviction"]
+__all__ += ["ProceduralSkill", "RecallBased", "RetrievalStrategy", "RetrieverConfig", "SemanticPattern", "Ttl"]
 
 
 def __getattr__(name: str) -> Any:
     # Imported when wanted: the console asks the retriever alone, and a prompt waits for what is imported.
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f".{_MODULES.get(name, 'eviction')}", __name__), name)
+    return getattr(import_module(f".{_MODULES[name]}", __name__), name)
