@@ -138,7 +138,7 @@ class _Data:
 
 
 class _Relations:
-    """What keywords have to do with each other: written into their metadata, or said by memories (`memory.memory_fields`)."""
+    """What keywords have to do with each other: in their metadata, or said by memories (`memory.memory_fields`)."""
 
     def __init__(self, view: View) -> None:
         self._view = view
