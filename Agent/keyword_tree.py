@@ -752,14 +752,15 @@ def HideKeys(text: str) -> str:
 # the *token* also forgets punctuation, spaces, and the vowel points of Arabic and Hebrew.  Both are idempotent.
 
 # What takes no room: Unicode's default ignorables, controls that are no blanks, and tatweel, which only stretches.
-_INVISIBLE = r"\x00-\x08\x0e-\x1b\x7f-\x84\x86-\x9f\xad\u034f\u061c\u0640\u115f\u1160\u17b4\u17b5\u180b-\u180f"
-_INVISIBLE += (
-    r"\u200b-\u200f\u202a-\u202e\u2060-\u206f\u3164\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufffb\U0001bca0-\U0001bca3"
+INVISIBLE = (
+    r"\x00-\x08\x0e-\x1b\x7f-\x84\x86-\x9f\xad\u034f\u061c\u0640\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f"
 )
-_INVISIBLE += r"\U0001d173-\U0001d17a\U000e0000-\U000e0fff"
+INVISIBLE += r"\u202a-\u202e\u2060-\u206f\u3164\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufffb\U0001bca0-\U0001bca3"
+INVISIBLE += r"\U0001d173-\U0001d17a\U000e0000-\U000e0fff"
+POINTS = r"\u0591-\u05bd\u05bf-\u05c7\u0610-\u061a\u064b-\u065f\u0670\u06d6-\u06ed\u08ca-\u08ff"  # of Hebrew and Arabic
 # The tags that follow a black flag say of which country it is.
-_DropInvisible = partial(re.compile(f"(\U0001f3f4[\U000e0020-\U000e007f]+)|[{_INVISIBLE}]").sub, r"\1")
-_POINTS = ((0x0591, 0x05C7), (0x0610, 0x061A), (0x064B, 0x065F), (0x0670, 0x0670), (0x06D6, 0x06ED), (0x08CA, 0x08FF))
+_DropInvisible = partial(re.compile(f"(\U0001f3f4[\U000e0020-\U000e007f]+)|[{INVISIBLE}]").sub, r"\1")
+_IsPoint = re.compile(f"[{POINTS}]").match
 
 
 def _Fold(text: str) -> str:
@@ -792,7 +793,7 @@ class _DroppedCharacters(dict[int, int | None]):
 
     def __missing__(self, code: int) -> int | None:
         category = unicodedata.category(chr(code))
-        is_point = category == "Mn" and any(first <= code <= last for first, last in _POINTS)
+        is_point = category == "Mn" and _IsPoint(chr(code))
         replacement = None if category[0] in "PZ" or category in ("Cc", "Cf") or is_point else code
         if len(self) < 65_536:  # a text of all there is in Unicode must not stay in memory
             self[code] = replacement
@@ -2263,6 +2264,8 @@ class _FileStore:
     def _OpenForReading(self, state: _State) -> None:
         """Open a folder in which nothing may be written: nothing is locked, cut, rebuilt or synced."""
         reader = self._reader
+        if not self.files.Exists(self.log_path):
+            raise StoreError(f"there is no tree yet, and {self._failure}")
         self._OpenLog(readonly=True)
         while not self.files.IsAt(reader.fd, self.log_path):  # nothing is locked: the log may be replaced between
             self._OpenLog(readonly=True)
@@ -2828,6 +2831,7 @@ class _State:
         self._by_name: dict[str, list[str]] = {}  # children of large levels, as they were
         self._sorted_at = 0  # the count of changes
         self.tokens: _Multimap[str] | None = None  # made when it is first asked
+        self._changed: set[str] | None = None  # keywords that were written while it is made
         self._info_order: list[str] = []  # of infos, deleted ones too: for a scan that goes on after one of them
         self._info_places: dict[str, int] | None = None  # where each stands in it; made when first asked
         self.next_ordinal = 0
@@ -2873,7 +2877,7 @@ class _State:
         Without it opening takes 2.1 times the processor time.  Texts are decoded and folded together, joined by
         newlines, which no raw JSON string holds: a few calls for thousands of names.
         """
-        is_usual = self._base is None and self._is_default and self.tokens is None
+        is_usual = self._base is None and self._is_default and self.tokens is None and self._changed is None
         found = _FindPlainNodes(str(b"\n".join(rows), "utf-8")) if is_usual else ()
         if len(found) < len(rows):
             return False  # the general way says what is wrong
@@ -2902,6 +2906,8 @@ class _State:
         self.change_count += 1
         self.next_ordinal = ordinal + 1
         self.nodes[id] = row
+        if self._changed is not None:
+            self._changed.add(id)
         self.children.Add(parent_id, id, True)
         for fold in folds:
             self.names.Add(fold, id, True)
@@ -2923,6 +2929,8 @@ class _State:
         is_last = ordinal >= self.next_ordinal
         if is_last:
             self.next_ordinal = ordinal + 1
+        if self._changed is not None:
+            self._changed.add(id)
         if head.deleted:
             self.nodes.pop(id, None)
             self.gone_nodes[id] = _EmptyRow(head, row)
@@ -3126,7 +3134,9 @@ class _State:
         return itertools.chain(gone, sorted(self.nodes.values(), key=_OrdinalOf))
 
     def NamesOnPath(self, id: str) -> list[str]:
-        return [self.Head(step).name for step in self.PathOf(id)[1:]]
+        """Return the names from below the root to `id`; of a deep one the last, one more than a shown path holds."""
+        steps = itertools.islice(self.Upward(id), _PATH_LIMIT + 1)
+        return [self.Head(step).name for step in steps if step != _ROOT_ID][::-1]
 
     def ByName(self, text: str) -> Sequence[str]:
         """Return the ids of nodes with a name or alias equal to `text` but for case and width."""
@@ -3144,6 +3154,30 @@ class _State:
         """Return the ids of nodes that have one of `tokens`, in order."""
         tables = [self._Tokens(), self.names] if self._is_default else [self._Tokens()]
         return sorted({id for table in tables for token in tokens for id in table.Get(token)}, key=self.OrdinalOf)
+
+    def LacksTokens(self) -> bool:
+        """Tell whether the table of tokens is still to be made, of so many keywords that others should not wait."""
+        state = self._base or self
+        return state.tokens is None and len(state.nodes) > _PIECE
+
+    def MakeTokens(self, lock: Any) -> None:
+        """Make the table of tokens, and hold the tree's lock only at the beginning and at the end."""
+        with lock:
+            if self._base is not None or self.tokens is not None:
+                return
+            self._changed, rows, tokens = set(), dict(self.nodes), _Multimap[str](str)
+        try:
+            for id, row in rows.items():
+                for token in self._TokensOf(_ReadNode(row)):
+                    tokens.Add(token, id)
+            with lock:
+                for held, change in ((rows, tokens.Discard), (self.nodes, tokens.Add)):
+                    for id in filter(held.__contains__, self._changed or ()):
+                        for token in self._TokensOf(_ReadNode(held[id])):
+                            change(token, id)
+                self.tokens = tokens
+        finally:
+            self._changed = None
 
     def _Tokens(self) -> _Multimap[str]:
         """Return the ids of keywords by token: a table made when it is first asked."""
@@ -5783,6 +5817,10 @@ class _Journal:
             yield from self.ReadBack(id, with_history)  # another thread has opened the tree again meanwhile
 
 
+class _LacksTokensError(Exception):
+    """The table of tokens is to be made first, without the lock."""
+
+
 class _Found(NamedTuple):
     path: list[KeywordNode]
     infos: list[Any]  # where the first infos are held
@@ -5798,21 +5836,32 @@ class _Searcher:
     _mru: _MRUCache
 
     def FindExactly(self, query: str) -> tuple[SearchResult | None, list[str]]:
-        with self._engine.SeeOwn():
-            hits, reason = self.LookUp(query)
+        with self.LookUp(query) as (state, hits, reason):
             ids = list(hits)
             if not ids:
                 return None, ids
             if len(ids) > 1:
-                return self._BuildAmbiguousResult(ids, reason), ids
-            found = self._Look(ids[0])
+                return self._BuildAmbiguousResult(state, ids, reason), ids
+            found = self._Look(state, ids[0])
         return self._BuildMatchedResult(found, reason), ids
 
-    def LookUp(self, query: str) -> tuple[Sequence[str], str]:
-        """Return the ids of what a query names, and how it was found.  The lock is held."""
+    @contextlib.contextmanager
+    def LookUp(self, query: str) -> Iterator[tuple[_State, Sequence[str], str]]:
+        """Give the ids of what a query names, and how it was found; the lock is held."""
+        while True:
+            with self._engine.SeeOwn() as state:
+                try:
+                    found = self._Find(state, query)
+                except _LacksTokensError:
+                    base = self._engine.state
+                else:
+                    yield state, *found
+                    return
+            base.MakeTokens(self._engine.lock)
+
+    def _Find(self, state: _State, query: str) -> tuple[Sequence[str], str]:
         if len(query) > _QUERY_LIMIT:  # far longer than any name; to fold it could take long
             return (), "exact"
-        state = self._engine.OwnState()
         if ids := state.ByName(query):
             return ids, "exact"
         if ids := _FindByPath(query, state, lambda text: state.ByName(text) or self._FindTokens(state, text)):
@@ -5822,11 +5871,14 @@ class _Searcher:
         return state.queries.Get(_QueryKey(query)), "confirmed"
 
     def _FindTokens(self, state: _State, text: str) -> Sequence[str]:
-        return state.ByTokens(self._engine.normalizer(text)) if text else ()
+        if not text:
+            return ()
+        if state.LacksTokens():
+            raise _LacksTokensError
+        return state.ByTokens(self._engine.normalizer(text))
 
-    def _Look(self, id: str) -> _Found:
+    def _Look(self, state: _State, id: str) -> _Found:
         """Take down what a result says of a keyword.  The lock is held."""
-        state = self._engine.OwnState()
         path_ids = state.PathOf(id)
         self._mru.Touch(*path_ids[1:])
         path = self._reader.Nodes(state, path_ids)
@@ -5848,8 +5900,8 @@ class _Searcher:
                 result.infos, result.excerpt = fits.words.Arrange(infos, newest, evidence.nearest)
         return result
 
-    def _BuildAmbiguousResult(self, ids: Sequence[str], reason: str) -> SearchResult:
-        candidates = self._reader.Nodes(self._engine.OwnState(), ids[:_PAGE])
+    def _BuildAmbiguousResult(self, state: _State, ids: Sequence[str], reason: str) -> SearchResult:
+        candidates = self._reader.Nodes(state, ids[:_PAGE])
         return SearchResult(SearchStatus.AMBIGUOUS, candidates=candidates, reason=reason, candidate_count=len(ids))
 
     def Disambiguate(self, query: str, ids: list[str], context: str, ambiguous: SearchResult) -> SearchResult:
@@ -5866,9 +5918,11 @@ class _Searcher:
         found, ids = None, list[str]()
         with self._engine.SeeOwn() as state:
             if descent.node_id in state.nodes:
-                found = self._Look(str(descent.node_id))
+                found = self._Look(state, str(descent.node_id))
             ids = [id for id in descent.candidates if id in state.nodes]
-            result = self._BuildAmbiguousResult(ids, descent.reason) if ids else SearchResult(SearchStatus.NOT_FOUND)
+            result = SearchResult(SearchStatus.NOT_FOUND)
+            if ids:
+                result = self._BuildAmbiguousResult(state, ids, descent.reason)
         if found is not None:
             return self._AddCosts(
                 self._BuildMatchedResult(found, descent.reason, descent.fits, descent.confidence), descent
@@ -6191,8 +6245,8 @@ class KeywordTree:
 
     def __getitem__(self, path: str) -> KeywordNode:
         """Return the one keyword that a name or a path leads to; NotFoundError where there is none, or several."""
-        with self._See(query=path) as state:
-            ids = self._searcher.LookUp(path)[0]
+        self._Enter(query=path)
+        with self._searcher.LookUp(path) as (state, ids, _):
             if len(ids) == 1:
                 return self._reader.Nodes(state, ids)[0]
         at = _Shorten(path)
@@ -6211,8 +6265,9 @@ class KeywordTree:
         """Tell whether a name or a path leads to at least one keyword."""
         if not isinstance(path, str):
             return False
-        with self._See():
-            return bool(self._searcher.LookUp(path)[0])
+        self._Enter()
+        with self._searcher.LookUp(path) as (_, ids, _):
+            return bool(ids)
 
     def GetInfo(self, info_id: str) -> Info | None:
         """Return an info, or None.  Cost: decodes one row; reads a content above 4 KiB from the disk."""

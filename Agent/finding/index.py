@@ -637,7 +637,7 @@ class Index:
         return owners | dict(rows)
 
     def units(self, numbers: Collection[int]) -> dict[int, UnitRow]:
-        """Return number → unit, of some and those above them."""
+        """Return number → unit, of some and those above them, as far up as their words count."""
         sql = (
             "select num, id, above, grp, exists (select 1 from unit child where child.above = unit.num),"
             " (select count(*) from passage where passage.unit = unit.num) from unit where num in"
@@ -648,14 +648,20 @@ class Index:
             known = self._remembered(db, "units", dict[int, UnitRow])
             if len(known) > _REMEMBERED:
                 known.clear()
-            while wanted:
-                for num, key, above, group, is_context, passages in self._select(sql, wanted - known.keys(), *kinds):
-                    document = None if group is None else 2 * num
-                    known[num] = UnitRow(packing.to_id(key), above, group or "", document, bool(is_context), passages)
-                if not wanted <= known.keys():
+            for _ in range(score.ANCESTORS):
+                # Not by `wanted - known.keys()`, which goes through all that is known for each level of a deep tree.
+                if unknown := [num for num in wanted if num not in known]:
+                    for num, key, above, group, is_context, passages in self._select(sql, unknown, *kinds):
+                        document = None if group is None else 2 * num
+                        row = UnitRow(packing.to_id(key), above, group or "", document, bool(is_context), passages)
+                        known[num] = row
+                if not all(num in known for num in wanted):
                     raise packing.DamagedRowError("what is indexed has no unit")
                 found.update((num, known[num]) for num in wanted)
-                wanted = {row.above for num in wanted if (row := known[num]).above} - found.keys()
+                above_them = {known[num].above for num in wanted}
+                wanted = {num for num in above_them if num and num not in found}
+                if not wanted:
+                    break
         return found
 
     def numbers(self, ids: Iterable[str]) -> dict[str, int]:

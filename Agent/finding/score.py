@@ -41,6 +41,7 @@ __all__ = ["Evidence", "Found", "Query", "best", "rank"]
 K1, B = 1.2, 0.75  # BM25F's own (Robertson & Zaragoza 2009)
 NAME = 2.0  # what a name counts beside a text of usual length
 DECAY = 0.75  # what a unit has of its context's evidence
+ANCESTORS = 64  # contexts of contexts that are looked at: what is farther above counts less than 1e-8
 ALONE = 0.4  # what a single word counts where nothing else of the question is said
 BEGINNING = 0.6  # so much of a word, and of an unknown one, begins alike where the one stands for the other
 FURTHER = 0.5  # what each further passage counts beside the one before, and all of a group as one text
@@ -484,17 +485,21 @@ class Evidence:
     def inherited(self, number: int | None) -> dict[str, float]:
         """Return term → gain of a unit by its own names and text, or its context's."""
         ancestors: list[int] = []
-        while number is not None and number not in self._inherited and number in self._rows and number not in ancestors:
+        while number is not None and number not in self._inherited and number in self._rows:
+            if len(ancestors) == 2 * ANCESTORS:  # also of a circle
+                break
             ancestors.append(number)
             number = self._rows[number].above
         found = self._inherited.get(number, {})
-        for number in reversed(ancestors):
+        for place, number in enumerate(reversed(ancestors)):
             document = self._rows[number].document
             gains = {term: DECAY * gain for term, gain in found.items()}
             own = {} if document is None else self._query.gains_of(document, self._names_only)
             for term, gain in own.items():
                 gains[term] = max(gain, gains.get(term, 0.0))
-            found = self._inherited[number] = gains
+            found = gains
+            if place >= ANCESTORS or len(ancestors) < ANCESTORS:  # else what is above may be missing in it
+                self._inherited[number] = gains
         return found
 
     def of(

@@ -14,6 +14,7 @@ from operator import add
 from string import ascii_lowercase
 
 from ..base.text import split_sentences as sentences
+from ..keyword_tree import INVISIBLE, POINTS
 
 __all__ = ["KINDS", "STOP_WORDS", "find_runs", "fold", "has_digit", "is_unspaced"]
 __all__ += ["corrections", "kinds", "passages", "question", "sentences", "terms", "trigrams", "words"]
@@ -38,6 +39,7 @@ _find_ascii_words = re.compile(
 _find_parts = re.compile(r"[A-Z]?[a-z]{2,}|[A-Z]{2,}(?![a-z])|\d+").findall
 _drop_separators = re.compile(r",(?<=\d,)(?<!\d{4},)(?=\d{3}(?!\d))").sub  # 3,000 is 3000
 _drop_accents = re.compile("[\u0300-\u036f]+").sub
+_drop_unseen = re.compile(f"[{INVISIBLE}{POINTS}]+").sub
 _is_accented = re.compile("[\u00c0-\u024f\u0300-\u052f\u1e00-\u1fff]").search
 is_unspaced = re.compile(f"[{_UNSPACED}]").match
 has_digit = re.compile(r"\d").search
@@ -85,7 +87,8 @@ def _forms(word: str) -> tuple[str, ...]:
 
 
 def fold(text: str) -> str:
-    """Return `text` in NFKC, Latin, Greek and Cyrillic letters without accents, numbers without separators."""
+    """Return `text` in NFKC, without what is invisible, most accents and points, and separators in numbers."""
+    text = _drop_unseen("", text)
     if text.isascii():
         return _drop_separators("", text)
     # In parts, since the time that it takes grows with the square of a run of marks.
