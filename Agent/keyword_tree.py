@@ -474,6 +474,7 @@ def _ReadClock(clock: _Clock) -> float:
     return now
 
 
+_CutIds = re.compile(".{32}").findall
 _RANDOM: list[str] = []  # hexadecimal, for ids that are still to come; a forked child draws its own
 
 
@@ -482,8 +483,7 @@ def _NewId() -> str:
     try:
         digits = _RANDOM.pop()
     except IndexError:
-        drawn = os.urandom(16 * 64).hex()
-        digits, *more = (drawn[start : start + 32] for start in range(0, len(drawn), 32))
+        digits, *more = _CutIds(os.urandom(16 * 64).hex())
         _RANDOM.extend(more)
     return f"{digits[:8]}-{digits[8:12]}-4{digits[13:16]}-{_VARIANTS[digits[16]]}{digits[17:20]}-{digits[20:]}"
 
@@ -1039,7 +1039,6 @@ ROW_FIELDS: dict[type, dict[str, tuple[type, ...]]] = {
     InfoKeywordLink: _Fields("info_id:s keyword_id:s ordinal:i deleted:b relation:s created_by:s created_at:f"),
 }
 """The fields of each kind of row, with the types that each may have."""
-_NODE_FIELDS = tuple(name for name in ROW_FIELDS[KeywordNode] if name != "children")
 _TYPES_OF = {"bool": (bool,), "int": (int,), "float": (float, int), "str": (str,), "str | None": (str, type(None))}
 _TYPES_OF |= {"list[str]": (list,), "dict[str, Any]": (dict,)}
 # The other fields of each kind stand at the end of a row, where they are not empty.
@@ -1087,10 +1086,7 @@ def _EncodeRecord(record: _Record) -> bytes:
     if "_row" in values:
         values = record._Decode()
     more = "".join([f',"{name}":{_EncodeText(values[name])}' for name in _OPTIONAL_FIELDS[kind] if values[name]])
-    if kind is not KeywordNode:
-        return f"{_EncodeText({name: values[name] for name in ROW_FIELDS[kind]})[:-1]}{more}}}".encode()
-    fields: list[Any] = [*map(values.__getitem__, _NODE_FIELDS), more]
-    return _EncodeNode(*fields)
+    return _ENCODERS[kind](*[values[name] for name in ROW_FIELDS[kind] if name != "children"], more)
 
 
 def _EncodeNode(
@@ -1110,6 +1106,37 @@ def _EncodeNode(
         f'"created_by":{text(created_by)}{more}}}'
     ).encode()
 
+
+def _EncodeInfo(
+    id: str, deleted: bool, source: str, metadata: _Row, version: int, created_at: float, updated_at: float,
+    created_by: str, content: str, more: str = "",
+) -> bytes:  # fmt: skip
+    text = _EncodeString
+    return (
+        f'{{"id":{text(id)},"deleted":{"true" if deleted else "false"},"source":{text(source)},'
+        f'"metadata":{_EncodeText(metadata) if metadata else "{}"},"version":{version},'
+        f'"created_at":{_EncodeNumber(created_at)},"updated_at":{_EncodeNumber(updated_at)},'
+        f'"created_by":{text(created_by)},"content":{text(content)}{more}}}'
+    ).encode()
+
+
+def _EncodeLink(
+    info_id: str, keyword_id: str, ordinal: int, deleted: bool, relation: RelationType, created_by: str,
+    created_at: float, more: str = "",
+) -> bytes:  # fmt: skip
+    text = _EncodeString
+    return (
+        f'{{"info_id":{text(info_id)},"keyword_id":{text(keyword_id)},"ordinal":{ordinal},'
+        f'"deleted":{"true" if deleted else "false"},"relation":"{relation.value}","created_by":{text(created_by)},'
+        f'"created_at":{_EncodeNumber(created_at)}{more}}}'
+    ).encode()
+
+
+_ENCODERS: dict[type, Callable[..., bytes]] = {
+    KeywordNode: _EncodeNode,
+    Info: _EncodeInfo,
+    InfoKeywordLink: _EncodeLink,
+}
 
 # Without json.loads's look for blanks around: a third quicker.  `int` raises for NaN and Infinity, which JSON has not.
 _DecodeJson = json.JSONDecoder(parse_constant=int).raw_decode
@@ -1739,10 +1766,10 @@ class LogPosition:
 
     def Project(self, records: Rows) -> Rows:
         """Count the rows that the projections are to hold, and hand them on to be written."""
-        for kind, rows in enumerate(records[:3]):
-            if rows:
+        for kind in (0, 1, 2):
+            if rows := records[kind]:
                 length = self.projected[kind]
-                data, offset = b"\n".join(rows) + b"\n", length.bytes
+                data, offset = b"\n".join([*rows, b""]), length.bytes
                 length.bytes, length.lines = offset + len(data), length.lines + len(rows)
                 length.crc = zlib.crc32(data, length.crc)
                 if self.write is not None:
@@ -1943,6 +1970,9 @@ class Health(IntEnum):
     CLOSED = 5
 
 
+_SOUND, _STALE, _CLOSED = Health.SOUND, Health.STALE, Health.CLOSED  # an enum's members take longer to find
+
+
 class ReplacedError(StoreError):
     """Another process has put a new log in place of the open one: all is to be read again."""
 
@@ -2028,7 +2058,7 @@ class _FileStore:
         self.data_dir = data_dir
         self.log_path = os.path.join(data_dir, LOG_NAME)
         self.recovery: list[str] = []  # what opening cut or rebuilt, in sentences
-        self.health = Health.SOUND
+        self.health = _SOUND
         self.is_guess = False  # `Begin` did not ask what others wrote, as one may on a database
         self.least = ""  # the position that an opening must find: of what was read before
         self._reader = _LogReader(files, -1)  # stands where the last line that was read or written ends
@@ -2227,7 +2257,7 @@ class _FileStore:
         self._size, self._folder_time = self._reader.log.bytes, -1
         self.files.Truncate(self._lock_fd, 0)
         self.files.Sync(self._lock_fd)
-        self.health, self._failure = Health.SOUND, ""
+        self.health, self._failure = _SOUND, ""
         self.recovery.append(f"{LOG_NAME}: a sync had failed; what could be read was copied to a new file")
 
     def _MendProjections(self) -> None:
@@ -2357,8 +2387,10 @@ class _FileStore:
         """Make operations durable: one write, one sync; the lock is held."""
         self.RefuseIfFailed()
         reader, lines, crc = self._reader, [], self._reader.crc
-        for seq, operation in enumerate(operations, reader.seq + 1):
-            line, crc = EncodeLine(seq, crc, reader.seq, operation, extra)
+        durable = seq = reader.seq
+        for operation in operations:
+            seq += 1
+            line, crc = EncodeLine(seq, crc, durable, operation, extra)
             lines.append(line)
         data, tail = b"".join(lines), reader.log.bytes
         if tail + len(data) > self._size:
@@ -2476,7 +2508,7 @@ class _FileStore:
     def RefuseIfFailed(self) -> None:
         if self.health is Health.LOST:
             self._Lose()
-        if self.health is not Health.SOUND:
+        if self.health is not _SOUND:
             raise StoreError(self._failure)
 
     def SnapshotNames(self) -> list[str]:
@@ -2657,8 +2689,8 @@ class _FileStore:
     def Release(self) -> None:
         """Close all files."""
         # Each is forgotten first: if Ctrl-C comes between, it stays open; closed twice, its number may be another's.
-        if self.health is Health.SOUND:
-            self.health, self._failure = Health.CLOSED, "the files are closed"
+        if self.health is _SOUND:
+            self.health, self._failure = _CLOSED, "the files are closed"
         with self._descriptor_lock:
             for kind, fd in enumerate(self.projections.fds):
                 self.projections.fds[kind] = -1
@@ -2775,8 +2807,10 @@ class _Multimap(Generic[_Value]):
         if held is None:
             self._held[key] = value
             return
-        values = held if type(held) is list and key in self.changed else list(self.Get(key))
-        if is_last and values is held and values[-1] != value:  # nearly always, of a level that grows
+        values = held if type(held) is list and key in self.changed else None
+        if values is None:
+            values = list(self.Get(key))
+        elif is_last and values[-1] != value:  # nearly always, of a level that grows
             values.append(value)
             return
         index = len(values) if is_last else bisect.bisect_left(values, self._Place(value), key=self._Place)
@@ -4478,12 +4512,11 @@ _GATHER_S = 0.001  # for which a commit waits for other threads of this process,
 _REENTRY = "a signal handler, clock or ranking cannot use the tree while its own thread does"
 
 
-# The straight way of a job that creates one record and needs nothing of what others are about to write: of the state,
-# the clock and the next ordinal it makes the line's rows and its result without a transaction, and returns how to take
-# them in.  None where it is not so simple: then the plan says what is to be done.  Both give the same bytes.
-_Straight: TypeAlias = Callable[
-    ["_State", _Clock, int, "_Job[Any]"], tuple["LoggedOperation", Callable[[], None]] | None
-]
+# The straight way of what creates one record and needs nothing that others are about to write: of the state, the clock,
+# the next ordinal and the operation's id it makes the operation without a transaction, how it is taken in, and what the
+# caller gets.  None where it is not so simple: then the plan says what is to be done.  Both give the same bytes.
+_Made: TypeAlias = tuple["LoggedOperation", Callable[[], None], Any]
+_Straight: TypeAlias = Callable[["_State", _Clock, int, str], _Made | None]
 
 
 @dataclass(slots=True, eq=False)
@@ -4516,9 +4549,13 @@ class _GroupCommit:
         self._forming: tuple[list[_Job[Any]], Any] = [], threading.Lock()  # the holder of this lock commits these jobs
         self._expected, self._patience = 1, 0.0  # how many the next group waits for, and for how many seconds
 
+    def IsIdle(self) -> bool:
+        """Tell whether no other thread commits; two that find it so at once take turns."""
+        return not (self._forming[0] or self._expected > 1 or self._commit_lock.locked())
+
     def Run(self, job: _Job[Any]) -> None:
         jobs, lock = self._forming
-        if not (jobs or self._expected > 1 or self._commit_lock.locked()):  # two that find it so at once take turns
+        if self.IsIdle():
             with self._commit_lock:
                 self._commit_jobs([job])
             return
@@ -4546,14 +4583,14 @@ class _GroupCommit:
             raise
 
 
-def _ErrorOf(job: _Job[Any], error: KeywordTreeError) -> KeywordTreeError:
-    """Return the error for one job of a group; one whose outcome is unknown names the operation."""
+def _ErrorOf(operation_id: str, error: KeywordTreeError) -> KeywordTreeError:
+    """Return the error for one operation of a group; one whose outcome is unknown names the operation."""
     if isinstance(error, _ReentryError):  # of a signal handler in the middle of the commit
         error = StoreError(f"the commit was interrupted: {error}", outcome_unknown=True)
     if not isinstance(error, StoreError) or not error.outcome_unknown:
         return error
     named = copy.copy(error)
-    named.operation_id = job.id
+    named.operation_id = operation_id
     named.__cause__ = error
     return named
 
@@ -4785,7 +4822,7 @@ class _Engine:
         self.normalizer = normalizer
         self.new_id = new_id if new_id is _NewId else lambda: _CheckId("what new_id returns", new_id())
         self._blocks: tuple[weakref.ref[OpenOperation], ...] = ()  # those that may be open, in any thread
-        self.health = Health.SOUND  # or STALE, after a fork or Ctrl-C in a commit, say; or CLOSED
+        self.health = _SOUND  # or STALE, after a fork or Ctrl-C in a commit, say; or CLOSED
         self.position = ""  # of the log, as far as all of it is in the state
         self.ranker: Ranker | None = None  # None: made by the next opening, in a forked child too
         self._make_store = make_store
@@ -4826,7 +4863,7 @@ class _Engine:
             raise
         with self.lock:
             self.store, self.state = store, state
-            self.health = Health.SOUND
+            self.health = _SOUND
             for block in self.OpenBlocks():
                 block.transaction = None
             self.position = store.position
@@ -4847,12 +4884,12 @@ class _Engine:
         self._RefuseClosed()
         if self.lock._is_owned() and self._guards.lock._is_owned():
             raise _ReentryError(_REENTRY)  # it would see half an operation
-        if self.health is not Health.SOUND:
+        if self.health is not _SOUND:
             with self.Enter(), self.commit_lock:
                 self._EnsureOpen()
 
     def _RefuseClosed(self) -> None:
-        if self.health is Health.CLOSED:
+        if self.health is _CLOSED:
             raise ClosedError(f"the tree in {_Shorten(self.name)} is closed")
 
     def Enter(self) -> Any:
@@ -4869,7 +4906,7 @@ class _Engine:
     def _EnsureOpen(self) -> None:
         """Open again where that must be; it is this thread's turn."""
         self._RefuseClosed()
-        if self.health is Health.STALE:
+        if self.health is _STALE:
             self._Reopen()
 
     def _Reopen(self) -> None:
@@ -4884,20 +4921,20 @@ class _Engine:
         self.ranker = None
         for block in self.OpenBlocks():
             block.Abandon()
-        if self.health is not Health.CLOSED:
-            self.health = Health.STALE
+        if self.health is not _CLOSED:
+            self.health = _STALE
 
     def Close(self) -> None:
         guard = self.Enter()
         with self.lock:
-            if self.health is Health.CLOSED:
+            if self.health is _CLOSED:
                 return
             if (block := next((each for each in self.OpenBlocks() if each.HoldsWrites()), None)) is not None:
                 raise InvalidInputError(f"Close within {block!r}: it holds what is not committed, let it end first")
-            was, self.health = self.health, Health.CLOSED
+            was, self.health = self.health, _CLOSED
         with guard, self.commit_lock:
             try:
-                if was is not Health.STALE:  # a checkpoint would confirm what cannot be trusted
+                if was is not _STALE:  # a checkpoint would confirm what cannot be trusted
                     self.store.Close(self._Apply)
             finally:
                 try:
@@ -4911,9 +4948,17 @@ class _Engine:
         """Give what is committed, for moments: the tree's lock is held."""
         while True:
             with self.lock:
-                if self.health is not Health.STALE:  # looked at here: half an operation may just have come in
+                if self.health is not _STALE:  # looked at here: half an operation may just have come in
                     yield self.OwnState() if own else self.state
                     return
+            self.CheckOpen()
+
+    def Look(self, look: Callable[[_State], _Value]) -> _Value:
+        """Return what a function finds in what this thread is to see; a third of what `with` takes."""
+        while True:
+            with self.lock:
+                if self.health is not _STALE:
+                    return look(self.OwnState() if self._blocks else self.state)
             self.CheckOpen()
 
     def SeeOwn(self) -> contextlib.AbstractContextManager[_State]:
@@ -4955,7 +5000,7 @@ class _Engine:
                     infos = list(self.state.infos.values())
                 # Where the row is now: found by length and checksum.
                 places = [each for each in infos if not isinstance(each, bytes) and each[-2:] == held[-2:]]
-                if self.health is Health.CLOSED or (store is self.store and held in places):
+                if self.health is _CLOSED or (store is self.store and held in places):
                     raise
                 if not places:
                     raise StoreError("an info was changed while its content was read: ask again") from error
@@ -4963,6 +5008,33 @@ class _Engine:
         return held
 
     # -- committing -----------------------------------------------------------
+
+    def Create(self, op: str, plan: _Plan[_Value], author: str, straight: _Straight) -> _Value:
+        """Commit a plan, the straight way where no other thread writes and no block is open."""
+        if self._blocks or not self._committer.IsIdle():
+            return self.Write(op, plan, author, (), straight)
+        operation_id = self.new_id()
+        try:
+            with self.Enter(), self.commit_lock:
+                result = self._WorkUpToDate(partial(self._GoAlone, straight, operation_id), [], for_commit=True)
+        except KeywordTreeError as error:
+            raise _ErrorOf(operation_id, error) from error.__cause__
+        if result is None:
+            return self.Run(_Job(op, operation_id, plan, author))
+        self.of_thread.last_operation = operation_id
+        return cast("_Value", result)
+
+    def _GoAlone(self, straight: _Straight, operation_id: str, _: object) -> Any:
+        state = self.state
+        try:
+            made = straight(state, self.Now, state.next_ordinal, operation_id)
+        except Exception:  # its plan fails as well, and says so
+            made = None
+        if made is None:
+            return None
+        self.store.Append([made[0]])
+        self._TakeInDurable([made])
+        return made[2]
 
     def Write(
         self,
@@ -4985,7 +5057,7 @@ class _Engine:
         if job.error is not None:
             raise job.error
         if not job.is_done:
-            raise _ErrorOf(job, StoreError("the commit was interrupted", outcome_unknown=True))
+            raise _ErrorOf(job.id, StoreError("the commit was interrupted", outcome_unknown=True))
         if job.is_written:
             self.of_thread.last_operation = job.id
         return job.result
@@ -4995,16 +5067,18 @@ class _Engine:
         with self.Enter(), self.commit_lock:
             return cast("_Value", self._WorkUpToDate(lambda _: work(), []))
 
-    def _WorkUpToDate(self, work: Callable[[list[_Job[Any]]], Any], jobs: list[_Job[Any]]) -> Any:
+    def _WorkUpToDate(
+        self, work: Callable[[list[_Job[Any]]], Any], jobs: list[_Job[Any]], *, for_commit: bool = False
+    ) -> Any:
         """Do the work on what all have written; again where that has changed meanwhile.  `commit_lock` is held.
         What fails is each unfinished job's error, or raised where there are none, or where it is of a signal handler.
         """
         while True:
             try:
-                if self.health is not Health.SOUND:
+                if self.health is not _SOUND:
                     self._EnsureOpen()
                 try:
-                    self.store.Begin(self._Apply, bool(jobs))
+                    self.store.Begin(self._Apply, for_commit or bool(jobs))
                     result = work(jobs)
                     self.position = self.store.position
                     return result
@@ -5018,11 +5092,11 @@ class _Engine:
                             self.store.End()
                         raise
             except ReplacedError:
-                self.health = Health.STALE
+                self.health = _STALE
             except BehindError:
                 jobs = [job for job in jobs if not job.is_done]
             except BaseException as error:
-                self.health, was = max(self.health, Health.STALE), self.health  # first: a second Ctrl-C may come
+                self.health, was = max(self.health, _STALE), self.health  # first: a second Ctrl-C may come
                 # Raised before anything was applied; after all others memory may differ from the log.
                 is_refusal = isinstance(error, StoreError) and not isinstance(error, (StoreCorruptError, _ReentryError))
                 if is_refusal or self.store.health is Health.LOST:
@@ -5037,7 +5111,7 @@ class _Engine:
                     raise failure  # noqa: B904  it is the error, or has it as its cause
                 for job in jobs:
                     if not job.is_done:
-                        job.error = _ErrorOf(job, failure)
+                        job.error = _ErrorOf(job.id, failure)
                 return None
 
     def Compact(self, keep_history: bool) -> None:
@@ -5051,43 +5125,40 @@ class _Engine:
                 self._Reopen()
             except BaseException:
                 if self.store.health is not Health.READ_ONLY:
-                    self.health = Health.STALE  # the open descriptors may be those of replaced files
+                    self.health = _STALE  # the open descriptors may be those of replaced files
                 raise
 
         self.Exclusively(Work)
 
-    def _GoStraight(self, jobs: list[_Job[Any]]) -> list[tuple[LoggedOperation, Callable[[], None]]]:
-        """Return what each job brings, and how it is taken in; nothing where one of them needs its plan."""
-        state, made = self.state, []
-        ordinal = state.next_ordinal
+    def _GoStraight(self, jobs: list[_Job[Any]]) -> list[_Made]:
+        """Return what each job brings; nothing where one of them needs its plan."""
+        made, ordinal = list[_Made](), self.state.next_ordinal
         for job in jobs:
-            if job.straight is None:
-                return []
             try:
-                each = job.straight(state, self.Now, ordinal, job)
+                each = job.straight and job.straight(self.state, self.Now, ordinal, job.id)
             except Exception:  # its plan fails as well, and says so
-                return []
+                each = None
             if each is None:
                 return []
             made.append(each)
             ordinal += len(each[0].after.nodes) + len(each[0].after.links)
-        for job in jobs:
+        for job, (_, _, job.result) in zip(jobs, made, strict=True):
             job.is_written, job.error = True, None  # none of a run on what others have changed by now
         return made
 
-    def _RunPlans(self, jobs: list[_Job[Any]]) -> list[tuple[LoggedOperation, Callable[[], None]]]:
-        """Run each plan on the tree as those before it leave it; return what they bring, and how it is taken in."""
+    def _RunPlans(self, jobs: list[_Job[Any]]) -> list[_Made]:
+        """Run each plan on the tree as those before it leave it; return what they bring."""
         block = jobs[0].block if len(jobs) == 1 else None  # its own transaction takes no steps of others
         transaction = None if block is None else block.TransactionOn(self.state)
         transaction = transaction or _Transaction(self, self.state)
-        made: list[tuple[LoggedOperation, Callable[[], None]]] = []
+        made: list[_Made] = []
         for job in jobs:
             operation = self._RunPlan(job, transaction)
             job.is_written = operation is not None
             # Else what it was decided on may not be all, or may fail.
             job.is_done = operation is None and not made and not self.store.is_guess
             if operation is not None:
-                made.append((operation, partial(self.state.Apply, operation.after)))
+                made.append((operation, partial(self.state.Apply, operation.after), None))
         return made
 
     def _CommitJobs(self, jobs: list[_Job[Any]]) -> None:
@@ -5095,7 +5166,7 @@ class _Engine:
         made = self._GoStraight(jobs) or self._RunPlans(jobs)
         try:
             if made:
-                self.store.Append([operation for operation, _ in made])
+                self.store.Append([operation for operation, _, _ in made])
             else:
                 self.store.Confirm()  # what is refused, or changes nothing, was decided on what all have written
         except StoreError as error:
@@ -5103,17 +5174,20 @@ class _Engine:
                 raise
             for job in jobs:
                 if not job.is_done and (len(jobs) == 1 or error.outcome_unknown):
-                    job.error, job.is_done = _ErrorOf(job, error), True
+                    job.error, job.is_done = _ErrorOf(job.id, error), True
                 elif not job.is_done:  # alone: one of them may be what the disk has no room for
                     self._CommitJobs([job])
             return
+        self._TakeInDurable(made)
+        for job in jobs:
+            job.is_done = True
+
+    def _TakeInDurable(self, made: list[_Made]) -> None:
         try:
-            for operation, take_in in made:
+            for operation, take_in, _ in made:
                 self._Apply(operation.after, take_in)
         except Exception as error:  # they are durable: the next call reads them from the log
             _LOGGER.warning("memory is read again from the log: %s: %s", type(error).__name__, error)
-        for job in jobs:
-            job.is_done = True
 
     def _RunPlan(self, job: _Job[Any], transaction: _Transaction) -> LoggedOperation | None:
         """Return what a job's plan stages, None where nothing changes, or where the plan refuses."""
@@ -5141,7 +5215,8 @@ class _Engine:
     def _Apply(self, records: Rows, take_in: Callable[[], None] | None = None) -> None:
         """Make durable rows visible to readers, all at once."""
         with self.lock:
-            was, self.health = self.health, max(self.health, Health.STALE)  # until all of it is there: Ctrl-C may come
+            was = self.health
+            self.health = was if was is _CLOSED else _STALE  # until all of it is there: Ctrl-C may come
             for block in self.OpenBlocks() if self._blocks else ():
                 block.TakeIn(records)
             if take_in is None:
@@ -5684,23 +5759,42 @@ class _Writer:
         if aliases:
             folds, tokens = list(dict.fromkeys(folds)), list(dict.fromkeys(tokens))
 
-        def GoStraight(
-            state: _State, clock: _Clock, ordinal: int, job: _Job[Any]
-        ) -> tuple[LoggedOperation, Callable[[], None]] | None:
+        def GoStraight(state: _State, clock: _Clock, ordinal: int, operation_id: str) -> _Made | None:
             if parent_id not in state.nodes or id in state.nodes or id in state.gone_nodes:
                 return None
             now, level = clock(), state.LevelOf(parent_id) + 1
             stamps = level, description, metadata, 1, now, now, created_by
             row = _EncodeNode(id, ordinal, False, parent_id, name, aliases, tokens, *stamps)
-            job.result = _DeferNode(id, row, level, self._reader.ListChildren)
-            operation = LoggedOperation(job.op, job.id, now, _NOTHING, Rows([row], [], [], {}, {}), created_by)
-            return operation, partial(state.AddNode, id, row, ordinal, parent_id, folds)
+            rows = Rows([row], [], [], {}, {})
+            operation = LoggedOperation("create_keyword", operation_id, now, _NOTHING, rows, created_by)
+            node = _DeferNode(id, row, level, self._reader.ListChildren)
+            return operation, partial(state.AddNode, id, row, ordinal, parent_id, folds), node
 
         def Plan(tx: _Transaction) -> KeywordNode:
             node = self.DraftNode(id, name, aliases, description, metadata, created_by)
             return _PlanNode(node, parent_id, None, tx)
 
-        return self._engine.Write("create_keyword", Plan, created_by, (), GoStraight)
+        return self._engine.Create("create_keyword", Plan, created_by, GoStraight)
+
+    def CreateInfo(self, content: str, source: str, keyword_ids: list[str], metadata: _Row, created_by: str) -> Info:
+        """Make one info, of arguments that were checked."""
+        info = Info(self._engine.new_id(), content, source, metadata, 1, 0.0, 0.0, created_by=created_by)
+
+        def GoStraight(state: _State, clock: _Clock, ordinal: int, operation_id: str) -> _Made | None:
+            is_new = info.id not in state.infos and info.id not in state.gone_infos
+            if not is_new or not all(map(state.nodes.__contains__, keyword_ids)):
+                return None
+            info.created_at = info.updated_at = now = clock()
+            row = _EncodeInfo(info.id, False, source, metadata, 1, now, now, created_by, content)
+            heads: dict[bytes, Any] = {row: info}
+            for number, id in enumerate(keyword_ids, ordinal):
+                link = _EncodeLink(info.id, id, number, False, RelationType.PRIMARY, created_by, now)
+                heads[link] = 2, info.id, id
+            rows = Rows([], [row], list(heads)[1:], {}, heads)
+            operation = LoggedOperation("create_info", operation_id, now, _NOTHING, rows, created_by)
+            return operation, partial(state.Apply, rows), info
+
+        return self._engine.Create("create_info", partial(_PlanInfo, info, keyword_ids, []), created_by, GoStraight)
 
     def Place(self, node: KeywordNode) -> tuple[str, _Row | None]:
         descent = self._descent.Walk(node.name, "suggest_parent", description=node.description)
@@ -5836,28 +5930,27 @@ class _Searcher:
     _mru: _MRUCache
 
     def FindExactly(self, query: str) -> tuple[SearchResult | None, list[str]]:
-        with self.LookUp(query) as (state, hits, reason):
+        def Look(state: _State) -> tuple[list[str], SearchResult | _Found | None, str]:
+            hits, reason = self._Find(state, query)
             ids = list(hits)
-            if not ids:
-                return None, ids
             if len(ids) > 1:
-                return self._BuildAmbiguousResult(state, ids, reason), ids
-            found = self._Look(state, ids[0])
-        return self._BuildMatchedResult(found, reason), ids
+                return ids, self._BuildAmbiguousResult(state, ids, reason), reason
+            return ids, self._Look(state, ids[0]) if ids else None, reason
 
-    @contextlib.contextmanager
-    def LookUp(self, query: str) -> Iterator[tuple[_State, Sequence[str], str]]:
-        """Give the ids of what a query names, and how it was found; the lock is held."""
+        ids, found, reason = self.LookUp(Look)
+        return self._BuildMatchedResult(found, reason) if isinstance(found, _Found) else found, ids
+
+    def LookUp(self, look: Callable[[_State], _Value]) -> _Value:
+        """Return what a function that may ask for tokens finds."""
         while True:
-            with self._engine.SeeOwn() as state:
-                try:
-                    found = self._Find(state, query)
-                except _LacksTokensError:
-                    base = self._engine.state
-                else:
-                    yield state, *found
-                    return
-            base.MakeTokens(self._engine.lock)
+            try:
+                return self._engine.Look(look)
+            except _LacksTokensError:
+                self._engine.state.MakeTokens(self._engine.lock)
+
+    def Hits(self, query: str) -> Sequence[str]:
+        """Return the ids of what a query names."""
+        return self.LookUp(lambda state: list(self._Find(state, query)[0]))
 
     def _Find(self, state: _State, query: str) -> tuple[Sequence[str], str]:
         if len(query) > _QUERY_LIMIT:  # far longer than any name; to fold it could take long
@@ -6085,7 +6178,7 @@ class KeywordTree:
         self.Close()
 
     def __repr__(self) -> str:
-        if self._engine.health is Health.CLOSED:
+        if self._engine.health is _CLOSED:
             return f"<KeywordTree {_Shorten(self.data_dir)} closed>"
         with self._engine.See() as state:
             keywords, infos = _Count(len(state.nodes) - 1, "keyword"), _Count(len(state.infos), "info")
@@ -6199,9 +6292,13 @@ class KeywordTree:
     def GetKeyword(self, id: str) -> KeywordNode | None:
         """Return a keyword, or None.  Cost: a dictionary look-up; decodes the row when a field is read."""
         id = _CheckId("id", id)
-        with self._See() as state:
+        self._engine.CheckOpen()
+
+        def Look(state: _State) -> KeywordNode | None:
             found = state.ResolveMerged(id)
             return None if found is None else self._reader.Nodes(state, [found])[0]
+
+        return self._engine.Look(Look)
 
     def GetChildren(self, id: str, page: int | None = None, size: int = _PAGE) -> list[KeywordNode]:
         """Return a keyword's children in the order of their creation.  Cost: a step for each."""
@@ -6246,9 +6343,9 @@ class KeywordTree:
     def __getitem__(self, path: str) -> KeywordNode:
         """Return the one keyword that a name or a path leads to; NotFoundError where there is none, or several."""
         self._Enter(query=path)
-        with self._searcher.LookUp(path) as (state, ids, _):
-            if len(ids) == 1:
-                return self._reader.Nodes(state, ids)[0]
+        ids = self._searcher.Hits(path)
+        if len(ids) == 1 and (node := self.GetKeyword(ids[0])) is not None:
+            return node
         at = _Shorten(path)
         why = f"{_Count(len(ids), 'keyword')} found for {at}" if ids else f"no keyword found for {at}: Ensure makes it"
         raise NotFoundError("keyword", path, why)
@@ -6259,15 +6356,14 @@ class KeywordTree:
 
     def __bool__(self) -> bool:
         """Tell whether the tree is open, also where it has no keywords."""
-        return self._engine.health is not Health.CLOSED
+        return self._engine.health is not _CLOSED
 
     def __contains__(self, path: object) -> bool:
         """Tell whether a name or a path leads to at least one keyword."""
         if not isinstance(path, str):
             return False
         self._Enter()
-        with self._searcher.LookUp(path) as (_, ids, _):
-            return bool(ids)
+        return bool(self._searcher.Hits(path))
 
     def GetInfo(self, info_id: str) -> Info | None:
         """Return an info, or None.  Cost: decodes one row; reads a content above 4 KiB from the disk."""
@@ -6439,6 +6535,10 @@ class KeywordTree:
         """
         if isinstance(content, str) and not content.strip():
             raise _Invalid("content must not be empty or blank", content)
+        if not _CheckBool("auto_link", auto_link) and id is None:
+            content, source = _CheckContent("content", content), _CheckText("source", source, _DESCRIPTION_LIMIT)
+            ids, metadata = _CheckList("keyword_ids", keyword_ids, _CheckId), _CheckMetadata("metadata", metadata)
+            return self._writer.CreateInfo(content, source, ids, metadata, _CheckName("created_by", created_by))
         spec: _Row = {"content": content, "source": source, "keyword_ids": keyword_ids, "auto_link": auto_link}
         spec |= {"metadata": metadata, "created_by": created_by, "id": id}
         return self._writer.CreateInfos("create_info", [spec])[0]
@@ -6854,7 +6954,7 @@ class KeywordTree:
         A signal handler cannot close a tree that its own thread is using: that raises StoreError.  An `Operation` that
         is open and holds writes, in any thread, raises InvalidInputError, which names it.
         """
-        if self._engine.health is Health.SOUND:
+        if self._engine.health is _SOUND:
             self._engine.Enter()
             with contextlib.suppress(StoreError):  # what another process has forgotten must not be kept by the ranker
                 self.Refresh()

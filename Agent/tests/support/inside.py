@@ -179,7 +179,8 @@ def tell_at_locks_of_commits(tree: KeywordTree, tell: Callable[[str], None], *, 
     """
     groups: Any = tree._engine._committer
     groups._lock = _TellingLock("the forming group", tell)
-    groups._commit_lock = _TellingLock("the turn", tell, is_met=not alone)
+    engine: Any = tree._engine
+    engine.commit_lock = groups._commit_lock = _TellingLock("the turn", tell, is_met=not alone)
     groups._forming = [], _TellingLock("a group", tell)
 
 
@@ -269,17 +270,18 @@ def in_two_steps(patch: pytest.MonkeyPatch, between: Callable[[], object]) -> No
 def around_taking_in(
     patch: pytest.MonkeyPatch, before: Callable[[], object] | None = None, behind: Callable[[], object] | None = None
 ) -> None:
-    """Do something before, or behind, what an operation brings is taken into memory."""
-    real = kt._State.Apply
+    """Do something before, or behind, what an operation brings is taken into memory, on either way."""
+    for name in ("Apply", "AddNode"):
+        real = getattr(kt._State, name)
 
-    def apply(state: Any, records: Any) -> None:
-        if before is not None:
-            before()
-        real(state, records)
-        if behind is not None:
-            behind()
+        def apply(*arguments: Any, real: Callable[..., None] = real) -> None:
+            if before is not None:
+                before()
+            real(*arguments)
+            if behind is not None:
+                behind()
 
-    patch.setattr(kt._State, "Apply", apply)
+        patch.setattr(kt._State, name, apply)
 
 
 def _before(patch: pytest.MonkeyPatch, owner: type, name: str, act: Callable[[], object]) -> None:
