@@ -1085,7 +1085,7 @@ def _EncodeRecord(record: _Record) -> bytes:
     values, kind = _FieldsOf(record), type(record)
     if "_row" in values:
         values = record._Decode()
-    more = "".join([f',"{name}":{_EncodeText(values[name])}' for name in _OPTIONAL_FIELDS[kind] if values[name]])
+    more = "".join([f',"{name}":{_EncodeText(values[name])}' for name in _OPTIONAL_FIELDS[kind] if values.get(name)])
     return _ENCODERS[kind](*[values[name] for name in ROW_FIELDS[kind] if name != "children"], more)
 
 
@@ -2168,7 +2168,12 @@ class _FileStore:
                 is_denied = error.errno in _READ_ONLY_ERRORS and not self.files.IsWritable(self.data_dir)
                 if not is_denied and error.errno not in _NO_LOCK_ERRORS:
                     raise
-                self._Fail(Health.READ_ONLY, f"{self.data_dir} can only be read", error)
+                why = (
+                    "can only be read"
+                    if is_denied or error.errno == errno.EROFS
+                    else "cannot be locked, so it is only read"
+                )
+                self._Fail(Health.READ_ONLY, f"{self.data_dir} {why}", error)
                 return
             if self.files.IsAt(self._lock_fd, self._lock_path):
                 return
@@ -2606,7 +2611,8 @@ class _FileStore:
         for name in self.files.List(folder):
             path = os.path.join(folder, name)
             if self.files.IsFolder(path):
-                yield from self._FilesIn(path)
+                with contextlib.suppress(_DiskError):  # somebody else's, such as lost+found
+                    yield from self._FilesIn(path)
             else:
                 yield path
 

@@ -17,7 +17,6 @@ from Agent.tests.support import ROOT, reference
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 
 
-
 def read(name: str) -> str:
     return (ROOT / name).read_text(encoding="utf-8")
 

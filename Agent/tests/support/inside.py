@@ -8,6 +8,7 @@ what it brings about. The names that the spec gives (`_Normalize`, `_ExactLookup
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 import threading
@@ -468,3 +469,72 @@ def check_tables(tree: KeywordTree) -> None:
         for fold in list(fresh.names):
             tokens = kt._NormalizeText(fold)
             assert list(seen.ByTokens(tokens)) == list(fresh.ByTokens(tokens)), fold
+
+
+# == Two ways to commit ===================================================================================
+
+
+def never_straight(patch: pytest.MonkeyPatch) -> None:
+    """Let every write go the general way."""
+
+    def create(self: Any, op: str, plan: Any, author: str, _: object) -> Any:
+        return self.Write(op, plan, author)
+
+    patch.setattr(kt._Engine, "Create", create)
+
+
+class _TakenDownError(Exception):
+    """Ends a call whose job was taken down."""
+
+
+def take_down(tree: KeywordTree, writes: Sequence[Callable[[], object]]) -> list[Any]:
+    """Return the jobs that some calls hand in, none of which is committed yet."""
+    jobs: list[Any] = []
+
+    def run(job: Any) -> None:
+        jobs.append(job)
+        raise _TakenDownError
+
+    engine: Any = tree._engine
+    engine.Run, engine.Create = run, lambda *given: engine.Write(*given[:3], (), given[3])
+    for write in writes:
+        with contextlib.suppress(_TakenDownError, kt.KeywordTreeError):  # an undo that finds nothing hands in no job
+            write()
+    del engine.Run, engine.Create
+    return jobs
+
+
+def commit(tree: KeywordTree, jobs: list[Any]) -> None:
+    """Commit jobs as one group."""
+    engine = tree._engine
+    with engine.Enter(), engine.commit_lock:
+        engine._WorkUpToDate(engine._CommitJobs, jobs)
+
+
+def held(tree: KeywordTree) -> dict[str, object]:
+    """Return all that a tree holds in memory."""
+    state = tree._engine.state
+    found: dict[str, object] = {name: dict(getattr(state, name)) for name in state.DICTS}
+    for name in state.MULTIMAPS:
+        table = getattr(state, name)
+        found[name] = {key: list(table.Get(key)) for key in table if table.Get(key)}
+    return found | {"next_ordinal": state.next_ordinal}
+
+
+def blocks_noted(tree: KeywordTree) -> int:
+    """Return how many blocks a tree has noted as open."""
+    return len(tree._engine._blocks)
+
+
+def interrupt_at(patch: pytest.MonkeyPatch, number: int) -> None:
+    """Let Ctrl-C come in the main thread at the n-th entry of what is taken into a table in memory."""
+    entries = iter(range(1, sys.maxsize))
+    for name in ("Add", "Discard"):
+        real = getattr(kt._Multimap, name)
+
+        def change(*arguments: Any, real: Callable[..., None] = real) -> None:
+            if threading.current_thread() is threading.main_thread() and next(entries) == number:
+                raise KeyboardInterrupt
+            real(*arguments)
+
+        patch.setattr(kt._Multimap, name, change)

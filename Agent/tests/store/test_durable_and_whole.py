@@ -1,0 +1,324 @@
+"""What is durable is not reported as failed, half an operation is never read, stray files are passed over."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import gc
+import itertools
+import os
+import signal
+import stat
+import threading
+import time
+import weakref
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from Agent.keyword_tree import (
+    ConflictError,
+    InvalidInputError,
+    KeywordTree,
+    OpenOperation,
+    StoreCorruptError,
+    StoreError,
+)
+from Agent.tests.support import inside
+from Agent.tests.support.threads import wait_until
+
+
+class TestCallbacksThatRaise:
+    """A write either raises and is not there, now and after reopening, or returns and is."""
+
+    @pytest.mark.parametrize("error", [RuntimeError, ValueError, TimeoutError])
+    def test_a_clock(self, folder: Path, monkeypatch: pytest.MonkeyPatch, error: type[Exception]) -> None:
+        inside.set_limits(monkeypatch, checkpoint_operations=3)
+        calls = itertools.count(1)
+
+        def clock() -> float:
+            if next(calls) % 4 == 0:
+                raise error("no time")
+            return time.time()
+
+        made = []
+        with KeywordTree(str(folder), clock=clock) as tree:
+            for number in range(40):
+                try:
+                    made.append(tree.CreateKeyword(f"k{number}", "root").name)
+                except error:
+                    continue
+            assert [node.name for node in tree] == made
+        with KeywordTree(str(folder)) as again:
+            assert [node.name for node in again] == made
+            assert again.Verify() == []
+
+    @pytest.mark.parametrize(
+        "write",
+        [
+            lambda t: t.MoveKeyword("boom", "a"),
+            lambda t: t.DeleteKeyword("boom"),
+            lambda t: t.AddAlias("boom", "more"),
+            lambda t: t.MergeKeywords("boom", "a"),
+        ],
+    )
+    def test_a_normalizer(self, folder: Path, write: Callable[[KeywordTree], object]) -> None:
+        broken = [False]
+
+        def normalize(text: str) -> list[str]:
+            if broken[0] and text == "boom":
+                raise ValueError("normalizer")
+            return [text.lower()]
+
+        with KeywordTree(str(folder), normalizer=normalize) as tree:
+            tree.BatchCreateKeywords([{"name": name, "id": name, "parent_id": "root"} for name in ("a", "boom")])
+            tree.Search("nothing", llm_expand_query=False)  # makes the table of tokens
+            count, broken[0] = len(tree.History()), True
+            try:
+                write(tree)
+                done = 1
+            except ValueError:
+                done = 0
+            assert len(tree.History()) == count + done
+            broken[0] = False
+            assert tree.Verify() == []
+            assert tree.Search("A", llm_expand_query=False).node == tree.GetKeyword("a")
+
+    def test_memory_that_runs_out_while_a_write_is_taken_in(
+        self, tree: KeywordTree, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        def fail() -> None:
+            raise MemoryError
+
+        with monkeypatch.context() as patch:
+            inside.around_taking_in(patch, before=fail)
+            made = tree.CreateKeyword("there", "root")
+        assert tree["there"] == made
+        assert tree.Verify() == []
+
+
+class TestHalfAnOperation:
+    @pytest.mark.parametrize("at", [1, 50, 333])
+    @pytest.mark.parametrize("kind", ["batch", "cascade", "merge"])
+    def test_is_not_read_where_ctrl_c_comes_while_it_is_taken_in(
+        self, tree: KeywordTree, monkeypatch: pytest.MonkeyPatch, kind: str, at: int
+    ) -> None:
+        count = 400
+        tree.BatchCreateKeywords([{"name": name, "id": name, "parent_id": "root"} for name in ("top", "other")])
+        specs = [{"name": f"n{n}", "parent_id": "top", "aliases": [f"a{n}"]} for n in range(count)]
+        if kind != "batch":
+            tree.BatchCreateKeywords(specs)
+        writes: dict[str, Callable[[], object]] = {
+            "batch": lambda: tree.BatchCreateKeywords(specs),
+            "cascade": lambda: tree.DeleteKeyword("top", cascade=True),
+            "merge": lambda: tree.MergeKeywords("top", "other"),
+        }
+        seen: set[int] = set()
+        ended: list[bool] = []
+
+        def look() -> None:
+            while not ended:
+                seen.update((-len(tree.GetChildren("top")), len(tree)))
+
+        readers = [threading.Thread(target=look) for _ in range(3)]
+        for reader in readers:
+            reader.start()
+        wait_until(lambda: bool(seen))
+        with monkeypatch.context() as patch:
+            inside.interrupt_at(patch, at)
+            try:
+                with pytest.raises(KeyboardInterrupt):
+                    writes[kind]()
+                time.sleep(0.02)
+            finally:
+                ended.append(True)
+                for reader in readers:
+                    reader.join()
+        wanted = {"batch": {2, count + 2}, "cascade": {count + 2, 1}, "merge": {count + 2, count + 1}}
+        assert seen <= {0, -count, *wanted[kind]}
+        assert tree.Verify() == []
+
+
+class TestLostLogs:
+    @pytest.mark.parametrize("cut", [1, 2, 20, 700, 5000])
+    def test_leave_memory_to_be_read(self, tree: KeywordTree, folder: Path, cut: int) -> None:
+        for number in range(20):
+            tree.CreateKeyword(f"k{number}", "root")
+        log = folder / "change_log.jsonl"
+        os.truncate(log, len(log.read_bytes().rstrip(b" \n")) + 1 - cut)
+        for _ in range(2):
+            with pytest.raises(StoreCorruptError, match="is in this tree alone"):
+                tree.CreateKeyword("more", "root")
+            assert len(tree) == 20
+            assert tree["k3"].name == "k3"
+
+
+class TestBlocks:
+    def test_that_were_interrupted_at_their_exit_are_forgotten(
+        self, tree: KeywordTree, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        def interrupt(*_: object) -> None:
+            raise KeyboardInterrupt
+
+        blocks: list[weakref.ref[OpenOperation]] = []
+        with monkeypatch.context() as patch:
+            patch.setattr(OpenOperation, "Leave", interrupt)
+            for _ in range(20):
+                with contextlib.suppress(KeyboardInterrupt), tree.Operation() as block:
+                    tree.CreateInfo("draft")
+                    blocks.append(weakref.ref(block))
+                del block
+        gc.collect()
+        assert not [ref for ref in blocks if ref() is not None]
+        assert inside.blocks_noted(tree) <= 1
+        assert tree.ListInfos() == []
+        tree.CreateKeyword("after", "root")
+        assert len(tree) == 1
+
+    def test_of_other_threads_are_theirs(self, tree: KeywordTree) -> None:
+        with tree.Operation():
+            tree.CreateKeyword("mine", "root")
+            other = threading.Thread(target=lambda: tree.CreateKeyword("theirs", "root"))
+            other.start()
+            other.join()
+            with pytest.raises(InvalidInputError, match="holds what is not committed"):
+                tree.Close()
+            assert len(tree) == 2
+        assert [node.name for node in tree] == ["theirs", "mine"]
+
+
+class TestUndo:
+    @pytest.mark.parametrize("kind", ["info", "keyword"])
+    def test_of_a_deletion_is_not_barred_by_its_id_that_was_used_again(self, tree: KeywordTree, kind: str) -> None:
+        calls: dict[str, tuple[Any, ...]] = {
+            "info": (lambda text: tree.CreateInfo(text, id="X"), tree.DeleteInfo, tree.GetInfo),
+            "keyword": (lambda text: tree.CreateKeyword(text, "root", id="X"), tree.DeleteKeyword, tree.GetKeyword),
+        }
+        create, delete, get = calls[kind]
+        create("first")
+        made = get("X")
+        delete("X")
+        deletion = tree.last_operation
+        for text in ("second", "third"):
+            create(text)
+            with pytest.raises(ConflictError):
+                tree.Undo(deletion)  # the id is in use
+            tree.Undo(tree.last_operation)
+        tree.CompactStorage()
+        tree.Undo(deletion)
+        there: Any = get("X")
+        assert {**vars(there), "version": 0, "updated_at": 0} == {**vars(made), "version": 0, "updated_at": 0}
+
+
+STRAYS = (
+    ".DS_Store",
+    "Thumbs.db",
+    "desktop.ini",
+    "._change_log.jsonl",
+    "change_log.jsonl~",
+    ".change_log.jsonl.swp",
+    "#a#",
+)
+
+
+class TestStrayFiles:
+    @pytest.mark.parametrize("place", ["", "snapshots", "history", "indexes"])
+    def test_are_passed_over_by_every_method(self, folder: Path, place: str) -> None:
+        with KeywordTree(str(folder)) as tree:
+            tree.Ensure("tea")
+            tree.CompactStorage()
+            snapshot = tree.Snapshot(copy=True)
+            (folder / place).mkdir(exist_ok=True)
+            for name in STRAYS:
+                (folder / place / name).write_bytes(b"\0stray")
+            (folder / place / "stray folder").mkdir()
+            (folder / place / "20260101T000000.000000Z").write_bytes(b"named like a snapshot")
+            assert tree.Verify() == []
+            assert tree.TreeMetrics()["keywords"] == 1
+            tree.Restore(snapshot)
+            for keep_history in (True, False, True):
+                tree.CompactStorage(keep_history=keep_history)
+            tree.Snapshot()
+            assert len(tree.History()) >= 0
+            assert tree.Verify() == []
+        with KeywordTree(str(folder)) as again:
+            assert [node.name for node in again] == ["tea"]
+            assert again.recovery == ()
+        assert place or (folder / ".DS_Store").read_bytes() == b"\0stray"
+
+    def test_in_place_of_a_folder(self, folder: Path) -> None:
+        with KeywordTree(str(folder)) as tree:
+            tree.Ensure("tea")
+            for name in ("history", "snapshots"):
+                (folder / name).write_bytes(b"a file")
+            assert tree.Verify() == []
+            assert tree.TreeMetrics()["keywords"] == 1
+            tree.CompactStorage(keep_history=False)
+            for keep in (tree.Snapshot, tree.CompactStorage):
+                with pytest.raises(StoreError):
+                    keep()
+            assert len(tree) == 1
+
+
+class TestPoorFileSystems:
+    @pytest.mark.parametrize("number", [errno.EINVAL, errno.ENOTSUP, errno.ENOSYS])
+    def test_that_sync_no_folders(self, folder: Path, monkeypatch: pytest.MonkeyPatch, number: int) -> None:
+        real = os.fsync
+
+        def sync(fd: int) -> None:
+            if stat.S_ISDIR(os.fstat(fd).st_mode):
+                raise OSError(number, os.strerror(number))
+            real(fd)
+
+        monkeypatch.setattr(os, "fsync", sync)
+        with KeywordTree(str(folder)) as tree:
+            tree.Ensure("x")
+            tree.Snapshot()
+            tree.CompactStorage()
+            assert tree.Verify() == []
+
+    @pytest.mark.parametrize("number", [errno.ENOLCK, errno.ENOTSUP, errno.ENOSYS])
+    def test_that_have_no_locks_are_read_and_say_so(
+        self, folder: Path, monkeypatch: pytest.MonkeyPatch, number: int
+    ) -> None:
+        def lock(*_: object) -> None:
+            raise OSError(number, os.strerror(number))
+
+        with monkeypatch.context() as patch:
+            patch.setattr(fcntl, "flock", lock)
+            with pytest.raises(StoreError, match=r"there is no tree yet, and .* cannot be locked"):
+                KeywordTree(str(folder))
+        with KeywordTree(str(folder)) as tree:
+            tree.Ensure("x")
+        monkeypatch.setattr(fcntl, "flock", lock)
+        with KeywordTree(str(folder)) as reader:
+            assert len(reader) == 1
+            with pytest.raises(StoreError, match=f"cannot be locked.*{os.strerror(number)}"):
+                reader.Ensure("y")
+
+
+def test_a_signal_at_any_moment_leaves_a_tree_that_verifies(tree: KeywordTree) -> None:
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGALRM, interrupt)
+    made = 0
+    try:
+        for number in range(60):
+            signal.setitimer(signal.ITIMER_REAL, 0.00005 * (number % 20 + 1))
+            try:
+                tree.CreateKeyword(f"k{number}", "root", [f"a{number}"])
+                made += 1
+            except KeyboardInterrupt:
+                pass
+            finally:
+                signal.setitimer(signal.ITIMER_REAL, 0)
+    except KeyboardInterrupt:  # at the very end of a turn
+        pass
+    finally:
+        signal.signal(signal.SIGALRM, before)
+    assert tree.Verify() == []
+    assert len(tree) >= made
