@@ -1175,7 +1175,7 @@ def _KindOf(row: bytes) -> int:
     return 0 if _MatchNodeStart(row) else 1
 
 
-def ReadRecord(row: bytes, kind: type | None = None) -> Any:
+def _ReadRecord(row: bytes, kind: type | None = None) -> Any:
     """Decode a row of any kind; a node's level and children are what the row says."""
     kind = kind or _TYPES[_KindOf(row)]
     record: Any = object.__new__(kind)
@@ -1194,7 +1194,7 @@ def _ReadNode(row: bytes) -> KeywordNode:
     """Decode a row that `_MatchParent` can read, too."""
     if _MatchParent(row) is None:
         raise _Malformed("no row of a keyword", row)
-    return cast("KeywordNode", ReadRecord(row, KeywordNode))
+    return cast("KeywordNode", _ReadRecord(row, KeywordNode))
 
 
 class _InfoHead(NamedTuple):
@@ -1672,7 +1672,7 @@ def _LocateLong(records: Rows, raw: bytes, locate: Callable[[int, bytes], Any]) 
             records.places[index] = locate(start, row)
 
 
-def ReadOperation(raw: bytes) -> tuple[int, LoggedOperation]:
+def _ReadOperation(raw: bytes) -> tuple[int, LoggedOperation]:
     """Return the number of a whole line, and its operation."""
     middle = raw.find(_BEFORE)
     before = _ReadRows(raw, middle + len(_BEFORE), raw.find(_AFTER))
@@ -1686,9 +1686,9 @@ def ReadOperation(raw: bytes) -> tuple[int, LoggedOperation]:
 
 
 def _ReadChange(raw: bytes) -> Change:
-    seq, operation = ReadOperation(raw)
-    before = [ReadRecord(row) for rows in operation.before[:3] for row in rows]
-    after = [ReadRecord(row) for rows in operation.after[:3] for row in rows]
+    seq, operation = _ReadOperation(raw)
+    before = [_ReadRecord(row) for rows in operation.before[:3] for row in rows]
+    after = [_ReadRecord(row) for rows in operation.after[:3] for row in rows]
     named = operation.id, operation.op, operation.timestamp
     return Change(seq, *named, before, after, operation.agent_io, operation.author)
 
@@ -1782,7 +1782,7 @@ class LogPosition:
         return {name: {"length": each.bytes, "rows": each.lines, "crc": f"{each.crc:08x}"} for name, each in lengths}
 
 
-def ReadCheckpoint(raw: bytes) -> list[_Length]:
+def _ReadCheckpoint(raw: bytes) -> list[_Length]:
     """Return the lengths of the log before it and of the projections."""
     try:
         lengths = [json.loads(raw)["files"][name] for name in ("log", *_KINDS)]
@@ -1854,7 +1854,7 @@ class _LogReader(LogPosition):
         if line is None:
             return
         self.ReadFirst(self.files.Read(self.fd, 512, 0))
-        log, *projected = ReadCheckpoint(raw)
+        log, *projected = _ReadCheckpoint(raw)
         is_there = self.files.Read(self.fd, len(raw) + 1, log.bytes) == raw + b"\n"
         if not is_there or _Checksum(self.files, self.fd, log.bytes) != log.crc:
             return
@@ -2149,6 +2149,9 @@ class _FileStore:
         """Refuse what is no folder of a tree, before anything is made in it."""
         if self.files.IsFile(self.data_dir):
             raise StoreError(f"{_Shorten(self.data_dir)} is a file, and no folder of a keyword tree")
+        if self.files.IsFolder(os.path.join(self.data_dir, ".ctx")) and not self.files.Exists(self.log_path):
+            what = "a context engine, and no tree: ContextEngineService opens it"
+            raise StoreError(f"{_Shorten(self.data_dir)} holds {what}")
         if self.files.Exists(os.path.join(self.data_dir, SNAPSHOT_NAME)):  # its log may be the live one, linked
             raise StoreError(f"{_Shorten(self.data_dir)} is a snapshot: use Restore in the tree that it is of")
         if self.files.IsFile(self.log_path) and not self.projections.FindAny():
@@ -2171,7 +2174,7 @@ class _FileStore:
                 why = (
                     "can only be read"
                     if is_denied or error.errno == errno.EROFS
-                    else "cannot be locked, so it is only read"
+                    else "cannot be locked, so it can only be read"
                 )
                 self._Fail(Health.READ_ONLY, f"{self.data_dir} {why}", error)
                 return
@@ -3008,7 +3011,7 @@ class _State:
         id = head.id
         if head.deleted:
             self.infos.pop(id, None)
-            self.gone_infos[id] = _EmptyRow(head if isinstance(head, Info) else ReadRecord(row, Info), row)
+            self.gone_infos[id] = _EmptyRow(head if isinstance(head, Info) else _ReadRecord(row, Info), row)
             return
         if id not in self.infos:
             self.gone_infos.pop(id, None)
@@ -3167,7 +3170,7 @@ class _State:
             return sorted(self.Links(), key=_OrdinalOf)
         gone = list((self.gone_infos if kind else self.gone_nodes).values())
         if not with_gone:
-            merged = [node for row in gone if getattr(node := ReadRecord(row), "merged_into", None)]
+            merged = [node for row in gone if getattr(node := _ReadRecord(row), "merged_into", None)]
             gone = [_EncodeRecord(dataclasses.replace(node, metadata={}, parent_id=None)) for node in merged]
         if kind == 1:
             return itertools.chain(gone, map(read, self.infos.values()))
@@ -4123,7 +4126,7 @@ class _Transaction:
             is_there = not gone.deleted
         else:
             held, row = self.base.Find(record)
-            gone, is_there = None if row is None else ReadRecord(row), held is not None
+            gone, is_there = None if row is None else _ReadRecord(row), held is not None
         if is_there or getattr(gone, "merged_into", None) is not None:
             raise DuplicateIdError(record.id)
         record.version = 1 if gone is None else gone.version + 1
@@ -4136,13 +4139,13 @@ class _Transaction:
         held = self.state.infos.get(id)
         if held is None:
             raise NotFoundError("info", id)
-        return cast("Info", ReadRecord(self.ReadRow(held), Info))
+        return cast("Info", _ReadRecord(self.ReadRow(held), Info))
 
     def FindLink(self, info_id: str, keyword_id: str) -> InfoKeywordLink | None:
         if info_id not in self.state.infos:
             raise NotFoundError("info", info_id)
         row = self.state.FindLink((2, info_id, keyword_id))
-        return None if row is None else cast("InfoKeywordLink", ReadRecord(row, InfoKeywordLink))
+        return None if row is None else cast("InfoKeywordLink", _ReadRecord(row, InfoKeywordLink))
 
     def Stage(self, record: _Record, dead: bytes | None = None) -> None:
         """Stage a version of a record; `dead` is the row that it had where it is deleted now."""
@@ -4197,7 +4200,7 @@ class _Transaction:
             elif self._heads[row].deleted:
                 children = [] if kind else [state.nodes[child] for child in state.children.Get(id)]
                 links = state.by_info.Get(id) if kind else state.by_node.Get(id)
-                yield from (ReadRecord(other) for other in [*children, *links] if _KeyOf(other) not in mine)
+                yield from (_ReadRecord(other) for other in [*children, *links] if _KeyOf(other) not in mine)
             elif kind == 0:
                 path = set[str]()
                 while is_whole and id not in rooted:  # do its parents lead to the root?
@@ -4206,7 +4209,7 @@ class _Transaction:
                     id = state.ParentOf(id) if is_whole else id
                 rooted |= path if is_whole else set()
             if not is_whole:
-                yield ReadRecord(row)
+                yield _ReadRecord(row)
 
 
 def _IsSame(old: object, new: object) -> bool:
@@ -4240,7 +4243,7 @@ def _PlanPath(drafts: list[KeywordNode], tx: _Transaction) -> KeywordNode:
         state = tx.state
         there = state.ChildrenCalled(parent_id, draft.name)
         if len(there) > 1:
-            records = [ReadRecord(state.nodes[id]) for id in there]
+            records = [_ReadRecord(state.nodes[id]) for id in there]
             raise ConflictError(f"several keywords are called {_Shorten(draft.name)} here:", records)
         node = tx.ReadNode(there[0]) if there else _PlanNode(draft, parent_id, None, tx)
         parent_id = node.id
@@ -4435,12 +4438,12 @@ def _PlanUndo(tx: _Transaction, operation: LoggedOperation) -> None:
         key = _ReadLinkKey(row)
         now = state.FindLink(key, row)
         if now != (row if _LIVE in row else None):
-            changed.append(ReadRecord(row))
+            changed.append(_ReadRecord(row))
         elif key in was or now is not None:  # else it was made and deleted by the same operation
             tx.StageRow(key, was.get(key), now)
     changed.reverse()  # to be named in their order
     for row in reversed([*after.nodes, *after.infos]):
-        record = ReadRecord(row)
+        record = _ReadRecord(row)
         if not _UndoRecord(tx, state, record, row, was.get(_KeyOf(row))):
             changed.append(record)
     if changed:
@@ -4453,7 +4456,7 @@ def _UndoRecord(tx: _Transaction, state: _State, record: _NodeOrInfo, row: bytes
     """Stage a keyword or info as it was; return False where it is not as the operation left it."""
     held, gone = state.Find(record)
     present = gone if held is None else tx.ReadRow(held)
-    now = None if present is None else ReadRecord(present)
+    now = None if present is None else _ReadRecord(present)
     if now is None or not (present == row or _IsAsLeft(now, record)):
         return False
     if was is not None or not record.deleted or getattr(record, "merged_into", None) is not None:
@@ -4468,7 +4471,7 @@ def _PutBack(
     `dead` is the row left of it where it is deleted now, `heir` where the id of a keyword that goes leads.
     """
     if was is not None:
-        record = ReadRecord(was)
+        record = _ReadRecord(was)
     else:
         record.deleted = True
         if isinstance(record, KeywordNode):
@@ -4492,10 +4495,10 @@ def _PlanRestore(tx: _Transaction, then: _State, read: Callable[[Any], bytes]) -
             present = tx.ReadRow(held_now[id]) if id in held_now else None
             if was == present:
                 continue
-            record = ReadRecord(cast("bytes", was or present))
+            record = _ReadRecord(cast("bytes", was or present))
             gone, gone_then = now.Find(record)[1], then.Find(record)[1]
-            version = max(ReadRecord(row).version for row in (was, present, gone) if row is not None)
-            merged_into = None if gone_then is None else getattr(ReadRecord(gone_then), "merged_into", None)
+            version = max(_ReadRecord(row).version for row in (was, present, gone) if row is not None)
+            merged_into = None if gone_then is None else getattr(_ReadRecord(gone_then), "merged_into", None)
             _PutBack(tx, record, was, version, gone, merged_into)
 
 
@@ -5387,7 +5390,7 @@ def _FindProblems(store: _FileStore, state: _State) -> Iterator[str]:
             yield f"levels: {_Shorten(id)} is not on level {level}"
     for held in (*fresh.nodes.values(), *fresh.infos.values(), *fresh.Links()):
         try:
-            record = ReadRecord(store.ReadRow(held))
+            record = _ReadRecord(store.ReadRow(held))
         except (StoreError, ValueError) as error:
             yield str(error)
             continue
@@ -5888,7 +5891,7 @@ class _Journal:
             raw = next((raw for _, raw in lines if mark in raw[:_ENVELOPE_LIMIT]), None)
         if raw is None:
             raise NotFoundError("operation", operation_id)
-        _, operation = ReadOperation(raw)
+        _, operation = _ReadOperation(raw)
         if operation.op in _BEGINNINGS:
             raise _Invalid("what begins a log cannot be undone", operation.op)
         return operation
@@ -6142,9 +6145,6 @@ class KeywordTree:
         if os.fsdecode(os.fspath(data_dir)).startswith(("postgresql:/", "postgres:/")):  # with a password, say
             raise InvalidInputError("data_dir is a folder, and cannot be an address: use addresses.open_tree for one")
         self.data_dir = os.path.abspath(os.fsdecode(os.fspath(data_dir)))  # the current folder may change
-        names = os.listdir(self.data_dir) if os.path.isdir(os.path.join(self.data_dir, ".ctx")) else [LOG_NAME]
-        if LOG_NAME not in names:
-            raise StoreError(f"{self.data_dir!r} holds a context engine, and no tree: ContextEngineService opens it")
         _Check(**{name: value for name, value in arguments.items() if name in _CHECKS})
         self._client = client = StubLLMClient() if llm_client is None else llm_client
         if isinstance(client, type) or not callable(getattr(client, "Chat", None)):
@@ -6401,7 +6401,7 @@ class KeywordTree:
         info_id = _CheckId("info_id", info_id)
         with self._See() as state:
             rows = _Page(state.by_info.Get(info_id), page, size)
-            links = [ReadRecord(row, InfoKeywordLink) for row in rows]
+            links = [_ReadRecord(row, InfoKeywordLink) for row in rows]
             nodes = self._reader.Nodes(state, [link.keyword_id for link in links])
         return [(node, link.relation) for node, link in zip(nodes, links, strict=True)]
 
@@ -6409,7 +6409,7 @@ class KeywordTree:
         """Return an info's links, in the order of linking.  Cost: decodes a row for each."""
         info_id = _CheckId("info_id", info_id)
         with self._See() as state:
-            return [ReadRecord(row, InfoKeywordLink) for row in state.by_info.Get(info_id)]
+            return [_ReadRecord(row, InfoKeywordLink) for row in state.by_info.Get(info_id)]
 
     def ListInfos(
         self, page: int = 0, size: int = _PAGE, unlinked: bool = False, after: str | None = None
