@@ -211,12 +211,10 @@ class Memories:
             seen.clear()
             with self._index.transaction() as db:
                 self._take_keywords(db, self._tree.Walk())
-            infos, again = all_infos(self._tree), list[Info]()
+            infos = memory_rows.in_order_of_saying(all_infos(self._tree))
             while page := list(islice(infos, _PAGE)):
                 seen.update(info.id for info in page)
-                again += (info for info in page if memory_rows.was_said_again(info))
-                self._take(LogChanges(infos=[info for info in page if not memory_rows.was_said_again(info)]), "")
-            self._take(LogChanges(infos=sorted(again, key=memory_rows.time_of)), "")  # in the order of saying
+                self._take(LogChanges(infos=page), "")
 
         # A keyword may have been moved from where it was not read yet to where it was.
         changes = self._follower.begin(read_tree, lambda changes: bool(changes.nodes))
@@ -248,7 +246,12 @@ class Memories:
         self._taken = position
 
     def _take(self, changes: LogChanges, position: str) -> None:
-        infos = {info.id: info for info in changes.infos}
+        infos = dict[str, Info]()
+        for info in changes.infos:
+            before = infos.get(info.id)
+            if before is not None and memory_rows.time_of(before) != memory_rows.time_of(info):
+                del infos[info.id]  # said again after others
+            infos[info.id] = info
         listed = list(infos.values())
         for start in range(0, len(listed), _PAGE):
             self._take_page(listed[start : start + _PAGE])

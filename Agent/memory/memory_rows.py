@@ -10,6 +10,7 @@ import sqlite3
 import zlib
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from heapq import heappop, heappush
 from typing import Any
 
 from ..base.text import fold
@@ -245,6 +246,19 @@ def was_said_again(info: Info) -> bool:
     """Tell whether a fact was remembered again: then it counts as said last at its own time."""
     own = memory_fields(info)
     return own.get("kind", "fact") == "fact" and "time" in own
+
+
+def in_order_of_saying(infos: Iterable[Info]) -> Iterator[Info]:
+    """Yield infos that come in the order of writing, those that were said again at the time of that."""
+    waiting: list[tuple[float, int, Info]] = []
+    for number, info in enumerate(infos):
+        while waiting and waiting[0][0] < info.created_at:
+            yield heappop(waiting)[2]
+        if was_said_again(info):
+            heappush(waiting, (time_of(info), number, info))
+        else:
+            yield info
+    yield from (info for _, _, info in sorted(waiting))
 
 
 def time_of(info: Info) -> float:

@@ -22,6 +22,7 @@ order lost a third of LoCoMo's evidence). The infos of a keyword that the questi
 the words that the name says and the text does not count twice.
 """
 
+import inspect
 import math
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence, Set
@@ -150,7 +151,8 @@ class MemoryRetriever:
         knowledge_store: Where they are: a tree, or a `KnowledgeStore`. Of a `TreeKnowledge` the tree is taken; of any
             other, pages are found by the keywords of the question, and by the names of what the graph leads to; their
             text overlap is `text_overlap`.
-        knowledge_graph: The relations; the tree's own keywords.
+        knowledge_graph: The relations; the tree's own keywords. Of another one `find_by_keywords`, `get_related` and
+            `get_entity` are called, with the original document's arguments.
         keyword_extractor: Finds the keywords of a question; `ChineseKeywordExtractor`, which knows English, too.
         config: How to look.
         ranker: Another ranking, as one by embeddings, mixed into the full-text one.
@@ -179,6 +181,8 @@ class MemoryRetriever:
         else:
             self.index = Memories(tree, index_path, ranker)
             self._tree, self._graph = tree, knowledge_graph or TreeGraph(tree, index=lambda: self.index)
+        # A graph of one's own may have the original document's signatures alone, which know no limit.
+        self._takes_limit = "limit" in inspect.signature(self._graph.find_by_keywords).parameters
         self._extractor = keyword_extractor or ChineseKeywordExtractor()
         self.config = config or RetrieverConfig()
         self._clock, self._speaker = clock, frozenset(texts.terms(speaker))
@@ -320,13 +324,14 @@ class MemoryRetriever:
         """
         # "Which person": every second entity is one.
         keywords = [keyword for keyword in self._extractor.extract(query) if keyword not in ENTITY_TYPES]
-        named = self._graph.find_by_keywords(keywords, _ENTITIES)
+        limit = [_ENTITIES] if self._takes_limit else []
+        named = self._graph.find_by_keywords(keywords, *limit)[:_ENTITIES]
         near = {entity.id: 1.0 for entity in named}
         steps: dict[str, list[Step]] = {}
         for entity in named:
-            for other in self._graph.get_related(entity.id, depth, RelationDirection.BOTH):
+            for other in self._graph.get_related(entity.id, depth, RelationDirection.BOTH, None):
                 if other.score > near.get(other.entity.id, 0.0):
-                    near[other.entity.id], steps[other.entity.id] = other.score, other.steps
+                    near[other.entity.id], steps[other.entity.id] = other.score, getattr(other, "steps", [])
         return dict(sorted(near.items(), key=lambda item: -item[1])), steps
 
     def _lend_names(
@@ -342,11 +347,13 @@ class MemoryRetriever:
             entity = self._graph.get_entity(keyword_id)
             if entity is not None:
                 tags = (tag for tag in entity.tags if tag not in ENTITY_TYPES)
-                names[keyword_id] = asked.intersection(texts.terms(" ".join([entity.name, *entity.aliases, *tags])))
+                names[keyword_id] = asked.intersection(
+                    texts.terms(" ".join([entity.name, *getattr(entity, "aliases", ()), *tags]))
+                )
         lent = dict[str, dict[str, float]]()
         for id in (id for id, (proximity, _) in attached.items() if proximity == 1.0):
-            if terms := set[str]().union(*(names.get(keyword_id, ()) for keyword_id in hanging[id])):
-                lent[id] = dict.fromkeys(terms, 1.0)
+            if shared := set[str]().union(*(names.get(keyword_id, ()) for keyword_id in hanging[id])):
+                lent[id] = dict.fromkeys(shared, 1.0)
         return lent
 
     def _newest_first(

@@ -80,6 +80,7 @@ from .memory_fields import (
     superseded_ids,
     with_recalls,
 )
+from .memory_rows import time_of
 from .reading import MemoryReader
 from .retriever import MemoryRetriever, Retrieved, RetrieverConfig
 from .schemas import as_utc
@@ -466,7 +467,7 @@ class MemoryStore:
         sources = [*dict.fromkeys([*sources_of(info), spec["source"]])]
         own |= {"pinned": True} if spec["metadata"][MEMORY_KEY].get("pinned") else {}
         own |= {"sources": sources} if len(sources) > 1 else {}
-        own["time"] = max(self._clock(), info.created_at)
+        own["time"] = max(self._clock(), time_of(info) + 1e-6)  # later than before, whatever the clock says
         note = "known already" if len(sources) == len(sources_of(info)) else "known already, now from this source, too"
         with self._lock, self.tree.Operation("remember") as operation:
             keyword_ids = dict.fromkeys(self._keyword_id(name, spec["created_by"]) for name in names)

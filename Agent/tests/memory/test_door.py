@@ -1,0 +1,270 @@
+"""Tests of `MemoryStore` as a newcomer meets it: one fact once, what was said later, trees, lists, async calls."""
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+
+from Agent.keyword_tree import InvalidInputError, KeywordTree, NotFoundError, StubLLMClient
+from Agent.memory.eviction import DAY_S, Ttl
+from Agent.memory.retriever import MemoryRetriever, RetrievalStrategy, RetrieverConfig
+from Agent.memory.schemas import ProceduralSkill
+from Agent.memory.store import AsyncMemoryStore, MemoryStore
+from Agent.tests.support.clocks import Clock
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock(1000 * DAY_S)
+
+
+@pytest.fixture
+def store(tmp_path: Path, clock: Clock) -> Iterator[MemoryStore]:
+    with MemoryStore(tmp_path, user="ada", clock=clock) as store:
+        yield store
+
+
+class TestOneFactOnce:
+    def test_keeps_its_id_and_has_all_sources(self, store: MemoryStore) -> None:
+        first = store.remember("Anna is allergic to peanuts.", ["Anna"], "chat 1")
+        again = store.remember("Anna is  allergic to peanuts.\n", ["food"], "chat 2", pinned=True)
+        store.remember("Anna drinks tea.", source="chat 1")
+
+        assert (first.note, again, again.note) == ("", first, "known already, now from this source, too")
+        assert len(store) == 2
+        memory = store.get(first)
+        assert memory is not None
+        assert memory.sources == ("chat 1", "chat 2")
+        assert {node.name for node, _ in store.tree.GetKeywordsOfInfo(first)} == {"Anna", "food"}
+        for source in memory.sources:
+            assert first in [hit.id for hit in store.recall("peanuts", sources=[source])]
+        store.undo(again)
+        assert [each.sources for each in store if each.id == first] == [("chat 1",)]
+
+    @pytest.mark.parametrize(
+        ("text", "metadata"), [("Anna is allergic to PEANUTS!", {}), ("Anna is allergic.", {"day": 2})]
+    )
+    def test_what_differs_or_contradicts_is_another(
+        self, store: MemoryStore, text: str, metadata: dict[str, Any]
+    ) -> None:
+        store.remember("Anna is allergic.", metadata={"day": 1})
+
+        assert store.remember(text, metadata=metadata).note == ""
+        assert len(store) == 2
+
+    def test_is_known_after_another_process_wrote_it(self, store: MemoryStore, tmp_path: Path) -> None:
+        store.remember("warm up")
+        with MemoryStore(tmp_path, user="ada") as other:
+            id = other.remember("Anna sings.")
+
+        assert store.remember("Anna sings.") == id
+        store.forget(id)
+        assert store.remember("Anna sings.") != id
+
+    def test_counts_as_said_now(self, store: MemoryStore, tmp_path: Path) -> None:
+        for text in ("I live in Paris.", "I moved to Rome.", "I live in Paris."):
+            store.remember(text)
+        assert store.recall("Where do I live?", limit=1)[0].text == "I live in Paris."
+        store.close()
+        for file in (tmp_path / "user=ada" / "memory" / "indexes").glob("memories.db*"):
+            file.unlink()  # also of an index that is made again
+        with MemoryStore(tmp_path, user="ada") as again:
+            assert again.recall("Where do I live?", limit=1)[0].text == "I live in Paris."
+
+    def test_takes_one_place_of_the_limit(self, store: MemoryStore) -> None:
+        for number in range(9):  # as two programs write them that do not look
+            store.tree.CreateInfo("Anna is ALLERGIC to peanuts." if number % 2 else "Anna is allergic to peanuts.")
+        other = store.remember("Anna keeps a pen since she is allergic.")
+        found = store.recall("what is Anna allergic to?", limit=2)
+
+        assert len(found) == 2
+        assert other in [each.id for each in found]
+
+
+class TestWhatWasSaidLater:
+    @pytest.mark.parametrize("gap", [0.0, 0.4, 60.0, 400 * DAY_S, -5 * DAY_S])
+    @pytest.mark.parametrize("corrected", [False, True])
+    @pytest.mark.parametrize(
+        ("question", "before", "after"),
+        [
+            ("Where do I live?", "I live in Paris.", "I moved to Rome."),
+            ("Where does Ada live?", "I live in Paris.", "I moved to Rome."),
+            ("Where does Bo live now?", "Bo lives in Paris.", "Bo moved to Rome."),
+            ("我住在哪里？", "我住在巴黎。", "我上个月搬到罗马了。"),
+            ("小明住在哪里？", "小明住在巴黎。", "小明搬到罗马了。"),
+            ("Where do I work?", "I work at Siemens.", "I started at Bosch."),
+            ("我在哪里工作？", "我在西门子工作。", "我入职博世了。"),
+            ("What do I drink?", "I drink tea.", "I stopped drinking tea, it is coffee now."),
+        ],
+    )
+    def test_comes_first_and_what_it_replaces_is_marked_or_gone(
+        self, store: MemoryStore, clock: Clock, gap: float, corrected: bool, question: str, before: str, after: str
+    ) -> None:
+        old = store.remember(before)
+        clock.now += gap
+        new = store.correct(old, after) if corrected else store.remember(after)
+        found = store.recall(question)
+
+        assert (found[0].id, found[0].text) == (new, after)
+        assert [(each.id, each.later) for each in found[1:]] == ([] if corrected else [(old, new)])
+
+    def test_is_found_by_the_words_of_what_it_replaced(self, store: MemoryStore) -> None:
+        car = store.remember("Bo drives a Volvo.")
+        bicycle = store.correct(store.correct(car, "It is a Saab."), "A bicycle since May.", source="chat 2")
+
+        (found,) = store.recall("What does Bo drive?")
+        assert (found.id, found.passage, found.sources) == (bicycle, "A bicycle since May.", ("chat 2",))
+        store.undo(bicycle)
+        assert [each.text for each in store.recall("What does Bo drive?")] == ["It is a Saab."]
+        store.tree.DeleteInfo(car)
+        assert store.recall("Volvo") == []
+
+    def test_a_clock_that_goes_back_shortens_no_life(self, store: MemoryStore, clock: Clock) -> None:
+        store.remember("first")
+        clock.now -= 50 * DAY_S
+        store.remember("second")
+        clock.now += 60 * DAY_S
+
+        assert store.plan_forgetting(Ttl(20 * DAY_S)).evictions == []
+        assert [each.text for each in store.list()] == ["second", "first"]
+
+
+class TestLists:
+    def test_are_the_newest_first(self, store: MemoryStore) -> None:
+        ids = [store.remember(f"fact {number}") for number in range(4)]
+        store.correct(ids[0], "fact zero")
+        store.forget(ids[1])
+
+        assert [each.text for each in store] == ["fact zero", "fact 3", "fact 2"]
+        assert [each.text for each in store.list(2)] == ["fact zero", "fact 3"]
+        assert (len(store), bool(store), store.list(0)) == (3, True, [])
+        assert store.get(ids[0]) is not None
+        assert store.get(ids[1]) is None
+        with pytest.raises(InvalidInputError, match="limit"):
+            store.list(-1)
+
+    def test_hits_have_text_id_and_score(self, store: MemoryStore) -> None:
+        id = store.remember("Ada likes tea.")
+        (hit,) = store.recall("Who likes tea?", min_score=0.3)
+
+        assert (hit.id, hit.text, hit.score > 0.3) == (id, "Ada likes tea.", True)
+        assert store.recall("Who likes tea?", min_score=1.0) == []
+
+    def test_users_of_a_folder(self, tmp_path: Path) -> None:
+        for user in ("maya", "林悦", "Ada/.."):
+            MemoryStore(tmp_path, user=user).close()
+
+        assert MemoryStore.users(tmp_path) == ["Ada/..", "maya", "林悦"]
+        assert MemoryStore.users(tmp_path / "nothing") == []
+
+    def test_of_a_folder_stay_there_after_chdir(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.chdir(tmp_path)
+        with MemoryStore("memories") as store:
+            (tmp_path / "else").mkdir()
+            monkeypatch.chdir(tmp_path / "else")
+            store.remember("I like tea.")
+            assert len(store.recall("tea")) == 1
+
+        assert os.listdir(tmp_path / "else") == []
+
+
+class TestTrees:
+    def test_are_taken_and_left_open(self, tmp_path: Path) -> None:
+        with KeywordTree(str(tmp_path)) as tree:
+            with MemoryStore(tree) as store:
+                store.remember("Ada likes tea.", ["Ada"])
+                assert [hit.path for hit in store.recall("Who likes tea?")] == [["Ada"]]
+            assert tree.FindByName("Ada")
+            with pytest.raises(InvalidInputError, match="a tree is one memory"):
+                MemoryStore(tree, user="ada")
+
+    def test_a_path_names_the_keyword_that_ensure_names(self, store: MemoryStore) -> None:
+        id = store.remember("loud", ["AC/DC"])
+
+        assert [link.keyword_id for link in store.tree.GetLinks(id)] == [store.tree.Ensure("AC/DC").id]
+
+
+class TestUndo:
+    def test_takes_what_was_returned(self, store: MemoryStore) -> None:
+        id = store.remember("Ada lives in Paris.")
+        new = store.correct(id, "Ada lives in Rome.")
+        operation = store.forget(new)
+        store.undo(operation)
+        store.undo(new)
+        assert [each.text for each in store] == ["Ada lives in Paris."]
+        store.undo(id)
+        assert len(store) == 0
+        with pytest.raises(NotFoundError):
+            store.correct(id, "Ada")
+
+
+class TestJudge:
+    def test_what_does_not_answer_is_not_recalled(self, tmp_path: Path) -> None:
+        client = StubLLMClient([{"targets": [1]}, {"targets": []}])
+        with MemoryStore(tmp_path, judge=client) as store:
+            for name in ("Anna", "Ben"):
+                store.remember(f"{name} is allergic to nuts.")
+            assert len(store.recall("Who is allergic to nuts?", limit=1)) == 1
+            assert store.recall("Is Tom allergic to nuts?") == []
+
+
+def test_asynchronous_calls_are_the_same(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with AsyncMemoryStore(tmp_path, "ada") as store:
+            id = await store.remember("Ada lives in Paris.")
+            await store.correct(id, "Ada lives in Rome.")
+            hits = await store.recall("Where does Ada live?", limit=1)
+            assert [hit.text for hit in hits] == [memory.text async for memory in store] == ["Ada lives in Rome."]
+            with pytest.raises(NotFoundError):
+                await store.forget("missing")
+            with pytest.raises(AttributeError):
+                await store.no_such_call()
+
+    anyio.run(main)
+
+
+def test_a_graph_with_the_documents_signatures_is_walked(tmp_path: Path) -> None:
+    @dataclass
+    class Entity:
+        id: str
+        name: str
+        entity_type: str = "concept"
+        description: str = ""
+        tags: list[str] = field(default_factory=list)
+
+    @dataclass
+    class Scored:
+        entity: Entity
+        score: float
+
+    class Graph:
+        def __init__(self, *entities: Entity) -> None:
+            self.entities = {entity.id: entity for entity in entities}
+
+        def get_entity(self, id: str) -> Entity | None:
+            return self.entities.get(id)
+
+        def get_related(self, entity_id: str, depth: int, direction: object, relation_types: object) -> list[Scored]:
+            return [Scored(each, 0.5) for each in self.entities.values() if each.id != entity_id]
+
+        def find_by_keywords(self, keywords: list[str]) -> list[Entity]:
+            return [each for each in self.entities.values() if each.name.lower() in keywords]
+
+    with KeywordTree(str(tmp_path)) as tree:
+        ada, rome = tree.Ensure("Ada"), tree.Ensure("Rome")
+        tree.CreateInfo("It has seven hills.", "", [rome.id])
+        graph: Any = Graph(Entity(ada.id, "Ada"), Entity(rome.id, "Rome"))
+        config = RetrieverConfig(strategy=RetrievalStrategy.GRAPH_ONLY)
+        found = MemoryRetriever(tree, graph, config=config).retrieve("What about Ada?")
+
+    assert [(each.text, each.path, each.score) for each in found] == [("It has seven hills.", ["Rome"], 0.5)]
+
+
+def test_a_skill_that_is_learned_again_returns_the_same_id(store: MemoryStore) -> None:
+    ids = {store.remember(ProceduralSkill.create("Fix login", "…", ["…"])) for _ in range(2)}
+
+    assert ids == {"skill-fix-login"}
