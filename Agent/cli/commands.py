@@ -18,7 +18,6 @@ nothing found  (no exact match, and no model was called)
 import itertools
 import re
 import sys
-import unicodedata
 from collections.abc import Iterator
 from typing import Any
 
@@ -28,6 +27,7 @@ from rich.padding import Padding
 from rich.text import Text
 
 from ..base.language import count_of, parts, say
+from ..base.text import fold_case, split_sentences
 from ..keyword_tree import (
     Info,
     InfoKeywordLink,
@@ -102,9 +102,6 @@ ONE_LINE = 48
 
 SMALL = 60
 """A tree of at most this many keywords is drawn whole: it fits a screen or two."""
-
-SENTENCE = re.compile(r"(?:[^.!?。！？\n]|[.!?](?!\s|$))*(?:[.!?](?=\s|$)|[。！？\n]|$)")
-"""A sentence; a dot within a word or a number (3.50, Node.js) ends none."""
 
 
 def read_content(content: str) -> str:
@@ -228,6 +225,30 @@ def info(
             session.report(tree, operation.id, value, said, stored.id)
 
 
+@command("remember", "Write")
+@click.argument("content")
+@click.option(
+    "--keyword", "names", multiple=True, help="A keyword or path that it belongs to; what is missing is made."
+)
+@click.option("--source", default="", help="Where it is from.")
+def remember(session: Session, content: str, names: tuple[str, ...], source: str) -> None:
+    r"""Store a fact, and the keywords that it names, as an agent's memory does.
+
+    \b
+    keyword-tree remember "Ada lives in Rome." --keyword people/Ada --source "chat, 3 May"
+    keyword-tree recall "where does Ada live?"
+    """
+    text = read_content(content)
+    if not text.strip():
+        raise InvalidInputError(f"content must not be empty or blank: {content!r}")
+    with session.open(makes=True) as tree:
+        with tree.Operation("remember") as operation:
+            ids = [find_or_make(session, tree, name) for name in names]
+            stored = tree.CreateInfo(text, source, ids)
+        value = {"info": spell_row(stored), "keywords": spell_places(tree, [tree.GetPath(id)[-1] for id in ids])}
+        session.report(tree, operation.id, value, "remembered {}", shorten(stored.content, 60))
+
+
 @command("link", "Write")
 @click.argument("info_id", metavar="INFO")
 @click.argument("keyword", type=KEYWORD)
@@ -313,8 +334,21 @@ def ask(session: Session, question: tuple[str, ...], limit: int) -> int:
     \b
     keyword-tree ask "who is allergic to peanuts?"
     """
+    return answer(session, " ".join(question), limit)
+
+
+@command("recall", "Look")
+@click.argument("question", nargs=-1, required=True)
+@click.option("--limit", type=click.IntRange(1), default=5, show_default=True, help="Sentences shown.")
+def recall_facts(session: Session, question: tuple[str, ...], limit: int) -> int:
+    """Find what was remembered and answers a question: `ask` by another name."""
+    return answer(session, " ".join(question), limit)
+
+
+def answer(session: Session, question: str, limit: int) -> int:
+    """Answer a question with the sentences of infos that fit it best."""
     with session.open() as tree:
-        texts = recall(session, tree, " ".join(question), limit)
+        texts = recall(session, tree, question, limit)
         session.answer({"texts": texts}, draw_recalled(texts) if texts else line(say("nothing found")))
     return FOUND if texts else NOT_FOUND
 
@@ -340,13 +374,12 @@ def recall(session: Session, tree: KeywordTree, query: str, limit: int) -> list[
 def sentence_of(passage: str, query: str) -> str:
     """Return the sentence of a passage that has most in common with a query: in words, or in pairs of characters."""
     wanted = pairs_of(query)
-    sentences = [one.strip() for one in SENTENCE.findall(passage) if one.strip()]
-    return max(sentences, key=lambda one: len(pairs_of(one) & wanted), default=passage.strip())
+    return max(split_sentences(passage), key=lambda one: len(pairs_of(one) & wanted), default=passage.strip())
 
 
 def pairs_of(text: str) -> set[str]:
     """Return the pairs of neighbouring letters: words share them whatever their ending, and Chinese has no spaces."""
-    words = re.findall(r"\w+", fold(text))
+    words = re.findall(r"\w+", fold_case(text))
     return {word[place : place + 2] for word in words for place in range(max(1, len(word) - 1))}
 
 
@@ -372,11 +405,11 @@ def draw_recalled(texts: list[dict[str, Any]]) -> RenderableType:
 
 def search_texts(session: Session, tree: KeywordTree, query: str, limit: int) -> int:
     """Answer with the infos that hold every word, and their keywords."""
-    words = fold(query).split()
+    words = fold_case(query).split()
     found: list[Info] = []
     count = 0
     for info in all_infos(tree):
-        text = fold(f"{info.content}\n{info.source}")
+        text = fold_case(f"{info.content}\n{info.source}")
         if all(word in text for word in words):
             count += 1
             if not limit or len(found) < limit:
@@ -404,15 +437,10 @@ def spell_paths(tree: KeywordTree, info: Info) -> str:
     return superseded_by(info) or paths or say("no keyword")
 
 
-def fold(text: str) -> str:
-    """Return a text without the differences of case and width."""
-    return unicodedata.normalize("NFKC", text).casefold()
-
-
 def excerpt(text: str, words: list[str]) -> str:
     """Return the line of a text that holds the first of some words, from shortly before it on."""
     for one in text.splitlines():
-        if (place := fold(one).find(words[0])) >= 0:
+        if (place := fold_case(one).find(words[0])) >= 0:
             start = place - 30 if place > 60 else 0
             return ("… " if start else "") + shorten(one[start:])
     return shorten(text)

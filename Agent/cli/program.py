@@ -92,6 +92,11 @@ def share(command: _Command, asks: bool = False, data: str = "", has_json: bool 
     folder = data or f"The folder of the memory.  [env: {DATA_VARIABLE}; default: {DEFAULT_DATA}]"
     options: Sequence[Callable[[_Command], _Command]] = (
         kept("--data", metavar="FOLDER", type=click.Path(file_okay=False, readable=False), help=folder),
+        *(
+            []
+            if data
+            else [kept("--user", metavar="NAME", help="Whose memory in the folder it is, where it holds several.")]
+        ),
         *([kept("--json", is_flag=True, help="Answer in JSON, for programs.")] if has_json else []),
         click.option(
             "--lang",

@@ -22,6 +22,7 @@ from itertools import islice
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, cast
+from urllib.parse import unquote
 
 import click
 from click.shell_completion import CompletionItem
@@ -29,6 +30,7 @@ from rich.console import RenderableType
 from typing_extensions import override
 
 from ..base.language import count_of, parts, say
+from ..base.names import encode_name
 from ..keyword_tree import (
     ConflictError,
     Info,
@@ -173,8 +175,15 @@ class Session:
 
     @property
     def data(self) -> str:
-        """Where the memory is."""
-        return self.given.get("data") or os.environ.get(DATA_VARIABLE) or DEFAULT_DATA
+        """Where the memory is: in the folder, or in that of a user in it, as `MemoryStore` lays them out."""
+        folder = self.given.get("data") or os.environ.get(DATA_VARIABLE) or DEFAULT_DATA
+        user = self.given.get("user")
+        return os.path.join(folder, f"user={encode_name('user', user)}", "memory") if user else folder
+
+    def users(self) -> list[str]:
+        """Return the names of the users whose memories the folder holds."""
+        places = sorted(Path(self.data).glob("user=*/memory"))
+        return [unquote(place.parent.name.removeprefix("user=")) for place in places]
 
     @property
     def is_data_named(self) -> bool:
@@ -270,10 +279,13 @@ class Session:
             is_there = self._shared().is_there(self.data)
         else:
             is_there = any(Path(self.data, name).exists() for name in FILES)
-        if not is_there:
-            raise NoStoreError(
-                say("there is no memory in {}: name its folder with --data, or begin one with add", self.shown)
-            )
+        if is_there:
+            return
+        if users := [] if self.is_shared else self.users():
+            names = say(", ").join(users)
+            raise NoStoreError(say("{} holds the memories of {}: say whose with --user", self.shown, names))
+        said = say("there is no memory in {}: name its folder with --data, or begin one with add", self.shown)
+        raise NoStoreError(said)
 
     def next_step(self) -> str:
         """Return the command that saves what can be saved of a damaged memory; nothing for a shared tree."""
@@ -283,8 +295,9 @@ class Session:
         return f"keyword-tree repair {shlex.quote(f'{folder}-repaired')} --data {shlex.quote(folder)}"
 
     def named_folder(self) -> str:
-        """Return the option that names the folder, as it was given on the command line; nothing where it was not."""
-        return f" --data {shlex.quote(self.shown)}" if "data" in self.given else ""
+        """Return the options that name the memory, as they were given on the command line; nothing where none was."""
+        given = {"data": self.shown if self.is_shared else self.given.get("data"), "user": self.given.get("user")}
+        return "".join(f" --{name} {shlex.quote(said)}" for name, said in given.items() if said and name in self.given)
 
     def client(self) -> LLMClient:
         """Return the model that options or environment name, and the lexical client where they name none."""

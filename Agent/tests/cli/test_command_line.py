@@ -765,6 +765,34 @@ class TestInfo:
         assert program.infos("kitchen") == ["Milk first."]
 
 
+class TestRemember:
+    def test_keeps_a_fact_with_its_keywords_and_recalls_it(self, tmp_path: Path) -> None:
+        program = Program(tmp_path / "memory")
+        said = program.run("remember", "Ada lives in Rome.", "--keyword", "people/Ada", "--source", "chat")
+
+        assert said.startswith("remembered Ada lives in Rome.  (undo ")
+        assert program.infos("people/Ada") == ["Ada lives in Rome."]
+        assert "people / Ada  Ada lives in Rome.  chat" in program.run("recall", "where does Ada live?")
+        program.run("undo")
+        assert program.keyword("people") is None  # with what was made for it
+        assert "blank" in program.run("remember", " ", code=2)
+
+    def test_a_folder_of_users_names_them(self, tmp_path: Path) -> None:
+        for user in ("maya", "林悦", "Ada/.."):
+            with MemoryStore(tmp_path / "memory", user=user) as store:
+                store.remember(f"The tea of {user}.")
+        program = Program(tmp_path / "memory")
+
+        for words in (["recall", "tea"], ["ask", "tea"], ["search", "tea"], ["show"]):
+            assert "memory holds the memories of Ada/.., maya, 林悦: say whose with --user" in program.run(
+                *words, code=3
+            )
+        assert "The tea of 林悦." in program.run("recall", "tea", "--user", "林悦")
+        assert "The tea of Ada/" in program.run("--user", "Ada/..", "recall", "tea")
+        program.run("recall", "tea", "--user", "bob", code=3)
+        assert not (tmp_path / "memory" / "user=bob").exists()
+
+
 class TestLink:
     def test_links_with_a_relation_and_unlinks(self, program: Program) -> None:
         answer = program.ask("link", "tea", "Python", "--relation", "example")
