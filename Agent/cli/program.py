@@ -246,8 +246,9 @@ class _Program(Group):
         """Return the names of all commands, in the order of the modules and of what stands in them."""
         for module in MODULES:
             importlib.import_module(f".{module}", __package__)
+        places = {module: place for place, module in enumerate(MODULES)}
         modules = {name: str(command.callback.__module__) for name, command in self.commands.items()}
-        return sorted(modules, key=lambda name: MODULES.index(modules[name].rpartition(".")[2]))
+        return sorted(modules, key=lambda name: places.get(modules[name].rpartition(".")[2], len(places)))
 
     @override
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:

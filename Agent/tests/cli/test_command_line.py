@@ -458,6 +458,40 @@ class TestProgram:
                     f"{said.strip()}\n", f"{seen.strip()}\n", doctest.ELLIPSIS
                 ), one
 
+    @pytest.mark.parametrize("page", ["docs/extending.md", "docs/zh/extending.md"])
+    def test_what_the_page_on_extending_shows_works(self, tmp_path: Path, page: str) -> None:
+        text = (ROOT / page).read_text(encoding="utf-8")
+        of_command, of_format, of_adapter = re.findall(r"^```py\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
+        (tmp_path / "pairs.py").write_text("import json\n" + of_format, encoding="utf-8")
+        script = f"""
+import sys
+sys.path.insert(0, {str(tmp_path)!r})
+import pairs
+from Agent import formats
+sys.modules["Agent.formats.pairs"] = pairs
+formats._FORMATS["pairs"] = formats._Format("pairs", (".pairs",))
+{of_command}
+{of_adapter}
+from Agent.cli.command_line import main
+for words in (["remember", "Tea first.", "--keyword", "drinks/tea"], ["export", "a.pairs"], ["count"]):
+    assert main(words) == 0
+assert main(["--data", "copy", "import", "a.pairs"]) == main(["--data", "copy", "recall", "tea?"]) == 0
+notebook = Notebook("notes", "ada")
+notebook.save("Milk second.", "drinks")
+assert notebook.load("what comes second?") == ["Milk second."]
+"""
+        done = subprocess.run(
+            [sys.executable, "-c", script],
+            env={**ENVIRONMENT, "KEYWORD_TREE_DATA": "memory"},
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+        )
+
+        assert done.returncode == 0, done.stderr
+        assert done.stdout.splitlines()[2] == "2"
+        assert "new: 2 keywords, 1 info, 1 link" in done.stdout
+
     def test_help_names_every_command_in_its_section(self, program: Program) -> None:
         said = program.start("--help")
 

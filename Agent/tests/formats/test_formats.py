@@ -21,7 +21,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from Agent.formats import FORMATS, ImportReport, export_file, import_file
+from Agent.formats import FORMATS, READ_FORMATS, ImportReport, export_file, import_file
 from Agent.formats.csv_table import quote, unquote
 from Agent.formats.diagrams import dot_text, mermaid_text
 from Agent.formats.records import (
@@ -53,7 +53,6 @@ DISK = "/dev/shm" if Path("/dev/shm").is_dir() else None
 """A disk in memory, where there is one: what waits for no sync can be tried more often."""
 
 NEEDS = {"markdown": "markdown_it", "notes": "yaml"}
-READ = ["json", "csv", "tsv", "opml", "notes", "markdown", "mcp"]
 
 HOSTILE = [
     "</script><script>alert(1)</script>", "</script ", "<!-- <script ", "<img src=x onerror=alert(1)>", "<!--",
@@ -385,7 +384,25 @@ class TestRoundTrips:
 
         assert count == sum(isinstance(record, Keyword) for record in made)
 
-    @pytest.mark.parametrize("format_name", READ)
+    @pytest.mark.parametrize("format_name", READ_FORMATS)
+    def test_every_format_brings_back_names_places_and_contents(
+        self, tree: KeywordTree, tmp_path: Path, format_name: str
+    ) -> None:
+        need(format_name)
+        names = ("食物 food", "a/b | c", '"quoted", =1+1', "<b>&amp;</b>")
+        made: list[Keyword | Fact | Link] = [Keyword(f"k{n}", "root", name) for n, name in enumerate(names)]
+        made += [Keyword(f"m{n}", f"k{n}", f"under {name}") for n, name in enumerate(names)]
+        made += [Fact(f"i{n}", f"About {name}.", "", [(f"m{n}", RelationType.PRIMARY)]) for n, name in enumerate(names)]
+        load(tree, made)
+        export_file(tree, tmp_path / "out", format_name)
+        with KeywordTree(str(tmp_path / "other")) as other:
+            first, again = (import_file(other, tmp_path / "out", format_name) for _ in range(2))
+
+            assert sorted(outline(other)) == sorted(outline(tree))
+        assert (first.keywords, first.infos) == (len(names) * 2, len(names))
+        assert (again.keywords, again.infos, again.links) == (0, 0, 0)
+
+    @pytest.mark.parametrize("format_name", READ_FORMATS)
     def test_a_part_comes_back_under_another_keyword(self, tree: KeywordTree, tmp_path: Path, format_name: str) -> None:
         need(format_name)
         load(tree, [Keyword("a", "root", "A"), Keyword("b", "a", "B"), Keyword("c", "b", "C"), Keyword("d", "a", "D")])
@@ -577,7 +594,7 @@ class TestImport:
 
         assert tree.FindByName("食物 food")
 
-    @pytest.mark.parametrize("format_name", READ)
+    @pytest.mark.parametrize("format_name", READ_FORMATS)
     def test_one_line_may_be_megabytes_long(self, tree: KeywordTree, tmp_path: Path, format_name: str) -> None:
         need(format_name)
         long = "字x" * 300_000
