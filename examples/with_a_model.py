@@ -1,13 +1,14 @@
-"""Let a language model think for a tree: any service with OpenAI's interface, or Anthropic's, by environment variables.
+"""Let a language model think for a tree: a service with OpenAI's or Anthropic's interface, or a file, by variables.
 
-Install it: `python -m venv .venv` and `.venv/bin/python -m pip install '.[openai]'`, or `'.[anthropic]'`. Run it:
+Install it: `python -m venv .venv` and `.venv/bin/python -m pip install '.[openai]'`, or anthropic, or gguf. Run it:
 `KEYWORD_TREE_MODEL=… OPENAI_API_KEY=… .venv/bin/python examples/with_a_model.py`; without them it says what to set.
 """
 
 import os
 import tempfile
 
-from keyword_tree import KeywordTree
+from keyword_tree import KeywordTree, LLMClient
+from keyword_tree.models.local_client import LocalLLMClient
 from keyword_tree.models.model_clients import client_from_environment
 
 HELP = """{}, so there is no model to ask. Set the model's name and one of the services:
@@ -22,7 +23,8 @@ HELP = """{}, so there is no model to ask. Set the model's name and one of the s
 
     export ANTHROPIC_API_KEY=…       Anthropic
 
-and install what speaks to it: pip install '.[openai]', or '.[anthropic]', in this project's folder."""
+or a model in a file: export KEYWORD_TREE_MODEL=….gguf. And install what speaks to it: pip install '.[openai]',
+'.[anthropic]' or '.[gguf]', in this project's folder."""
 
 
 def say_what_is_missing() -> str:
@@ -40,9 +42,17 @@ def reason_of_latest(tree: KeywordTree) -> str:
     return str(agent_io["reason"]) if agent_io else "no model was asked"
 
 
+def make_client() -> LLMClient | None:
+    """Return a client of the model that the environment names."""
+    model = os.environ.get("KEYWORD_TREE_MODEL", "")
+    if model.endswith(".gguf"):
+        return LocalLLMClient(model)
+    return client_from_environment(budget_calls=30)  # so that nothing can get dear
+
+
 def main() -> None:
     """Let the model choose a place, link a sentence, and find it again."""
-    client = client_from_environment(budget_calls=30)  # so that nothing can get dear
+    client = make_client()
     if client is None:
         print(say_what_is_missing())
         return
@@ -69,8 +79,7 @@ def main() -> None:
             path = " / ".join(node.name for node in found.path[1:]) or found.status.value
             why = found.steps[-1].reason if found.steps else found.reason
             print(f"{query!r}: {path} (round {found.rounds}: {why})")
-    print(f"{client!r} used {client.usage}")
-    client.close()
+    print(f"{client!r} used {getattr(client, 'usage', 'nothing that it counts')}")
 
 
 if __name__ == "__main__":

@@ -353,13 +353,13 @@ def _make_context(c: Any, model: Any, n_ctx: int, threads: int) -> Any:
 
 
 def _read_question(messages: Sequence[Mapping[str, str]]) -> dict[str, Any] | None:
-    """Return a question about candidates, None for any other."""
+    """Return a question about candidates with a name or a text, None for any other."""
     try:
         question = json.loads(messages[-1]["content"])
-        is_known = question["intent"] in (*_TASKS, "judge") and isinstance(question["candidates"], list)
+        is_known = question["intent"] in (*_TASKS, "judge") and all("idx" in each for each in question["candidates"])
     except (LookupError, TypeError, ValueError):
         return None
-    return question if is_known and question["candidates"] else None
+    return question if is_known and question["candidates"] and isinstance(question["candidates"][0], dict) else None
 
 
 def _line(text: object) -> str:

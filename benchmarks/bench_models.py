@@ -1,0 +1,225 @@
+r"""What a small language model adds to words: questions in other words than the trees of `everyday/`.
+
+Half of the questions stand here, the other half are read from a file that is not part of the repository, where it is
+there (`--questions`). Foreign ones have no answer. Ways of answering:
+
+    words      the lexical client: the first of the ranking, where its score reaches 0.4
+    sure       what the tree answers without a model: the first of the ranking, where it reaches the bar
+    meaning    the lexical client over words and meaning together, where an embedder is installed
+    walk       a model is shown the whole view and writes a number, round by round, whatever words say
+    cascade    what is sure without a call, else the best few with a fact each, then the walk; it writes a number
+    names      the cascade with `LocalLLMClient`, which compares how likely the names are
+
+The last three are measured for each `--model FILE.gguf`. Fresh tokens are those that no cache held; seconds are of
+the processor.
+"""
+
+from __future__ import annotations
+
+import argparse
+import runpy
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from benchmarks import common, finding_sets
+from keyword_tree import KeywordTree, LLMClient, StubLLMClient
+from keyword_tree.models.lexical_client import LexicalLLMClient
+from keyword_tree.models.local_client import LocalLLMClient
+
+QUESTIONS = Path(__file__).resolve().parents[2] / "shared" / "cases" / "model" / "other_words.py"
+ASKED: dict[str, dict[str, str]] = {
+    "en_work": {
+        "who draws our screens?": "Priya Nair",
+        "who makes the decisions in our group?": "Jonas Weber",
+        "whose area is money transfer to shops?": "Mei Chen",
+        "the student who just joined us": "Samuel",
+        "looking back on the last two weeks together": "Retrospective",
+        "where do warnings show up?": "Monitoring",
+        "how long are copies of the data retained?": "PostgreSQL backups",
+        "which customer settles bills quickly?": "Northwind Traders",
+        "how big may a change be that colleagues look through?": "Code review",
+        "where do guests leave their car?": "Parking",
+        "paper jam, code for the device": "Printer",
+        "get my train ticket paid back": "Travel expenses",
+        "支付服务由谁负责？": "Mei Chen",
+    },
+    "zh_home": {
+        "谁有高血压？": "妈妈",
+        "谁不再抽烟了？": "爸爸",
+        "孩子不能吃什么坚果？": "小雨",
+        "姥姥家在哪个城市？": "外婆",
+        "打雷的时候要照顾谁？": "豆豆",
+        "小猫什么时候打预防针？": "团子",
+        "泡茶的水要多烫？": "龙井茶",
+        "洗衣服的机器报错": "洗衣机",
+        "无线网的盒子放在哪里？": "路由器",
+        "肉肉植物多久浇水？": "多肉",
+        "汽车什么时候做检查？": "保养",
+        "学琴的时间": "钢琴课",
+        "which child must not eat peanuts?": "小雨",
+    },
+}
+FOREIGN: dict[str, list[str]] = {
+    "en_work": [
+        "what is on the menu of the canteen?",
+        "how tall is Mount Fuji?",
+        "translate good morning into Greek",
+        "which film won the prize last year?",
+        "股票今天涨了吗？",
+    ],
+    "zh_home": ["高铁几点开？", "法国的首都是哪里？", "帮我写一首诗", "今天股票怎么样？", "how do I reset a phone?"],
+}
+
+
+class ByNumber(LocalLLMClient):
+    """The same model, which writes the number of a candidate under a grammar, as one behind a service does."""
+
+    lean = True
+    short_list = 8
+
+
+class Walking(ByNumber):
+    """And is always shown whole views."""
+
+    short_list = 0
+
+
+class Case(NamedTuple):
+    """A question, and the names that are right; none: nothing answers it."""
+
+    query: str
+    gold: frozenset[str]
+
+
+class Counts:
+    """What came of the questions in one way."""
+
+    def __init__(self) -> None:
+        self.right = self.wrong = self.refused = self.foreign = self.asked = self.strangers = 0
+        self.fresh = self.written = self.seconds = 0.0
+
+    def add(self, case: Case, found: str | None) -> None:
+        """Count an answer."""
+        if not case.gold:
+            self.strangers += 1
+            self.foreign += found is not None
+            return
+        self.asked += 1
+        self.right += found in case.gold
+        self.wrong += found is not None and found not in case.gold
+        self.refused += found is None
+
+    def row(self, name: str) -> list[str]:
+        """Return a row of the table."""
+        count = max(1, self.asked + self.strangers)
+        shares = [f"{100 * each / max(1, self.asked):.0f} %" for each in (self.right, self.wrong, self.refused)]
+        costs = [f"{self.fresh / count:.0f}", f"{self.written / count:.0f}", f"{self.seconds / count:.2f}"]
+        return [name, *shares, f"{self.foreign} of {self.strangers}", *costs]
+
+
+def cases_of(path: Path, limit: int) -> dict[str, list[Case]]:
+    """Return the questions for each tree, at most so many with an answer for each, foreign ones besides."""
+    asked = {tree: list(questions.items()) for tree, questions in ASKED.items()}
+    foreign = dict(FOREIGN)
+    if path.is_file():
+        held = runpy.run_path(str(path))
+        asked |= {tree: list(pairs) for tree, pairs in held["HARD"].items()}
+        foreign |= held["FOREIGN"]
+    else:
+        print(f"{path.name} is not here: its questions are not asked", file=sys.stderr)
+    return {
+        tree: [Case(query, frozenset(gold.split("|"))) for query, gold in pairs[:limit]]
+        + [Case(query, frozenset()) for query in foreign[tree][: max(1, limit // 2)]]
+        for tree, pairs in asked.items()
+    }
+
+
+def fill(tree: KeywordTree, name: str) -> None:
+    """Write one of the everyday trees."""
+    units = finding_sets.everyday_tree(finding_sets.EVERYDAY / f"{name}.txt")[0].units
+    tree.BatchCreateKeywords(
+        [{"id": u.id, "name": u.names[0], "aliases": list(u.names[1:]), "parent_id": u.parent_id} for u in units]
+    )
+    tree.BatchCreateInfos([{"content": text, "keyword_ids": [u.id]} for u in units for text in u.infos])
+
+
+def ask(
+    cases: dict[str, list[Case]], folder: Path, client: LLMClient, make: Callable[..., Any], **options: Any
+) -> Counts:
+    """Ask every question in one way."""
+    counts = Counts()
+    for name, questions in cases.items():
+        with make(str(folder / name), llm_client=client, **options) as tree:
+            if not len(tree):
+                fill(tree, name)
+            tree.RankCandidates("once", 1)
+            for case in questions:
+                began, before = time.process_time(), getattr(client, "usage", None)
+                found = tree.Search(case.query)
+                counts.seconds += time.process_time() - began
+                counts.add(case, found.node.name if found.node else None)
+                if before is not None:
+                    used = client.usage  # type: ignore[attr-defined]  # a client that counts has it
+                    counts.fresh += used.input_tokens - before.input_tokens - used.cached_tokens + before.cached_tokens
+                    counts.written += used.output_tokens - before.output_tokens
+    return counts
+
+
+def ways(options: argparse.Namespace) -> Iterator[tuple[str, LLMClient, Callable[..., Any], dict[str, Any]]]:
+    """Yield each way with its client, what makes the tree, and the tree's options."""
+    yield "words", LexicalLLMClient(), KeywordTree, {}
+    nothing = StubLLMClient([{"action": "missing"}] * 10_000)
+    nothing.short_list = 8
+    yield "sure", nothing, KeywordTree, {}
+    try:
+        from keyword_tree.embeddings import EmbeddingTree, LocalEmbedder
+
+        embedder = LocalEmbedder()
+    except ImportError as error:
+        print(f"meaning is not measured: {error}", file=sys.stderr)
+    else:
+        yield "meaning", LexicalLLMClient(), lambda folder, **more: EmbeddingTree(folder, embedder, **more), {}
+    for path in options.model:
+        for name, kind, more in (
+            ("walk", Walking, {"always_ask": True}),
+            ("cascade", ByNumber, {}),
+            ("names", LocalLLMClient, {}),
+        ):
+            if name in options.ways:
+                client = kind(path, timeout_s=300.0, threads=options.threads, chat_template=options.chat_template)
+                yield f"{name}, {Path(path).stem}", client, KeywordTree, more
+
+
+def run(options: argparse.Namespace) -> None:
+    """Measure every way."""
+    cases = cases_of(options.questions, options.limit)
+    with common.working_folder(options) as scratch:
+        report = common.Report("models", options, scratch)
+        report.line(f"{sum(map(len, cases.values()))} questions about {', '.join(cases)}")
+        rows = []
+        for number, (name, client, make, more) in enumerate(ways(options)):
+            rows.append(ask(cases, scratch / f"way {number}", client, make, **more).row(name))
+            print(*rows[-1], sep=" | ", flush=True)
+        head = ["way", "right", "wrong", "refused", "foreign answered", "fresh tokens", "written", "processor s"]
+        report.table("Questions in other words", head, rows)
+
+
+def main() -> None:
+    """Run the program."""
+    parser = common.parser(__doc__)
+    parser.add_argument("--model", action="append", default=[], metavar="FILE.gguf", help="may be repeated")
+    parser.add_argument("--questions", type=Path, default=QUESTIONS, help="other questions than those that stand here")
+    parser.add_argument("--limit", type=int, default=100, help="questions with an answer about each tree, at most")
+    parser.add_argument("--ways", nargs="*", default=["walk", "cascade", "names"], help="of those with a model")
+    parser.add_argument("--chat-template", default="", help="for files without one, such as chatml")
+    parser.add_argument("--threads", type=int, default=None, help="of the processor, for a model")
+    run(parser.parse_args())
+
+
+if __name__ == "__main__":
+    main()
