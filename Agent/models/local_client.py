@@ -30,7 +30,7 @@ from typing import Any
 from typing_extensions import override
 
 from ..keyword_tree import InvalidInputError, LLMClient
-from .model_clients import ReplyError, Usage
+from .model_clients import ROOM, ReplyError, Usage
 from .schemas import bounded, most_tokens
 
 __all__ = ["LocalLLMClient"]
@@ -241,7 +241,7 @@ class LocalLLMClient(LLMClient):
     def _generate(self, messages: list[dict[str, str]], json_schema: dict[str, Any]) -> dict[str, Any]:
         schema = bounded(json_schema)
         tokens = self._format([(message["role"], message["content"]) for message in messages])
-        most = min(most_tokens(schema), self.n_ctx - len(tokens) - 1)
+        most = min(most_tokens(schema) + ROOM, self.n_ctx - len(tokens) - 1)
         self._see(tokens, is_prompt=True)
         sampler = self._c.LlamaSampler(self._c.LlamaSamplerChainParams())
         sampler.add_grammar(self._vocab, self._c.json_schema_to_grammar(schema), "root")
