@@ -9,7 +9,7 @@ Optional; the library in `keyword_tree.keyword_tree` knows nothing of it. Read i
     scoring         how well a memory fits, as figures from 0 to 1 that explain themselves
     graph           the interface: entities, their relations and their tags; a graph in memory
     keyword_fields  what a keyword says of itself as an entity
-    tree_graph      the keywords of a tree as a graph, with all that memories say
+    tree_graph      the keywords of a tree as a graph, with all that memories say; `graph_follower` keeps it true
     extraction      what a model says of a text or a session, as far as its quotes prove it; also the context engine's
     graph_feed      what remembering, correcting and forgetting do to the graph; `reading` when, and in which thread
     knowledge       keywords as pages: "what is X"

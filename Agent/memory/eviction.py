@@ -35,23 +35,9 @@ from .memory_fields import RECORD_TYPES, memory_fields, record_of, strings_in, w
 from .memory_rows import InfoFacts
 from .scoring import DAY_S, temporal_decay
 
-__all__ = [
-    "DAY_S",
-    "Candidate",
-    "Capacity",
-    "Eviction",
-    "EvictionPolicy",
-    "ForgettingPlan",
-    "HybridEviction",
-    "NoEviction",
-    "RecallBased",
-    "RecallLog",
-    "RecallStats",
-    "Ttl",
-    "choose_evictions",
-    "plan_forgetting",
-    "value_of",
-]
+__all__ = ["DAY_S", "Candidate", "Capacity", "Eviction", "EvictionPolicy", "ForgettingPlan", "HybridEviction"]
+__all__ += ["NoEviction", "RecallBased", "RecallLog", "RecallStats", "Ttl", "choose_evictions", "plan_forgetting"]
+__all__ += ["value_of"]
 
 
 # What is known of a memory

@@ -47,27 +47,9 @@ from ..keyword_tree import KeywordTreeError, LLMClient
 from .graph import ENTITY_TYPES
 from .keywords import find_runs
 
-__all__ = [
-    "CATEGORIES",
-    "ENTITY_TYPES",
-    "MODEL_SECONDS",
-    "SCHEMA",
-    "ExtractedEntity",
-    "ExtractedRelation",
-    "Extraction",
-    "Extractor",
-    "Fact",
-    "FindKnown",
-    "ModelExtractor",
-    "ReplyFormError",
-    "Shown",
-    "check_extraction",
-    "check_fact",
-    "check_reply",
-    "make_question",
-    "schema_of",
-    "within",
-]
+__all__ = ["CATEGORIES", "ENTITY_TYPES", "MODEL_SECONDS", "SCHEMA", "ExtractedEntity", "ExtractedRelation"]
+__all__ += ["Extraction", "Extractor", "Fact", "FindKnown", "ModelExtractor", "ReplyFormError", "Shown"]
+__all__ += ["check_extraction", "check_fact", "check_reply", "make_question", "schema_of", "within"]
 
 _T = TypeVar("_T")
 

@@ -36,30 +36,13 @@ from typing_extensions import override
 
 from ..base.checks import check_count, check_string, check_strings, shorten
 from ..base.text import fold_case as fold
-from ..keyword_tree import (
-    InvalidInputError,
-    NotFoundError,
-)
+from ..keyword_tree import InvalidInputError, NotFoundError
 from .keywords import find_runs
 from .scoring import graph_distance
 
-__all__ = [
-    "ENTITY_TYPES",
-    "GraphEntity",
-    "GraphRelation",
-    "InMemoryGraph",
-    "KnowledgeGraph",
-    "RelationDirection",
-    "Saying",
-    "ScoredEntity",
-    "Step",
-    "TagConstraints",
-    "keyword_fit",
-    "normalize_tag",
-    "normalize_tags",
-    "rank_entities",
-    "units_of_entity",
-]
+__all__ = ["ENTITY_TYPES", "GraphEntity", "GraphRelation", "InMemoryGraph", "KnowledgeGraph", "RelationDirection"]
+__all__ += ["Saying", "ScoredEntity", "Step", "TagConstraints", "keyword_fit", "normalize_tag", "normalize_tags"]
+__all__ += ["rank_entities", "units_of_entity"]
 
 
 ENTITY_TYPES = (

@@ -50,9 +50,6 @@ EXTRACTION = "extraction"
 TRIES = 3
 """So often a memory is read that a model answers nothing usable about."""
 
-TITLES = ("Mr", "Mrs", "Ms", "Dr", "Prof")
-"""Before a person's name, with a dot or without one."""
-
 _log = logging.getLogger(__name__)
 
 
@@ -158,24 +155,6 @@ class GraphFeed:
         return None if found is None else found.name
 
     def _find(self, name: str) -> KeywordNode | None:
-        """Return the keyword with a name; where none has it, a person of whom it leaves out the title, or adds it."""
-        found = self._look_up(name)
-        if found is not None or not name[:1].isupper():
-            return found
-        title, _, rest = name.partition(" ")
-        bare = rest if title.rstrip(".") in TITLES else name
-        if bare.count(" ") > 0:  # a full name is another matter
-            return None
-        titles = [title.rstrip(".")] if bare == rest else TITLES
-        others = [bare, *(f"{each}{dot} {bare}" for each in titles for dot in ("", "."))]
-        nodes = {node.id: node for other in others if other != name and (node := self._look_up(other))}
-        if len(nodes) != 1:  # Mr and Mrs Carter
-            return None
-        (node,) = nodes.values()
-        entity = self._graph.get_entity(node.id)
-        return node if entity is not None and entity.entity_type in ("person", "concept") else None
-
-    def _look_up(self, name: str) -> KeywordNode | None:
         with contextlib.suppress(InvalidInputError):  # no keyword can have such a name
             found = self._tree.FindByName(name, 0, 2)
             return next((node for node in found if node.parent_id is not None), None)

@@ -14,18 +14,8 @@ from typing import NamedTuple
 from ..keyword_tree import KeywordNode
 from .graph import GraphEntity, entity_text, units_of_entity
 
-__all__ = [
-    "CHOSEN",
-    "RELATION",
-    "TAG",
-    "OwnFields",
-    "has_relations",
-    "is_relation",
-    "quote_type",
-    "read_own",
-    "split_relation_key",
-    "units_of_keyword",
-]
+__all__ = ["CHOSEN", "RELATION", "TAG", "OwnFields", "has_relations", "is_relation", "quote_type", "read_own"]
+__all__ += ["split_relation_key", "units_of_keyword"]
 
 TAG, RELATION = "tag:", "relation:"
 """What keys of the metadata begin with."""

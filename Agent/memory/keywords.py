@@ -28,17 +28,8 @@ from ..base.text import fold_case
 # The recall's own way of telling scripts with spaces from those without: two of them would disagree one day.
 from ..finding import texts as _texts
 
-__all__ = [
-    "CHINESE_STOP_WORDS",
-    "STOP_WORDS",
-    "ChineseKeywordExtractor",
-    "KeywordExtractor",
-    "SimpleKeywordExtractor",
-    "cut_ngrams",
-    "cut_words",
-    "find_runs",
-    "find_words",
-]
+__all__ = ["CHINESE_STOP_WORDS", "STOP_WORDS", "ChineseKeywordExtractor", "KeywordExtractor"]
+__all__ += ["SimpleKeywordExtractor", "cut_ngrams", "cut_words", "find_runs", "find_words"]
 
 Cut: TypeAlias = Callable[[str], Sequence[str]]
 """Cuts a text without spaces into words."""

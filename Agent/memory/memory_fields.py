@@ -23,28 +23,9 @@ from typing import Any, NamedTuple, TypeAlias
 from ..keyword_tree import Info
 from .schemas import EpisodeTrace, ProceduralSkill, SemanticPattern, as_utc
 
-__all__ = [
-    "MEMORY_KEY",
-    "NOTHING_SAID",
-    "RECORD_TYPES",
-    "Memory",
-    "Record",
-    "SaidEntity",
-    "SaidRelation",
-    "Sayings",
-    "Waits",
-    "describe",
-    "memory_fields",
-    "pack_sayings",
-    "read_sayings",
-    "record_of",
-    "sources_of",
-    "strings_in",
-    "superseded_ids",
-    "unpack_sayings",
-    "waits_for",
-    "with_recalls",
-]
+__all__ = ["MEMORY_KEY", "NOTHING_SAID", "RECORD_TYPES", "Memory", "Record", "SaidEntity", "SaidRelation", "Sayings"]
+__all__ += ["Waits", "describe", "memory_fields", "pack_sayings", "read_sayings", "record_of", "sources_of"]
+__all__ += ["strings_in", "superseded_ids", "unpack_sayings", "waits_for", "with_recalls"]
 
 MEMORY_KEY = "memory"
 """The key of an info's metadata that a memory's own fields are under; see `store`."""

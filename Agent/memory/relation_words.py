@@ -18,17 +18,8 @@ from ..finding.texts import STOP_WORDS as ASKING_WORDS
 from ..finding.texts import terms as terms_of
 from .keywords import STOP_WORDS
 
-__all__ = [
-    "ONE_AT_A_TIME",
-    "OTHER",
-    "SPEAKER",
-    "asked_relations",
-    "asked_subjects",
-    "relation_of",
-    "says_change",
-    "subjects_of",
-    "words_of",
-]
+__all__ = ["ONE_AT_A_TIME", "OTHER", "SPEAKER", "asked_relations", "asked_subjects", "relation_of", "says_change"]
+__all__ += ["subjects_of", "words_of"]
 
 _WORDS = {
     "lives_in": "live lives living lived home reside resides residence address moved relocated settled "

@@ -39,20 +39,8 @@ from typing_extensions import override
 from ..base.names import slug_of
 from .scoring import DAY_S, saturation, temporal_decay
 
-__all__ = [
-    "OUTCOMES",
-    "PHASES",
-    "RELATIONS",
-    "ActionEntry",
-    "EpisodeTrace",
-    "ErrorEntry",
-    "ErrorFix",
-    "Link",
-    "ProceduralSkill",
-    "SemanticPattern",
-    "TaskContext",
-    "as_utc",
-]
+__all__ = ["OUTCOMES", "PHASES", "RELATIONS", "ActionEntry", "EpisodeTrace", "ErrorEntry", "ErrorFix", "Link"]
+__all__ += ["ProceduralSkill", "SemanticPattern", "TaskContext", "as_utc"]
 
 PHASES = ("REASON", "ACT", "REFLECT", "VERIFY")
 """The four phases of a task (RARV)."""

@@ -23,25 +23,9 @@ from ..base.checks import shorten
 from ..base.text import fold_case
 from ..keyword_tree import InvalidInputError
 
-__all__ = [
-    "DAY_S",
-    "DiceOverlap",
-    "GraphDistance",
-    "Hybrid",
-    "ReferenceCount",
-    "ScoreBreakdown",
-    "ScoreWeights",
-    "ScoringStrategy",
-    "TemporalWeight",
-    "TextOverlap",
-    "bigrams",
-    "dice",
-    "graph_distance",
-    "reference_count",
-    "saturation",
-    "temporal_decay",
-    "text_overlap",
-]
+__all__ = ["DAY_S", "DiceOverlap", "GraphDistance", "Hybrid", "ReferenceCount", "ScoreBreakdown", "ScoreWeights"]
+__all__ += ["ScoringStrategy", "TemporalWeight", "TextOverlap", "bigrams", "dice", "graph_distance"]
+__all__ += ["reference_count", "saturation", "temporal_decay", "text_overlap"]
 
 DAY_S = 86_400.0
 """Seconds in a day."""
