@@ -6,18 +6,36 @@
 ...     ranking.add(id)
 >>> list(ranking.rank_by_words("杭州有什么茶", 5)), ranking.rank_by_similarity("dog", texts)
 (['1'], None)
+
+The index of many items is a file beside the tree, which the next process goes on with. The file is never the truth: it
+says up to where in the tree's log it goes, and one that is lost, damaged or cannot be written is made again in memory.
 """
 
+import logging
+import sqlite3
 from collections.abc import Callable, Collection, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..finding.index import Index, Unit
+from ..finding.index import Index, LostIndexError, Unit
+from ..keyword_tree import KeywordTree
+from ..store.log_follower import InfoFollower, LogFollower, Position
 
 if TYPE_CHECKING:
     from ..embeddings.vectors import Vectors
 
-__all__ = ["ItemRanking"]
+__all__ = ["ItemRanking", "index_path"]
+
+KEPT_FROM = 2_000
+"""Items from which on their index is a file: fewer are taken in within a moment."""
+
+_LOGGER = logging.getLogger(__name__)
+_UNUSABLE = (sqlite3.Error, OSError, LostIndexError)
+
+
+def index_path(tree: KeywordTree, name: str) -> Path:
+    """Return where an index of a tree is kept: beside its log, or in its cache folder where that is on a server."""
+    return Path(tree.data_dir, "indexes", f"{name}.db")
 
 
 class ItemRanking:
@@ -27,22 +45,34 @@ class ItemRanking:
         texts_of: Returns the texts of an item that was added.
         embedder: An `Embedder` of `embeddings`; None ranks by words alone.
         path: Where to keep the vectors; None keeps them in memory.
+        tree: Whose infos the items are.
+        follower: By which the caller follows them.
+        name: Of the index's file.
 
     Cost: 0.1 ms for an item of 20 words; a query some milliseconds.
     """
 
-    def __init__(self, texts_of: Callable[[str], list[str]], embedder: Any = None, path: Path | None = None) -> None:
+    def __init__(
+        self,
+        texts_of: Callable[[str], list[str]],
+        embedder: Any = None,
+        path: Path | None = None,
+        *,
+        tree: KeywordTree | None = None,
+        follower: InfoFollower | None = None,
+        name: str = "",
+    ) -> None:
         self._texts_of = texts_of
         self._vectors = None if embedder is None else _make_vectors(embedder, path)
         self._embedded: dict[str, list[str]] = {}  # id -> the texts that its vectors belong to
+        self._tree, self._follower, self._name = tree, follower, name
         self._words: Index | None = None
         self._ids: dict[str, None] = {}
+        self._changed: dict[str, None] = {}  # not in the index as they are by now
 
     def add(self, id: str) -> None:
         """Index an item that was not there."""
-        self._ids[id] = None
-        if self._words is not None:
-            self._words.put([self._unit(id)])
+        self._ids[id] = self._changed[id] = None
         if self._vectors is not None:
             self._embedded[id] = self._texts_of(id)
             for text in self._embedded[id]:
@@ -51,8 +81,7 @@ class ItemRanking:
     def remove(self, id: str) -> None:
         """Forget an item; one that is not there is no error."""
         self._ids.pop(id, None)
-        if self._words is not None:
-            self._words.remove([id])
+        self._changed[id] = None
         for text in self._embedded.pop(id, ()):
             if self._vectors is not None:
                 self._vectors.remove(text)
@@ -61,7 +90,14 @@ class ItemRanking:
         """Forget all items."""
         for id in list(self._embedded):
             self.remove(id)
-        self._ids, self._words = {}, None
+        self.close()
+        self._ids, self._changed = {}, {}
+
+    def close(self) -> None:
+        """Close the index's file; it is opened again when it is asked."""
+        if self._words is not None:
+            self._words.close()
+        self._words = None
 
     def embed(self, questions: Iterable[str] = ()) -> None:
         """Ask the embedder for questions, and for the items that wait; where it fails, a log line says so, once."""
@@ -70,14 +106,45 @@ class ItemRanking:
 
     def rank_by_words(self, query: str, limit: int, among: Collection[str] | None = None) -> dict[str, float]:
         """Return items and how well they fit, from 0 to 1, best first; those that share no word are not among them."""
-        if self._words is None:
-            self._words = Index()
-            self._words.put(map(self._unit, self._ids))
         if among is not None and len(among) >= len(self._ids) and all(id in among for id in self._ids):
             among = None  # nothing is excluded, and that is faster to rank
         chosen = None if among is None else frozenset(among)
-        hits = self._words.search(query, limit, among=chosen, quotes=0)
-        return {hit.id: hit.score for hit in hits}
+        try:
+            hits = self._up_to_date().search(query, limit, among=chosen, quotes=0)
+        except _UNUSABLE as error:
+            _LOGGER.warning("items are ranked in memory, since their index cannot be used: %s", error)
+            self._words, self._changed = Index(), dict(self._ids)
+            hits = self._up_to_date().search(query, limit, among=chosen, quotes=0)
+        return {hit.id: hit.score for hit in hits if hit.id in self._ids}  # others' newest are not known here yet
+
+    def _up_to_date(self) -> Index:
+        """Return the index, with what has changed since the last question."""
+        if self._words is None:
+            self._words = self._open()
+        if self._changed:
+            position = None if self._follower is None else self._follower.position
+            self._words.remove([id for id in self._changed if id not in self._ids])
+            self._words.put(map(self._unit, [id for id in self._changed if id in self._ids]))
+            if position is not None:
+                self._words.position = f"{position.seq} {position.operation_id}"
+            self._changed = {}
+        return self._words
+
+    def _open(self) -> Index:
+        """Return the index as it is kept, and note what has changed since."""
+        self._changed = dict(self._ids)
+        if self._tree is None or len(self._ids) < KEPT_FROM:
+            return Index()
+        index = Index(str(index_path(self._tree, self._name)))
+        seq, _, operation_id = index.position.partition(" ")
+        log = LogFollower(self._tree)
+        if seq.isdecimal() and log.resume(Position(int(seq), operation_id)):
+            changes = log.catch_up()
+            if not changes.from_nothing:
+                self._changed = {info.id: None for info in changes.infos}
+                return index
+        self._changed.update(dict.fromkeys(index.ids()))
+        return index
 
     def _unit(self, id: str) -> Unit:
         return Unit(id, infos=self._texts_of(id))

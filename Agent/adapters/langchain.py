@@ -22,6 +22,7 @@ from ..base.checks import check_count
 from ..keyword_tree import Info, InvalidInputError, KeywordTree, KeywordTreeError
 from ..memory.retriever import MemoryRetriever
 from .filters import read_filter
+from .item_ranking import index_path
 from .walking import TreeWalk
 
 try:
@@ -35,8 +36,6 @@ except ImportError as error:
 
 __all__ = ["KeywordTreeRetriever", "remember_tool", "search_tool"]
 
-_FILTERED = 1_000  # documents among which a filter chooses
-
 AUTHOR = "langchain"
 """Who made what `remember_tool` stored."""
 
@@ -44,7 +43,8 @@ AUTHOR = "langchain"
 class KeywordTreeRetriever(BaseRetriever):
     """Retrieves the infos of a tree. Several threads may use it; who opened the tree closes it.
 
-    Cost: a few look-ups for a name, else some milliseconds; the first question reads all infos.
+    Cost: a few look-ups for a name, else some milliseconds; the first question of a tree reads all infos, and keeps
+    their index beside the tree, `indexes/memories.db` of its folder, or of its cache folder where the log is shared.
     """
 
     tree: KeywordTree
@@ -63,7 +63,7 @@ class KeywordTreeRetriever(BaseRetriever):
 
     @override
     def model_post_init(self, context: Any, /) -> None:
-        self._retriever = MemoryRetriever(self.tree)
+        self._retriever = MemoryRetriever(self.tree, index_path=index_path(self.tree, "memories"))
         self._read_options(None, None)  # what cannot be used is refused now
 
     @override
@@ -77,22 +77,29 @@ class KeywordTreeRetriever(BaseRetriever):
     ) -> list[Document]:
         wanted, fits, least = self._read_options(k, filter)
         self.tree.Refresh()
-        found: dict[str, Document] = {}
-        for document in self._rank(query, wanted, is_filtered=fits is not None):
+        found: dict[str, Document] = {}  # by what they say: equal texts take one place
+        for document in self._rank(query, wanted):
             if document.metadata["score"] >= least and (fits is None or fits(document.metadata)):
-                found.setdefault(document.id or "", document)
-        return list(found.values())[:wanted]
+                found.setdefault(document.page_content, document)
+            if len(found) == wanted:
+                break
+        return list(found.values())
 
-    def _rank(self, query: str, wanted: int, *, is_filtered: bool) -> Iterator[Document]:
-        """Yield the infos of the named keyword, then those that say it; both more than once, for a filter."""
+    def _rank(self, query: str, wanted: int) -> Iterator[Document]:
+        """Yield the infos of the named keyword, then those that say it, as long as more are wanted."""
         result = self.tree.Search(query, llm_expand_query=False)
         if result.node is not None:
             path = [node.name for node in result.path[1:]]
-            infos = self.tree.GetInfosOfKeyword(result.node.id) if is_filtered else result.infos
-            yield from (_document(info, path, 1.0) for info in infos)
-        limit = _FILTERED if is_filtered else 2 * wanted
-        for memory in self._retriever.retrieve(query, limit) if query.strip() else ():
-            yield _document(memory.info, memory.path, memory.score)
+            for info in self.tree.GetInfosOfKeyword(result.node.id):
+                yield _document(info, path, 1.0)
+        limit, seen = 2 * wanted, 0
+        while query.strip():
+            memories = self._retriever.retrieve(query, limit)
+            for memory in memories[seen:]:
+                yield _document(memory.info, memory.path, memory.score)
+            if len(memories) < limit:
+                return
+            limit, seen = 4 * limit, limit
 
     def _read_options(
         self, k: int | None, wanted: dict[str, Any] | None
@@ -144,9 +151,9 @@ def _line(document: Document) -> str:
 
 
 def remember_tool(tree: KeywordTree) -> BaseTool:
-    """Return a tool by which an agent stores a fact on keywords that are there.
+    """Return a tool by which an agent stores a fact on keywords; missing ones are made, and the reply says which.
 
-    Where there is no such keyword, or several, nothing is stored, and the reply names similar ones.
+    Where several are called so, nothing is stored, and the reply names them.
 
     Args:
         tree: Where the fact goes; each call is one operation of it.
@@ -162,7 +169,8 @@ def remember_tool(tree: KeywordTree) -> BaseTool:
         except KeywordTreeError as error:
             raise ToolException(str(error)) from error
         places = ", ".join(done.result["keywords"]) or "no keyword"
-        return f"Remembered on {places} (operation {done.operation_id})."
+        made = f"; new: {', '.join(done.result['made'])}" if done.result["made"] else ""
+        return f"Remembered on {places}{made} (operation {done.operation_id})."
 
     return StructuredTool.from_function(
         remember, description="Store a fact in the long-term memory, for later conversations.", handle_tool_error=True

@@ -31,6 +31,7 @@ import heapq
 import itertools
 import json
 import logging
+import sys
 import threading
 import time
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
@@ -40,7 +41,7 @@ from dataclasses import asdict, dataclass, is_dataclass
 from datetime import UTC, date, datetime
 from datetime import time as time_of_day
 from enum import Enum
-from typing import Any, Self, TypeAlias
+from typing import Any, Self, TypeAlias, cast
 from uuid import UUID
 
 from typing_extensions import override
@@ -51,7 +52,7 @@ from ..store.log_follower import InfoFollower
 from .filters import read_filter
 from .item_ranking import ItemRanking
 from .json_values import copy_value, depth_of, leaves
-from .operations import try_again
+from .operations import InOrder, try_again
 
 try:
     from langgraph.store.base import (
@@ -146,7 +147,8 @@ class KeywordTreeStore(BaseStore):
         clock: Seconds since the epoch.
 
     A batch is one operation of the tree: reads see the state before it, the last put of a key counts, and `Undo` takes
-    it back. A value equal to the one that is there writes nothing.
+    it back. Calls take effect in the order in which they were made, awaited or not; `aput`s that wait at the same time
+    are one batch. A value equal to the one that is there writes nothing.
 
     Raises:
         InvalidInputError: a value is no JSON object (NaN, a set), or nested deeper than 200 levels; a key is no
@@ -176,6 +178,7 @@ class KeywordTreeStore(BaseStore):
         self._fields = _fields_of(self.index_config or {})
         self._clock = clock
         self._owns_tree = False
+        self._calls = InOrder(self._carry_out_calls)
         self._lock = threading.RLock()  # guards what is in memory; held over no sync and no model
         self._follower = InfoFollower(tree, self._clear, self._take_info, _items_in_order)
         self._ranking = self._make_ranking()
@@ -220,6 +223,7 @@ class KeywordTreeStore(BaseStore):
     def close(self) -> None:
         """Stop the sweeper; close the tree, if it was opened here."""
         self.stop_ttl_sweeper()
+        self._ranking.close()
         if self._owns_tree:
             self.tree.Close()
 
@@ -244,7 +248,31 @@ class KeywordTreeStore(BaseStore):
         Cost: one sync where something changes, one more where a namespace is new; a call of the embedder where texts
         are new.
         """
-        ops = list(ops)
+        return cast("list[Result]", self._calls.call(list(ops)))
+
+    @override
+    async def abatch(self, ops: Iterable[Op]) -> list[Result]:
+        """Do as `batch`, in a thread; calls keep the order in which they were made, and puts that wait are one."""
+        return cast("list[Result]", await self._calls.acall(list(ops)))
+
+    def _carry_out_calls(self, calls: list[list[Op]]) -> list[list[Result] | Exception]:
+        """Return the results of some batches, or their errors: those next to each other that only put are one."""
+        results: list[list[Result] | Exception] = []
+        for only_puts, group in itertools.groupby(calls, lambda ops: all(isinstance(op, PutOp) for op in ops)):
+            batches = list(group)
+            if only_puts and len(batches) > 1:
+                with suppress(Exception):  # each alone then: one may have what cannot be put
+                    self._batch(list(itertools.chain(*batches)))
+                    results += [[None] * len(ops) for ops in batches]
+                    continue
+            for ops in batches:
+                try:
+                    results.append(self._batch(ops))
+                except Exception as error:
+                    results.append(error)
+        return results
+
+    def _batch(self, ops: list[Op]) -> list[Result]:
         puts: dict[tuple[_Path, str], PutOp] = {}
         for op in ops:
             if isinstance(op, PutOp):
@@ -270,11 +298,6 @@ class KeywordTreeStore(BaseStore):
                 self._follower.catch_up()
             self._ranking.embed()
         return results
-
-    @override
-    async def abatch(self, ops: Iterable[Op]) -> list[Result]:
-        """Do as `batch`, in a thread."""
-        return await asyncio.to_thread(self.batch, list(ops))
 
     def _answer(self, op: Op, refreshed: dict[str, _Held]) -> Result:
         if isinstance(op, PutOp):
@@ -373,7 +396,8 @@ class KeywordTreeStore(BaseStore):
 
     def _search(self, op: SearchOp) -> list[tuple[_Held, float | None]]:
         """Return the items that fit, best or newest first, with their scores."""
-        first, stop = max(0, op.offset), max(0, op.offset + op.limit)
+        first = max(0, op.offset)
+        stop = first + op.limit if op.limit >= 0 else sys.maxsize  # -1 is all, as in SqliteStore
         prefix = tuple(op.namespace_prefix)
         spaces = [space for namespace, space in self._spaces.items() if namespace[: len(prefix)] == prefix]
         fits = read_filter(op.filter)
@@ -391,11 +415,9 @@ class KeywordTreeStore(BaseStore):
         if not op.query:
             return [(held, None) for held in fitting[first:stop]]
         candidates = {held.id: held for held in fitting}
-        scores = self._rank(op.query, candidates, stop)
+        scores = self._rank(op.query, candidates, min(stop, len(candidates)))
         ranked = sorted(scores, key=lambda id: -scores[id])
-        others = (id for id in candidates if id not in scores)
-        chosen = itertools.islice(itertools.chain(ranked, others), first, stop)
-        return [(candidates[id], scores.get(id)) for id in chosen]
+        return [(candidates[id], scores[id]) for id in ranked[first:stop]]
 
     def _newest(self, spaces: Sequence[dict[str, _Held]]) -> Iterator[_Held]:
         """Yield the items of some namespaces, the newest put first."""
@@ -432,7 +454,8 @@ class KeywordTreeStore(BaseStore):
             if all(_namespace_fits(namespace, condition) for condition in op.match_conditions or ())
             and any(map(self._is_alive, space.values()))
         }
-        return sorted(found)[max(0, op.offset) : max(0, op.offset + op.limit)]
+        first = max(0, op.offset)
+        return sorted(found)[first : first + op.limit if op.limit >= 0 else None]
 
     # -- writing --------------------------------------------------------------
 
@@ -599,12 +622,13 @@ class KeywordTreeStore(BaseStore):
 
     def _make_ranking(self) -> ItemRanking:
         if self.embeddings is None:
-            return ItemRanking(self._texts_of)
+            return ItemRanking(self._texts_of, tree=self.tree, follower=self._follower, name=AUTHOR)
         from ..embeddings.vectors import path_for  # numpy is needed for them alone
 
         name = (self.index_config or {}).get("name")
         path = path_for(self.tree.data_dir, AUTHOR, str(name)) if name else None
-        return ItemRanking(self._texts_of, _Embedder(str(name or "the embedder"), self.embeddings), path)
+        embedder = _Embedder(str(name or "the embedder"), self.embeddings)
+        return ItemRanking(self._texts_of, embedder, path)
 
 
 class _Embedder:

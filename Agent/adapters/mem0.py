@@ -121,12 +121,12 @@ class Memory:
 
     def _make_ranking(self, embedder: Any) -> ItemRanking:
         if embedder is None:
-            return ItemRanking(self._texts_of)
+            return ItemRanking(self._texts_of, tree=self.tree, follower=self._follower, name=OWN)
         from ..embeddings.vectors import path_for  # numpy is needed for them alone
 
         name = getattr(embedder, "name", None)
         path = path_for(self.tree.data_dir, OWN, name) if isinstance(name, str) and name else None
-        return ItemRanking(self._texts_of, embedder, path)
+        return ItemRanking(self._texts_of, embedder, path, tree=self.tree, follower=self._follower, name=OWN)
 
     @classmethod
     def from_config(cls, config_dict: Mapping[str, Any]) -> Self:

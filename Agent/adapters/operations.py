@@ -12,13 +12,17 @@
 (True, None)
 """
 
+import asyncio
+import contextvars
 import threading
-from collections.abc import Callable
-from typing import Generic, NamedTuple, TypeVar
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from typing import Any, Generic, NamedTuple, TypeVar
 
+from ..base.forks import watch_forks
 from ..keyword_tree import DuplicateIdError, InvalidInputError, KeywordTree, NotFoundError, VersionConflictError
 
-__all__ = ["OUTRUN", "Done", "LastOperations", "try_again"]
+__all__ = ["OUTRUN", "Done", "InOrder", "LastOperations", "try_again"]
 
 ATTEMPTS = 20
 """At a change that another process has outrun."""
@@ -53,6 +57,64 @@ def try_again(work: Callable[[], _T]) -> _T:
         except OUTRUN:
             continue
     return work()
+
+
+class InOrder:
+    """Carries out calls in the order in which they were made, asynchronous ones in a thread, those that wait together.
+
+    Args:
+        carry_out: Takes the arguments of calls that waited together, in their order; returns a result for each, or the
+            exception that it ended with.
+    """
+
+    def __init__(self, carry_out: Callable[[list[Any]], Sequence[Any]]) -> None:
+        self._carry_out = carry_out
+        self.renew_after_fork()
+        watch_forks(self)
+
+    def renew_after_fork(self) -> None:
+        """Begin with nothing that waits: the thread that would carry it out is the parent's."""
+        self._lock = threading.Lock()
+        self._waiting: list[tuple[Any, Future[Any]]] = []
+        self._worker: int | None = None  # the thread that carries out what waits; 0 is one that is about to
+
+    def call(self, argument: Any) -> Any:
+        """Carry out a call, after those that wait."""
+        done: Future[Any] = Future()
+        with self._lock:
+            waits = self._worker not in (None, threading.get_ident())  # not an embedder that uses the store itself
+            if waits:
+                self._waiting.append((argument, done))
+        result = done.result() if waits else self._carry_out([argument])[0]
+        if isinstance(result, BaseException):
+            raise result
+        return result
+
+    async def acall(self, argument: Any) -> Any:
+        """Carry out a call, after those that wait, in a thread."""
+        done: Future[Any] = Future()
+        with self._lock:
+            self._waiting.append((argument, done))
+            if self._worker is None:
+                work = contextvars.copy_context().run
+                asyncio.get_running_loop().run_in_executor(None, work, self._work)
+                self._worker = 0
+        return await asyncio.wrap_future(done)
+
+    def _work(self) -> None:
+        while True:
+            with self._lock:
+                calls, self._waiting = self._waiting, []
+                self._worker = threading.get_ident() if calls else None
+            if not calls:
+                return
+            try:
+                results: Sequence[Any] = self._carry_out([argument for argument, _ in calls])
+            except BaseException as error:  # of the interpreter's end, say: nobody may wait for ever
+                results = [error] * len(calls)
+            for (_, done), result in zip(calls, results, strict=True):
+                if done.set_running_or_notify_cancel():
+                    done.set_exception(result) if isinstance(result, BaseException) else done.set_result(result)
 
 
 class LastOperations:

@@ -1,4 +1,4 @@
-"""What a model does in a tree by itself: find, look under, place, remember, look back, and undo.
+"""What a model does in a tree by itself: recall, find, look under, place, remember, look back, and undo.
 
 The MCP server and LangChain's tools serve it. The caller is a language model, so it walks the tree itself: it looks
 under a keyword, chooses, and looks again, and no other model is called. A level of more than 50 keywords is returned as
@@ -8,9 +8,9 @@ about log n to the base 50 calls.
 >>> import tempfile
 >>> with tempfile.TemporaryDirectory() as folder, KeywordTree(folder) as tree:
 ...     walk = TreeWalk(tree)
-...     tea = walk.place("茶", parent_id="root").result["id"]
-...     _ = walk.remember("龙井用八十度的水泡三分钟。", ["茶"])
-...     [fact["content"] for fact in walk.search("茶")["match"]["facts"]]
+...     print(walk.remember("龙井用八十度的水泡三分钟。", ["茶"]).result["made"])
+...     [fact["content"] for fact in walk.recall("龙井怎么泡？")]
+['茶']
 ['龙井用八十度的水泡三分钟。']
 """
 
@@ -19,6 +19,8 @@ from typing import Any, TypeAlias
 
 from ..formats.records import ROOT_ID, is_blank, pages
 from ..keyword_tree import Change, Info, InvalidInputError, KeywordNode, KeywordTree, NotFoundError, SearchStatus
+from ..memory.retriever import MemoryRetriever
+from .item_ranking import index_path
 from .operations import Done, LastOperations
 
 __all__ = ["TreeWalk", "cut"]
@@ -26,6 +28,7 @@ __all__ = ["TreeWalk", "cut"]
 _SHOWN = 50  # keywords or groups in one reply
 _FACTS = 50  # of a match
 _CANDIDATES = 10
+_EXCERPTS = 3, 300  # facts of a candidate, and characters of each
 _PAGE = 500
 _OPERATIONS = 20  # of a history
 _CONTENT = 20_000  # characters of a fact in a reply
@@ -45,11 +48,30 @@ class TreeWalk:
         self.tree = tree
         self.operations = LastOperations(tree, author)
         self._author = author
+        self._retriever = MemoryRetriever(tree, index_path=index_path(tree, "memories"))
 
     # -- looking --
 
+    def recall(self, question: str, limit: int = 10) -> list[_Row]:
+        """Return the facts that answer a question, the best first, each with its id, source, score and path.
+
+        Args:
+            question: In any words; not blank.
+            limit: At most this many.
+
+        Raises:
+            InvalidInputError: the question is blank, or `limit` is below 1.
+
+        Cost: some milliseconds; the first question of a tree reads all facts, and keeps their index beside it.
+        """
+        if is_blank(question):
+            raise InvalidInputError(f"there is no question in {question[:60]!r}")
+        found = self._retriever.retrieve(question, limit)
+        rows = [{**_info_row(each.info), "path": each.path, "score": round(each.score, 2)} for each in found]
+        return _fit(rows)
+
     def search(self, query: str, context: str = "") -> _Row:
-        """Return the keyword that a name, alias or path means, with its facts, or else what could be meant.
+        """Return the keyword that a name, alias or path means, with its facts, or else what could be meant, with some.
 
         Args:
             query: What is looked for.
@@ -66,11 +88,16 @@ class TreeWalk:
         if result.candidates:
             places = self._places(context)
             nodes = sorted(result.candidates, key=lambda node: places.get(node.id, len(places)))
-            return {"status": "ambiguous", "match": None, "candidates": [self._keyword_row(node) for node in nodes]}
+            return {"status": "ambiguous", "match": None, "candidates": list(map(self._candidate_row, nodes))}
         about = f"{query} {context}".strip()
         ranked = self.tree.RankCandidates(about, _CANDIDATES) if about else []
-        candidates = [{**self._keyword_row(node), "confidence": round(confidence, 2)} for node, confidence in ranked]
+        candidates = [{**self._candidate_row(node), "confidence": round(confidence, 2)} for node, confidence in ranked]
         return {"status": "candidates" if candidates else "not_found", "match": None, "candidates": candidates}
+
+    def _candidate_row(self, node: KeywordNode) -> _Row:
+        count, limit = _EXCERPTS
+        infos = self.tree.GetInfosOfKeyword(node.id, size=count)
+        return {**self._keyword_row(node), "facts": [_info_row(info, limit) for info in infos]}
 
     def _places(self, context: str) -> dict[str, int]:
         """Return which keywords fit a context, or are under one that does: id → place in the ranking."""
@@ -206,34 +233,30 @@ class TreeWalk:
         return [*nodes[: _CANDIDATES - 1], *([root] if root else [])]
 
     def remember(self, content: str, keywords: Iterable[str] = ()) -> Done[_Row]:
-        """Store a fact, and link it to keywords.
+        """Store a fact, and link it to keywords; those that are missing are made, and named in the result's `made`.
 
         Args:
             content: What is to be remembered; not blank.
             keywords: Their ids, names or paths; without any it is found by what it says.
 
         Raises:
-            InvalidInputError: nothing is called so, or several are, or the content is blank; nothing was written then.
+            InvalidInputError: several are called so, or the content is blank; nothing was written then.
         """
         if is_blank(content):
             raise InvalidInputError(f"there is nothing to remember in {content[:60]!r}")
         self.tree.Refresh()
-        ids = list(dict.fromkeys(self._keyword_id(keyword) for keyword in keywords))
+        named = {keyword: self._keyword_id(keyword) for keyword in keywords}
         with self.tree.Operation("remember") as operation:
+            made = [self.tree.Ensure(name, self._author).id for name, id in named.items() if id is None]
+            ids = list(dict.fromkeys([*filter(None, named.values()), *made]))
             info = self.tree.CreateInfo(content, keyword_ids=ids, created_by=self._author)
         self.operations.note(operation.id)
-        paths = [self._path_text(id) for id in ids]
-        return Done({"id": info.id, "keywords": paths, "operation_id": operation.id}, operation.id)
+        told = {"keywords": list(map(self._path_text, ids)), "made": list(map(self._path_text, dict.fromkeys(made)))}
+        return Done({"id": info.id, **told, "operation_id": operation.id}, operation.id)
 
-    def _keyword_id(self, keyword: str) -> str:
+    def _keyword_id(self, keyword: str) -> str | None:
         node = self.tree.GetKeyword(keyword)
-        id = self._id_by_name(keyword) if node is None else node.id
-        if id is not None:
-            return id
-        ranked = self.tree.RankCandidates(keyword, 5) if keyword.strip() else []
-        similar = ", ".join(repr(self._path_text(other.id)) for other, _ in ranked)
-        hint = f"; similar: {similar}" if similar else ""
-        raise InvalidInputError(f"no keyword is called {keyword[:60]!r}{hint}")
+        return self._id_by_name(keyword) if node is None else node.id
 
     def _id_by_name(self, name: str) -> str | None:
         """Return the keyword that a name or path means; None where nothing does."""
@@ -273,8 +296,8 @@ def _fit(facts: Iterable[_Row]) -> list[_Row]:
     return fitting
 
 
-def _info_row(info: Info) -> _Row:
-    return {"id": info.id, "content": cut(info.content, _CONTENT), "source": info.source}
+def _info_row(info: Info, limit: int = _CONTENT) -> _Row:
+    return {"id": info.id, "content": cut(info.content, limit), "source": info.source}
 
 
 def cut(text: str, limit: int) -> str:

@@ -52,7 +52,7 @@ FEW = 30  # texts that do not yet show which words are rare: fewer count as so m
 
 READ = 10_000  # postings that are read for a question, the rarest terms first; the first term is always read
 TERMS = 64  # terms that are read at most
-CANDIDATES = 100  # units, and passages, that are scored in full
+CANDIDATES = 100  # units, and passages, that are scored in full, where no more are wanted
 RIVALS, SAME = 5, 0.5  # so many of the best show how certain it is; what has so many of its terms says the same
 _COMPARED = 2_000  # characters of each
 OPENED, CHILDREN = 8, 50  # of so many of the best that are a context, so many of what they are one of
@@ -103,6 +103,8 @@ class Query:
 
     def __init__(self, index: "Index", asked: Mapping[str, float], name_weight: float = NAME) -> None:
         self.index = index
+        self.count = CANDIDATES
+        """Units, and passages, that are scored in full."""
         self._name_weight = name_weight
         self.counts = counts = index.counts()
         self.total = max(FEW, counts.get("units", 0) + counts.get("passages", 0))
@@ -212,7 +214,7 @@ class Query:
     def gains(self, is_best_alone: bool = False) -> tuple[dict[int, float], dict[int, float]]:
         """Return document → score of its own terms: of units, and of passages.
 
-        With `is_best_alone` of the CANDIDATES best of each at least (MaxScore; Turtle & Flood 1995).
+        With `is_best_alone` of the `count` best of each at least (MaxScore; Turtle & Flood 1995).
         """
         found, is_whole = dict[int, float](), True
         bounds = [
@@ -222,7 +224,7 @@ class Query:
         left = [*accumulate(reversed(bounds))][::-1]  # what a document can have of a term and all after it
         for (term, postings), most in zip(self.postings.items(), left, strict=True):
             # None has more by now than all terms so far are worth: only then can the rest be worth less than that.
-            may_skip = is_best_alone and is_whole and len(postings) > CANDIDATES and left[0] > 2 * most
+            may_skip = is_best_alone and is_whole and len(postings) > self.count and left[0] > 2 * most
             if may_skip and (bar := self._bar(found)) * (1 - 1e-9) > most:
                 found = {document: gain for document, gain in found.items() if gain + most >= bar * (1 - 1e-9)}
                 is_whole = False
@@ -237,11 +239,11 @@ class Query:
         return {document: gain for document, gain in found.items() if not document & 1}, passages
 
     def _bar(self, gains: Mapping[int, float]) -> float:
-        """Return what a document needs to be among the CANDIDATES best, of units and of passages; 0: anything."""
+        """Return what a document needs to be among the `count` best, of units and of passages; 0: anything."""
         kinds: list[Collection[float]] = [gains.values()]
         if self.counts.get("passages"):
             kinds = [[gain for at, gain in gains.items() if at & 1 == kind] for kind in (0, 1)]
-        return min(nlargest(CANDIDATES, kind)[-1] if len(kind) >= CANDIDATES else 0.0 for kind in kinds)
+        return min(nlargest(self.count, kind)[-1] if len(kind) >= self.count else 0.0 for kind in kinds)
 
     def look_at(self, documents: Iterable[int]) -> None:
         """Find out which terms some documents have: of many at once, in a fraction of the time."""
@@ -306,6 +308,7 @@ def rank(
     lent: Mapping[str, Mapping[str, float]] | None = None,
 ) -> list[Found]:
     """Return what fits a question, best first; see `Index.search`."""
+    query.count = max(CANDIDATES, min(limit, query.total))
     own, passages = query.gains(is_best_alone=groups is None and among is None)
     similar = query.similar_names()
     index = query.index
@@ -422,11 +425,11 @@ def _within(
     if only is not None:
         scores = {document: one for document, one in scores.items() if document in only}
     if groups is None and (among is None or only is not None):
-        return best(scores, CANDIDATES)
+        return best(scores, query.count)
     chosen: list[int] = []
     ordered = best(scores, len(scores))
-    for start in range(0, len(ordered), 5 * CANDIDATES):
-        part = ordered[start : start + 5 * CANDIDATES]
+    for start in range(0, len(ordered), 5 * query.count):
+        part = ordered[start : start + 5 * query.count]
         owners = query.index.owners(part)
         rows = query.index.units(set(owners.values()))
         allowed = _allow([row.id for row in rows.values()], among)
@@ -434,9 +437,9 @@ def _within(
             row = rows[owners[document]]
             if row.id in allowed and (groups is None or row.group in groups):
                 chosen.append(document)
-        if len(chosen) >= CANDIDATES:
+        if len(chosen) >= query.count:
             break
-    return chosen[:CANDIDATES]
+    return chosen[: query.count]
 
 
 def _allow(ids: Collection[str], among: Among | None) -> Collection[str]:

@@ -148,6 +148,11 @@ class InfoFollower:
         self._follower = LogFollower(tree)
         self._is_begun = False
 
+    @property
+    def position(self) -> Position:
+        """Up to where what is derived follows the log."""
+        return self._follower.position
+
     def catch_up(self) -> None:
         """Take in what is new: the first time, all there is.  Cost: see `LogFollower.catch_up`."""
         is_begun, self._is_begun = self._is_begun, False  # what fails halfway begins again

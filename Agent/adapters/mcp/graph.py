@@ -353,12 +353,16 @@ class MemoryGraph:
     def search_nodes(self, query: str) -> _Row:
         """Return the entities that contain a text, then those that fit it, and their relations.
 
-        What contains it comes in the order of creation. Where nothing does, or the query has several words, up to ten
-        follow that the tree's ranking finds.
+        What contains it comes in the order of creation, then what contains each of its words, wherever. Where nothing
+        does, or the query has several words, up to ten follow that the tree's ranking finds.
         """
         self.index.catch_up()
+        words = query.split()
         found = self.index.find(query)
-        if query.strip() and (not found or len(query.split()) > 1):
+        if len(words) > 1:
+            having, known = [dict.fromkeys(self.index.find(word)) for word in words], set(found)
+            found += [id for id in having[0] if id not in known and all(id in each for each in having)]
+        if query.strip() and (not found or len(words) > 1):
             ranked = self.tree.RankCandidates(query, 2 * _RANKED)
             fitting = [node.id for node, confidence in ranked if confidence >= _LEAST_CONFIDENCE]
             known = set(found)

@@ -1,6 +1,6 @@
 """Tests of the LangChain retriever and tools: LangChain's own, and what a tree adds."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,7 @@ from langchain_tests.unit_tests import ToolsUnitTests
 from pydantic import ValidationError
 
 from Agent.adapters.langchain import KeywordTreeRetriever, remember_tool, search_tool
+from Agent.finding.index import Index, Unit
 from Agent.keyword_tree import KeywordTree
 from Agent.tests.support.missing import error_without
 
@@ -179,6 +180,36 @@ class TestRetriever:
                 KeywordTreeRetriever(tree=tree).invoke("tea", k=k)
 
 
+class TestAsMany:
+    def test_as_there_are_and_fit_are_returned_with_a_filter_too(self, tmp_path: Path) -> None:
+        with KeywordTree(str(tmp_path)) as tree:
+            specs = [{"content": f"fact {n} about tea", "source": "b" if n % 10 == 0 else "a"} for n in range(250)]
+            tree.BatchCreateInfos([*specs, {"content": "fact 0 about tea", "source": "b"}])
+            retriever = KeywordTreeRetriever(tree=tree, k=1000)
+
+            assert len(retriever.invoke("tea please")) == 250  # equal texts take one place
+            assert len(retriever.invoke("tea please", filter={"source": "b"})) == 25
+            assert len(retriever.invoke("tea please", filter={"source": "b"}, k=7)) == 7
+            assert len(retriever.invoke("tea please", filter={"source": "c"})) == 0
+
+    def test_the_index_is_kept_beside_the_tree(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        with KeywordTree(str(tmp_path)) as tree:
+            tree.BatchCreateInfos([{"content": "green tea"}, {"content": "black tea"}])
+            assert len(KeywordTreeRetriever(tree=tree).invoke("which tea is it?")) == 2
+
+        put, indexed = Index.put, list[str]()
+
+        def note(self: Index, units: Iterable[Unit]) -> None:
+            listed = list(units)
+            indexed.extend(unit.id for unit in listed)
+            put(self, listed)
+
+        monkeypatch.setattr(Index, "put", note)
+        with KeywordTree(str(tmp_path)) as tree:
+            assert len(KeywordTreeRetriever(tree=tree).invoke("which tea is it?")) == 2
+        assert indexed == []
+
+
 class TestTools:
     def test_search_tells_where_it_belongs(self, tree: KeywordTree) -> None:
         reported = search_tool(tree, k=2).invoke({"query": "龙井怎么泡？"})
@@ -208,11 +239,11 @@ class TestTools:
         tree.Undo(operation_id)
         assert tree.TreeMetrics()["infos"] == 5
 
-    def test_an_unknown_keyword_is_reported_to_the_agent(self, tree: KeywordTree) -> None:
+    def test_a_missing_keyword_is_made_and_the_agent_is_told(self, tree: KeywordTree) -> None:
         reported = remember_tool(tree).invoke({"content": "x", "keywords": ["black tea"]})
 
-        assert "no keyword is called 'black tea'" in reported
-        assert tree.TreeMetrics()["infos"] == 5
+        assert reported.startswith("Remembered on black tea; new: black tea (operation ")
+        assert tree.TreeMetrics()["infos"] == 6
 
 
 def test_a_missing_package_is_named_with_the_command_that_brings_it() -> None:

@@ -116,17 +116,44 @@ class TestRemember:
 
         assert walk.tree.TreeMetrics()["infos"] == 0
 
-    def test_an_unknown_keyword_is_named_and_nothing_is_stored(self, walk: TreeWalk) -> None:
-        walk.place("green tea", parent_id="root")
-        with pytest.raises(InvalidInputError, match="'tea green'; similar: 'green tea'"):
-            walk.remember("x", ["green tea", "tea green"])
+    def test_missing_keywords_are_made_and_named(self, walk: TreeWalk) -> None:
+        walk.place("tea", parent_id="root")
+        done = walk.remember("x", ["Tea", "tea/green", "Ada", "Ada"]).result
 
-        assert walk.tree.TreeMetrics()["infos"] == 0
+        assert done["keywords"] == ["tea", "tea / green", "Ada"]
+        assert done["made"] == ["tea / green", "Ada"]
+        walk.undo()
+        assert [node.name for node in walk.tree.GetChildren("root")] == ["tea"]
 
     def test_a_name_of_several_is_reported_with_their_ids(self, walk: TreeWalk) -> None:
         ids = [walk.place("A", parent_id="root").result["id"] for _ in "12"]
         with pytest.raises(InvalidInputError, match=ids[1]):
             walk.remember("x", ["A"])
+
+
+class TestRecall:
+    def test_returns_facts_with_their_places(self, walk: TreeWalk) -> None:
+        id = walk.remember("Ada is allergic to peanuts.", ["people/Ada"]).result["id"]
+        walk.remember("Bob plays the cello.", ["people/Bob"])
+
+        (fact,) = walk.recall("What is Ada allergic to?", 1)
+        assert (fact["id"], fact["content"], fact["path"]) == (id, "Ada is allergic to peanuts.", ["people", "Ada"])
+        assert 0 < fact["score"] <= 1
+        assert [each["content"] for each in walk.recall("谁会拉大提琴 cello?")] == ["Bob plays the cello."]
+        assert walk.recall("zebra") == []
+
+    @pytest.mark.parametrize("question", ["", " \n", "\u200b"])
+    def test_a_blank_question_is_refused(self, walk: TreeWalk, question: str) -> None:
+        with pytest.raises(InvalidInputError, match="no question"):
+            walk.recall(question)
+
+    def test_what_a_search_offers_shows_its_facts(self, walk: TreeWalk) -> None:
+        for place in ("people", "pets"):
+            walk.remember(f"One of the {place}. " + "x" * 400, [f"{place}/Ada"])
+
+        candidates = walk.search("Ada")["candidates"]
+        assert [row["facts"][0]["content"][:18] for row in candidates] == ["One of the people.", "One of the pets. x"]
+        assert all(len(row["facts"][0]["content"]) < 350 for row in candidates)
 
 
 class TestKeyword:

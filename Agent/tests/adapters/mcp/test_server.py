@@ -61,21 +61,21 @@ ADA = {"name": "Ada", "entityType": "person", "observations": ["plays chess"]}
 
 
 class TestTools:
-    def test_are_those_of_the_reference_and_six_more(self, tree: KeywordTree) -> None:
+    def test_are_those_of_the_reference_and_seven_more(self, tree: KeywordTree) -> None:
         tools = {tool.name: tool for tool in ask(build_server(tree), lambda client: client.list_tools()).tools}
 
         assert list(tools) == [
             *("create_entities", "create_relations", "add_observations"),
             *("delete_entities", "delete_observations", "delete_relations"),
             *("read_graph", "search_nodes", "open_nodes"),
-            *("search", "look_beneath", "place", "remember", "history", "undo"),
+            *("recall", "search", "look_beneath", "place", "remember", "history", "undo"),
         ]
         for name, tool in tools.items():
             assert tool.output_schema is not None
             assert tool.title
             assert tool.annotations.open_world_hint is False
             assert tool.annotations.read_only_hint is (
-                name.split("_")[0] in {"read", "search", "open", "look", "history"}
+                name.split("_")[0] in {"read", "recall", "search", "open", "look", "history"}
             )
             assert tool.annotations.destructive_hint is (name.split("_")[0] in {"delete", "undo"})
         relation = tools["create_relations"].input_schema["properties"]["relations"]["items"]
@@ -223,11 +223,44 @@ class TestErrors:
         assert tree.data_dir not in result.content[0].text
 
 
+class TestRecall:
+    def test_a_host_gets_an_answer_in_one_call(self, tmp_path: Path) -> None:
+        facts = {
+            "Ada is allergic to peanuts.": ("What must I not cook for Ada, who is allergic?", "Ada"),
+            "The deploy of Lighthouse is on Thursday.": ("When is the deploy of Lighthouse?", "Lighthouse"),
+            "小林的生日是三月七日。": ("小林的生日是哪天？", "小林"),
+        }
+
+        async def work(client: Any) -> list[Any]:
+            for content, (_, keyword) in facts.items():
+                done = await client.call_tool("remember", {"content": content, "keywords": [keyword]})
+                assert done.structured_content["made"] == [keyword]
+            asked = [await client.call_tool("recall", {"question": question}) for question, _ in facts.values()]
+            return [each.structured_content["facts"][0] for each in asked]
+
+        found = ask(program(tmp_path), work)
+        assert [fact["content"] for fact in found] == list(facts)
+        assert all(fact["id"] and fact["source"] == "" and fact["path"] for fact in found)
+
+    @pytest.mark.parametrize("others", [0, 5, 10, 20, 50, 100, 200, 500])
+    def test_words_of_two_observations_are_found_among_any_number_of_others(
+        self, tree: KeywordTree, others: int
+    ) -> None:
+        walks = [f"note {number} about topic {number * 7} and colour {number * 13}" for number in range(others)]
+        unrelated = [{"name": f"E{n}", "entityType": "thing", "observations": [walk]} for n, walk in enumerate(walks)]
+        ada = {"name": "Ada", "entityType": "person", "observations": ["plays chess", "lives in Rome"]}
+        call(tree, "create_entities", entities=[*unrelated, ada])
+
+        found = call(tree, "search_nodes", query="chess Rome").structured_content["entities"]
+        assert [entity["name"] for entity in found] == ["Ada"]
+
+
 class TestPrompts:
     def test_are_to_recall_and_to_commit(self, tree: KeywordTree) -> None:
         async def work(client: Any) -> tuple[list[str], str]:
             names = [prompt.name for prompt in (await client.list_prompts()).prompts]
             recall = await client.get_prompt("recall", {"question": "喝什么茶？"})
+            assert "the last one" in (await client.get_prompt("recall")).messages[0].content.text
             return names, recall.messages[0].content.text
 
         names, reported = ask(build_server(tree), work)
