@@ -10,7 +10,14 @@ import tempfile
 
 from keyword_tree.knowhub.goal_tool import goal, open_trace, reflect
 from keyword_tree.knowhub.goals import ServerTraceStore
-from keyword_tree.knowhub.tools import close_local, fill_secrets, knowledge_save, knowledge_update, resource_save
+from keyword_tree.knowhub.tools import (
+    ProgramCall,
+    close_local,
+    fill_secrets,
+    knowledge_save,
+    knowledge_update,
+    resource_save,
+)
 
 TASK = "用 selenium 登录 website_a,绕过自动化检测"
 TRANSCRIPT = [
@@ -41,9 +48,12 @@ async def work() -> None:
         print(second.output, "\n")
         assert len(second) == 1, "what was saved comes back with the goal"
 
-        placeholder = "{{secret:" + draft.resources[0]["resource_id"] + "}}"
-        command = await fill_secrets(f"login --password {placeholder}", [draft.resources[0]["resource_id"]])
-        print("a tool runs:", command.replace("hunter2-demo", "•" * 8), "(no model saw it)")
+        account = draft.resources[0]["resource_id"]
+        goes_to = {"allowed_programs": {"login": ["PASSWORD"]}}  # the secret goes there, and nowhere else
+        await resource_save(account, draft.resources[0]["title"], metadata=goes_to)
+        call = ProgramCall("login", (), {"PASSWORD": "{{secret:" + account + "}}"})
+        filled = await fill_secrets(call, [account])
+        print("a tool starts", filled.program, "with", filled.environment["PASSWORD"].replace("hunter2-demo", "•" * 8))
         case = {"task": TASK, "outcome": "登录成功"}
         print((await knowledge_update(second.metadata["items"][0]["id"], add_helpful_case=case)).output)
         print((await goal("done", goal_id)).output)

@@ -17,25 +17,24 @@
 `KNOWHUB_TOKEN` the token, else that of `~/.config/knowhub/token`; `KNOWHUB_SCOPES` what is saved for whom.
 
 A secret reaches neither a model nor a transcript: a resource shows `{{secret:<id>}}`, which `fill_secrets` replaces at
-the moment when a tool acts.
+the moment when a tool acts, in a call whose target the resource lists.
 """
 
 import functools
 import inspect
-import re
 import types as python_types
 import typing
-import unicodedata
-from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Generic, ParamSpec, Protocol, TypeVar
-from urllib.parse import quote, unquote
+from urllib.parse import quote
 
 from ..base.language import say_in_environment as _say
 from .calling import TIMEOUT_S, CallError, close_local, default_scopes, request
+from .filling import HttpCall, ProgramCall, fill_secrets
 from .prompts import knowledge_block, language_of, tidy
 
-__all__ = ["TOOLS", "ToolResult", "close_local", "fill_secrets", "knowledge_batch_update"]
+__all__ = ["TOOLS", "HttpCall", "ProgramCall", "ToolResult", "close_local", "fill_secrets", "knowledge_batch_update"]
 __all__ += ["knowledge_get", "knowledge_list"]
 __all__ += ["knowledge_save", "knowledge_search", "knowledge_slim", "knowledge_update", "resource_get", "resource_save"]
 __all__ += ["request", "tool"]
@@ -321,58 +320,6 @@ def _resource_text(found: Mapping[str, Any]) -> str:
 
 def _placeholder(id: str) -> str:
     return f"{{{{secret:{id}}}}}"
-
-
-_PLACEHOLDER = re.compile(r"\{\{secret:([A-Za-z0-9._/-]{1,200})\}\}")
-
-
-async def fill_secrets(text: str, allowed: Collection[str]) -> str:
-    """Return a text with the secrets that its placeholders name: for a tool as it acts, never for a model.
-
-    A placeholder stays as it is where the call does not name its resource, and where the text names a host that is not
-    in the resource's own list, `metadata.allowed_hosts` (`"api.example.com"`, or `".example.com"` with all under it).
-    What an agent read, and repeats, may hold a placeholder that a stranger wrote before an address of theirs. A host
-    is whatever has a dot, as in `evil.example` or `10.0.0.1`, and what follows `//` or `@`. One that a program puts
-    together as it runs is not seen: fill no secret into code.
-
-    Args:
-        text: What the tool is to be given.
-        allowed: The resources that this tool may use.
-
-    Raises:
-        CallError: A secret that may be filled in is not available; nothing was filled in.
-    """
-    known: dict[str, str] = {}
-    seen = [found for read in _readings(_PLACEHOLDER.sub("secret", text)) for found in _HOSTS.findall(read)]
-    hosts = {host.lower().rstrip(".") for found in seen for host in found if host}
-    for id in dict.fromkeys(_PLACEHOLDER.findall(text)):
-        if id not in allowed:
-            continue
-        listed = (await request("GET", _resource_path(id)))["metadata"].get("allowed_hosts")
-        fitting = [each.lower() for each in listed if isinstance(each, str)] if isinstance(listed, list) else []
-        if all(any(_is_host(host, each) for each in fitting) for host in hosts):
-            known[id] = str((await request("GET", _resource_path(id, "secret")))["secure_body"])
-    return _PLACEHOLDER.sub(lambda match: known.get(match[1], match[0]), text)
-
-
-def _readings(text: str) -> Iterator[str]:
-    """Yield a text as it is and as what reads it next may: a resolver, a shell, a decoder of JSON or of a URL."""
-    plain = _WIDE_DOT.sub(".", unicodedata.normalize("NFKC", text))
-    visible = _UNSEEN.sub("", "".join(char for char in plain if unicodedata.category(char) != "Cf"))
-    decoded = re.sub(r"\\u([0-9A-Fa-f]{4})", lambda match: chr(int(match[1], 16)), unquote(visible))
-    yield from (plain, visible, decoded, re.sub(r"\\\n|[\"'\\]", "", visible))
-
-
-_UNSEEN = re.compile("[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u3164\ufe00-\ufe0f\U000e0100-\U000e01ef]")
-_WIDE_DOT = re.compile(r"(?<=[^\W\u2e80-\ua4cf])。(?=[^\W\u2e80-\ua4cf])")  # not between sentences in Chinese
-_HOSTS = re.compile(
-    r"(?://|@|(?<=http:)/|(?<=https:)/)(?:[^\s/@\"'{}\\]*@)?\[?([^\s/:?#\"'\]{}@\\]+)"
-    r"|(?<![\w./-])((?:[\w-]+\.)+[\w-]+)(?!\w|\}\})"
-)
-
-
-def _is_host(host: str, listed: str) -> bool:
-    return host == listed.lstrip(".") or (listed.startswith(".") and host.endswith(listed))
 
 
 TOOLS: tuple[Tool[Any, ToolResult], ...] = (
