@@ -78,6 +78,8 @@ class SearchOut(TypedDict):
     reason: str
     eligible: int
     shown: int
+    hidden: int
+    """How many entries of its organisation's hub the token may not see, whatever they say, where nothing was found."""
     took_ms: float
     usage: Json | None
 
@@ -102,6 +104,9 @@ class ChangedOut(TypedDict):
 class UpdatedOut(ChangedOut):
     """An entry as it became, and what became of a wish to rewrite it."""
 
+    note: str
+    """Why a vote does not count; "" where it does."""
+
     evolution: NotRequired[EvolutionOut]
 
 
@@ -109,6 +114,8 @@ class SavedOut(ChangedOut):
     """A new entry, and which it resembles."""
 
     similar: list[Json]
+    note: str
+    """That nobody else sees it, where that is so."""
 
 
 class ListOut(TypedDict):
@@ -226,6 +233,18 @@ class TokenOut(TypedDict):
     created_at: str
     expires_at: str | None
     token: NotRequired[str]
+
+
+class MeOut(TypedDict):
+    """Who a token is."""
+
+    principal: str
+    rights: list[str]
+    scopes: list[str]
+    organisation: str
+    """The scope that its hub shares by default; "" is none."""
+    default_scopes: list[str]
+    """Who sees what it writes, where it does not say so."""
 
 
 class ImportOut(TypedDict):

@@ -21,7 +21,7 @@ __all__ = ["CallError", "Connection", "close_local", "connected", "default_scope
 
 TIMEOUT_S = 30.0
 DEFAULT_URL = "http://127.0.0.1:8790"
-DEFAULT_SCOPES = "org:cybertogether"
+DEFAULT_SCOPE = "org:cybertogether"
 ATTEMPTS = 2
 """A call that broke off is sent once more, under the same key: it is done once."""
 
@@ -49,7 +49,7 @@ class Connection:
     token: str = ""
     """The caller; "" where the transport itself says it."""
     scopes: tuple[str, ...] = ()
-    """What is saved for whom, where a call does not say it."""
+    """What is saved for whom, where a call does not say it; nothing leaves it to the hub."""
 
 
 _connection: ContextVar[Connection | None] = ContextVar("knowhub_connection", default=None)
@@ -70,7 +70,7 @@ async def _connect() -> Connection:
     given = _connection.get()
     if given is not None:
         return given
-    named = os.environ.get("KNOWHUB_SCOPES") or DEFAULT_SCOPES
+    named = os.environ.get("KNOWHUB_SCOPES") or ""
     scopes = tuple(scope.strip() for scope in named.split(",") if scope.strip())
     url = os.environ.get("KNOWHUB_URL") or DEFAULT_URL
     if url.startswith("file:"):
@@ -81,8 +81,15 @@ async def _connect() -> Connection:
 
 
 async def default_scopes() -> list[str]:
-    """Return what is saved for whom, where a call does not say it."""
-    return list((await _connect()).scopes)
+    """Return what is saved for whom, where a call does not say it: as KNOWHUB_SCOPES says, else for the organisation.
+
+    A hub without one gets what the document of the tools has: `org:cybertogether`.
+    """
+    connection = await _connect()
+    if connection.scopes:
+        return list(connection.scopes)
+    me = await request("GET", "/api/me")
+    return list(me["default_scopes"]) if me["organisation"] else [DEFAULT_SCOPE]
 
 
 _locals: dict[str, tuple[Any, Any, str]] = {}  # folder → (hub, application, token)
@@ -101,10 +108,10 @@ def _local(folder: str) -> tuple[Any, str]:
         from .application import create_app
         from .gate import Settings
         from .hub import KnowHub
-        from .identity import own_token
+        from .identity import agents_token
 
         hub = KnowHub(place)
-        text = os.environ.get("KNOWHUB_TOKEN") or own_token(hub.tokens)[0]
+        text = os.environ.get("KNOWHUB_TOKEN") or agents_token(hub.tokens)[0]
         _locals[place] = (hub, create_app(hub, Settings(requests_per_second=1e6)), text)
     return _locals[place][1], _locals[place][2]
 
@@ -113,11 +120,12 @@ def _own_token() -> str:
     from_environment = os.environ.get("KNOWHUB_TOKEN")
     if from_environment:
         return from_environment
-    base = os.environ.get("XDG_CONFIG_HOME") or os.path.join(os.path.expanduser("~"), ".config")
-    try:
-        return Path(base, "knowhub", "token").read_text(encoding="ascii").strip()
-    except (OSError, UnicodeDecodeError):
-        return ""
+    with contextlib.suppress(RuntimeError):  # no home, no file
+        base = Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config", "knowhub")
+        for name in ("agents-token", "token"):
+            with contextlib.suppress(OSError, UnicodeDecodeError):
+                return (base / name).read_text(encoding="ascii").strip()
+    return ""
 
 
 async def request(

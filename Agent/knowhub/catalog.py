@@ -492,6 +492,11 @@ class Catalog:
         with self._lock:
             return self._count(id)
 
+    def has_voted(self, id: str, principal: str) -> bool:
+        """Return whether a principal's vote on an entry is there."""
+        with self._lock:
+            return any(principal in self._voters.get(one, ()) for one in self._family(id))
+
     def quality(self, known: Known) -> float:
         """Return `score + helpful − 2·harmful`."""
         helpful, harmful = self.votes(known.id)

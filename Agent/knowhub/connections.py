@@ -1,4 +1,4 @@
-"""Connections with a deadline: one that does not send a request's head in time is closed, so that none are used up."""
+"""Connections with deadlines: one whose head does not come in time, or that does not read its answer, is closed."""
 
 import asyncio
 
@@ -7,16 +7,21 @@ try:
 except ImportError as error:  # pragma: no cover - the tests run with the extra
     raise ImportError("KnowHub's server needs its extra: pip install '.[knowhub]' in its repository") from error
 
-__all__ = ["HEAD_S", "Connection"]
+__all__ = ["HEAD_S", "WRITE_S", "Connection"]
 
 HEAD_S = 20.0
 """Seconds that a request's head may take to arrive, from the connection's beginning or from its first byte."""
 
 
+WRITE_S = 30.0
+"""Seconds that a reader may let its answer wait; all of it that waits is in memory."""
+
+
 class Connection(HttpToolsProtocol):
-    """uvicorn's protocol, which has a deadline between two requests only, with one for the head of each."""
+    """uvicorn's protocol, whose only deadline is between two requests, with one for each head and for readers."""
 
     _deadline: asyncio.TimerHandle | None = None
+    _stalled: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn has it
         """Begin to wait for the first head."""
@@ -26,7 +31,21 @@ class Connection(HttpToolsProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """Wait no more."""
         self._stop()
+        self.resume_writing()
         super().connection_lost(exc)
+
+    def pause_writing(self) -> None:
+        """Write no more until what waits was read, and wait for that so long."""
+        super().pause_writing()
+        if self._stalled is None:
+            self._stalled = self.loop.call_later(WRITE_S, self.transport.abort)
+
+    def resume_writing(self) -> None:
+        """Go on writing."""
+        super().resume_writing()
+        if self._stalled is not None:
+            self._stalled.cancel()
+            self._stalled = None
 
     def data_received(self, data: bytes) -> None:
         """Take bytes; where they begin a head, its time begins."""

@@ -90,6 +90,16 @@ class FolderFiles:
             _sync_folder(self.folder)
         return True
 
+    def rename(self, name: str, new: str) -> bool:
+        """Give a file another name, also on a full disk; says whether it was there."""
+        try:
+            os.replace(self.folder / name, self.folder / new)
+        except FileNotFoundError:
+            return False
+        with contextlib.suppress(OSError):
+            _sync_folder(self.folder)
+        return True
+
     def names(self) -> list[str]:
         """Return the names of all files, in order."""
         with contextlib.suppress(FileNotFoundError):
@@ -166,6 +176,12 @@ class TableFiles:
 
     def remove(self, name: str, *, wipe: bool = False) -> bool:
         gone = _rows(self._pool, f"DELETE FROM kt_knowhub_file WHERE {_ONE} RETURNING 1", (*self._key, name))
+        self._cache.pop(name, None)
+        return bool(gone)
+
+    def rename(self, name: str, new: str) -> bool:
+        sql = f"UPDATE kt_knowhub_file SET name = %s WHERE {_ONE} RETURNING 1"
+        gone = _rows(self._pool, sql, (new, *self._key, name))
         self._cache.pop(name, None)
         return bool(gone)
 

@@ -36,6 +36,12 @@ HEAD_LIMIT = 32 * 1024
 BODY_S = 30.0
 """Seconds that a body may take to arrive."""
 
+STRANGER_LIMIT = 64 * 1024
+"""Bytes of a body without a valid token: a form to log in has no more."""
+
+ARRIVING_LIMIT = 64 * 1024 * 1024
+"""Bytes of all bodies that are arriving at once."""
+
 BURST = 2.0
 """Seconds' worth of requests that may come at once."""
 
@@ -74,6 +80,8 @@ class Settings:
     """The one origin whose scripts may ask it; "" is none."""
     requests_per_second: float = 50.0
     """For one token; 0 is no limit."""
+    attempts_per_second: float = 10.0
+    """For one address, without a valid token; no limit where tokens have none."""
     is_secure: bool = False
     """Whether browsers come by https."""
 
@@ -92,7 +100,7 @@ def problem(error: KnowHubError, scope: Scope, also: Mapping[str, str] | None = 
         headers["Retry-After"] = str(max(1, round(error.retry_after_s + 0.5)))
     if error.code == "unauthenticated":
         headers["WWW-Authenticate"] = "Bearer"
-    if error.code in ("too-large", "timeout", "headers-too-large"):
+    if error.code in ("too-large", "timeout", "headers-too-large", "busy"):
         headers["Connection"] = "close"
     body = error.to_json(str(scope["path"]), in_chinese=in_chinese)
     return Response(json.dumps(body, ensure_ascii=False), error.status, {**headers, **(also or {})})
@@ -116,6 +124,7 @@ class Gate:
         self._settings = settings
         self._clock = clock
         self._buckets: OrderedDict[str, tuple[float, float]] = OrderedDict()  # by token: left, when
+        self._arriving = 0  # bytes of bodies that are not whole yet
         self.registry = CollectorRegistry()
         labels = ["method", "route", "status"]
         self._requests = Counter("knowhub_requests", "Requests", labels, registry=self.registry)
@@ -167,7 +176,10 @@ class Gate:
         return all(_without_port(host).lower() in self._settings.allowed_hosts for host in hosts or [""])
 
     async def _admit(self, scope: Scope, receive: Receive) -> Receive:
-        headers = {name.lower(): value for name, value in scope["headers"]}
+        names = [name.lower() for name, _ in scope["headers"]]
+        if names.count(b"authorization") > 1:  # a proxy may have looked at the other one
+            raise KnowHubError("bad-request", "a request has one Authorization header")
+        headers = dict(zip(names, (value for _, value in scope["headers"]), strict=True))
         size = sum(len(name) + len(value) for name, value in scope["headers"])
         if size + len(scope.get("raw_path") or b"") + len(scope.get("query_string") or b"") > HEAD_LIMIT:
             raise KnowHubError("headers-too-large", f"a request's head has at most {HEAD_LIMIT} bytes")
@@ -180,7 +192,10 @@ class Gate:
         scope["state"]["token"] = token
         if token is not None:
             self.count(token)
-        return await self._read_body(headers, receive)
+            return await self._read_body(headers, receive, REQUEST_LIMIT)
+        if scope["path"] == "/login" and scope["method"] == "POST":
+            self._count_stranger(scope)
+        return await self._read_body(headers, receive, STRANGER_LIMIT)
 
     def _identify(self, scope: Scope, headers: dict[bytes, bytes]) -> Token | None:
         """Return the caller: for the API by its header alone, for pages by the cookie."""
@@ -190,6 +205,7 @@ class Gate:
         if token is not None or path in _OPEN:
             return token
         if path.startswith(("/api/", "/mcp", "/metrics")):
+            self._count_stranger(scope)
             raise KnowHubError("unauthenticated", "send `Authorization: Bearer kh_…`; `knowhub token` makes one")
         for part in headers.get(b"cookie", b"").decode("latin-1").split(";"):
             name, _, value = part.strip().partition("=")
@@ -204,10 +220,17 @@ class Gate:
 
     def count(self, token: Token) -> None:
         """Refuse more requests of one token than its share."""
-        rate, now = self._settings.requests_per_second, self._clock()
+        self._spend(token.parent or token.digest or token.principal, self._settings.requests_per_second)
+
+    def _count_stranger(self, scope: Scope) -> None:
+        """Refuse more attempts without a valid token than the share of an address."""
+        if self._settings.requests_per_second > 0:
+            self._spend(f"address {(scope.get('client') or ('',))[0]}", self._settings.attempts_per_second)
+
+    def _spend(self, key: str, rate: float) -> None:
+        now = self._clock()
         if rate <= 0:
             return
-        key = token.parent or token.digest or token.principal
         left, since = self._buckets.pop(key, (rate * BURST, now))
         left = min(rate * BURST, left + max(0.0, now - since) * rate)
         self._buckets[key] = (max(0.0, left - 1.0), now)
@@ -217,11 +240,11 @@ class Gate:
             wait_s = (1.0 - left) / rate
             raise KnowHubError("too-many-requests", f"{rate:g} requests a second", retry_after_s=wait_s)
 
-    async def _read_body(self, headers: dict[bytes, bytes], receive: Receive) -> Receive:
+    async def _read_body(self, headers: dict[bytes, bytes], receive: Receive, limit: int) -> Receive:
         """Read the body, within its limit and in time; return what gives it out once more."""
         length = headers.get(b"content-length", b"")
-        too_large = KnowHubError("too-large", f"a request has at most {REQUEST_LIMIT} bytes")
-        if length.isdigit() and int(length) > REQUEST_LIMIT:
+        too_large = KnowHubError("too-large", f"a request has at most {limit} bytes")
+        if length.isdigit() and int(length) > limit:
             raise too_large
         if length in (b"", b"0") and b"transfer-encoding" not in headers:
             return receive
@@ -234,11 +257,16 @@ class Gate:
                         raise KnowHubError("bad-request", "the connection was closed before the body came")
                     parts.append(message.get("body", b""))
                     size += len(parts[-1])
-                    if size > REQUEST_LIMIT:
+                    self._arriving += len(parts[-1])
+                    if size > limit:
                         raise too_large
+                    if self._arriving > ARRIVING_LIMIT:
+                        raise KnowHubError("busy", "too many bodies are arriving at once", retry_after_s=5.0)
                     more = bool(message.get("more_body"))
         except TimeoutError:
             raise KnowHubError("timeout", f"the body did not arrive within {BODY_S:g} s") from None
+        finally:
+            self._arriving -= size
         body: bytes | None = b"".join(parts)
 
         async def replay() -> Message:

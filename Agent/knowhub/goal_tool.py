@@ -48,9 +48,8 @@ def open_trace(trace_id: str, store: TraceStore) -> Iterator[None]:
         _TRACE.reset(mark)
 
 
-@tool()
+@tool("Plan: `add` a goal (description, parent_id), `focus` one to see what is known, it is `done`, or `abandon` it.")
 async def goal(action: str, goal_id: str = "", description: str = "", parent_id: str = "") -> ToolResult:
-    """Plan: `add` a goal (description, parent_id), `focus` one to see what is known, it is `done`, or `abandon` it."""
     trace = _TRACE.get()
     if trace is None:
         return _refused(_say("no trace is open"))

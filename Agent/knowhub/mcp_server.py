@@ -83,12 +83,14 @@ def make_server(
 
     api = (application or create_app(hub)).api
     for each in (*TOOLS, knowledge_get):
-        server.add_tool(_as_whoever_asks(each, api, who))
+        server.add_tool(_as_whoever_asks(each, api, who, hub.tokens.default_scopes))
     _add_reading(server, hub, who)
     return server
 
 
-def _as_whoever_asks(called: Tool[Any, ToolResult], api: Any, who: Callable[[], Token]) -> Callable[..., Any]:
+def _as_whoever_asks(
+    called: Tool[Any, ToolResult], api: Any, who: Callable[[], Token], scopes: Callable[[Token], list[str]]
+) -> Callable[..., Any]:
     """Return an agent's tool as one of a host: the same call of the same API, within this process, as the caller.
 
     `reveal` is left out: no secret goes this way.
@@ -96,7 +98,9 @@ def _as_whoever_asks(called: Tool[Any, ToolResult], api: Any, who: Callable[[], 
 
     async def call(**arguments: Any) -> ToolAnswer:
         inside = _Inside(api, who())
-        connection = Connection(lambda: httpx.ASGITransport(inside), "http://localhost", scopes=("user:owner",))
+        connection = Connection(
+            lambda: httpx.ASGITransport(inside), "http://localhost", scopes=tuple(scopes(inside.token))
+        )
         with connected(connection):
             result = await called(**arguments)
         if result.error is not None:
@@ -117,10 +121,10 @@ class _Inside:
     """The API behind the gate, for one whom the gate knows already."""
 
     def __init__(self, api: Any, token: Token) -> None:
-        self._api, self._token = api, token
+        self._api, self.token = api, token
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        await self._api({**scope, "state": {"token": self._token, "request_id": "mcp"}}, receive, send)
+        await self._api({**scope, "state": {"token": self.token, "request_id": "mcp"}}, receive, send)
 
 
 def _add_reading(server: MCPServer[Any], hub: KnowHub, who: Callable[[], Token]) -> None:

@@ -318,7 +318,8 @@ def _add_entries(pages: Pages, route: Route) -> None:
     @route("/knowledge/new", "GET", "POST")
     def new(request: Request, token: Token, form: Form) -> Response:
         if request.method != "POST":
-            form = {"scopes": "\n".join(["user:owner", *sorted(token.scopes - {"*"})]), "score": "3"}
+            shared = [hub.tokens.org] if hub.tokens.org else ["user:owner", *sorted(token.scopes - {"*"})]
+            form = {"scopes": "\n".join(shared), "score": "3"}
             return pages.show(request, "edit.html", form=form)
         try:
             made = hub.save(token, _entry_of(form))

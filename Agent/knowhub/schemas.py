@@ -12,6 +12,7 @@ A body is one of the models here, and unknown fields are refused. No error repea
 import json
 import math
 import re
+import unicodedata
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -205,7 +206,7 @@ class Record:
         return replace(self, content=self.content if content is None else content, fields={**self.fields, **fields})
 
 
-_KIND = re.compile(r"(knowledge|feedback|proposal)-|(resource|trace)/")
+_KIND = re.compile(r"(knowledge|feedback|proposal)-|(resource|trace|call)/")
 
 
 def kind_of(id: str) -> str:
@@ -226,6 +227,25 @@ def _storable(text: str) -> str:
         text.encode()
     except UnicodeEncodeError:
         raise ValueError("the text holds half of a character (a lone surrogate)") from None
+    return text
+
+
+_HIDDEN = re.compile("[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u3164\ufe00-\ufe0f\uffa0\U000e0100-\U000e01ef]")
+
+
+def is_plain(text: str) -> bool:
+    r"""Return whether nothing of a name is hidden or in a form that only looks like another: names give rights.
+
+    >>> is_plain("ada@example.com"), is_plain("王芳"), is_plain("ada\u200b"), is_plain("ａda")
+    (True, True, False, False)
+    """
+    is_seen = not any(unicodedata.category(char) in ("Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp") for char in text)
+    return is_seen and _HIDDEN.search(text) is None and unicodedata.normalize("NFKC", text) == text
+
+
+def _plain(text: str) -> str:
+    if not is_plain(text):
+        raise ValueError("it has characters that cannot be seen, or in another form than NFKC")
     return text
 
 
@@ -262,7 +282,8 @@ Content = Annotated[str, StringConstraints(min_length=1, max_length=CONTENT_LIMI
 Short = Annotated[str, StringConstraints(max_length=_SHORT), _Storable]
 Longer = Annotated[str, StringConstraints(max_length=TASK_LIMIT), _Storable]
 Name = Annotated[str, StringConstraints(min_length=1, max_length=_SHORT, pattern=_NAMED), _Storable]
-Scope = Annotated[str, StringConstraints(pattern=rf"^{_SCOPE}$"), _Storable]
+Scope = Annotated[str, StringConstraints(pattern=rf"^{_SCOPE}$"), AfterValidator(_plain)]
+TokenScope = Annotated[str, StringConstraints(pattern=rf"^(\*|{_SCOPE})$"), AfterValidator(_plain)]
 Url = Annotated[str, StringConstraints(max_length=TASK_LIMIT, pattern=rf'^https?://[^{_BLANK}<>"]+$'), _Storable]
 Model = Annotated[str, StringConstraints(max_length=_SHORT), _Storable]
 KnowledgeId = Annotated[str, StringConstraints(pattern=r"^knowledge-[0-9A-Za-z-]{1,60}$")]
@@ -534,9 +555,10 @@ class GoalsIn(Body):
 class TokenIn(Body):
     """Whom a token is for."""
 
-    principal: Annotated[str, StringConstraints(pattern=rf"^[^{_BLANK}]{{1,100}}$"), _Storable]
+    principal: Annotated[str, StringConstraints(pattern=rf"^[^{_BLANK}]{{1,100}}$"), AfterValidator(_plain)]
     rights: Annotated[list[Right], Field(min_length=1, max_length=5)] = ["read", "write"]
-    scopes: Annotated[list[Annotated[str, StringConstraints(pattern=rf"^(\*|{_SCOPE})$")]], Field(max_length=20)] = []
+    scopes: Annotated[list[TokenScope], Field(max_length=20)] | None = None
+    """What it sees besides its own; None is the hub's organisation, where it has one."""
     expires_at: Time | None = None
 
 

@@ -6,10 +6,11 @@ votes is answered in the event loop (`_get`), and `slim` has a thread of its own
 
 import asyncio
 import inspect
-import itertools
 import json
+import re
 import typing
-from collections.abc import Callable, Iterator
+from collections import Counter
+from collections.abc import AsyncIterator, Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Annotated, Any, NamedTuple
 
@@ -19,6 +20,7 @@ from . import answers
 from .gate import PROBLEM_TYPE
 from .hub import KnowHub
 from .schemas import PROBLEMS, RESOURCE_ID_LIMIT, RESOURCE_ID_PATTERN, Json, KnowHubError, ResourceIn
+from .services.store import asker_of
 from .tokens import Token, need
 
 try:
@@ -87,6 +89,7 @@ CALLS = (
     Call("GET", _GOALS, "get_goals", "get_goals"),
     Call("PUT", _GOALS, "put_goals", "put_goals"),
     Call("DELETE", _GOALS, "delete_goals", "delete_goals"),
+    Call("GET", "/api/me", "get_me", "me"),
     Call("GET", "/api/token", "list_tokens", "list_tokens"),
     Call("POST", "/api/token", "make_token", "make_token", 201),
     Call("DELETE", "/api/token/{id}", "revoke_token", "revoke_token"),
@@ -111,9 +114,11 @@ _Key = Annotated[
         description="of the caller's choice: the same request once more gets the first answer",
     ),
 ]
+_TAG = r'(W/)?"?[0-9]{1,15}"?'
+_IF_MATCH = rf"^(\*|{_TAG}(, ?{_TAG}){{0,19}})$"
 _IfMatch = Annotated[
     str | None,
-    Header(alias="If-Match", pattern=r'^(\*|"?[0-9]{1,15}"?)$', description='the ETag that was seen, as `"3"`, or `*`'),
+    Header(alias="If-Match", pattern=_IF_MATCH, description='the ETag that was seen, as `"3"`, several, or `*`'),
 ]
 _RESOURCE_ID = Path(max_length=RESOURCE_ID_LIMIT, pattern=RESOURCE_ID_PATTERN, examples=["credentials/website_a"])
 _IDS = {
@@ -184,7 +189,8 @@ def _make(hub: KnowHub, call: Call) -> Callable[..., Any]:
 
     def function(**given: Any) -> Response:
         if "version" in given:
-            given["version"] = _read_version(given["version"])
+            reader = hub.get if call.path.startswith(_KNOWLEDGE) else hub.get_resource
+            given["version"] = _read_version(given["version"], lambda: reader(given["token"], given["id"])["version"])
         # What is not given has the method's own default.
         made = getattr(hub, call.does)(**{own_names[name]: value for name, value in given.items() if value is not None})
         if place is None:
@@ -221,15 +227,18 @@ def _parameters(call: Call, does: Callable[..., Any]) -> list[inspect.Parameter]
     return found
 
 
-def _read_version(if_match: str | None) -> int | None:
-    """Return the version that If-Match names; None is any.
+def _read_version(if_match: str | None, newest: Callable[[], int]) -> int | None:
+    """Return the version that If-Match names; None is any. Of several it is the newest, where that is among them.
+
+    A proxy that compresses makes a strong tag weak: both name a version here.
 
     Raises:
         KnowHubError: `version-needed` where it is missing.
     """
     if if_match is None:
         raise KnowHubError("version-needed", "If-Match must name the version that was seen, as its ETag does")
-    return None if if_match.strip() == "*" else int(if_match.strip().strip('"'))
+    named = [int(found) for found in re.findall("[0-9]+", if_match)]
+    return None if not named else named[0] if len(named) == 1 else next((v for v in [newest()] if v in named), named[0])
 
 
 # The calls that are not a method's plain call
@@ -266,9 +275,12 @@ def _put_resource(hub: KnowHub, call: Call) -> Callable[..., Any]:
     def put_resource(
         id: Annotated[str, _RESOURCE_ID], body: ResourceIn, token: Who, key: _Key = None, if_match: _IfMatch = None
     ) -> Response:
-        version = None if if_match is None else _read_version(if_match)
+        def newest() -> int:
+            return hub.get_resource(token, id)["version"]
+
+        version = None if if_match is None else _read_version(if_match, newest)
         if version is None and if_match is not None:
-            version = hub.get_resource(token, id)["version"]
+            version = newest()
         made = hub.put_resource(token, id, body, version, key or "")
         version = made["resource"]["version"]
         return answer(made, 201 if version == 1 else 200, version)
@@ -276,20 +288,46 @@ def _put_resource(hub: KnowHub, call: Call) -> Callable[..., Any]:
     return put_resource
 
 
+EXPORTS = 2
+"""Exports of one caller at once."""
+
+
 def _export(hub: KnowHub, call: Call) -> Callable[..., Any]:
-    def export(request: Request, token: Who) -> Response:
+    running = Counter[str]()
+
+    async def export(request: Request, token: Who) -> Response:
         need(token, "read")
+        if running[asker_of(token)] >= EXPORTS:
+            raise KnowHubError("too-many-requests", f"{EXPORTS} exports at once", retry_after_s=5.0)
         is_text = request.headers.get("accept", "").startswith("text/plain")
         media_type = "text/plain" if is_text else "application/x-ndjson"
-        return StreamingResponse(_in_blocks(hub.export(token)), media_type=media_type)
+        return StreamingResponse(_in_blocks(hub, token, running), media_type=media_type)
 
     return export
 
 
-def _in_blocks(found: Iterator[Json], size: int = 100) -> Iterator[str]:
-    """Write lines of JSON, many at once: each block costs a change of threads."""
-    while block := list(itertools.islice(found, size)):
-        yield "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in block)
+BLOCK_SIZE = 64 * 1024
+
+
+async def _in_blocks(hub: KnowHub, token: Token, running: Counter[str]) -> AsyncIterator[str]:
+    """Write lines of JSON, many at once, since each block costs a change of threads; end with the token."""
+    found, is_more = hub.export(token), True
+
+    def read() -> str:
+        nonlocal is_more
+        lines, size = list[str](), 0
+        while size < BLOCK_SIZE and (line := next(found, None)) is not None:
+            lines.append(json.dumps(line, ensure_ascii=False) + "\n")
+            size += len(lines[-1])
+        is_more = size >= BLOCK_SIZE
+        return "".join(lines)
+
+    running[asker_of(token)] += 1
+    try:
+        while is_more and hub.tokens.is_good(token):
+            yield await run_in_threadpool(read)
+    finally:
+        running[asker_of(token)] -= 1
 
 
 _SPECIAL: dict[str, Callable[[KnowHub, Call], Callable[..., Any]]] = {

@@ -8,8 +8,8 @@
 ...     found.principal, found.may("write"), tokens.revoke(made.digest), tokens.find(text)
 ('ada', False, True, None)
 
-Who reads the folder cannot log in by it: 32 random bytes need no slow hash. Unlinking a file revokes its token. A
-browser's session is a token of its own, which ends with the one that logged it in.
+Who reads the folder cannot log in by it: 32 random bytes need no slow hash. Renaming or unlinking a file revokes its
+token. A browser's session is a token of its own, which ends with the one that logged it in.
 """
 
 import contextlib
@@ -24,9 +24,12 @@ from pathlib import Path
 from pydantic import TypeAdapter
 
 from .files import Files, FolderFiles
-from .schemas import OWNER_SCOPE, RIGHTS, KnowHubError, Record
+from .schemas import OWNER_SCOPE, RIGHTS, KnowHubError, Record, invalid, is_plain
 
 __all__ = ["LOCAL", "SESSION_S", "Token", "Tokens", "is_visible", "need", "sees"]
+
+AGENTS = "agents-of-"
+"""How the principal of a person's agents begins."""
 
 SESSION_S = 12 * 3600
 """Seconds that a browser stays logged in."""
@@ -68,6 +71,10 @@ class Token:
     def may(self, right: str) -> bool:
         """Return whether it has a right."""
         return right in self.rights
+
+    def may_say(self, owner: str) -> bool:
+        """Return whether it may call an entry of its own another owner's: an agent's, where it is a person's agents."""
+        return self.may("admin") or (self.principal.startswith(AGENTS) and owner.startswith("agent:"))
 
     def sees_all(self) -> bool:
         """Return whether nothing is hidden from it."""
@@ -144,6 +151,8 @@ class Tokens:
         """Make a token, and return its text, which is kept nowhere, and what it is; `text` is one made elsewhere."""
         text = text or ("kh_" if kind == "token" else f"kh{kind[0]}_") + secrets.token_urlsafe(32)
         digest = _digest(text)
+        if not _is_name(principal):
+            raise invalid("/principal", "a principal is 1 to 100 characters that can be seen, without blanks")
         now = self._clock()
         made = Token(principal, frozenset(rights), frozenset(scopes), expires_at, digest, parent, kind, now, mark)
         self._write(made)
@@ -188,12 +197,40 @@ class Tokens:
             return replace(found, rights=parent.rights, scopes=parent.scopes)
         return found
 
+    def is_good(self, token: Token) -> bool:
+        """Return whether a token that was found once is still there: a long answer ends with it."""
+        return not token.digest or self._load(token.parent or token.digest) is not None
+
     def revoke(self, digest: str) -> bool:
         """End a token; says whether it was there."""
         if not _is_digest(digest):
             return False
         self._read.pop(digest, None)
-        return self.files.remove(digest)
+        found = self._parse(digest)
+        if found is None or found.kind != "token":
+            return self.files.remove(digest)
+        return self.files.rename(digest, digest + _REVOKED)  # else its holder's file would make it anew
+
+    def is_new(self, principal: str, text: str) -> bool:
+        """Return whether no token, revoked ones included, was ever made here for a principal, or of this text."""
+        names = self.files.names()
+        is_known = _digest(text) + _REVOKED in names
+        return not is_known and all(each is None or each.principal != principal for each in map(self._parse, names))
+
+    @property
+    def org(self) -> str:
+        """The scope that is shared by default, `org:<name>`; "" where entries are their principal's alone."""
+        return (self.files.read(_ORG) or b"").decode(errors="replace").strip()
+
+    @org.setter
+    def org(self, scope: str) -> None:
+        if scope != self.org:
+            self.files.write(_ORG, scope.encode() + b"\n")
+
+    def default_scopes(self, token: Token) -> list[str]:
+        """Return who sees what a token writes where it does not say so: its organisation, else its principal alone."""
+        org = self.org
+        return [org] if org and token.owns_scope(org) else [OWNER_SCOPE]
 
     def is_token(self, digest: str) -> bool:
         """Return whether a digest is that of a token, expired ones too; sessions and links are none."""
@@ -245,14 +282,22 @@ class Tokens:
         return None
 
     def _write(self, token: Token) -> None:
-        self.files.write(token.digest, _stored.dump_json(token, exclude={"digest"}) + b"\n")
+        try:
+            self.files.write(token.digest, _stored.dump_json(token, exclude={"digest"}) + b"\n")
+        except OSError as error:
+            raise KnowHubError("disk-full", "the disk refuses the token; nothing was changed") from error
 
 
 _stored = TypeAdapter(Token)
+_REVOKED, _ORG = ".revoked", "org"
 
 
 def _digest(text: str) -> str:
     return hashlib.sha256(text.encode(errors="replace")).hexdigest()
+
+
+def _is_name(text: str) -> bool:
+    return 0 < len(text) <= 100 and is_plain(text) and not any(map(str.isspace, text))
 
 
 _is_digest = re.compile("[0-9a-f]{64}").fullmatch

@@ -75,11 +75,15 @@ class Tool(Protocol, Generic[_P, _R_co]):
         """Do it."""
 
 
-def tool() -> Callable[[Callable[_P, Awaitable[_R_co]]], Tool[_P, _R_co]]:
-    """Leave an async function as it is, and add `.schema`: its name, its docstring, its parameters as JSON schema."""
+def tool(does: str) -> Callable[[Callable[_P, Awaitable[_R_co]]], Tool[_P, _R_co]]:
+    """Leave an async function as it is, and add `.schema`: its name, what it does, its parameters as JSON schema.
+
+    What it does becomes its docstring, too; Python leaves no docstrings where it is run with `-OO`.
+    """
 
     def mark(function: Callable[_P, Awaitable[_R_co]]) -> Tool[_P, _R_co]:
-        function.schema = _schema_of(function)  # type: ignore[attr-defined]
+        function.__doc__ = does
+        function.schema = _schema_of(function, does)  # type: ignore[attr-defined]
         return typing.cast("Tool[_P, _R_co]", function)
 
     return mark
@@ -89,7 +93,7 @@ _TYPES: dict[Any, Json] = {str: {"type": "string"}, int: {"type": "integer"}, bo
 _TYPES |= {float: {"type": "number"}, dict: {"type": "object"}, Any: {}}
 
 
-def _schema_of(function: Callable[..., Any]) -> Json:
+def _schema_of(function: Callable[..., Any], does: str) -> Json:
     hints = typing.get_type_hints(function)
     properties: Json = {}
     required = []
@@ -100,8 +104,7 @@ def _schema_of(function: Callable[..., Any]) -> Json:
         elif parameter.default is not None:
             properties[name]["default"] = parameter.default
     parameters = {"type": "object", "properties": properties, "required": required, "additionalProperties": False}
-    description = inspect.getdoc(function) or ""
-    return {"name": getattr(function, "__name__", ""), "description": description, "parameters": parameters}
+    return {"name": getattr(function, "__name__", ""), "description": does, "parameters": parameters}
 
 
 def _type_schema(hint: Any) -> Json:
@@ -138,11 +141,10 @@ def reporting(title: str) -> Callable[[Callable[_P, Awaitable[ToolResult]]], Cal
 # The eight tools
 
 
-@tool()
+@tool("Find what others learned about a task: say what is to be done, in any language.")
 async def knowledge_search(
     query: str, top_k: int = 5, min_score: int = 3, types: list[str] | None = None
 ) -> ToolResult:
-    """Find what others learned about a task: say what is to be done, in any language."""
     return await _search(query, top_k, min_score, types, TIMEOUT_S)
 
 
@@ -153,10 +155,12 @@ async def _search(query: str, top_k: int, min_score: int, types: list[str] | Non
     items = answer["results"]
     rest = {name: value for name, value in answer.items() if name != "results"}
     output = knowledge_block(items, language_of(query))
+    if answer["hidden"]:
+        output += "\n" + _say("{} entries that you may not see", answer["hidden"])
     return ToolResult(_say("🔍 {} found", len(items)), output, {"items": items, **rest})
 
 
-@tool()
+@tool("Keep a lesson: `task` is the situation, `content` what to do there. No passwords or keys: see resource_save.")
 @reporting("Knowledge was not saved")
 async def knowledge_save(
     task: str,
@@ -174,29 +178,28 @@ async def knowledge_save(
     message_id: str = "",
     resource_ids: list[str] | None = None,
 ) -> ToolResult:
-    """Keep a lesson: `task` is the situation, `content` what to do there. No passwords or keys: see resource_save."""
     source = {"name": source_name, "category": source_category, "urls": urls or [], "agent_id": agent_id}
     body = {
         "task": task,
         "content": content,
         "types": types,
         "tags": tags or {},
-        "scopes": scopes or await default_scopes(),
         "owner": owner or f"agent:{agent_id}",
         "source": {**source, "submitted_by": submitted_by},
         "score": score,
         "message_id": message_id,
         "resource_ids": resource_ids or [],
+        "scopes": scopes or await default_scopes(),
     }
     answer = await request("POST", "/api/knowledge", body=body)
     entry = answer["entry"]
-    output = f"{entry['id']}: {tidy(entry['task'])}"
+    output = "\n".join([f"{entry['id']}: {tidy(entry['task'])}", *map(_say, filter(None, [answer["note"]]))])
     for other in answer["similar"]:
         output += "\n" + _say("resembles {}: {}", other["id"], tidy(other["task"]))
     return ToolResult(_say("✅ Knowledge saved"), output, {"items": [entry], **answer})
 
 
-@tool()
+@tool("Judge an entry by a case (task, outcome, reason), score it 1 to 5, or say how its text should be improved.")
 @reporting("Knowledge was not updated")
 async def knowledge_update(
     knowledge_id: str,
@@ -205,34 +208,34 @@ async def knowledge_update(
     update_score: int | None = None,
     evolve_feedback: str | None = None,
 ) -> ToolResult:
-    """Judge an entry by a case (task, outcome, reason), score it 1 to 5, or say how its text should be improved."""
     given = {"add_helpful_case": add_helpful_case, "add_harmful_case": add_harmful_case}
     given |= {"update_score": update_score, "evolve_feedback": evolve_feedback}  # type: ignore[dict-item]
     body = {name: value for name, value in given.items() if value is not None}
     answer = await request("PUT", f"/api/knowledge/{quote(knowledge_id, safe='')}", body=body)
     judged, evolution = answer["entry"]["eval"], answer.get("evolution")
     output = _say("score {}, helpful {}, harmful {}", judged["score"], judged["helpful"], judged["harmful"])
+    if answer["note"]:
+        output += "\n" + _say(answer["note"])
     if evolution:
         why = f" ({evolution['reason']})" if evolution["reason"] else ""
         output += "\n" + _say("the rewriting is {}", _say(evolution["state"])) + why
     return ToolResult(_say("✅ Knowledge updated"), output, {"items": [answer["entry"]], **answer})
 
 
-@tool()
+@tool("Judge several entries at once: each with knowledge_id, is_helpful and case.")
 @reporting("Feedback was not kept")
 async def knowledge_batch_update(feedback_list: list[dict[str, Any]]) -> ToolResult:
-    """Judge several entries at once: each with knowledge_id, is_helpful and case."""
     answer = await request("POST", "/api/knowledge/batch_update", body={"feedback_list": feedback_list})
-    output = _say("{} judged", answer["updated"])
+    notes = (f"{each['knowledge_id']}: {_say(each['detail'])}" for each in answer["results"] if each["detail"])
+    output = "\n".join([_say("{} judged", answer["updated"]), *notes])
     return ToolResult(_say("✅ Feedback kept"), output, {"items": answer["results"], **answer})
 
 
-@tool()
+@tool("List what was saved, newest first.")
 @reporting("Knowledge was not listed")
 async def knowledge_list(
     limit: int = 10, types: list[str] | None = None, scopes: list[str] | None = None
 ) -> ToolResult:
-    """List what was saved, newest first."""
     params = {"limit": limit, "types": ",".join(types or ()) or None, "scopes": ",".join(scopes or ()) or None}
     answer = await request("GET", "/api/knowledge", params=params)
     items = answer["results"]
@@ -242,20 +245,18 @@ async def knowledge_list(
     return ToolResult(_say("📋 {} entries", len(items)), "\n".join(lines) + more, metadata)
 
 
-@tool()
+@tool("Return one entry whole, with its cases.")
 @reporting("The entry was not read")
 async def knowledge_get(knowledge_id: str) -> ToolResult:
-    """Return one entry whole, with its cases."""
     entry = await request("GET", f"/api/knowledge/{quote(knowledge_id, safe='')}")
     return ToolResult(
         f"📖 {tidy(entry['task'])}", knowledge_block([entry], language_of(entry["task"])), {"items": [entry]}
     )
 
 
-@tool()
+@tool("Merge entries that say the same; with dry_run only say which.")
 @reporting("Nothing was merged")
 async def knowledge_slim(model: str = "google/gemini-2.0-flash-001", dry_run: bool = False) -> ToolResult:
-    """Merge entries that say the same; with dry_run only say which."""
     body = {"model": model, "dry_run": dry_run}
     answer = await request("POST", "/api/knowledge/slim", body=body, timeout_s=600.0)
     clusters = answer["plan"]["clusters"]
@@ -264,7 +265,7 @@ async def knowledge_slim(model: str = "google/gemini-2.0-flash-001", dry_run: bo
     return ToolResult(_say("✅ Slimmed" if answer["merged"] else "📋 Slim plan"), output, {"items": clusters, **answer})
 
 
-@tool()
+@tool("Keep code, an account or a cookie under a path; whatever must stay secret goes into secure_body alone.")
 @reporting("The resource was not saved")
 async def resource_save(
     resource_id: str,
@@ -276,7 +277,6 @@ async def resource_save(
     scopes: list[str] | None = None,
     expires_at: str | None = None,
 ) -> ToolResult:
-    """Keep code, an account or a cookie under a path; whatever must stay secret goes into secure_body alone."""
     said: Json = {"body": body, "metadata": metadata, "secure_body": secure_body, "expires_at": expires_at}
     said |= {"scopes": scopes, "content_type": "" if content_type == "text" else content_type}
     given = {"title": title} | {name: value for name, value in said.items() if value}
@@ -292,10 +292,9 @@ async def resource_save(
     return ToolResult(_say("✅ Resource saved"), _resource_text(kept), {"items": [kept], **answer})
 
 
-@tool()
+@tool("Read a resource; where it has a secret, write the placeholder shown and let a tool fill it in.")
 @reporting("The resource was not read")
 async def resource_get(resource_id: str, reveal: bool = False) -> ToolResult:
-    """Read a resource; where it has a secret, write the placeholder shown and let a tool fill it in."""
     found = await request("GET", _resource_path(resource_id))
     placeholder = _placeholder(found["id"]) if found["secret"] == "sealed" else ""
     metadata: Json = {"items": [{**found, "placeholder": placeholder}]}

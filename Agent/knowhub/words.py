@@ -120,6 +120,7 @@ _VERBS = {
     "reject": ("proposal rejected", "拒绝建议"),
     "slim": ("merged", "合并"),
     "keep": ("resource kept", "保存资源"),
+    "allow": ("where a secret may go, changed", "修改机密的去向"),
     "drop": ("resource deleted", "删除资源"),
     "goals": ("goals kept", "保存目标"),
     "import": ("imported", "导入"),

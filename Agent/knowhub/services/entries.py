@@ -7,7 +7,18 @@ from ...keyword_tree import DuplicateIdError
 from ..answers import ChangedOut, DoneOut, EntryOut, HistoryOut, JudgedCases, ListOut, SavedOut, SourceOut
 from ..catalog import Known
 from ..ledger import ATTEMPTS
-from ..schemas import Json, KnowledgeIn, KnowledgePatch, ListQuery, Record, iso_time, kind_of, not_found, parse
+from ..schemas import (
+    OWNER_SCOPE,
+    Json,
+    KnowledgeIn,
+    KnowledgePatch,
+    ListQuery,
+    Record,
+    iso_time,
+    kind_of,
+    not_found,
+    parse,
+)
 from ..tokens import Token, is_visible, need, sees
 from .store import Store, entry_fields, read_case, told_operation, under_way
 
@@ -41,7 +52,7 @@ class Entries(Store):
         Cost: one sync; the postings of the rarest words of its task.
         """
         need(token, "write")
-        body = parse(KnowledgeIn, body)
+        body = self._scoped(token, parse(KnowledgeIn, body))
         self._check_scopes(token, body.scopes)
         self._check_secrets(body)
         for _ in range(ATTEMPTS):
@@ -50,7 +61,12 @@ class Entries(Store):
                 [there] = self._as_now(earlier[0])
                 if not sees(token, there):
                     raise not_found()
-                return {"entry": self._show(token, there), "operation_id": earlier[0].operation_id, "similar": []}
+                return {
+                    "entry": self._show(token, there),
+                    "operation_id": earlier[0].operation_id,
+                    "similar": [],
+                    "note": _privacy(there.fields["scopes"]),
+                }
             id = self._new_id("knowledge", token, key)
             record = Record(id, body.content, body.source.name, self._fields_of(token, body), token.principal)
             similar = self._similar(token, body.task)
@@ -59,7 +75,8 @@ class Entries(Store):
             except DuplicateIdError:  # two tries of one call met; without a key, two random ids
                 self.catalog.catch_up()
                 continue
-            return {"entry": self._show(token, made), "operation_id": operation_id, "similar": similar}
+            note = _privacy(body.scopes)
+            return {"entry": self._show(token, made), "operation_id": operation_id, "similar": similar, "note": note}
         raise under_way()
 
     def _fields_of(self, token: Token, body: KnowledgeIn) -> Json:
@@ -73,7 +90,7 @@ class Entries(Store):
             "types": list(dict.fromkeys(body.types)),
             "tags": body.tags,
             "scopes": list(dict.fromkeys(body.scopes)),
-            "owner": (body.owner if token.may("admin") else "") or token.principal,
+            "owner": (body.owner if token.may_say(body.owner) else "") or token.principal,
             "resource_ids": body.all_resource_ids(),
             "source": source,
             "message_id": source["message_id"],
@@ -189,6 +206,10 @@ class Entries(Store):
                         after.fields = {**before, **after.fields}
                     versions.append({**told_operation(entry), "version": after.version, **_version(after)})
         return {"id": record.id, "results": versions, "count": len(versions)}
+
+
+def _privacy(scopes: list[str]) -> str:
+    return "private: nobody else sees it" if scopes == [OWNER_SCOPE] else ""
 
 
 def _version(record: Record) -> Json:

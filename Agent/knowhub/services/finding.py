@@ -45,9 +45,18 @@ class Finding(Store):
             "reason": reason,
             "eligible": len(eligible),
             "shown": shown,
+            "hidden": 0 if results else self._hidden_from(token),
             "took_ms": round((time.perf_counter() - began) * 1000, 3),
             "usage": usage,
         }
+
+    def _hidden_from(self, token: Token) -> int:
+        """Return how many entries of its organisation's hub a token does not see: a number that no query changes."""
+        org = self.tokens.org
+        if not org or token.sees_all() or not token.owns_scope(org):
+            return 0
+        entries = self.catalog.all("knowledge")
+        return sum(not each.merged_into and not self.catalog.sees(token, each) for each in entries)
 
     def _results(self, token: Token, ids: list[str], limit: int) -> list[ResultOut]:
         """Return the best of what was found, by quality."""

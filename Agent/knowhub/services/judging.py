@@ -66,11 +66,10 @@ class Judging(Entries):
         if body.evolve_feedback is not None:
             proposal = self._new_proposal(token, record, body.evolve_feedback, key)
             made.append(proposal)
-        if not made and body.update_score is None:  # nothing is to be updated
-            return {"entry": self._show(token, record), "operation_id": ""}
+        note = self._note(token, record) if given else ""
         operation_id, records = self._judge(token, record, made, body.update_score, mark)
         entry = self._show(token, next((each for each in records if each.id == record.id), record))
-        answer: UpdatedOut = {"entry": entry, "operation_id": operation_id}
+        answer: UpdatedOut = {"entry": entry, "operation_id": operation_id, "note": note}
         if proposal is not None:
             stored = next(each for each in records if each.id == proposal.id)
             answer["evolution"] = self._evolve(token, record.id, stored, body)
@@ -99,6 +98,14 @@ class Judging(Entries):
                 raise under_way() from error
         raise AssertionError("the last attempt returns or raises")
 
+    def _note(self, token: Token, record: Record) -> str:
+        """Return why a vote of a token does not count, or does not count once more; "" where it counts."""
+        if record.created_by == token.principal:
+            return "kept, and not counted: nobody votes on their own entry"
+        if self.catalog.has_voted(record.id, token.principal):
+            return "it takes the place of your earlier vote: each principal has one"
+        return ""
+
     def _new_feedback(self, token: Token, record: Record, is_helpful: bool, case: Case, key: str, place: str) -> Record:
         """Return the record of a judgement, not stored yet; `place` distinguishes those of one call."""
         id = self._new_id("feedback", token, key, place)
@@ -110,7 +117,7 @@ class Judging(Entries):
 
     def _first_answer(self, token: Token, entry: Record, earlier: Entry) -> UpdatedOut:
         """Return what a call that comes again was answered the first time, and what became of it since."""
-        answer: UpdatedOut = {"entry": self._show(token, entry), "operation_id": earlier.operation_id}
+        answer: UpdatedOut = {"entry": self._show(token, entry), "operation_id": earlier.operation_id, "note": ""}
         for record in self._as_now(earlier):
             if record.kind == "proposal":
                 is_applied = record.fields["state"] == "accepted"
@@ -140,7 +147,7 @@ class Judging(Entries):
                 results.append({"knowledge_id": one.knowledge_id, "ok": False, "detail": error.detail})
                 continue
             made.append(self._new_feedback(token, record, one.is_helpful, one.case, key, str(place)))
-            results.append({"knowledge_id": one.knowledge_id, "ok": True, "detail": ""})
+            results.append({"knowledge_id": one.knowledge_id, "ok": True, "detail": self._note(token, record)})
         if problems and body.atomic:
             raise KnowHubError("conflict", "some of the feedback cannot be taken; none was", problems)
         if earlier:
@@ -148,7 +155,7 @@ class Judging(Entries):
             operation_id = earlier[0].operation_id
         else:
             try:
-                operation_id = self._create(token, "feedback", made, mark)[0] if made else ""
+                operation_id = self._create(token, "feedback", made, mark)[0] if made or mark else ""
             except DuplicateIdError as error:
                 raise under_way() from error
         return {"updated": len(made), "operation_id": operation_id, "results": results}

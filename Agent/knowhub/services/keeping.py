@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ...keyword_tree import DuplicateIdError, VersionConflictError
-from ..answers import DoneOut, GoalsKeptOut, GoalsOut, PageOut, TokenOut
+from ..answers import DoneOut, GoalsKeptOut, GoalsOut, MeOut, PageOut, TokenOut
 from ..ledger import ATTEMPTS
 from ..schemas import OWNER_SCOPE, GoalsIn, Json, KnowHubError, PageQuery, Record, TokenIn, iso_time, not_found, parse
 from ..tokens import Token, need
@@ -70,6 +70,16 @@ class Keeping(Store):
 
     # -- tokens --
 
+    def me(self, token: Token) -> MeOut:
+        """Return who a token is, and what it shares with whom where it does not say so."""
+        return {
+            "principal": token.principal,
+            "rights": sorted(token.rights),
+            "scopes": sorted(token.scopes),
+            "organisation": self.tokens.org,
+            "default_scopes": self.tokens.default_scopes(token),
+        }
+
     def make_token(self, token: Token, body: TokenIn | Mapping[str, Any], key: str = "") -> TokenOut:
         """Make a token; its text is shown this once."""
         need(token, "admin")
@@ -81,7 +91,8 @@ class Keeping(Store):
             raise KnowHubError("key-reused", "the Idempotency-Key was used for another request")
         if earlier is not None:
             raise KnowHubError("conflict", f"it was made, and its text is shown once: revoke {earlier.digest}")
-        text, made = self.tokens.make(body.principal, body.rights, body.scopes, expires_at, mark=mark)
+        scopes = [each for each in [self.tokens.org] if each] if body.scopes is None else body.scopes
+        text, made = self.tokens.make(body.principal, body.rights, scopes, expires_at, mark=mark)
         return {**told_token(made), "token": text}
 
     def list_tokens(self, token: Token) -> PageOut:

@@ -10,7 +10,7 @@ from ..journal import Entry
 from ..schemas import Json, KnowHubError, PageQuery, Record, not_found, parse
 from ..tokens import Token, is_visible, need, sees
 from ..vault import ORPHAN_S
-from .store import Store, read_cursor, told_operation, write_cursor
+from .store import CALL, Store, read_cursor, told_operation, write_cursor
 
 __all__ = ["Operations"]
 
@@ -46,7 +46,7 @@ class Operations(Store):
         return {"results": found, "count": len(found), "next_cursor": cursor}
 
     def _told_entry(self, token: Token, entry: Entry) -> Json | None:
-        if entry.op.split(":")[0] != "kh":
+        if entry.op.split(":")[0] != "kh" or entry.verb == CALL:
             return None
         ids = list(dict.fromkeys(record.id for record in entry.after if self._sees_version(token, record)))
         if not ids:
@@ -55,6 +55,8 @@ class Operations(Store):
         return {**told_operation(entry), "records": ids, "may_undo": may_undo}
 
     def _sees_version(self, token: Token, record: Record) -> bool:
+        if record.kind == CALL:
+            return False
         if record.kind == "trace":
             return record.created_by == token.principal
         if record.kind in ("feedback", "proposal"):
@@ -81,6 +83,8 @@ class Operations(Store):
             now = self.ledger.read(record.id)
             if now is not None and not self._sees_version(token, now):
                 raise not_found()
+            if now is not None and now.kind in ("knowledge", "resource"):
+                self._check_owner(token, now)  # who could curate then may be unable to now
         if entry.principal != token.principal and not token.may("curate"):
             raise KnowHubError("forbidden", "it is another's operation: undoing it needs the right `curate`")
 
@@ -106,6 +110,7 @@ class Operations(Store):
                 continue
             if was.kind in ("knowledge", "resource"):
                 self._check_scopes(token, was.fields["scopes"], now)
+                self._check_targets(token, now.fields, was.fields.get("metadata") or {})
             written.append(self.ledger.update(replace(was, version=now.version)))
         return written
 

@@ -65,13 +65,14 @@ class Resources(Store):
         old = self._resource_there(token, id, version)
         mark, earlier = (mark, []) if mark else self._repeated(token, key, "put", id, body)
         if earlier:
-            return self._kept_before(earlier[0], body)
-        if old is not None:
-            body = _merged(old, body)
+            return self._kept_before(token, id, earlier[0], body)
+        body = _merged(old, body) if old is not None else self._scoped(token, body)
         self._check_scopes(token, body.scopes, old)
         self._check_place(token, old, body, version)
+        is_kept = old is not None and body.keeps_secret()
+        verb = "allow" if old and is_kept and self._check_targets(token, old.fields, body.metadata) else "keep"
         own = self._own_fields(token, old, body, created_by or token.principal)
-        return self._keep(token, f"resource/{id}", old, body, own, created_by or token.principal, mark)
+        return self._keep(token, verb, f"resource/{id}", old, body, own, created_by or token.principal, mark)
 
     def _check_place(self, token: Token, old: Record | None, body: ResourceIn, version: int | None) -> None:
         """Refuse to take the place of what is there by one who may not, or who has seen another version."""
@@ -96,7 +97,7 @@ class Resources(Store):
         return own | {"expires_at": iso_time(expires_at) if expires_at is not None else None}
 
     def _keep(
-        self, token: Token, id: str, old: Record | None, body: ResourceIn, own: Json, whose: str, mark: str
+        self, token: Token, verb: str, id: str, old: Record | None, body: ResourceIn, own: Json, whose: str, mark: str
     ) -> KeptOut:
         """Seal the secret, then write the operation that names it, then destroy the one whose place it takes."""
         before = str(old.fields.get("secret_ref") or "") if old is not None else ""
@@ -105,7 +106,7 @@ class Resources(Store):
         record = Record(id, body.body, body.title, own, old.created_by if old else whose)
 
         try:
-            operation_id, [made] = self._change(token, "keep", lambda: self.ledger.put(record, old), mark)
+            operation_id, [made] = self._change(token, verb, lambda: self.ledger.put(record, old), mark)
         except (KnowHubError, DuplicateIdError) as error:
             # What was sealed for nothing goes at once; where it is unknown whether it is named, the sweep decides.
             if getattr(error, "code", "") != "outcome-unknown":
@@ -125,8 +126,10 @@ class Resources(Store):
             raise KnowHubError("conflict", "the id is in use")
         return None if old is None or old.deleted else old
 
-    def _kept_before(self, earlier: Entry, body: ResourceIn) -> KeptOut:
+    def _kept_before(self, token: Token, id: str, earlier: Entry, body: ResourceIn) -> KeptOut:
         """Return what a call that comes again wrote, as it is now; another secret in it is another request."""
+        if not earlier.after:
+            return {"resource": self.get_resource(token, id), "operation_id": ""}
         [then], [now] = earlier.after, self._as_now(earlier)
         reference = str(now.fields.get("secret_ref") or "")
         if then.version == now.version and not body.keeps_secret():

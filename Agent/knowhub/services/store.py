@@ -3,10 +3,11 @@
 import base64
 import hashlib
 import json
-import math
 import secrets
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from datetime import UTC, datetime
+from typing import Any, TypeVar
 
 from pydantic import BaseModel
 
@@ -17,12 +18,34 @@ from ..catalog import Catalog, Known
 from ..journal import Entry
 from ..ledger import TreeLedger, attempt
 from ..routing import Models
-from ..schemas import OWNER_SCOPE, Json, KnowHubError, ListQuery, PageQuery, Record, iso_time, kind_of, not_found
+from ..schemas import (
+    OWNER_SCOPE,
+    Json,
+    KnowHubError,
+    KnowledgeIn,
+    KnowledgeLine,
+    ListQuery,
+    PageQuery,
+    Record,
+    ResourceIn,
+    iso_time,
+    kind_of,
+    not_found,
+)
 from ..tokens import Token, Tokens, sees
 from ..vault import Vault
 
+TARGETS = ("allowed_hosts", "allowed_programs")
+"""Of a resource's metadata: where its secret may go."""
+
+CALL = "call"
+"""Kind and verb of what keeps an Idempotency-Key whose call changed nothing."""
+
 KEY_DAYS = 8
 """So many days, today's included, an Idempotency-Key is known by the id that it made, where a purge forgot the call."""
+
+
+_Scoped = TypeVar("_Scoped", KnowledgeIn, KnowledgeLine, ResourceIn)
 
 
 class Store:
@@ -50,6 +73,8 @@ class Store:
         earlier = self.ledger.journal.marked(mark[:32])
         if earlier and earlier[0].mark != mark:
             raise KnowHubError("key-reused", "the Idempotency-Key was used for another request")
+        if earlier and earlier[0].verb == CALL:  # it changed nothing
+            earlier = [replace(earlier[0], operation_id="", after=[])]
         return mark, earlier
 
     def _as_now(self, earlier: Entry) -> list[Record]:
@@ -66,12 +91,21 @@ class Store:
     def _write(
         self, token: Token, verb: str, plan: Callable[[], list[Record]], mark: str = ""
     ) -> tuple[str, list[Record]]:
-        """Run a plan as one operation of a principal; return its id, and the records as they became."""
+        """Run a plan as one operation of a principal; return its id, and the records as they became.
+
+        A call with a mark that changes nothing leaves a record of the mark alone, and has the id "".
+        """
 
         def run() -> tuple[str, list[Record]]:
             with self.ledger.operation(verb, token.principal, mark) as operation:
                 records = plan()
-            return operation.id, records
+                staged = operation.transaction  # None: others write, and the plan runs again
+                is_change = bool(records) and (staged is None or bool(staged.steps))
+            if mark and not is_change:
+                own: Json = {"scopes": [], "owner": token.principal}
+                with self.ledger.operation(CALL, token.principal, mark):
+                    self.ledger.create([Record(f"{CALL}/{mark[:32]}", "", "", own, token.principal)])
+            return operation.id if is_change else "", records
 
         operation_id, records = attempt(run)
         self.catalog.take(records)
@@ -183,9 +217,23 @@ class Store:
             if is_foreign or not token.owns_scope(scope):
                 raise KnowHubError("forbidden", "the token may not write into this scope")
 
+    def _scoped(self, token: Token, body: _Scoped) -> _Scoped:
+        """Return a body with the scopes that are meant where it names none; a secret stays its principal's alone."""
+        if "scopes" in body.model_fields_set or (isinstance(body, ResourceIn) and body.secret()):
+            return body
+        return body.model_copy(update={"scopes": self.tokens.default_scopes(token)})
+
+    def _check_targets(self, token: Token, old: Mapping[str, Any], metadata: Mapping[str, Any]) -> bool:
+        """Return whether it changes where a secret may go; refuse that to one who may not read the secret."""
+        before = old.get("metadata") or {}
+        is_other = bool(old.get("secret_ref")) and any(before.get(name) != metadata.get(name) for name in TARGETS)
+        if is_other and not token.may("secrets"):
+            raise KnowHubError("forbidden", f"it says where the secret may go: changing {TARGETS[0]} needs `secrets`")
+        return is_other
+
     def _check_said_owner(self, token: Token, owner: str | None, old: str = "") -> None:
         """Refuse another owner than the token's principal, but for who may `admin`."""
-        if owner not in (None, "", old, token.principal) and not token.may("admin"):
+        if owner not in (None, "", old, token.principal) and not token.may_say(str(owner)):
             raise KnowHubError("forbidden", "the owner is what the token says: naming another needs `admin`")
 
     def _check_owner(self, token: Token, record: Record) -> None:
@@ -283,8 +331,8 @@ def read_cursor(text: str | None) -> tuple[float, str] | None:
         return None
     try:
         at, id = json.loads(base64.urlsafe_b64decode(text + "=" * (-len(text) % 4)))
-        if isinstance(at, float) and math.isfinite(at) and isinstance(id, str):
+        if isinstance(at, float) and abs(at) < 2**53 and isinstance(id, str):
             return at, id
     except (ValueError, TypeError, RecursionError):
         pass
-    raise KnowHubError("not-found", "there is no such cursor: take the `next_cursor` of a list")
+    raise KnowHubError("bad-request", "that is no cursor: take the `next_cursor` of a list")

@@ -100,6 +100,8 @@ class Transfer(Judging, Resources):
             if len(waiting) >= _IMPORTED_AT_ONCE:
                 self._flush(token, waiting, report, mark)
         self._flush(token, waiting, report, mark)
+        if mark and not earlier and not report["written"]:
+            self._create(token, "import", [], mark)
         return report
 
     def _flush(self, token: Token, waiting: list[Record], report: ImportOut, mark: str) -> None:
@@ -139,7 +141,7 @@ class Transfer(Judging, Resources):
             return self._take_feedback(token, parse(FeedbackLine, rest), waiting, is_again)
         if kind != "knowledge":
             raise invalid("/kind", "a line is knowledge, a resource or feedback")
-        body = parse(KnowledgeLine, rest)
+        body = self._scoped(token, parse(KnowledgeLine, rest))
         self._check_scopes(token, body.scopes)
         self._check_secrets(body)
         said = body.id or f"knowledge-{digest_of(json.dumps(rest, sort_keys=True))[:20]}"

@@ -577,7 +577,7 @@ class TestList:
 
     def test_a_foreign_cursor_is_refused(self, hub: KnowHub) -> None:
         for cursor in ("x", "bm9uZQ", "W10", "WyJhIiwgMV0"):
-            refused("not-found", hub.list_knowledge, LOCAL, {"cursor": cursor})
+            refused("bad-request", hub.list_knowledge, LOCAL, {"cursor": cursor})
 
 
 class TestChange:

@@ -201,7 +201,7 @@ class TestDoor:
         assert served.anonymous({"Cookie": "; ".join(f"{k}={v}" for k, v in kept.items())}).get("/").status_code == 303
 
     def test_logging_out_ends_no_token_of_its_own(self, served: Served) -> None:
-        client = served.client("with a header")
+        client = served.client("with-a-header")
         assert client.post("/logout").status_code == 303
 
         assert client.get("/api/knowledge").status_code == 200

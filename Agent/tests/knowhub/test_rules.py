@@ -81,14 +81,14 @@ def test_answers_have_the_names_of_the_appendix(hub: KnowHub) -> None:
     judged = hub.batch_update(LOCAL, {"feedback_list": [{"knowledge_id": id, "is_helpful": True}]})
     evolved = hub.update(LOCAL, id, {"evolve_feedback": "shorter"})
 
-    assert set(saved) == {"entry", "operation_id", "similar"}
+    assert set(saved) == {"entry", "operation_id", "similar", "note"}
     names = "id message_id types task tags scopes owner content resource_ids source eval created_at updated_at"
     assert set(saved["entry"]) == {*names.split(), "created_by", "version", "merged_into"}
     judgement = {"score", "helpful", "harmful", "confidence"}
     assert set(saved["entry"]["eval"]) == {*judgement, "helpful_history", "harmful_history"}
     source = {"name", "category", "urls", "agent_id", "submitted_by", "timestamp", "message_id"}
     assert set(saved["entry"]["source"]) == source
-    assert set(found) == {"results", "count", "routing", "reason", "eligible", "shown", "took_ms", "usage"}
+    assert set(found) == {"results", "count", "routing", "reason", "eligible", "shown", "hidden", "took_ms", "usage"}
     names = "id task content types tags scopes owner resource_ids created_by eval quality_score"
     assert (set(found["results"][0]), set(found["results"][0]["eval"])) == (set(names.split()), judgement)
     names = "id title body content_type metadata scopes owner expires_at secret version created_by created_at"

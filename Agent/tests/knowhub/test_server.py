@@ -55,7 +55,7 @@ class TestKnowledge:
         made = client.post("/api/knowledge", json=body("fry an egg", scopes=["team:one"]))
         id = made.json()["entry"]["id"]
         assert (made.status_code, made.headers["etag"]) == (201, '"1"')
-        assert set(made.json()) == {"entry", "operation_id", "similar"}
+        assert set(made.json()) == {"entry", "operation_id", "similar", "note"}
 
         found = client.get("/api/knowledge/search", params={"q": "egg", "top_k": 5, "min_score": 3}).json()
         assert [result["id"] for result in found["results"]] == [id]
@@ -540,7 +540,7 @@ class TestDocument:
             "/api/secret/{id}": "get", "/api/proposal": "get", "/api/proposal/{id}/accept": "post",
             "/api/proposal/{id}/reject": "post", "/api/operation": "get", "/api/operation/{id}/undo": "post",
             "/api/trace/{id}/goals": "get put delete", "/api/token": "get post", "/api/token/{id}": "delete",
-            "/api/export": "get", "/api/import": "post",
+            "/api/export": "get", "/api/import": "post", "/api/me": "get",
         }  # fmt: skip
 
         assert {path: set(methods.split()) for path, methods in wanted.items()} == {
@@ -643,7 +643,7 @@ def test_what_the_document_calls_valid_is_not_422(served: Served) -> None:
     unknown = {"feedback_list": [{"knowledge_id": "knowledge-0", "is_helpful": False}]}
 
     problem(client.post("/api/knowledge", json=body("another"), headers=key), "key-reused")
-    problem(client.get("/api/knowledge", params={"cursor": "0"}), "not-found")
+    problem(client.get("/api/knowledge", params={"cursor": "0"}), "bad-request")
     problem(client.post("/api/knowledge/batch_update", json=unknown), "conflict")
     assert client.put(path, json={}).json()["operation_id"] == ""
     assert client.patch(path, json={"score": 5.0}, headers={"If-Match": "*"}).json()["entry"]["eval"]["score"] == 5

@@ -1,0 +1,319 @@
+"""Tests of what must stay shut, and of what must not stop the service: asked over HTTP, as a hostile user would."""
+
+import base64
+import contextlib
+import errno
+import json
+import os
+import re
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from Agent.knowhub import connections, gate
+from Agent.knowhub.hub import LOCAL, KnowHub
+from Agent.knowhub.identity import agents_token, hub_place, own_token
+from Agent.knowhub.tokens import Tokens
+from Agent.tests.knowhub.support import Served, serve
+
+ENTRY = {"task": "boil an egg", "content": "Seven minutes.", "types": ["tool"], "scopes": ["org:x"]}
+WRITER = ("read", "write", "secrets")
+
+
+@pytest.fixture
+def served(hub: KnowHub) -> Iterator[Served]:
+    with serve(hub) as served:
+        yield served
+
+
+@pytest.fixture
+def alice(served: Served) -> httpx.Client:
+    return served.client("alice", WRITER, ["org:x"])
+
+
+def done(answer: httpx.Response) -> Any:
+    assert answer.is_success, (answer.status_code, answer.text)
+    return answer.json()
+
+
+def save(client: httpx.Client, **fields: Any) -> str:
+    return str(done(client.post("/api/knowledge", json={**ENTRY, **fields}))["entry"]["id"])
+
+
+def put(client: httpx.Client, path: str, key: str = "", **body: Any) -> httpx.Response:
+    headers = {"If-Match": "*"} if path.startswith("/api/resource") else {}
+    return client.put(path, json=body, headers={**headers, **({"Idempotency-Key": key} if key else {})})
+
+
+class TestTokens:
+    @pytest.mark.parametrize("way", ["revoked", "expired", "another address"])
+    def test_the_last_token_stays_revoked_after_a_restart(self, tmp_path: Path, way: str, monkeypatch: Any) -> None:
+        now = [time.time()]
+        tokens = Tokens(tmp_path / "tokens", lambda: now[0])
+        text, made = own_token(tokens)
+        if way == "expired":
+            tokens.revoke(made.digest)
+            tokens.make(made.principal, made.rights, ["*"], now[0] + 1, text=text)
+            now[0] += 2
+        else:
+            assert tokens.revoke(made.digest)
+        if way == "another address":
+            monkeypatch.setattr("Agent.knowhub.identity.own_principal", lambda: "ada@elsewhere.example")
+
+        again = Tokens(tmp_path / "tokens", lambda: now[0])
+        assert own_token(again)[0] != text
+        assert again.find(text) is None
+
+    def test_agents_have_a_token_of_their_own_whose_votes_count(self, hub: KnowHub, served: Served) -> None:
+        mine, agents = (make(hub.tokens)[0] for make in (own_token, agents_token))
+        person, agent = (served.anonymous({"Authorization": f"Bearer {text}"}) for text in (mine, agents))
+        id = save(person)
+        case = {"add_helpful_case": {"task": "breakfast"}}
+
+        own = done(person.put(f"/api/knowledge/{id}", json=case))
+        counted = done(agent.put(f"/api/knowledge/{id}", json=case))
+        again = done(agent.put(f"/api/knowledge/{id}", json=case))
+        batch = {"feedback_list": [{"knowledge_id": id, "is_helpful": True}]}
+        many = done(person.post("/api/knowledge/batch_update", json=batch))
+
+        assert (own["entry"]["eval"]["helpful"], "own entry" in own["note"]) == (0, True)
+        assert (counted["entry"]["eval"]["helpful"], counted["note"]) == (1, "")
+        assert (again["entry"]["eval"]["helpful"], "earlier vote" in again["note"]) == (1, True)
+        assert "own entry" in many["results"][0]["detail"]
+        assert agent.get("/api/token").status_code == 403
+
+    @pytest.mark.parametrize("name", ["ada\u200b", "a\u00adda", "ａda", "a\u3164", "", "a b", "x" * 101, "ada\ufe0f"])
+    def test_a_name_hides_nothing(self, served: Served, name: str) -> None:
+        client = served.client("root")
+        assert client.post("/api/token", json={"principal": name}).status_code == 422
+        with pytest.raises(Exception, match="principal"):
+            served.hub.tokens.make(name)
+        if " " not in name and name:
+            assert client.post("/api/token", json={"principal": "b", "scopes": [name + "\u200b"]}).status_code == 422
+
+    def test_a_full_disk_is_said(self, served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+        client = served.client("root")
+
+        def full(*_: object, **__: object) -> None:
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+        monkeypatch.setattr("Agent.knowhub.files.write_new", full)
+        assert client.post("/api/token", json={"principal": "bob"}).status_code == 507
+
+    def test_two_headers_are_refused(self, served: Served) -> None:
+        one, other = (("Authorization", f"Bearer {served.token(name)}") for name in ("ada", "bob"))
+        answer = httpx.get(f"{served.url}/api/knowledge", headers=[one, other], trust_env=False)
+        assert answer.status_code == 400
+
+
+class TestSecrets:
+    @pytest.mark.parametrize("name", ["allowed_hosts", "allowed_programs"])
+    def test_where_one_goes_is_said_by_who_may_read_it(self, served: Served, alice: httpx.Client, name: str) -> None:
+        path, listed = "/api/resource/cred/a", {"allowed_hosts": ["api.good.example"], "allowed_programs": {}}
+        secret = {"title": "t", "secure_body": "S3CR3T", "scopes": ["org:x"], "metadata": listed}
+        assert alice.put(path, json=secret).status_code == 201
+        changed = {"title": "t", "metadata": {**listed, name: ["evil.example"]}}
+        curator = served.client("cura", ("read", "write", "curate"), ["org:x"])
+        trusted = served.client("tru", ("read", "write", "curate", "secrets"), ["org:x"])
+
+        assert put(curator, path, **changed).status_code == 403
+        assert put(curator, path, title="u").status_code == 200  # what does not touch the list
+        operation = done(put(trusted, path, **changed))["operation_id"]
+        seen = done(alice.get("/api/operation"))["results"][0]
+        assert (seen["operation_id"], seen["verb"], seen["principal"]) == (operation, "allow", "tru")
+        back = done(put(trusted, path, title="u", metadata=listed))["operation_id"]
+        assert curator.post(f"/api/operation/{back}/undo").status_code == 403
+        assert done(alice.get(path))["metadata"] == listed
+
+
+class TestRetries:
+    def test_a_key_holds_for_a_call_that_changed_nothing(self, alice: httpx.Client) -> None:
+        id = save(alice, score=5)
+        path = f"/api/knowledge/{id}"
+        first = put(alice, path, "k", update_score=5)
+        assert (done(first)["operation_id"], put(alice, path, "k", update_score=2).status_code) == ("", 409)
+        done(put(alice, path, update_score=1))
+        assert done(put(alice, path, "k", update_score=5))["entry"]["eval"]["score"] == 1
+
+    @pytest.mark.parametrize(
+        ("method", "path", "body", "other"),
+        [
+            ("PATCH", "/api/knowledge/{}", {"task": "boil an egg"}, {"task": "other"}),
+            ("PUT", "/api/trace/t/goals", {"goals": []}, {"goals": [{"id": "g"}]}),
+            ("PUT", "/api/resource/r", {"title": "t"}, {"title": "u"}),
+            ("POST", "/api/import", {"lines": [{"kind": "nonsense"}]}, {"lines": [{**ENTRY, "kind": "knowledge"}]}),
+            (
+                "POST", "/api/knowledge/batch_update",
+                {"atomic": False, "feedback_list": [{"knowledge_id": "knowledge-nope", "is_helpful": True}]},
+                {"atomic": False, "feedback_list": [{"knowledge_id": "knowledge-nope", "is_helpful": False}]},
+            ),
+            ("PUT", "/api/knowledge/{}", {}, {"update_score": 1}),
+        ],
+    )  # fmt: skip
+    def test_another_body_under_such_a_key_is_refused(
+        self, alice: httpx.Client, method: str, path: str, body: Any, other: Any
+    ) -> None:
+        path = path.format(save(alice))
+        alice.put("/api/resource/r", json={"title": "t"})
+        alice.put("/api/trace/t/goals", json={"goals": []})
+        headers = {"Idempotency-Key": "k", **({"If-Match": "*"} if method == "PATCH" or "resource" in path else {})}
+
+        first = done(alice.request(method, path, json=body, headers=headers))
+        assert done(alice.request(method, path, json=body, headers=headers)) == first
+        assert alice.request(method, path, json=other, headers=headers).status_code == 409
+
+    def test_what_keeps_a_key_is_shown_to_nobody(self, alice: httpx.Client, hub: KnowHub) -> None:
+        put(alice, f"/api/knowledge/{save(alice, score=5)}", "k", update_score=5)
+        shown = done(alice.get("/api/operation"))["results"]
+        assert [each["verb"] for each in shown] == ["save"]
+        assert all(line["kind"] == "knowledge" for line in hub.export(LOCAL))
+
+    def test_who_may_curate_no_more_undoes_nothing_of_others(self, served: Served, alice: httpx.Client) -> None:
+        id = save(alice)
+        curator = served.client("carl", ("read", "write", "curate"), ["org:x"])
+        headers = {"If-Match": "*"}
+        changed = done(curator.patch(f"/api/knowledge/{id}", json={"content": "Eight."}, headers=headers))
+        former = served.client("carl", ("read", "write"), ["org:x"])
+
+        assert former.post(f"/api/operation/{changed['operation_id']}/undo").status_code == 403
+        assert done(alice.get(f"/api/knowledge/{id}"))["content"] == "Eight."
+        assert curator.post(f"/api/operation/{changed['operation_id']}/undo").status_code == 200
+
+    @pytest.mark.parametrize("tag", ['W/"1"', '"7", W/"1"', '"1","9"', '"1"', "1"])
+    def test_weak_tags_and_lists_name_a_version(self, alice: httpx.Client, tag: str) -> None:
+        path = f"/api/knowledge/{save(alice)}"
+        assert alice.patch(path, json={"content": "Eight."}, headers={"If-Match": tag}).status_code == 200
+        assert alice.patch(path, json={"content": "Nine."}, headers={"If-Match": tag}).status_code == 412
+
+    @pytest.mark.parametrize("place", [[1e308, "x"], [-1e308, ""], [True, "x"], [1.5], {"a": 1}, [float(2**60), "a"]])
+    def test_a_forged_cursor_is_a_bad_request(self, alice: httpx.Client, place: Any) -> None:
+        cursor = base64.urlsafe_b64encode(json.dumps(place).encode()).decode().rstrip("=")
+        id = save(alice)
+        for path in ("knowledge", "resource", "operation", "proposal", f"knowledge/{id}/feedback"):
+            assert alice.get(f"/api/{path}", params={"cursor": cursor}).status_code == 400, path
+
+
+class TestSharing:
+    def test_what_one_saves_in_an_organisation_others_find(self, hub: KnowHub, served: Served) -> None:
+        hub.tokens.org = "org:acme"
+        admin = served.client("root")
+        made = [done(admin.post("/api/token", json={"principal": name}))["token"] for name in ("ann", "ben")]
+        ann, ben = (served.anonymous({"Authorization": f"Bearer {text}"}) for text in made)
+        unsaid = {name: value for name, value in ENTRY.items() if name != "scopes"}
+
+        shared = done(ann.post("/api/knowledge", json=unsaid))
+        private = done(ann.post("/api/knowledge", json={**unsaid, "task": "fry fish", "scopes": ["user:owner"]}))
+
+        assert (shared["entry"]["scopes"], shared["note"]) == (["org:acme"], "")
+        assert "nobody else" in private["note"]
+        found = done(ben.get("/api/knowledge/search", params={"q": "egg"}))
+        assert ([each["task"] for each in found["results"]], found["hidden"]) == (["boil an egg"], 0)
+        empty = [done(ben.get("/api/knowledge/search", params={"q": q})) for q in ("fry fish", "zzzz")]
+        assert [(each["count"], each["hidden"]) for each in empty] == [(0, 1), (0, 1)]  # no question changes the number
+        stranger = served.client("eve", WRITER, ["org:other"])
+        assert done(stranger.get("/api/knowledge/search", params={"q": "egg"}))["hidden"] == 0
+        assert done(stranger.post("/api/knowledge", json=unsaid))["entry"]["scopes"] == ["user:owner"]
+        assert done(ann.get("/api/me"))["default_scopes"] == ["org:acme"]
+        secret = done(ann.put("/api/resource/a", json={"title": "t", "secure_body": "s"}))
+        assert secret["resource"]["scopes"] == ["user:owner"]  # nothing secret is shared unsaid
+
+    def test_without_one_all_is_as_the_document_says(self, served: Served) -> None:
+        client = served.client("ann", WRITER, [])
+        made = done(client.post("/api/knowledge", json={**ENTRY, "scopes": ["user:owner"]}))
+        assert done(client.get("/api/me"))["organisation"] == ""
+        assert "nobody else" in made["note"]
+
+
+class TestNobodyStopsIt:
+    def test_unfinished_bodies_hold_no_memory(self, served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+        head = f"POST /login HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: {1024 * 1024}\r\n\r\n"
+        with socket.create_connection(("127.0.0.1", served.port), 10) as stranger:
+            stranger.sendall(head.encode() + b"a" * 1000)
+            assert b" 413 " in stranger.recv(1000)
+        monkeypatch.setattr(gate, "ARRIVING_LIMIT", 300_000)
+        text = served.token("ada")
+        head = f"POST /api/import HTTP/1.1\r\nHost: 127.0.0.1\r\nAuthorization: Bearer {text}\r\n"
+        with contextlib.ExitStack() as stack:
+            answers = []
+            for _ in range(4):
+                caller = stack.enter_context(socket.create_connection(("127.0.0.1", served.port), 10))
+                caller.sendall(head.encode() + b"Content-Length: 900000\r\n\r\n" + b"a" * 100_000)
+                caller.settimeout(0.5)
+                with contextlib.suppress(TimeoutError):
+                    answers.append(caller.recv(1000))
+            assert any(b" 503 " in each for each in answers)
+        assert done(served.client("ada").get("/api/me"))["principal"] == "ada"
+
+    def test_who_reads_no_answer_is_let_go(self, served: Served, hub: KnowHub, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(connections, "WRITE_S", 0.3)
+        for number in range(40):
+            hub.save(LOCAL, {"task": f"t{number}", "content": "x" * 60_000, "types": ["tool"], "scopes": ["org:x"]})
+        text = served.token("rita", ["read"], ["org:x"])
+        with contextlib.ExitStack() as stack:
+            for _ in range(2):
+                reader = stack.enter_context(socket.socket())
+                reader.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 2048)
+                reader.connect(("127.0.0.1", served.port))
+                reader.sendall(
+                    f"GET /api/export HTTP/1.1\r\nHost: 127.0.0.1\r\nAuthorization: Bearer {text}\r\n\r\n".encode()
+                )
+            client = served.anonymous({"Authorization": f"Bearer {text}"})
+            statuses, end = [], time.monotonic() + 20
+            while 200 not in statuses and time.monotonic() < end:
+                with client.stream("GET", "/api/export") as answer:
+                    statuses.append(answer.status_code)
+                time.sleep(0.05)
+        assert statuses[0] == 429  # two are under way
+        assert statuses[-1] == 200  # and no more
+
+    def test_an_export_ends_with_its_token(self, served: Served, hub: KnowHub) -> None:
+        for number in range(100):
+            hub.save(LOCAL, {"task": f"t{number}", "content": "x" * 60_000, "types": ["tool"], "scopes": ["org:x"]})
+        text, made = hub.tokens.make("eve", ["read"], ["org:x"])
+        size = 0
+        with served.anonymous({"Authorization": f"Bearer {text}"}).stream("GET", "/api/export") as answer:
+            for block in answer.iter_raw():
+                if not size:
+                    hub.tokens.revoke(made.digest)
+                size += len(block)
+        assert 0 < size < 100 * 60_000
+
+    def test_attempts_without_a_token_are_limited_by_address(self, hub: KnowHub) -> None:
+        with serve(hub, attempts_per_second=2.0) as served:
+            wrong = served.anonymous({"Authorization": "Bearer kh_" + "a" * 43})
+            statuses = [wrong.get("/api/knowledge").status_code for _ in range(12)]
+            logins = [served.anonymous().post("/login", data={"token": "kh_x"}).status_code for _ in range(3)]
+            good = served.client("ada").get("/api/me").status_code
+        assert (statuses[0], statuses[-1], logins[-1], good) == (401, 429, 429, 200)
+
+
+class TestWithoutAHome:
+    def test_nothing_is_written_beside_the_program(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.chdir(tmp_path)
+        for name in ("HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME", "KNOWHUB_DATA"):
+            monkeypatch.delenv(name, raising=False)
+
+        def nobody(*_: object) -> None:
+            raise KeyError("uid not found")
+
+        monkeypatch.setattr("pwd.getpwuid", nobody)
+        with pytest.raises(Exception, match="no home directory"):
+            hub_place()
+        with KnowHub(tmp_path / "hub") as hub, pytest.raises(Exception, match="no home directory"):
+            hub.put_resource(LOCAL, "a", {"title": "A", "secure_body": "s"})
+        assert sorted(os.listdir(tmp_path)) == ["hub"]
+
+    def test_tools_keep_what_they_say_without_docstrings(self) -> None:
+        code = (
+            "from Agent.knowhub.tools import TOOLS; from Agent.knowhub.goal_tool import goal;"
+            "print([len(t.schema['description']) > 20 for t in (*TOOLS, goal)])"
+        )
+        done = subprocess.run([sys.executable, "-OO", "-c", code], capture_output=True, text=True, check=True)
+        assert re.findall("True|False", done.stdout) == ["True"] * 9
