@@ -25,7 +25,8 @@ def _command(
         def run(session: Session, /, **named: Any) -> int:
             from ..knowhub import commands  # needs the extra, which the help does not
 
-            place = commands.place_of(session.given.get("data"), session.given.get("log"))
+            given = session.given
+            place = commands.place_of(given.get("data"), given.get("log"), may_ask=name == "ask")
             if models:
                 named["models"] = [one for one in session.given.get("models", "").split(",") if one]
             if has_json:
@@ -57,6 +58,7 @@ def _command(
     click.option(
         "--rate", type=float, default=50.0, show_default=True, help="Requests a second for one token; 0 is no limit."
     ),
+    click.option("--org", metavar="NAME", default="", help="Whose knowledge is shared by default; the folder's name."),
     click.option("--allow-secret-shapes", is_flag=True, help="Take knowledge that looks like a key."),
     models=True,
 )
@@ -81,7 +83,7 @@ def _ask() -> None:
     click.argument("id", default=""),
     click.option("--principal", default="", help="Whose it is; your git e-mail address."),
     click.option("--rights", default="read,write", show_default=True, help="read,write,curate,secrets,admin"),
-    click.option("--scopes", default="", help="What it sees besides its own, with commas; * is all."),
+    click.option("--scopes", help="What it sees besides its own, with commas; * is all; the hub's organisation."),
     click.option("--days", type=float, default=0.0, help="How long it is good for; 0 is for ever."),
     click.option("--port", type=int, default=PORT, help="For login: the port of the server."),
 )

@@ -13,6 +13,7 @@
 
 import asyncio
 import contextlib
+import itertools
 import logging
 from collections.abc import AsyncIterator, Callable
 from importlib.metadata import version
@@ -39,7 +40,7 @@ except ImportError as error:  # pragma: no cover - the tests run with the extra
 
 __all__ = ["Application", "add_mcp", "create_app"]
 
-SWEEP_S = 60.0
+SWEEP_S = 60
 """Seconds between two looks for what has expired."""
 
 _log = logging.getLogger(__name__)
@@ -129,10 +130,10 @@ def _make_api(application: Application, closes_hub: bool) -> FastAPI:
 
 
 async def _sweep(hub: KnowHub) -> None:
-    while True:
-        await asyncio.sleep(SWEEP_S)
+    for second in itertools.count(1):
+        await asyncio.sleep(1.0)
         try:
-            await run_in_threadpool(hub.sweep)
+            await run_in_threadpool(hub.sweep if second % SWEEP_S == 0 else hub.catalog.tend)
         except Exception as error:  # it comes again in a minute
             _log.warning("the sweep failed: %s", type(error).__name__)
 

@@ -1,11 +1,13 @@
 """What the commands of `knowhub` do; the words for them are read by `cli.hub`."""
 
+import asyncio
 import contextlib
 import gc
 import ipaddress
 import json
 import logging
 import os
+import re
 import shutil
 import socket
 import sys
@@ -15,13 +17,16 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from pydantic import TypeAdapter
+
 from ..base.language import is_chinese, say
 from ..keyword_tree import LLMClient
 from ..models.model_clients import client_from_environment
+from .calling import CallError, request
 from .files import HubFiles, open_files
 from .hub import LOCAL, KnowHub
-from .identity import hub_place, own_principal, own_token, token_path
-from .schemas import RIGHTS, Json, KnowHubError
+from .identity import agents_token, agents_token_path, hub_place, own_principal, own_token, token_path
+from .schemas import RIGHTS, Json, KnowHubError, Scope
 from .tokens import Tokens
 from .vault import Vault, key_path
 from .words import WORDS
@@ -43,8 +48,14 @@ def make_models(names: Sequence[str]) -> dict[str, LLMClient]:
     return found
 
 
-def place_of(data: str | None, log: str | None) -> str | Path:
-    """Return where the hub is, which a folder or the address of a log names; None leaves it to the environment."""
+def place_of(data: str | None, log: str | None, *, may_ask: bool = False) -> str | Path:
+    """Return where the hub is, which a folder or the address of a log names; None leaves it to the environment.
+
+    With `may_ask` it is "" where the environment names a server, or a token for one, and no hub of this machine.
+    """
+    local = data or log or os.environ.get("KNOWHUB_DATA") or os.environ.get("KNOWHUB_LOG")
+    if may_ask and not local and (os.environ.get("KNOWHUB_URL") or os.environ.get("KNOWHUB_TOKEN")):
+        return ""
     return hub_place(data, log)
 
 
@@ -87,6 +98,7 @@ def serve(
     tls_cert: str | None,
     tls_key: str | None,
     behind_proxy: bool,
+    org: str = "",
     **settings: Any,
 ) -> int:
     """Serve a hub until it is stopped; `settings` are models, cors, rate and allow_secret_shapes of each worker."""
@@ -103,12 +115,16 @@ def serve(
     _check_key(files)
     tokens = Tokens(files.tokens)
     _, mine = own_token(tokens)
+    agents_token(tokens)
+    if org or not tokens.org:
+        tokens.org = _scope_of(org or re.sub(r"[\s,*]+", "-", files.name) or "hub")
     scheme = "https" if tls_cert else "http"
     hosts = [name.lower() for name in ("127.0.0.1", "localhost", "[::1]", *allowed_hosts)]
     stored: Json = {**settings, "data": str(place), "hosts": hosts, "is_secure": bool(tls_cert or behind_proxy)}
     os.environ[_SETTINGS] = json.dumps(stored)
     address = f"{scheme}://{host if ':' not in host else f'[{host}]'}:{port}"
     said = say("KnowHub on {}   data: {}   your token: {}", address, files.shown, token_path())
+    said += "\n" + say("your agents' token: {}   shared by default: {}", agents_token_path(), tokens.org)
     if allowed_hosts:  # the address that it listens on may be none that it answers to: 0.0.0.0, say
         name = allowed_hosts[0].lower()
         address = f"https://{name}" if behind_proxy else f"{scheme}://{name}:{port}"
@@ -143,6 +159,18 @@ def serve(
         lifespan="on",
     )
     return 0
+
+
+def _scope_of(name: str) -> str:
+    """Return the scope of an organisation."""
+    scope = f"org:{name.removeprefix('org:')}"
+    try:
+        return _SCOPE.validate_python(scope)
+    except ValueError:
+        raise KnowHubError("invalid", f"{name!r} is no name of an organisation: no blanks, commas or *") from None
+
+
+_SCOPE: TypeAdapter[str] = TypeAdapter(Scope)
 
 
 def _check_key(files: HubFiles) -> None:
@@ -197,17 +225,26 @@ def _allow_connections() -> None:
 
 
 def ask(place: str | Path, *, question: str, top_k: int, models: Sequence[str], as_json: bool) -> int:
-    """Search, and print what was found."""
-    with KnowHub(_there(place), models=make_models(models)) as hub:
-        began = time.perf_counter()
-        found = hub.search(LOCAL, {"q": question, "top_k": top_k, "min_score": 1})
-        took_ms = (time.perf_counter() - began) * 1000
-        if as_json:
-            print(json.dumps(found, ensure_ascii=False))
-        else:
-            _show(found, took_ms)
-            if not hub.catalog.counts().get("knowledge"):
-                print(say("The hub is empty: `knowhub import FILE` reads knowledge in."))
+    """Search a hub of this machine, or with the place "" the server of the environment; print what was found."""
+    query, is_empty = {"q": question, "top_k": top_k, "min_score": 1}, False
+    began = time.perf_counter()
+    if not place:
+        try:
+            found = asyncio.run(request("GET", "/api/knowledge/search", params=query))
+        except CallError as error:
+            raise KnowHubError("invalid", str(error)) from None
+    else:
+        with KnowHub(_there(place), models=make_models(models)) as hub:
+            began = time.perf_counter()
+            found = hub.search(LOCAL, query)
+            is_empty = not hub.catalog.counts().get("knowledge")
+    took_ms = (time.perf_counter() - began) * 1000
+    if as_json:
+        print(json.dumps(found, ensure_ascii=False))
+    else:
+        _show(found, took_ms)
+        if is_empty:
+            print(say("The hub is empty: `knowhub import FILE` reads knowledge in."))
     return 0 if found["results"] else 1
 
 
@@ -227,6 +264,8 @@ def _show(found: Mapping[str, Any], took_ms: float) -> None:
         print(say("{} of {} entries, {}, {:.1f} ms", found["count"], found["eligible"], how, took_ms))
     else:
         print(say("nothing found in {} entries{}, {:.1f} ms", found["eligible"], why, took_ms))
+        if found["hidden"]:
+            print(say("{} entries that you may not see", found["hidden"]))
 
 
 def _printable(text: str) -> str:
@@ -240,7 +279,7 @@ def token(
     id: str = "",
     principal: str = "",
     rights: str = "read,write",
-    scopes: str = "",
+    scopes: str | None = None,
     days: float = 0.0,
     port: int = 0,
 ) -> int:
@@ -271,7 +310,7 @@ def token(
         if not 0 <= days < float("inf"):
             raise KnowHubError("invalid", f"days must be a number not below 0: {days}")
         until = time.time() + days * 86_400 if days else None
-        chosen = [scope for scope in scopes.split(",") if scope]
+        chosen = [scope for scope in (tokens.org if scopes is None else scopes).split(",") if scope]
         print(tokens.make(principal or own_principal(), named, chosen, until)[0])
     return 0
 

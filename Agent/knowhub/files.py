@@ -213,6 +213,8 @@ class HubFiles:
     """The folder or the address of the tree."""
     shown: str
     """What may be shown of that: no password, no server."""
+    name: str
+    """That of its folder or tree."""
     tokens: Files
     secrets: Files
     close: Callable[[], None]
@@ -228,7 +230,7 @@ def open_files(place: str | Path) -> HubFiles:
     if not is_address(place):
         folder = Path(place).absolute()
         kinds = FolderFiles(folder / "tokens"), FolderFiles(folder / "vault")
-        return HubFiles(folder, str(folder / "tree"), str(folder), *kinds, lambda: None)
+        return HubFiles(folder, str(folder / "tree"), str(folder), folder.name, *kinds, lambda: None)
     try:
         from ..shared_tree.address import cache_folder, parse_address
         from ..shared_tree.connections import Pool
@@ -243,7 +245,7 @@ def open_files(place: str | Path) -> HubFiles:
     with SharedLog(address.dsn) as log:
         log.prepare()
     tokens, secrets_ = (TableFiles(pool, address.tree_id, kind) for kind in ("token", "secret"))
-    return HubFiles(folder, str(place), str(address), tokens, secrets_, pool.close)
+    return HubFiles(folder, str(place), str(address), address.tree_id, tokens, secrets_, pool.close)
 
 
 def _rows(pool: "Pool", sql: str, values: tuple[Any, ...]) -> list[tuple[Any, ...]]:

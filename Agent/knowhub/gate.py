@@ -80,10 +80,10 @@ class Settings:
     """The one origin whose scripts may ask it; "" is none."""
     requests_per_second: float = 50.0
     """For one token; 0 is no limit."""
-    attempts_per_second: float = 10.0
-    """For one address, without a valid token; no limit where tokens have none."""
     is_secure: bool = False
     """Whether browsers come by https."""
+    attempts_per_second: float = 10.0
+    """For one address, without a valid token; no limit where tokens have none."""
 
 
 def wants_chinese(headers: Iterable[tuple[bytes, bytes]]) -> bool:

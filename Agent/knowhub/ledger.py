@@ -5,8 +5,8 @@
 >>> with tempfile.TemporaryDirectory() as folder, TreeLedger(folder) as ledger:
 ...     with ledger.operation("feedback", "ada") as operation:
 ...         made = ledger.create([Record("feedback-20260305-c3d4", "It worked.", "", fields, "ada")])
-...     ledger.read(made[0].id).fields["helpful"], [entry.verb for entry in ledger.journal.of_record(made[0].id, 9)]
-(True, ['feedback'])
+...     ledger.read(made[0].id).fields["helpful"]
+True
 
 A record is an info of the tree: `content`, `source` and `created_by` are its own, all else is `metadata["knowhub"]`.
 What a record names (its types, its tags, its folder) are keywords besides, under ids made from the names, so that two
@@ -33,7 +33,6 @@ from ..keyword_tree import (
 )
 from ..store.addresses import open_tree
 from ..store.log_follower import all_infos
-from .journal import Journal
 from .schemas import KnowHubError, Record, kind_of, not_found
 
 __all__ = ["OWN", "TreeLedger", "record_of"]
@@ -85,17 +84,14 @@ class TreeLedger:
 
     Args:
         place: The tree's folder, or its address.
-        index: The file of the journal; None is `indexes/journal.sqlite` in the folder.
         options: For `KeywordTree`: a clock, say.
 
     Cost: opening reads all; a write is one sync, and several at once share one.
     """
 
-    def __init__(self, place: str | Path, index: Path | None = None, **options: Any) -> None:
+    def __init__(self, place: str | Path, **options: Any) -> None:
         with _told():
             self.tree = open_tree(place, **options)
-        path = index or Path(place, "indexes", "journal.sqlite")
-        self.journal = Journal(self.tree, path, record_of)
 
     def __enter__(self) -> Self:
         return self
@@ -105,7 +101,6 @@ class TreeLedger:
 
     def close(self) -> None:
         """Close the tree."""
-        self.journal.close()
         self.tree.Close()
 
     # -- writing --
@@ -210,7 +205,6 @@ class TreeLedger:
                 if is_bare and not self.tree.GetChildren(node.id) and not self.tree.GetInfosOfKeyword(node.id, size=1):
                     self.tree.DeleteKeyword(node.id)
             self.tree.CompactStorage(keep_history=False)
-        self.journal.forget()
 
     # -- reading --
 

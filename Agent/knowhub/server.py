@@ -251,7 +251,7 @@ _FEW_VOTES = 20
 def _get(hub: KnowHub, call: Call) -> Callable[..., Any]:
     async def get_knowledge(id: Annotated[str, _IDS["knowledge"]], token: Who) -> Response:
         # What is known is answered from memory, without a thread.
-        is_here = hub.catalog.get(id) is not None and not hub.tokens.files.is_remote
+        is_here = hub.catalog.is_fresh() and hub.catalog.get(id) is not None and not hub.tokens.files.is_remote
         is_quick = is_here and sum(hub.catalog.votes(id)) < _FEW_VOTES
         entry = hub.get(token, id) if is_quick else await run_in_threadpool(hub.get, token, id)
         return answer(entry, version=entry["version"])

@@ -198,7 +198,7 @@ class Entries(Store):
         need(token, "read")
         record = self._record(token, id, kind_of(id) if kind_of(id) in ("knowledge", "resource") else "?")
         versions = []
-        for entry in self.ledger.journal.of_record(record.id, _VERSIONS):
+        for entry in self.catalog.operations_on(record.id, _VERSIONS):
             for after in entry.after:
                 if after.id == record.id and sees(token, after):
                     if after.deleted:

@@ -1,7 +1,6 @@
 """Finding what helps with a task, in two stages: see `routing`."""
 
 import heapq
-import math
 import time
 from collections.abc import Collection, Mapping
 from typing import Any
@@ -55,13 +54,12 @@ class Finding(Store):
         org = self.tokens.org
         if not org or token.sees_all() or not token.owns_scope(org):
             return 0
-        entries = self.catalog.all("knowledge")
-        return sum(not each.merged_into and not self.catalog.sees(token, each) for each in entries)
+        return self.catalog.count_hidden(token)
 
     def _results(self, token: Token, ids: list[str], limit: int) -> list[ResultOut]:
         """Return the best of what was found, by quality."""
-        quality, results = {id: self._quality(id) for id in ids}, list[ResultOut]()
-        for id in order_by_quality(ids, quality, len(ids)):
+        quality, results = self.catalog.qualities(ids), list[ResultOut]()
+        for id in order_by_quality([id for id in ids if id in quality], quality, len(ids)):
             record = self.ledger.read(id)
             # A model takes its time: what was hidden meanwhile must not come out.
             if record is not None and sees(token, record) and not record.fields.get("merged_into"):
@@ -75,16 +73,13 @@ class Finding(Store):
         if len(eligible) <= SHOWN_LIMIT:
             return sorted(eligible, key=self._newest_first)
         left = set(eligible).difference(recalled)
-        best = heapq.nlargest(SHOWN_LIMIT - len(recalled), left, key=lambda id: (self._quality(id), id))
+        quality = self.catalog.qualities(left)
+        best = heapq.nlargest(SHOWN_LIMIT - len(recalled), quality, key=lambda id: (quality[id], id))
         return recalled + best
 
     def _newest_first(self, id: str) -> tuple[float, str]:
         known = self.catalog.get(id)
         return (-known.created_at if known else 0.0, id)
-
-    def _quality(self, id: str) -> float:
-        known = self.catalog.get(id)
-        return self.catalog.quality(known) if known else -math.inf
 
     def _choose(
         self, token: Token, query: str, candidates: list[str], limit: int

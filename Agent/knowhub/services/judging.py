@@ -14,7 +14,7 @@ from ...keyword_tree import DuplicateIdError, VersionConflictError
 from ..answers import BatchOut, ChangedOut, DoneOut, EvolutionOut, PageOut, UpdatedOut
 from ..catalog import Known
 from ..evolving import check_rewrite
-from ..journal import Entry
+from ..following import Entry
 from ..ledger import ATTEMPTS
 from ..schemas import (
     AcceptIn,
@@ -122,7 +122,7 @@ class Judging(Entries):
             if record.kind == "proposal":
                 is_applied = record.fields["state"] == "accepted"
                 state = "applied" if is_applied else "proposed" if record.content else "queued"
-                newest = self.ledger.journal.of_record(record.id, 1)
+                newest = self.catalog.operations_on(record.id, 1)
                 why, id = str(record.fields.get("why", "")), newest[0].operation_id if newest else ""
                 answer["evolution"] = {"state": state, "reason": why, "operation_id": id, "proposal_id": record.id}
         return answer

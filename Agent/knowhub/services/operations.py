@@ -6,7 +6,7 @@ from typing import Any
 
 from ..answers import PageOut, UndoneOut
 from ..catalog import Known
-from ..journal import Entry
+from ..following import Entry
 from ..schemas import Json, KnowHubError, PageQuery, Record, not_found, parse
 from ..tokens import Token, is_visible, need, sees
 from ..vault import ORPHAN_S
@@ -32,7 +32,7 @@ class Operations(Store):
         query = parse(PageQuery, query)
         place = read_cursor(query.cursor)
         before = None if place is None else int(place[0])
-        read = self.ledger.journal.before(before, _READ_AT_ONCE)
+        read = self.catalog.operations_before(before, _READ_AT_ONCE)
         found: list[Json] = []
         last = None
         for last in read:
@@ -75,7 +75,7 @@ class Operations(Store):
         mark, earlier = self._repeated(token, key, "undo", operation_id)
         if earlier:
             return {"operation_id": earlier[0].operation_id, "undone": operation_id}
-        entry = self.ledger.journal.find(operation_id) if 0 < len(operation_id) <= 100 else None
+        entry = self.catalog.operation(operation_id) if 0 < len(operation_id) <= 100 else None
         touched = [] if entry is None else [*entry.before, *entry.after]
         if entry is None or not touched or not all(self._sees_version(token, record) for record in touched):
             raise not_found()
@@ -126,6 +126,7 @@ class Operations(Store):
             ids = [known.id for known in hanging]
             self._write(token, "purge", lambda ids=ids: [self.ledger.drop(id) for id in ids])  # type: ignore[misc]
         self.ledger.forget()
+        self.catalog.forget()
         self.catalog.catch_up()
         for known in self.catalog.all("resource"):
             if known.expires_at is not None and known.secret_ref and self.clock() >= known.expires_at + ORPHAN_S:

@@ -7,7 +7,7 @@ from typing import Any
 
 from ...keyword_tree import DuplicateIdError
 from ..answers import DoneOut, KeptOut, PageOut, ResourceOut, SecretOut
-from ..journal import Entry
+from ..following import Entry
 from ..schemas import (
     Json,
     KnowHubError,

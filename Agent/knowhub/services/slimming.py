@@ -85,7 +85,8 @@ class Slimming(Store):
 
     def _alike(self, family: list[Known], *, with_model: bool) -> list[list[str]]:
         """Return groups of entries that say the same, and, where a model will look at them, of similar ones."""
-        ordered = sorted(family, key=lambda known: (-self.catalog.quality(known), known.key))
+        quality = self.catalog.qualities([known.id for known in family])
+        ordered = sorted(family, key=lambda known: (-quality.get(known.id, 0.0), known.key))
         equal: dict[str, list[str]] = {}
         texts: dict[str, str] = {}
         for known in ordered:

@@ -15,7 +15,7 @@ from ...base.secrets_in_text import secret_shape
 from ...keyword_tree import VersionConflictError
 from ..answers import EntryFields
 from ..catalog import Catalog, Known
-from ..journal import Entry
+from ..following import Entry
 from ..ledger import TreeLedger, attempt
 from ..routing import Models
 from ..schemas import (
@@ -70,7 +70,7 @@ class Store:
         if not key:
             return "", []
         mark = digest_of(f"{token.principal}\0{key}")[:32] + digest_of("\0".join(map(_said, request)))[:32]
-        earlier = self.ledger.journal.marked(mark[:32])
+        earlier = self.catalog.marked(mark[:32])
         if earlier and earlier[0].mark != mark:
             raise KnowHubError("key-reused", "the Idempotency-Key was used for another request")
         if earlier and earlier[0].verb == CALL:  # it changed nothing
@@ -143,6 +143,7 @@ class Store:
 
     def _known(self, token: Token, id: str, kind: str) -> Known:
         """Return what is known of a record that a token sees; of what was merged, what it was merged into."""
+        self.catalog.look()
         known = self.catalog.lead(id) if kind_of(id) == kind else None
         if known is None and kind_of(id) == kind:
             self.catalog.catch_up()  # another process may have just written it

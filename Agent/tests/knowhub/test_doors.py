@@ -116,10 +116,13 @@ class TestTokens:
 class TestSecrets:
     @pytest.mark.parametrize("name", ["allowed_hosts", "allowed_programs"])
     def test_where_one_goes_is_said_by_who_may_read_it(self, served: Served, alice: httpx.Client, name: str) -> None:
-        path, listed = "/api/resource/cred/a", {"allowed_hosts": ["api.good.example"], "allowed_programs": {}}
+        path, listed = (
+            "/api/resource/cred/a",
+            dict[str, Any]({"allowed_hosts": ["api.good.example"], "allowed_programs": {}}),
+        )
         secret = {"title": "t", "secure_body": "S3CR3T", "scopes": ["org:x"], "metadata": listed}
         assert alice.put(path, json=secret).status_code == 201
-        changed = {"title": "t", "metadata": {**listed, name: ["evil.example"]}}
+        changed: dict[str, Any] = {"title": "t", "metadata": {**listed, name: ["evil.example"]}}
         curator = served.client("cura", ("read", "write", "curate"), ["org:x"])
         trusted = served.client("tru", ("read", "write", "curate", "secrets"), ["org:x"])
 

@@ -173,6 +173,10 @@ class Program:
             patch["scopes"] = self.scopes_for(token)
         self.note(token, self.attempt(self.hub.patch, token, self.entry(), patch))
 
+    def known_ids(self) -> set[str]:
+        kinds = ("knowledge", "feedback", "proposal", "resource", "trace")
+        return {known.id for kind in kinds for known in self.hub.catalog.all(kind)}
+
     def judge(self, token: Token) -> None:
         id, mark = self.entry(), self.mark(token)
         body: Json = {"add_helpful_case": {"task": mark}}
@@ -181,10 +185,10 @@ class Program:
         known = self.hub.catalog.lead(id)
         if known is not None:  # who sees the entry as it is now
             self.allow(mark, known.scopes, known.principal)
-        before = set(self.hub.catalog._known)
+        before = self.known_ids()
         answer = self.attempt(self.hub.update, token, id, body)
         if known is not None:
-            for new in set(self.hub.catalog._known) - before:
+            for new in self.known_ids() - before:
                 self.allow(new, known.scopes, known.principal)
         if answer is not None and "evolution" in answer:
             self.proposals.append(answer["evolution"]["proposal_id"])

@@ -8,6 +8,7 @@ from typing import Any
 import httpx
 import pytest
 
+from Agent.knowhub.following import Following
 from Agent.knowhub.hub import LOCAL, KnowHub
 from Agent.knowhub.schemas import Json
 from Agent.knowhub.tokens import Token
@@ -317,9 +318,9 @@ class TestJournal:
 
     def test_a_damaged_index_is_made_again(self, hub: KnowHub) -> None:
         made = hub.save(LOCAL, ENTRY)
-        hub.ledger.journal.catch_up()
-        hub.ledger.journal.close()
-        (hub.folder / "indexes" / "journal.sqlite").write_bytes(b"nonsense" * 1000)
+        hub.catalog.catch_up()
+        Following.close(hub.catalog)
+        (hub.folder / "indexes" / "catalog.sqlite").write_bytes(b"nonsense" * 1000)
 
         hub.undo(LOCAL, made["operation_id"])
         assert hub.list_knowledge(LOCAL)["count"] == 0

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from Agent.cli.hub import hub as hub_commands
-from Agent.knowhub import catalog, evolving, gate, routing, schemas, tokens, vault
+from Agent.knowhub import evolving, following, gate, routing, schemas, tokens, vault
 from Agent.knowhub.answers import UpdatedOut
 from Agent.knowhub.hub import LOCAL, KnowHub
 from Agent.knowhub.ledger import ATTEMPTS
@@ -26,7 +26,7 @@ def refused(code: str, call: Any, *args: Any) -> None:
 
 
 def test_numbers_of_the_contract() -> None:
-    assert (catalog.FOLLOW_S, ATTEMPTS, entries.HISTORY_LIMIT, entries.SIMILAR_LIMIT) == (0.05, 8, 20, 3)
+    assert (following.FOLLOW_S, ATTEMPTS, entries.HISTORY_LIMIT, entries.SIMILAR_LIMIT) == (0.05, 8, 20, 3)
     assert (routing.ROUTE_S, routing.REWRITE_S, routing.REST_S, routing.FAILURES) == (3.0, 20.0, 30.0, 3)
     assert (routing.POOL_SIZE, routing.CALLS_PER_MINUTE, routing.SHOWN_LIMIT) == (8, 60, 100)
     assert (evolving.SLIM_SHARE, evolving.LENGTHS) == (0.2, (0.5, 2.0))

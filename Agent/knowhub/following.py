@@ -1,0 +1,455 @@
+"""Follow the log into one SQLite file: the records as they are, the votes, and the operations.
+
+All of it is derived, and shared by the processes of a folder: a missing or damaged file is made again from the log, and
+where it cannot be written, all is kept in memory. What this process wrote is taken in when it is acknowledged; what
+others wrote at a read, where the last look at the log is 50 ms old, and before an answer says that something is not
+there. No thread runs for that.
+"""
+
+import contextlib
+import functools
+import itertools
+import json
+import logging
+import sqlite3
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, NamedTuple, TypeVar
+
+from ..base.text import clean
+from ..finding import texts
+from ..keyword_tree import Change, Info, KeywordTreeError
+from ..store.log_follower import LogFollower, Position
+from .ledger import TreeLedger, record_of
+from .schemas import OWNER_SCOPE, Record, from_iso, kind_of
+
+__all__ = ["Entry", "Following", "Known"]
+
+FOLLOW_S = 0.05
+"""Seconds after which a read looks at the log again."""
+
+_CHANGES = 1_000  # operations of one transaction
+_T = TypeVar("_T")
+_log = logging.getLogger(__name__)
+
+_SCHEMA = """
+PRAGMA journal_mode=WAL; PRAGMA synchronous=NORMAL; PRAGMA secure_delete=ON; PRAGMA user_version=1;
+CREATE TABLE IF NOT EXISTS place (seq INTEGER, id TEXT);
+CREATE TABLE IF NOT EXISTS operation (seq INTEGER PRIMARY KEY, id TEXT UNIQUE, op TEXT, at REAL, mark TEXT);
+CREATE TABLE IF NOT EXISTS change (record TEXT, seq INTEGER, before TEXT, after TEXT, PRIMARY KEY (seq, record));
+CREATE INDEX IF NOT EXISTS change_of ON change (record, seq);
+CREATE INDEX IF NOT EXISTS marked ON operation (mark) WHERE mark != '';
+CREATE TABLE IF NOT EXISTS record (
+    id TEXT PRIMARY KEY, version INTEGER, created_at REAL, principal TEXT, scopes TEXT, owner TEXT, types TEXT,
+    score INTEGER, task TEXT, tags TEXT, merged_into TEXT, state TEXT, entry TEXT, is_helpful INTEGER, secret_ref TEXT,
+    expires_at REAL, kind TEXT, is_gone INTEGER, helpful INTEGER DEFAULT 0, harmful INTEGER DEFAULT 0) WITHOUT ROWID;
+CREATE INDEX IF NOT EXISTS in_time ON record (kind, created_at, id) WHERE NOT is_gone;
+CREATE INDEX IF NOT EXISTS merged ON record (merged_into) WHERE merged_into != '';
+CREATE INDEX IF NOT EXISTS said ON record (entry, is_helpful, created_at, id) WHERE kind = 'feedback' AND NOT is_gone;
+CREATE INDEX IF NOT EXISTS said_by ON record (entry, principal, created_at, id) WHERE kind = 'feedback' AND NOT is_gone;
+CREATE TABLE IF NOT EXISTS vote (
+    entry TEXT, principal TEXT, created_at REAL, id TEXT, is_helpful INTEGER, PRIMARY KEY (entry, principal)
+) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS scope (scope TEXT, id TEXT, PRIMARY KEY (scope, id)) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS term (term TEXT, id TEXT, PRIMARY KEY (term, id)) WITHOUT ROWID;
+"""
+_TABLES = ("operation", "change", "record", "vote", "scope", "term", "place")
+_FAMILY = """WITH RECURSIVE family (id, principal) AS (
+    SELECT id, principal FROM record WHERE id = ? UNION
+    SELECT record.id, record.principal FROM record, family
+    WHERE record.merged_into = family.id AND record.principal = family.principal AND NOT record.is_gone) """
+"""An entry, and what was merged into it, at however many removes: never another principal's, whatever an import says.
+
+Else anybody could let their own entry, and its feedback, count for an entry that they do not even see.
+"""
+
+
+class Known(NamedTuple):
+    """What listing, filtering and ranking need of a record."""
+
+    id: str
+    version: int
+    created_at: float
+    principal: str
+    scopes: frozenset[str]
+    owner: str
+    types: tuple[str, ...] = ()
+    score: int = 0
+    task: str = ""
+    tags: tuple[tuple[str, str], ...] = ()
+    merged_into: str = ""
+    state: str = ""
+    """Of a proposal."""
+    of: str = ""
+    """Of feedback and proposals: the entry."""
+    is_helpful: bool = False
+    secret_ref: str = ""
+    expires_at: float | None = None
+
+    @property
+    def key(self) -> tuple[float, str]:
+        """Its place in the order of time."""
+        return (self.created_at, self.id)
+
+
+COLUMNS = "id, version, created_at, principal, scopes, owner, types, score, task, tags, merged_into, state, entry"
+COLUMNS += ", is_helpful, secret_ref, expires_at"
+_FIELDS = ("id", "content", "source", "fields", "created_by", "version", "created_at", "updated_at", "deleted")
+
+
+@dataclass(slots=True)
+class Entry:
+    """One operation of the log."""
+
+    operation_id: str
+    """What `undo` takes."""
+    op: str
+    """`kh:<verb>:<principal>`, with a mark where the call had an Idempotency-Key; or what another program wrote."""
+    timestamp: float
+    """Seconds since the epoch, UTC."""
+    seq: int
+    """Its number in the log."""
+    before: list[Record] = field(default_factory=list)
+    """The changed records as they were."""
+    after: list[Record] = field(default_factory=list)
+    """The changed records as they became."""
+
+    def _part(self, place: int) -> str:
+        parts = self.op.split(" ")[0].split(":", 2)
+        return parts[place] if len(parts) == 3 and parts[0] == "kh" else ""
+
+    @property
+    def verb(self) -> str:
+        """What was done."""
+        return self._part(1) or self.op
+
+    @property
+    def principal(self) -> str:
+        """Who did it; "" where it was not done through a hub."""
+        return self._part(2)
+
+    @property
+    def mark(self) -> str:
+        """The digests of an Idempotency-Key and of its request; "" for a call without one."""
+        return self.op.partition(" ")[2] if self._part(2) else ""
+
+
+class Following:
+    """The file, and what keeps it true; safe for many threads and processes.
+
+    Args:
+        ledger: Whose log.
+        path: The file; None keeps all in memory.
+
+    Cost: some 0.2 ms for an operation, once; where nothing is new, 0.4 ms, and waiting for writes that are under way.
+    """
+
+    def __init__(self, ledger: TreeLedger, path: Path | None) -> None:
+        self._tree, self._path = ledger.tree, path
+        self._lock, self._catching_up = threading.RLock(), threading.Lock()
+        self._connection: sqlite3.Connection | None = None
+        self._is_known = False  # whether the file is of this log
+        self._next_look = 0.0
+        self._writes = 0  # so often this process took something in
+
+    def _do(self, work: Callable[[sqlite3.Connection], _T]) -> _T:
+        """Return what `work` does with the file: with a new one where it is damaged, else with one in memory."""
+        with self._lock:
+            for left in (2, 1, 0):
+                try:
+                    return work(self._connect())
+                except (sqlite3.DatabaseError, OSError) as error:
+                    if not left:
+                        raise
+                    _log.warning("the index of the hub is made again: %s", type(error).__name__)
+                    self.forget(in_memory=left == 1)
+                    self._follow()
+            raise AssertionError("the last attempt returns or raises")
+
+    def state(self, db: sqlite3.Connection) -> object:
+        """Return what changes when this process takes something in, or another one does."""
+        return self._writes, db.execute("PRAGMA data_version").fetchone()[0]
+
+    def _connect(self) -> sqlite3.Connection:
+        if self._connection is None:
+            if self._path is not None:
+                self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            place = self._path or ":memory:"
+            self._connection = sqlite3.connect(place, timeout=30.0, isolation_level=None, check_same_thread=False)
+            if self._path is not None:
+                self._path.chmod(0o600)
+            self._connection.executescript(_SCHEMA)
+        return self._connection
+
+    def close(self) -> None:
+        """Close the file."""
+        with self._lock:
+            if self._connection is not None:
+                self._connection.close()
+                self._connection = None
+
+    def forget(self, *, in_memory: bool = False) -> None:
+        """Delete the file, since what was purged stands in it; all is read from the log again."""
+        with self._lock:
+            self.close()
+            self._is_known = False
+            if self._path is not None:
+                with contextlib.suppress(OSError):
+                    for path in self._path.parent.glob(self._path.name + "*"):
+                        path.unlink(missing_ok=True)
+            if in_memory:
+                self._path = None
+
+    # -- following --
+
+    def catch_up(self) -> bool:
+        """Take in what is new in the log; says whether anything was."""
+        with self._catching_up:
+            return self._follow()
+
+    def look(self) -> None:
+        """Take in what others wrote, if the last look is some time ago and nobody else looks just now."""
+        if self.is_fresh() or not self._catching_up.acquire(blocking=False):
+            return
+        try:
+            self._follow()
+        except KeywordTreeError as error:  # a disk or a database that fails for a while: what is known is answered
+            _log.warning("cannot follow the log: %s", type(error).__name__)
+        finally:
+            self._next_look = time.monotonic() + FOLLOW_S
+            self._catching_up.release()
+
+    def is_fresh(self) -> bool:
+        """Return whether a read need not look at the log."""
+        return time.monotonic() < self._next_look
+
+    def _follow(self) -> bool:
+        place, is_new, in_state = self._do(self._place), False, False
+        changes = iter(self._tree.Changes(place.seq))
+        # Read before the file is held: reading waits for writes that are under way.
+        while some := list(itertools.islice(changes, _CHANGES)):
+            take = functools.partial(self._take_changes, changes=some, first=place, in_state=in_state)
+            if not self._do(take):
+                return self._follow()  # another process was quicker
+            place, in_state = Position(some[-1].seq, some[-1].operation_id), some[-1].op == "state"
+            is_new = True
+        self._next_look = time.monotonic() + FOLLOW_S
+        return is_new
+
+    def _place(self, db: sqlite3.Connection) -> Position:
+        place = Position(*(db.execute("SELECT seq, id FROM place").fetchone() or ()))
+        if place.seq and not self._is_known and not LogFollower(self._tree).resume(place):
+            with _transaction(db):
+                self._clear(db)  # another log has come in its place: a backup, say
+            place = Position()
+        self._is_known = True
+        return place
+
+    def _clear(self, db: sqlite3.Connection) -> None:
+        for table in _TABLES:
+            db.execute(f"DELETE FROM {table}")
+
+    def _take_changes(self, db: sqlite3.Connection, changes: Sequence[Change], first: Position, in_state: bool) -> bool:
+        with _transaction(db):
+            if Position(*(db.execute("SELECT seq, id FROM place").fetchone() or ())) != first:
+                return False
+            for change in changes:
+                if change.op == "state" and not in_state:  # the log was compacted: what was before it is gone
+                    self._clear(db)
+                in_state = change.op == "state"
+                after = _records(change.after)
+                if after and not in_state:
+                    self._take_operation(db, change, {each.id: each for each in _records(change.before)}, after)
+                for record in after:
+                    self._take(db, record)
+            db.execute("DELETE FROM place")
+            db.execute("INSERT INTO place VALUES (?, ?)", (changes[-1].seq, changes[-1].operation_id))
+        return True
+
+    def _take_operation(
+        self, db: sqlite3.Connection, change: Change, before: dict[str, Record], after: list[Record]
+    ) -> None:
+        mark = Entry("", change.op, 0.0, 0).mark[:32]
+        row = (change.seq, change.operation_id, change.op, change.timestamp, mark)
+        db.execute("INSERT OR REPLACE INTO operation VALUES (?, ?, ?, ?, ?)", row)
+        rows = [(each.id, change.seq, _text_of(before.get(each.id)), _text_of(each)) for each in after]
+        db.executemany("INSERT OR REPLACE INTO change VALUES (?, ?, ?, ?)", rows)
+
+    def take(self, records: Sequence[Record]) -> None:
+        """Take in records, in any order; what is older than what is known is passed over."""
+
+        def work(db: sqlite3.Connection) -> None:
+            with _transaction(db):
+                for record in records:
+                    self._take(db, record)
+
+        self._do(work)
+
+    def _take(self, db: sqlite3.Connection, record: Record) -> None:
+        # The writer reports it first, and the log once more. Of one life of a record the higher version is the newer;
+        # of two lives, one deleted and one made again, clocks may say anything: the log has the last word.
+        sql = "SELECT created_at, version, merged_into, entry, principal FROM record WHERE id = ?"
+        old = db.execute(sql, (record.id,)).fetchone()
+        if old is not None and old[0] == record.created_at and old[1] >= record.version:
+            return
+        self._writes += 1
+        kind, known = kind_of(record.id), _know(record)
+        for table in ("scope", "term") if kind == "knowledge" and old is not None else ():
+            db.execute(f"DELETE FROM {table} WHERE id = ?", (record.id,))
+        row = [*known[:4], json.dumps(sorted(known.scopes)), known.owner, json.dumps(known.types), *known[7:9]]
+        row += [json.dumps(known.tags), *known[10:], kind, record.deleted]
+        row = [clean(each) if isinstance(each, str) else each for each in row]
+        db.execute(f"INSERT OR REPLACE INTO record ({COLUMNS}, kind, is_gone) VALUES ({'?, ' * 17}?)", row)
+        touched = [known.of]
+        if kind == "knowledge":
+            touched = [record.id, old[2] if old is not None else ""]
+            if not record.deleted:
+                scopes = [shared_by(each, known.principal) for each in known.scopes]
+                db.executemany("INSERT OR IGNORE INTO scope VALUES (?, ?)", [(each, record.id) for each in scopes])
+                terms = [(term, record.id) for term in set(texts.terms(clean(known.task)))]
+                db.executemany("INSERT OR IGNORE INTO term VALUES (?, ?)", terms)
+        elif kind == "feedback":
+            self._vote(db, known, is_gone=record.deleted)
+        if kind in ("knowledge", "feedback"):
+            for id in filter(None, touched):
+                self._weigh(db, id)
+
+    def _vote(self, db: sqlite3.Connection, known: Known, *, is_gone: bool) -> None:
+        """Count a feedback, or count it no more: of its principal the last one counts."""
+        if is_gone:
+            db.execute(
+                "DELETE FROM vote WHERE entry = ? AND principal = ? AND id = ?", (known.of, known.principal, known.id)
+            )
+            newest = "WHERE kind = 'feedback' AND NOT is_gone AND entry = ? AND principal = ?"
+            newest += " ORDER BY created_at DESC, id DESC LIMIT 1"
+            values: tuple[Any, ...] = (known.of, known.principal)
+        else:
+            newest, values = "WHERE id = ?", (known.id,)
+        db.execute(
+            f"INSERT INTO vote SELECT entry, principal, created_at, id, is_helpful FROM record {newest}"
+            " ON CONFLICT DO UPDATE SET created_at = excluded.created_at, id = excluded.id,"
+            " is_helpful = excluded.is_helpful WHERE (excluded.created_at, excluded.id) >= (vote.created_at, vote.id)",
+            values,
+        )
+
+    def _weigh(self, db: sqlite3.Connection, id: str) -> None:
+        """Note the votes of what an entry became: of each principal the last one, and none of its own."""
+        known = lead_of(db, id)
+        if known is None:
+            return
+        last: dict[str, tuple[float, str, int]] = {}
+        votes = "SELECT vote.principal, created_at, vote.id, is_helpful FROM vote, family WHERE entry = family.id"
+        for principal, *said in db.execute(_FAMILY + votes, (known.id,)):
+            last[principal] = max((said[0], said[1], said[2]), last.get(principal, (-1e300, "", 0)))
+        last.pop(known.principal, None)
+        helpful = sum(is_helpful for _, _, is_helpful in last.values())
+        counted = helpful, len(last) - helpful, known.id
+        db.execute("UPDATE record SET helpful = ?, harmful = ? WHERE id = ?", counted)
+
+
+def lead_of(db: sqlite3.Connection, id: str) -> Known | None:
+    """Return the entry that an id means: of one that was merged, what it was merged into."""
+    seen, known = set[str](), get(db, id)
+    while known is not None and known.merged_into and known.id not in seen:
+        seen.add(known.id)
+        target = get(db, known.merged_into)
+        known = target if target is not None and target.principal == known.principal else None
+    return known
+
+
+def family_of(db: sqlite3.Connection, id: str) -> list[str]:
+    """Return an entry and what was merged into it."""
+    return [row[0] for row in db.execute(_FAMILY + "SELECT id FROM family", (id,))]
+
+
+def get(db: sqlite3.Connection, id: str) -> Known | None:
+    """Return what is known of a record."""
+    row = db.execute(f"SELECT {COLUMNS} FROM record WHERE id = ? AND NOT is_gone", (id,)).fetchone()
+    return None if row is None else known_of(row)
+
+
+def known_of(row: Sequence[Any]) -> Known:
+    """Return what a row of `COLUMNS` says."""
+    scopes, types, tags = _scopes(row[4]), tuple(_list(row[6])), tuple(map(tuple, _list(row[9])))
+    return Known._make([*row[:4], scopes, row[5], types, *row[7:9], tags, *row[10:13], bool(row[13]), *row[14:]])
+
+
+def shared_by(scope: str, principal: str) -> str:
+    """Return a scope as the index has it: `user:owner` is another one for each principal."""
+    return f"{OWNER_SCOPE}\0{principal}" if scope == OWNER_SCOPE else scope
+
+
+@lru_cache(maxsize=4096)
+def _scopes(text: str) -> frozenset[str]:
+    return frozenset(json.loads(text))
+
+
+@lru_cache(maxsize=4096)
+def _list(text: str) -> list[Any]:
+    found: list[Any] = json.loads(text)
+    return found
+
+
+@contextlib.contextmanager
+def _transaction(db: sqlite3.Connection) -> Iterator[None]:
+    db.execute("BEGIN IMMEDIATE")
+    try:
+        yield
+        db.execute("COMMIT")
+    except BaseException:
+        with contextlib.suppress(sqlite3.Error):
+            db.execute("ROLLBACK")
+        raise
+
+
+def _records(side: object) -> list[Record]:
+    """Return the records of one side of a change."""
+    infos = side if isinstance(side, (list, tuple)) else ()
+    found = (record_of(info) for info in infos if isinstance(info, Info))
+    return [record for record in found if record is not None]
+
+
+def _text_of(record: Record | None) -> str | None:
+    if record is None:
+        return None
+    return json.dumps([getattr(record, name) for name in _FIELDS])
+
+
+def read_record(text: str) -> Record:
+    """Return the record that an operation holds."""
+    return Record(**dict(zip(_FIELDS, json.loads(text), strict=True)))
+
+
+def _know(record: Record) -> Known:
+    own, kind = record.fields, kind_of(record.id)
+    base = (
+        record.id,
+        record.version,
+        record.created_at,
+        record.created_by,
+        _names(own.get("scopes")),
+        str(own.get("owner", "")),
+    )
+    if kind == "knowledge":
+        tags, score = own.get("tags"), own.get("score")
+        return Known(
+            *base,
+            types=tuple(map(str, own.get("types") or ())),
+            score=score if isinstance(score, int) else 0,
+            task=str(own.get("task", "")),
+            tags=tuple((str(key), str(value)) for key, value in tags.items()) if isinstance(tags, dict) else (),
+            merged_into=str(own.get("merged_into") or ""),
+        )
+    if kind == "resource":
+        secret_ref, expires_at = str(own.get("secret_ref") or ""), from_iso(own.get("expires_at"))
+        return Known(*base, task=record.source, secret_ref=secret_ref, expires_at=expires_at)
+    of, is_helpful, state = str(own.get("of", "")), own.get("helpful") is True, str(own.get("state", ""))
+    return Known(*base, of=of, is_helpful=is_helpful, state=state)
+
+
+def _names(value: object) -> frozenset[str]:
+    return frozenset(name for name in value if isinstance(name, str)) if isinstance(value, list) else frozenset()
