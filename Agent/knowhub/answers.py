@@ -253,6 +253,8 @@ class ImportOut(TypedDict):
     written: int
     skipped: int
     errors: list[Json]
+    notes: list[Json]
+    """What was left out of what was written."""
 
 
 class ProblemOut(TypedDict):

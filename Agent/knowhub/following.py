@@ -46,7 +46,9 @@ CREATE INDEX IF NOT EXISTS marked ON operation (mark) WHERE mark != '';
 CREATE TABLE IF NOT EXISTS record (
     id TEXT PRIMARY KEY, version INTEGER, created_at REAL, principal TEXT, scopes TEXT, owner TEXT, types TEXT,
     score INTEGER, task TEXT, tags TEXT, merged_into TEXT, state TEXT, entry TEXT, is_helpful INTEGER, secret_ref TEXT,
-    expires_at REAL, kind TEXT, is_gone INTEGER, helpful INTEGER DEFAULT 0, harmful INTEGER DEFAULT 0) WITHOUT ROWID;
+    expires_at REAL, kind TEXT, is_gone INTEGER, helpful INTEGER DEFAULT 0, harmful INTEGER DEFAULT 0,
+    early_helpful INTEGER, early_harmful INTEGER, size INTEGER) WITHOUT ROWID;
+CREATE INDEX IF NOT EXISTS written_by ON record (principal, size) WHERE NOT is_gone;
 CREATE INDEX IF NOT EXISTS in_time ON record (kind, created_at, id) WHERE NOT is_gone;
 CREATE INDEX IF NOT EXISTS merged ON record (merged_into) WHERE merged_into != '';
 CREATE INDEX IF NOT EXISTS said ON record (entry, is_helpful, created_at, id) WHERE kind = 'feedback' AND NOT is_gone;
@@ -98,6 +100,7 @@ class Known(NamedTuple):
 
 COLUMNS = "id, version, created_at, principal, scopes, owner, types, score, task, tags, merged_into, state, entry"
 COLUMNS += ", is_helpful, secret_ref, expires_at"
+_MORE = ", kind, is_gone, early_helpful, early_harmful, size"
 _FIELDS = ("id", "content", "source", "fields", "created_by", "version", "created_at", "updated_at", "deleted")
 
 
@@ -301,9 +304,16 @@ class Following:
         for table in ("scope", "term") if kind == "knowledge" and old is not None else ():
             db.execute(f"DELETE FROM {table} WHERE id = ?", (record.id,))
         row = [*known[:4], json.dumps(sorted(known.scopes)), known.owner, json.dumps(known.types), *known[7:9]]
-        row += [json.dumps(known.tags), *known[10:], kind, record.deleted]
+        row += [
+            json.dumps(known.tags),
+            *known[10:],
+            kind,
+            record.deleted,
+            *_judged(record),
+            len(clean(record.content).encode()),
+        ]
         row = [clean(each) if isinstance(each, str) else each for each in row]
-        db.execute(f"INSERT OR REPLACE INTO record ({COLUMNS}, kind, is_gone) VALUES ({'?, ' * 17}?)", row)
+        db.execute(f"INSERT OR REPLACE INTO record ({COLUMNS}{_MORE}) VALUES ({'?, ' * 20}?)", row)
         touched = [known.of]
         if kind == "knowledge":
             touched = [record.id, old[2] if old is not None else ""]
@@ -347,7 +357,9 @@ class Following:
             last[principal] = max((said[0], said[1], said[2]), last.get(principal, (-1e300, "", 0)))
         last.pop(known.principal, None)
         helpful = sum(is_helpful for _, _, is_helpful in last.values())
-        counted = helpful, len(last) - helpful, known.id
+        before = "SELECT sum(early_helpful), sum(early_harmful) FROM record, family WHERE record.id = family.id"
+        early = db.execute(_FAMILY + before, (known.id,)).fetchone()
+        counted = helpful + (early[0] or 0), len(last) - helpful + (early[1] or 0), known.id
         db.execute("UPDATE record SET helpful = ?, harmful = ? WHERE id = ?", counted)
 
 
@@ -447,8 +459,19 @@ def _know(record: Record) -> Known:
     if kind == "resource":
         secret_ref, expires_at = str(own.get("secret_ref") or ""), from_iso(own.get("expires_at"))
         return Known(*base, task=record.source, secret_ref=secret_ref, expires_at=expires_at)
-    of, is_helpful, state = str(own.get("of", "")), own.get("helpful") is True, str(own.get("state", ""))
+    of, is_helpful, state = (
+        str(own.get("of", "")),
+        own.get("helpful") is True,
+        str(own.get("state", own.get("outcome", ""))),
+    )
     return Known(*base, of=of, is_helpful=is_helpful, state=state)
+
+
+def _judged(record: Record) -> list[int]:
+    """Return the votes that an imported record had before."""
+    held = record.fields.get("judged")
+    counts = [held.get(name) for name in ("helpful", "harmful")] if isinstance(held, dict) else [0, 0]
+    return [count if isinstance(count, int) and 0 <= count <= 1_000_000 else 0 for count in counts]
 
 
 def _names(value: object) -> frozenset[str]:

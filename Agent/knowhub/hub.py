@@ -95,7 +95,12 @@ class KnowHub(Transfer, Finding, Slimming, Operations, Keeping):
             self.models = Models(models)
             opened.callback(self.models.close)
             self._opened = opened.pop_all()
-        self.clock, self.allow_secret_shapes, self.slimming = clock, allow_secret_shapes, threading.Lock()
+        self.clock, self.allow_secret_shapes, self.slimming, self.refused = (
+            clock,
+            allow_secret_shapes,
+            threading.Lock(),
+            {},
+        )
 
     def close(self) -> None:
         """Leave the index on disk and close the store.  Closing twice is no error."""

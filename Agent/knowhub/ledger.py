@@ -58,6 +58,7 @@ _FORMS: Mapping[str, Sequence[tuple[str, type | tuple[type, ...]]]] = {
     "resource": (*_SHARED, ("content_type", str), ("metadata", dict)),
     "trace": (*_SHARED, ("goals", list)),
     "call": _SHARED,
+    "access": (*_SHARED, ("of", str), ("outcome", str)),
 }
 """What a record of each kind has at least: kind → name and type of a field."""
 

@@ -206,7 +206,7 @@ class Record:
         return replace(self, content=self.content if content is None else content, fields={**self.fields, **fields})
 
 
-_KIND = re.compile(r"(knowledge|feedback|proposal)-|(resource|trace|call)/")
+_KIND = re.compile(r"(knowledge|feedback|proposal)-|(resource|trace|call|access)/")
 
 
 def kind_of(id: str) -> str:
@@ -358,11 +358,29 @@ class KnowledgeIn(Body):
         return list(dict.fromkeys([*self.resource_ids, *single]))
 
 
+class Judgement(Body):
+    """How an entry is judged, as its record has it."""
+
+    score: Score = 3
+    helpful: Annotated[int, Field(ge=0, le=1_000_000)] = 0
+    harmful: Annotated[int, Field(ge=0, le=1_000_000)] = 0
+    confidence: Confidence = 0.5
+    helpful_history: Annotated[list[dict[str, Any]], Field(max_length=20)] = []
+    harmful_history: Annotated[list[dict[str, Any]], Field(max_length=20)] = []
+
+    @model_validator(mode="after")
+    def _is_storable(self) -> "Judgement":
+        _check_json([self.helpful_history, self.harmful_history])
+        return self
+
+
 class KnowledgeLine(KnowledgeIn):
-    """Knowledge as an export has it; a line without `id` gets one made from what it says."""
+    """Knowledge as an export, or the whole record, has it; a line without `id` gets one made from what it says."""
 
     id: KnowledgeId | None = None
+    eval: Judgement | None = None
     created_at: Time | None = None
+    updated_at: Time | None = None
     created_by: Short = ""
     merged_into: Annotated[str, StringConstraints(pattern=r"^(knowledge-[0-9A-Za-z-]{1,60})?$")] = ""
 

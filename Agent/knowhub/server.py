@@ -84,6 +84,7 @@ CALLS = (
     Call("PUT", f"{_RESOURCE}/{{id:path}}", "put_resource", "put_resource", also=(201, 412, 428)),
     Call("DELETE", f"{_RESOURCE}/{{id:path}}", "delete_resource", "delete_resource", also=(412, 428)),
     Call("GET", "/api/secret/{id:path}", "get_secret", "reveal", also=(410,)),
+    Call("GET", "/api/access", "list_accesses", "accesses"),
     Call("GET", "/api/operation", "list_operations", "operations"),
     Call("POST", "/api/operation/{id}/undo", "undo_operation", "undo"),
     Call("GET", _GOALS, "get_goals", "get_goals"),

@@ -111,7 +111,9 @@ class Entries(Store):
         """Return an entry as answers have it."""
         own = record.fields
         helpful, harmful = self.catalog.votes(record.id)
-        shown = self._cases(token, record.id)
+        shown, judged_before = self._cases(token, record.id), own.get("judged") or {}
+        for is_helpful, name in ((True, "helpful_history"), (False, "harmful_history")):
+            shown[is_helpful] += judged_before.get(name, [])[: HISTORY_LIMIT - len(shown[is_helpful])]
         judged: JudgedCases = {
             "score": own["score"],
             "helpful": helpful,

@@ -10,7 +10,7 @@ from ..following import Entry
 from ..schemas import Json, KnowHubError, PageQuery, Record, not_found, parse
 from ..tokens import Token, is_visible, need, sees
 from ..vault import ORPHAN_S
-from .store import CALL, Store, read_cursor, told_operation, write_cursor
+from .store import ACCESS, CALL, Store, read_cursor, told_operation, write_cursor
 
 __all__ = ["Operations"]
 
@@ -46,7 +46,7 @@ class Operations(Store):
         return {"results": found, "count": len(found), "next_cursor": cursor}
 
     def _told_entry(self, token: Token, entry: Entry) -> Json | None:
-        if entry.op.split(":")[0] != "kh" or entry.verb == CALL:
+        if entry.op.split(":")[0] != "kh" or entry.verb in (ACCESS, CALL):
             return None
         ids = list(dict.fromkeys(record.id for record in entry.after if self._sees_version(token, record)))
         if not ids:
@@ -55,7 +55,7 @@ class Operations(Store):
         return {**told_operation(entry), "records": ids, "may_undo": may_undo}
 
     def _sees_version(self, token: Token, record: Record) -> bool:
-        if record.kind == CALL:
+        if record.kind in (ACCESS, CALL):
             return False
         if record.kind == "trace":
             return record.created_by == token.principal

@@ -1,6 +1,8 @@
 """Resources, whose public part is a record like any other, and whose secret goes to the vault alone."""
 
+import itertools
 import logging
+import secrets
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
@@ -11,6 +13,7 @@ from ..following import Entry
 from ..schemas import (
     Json,
     KnowHubError,
+    PageQuery,
     Record,
     ResourceIn,
     ResourceQuery,
@@ -19,19 +22,25 @@ from ..schemas import (
     iso_time,
     parse,
 )
-from ..tokens import Token, need, sees
-from .store import Store
+from ..tokens import LOCAL, Token, need, sees
+from .store import ACCESS, Store
 
 __all__ = ["RESOURCE_NAMES", "Resources"]
 
 RESOURCE_NAMES = ("content_type", "metadata", "scopes", "owner", "expires_at")
 """Fields of a resource that answers and an export tell."""
 
+KEPT_S = 90 * 86_400
+"""Seconds for which it is kept who read which secret."""
+
 _log = logging.getLogger("keyword_tree.knowhub")
 
 
 class Resources(Store):
     """Code, accounts, cookies."""
+
+    refused: dict[tuple[str, str], float]
+    """When who was last refused which secret."""
 
     def put_resource(
         self,
@@ -202,26 +211,71 @@ class Resources(Store):
         Raises:
             KnowHubError: `forbidden`, `not-found`, `gone` once it has expired or was destroyed, `vault-locked`.
         """
-        need(token, "secrets")
         check_resource_id(id)
+        if not token.may("secrets"):
+            there = self.catalog.get(f"resource/{id}")
+            if there is not None and self.catalog.sees(token, there):
+                self._note_access(token, there.id, there.principal, "refused")
+        need(token, "secrets")
         record = self._record(token, f"resource/{id}", "resource")
         state = self._secret_state(record)
         if state == "none":
             raise KnowHubError("not-found", "the resource has no secret")
         text = self.vault.open(record.fields["secret_ref"], record.id) if state == "sealed" else None
         if text is None:
+            self._note_access(token, record.id, record.created_by, "gone")
             raise KnowHubError("gone", f"the secret is {'expired' if state == 'expired' else 'destroyed'}")
+        self._note_access(token, record.id, record.created_by, "read")
         _log.info("secret read: %s by %s", record.id, token.principal)
         return {"id": id, "secure_body": text}
 
+    def _note_access(self, token: Token, id: str, owner: str, outcome: str) -> None:
+        """Keep that a secret was read, or was not; of refusals one a minute, so that nobody fills the log by them."""
+        now, asked = self.clock(), (token.principal, id)
+        if outcome != "read" and now - self.refused.get(asked, -60.0) < 60.0:
+            return
+        if len(self.refused) > 10_000:
+            self.refused.clear()
+        if outcome != "read":
+            self.refused[asked] = now
+        own: Json = {"of": id, "outcome": outcome, "scopes": [], "owner": owner}
+        self._create(token, ACCESS, [Record(f"{ACCESS}/{secrets.token_hex(10)}", "", "", own, token.principal)])
+
+    def accesses(self, token: Token, query: PageQuery | Mapping[str, Any] = {}) -> PageOut:  # noqa: B006
+        """Return a page of who read which secret, and who was refused, newest first: of one's own, or with `admin` all.
+
+        They are kept for 90 days.
+        """
+        need(token, "read")
+        is_all = token.may("admin") and token.sees_all()
+        mine = token.principal
+        records, cursor = self._page(
+            ACCESS, lambda known: is_all or mine in (known.owner, known.principal), parse(PageQuery, query)
+        )
+        found: list[Json] = [
+            {
+                "resource_id": str(each.fields["of"]).removeprefix("resource/"),
+                "principal": each.created_by,
+                "outcome": each.fields["outcome"],
+                "timestamp": iso_time(each.created_at),
+            }
+            for each in records
+        ]
+        return {"results": found, "count": len(found), "next_cursor": cursor}
+
     def sweep(self) -> None:
         """Destroy sealed files that no resource has named for an hour, and end browsers' sessions.
+
+        What was noted of secrets 90 days ago is forgotten.
 
         What has expired is refused, and stays sealed until `purge`: a clock that is a year ahead destroys nothing.
         """
         self.catalog.catch_up()
         self.vault.sweep(self.catalog.secret_references())
         self.tokens.sweep()
+        old = itertools.takewhile(lambda each: each.created_at < self.clock() - KEPT_S, self.catalog.all(ACCESS))
+        if ids := [each.id for each in itertools.islice(old, 500)]:
+            self._write(LOCAL, ACCESS, lambda: [self.ledger.drop(id) for id in ids])
 
 
 def _merged(old: Record, body: ResourceIn) -> ResourceIn:

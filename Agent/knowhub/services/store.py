@@ -41,6 +41,9 @@ TARGETS = ("allowed_hosts", "allowed_programs")
 CALL = "call"
 """Kind and verb of what keeps an Idempotency-Key whose call changed nothing."""
 
+ACCESS = "access"
+"""Kind and verb of what is kept of a look at a secret."""
+
 KEY_DAYS = 8
 """So many days, today's included, an Idempotency-Key is known by the id that it made, where a purge forgot the call."""
 

@@ -66,6 +66,8 @@ class Transfer(Judging, Resources):
             return exported | {"created_by": record.created_by}
         exported |= {"content": record.content, **{name: own[name] for name in (*ENTRY_NAMES, "message_id")}}
         exported |= {"source": {"name": record.source, **own["source"]}, "merged_into": own.get("merged_into") or ""}
+        if own.get("judged"):
+            exported["eval"] = {"score": own["score"], "confidence": own["confidence"], **own["judged"]}
         return exported | {"created_at": iso_time(record.created_at), "created_by": record.created_by}
 
     def take_in(self, token: Token, lines: ImportIn | Iterable[Mapping[str, Any]], key: str = "") -> ImportOut:
@@ -79,7 +81,7 @@ class Transfer(Judging, Resources):
         elif key:
             lines = list(lines)
         mark, earlier = self._repeated(token, key, "import", json.dumps(lines, sort_keys=True) if key else "")
-        report: ImportOut = {"written": 0, "skipped": 0, "errors": []}
+        report: ImportOut = {"written": 0, "skipped": 0, "errors": [], "notes": []}
         waiting: list[Record] = []
         kind: Any = ""
         for number, line in enumerate(lines, 1):
@@ -87,7 +89,7 @@ class Transfer(Judging, Resources):
                 kind = line.get("kind")
                 self._flush(token, waiting, report, mark)
             try:
-                record = self._take_in(token, line, waiting, mark, is_again=bool(earlier))
+                record = self._take_in(token, line, waiting, mark, report, is_again=bool(earlier))
                 if isinstance(record, Record):
                     waiting.append(record)
                 else:
@@ -121,7 +123,14 @@ class Transfer(Judging, Resources):
         waiting.clear()
 
     def _take_in(
-        self, token: Token, line: Mapping[str, Any], waiting: list[Record], mark: str, *, is_again: bool
+        self,
+        token: Token,
+        line: Mapping[str, Any],
+        waiting: list[Record],
+        mark: str,
+        report: ImportOut,
+        *,
+        is_again: bool,
     ) -> Record | bool:
         """Return what a line brings; or whether it was written, which what is there already was not."""
         rest = dict(line)
@@ -155,9 +164,23 @@ class Transfer(Judging, Resources):
             if target is not None and target.principal != whose.principal:
                 raise not_found()
             own["merged_into"] = into
+        self._take_judgement(token, body, own, report)
         if body.created_at is not None and body.source.timestamp is None:
             own["source"]["timestamp"] = iso_time(body.created_at.timestamp())
         return Record(id, body.content, body.source.name, own, whose.principal)
+
+    def _take_judgement(self, token: Token, body: KnowledgeLine, own: Json, report: ImportOut) -> None:
+        """Take over how a record was judged elsewhere; its votes for who may `admin`: others would make some up."""
+        if body.eval is None:
+            return
+        for name in ("score", "confidence"):
+            if name not in body.model_fields_set:
+                own[name] = getattr(body.eval, name)
+        judged = body.eval.model_dump(mode="json", exclude={"score", "confidence"})
+        if token.may("admin") and any(judged.values()):
+            own["judged"] = judged
+        elif any(judged.values()):
+            report["notes"].append({"id": body.id or "", "detail": "its votes are left out: taking them needs `admin`"})
 
     def _take_feedback(self, token: Token, body: FeedbackLine, waiting: list[Record], is_again: bool) -> Record | bool:
         self._check_secrets(body.case.to_json())

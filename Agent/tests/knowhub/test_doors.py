@@ -320,3 +320,75 @@ class TestWithoutAHome:
         )
         done = subprocess.run([sys.executable, "-OO", "-c", code], capture_output=True, text=True, check=True)
         assert re.findall("True|False", done.stdout) == ["True"] * 9
+
+
+RECORD = {
+    "id": "knowledge-20260305-a1b2", "message_id": "msg-1", "types": ["strategy", "tool"], "task": "boil an egg",
+    "tags": {"category": "preference"}, "scopes": ["org:x"], "owner": "agent:research_agent",
+    "content": "Seven minutes.",
+    "resource_ids": ["code/selenium/login"], "source": {"name": "n", "category": "exp", "message_id": "msg-1"},
+    "eval": {
+        "score": 4, "helpful": 5, "harmful": 1, "confidence": 0.9, "helpful_history": [{"task": "t"}],
+        "harmful_history": [],
+    },
+    "created_at": "2026-03-05T12:00:00Z", "updated_at": "2026-03-05T12:00:00Z",
+}  # fmt: skip
+"""As the document has it, whole."""
+
+
+class TestWholeRecords:
+    def test_are_imported_with_their_votes_by_who_may_admin(self, served: Served, hub: KnowHub, tmp_path: Path) -> None:
+        admin, voter = served.client("root"), served.client("vera", WRITER, ["org:x"])
+        report = done(admin.post("/api/import", json={"lines": [RECORD]}))
+        assert (report["written"], report["errors"], report["notes"]) == (1, [], [])
+        path = f"/api/knowledge/{RECORD['id']}"
+        judged = done(voter.put(path, json={"add_harmful_case": {"task": "u"}}))["entry"]["eval"]
+
+        assert (judged["score"], judged["helpful"], judged["harmful"], judged["confidence"]) == (4, 5, 2, 0.9)
+        assert [case["task"] for case in judged["helpful_history"]] == ["t"]
+        lines = [json.loads(line) for line in admin.get("/api/export").text.splitlines()]
+        with KnowHub(tmp_path / "other") as other:
+            assert other.take_in(LOCAL, lines)["errors"] == []
+            assert other.get(LOCAL, str(RECORD["id"]))["eval"] == done(admin.get(path))["eval"]
+
+    def test_votes_that_others_bring_are_left_out_and_said(self, alice: httpx.Client) -> None:
+        report = done(alice.post("/api/import", json={"lines": [RECORD]}))
+        assert report["written"] == 1
+        assert "admin" in report["notes"][0]["detail"]
+        judged = done(alice.get("/api/knowledge"))["results"][0]["eval"]
+        assert (judged["score"], judged["helpful"], judged["harmful"]) == (4, 0, 0)
+
+
+class TestAudit:
+    def test_says_who_read_which_secret_and_who_was_refused(self, served: Served, alice: httpx.Client) -> None:
+        for id in ("cred/a", "cred/b"):
+            done(alice.put(f"/api/resource/{id}", json={"title": "t", "secure_body": "S3CR3T", "scopes": ["org:x"]}))
+        bob = served.client("bob", WRITER, ["org:x"])
+        nosy = served.client("nosy", ["read"], ["org:x"])
+        blind = served.client("blind", WRITER, ["org:y"])
+        done(bob.get("/api/secret/cred/a"))
+        assert [nosy.get("/api/secret/cred/a").status_code for _ in range(3)] == [403] * 3
+        assert blind.get("/api/secret/cred/a").status_code == 404
+
+        def seen(client: httpx.Client) -> list[tuple[str, str, str]]:
+            rows = done(client.get("/api/access"))["results"]
+            return [(each["resource_id"], each["principal"], each["outcome"]) for each in rows]
+
+        assert seen(alice) == [("cred/a", "nosy", "refused"), ("cred/a", "bob", "read")]  # of refusals one a minute
+        assert seen(served.client("root")) == seen(alice)
+        assert (seen(bob), seen(nosy), seen(blind)) == (seen(alice)[1:], seen(alice)[:1], [])
+        assert "S3CR3T" not in alice.get("/api/access").text
+        assert {each["verb"] for each in done(alice.get("/api/operation"))["results"]} == {"keep"}
+
+    def test_is_kept_for_ninety_days(self, tmp_path: Path) -> None:
+        now = [1_800_000_000.0]
+        with KnowHub(tmp_path / "hub", clock=lambda: now[0]) as hub:
+            hub.put_resource(LOCAL, "a", {"title": "t", "secure_body": "s"})
+            hub.reveal(LOCAL, "a")
+            now[0] += 89 * 86_400
+            hub.reveal(LOCAL, "a")
+            hub.sweep()
+            assert hub.accesses(LOCAL)["count"] == 2
+            now[0] += 2 * 86_400
+            hub.sweep()
+            assert hub.accesses(LOCAL)["count"] == 1

@@ -541,6 +541,7 @@ class TestDocument:
             "/api/proposal/{id}/reject": "post", "/api/operation": "get", "/api/operation/{id}/undo": "post",
             "/api/trace/{id}/goals": "get put delete", "/api/token": "get post", "/api/token/{id}": "delete",
             "/api/export": "get", "/api/import": "post", "/api/me": "get",
+            "/api/access": "get",
         }  # fmt: skip
 
         assert {path: set(methods.split()) for path, methods in wanted.items()} == {
