@@ -122,6 +122,21 @@ def _doctor() -> None:
     """Look whether all is well."""
 
 
+@_command("backup", click.argument("folder"))
+def _backup() -> None:
+    """Copy a hub into a new folder, also while it serves."""
+
+
+@_command("restore", click.argument("folder"))
+def _restore() -> None:
+    """Make a hub of a copy, where there is none."""
+
+
+@_command("audit", click.option("--limit", type=click.IntRange(1, 200), default=20, help="Lines shown."), has_json=True)
+def _audit() -> None:
+    """Say who read which secret, and who was refused."""
+
+
 @_command("purge", click.option("--yes", is_flag=True, help="Do not ask."))
 def _purge() -> None:
     """Forget history and what was deleted, for good."""

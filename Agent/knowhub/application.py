@@ -16,7 +16,6 @@ import contextlib
 import itertools
 import logging
 from collections.abc import AsyncIterator, Callable
-from importlib.metadata import version
 from typing import Any
 
 from .answers import ProblemOut
@@ -34,11 +33,11 @@ try:
     from starlette.concurrency import run_in_threadpool
     from starlette.exceptions import HTTPException
     from starlette.middleware.cors import CORSMiddleware
-    from starlette.routing import Match, Route
+    from starlette.routing import Match
 except ImportError as error:  # pragma: no cover - the tests run with the extra
     raise ImportError("KnowHub's server needs its extra: pip install '.[knowhub]' in its repository") from error
 
-__all__ = ["Application", "add_mcp", "create_app"]
+__all__ = ["Application", "create_app"]
 
 SWEEP_S = 60
 """Seconds between two looks for what has expired."""
@@ -74,9 +73,14 @@ class Application:
             allowed = ["Authorization", "Content-Type", "If-Match", "Idempotency-Key"]
             shown = ["ETag", "Retry-After", "X-Request-Id"]
             self._outer = CORSMiddleware(self.gate, [settings.cors], methods, allowed, expose_headers=shown)
+        registry = self.gate.registry
         for kind in ("knowledge", "feedback", "resource", "proposal"):
             gauge = Gauge(f"knowhub_{kind}_records", f"Records: {kind}", registry=self.gate.registry)
             gauge.set_function(lambda kind=kind: hub.catalog.counts().get(kind, 0))  # type: ignore[misc]
+        share = Gauge("knowhub_largest_share", "Entries and resources of the principal with most", registry=registry)
+        share.set_function(hub.catalog.largest_share)
+        for name, limit in (("entries", hub.quota.entries), ("bytes", hub.quota.size)):
+            Gauge(f"knowhub_quota_{name}", f"What one principal may keep: {name}", registry=registry).set(limit)
         calls = Gauge("knowhub_model_calls", "Calls of models", registry=self.gate.registry)
         calls.set_function(lambda: hub.models.calls)
 
@@ -169,51 +173,6 @@ def _handle_errors(api: FastAPI, application: Application) -> None:
         elif error.status_code == 404:
             wrong = KnowHubError("not-found", "there is no such path")
         return await show(request, wrong, headers)
-
-
-class _Mcp:
-    """`/mcp`: importing the SDK takes as long as all else of a start, so the first call does it."""
-
-    def __init__(self, application: Application) -> None:
-        self._application, self._lock = application, asyncio.Lock()
-        self._app: Any = None
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer a request."""
-        async with self._lock:
-            if self._app is None:
-                self._app, manager = await run_in_threadpool(self._make)
-                is_up = asyncio.Event()
-                self._application.tasks.append(asyncio.create_task(_hold(manager.run(), is_up)))
-                await is_up.wait()
-        await self._app(scope, receive, send)
-
-    def _make(self) -> tuple[Any, Any]:
-        from .mcp_server import make_http_app
-
-        return make_http_app(self._application)
-
-
-async def _hold(entered: contextlib.AbstractAsyncContextManager[None], is_up: asyncio.Event) -> None:
-    """Keep a context open until the task is cancelled; it must be left by the task that entered it."""
-    try:
-        async with entered:
-            is_up.set()
-            await asyncio.Event().wait()
-    finally:  # also where it cannot be entered: else the first call would wait for ever
-        is_up.set()
-
-
-def add_mcp(application: Application) -> None:
-    """Add `/mcp` to a server: streamable HTTP, without sessions, so that any worker can answer.
-
-    Raises:
-        ImportError: The extra `[knowhub-mcp]` is missing.
-    """
-    if not version("mcp").startswith("2."):
-        raise ImportError("KnowHub's MCP server needs its extra: pip install '.[knowhub-mcp]'")
-    # The SDK's own middleware identifies the caller; the gate has let in only whom it knows.
-    application.api.router.routes.append(Route("/mcp", _Mcp(application), include_in_schema=False))
 
 
 def _methods_of(api: FastAPI, scope: Scope) -> set[str]:

@@ -157,6 +157,17 @@ class Catalog(Following):
         sql = "SELECT count(*) FROM record WHERE kind = 'knowledge' AND NOT is_gone AND merged_into = ''"
         return int(self._all(f"{sql} AND id NOT IN ({seen})", scopes)[0][0])
 
+    def held_by(self, principal: str) -> tuple[int, int]:
+        """Return how many entries and resources a principal keeps, and how many bytes of text."""
+        sql = "SELECT count(*), coalesce(sum(size), 0) FROM record WHERE principal = ? AND NOT is_gone"
+        found = self._all(f"{sql} AND kind IN ('knowledge', 'resource')", principal)
+        return found[0][0], found[0][1]
+
+    def largest_share(self) -> int:
+        """Return how many entries and resources the principal keeps that has most."""
+        sql = "SELECT count(*) FROM record WHERE NOT is_gone AND kind IN ('knowledge', 'resource') GROUP BY principal"
+        return max((row[0] for row in self._all(sql)), default=0)
+
     def secret_references(self) -> set[str]:
         """Return the references of all secrets that a resource holds."""
         sql = "SELECT secret_ref FROM record WHERE kind = 'resource' AND NOT is_gone AND secret_ref != ''"

@@ -22,8 +22,10 @@ from pydantic import TypeAdapter
 from ..base.language import is_chinese, say
 from ..keyword_tree import LLMClient
 from ..models.model_clients import client_from_environment
+from ..store.addresses import open_tree
+from ..store.backup import backup as copy_tree
 from .calling import CallError, request
-from .files import HubFiles, open_files
+from .files import Files, FolderFiles, HubFiles, open_files, sync_folder
 from .hub import LOCAL, KnowHub
 from .identity import agents_token, agents_token_path, hub_place, own_principal, own_token, token_path
 from .schemas import RIGHTS, Json, KnowHubError, Scope
@@ -31,7 +33,21 @@ from .tokens import Tokens
 from .vault import Vault, key_path
 from .words import WORDS
 
-__all__ = ["ask", "doctor", "export", "key", "make_app", "mcp", "place_of", "purge", "serve", "take_in", "token"]
+__all__ = [
+    "ask",
+    "audit",
+    "backup",
+    "doctor",
+    "export",
+    "key",
+    "make_app",
+    "mcp",
+    "place_of",
+    "purge",
+    "restore",
+    "serve",
+]
+__all__ += ["take_in", "token"]
 
 _SETTINGS = "KNOWHUB_SERVE"  # how the workers of one server answer
 
@@ -71,9 +87,10 @@ def _there(place: str | Path) -> str | Path:
 
 def make_app() -> Any:
     """Return the application of a worker, of the settings in the environment."""
-    from .application import add_mcp, create_app
+    from .application import create_app
     from .gate import Settings
     from .pages import add_pages
+    from .serving import add_mcp
 
     _log_lines()
     stored = json.loads(os.environ[_SETTINGS])
@@ -104,7 +121,7 @@ def serve(
     """Serve a hub until it is stopped; `settings` are models, cors, rate and allow_secret_shapes of each worker."""
     import uvicorn
 
-    from .connections import Connection
+    from .serving import Connection
 
     is_sealed = allowed_hosts and (tls_cert or behind_proxy)
     if not _is_loopback(host) and not is_sealed:
@@ -124,7 +141,6 @@ def serve(
     os.environ[_SETTINGS] = json.dumps(stored)
     address = f"{scheme}://{host if ':' not in host else f'[{host}]'}:{port}"
     said = say("KnowHub on {}   data: {}   your token: {}", address, files.shown, token_path())
-    said += "\n" + say("your agents' token: {}   shared by default: {}", agents_token_path(), tokens.org)
     if allowed_hosts:  # the address that it listens on may be none that it answers to: 0.0.0.0, say
         name = allowed_hosts[0].lower()
         address = f"https://{name}" if behind_proxy else f"{scheme}://{name}:{port}"
@@ -136,7 +152,8 @@ def serve(
                 break
             time.sleep(0.05)
         login = f"{address}/login?code={tokens.make_login(mine)}"
-        print(f"{said}\n{say('log a browser in, once: {}', login)}", flush=True)
+        print(f"{said}\n{say('log a browser in, once: {}', login)}")
+        print(say("your agents' token: {}   shared by default: {}", agents_token_path(), tokens.org), flush=True)
 
     threading.Thread(target=announce, daemon=True).start()
     _allow_connections()
@@ -374,6 +391,18 @@ def export(place: str | Path, *, file: str = "-") -> int:
     return 0
 
 
+def audit(place: str | Path, *, limit: int, as_json: bool) -> int:
+    """Print who read which secret, and who was refused, the newest first."""
+    with KnowHub(_there(place)) as hub:
+        found = hub.accesses(LOCAL, {"limit": limit})["results"]
+    for each in found:
+        shown = each["timestamp"], each["outcome"], each["principal"], each["resource_id"]
+        print(json.dumps(each, ensure_ascii=False) if as_json else "  ".join(shown))
+    if not found and not as_json:
+        print(say("No secret was read in the last 90 days."))
+    return 0
+
+
 def doctor(place: str | Path) -> int:
     """Print what a hub holds and what is wrong."""
     try:
@@ -410,6 +439,51 @@ def _look(place: str | Path) -> list[str]:
         held = len(sealed & named), orphans, len(hub.tokens.all())
         print(say("secrets: {}, without an owner: {}, tokens: {}", *held))
     return problems
+
+
+def backup(place: str | Path, *, folder: str) -> int:
+    """Copy a hub into a new folder, also while it serves."""
+    files = open_files(_there(place))
+    with open_tree(files.tree) as tree, _whole(Path(folder)) as target:
+        copy_tree(tree, target / "tree")
+        # After the tree: what it names is there, but for a secret that was destroyed since, and that stays so.
+        for name, kind in (("vault", files.secrets), ("tokens", files.tokens)):
+            _copy_files(kind, FolderFiles(target / name))
+    print(say("The copy is in {}. The vault's key is not in it: keep {} elsewhere.", folder, key_path()))
+    return 0
+
+
+def restore(place: str | Path, *, folder: str) -> int:
+    """Make a hub of a copy, in a folder where there is none."""
+    source = open_files(_there(Path(folder)))
+    if not isinstance(place, Path):
+        raise KnowHubError("invalid", "a copy becomes a hub in a folder: name it with --data")
+    with open_tree(source.tree) as tree, _whole(place) as target:
+        copy_tree(tree, target / "tree")
+        for name, kind in (("vault", source.secrets), ("tokens", source.tokens)):
+            _copy_files(kind, FolderFiles(target / name))
+    _check_key(open_files(place))
+    print(say("The hub is in {}.", place))
+    return 0
+
+
+@contextlib.contextmanager
+def _whole(folder: Path) -> Iterator[Path]:
+    """Give a folder beside the one that is meant, which gets its name when it is whole: a kill leaves no half."""
+    target, unfinished = folder.absolute(), Path(f"{folder.absolute()}.unfinished")
+    if target.exists() and (not target.is_dir() or any(target.iterdir())):
+        raise KnowHubError("conflict", f"it needs a new or an empty folder: {str(folder)!r}")
+    shutil.rmtree(unfinished, ignore_errors=True)
+    unfinished.mkdir(0o700, parents=True)
+    yield unfinished
+    unfinished.replace(target)
+    sync_folder(target.parent)
+
+
+def _copy_files(source: Files, target: FolderFiles) -> None:
+    for name in source.names():
+        if not name.startswith(".") and (data := source.read(name)) is not None:
+            target.write(name, data)
 
 
 def purge(place: str | Path, *, yes: bool) -> int:

@@ -24,7 +24,7 @@ from .schemas import KnowHubError
 if TYPE_CHECKING:
     from ..shared_tree.connections import Pool
 
-__all__ = ["Files", "FolderFiles", "HubFiles", "TableFiles", "open_files", "write_new"]
+__all__ = ["Files", "FolderFiles", "HubFiles", "TableFiles", "open_files", "sync_folder", "write_new"]
 
 FRESH_S = 1.0
 """Seconds for which a row that was read counts as the present one: so soon a token revoked elsewhere is refused."""
@@ -87,7 +87,7 @@ class FolderFiles:
         except FileNotFoundError:
             return False
         with contextlib.suppress(OSError):
-            _sync_folder(self.folder)
+            sync_folder(self.folder)
         return True
 
     def rename(self, name: str, new: str) -> bool:
@@ -97,7 +97,7 @@ class FolderFiles:
         except FileNotFoundError:
             return False
         with contextlib.suppress(OSError):
-            _sync_folder(self.folder)
+            sync_folder(self.folder)
         return True
 
     def names(self) -> list[str]:
@@ -287,10 +287,10 @@ def write_new(path: Path, data: bytes, *, is_first: bool = False) -> None:
     finally:
         with contextlib.suppress(OSError):  # where it was replaced, it has gone
             os.unlink(beside)
-    _sync_folder(path.parent)
+    sync_folder(path.parent)
 
 
-def _sync_folder(folder: Path) -> None:
+def sync_folder(folder: Path) -> None:
     """Make what was named or unlinked in a folder durable."""
     descriptor = os.open(folder, os.O_RDONLY)
     try:

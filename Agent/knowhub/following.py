@@ -156,22 +156,31 @@ class Following:
         self._lock, self._catching_up = threading.RLock(), threading.Lock()
         self._connection: sqlite3.Connection | None = None
         self._is_known = False  # whether the file is of this log
+        self._is_remade = False  # just now, after a failure
         self._next_look = 0.0
         self._writes = 0  # so often this process took something in
 
     def _do(self, work: Callable[[sqlite3.Connection], _T]) -> _T:
         """Return what `work` does with the file: with a new one where it is damaged, else with one in memory."""
         with self._lock:
-            for left in (2, 1, 0):
-                try:
-                    return work(self._connect())
-                except (sqlite3.DatabaseError, OSError) as error:
-                    if not left:
-                        raise
-                    _log.warning("the index of the hub is made again: %s", type(error).__name__)
-                    self.forget(in_memory=left == 1)
-                    self._follow()
-            raise AssertionError("the last attempt returns or raises")
+            try:
+                return work(self._connect())
+            except (sqlite3.DatabaseError, OSError) as error:
+                if self._is_remade:
+                    raise
+                _log.warning("the index of the hub is made again: %s", type(error).__name__)
+            self._is_remade = True
+            try:
+                return self._remake(work, in_memory=False)
+            except (sqlite3.DatabaseError, OSError):
+                return self._remake(work, in_memory=True)
+            finally:
+                self._is_remade = False
+
+    def _remake(self, work: Callable[[sqlite3.Connection], _T], *, in_memory: bool) -> _T:
+        self.forget(in_memory=in_memory)
+        self._follow()
+        return work(self._connect())
 
     def state(self, db: sqlite3.Connection) -> object:
         """Return what changes when this process takes something in, or another one does."""

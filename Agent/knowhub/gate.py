@@ -82,6 +82,8 @@ class Settings:
     """For one token; 0 is no limit."""
     is_secure: bool = False
     """Whether browsers come by https."""
+    calls_per_minute: float = 0.0
+    """For one principal, however many tokens it has; 0 is no limit."""
     attempts_per_second: float = 10.0
     """For one address, without a valid token; no limit where tokens have none."""
 
@@ -221,24 +223,27 @@ class Gate:
     def count(self, token: Token) -> None:
         """Refuse more requests of one token than its share."""
         self._spend(token.parent or token.digest or token.principal, self._settings.requests_per_second)
+        calls = self._settings.calls_per_minute
+        self._spend(f"principal {token.principal}", calls / 60, calls)
 
     def _count_stranger(self, scope: Scope) -> None:
         """Refuse more attempts without a valid token than the share of an address."""
         if self._settings.requests_per_second > 0:
             self._spend(f"address {(scope.get('client') or ('',))[0]}", self._settings.attempts_per_second)
 
-    def _spend(self, key: str, rate: float) -> None:
-        now = self._clock()
+    def _spend(self, key: str, rate: float, at_once: float = 0.0) -> None:
+        now, at_once = self._clock(), at_once or rate * BURST
         if rate <= 0:
             return
-        left, since = self._buckets.pop(key, (rate * BURST, now))
-        left = min(rate * BURST, left + max(0.0, now - since) * rate)
+        left, since = self._buckets.pop(key, (at_once, now))
+        left = min(at_once, left + max(0.0, now - since) * rate)
         self._buckets[key] = (max(0.0, left - 1.0), now)
         while len(self._buckets) > 10_000:
             self._buckets.popitem(last=False)
         if left < 1.0:
             wait_s = (1.0 - left) / rate
-            raise KnowHubError("too-many-requests", f"{rate:g} requests a second", retry_after_s=wait_s)
+            said = f"{rate:g} requests a second" if at_once != rate * 60 else f"{rate * 60:g} requests a minute"
+            raise KnowHubError("too-many-requests", said, retry_after_s=wait_s)
 
     async def _read_body(self, headers: dict[bytes, bytes], receive: Receive, limit: int) -> Receive:
         """Read the body, within its limit and in time; return what gives it out once more."""

@@ -40,6 +40,7 @@ from .services.finding import Finding
 from .services.keeping import Keeping
 from .services.operations import Operations
 from .services.slimming import Slimming
+from .services.store import Quota
 from .services.transfer import Transfer
 from .tokens import LOCAL, Tokens
 from .vault import KeyRing, Vault
@@ -60,6 +61,7 @@ class KnowHub(Transfer, Finding, Slimming, Operations, Keeping):
         ranker: Another ranking beside the words, as `EmbeddingRanker`.
         clock: Seconds since the epoch.
         allow_secret_shapes: Take knowledge that looks as if it held a key.
+        quota: What one principal may keep.
 
     Raises:
         InvalidInputError: An address that cannot be used, or its extra `[postgres]` is missing.
@@ -77,6 +79,7 @@ class KnowHub(Transfer, Finding, Slimming, Operations, Keeping):
         ranker: Ranker | None = None,
         clock: Callable[[], float] = time.time,
         allow_secret_shapes: bool = False,
+        quota: Quota = Quota(),  # noqa: B008  it cannot be changed
     ) -> None:
         if models is None and llm_client is not None:
             models = {str(getattr(llm_client, "model", "") or type(llm_client).__name__): llm_client}
@@ -95,12 +98,8 @@ class KnowHub(Transfer, Finding, Slimming, Operations, Keeping):
             self.models = Models(models)
             opened.callback(self.models.close)
             self._opened = opened.pop_all()
-        self.clock, self.allow_secret_shapes, self.slimming, self.refused = (
-            clock,
-            allow_secret_shapes,
-            threading.Lock(),
-            {},
-        )
+        self.clock, self.allow_secret_shapes, self.quota = clock, allow_secret_shapes, quota
+        self.slimming, self.refused = threading.Lock(), {}
 
     def close(self) -> None:
         """Leave the index on disk and close the store.  Closing twice is no error."""

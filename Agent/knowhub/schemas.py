@@ -121,6 +121,7 @@ PROBLEMS: Mapping[str, tuple[int, str]] = {
     "store-damaged": (500, "The store is damaged"),
     "vault-locked": (503, "The vault cannot be opened"),
     "busy": (503, "The server is busy"),
+    "quota-exceeded": (507, "The share of the principal is used up"),
     "disk-full": (507, "The disk refuses to take it"),
 }
 """Code → status and title."""
@@ -283,6 +284,7 @@ Short = Annotated[str, StringConstraints(max_length=_SHORT), _Storable]
 Longer = Annotated[str, StringConstraints(max_length=TASK_LIMIT), _Storable]
 Name = Annotated[str, StringConstraints(min_length=1, max_length=_SHORT, pattern=_NAMED), _Storable]
 Scope = Annotated[str, StringConstraints(pattern=rf"^{_SCOPE}$"), AfterValidator(_plain)]
+Principal = Annotated[str, StringConstraints(pattern=rf"^[^{_BLANK}]{{1,100}}$"), AfterValidator(_plain)]
 TokenScope = Annotated[str, StringConstraints(pattern=rf"^(\*|{_SCOPE})$"), AfterValidator(_plain)]
 Url = Annotated[str, StringConstraints(max_length=TASK_LIMIT, pattern=rf'^https?://[^{_BLANK}<>"]+$'), _Storable]
 Model = Annotated[str, StringConstraints(max_length=_SHORT), _Storable]
@@ -573,11 +575,18 @@ class GoalsIn(Body):
 class TokenIn(Body):
     """Whom a token is for."""
 
-    principal: Annotated[str, StringConstraints(pattern=rf"^[^{_BLANK}]{{1,100}}$"), AfterValidator(_plain)]
+    principal: Principal
     rights: Annotated[list[Right], Field(min_length=1, max_length=5)] = ["read", "write"]
     scopes: Annotated[list[TokenScope], Field(max_length=20)] | None = None
     """What it sees besides its own; None is the hub's organisation, where it has one."""
     expires_at: Time | None = None
+
+
+class GroupIn(Body):
+    """Who sees what as a member of a group."""
+
+    members: Annotated[list[Principal], Field(max_length=1000)]
+    scopes: Annotated[list[TokenScope], Field(max_length=20)]
 
 
 class ImportIn(Body):

@@ -94,6 +94,8 @@ CALLS = (
     Call("GET", "/api/token", "list_tokens", "list_tokens"),
     Call("POST", "/api/token", "make_token", "make_token", 201),
     Call("DELETE", "/api/token/{id}", "revoke_token", "revoke_token"),
+    Call("GET", "/api/group", "list_groups", "list_groups"),
+    Call("PUT", "/api/group/{id}", "put_group", "put_group"),
     Call("GET", "/api/export", "export", "export"),
     Call("POST", "/api/import", "take_in", "take_in"),
 )
@@ -130,6 +132,7 @@ _IDS = {
     "operation": Path(max_length=100),
     "trace": Path(pattern=r"^[A-Za-z0-9_-][A-Za-z0-9._-]{0,99}$"),
     "token": Path(pattern="^[0-9a-f]{64}$"),
+    "group": Path(pattern=r"^[A-Za-z0-9_-][A-Za-z0-9._-]{0,99}$"),
 }
 """The form of an id, by what the path is of."""
 

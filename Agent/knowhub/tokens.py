@@ -135,6 +135,7 @@ class Tokens:
         self.files = FolderFiles(files) if isinstance(files, (str, Path)) else files
         self._clock = clock
         self._read: dict[str, tuple[object, Token]] = {}  # by digest
+        self._groups: tuple[object, dict[str, dict[str, list[str]]]] = (None, {})
 
     def make(
         self,
@@ -194,8 +195,29 @@ class Tokens:
             if parent is None:
                 return None
             # What a session may is what its token may now.
-            return replace(found, rights=parent.rights, scopes=parent.scopes)
-        return found
+            found = replace(found, rights=parent.rights, scopes=parent.scopes)
+        granted = [set(group["scopes"]) for group in self.groups().values() if found.principal in group["members"]]
+        return replace(found, scopes=found.scopes.union(*granted)) if granted else found
+
+    def groups(self) -> dict[str, dict[str, list[str]]]:
+        """Return the groups by name: their `members`, principals, and the `scopes` that these see by it."""
+        mark = self.files.mark(_GROUPS)
+        if mark is None:
+            return {}
+        if self._groups[0] != mark:
+            with contextlib.suppress(OSError, ValueError):
+                self._groups = mark, _stored_groups.validate_json(self.files.read(_GROUPS) or b"{}")
+        return self._groups[1]
+
+    def set_group(self, name: str, members: Collection[str], scopes: Collection[str]) -> None:
+        """Make a group, or change it; one without members goes."""
+        groups = {**self.groups(), name: {"members": sorted(members), "scopes": sorted(set(scopes) - {OWNER_SCOPE})}}
+        if not members:
+            del groups[name]
+        try:
+            self.files.write(_GROUPS, _stored_groups.dump_json(groups) + b"\n")
+        except OSError as error:
+            raise KnowHubError("disk-full", "the disk refuses the group; nothing was changed") from error
 
     def is_good(self, token: Token) -> bool:
         """Return whether a token that was found once is still there: a long answer ends with it."""
@@ -289,7 +311,8 @@ class Tokens:
 
 
 _stored = TypeAdapter(Token)
-_REVOKED, _ORG = ".revoked", "org"
+_stored_groups = TypeAdapter(dict[str, dict[str, list[str]]])
+_REVOKED, _ORG, _GROUPS = ".revoked", "org", "groups"
 
 
 def _digest(text: str) -> str:

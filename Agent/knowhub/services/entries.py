@@ -69,6 +69,7 @@ class Entries(Store):
                 }
             id = self._new_id("knowledge", token, key)
             record = Record(id, body.content, body.source.name, self._fields_of(token, body), token.principal)
+            self._check_quota(token, body.content)
             similar = self._similar(token, body.task)
             try:
                 operation_id, [made] = self._create(token, "save", [record], mark)

@@ -2,13 +2,25 @@
 
 import contextlib
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from ...keyword_tree import DuplicateIdError, VersionConflictError
 from ..answers import DoneOut, GoalsKeptOut, GoalsOut, MeOut, PageOut, TokenOut
 from ..ledger import ATTEMPTS
-from ..schemas import OWNER_SCOPE, GoalsIn, Json, KnowHubError, PageQuery, Record, TokenIn, iso_time, not_found, parse
+from ..schemas import (
+    OWNER_SCOPE,
+    GoalsIn,
+    GroupIn,
+    Json,
+    KnowHubError,
+    PageQuery,
+    Record,
+    TokenIn,
+    iso_time,
+    not_found,
+    parse,
+)
 from ..tokens import Token, need
 from .store import Store
 
@@ -92,19 +104,57 @@ class Keeping(Store):
         if earlier is not None:
             raise KnowHubError("conflict", f"it was made, and its text is shown once: revoke {earlier.digest}")
         scopes = [each for each in [self.tokens.org] if each] if body.scopes is None else body.scopes
+        self._check_grant(token, body.principal, scopes, body.rights)
         text, made = self.tokens.make(body.principal, body.rights, scopes, expires_at, mark=mark)
         return {**told_token(made), "token": text}
+
+    def _governs(self, token: Token, other: Token) -> bool:
+        """Return whether who may `admin` some scopes may do so with another token: all that it sees is among them."""
+        return token.sees_all() or (other.scopes <= token.scopes and other.rights <= token.rights)
+
+    def _check_grant(self, token: Token, principal: str, scopes: Collection[str], rights: Collection[str]) -> None:
+        """Refuse to give what one does not have: scopes, rights, or the private entries of another principal."""
+        theirs = [each for each in self.tokens.all() if each.principal == principal]
+        is_new = not theirs and self.catalog.held_by(principal)[0] == 0
+        is_ours = (
+            principal == token.principal or is_new or (theirs and all(self._governs(token, one) for one in theirs))
+        )
+        if not self._grants_own(token, scopes) or not set(rights) <= token.rights or not is_ours:
+            raise KnowHubError("forbidden", "`admin` of some scopes gives no more than these, and its own rights")
+
+    def list_groups(self, token: Token) -> PageOut:
+        """Return the groups that give no more than this token sees."""
+        need(token, "admin")
+        groups = self.tokens.groups().items()
+        found: list[Json] = [
+            {"id": name, **group} for name, group in groups if self._grants_own(token, group["scopes"])
+        ]
+        return {"results": found, "count": len(found)}
+
+    def put_group(self, token: Token, id: str, body: GroupIn | Mapping[str, Any]) -> DoneOut:
+        """Let principals see scopes as members of a group; a group without members goes."""
+        need(token, "admin")
+        body = parse(GroupIn, body)
+        before = self.tokens.groups().get(id, {"members": [], "scopes": []})
+        if not self._grants_own(token, [*body.scopes, *before["scopes"]]):
+            raise KnowHubError("forbidden", "`admin` of some scopes gives no more than these, and its own rights")
+        self.tokens.set_group(id, body.members, body.scopes)
+        return {"id": id}
+
+    def _grants_own(self, token: Token, scopes: Collection[str]) -> bool:
+        return token.sees_all() or set(scopes) <= token.scopes
 
     def list_tokens(self, token: Token) -> PageOut:
         """Return all tokens, without their texts."""
         need(token, "admin")
-        found: list[Json] = [{**told_token(each)} for each in self.tokens.all()]
+        found: list[Json] = [{**told_token(each)} for each in self.tokens.all() if self._governs(token, each)]
         return {"results": found, "count": len(found)}
 
     def revoke_token(self, token: Token, id: str) -> DoneOut:
         """End a token, and the browsers that it logged in."""
         need(token, "admin")
-        if not self.tokens.is_token(id) or not self.tokens.revoke(id):
+        listed = token.sees_all() or any(each.digest == id and self._governs(token, each) for each in self.tokens.all())
+        if not listed or not self.tokens.is_token(id) or not self.tokens.revoke(id):
             raise not_found()
         return {"id": id}
 

@@ -5,7 +5,7 @@ import hashlib
 import json
 import secrets
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any, TypeVar
 
@@ -51,6 +51,16 @@ KEY_DAYS = 8
 _Scoped = TypeVar("_Scoped", KnowledgeIn, KnowledgeLine, ResourceIn)
 
 
+@dataclass(frozen=True)
+class Quota:
+    """What one principal may keep; 0 is no limit."""
+
+    entries: int = 0
+    """Entries and resources."""
+    size: int = 0
+    """Bytes of their texts."""
+
+
 class Store:
     """What every part of a hub works on: records, secrets, tokens and models, one way to write, what is refused."""
 
@@ -61,6 +71,7 @@ class Store:
     models: Models
     clock: Callable[[], float]
     allow_secret_shapes: bool
+    quota: Quota
 
     # -- finding and writing records --
 
@@ -220,6 +231,16 @@ class Store:
             is_foreign = is_anothers and scope == OWNER_SCOPE and old is not None and scope not in old.fields["scopes"]
             if is_foreign or not token.owns_scope(scope):
                 raise KnowHubError("forbidden", "the token may not write into this scope")
+
+    def _check_quota(self, token: Token, *texts: str, of: str = "") -> None:
+        """Refuse what is more than the share of who writes it, or of whose it will be."""
+        if self.quota == Quota():
+            return
+        held, size = self.catalog.held_by(of or token.principal)
+        size += sum(len(text.encode()) for text in texts)
+        if 0 < self.quota.entries < held + len(texts) or 0 < self.quota.size < size:
+            limit = f"{self.quota.entries or 'any number of'} entries and {self.quota.size or 'any number of'} bytes"
+            raise KnowHubError("quota-exceeded", f"one principal keeps at most {limit}; nothing was written")
 
     def _scoped(self, token: Token, body: _Scoped) -> _Scoped:
         """Return a body with the scopes that are meant where it names none; a secret stays its principal's alone."""

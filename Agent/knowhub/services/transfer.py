@@ -95,7 +95,7 @@ class Transfer(Judging, Resources):
                 else:
                     report["written" if record else "skipped"] += 1
             except KnowHubError as error:
-                if error.code in ("outcome-unknown", "disk-full", "store-damaged"):
+                if error.code in ("outcome-unknown", "disk-full", "quota-exceeded", "store-damaged"):
                     raise
                 if len(report["errors"]) < _ERRORS_TOLD:
                     report["errors"].append({"line": number, "detail": error.detail})
@@ -110,6 +110,8 @@ class Transfer(Judging, Resources):
         """Write what an import has gathered, as one operation; where one of them is there by now, one by one."""
         if not waiting:
             return
+        for whose in {record.created_by for record in waiting}:
+            self._check_quota(token, *(each.content for each in waiting if each.created_by == whose), of=whose)
         try:
             self._create(token, "import", waiting, mark)
             report["written"] += len(waiting)

@@ -11,10 +11,10 @@ import httpx
 import uvicorn
 
 from Agent.knowhub.application import Application, create_app
-from Agent.knowhub.connections import Connection
 from Agent.knowhub.gate import Settings
 from Agent.knowhub.hub import KnowHub
 from Agent.knowhub.schemas import RIGHTS
+from Agent.knowhub.serving import Connection
 
 __all__ = ["Served", "serve"]
 

@@ -17,9 +17,10 @@ from typing import Any
 import httpx
 import pytest
 
-from Agent.knowhub import connections, gate
+from Agent.knowhub import gate, serving
 from Agent.knowhub.hub import LOCAL, KnowHub
 from Agent.knowhub.identity import agents_token, hub_place, own_token
+from Agent.knowhub.services.store import Quota
 from Agent.knowhub.tokens import Tokens
 from Agent.tests.knowhub.support import Served, serve
 
@@ -255,7 +256,7 @@ class TestNobodyStopsIt:
         assert done(served.client("ada").get("/api/me"))["principal"] == "ada"
 
     def test_who_reads_no_answer_is_let_go(self, served: Served, hub: KnowHub, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(connections, "WRITE_S", 0.3)
+        monkeypatch.setattr(serving, "WRITE_S", 0.3)
         for number in range(40):
             hub.save(LOCAL, {"task": f"t{number}", "content": "x" * 60_000, "types": ["tool"], "scopes": ["org:x"]})
         text = served.token("rita", ["read"], ["org:x"])
@@ -357,6 +358,58 @@ class TestWholeRecords:
         assert "admin" in report["notes"][0]["detail"]
         judged = done(alice.get("/api/knowledge"))["results"][0]["eval"]
         assert (judged["score"], judged["helpful"], judged["harmful"]) == (4, 0, 0)
+
+
+class TestGroups:
+    def test_a_member_sees_what_the_group_may(self, served: Served, alice: httpx.Client) -> None:
+        root, ben = served.client("root"), served.client("ben", WRITER, [])
+        id = save(alice)
+        assert ben.get(f"/api/knowledge/{id}").status_code == 404
+        done(root.put("/api/group/cooks", json={"members": ["ben", "zoe"], "scopes": ["org:x"]}))
+        assert ben.get(f"/api/knowledge/{id}").status_code == 200
+        assert done(ben.get("/api/me"))["scopes"] == ["org:x"]
+        done(root.put("/api/group/cooks", json={"members": ["zoe"], "scopes": ["org:x"]}))
+        assert ben.get(f"/api/knowledge/{id}").status_code == 404
+
+    def test_admin_of_one_scope_gives_nothing_of_another(self, served: Served, alice: httpx.Client) -> None:
+        done(alice.post("/api/knowledge", json={**ENTRY, "scopes": ["user:owner"]}))
+        lead = served.client("lead", ("read", "write", "admin"), ["org:y"])
+        wrong: list[Any] = [
+            {"principal": "new", "scopes": ["org:x"]}, {"principal": "new", "scopes": ["*"]},
+            {"principal": "new", "rights": ["secrets"], "scopes": ["org:y"]},
+            {"principal": "alice", "scopes": ["org:y"]}, {"principal": "alice", "scopes": []},
+        ]  # fmt: skip
+        for body in wrong:
+            assert lead.post("/api/token", json=body).status_code == 403, body
+        made = done(lead.post("/api/token", json={"principal": "new", "scopes": ["org:y"]}))
+        assert [each["id"] for each in done(lead.get("/api/token"))["results"]].count(made["id"]) == 1
+        other = served.hub.tokens.make("alice", WRITER, ["org:x"])[1]
+        assert other.digest not in lead.get("/api/token").text
+        assert lead.delete(f"/api/token/{other.digest}").status_code == 404
+        assert lead.put("/api/group/g", json={"members": ["lead"], "scopes": ["org:x"]}).status_code == 403
+        done(served.client("root").put("/api/group/g", json={"members": ["a"], "scopes": ["org:x"]}))
+        assert lead.put("/api/group/g", json={"members": [], "scopes": []}).status_code == 403
+        assert lead.delete(f"/api/token/{made['id']}").status_code == 200
+
+
+class TestQuotas:
+    def test_say_what_is_used_up(self, tmp_path: Path) -> None:
+        with KnowHub(tmp_path / "hub", quota=Quota(3, 1000)) as hub, serve(hub, calls_per_minute=30) as served:
+            ann, ben, root = (served.client(name, WRITER, ["org:x"]) for name in ("ann", "ben", "cem"))
+            for _ in range(2):
+                save(ann)
+            assert ann.put("/api/resource/a", json={"title": "t", "body": "x" * 990}).status_code == 507
+            done(ann.put("/api/resource/a", json={"title": "t", "body": "x"}))
+            assert ann.post("/api/knowledge", json=ENTRY).status_code == 507
+            many = {"lines": [{**ENTRY, "task": f"t{number}"} for number in range(4)]}
+            assert ben.post("/api/import", json=many).status_code == 507
+            assert done(ben.get("/api/knowledge"))["count"] == 0
+            save(ben)
+            statuses = [root.get("/api/me").status_code for _ in range(40)]
+            assert statuses == sorted(statuses)
+            assert {statuses[0], statuses[-1]} == {200, 429}
+            figures = served.client("boss").get("/metrics").text
+            assert ("knowhub_quota_entries 3.0" in figures, "knowhub_largest_share 3.0" in figures) == (True, True)
 
 
 class TestAudit:

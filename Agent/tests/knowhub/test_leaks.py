@@ -21,11 +21,12 @@ import pytest
 from starlette.testclient import TestClient
 
 from Agent.keyword_tree import StubLLMClient
-from Agent.knowhub.application import add_mcp, create_app
+from Agent.knowhub.application import create_app
 from Agent.knowhub.gate import Settings
 from Agent.knowhub.hub import KnowHub
 from Agent.knowhub.pages import add_pages
 from Agent.knowhub.schemas import Json, KnowHubError
+from Agent.knowhub.serving import add_mcp
 from Agent.knowhub.tokens import Token
 
 STORM = bool(os.environ.get("KEYWORD_TREE_STORM"))

@@ -17,9 +17,9 @@ from mcp import Client, StdioServerParameters
 from mcp.client.streamable_http import streamable_http_client
 from mcp.shared._httpx_utils import create_mcp_http_client
 
-from Agent.knowhub.application import add_mcp
 from Agent.knowhub.hub import LOCAL, KnowHub
 from Agent.knowhub.mcp_server import make_server
+from Agent.knowhub.serving import add_mcp
 from Agent.knowhub.tools import TOOLS as TOOLS_OF_AGENTS
 from Agent.tests.knowhub.support import Served, serve
 

@@ -7,6 +7,7 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -128,6 +129,70 @@ class TestCarrying:
         said = capsys.readouterr()
 
         assert ("1 written" in said.out, "line 2" in said.err) == (True, True)
+
+
+class TestBackup:
+    def test_while_it_serves_and_back_again(
+        self, capsys: pytest.CaptureFixture[str], data: str, tmp_path: Path
+    ) -> None:
+        copy, again = str(tmp_path / "copy"), str(tmp_path / "again")
+        with KnowHub(data) as hub:
+            hub.put_resource(LOCAL, "a", {"title": "A", "secure_body": "S3CR3T"})
+            text = hub.tokens.make("bot")[0]
+            stop = threading.Event()
+            written: list[str] = []
+
+            def write() -> None:
+                while not stop.is_set():
+                    written.append(hub.save(LOCAL, ENTRY)["entry"]["id"])
+
+            writer = threading.Thread(target=write)
+            writer.start()
+            before = list(written)
+            said = run(capsys, "backup", "--data", data, copy)
+            stop.set()
+            writer.join()
+        assert "master.key" in said
+        for wrong in (copy, data):
+            run(capsys, "backup", "--data", data, wrong, status=2)
+        run(capsys, "restore", "--data", data, copy, status=2)
+        assert "again" in run(capsys, "restore", "--data", again, copy)
+        with KnowHub(again) as back:
+            assert back.reveal(LOCAL, "a")["secure_body"] == "S3CR3T"
+            assert back.tokens.find(text) is not None
+            assert {each["id"] for each in back.export(LOCAL) if each["kind"] == "knowledge"} >= set(before)
+            assert back.ledger.tree.Verify() == []
+
+    @pytest.mark.parametrize("wait_s", [0.0, 0.15, 0.3, 0.6])
+    def test_a_kill_leaves_nothing_half_made(self, data: str, tmp_path: Path, wait_s: float) -> None:
+        with KnowHub(data) as hub:
+            hub.take_in(LOCAL, [{**ENTRY, "task": f"t{number}", "content": "x" * 2000} for number in range(500)])
+            for number in range(20):
+                hub.put_resource(LOCAL, f"a/{number}", {"title": "A", "secure_body": "s"})
+        copy = tmp_path / "copy"
+        code = "import sys; from Agent.cli.command_line import hub; print('ready', flush=True); hub(sys.argv[1:])"
+        command = [sys.executable, "-c", code, "backup", "--data", data, str(copy)]
+        with subprocess.Popen(command, stdout=subprocess.PIPE) as process:
+            assert process.stdout is not None
+            process.stdout.readline()
+            time.sleep(wait_s)
+            process.kill()
+        if not copy.exists():  # what was begun is no backup, and does not stand in the way of one
+            assert main(["backup", "--data", data, str(copy)]) == 0
+        assert main(["restore", "--data", str(tmp_path / "again"), str(copy)]) == 0
+        with KnowHub(tmp_path / "again") as back:
+            assert back.catalog.counts() == {"knowledge": 500, "resource": 20}
+            assert all(back.reveal(LOCAL, f"a/{number}")["secure_body"] == "s" for number in range(20))
+
+
+class TestAudit:
+    def test_lists_who_read_what(self, capsys: pytest.CaptureFixture[str], data: str) -> None:
+        with KnowHub(data) as hub:
+            hub.put_resource(LOCAL, "cred/a", {"title": "A", "secure_body": "s"})
+            assert "No secret" in run(capsys, "audit", "--data", data)
+            hub.reveal(LOCAL, "cred/a")
+        assert run(capsys, "audit", "--data", data).split()[1:] == ["read", "local", "cred/a"]
+        assert json.loads(run(capsys, "audit", "--data", data, "--json"))["resource_id"] == "cred/a"
 
 
 class TestCare:

@@ -435,7 +435,7 @@ class TestBadDays:
     def test_a_head_that_does_not_come_ends_its_connection(
         self, served: Served, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr("Agent.knowhub.connections.HEAD_S", 0.3)
+        monkeypatch.setattr("Agent.knowhub.serving.HEAD_S", 0.3)
         for begun in (b"", b"GET / HT", b"\r\n", b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\nGET / HT"):
             with socket.create_connection(("127.0.0.1", served.port)) as connection:
                 connection.settimeout(10)
@@ -446,7 +446,7 @@ class TestBadDays:
     def test_a_request_that_takes_longer_than_its_head_may_is_answered(
         self, served: Served, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr("Agent.knowhub.connections.HEAD_S", 0.3)
+        monkeypatch.setattr("Agent.knowhub.serving.HEAD_S", 0.3)
         with socket.create_connection(("127.0.0.1", served.port)) as connection:
             connection.settimeout(10)
             head = f"POST /api/knowledge HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {served.token()}\r\n"

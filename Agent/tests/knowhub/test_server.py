@@ -467,7 +467,8 @@ class TestHouse:
             assert client.get("/api/export", headers={"Accept": accept}).headers["content-type"] == given
         content = client.get("/openapi.json").json()["paths"]["/api/export"]["get"]["responses"]["200"]["content"]
         assert set(content) == {"application/x-ndjson", "text/plain"}
-        assert client.post("/api/import", json={"lines": lines}).json() == {"written": 0, "skipped": 1, "errors": []}
+        report = {"written": 0, "skipped": 1, "errors": [], "notes": []}
+        assert client.post("/api/import", json={"lines": lines}).json() == report
 
     def test_tokens_are_made_listed_and_revoked(self, served: Served) -> None:
         admin = served.client("root")
@@ -541,7 +542,7 @@ class TestDocument:
             "/api/proposal/{id}/reject": "post", "/api/operation": "get", "/api/operation/{id}/undo": "post",
             "/api/trace/{id}/goals": "get put delete", "/api/token": "get post", "/api/token/{id}": "delete",
             "/api/export": "get", "/api/import": "post", "/api/me": "get",
-            "/api/access": "get",
+            "/api/access": "get", "/api/group": "get", "/api/group/{id}": "put",
         }  # fmt: skip
 
         assert {path: set(methods.split()) for path, methods in wanted.items()} == {
