@@ -58,6 +58,9 @@ def _command(
     click.option(
         "--rate", type=float, default=50.0, show_default=True, help="Requests a second for one token; 0 is no limit."
     ),
+    click.option("--quota-entries", type=int, default=0, help="Entries and resources of one principal; 0 is no limit."),
+    click.option("--quota-bytes", type=int, default=0, help="Bytes of their texts; 0 is no limit."),
+    click.option("--quota-calls", type=float, default=0.0, help="Calls of one principal a minute; 0 is no limit."),
     click.option("--org", metavar="NAME", default="", help="Whose knowledge is shared by default; the folder's name."),
     click.option("--allow-secret-shapes", is_flag=True, help="Take knowledge that looks like a key."),
     models=True,

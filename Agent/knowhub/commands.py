@@ -29,6 +29,7 @@ from .files import Files, FolderFiles, HubFiles, open_files, sync_folder
 from .hub import LOCAL, KnowHub
 from .identity import agents_token, agents_token_path, hub_place, own_principal, own_token, token_path
 from .schemas import RIGHTS, Json, KnowHubError, Scope
+from .services.store import Quota
 from .tokens import Tokens
 from .vault import Vault, key_path
 from .words import WORDS
@@ -95,8 +96,10 @@ def make_app() -> Any:
     _log_lines()
     stored = json.loads(os.environ[_SETTINGS])
     shapes = stored["allow_secret_shapes"]
-    hub = KnowHub(stored["data"], models=make_models(stored["models"]), allow_secret_shapes=shapes)
-    settings = Settings(tuple(stored["hosts"]), stored["cors"], stored["rate"], stored["is_secure"])
+    quota = Quota(stored["quota_entries"], stored["quota_bytes"])
+    hub = KnowHub(stored["data"], models=make_models(stored["models"]), allow_secret_shapes=shapes, quota=quota)
+    hosts, calls = tuple(stored["hosts"]), stored["quota_calls"]
+    settings = Settings(hosts, stored["cors"], stored["rate"], stored["is_secure"], calls_per_minute=calls)
     app = create_app(hub, settings, closes_hub=True)
     add_pages(app)
     with contextlib.suppress(ImportError):  # the extra `[knowhub-mcp]`
