@@ -16,6 +16,7 @@ from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 from typing import Any
 
+from ..base.text import clean
 from ..finding import texts
 from ..keyword_tree import Info, KeywordTreeError
 from ..memory.memories import Memories, Ranker
@@ -264,7 +265,7 @@ class Catalog(Following):
 
     def operation(self, operation_id: str) -> Entry | None:
         """Return an operation by its id, or None."""
-        return next(iter(self._operations("WHERE id = ?", operation_id)), None)
+        return next(iter(self._operations("WHERE id = ?", clean(operation_id))), None)
 
     def marked(self, mark: str) -> list[Entry]:
         """Return the operations of one Idempotency-Key, oldest first."""

@@ -389,7 +389,7 @@ def family_of(db: sqlite3.Connection, id: str) -> list[str]:
 
 def get(db: sqlite3.Connection, id: str) -> Known | None:
     """Return what is known of a record."""
-    row = db.execute(f"SELECT {COLUMNS} FROM record WHERE id = ? AND NOT is_gone", (id,)).fetchone()
+    row = db.execute(f"SELECT {COLUMNS} FROM record WHERE id = ? AND NOT is_gone", (clean(id),)).fetchone()
     return None if row is None else known_of(row)
 
 

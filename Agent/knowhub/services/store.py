@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 from pydantic import BaseModel
 
 from ...base.secrets_in_text import secret_shape
+from ...base.text import clean
 from ...keyword_tree import VersionConflictError
 from ..answers import EntryFields
 from ..catalog import Catalog, Known
@@ -356,7 +357,7 @@ def read_cursor(text: str | None) -> tuple[float, str] | None:
         return None
     try:
         at, id = json.loads(base64.urlsafe_b64decode(text + "=" * (-len(text) % 4)))
-        if isinstance(at, float) and abs(at) < 2**53 and isinstance(id, str):
+        if isinstance(at, float) and abs(at) < 2**53 and isinstance(id, str) and clean(id) == id:
             return at, id
     except (ValueError, TypeError, RecursionError):
         pass
