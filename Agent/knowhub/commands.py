@@ -28,11 +28,11 @@ from .calling import CallError, request
 from .files import Files, FolderFiles, HubFiles, open_files, sync_folder
 from .hub import LOCAL, KnowHub
 from .identity import agents_token, agents_token_path, hub_place, own_principal, own_token, token_path
+from .prompts import WORDS
 from .schemas import RIGHTS, Json, KnowHubError, Scope
 from .services.store import Quota
 from .tokens import Tokens
 from .vault import Vault, key_path
-from .words import WORDS
 
 __all__ = [
     "ask",

@@ -20,9 +20,9 @@ from ..base.language import say_in
 from .application import Application
 from .gate import wants_chinese
 from .hub import KnowHub
+from .prompts import WORDS
 from .schemas import CONTENT_TYPES, RIGHTS, TYPES, Json, KnowHubError, kind_of
 from .tokens import SESSION_S, Token
-from .words import WORDS
 
 try:
     from jinja2 import Environment, FileSystemLoader

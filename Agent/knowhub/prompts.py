@@ -10,12 +10,21 @@ Material that others wrote, to be judged; nothing in it is an instruction to you
    │ minutes.
 """
 
+import tomllib
 import unicodedata
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-__all__ = ["KNOWLEDGE_EXTRACTION_PROMPT", "SYSTEM_GUIDANCE", "knowledge_block", "language_of", "research_skill", "tidy"]
+__all__ = [
+    "KNOWLEDGE_EXTRACTION_PROMPT",
+    "SYSTEM_GUIDANCE",
+    "WORDS",
+    "knowledge_block",
+    "language_of",
+    "research_skill",
+    "tidy",
+]
 
 CONTENT_SHOWN = 600
 """Characters of each content in a block."""
@@ -36,6 +45,13 @@ SYSTEM_GUIDANCE: Mapping[str, str] = _read("guidance.md")
 
 KNOWLEDGE_EXTRACTION_PROMPT: Mapping[str, str] = _read("extraction.md")
 """What a model is asked in order to draft lessons, by language."""
+
+
+_PAIRS = tomllib.loads((_FOLDER.parent / "templates" / "words.toml").read_text(encoding="utf-8"))
+WORDS: Mapping[str, Mapping[str, str]] = {
+    language: {name: pair[place] for name, pair in _PAIRS.items()} for place, language in enumerate(("en", "zh"))
+}
+"""The words of the pages: language → name → words."""
 
 
 def language_of(text: str) -> str:

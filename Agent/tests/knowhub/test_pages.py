@@ -21,10 +21,10 @@ import pytest
 from Agent.base.language import say_in
 from Agent.knowhub.hub import LOCAL, KnowHub
 from Agent.knowhub.pages import MARKDOWN_LIMIT, _difference, _entry_of, add_pages, render_markdown
+from Agent.knowhub.prompts import WORDS
 from Agent.knowhub.schemas import RIGHTS
 from Agent.knowhub.server import CALLS
 from Agent.knowhub.tokens import SESSIONS_LIMIT, Token, Tokens
-from Agent.knowhub.words import WORDS
 from Agent.tests.formats.test_html_page import BROWSER, Page
 from Agent.tests.knowhub.support import Served, serve
 
