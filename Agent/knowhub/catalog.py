@@ -55,6 +55,7 @@ class Catalog(Following):
         self._indexed: object = None  # the state that was indexed
         self._eligible: dict[Any, frozenset[str]] = {}  # what searches may find, until something is taken in
         self._eligible_of: object = None
+        self._entries = 0  # how many entries there were then
         self.is_ready = False
 
     def open(self) -> None:
@@ -118,6 +119,8 @@ class Catalog(Following):
             if state != self._eligible_of or len(self._eligible) >= _ELIGIBLE_KEPT:
                 self._eligible.clear()
                 self._eligible_of = state
+                count = "SELECT count(*) FROM record WHERE kind = 'knowledge' AND NOT is_gone"
+                self._entries = db.execute(count).fetchone()[0]
             if asked not in self._eligible:
                 self._eligible[asked] = frozenset(row[0] for row in db.execute(sql, values))
             return self._eligible[asked]
@@ -224,7 +227,8 @@ class Catalog(Following):
     def rank(self, query: str, limit: int, among: frozenset[str]) -> list[str]:
         """Return those of some entries that fit a query, best first."""
         self.tend()
-        found = self._index.rank(query, limit, among, quotes=0)
+        is_all = len(among) == self._entries  # then the index need not look for each of them
+        found = self._index.rank(query, limit, None if is_all else among, quotes=0)
         return [one.id for one in found if one.id in among and one.score >= _LEAST_FIT]
 
     def resembling(self, token: Token, task: str, least: float, limit: int) -> list[tuple[float, Known]]:

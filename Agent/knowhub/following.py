@@ -63,7 +63,8 @@ _TABLES = ("operation", "change", "record", "vote", "scope", "term", "place")
 _FAMILY = """WITH RECURSIVE family (id, principal) AS (
     SELECT id, principal FROM record WHERE id = ? UNION
     SELECT record.id, record.principal FROM record, family
-    WHERE record.merged_into = family.id AND record.principal = family.principal AND NOT record.is_gone) """
+    WHERE record.merged_into = family.id AND record.merged_into != '' AND record.principal = family.principal
+    AND NOT record.is_gone) """
 """An entry, and what was merged into it, at however many removes: never another principal's, whatever an import says.
 
 Else anybody could let their own entry, and its feedback, count for an entry that they do not even see.
