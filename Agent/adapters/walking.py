@@ -17,7 +17,9 @@ about log n to the base 50 calls.
 from collections.abc import Iterable
 from typing import Any, TypeAlias
 
-from ..formats.records import ROOT_ID, is_blank, pages
+from ..formats.records import ROOT_ID
+from ..formats.text import is_blank
+from ..formats.view import pages
 from ..keyword_tree import Change, Info, InvalidInputError, KeywordNode, KeywordTree, NotFoundError, SearchStatus
 from ..memory.retriever import MemoryRetriever
 from .item_ranking import index_path

@@ -15,7 +15,7 @@ from rich.console import RenderableType
 from rich.text import Text
 
 from ..base.language import count_of, parts, say
-from ..formats.records import import_id
+from ..formats.loading import import_id
 from ..keyword_tree import (
     Change,
     ConflictError,

@@ -510,7 +510,7 @@ class KeywordName(click.types.StringParamType):
     @override
     def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
         """Offer the children of the path that is there so far."""
-        from ..formats.records import pages  # which no other command needs at its start
+        from ..formats.view import pages  # which no other command needs at its start
 
         above, slash, begun = incomplete.rpartition("/")
         session = ctx.ensure_object(Session)

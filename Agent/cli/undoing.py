@@ -14,7 +14,7 @@ part.
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from ..formats.records import import_id, undone_by
+from ..formats.loading import import_id, undone_by
 from ..keyword_tree import Change, ConflictError, KeywordTree
 
 __all__ = ["Step", "blocker", "last_taken_back", "named", "steps"]

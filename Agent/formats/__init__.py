@@ -42,19 +42,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 from ..keyword_tree import InvalidInputError, KeywordTree, NotFoundError
-from .records import (
-    BATCH,
-    ROOT_ID,
-    ImportReport,
-    Outline,
-    Progress,
-    Source,
-    View,
-    load,
-    refuse,
-    refuse_encoding,
-    undo_import,
-)
+from .loading import BATCH, ImportReport, Progress, load, undo_import
+from .records import ROOT_ID, Outline, Source, refuse, refuse_encoding
+from .view import View
 
 __all__ = [
     "FORMATS",

@@ -14,7 +14,8 @@ import re
 from collections.abc import Iterator
 from typing import TextIO
 
-from .records import View, printable
+from .text import printable
+from .view import View
 
 _CODES = {"&": "#amp;", "<": "#lt;", ">": "#gt;"}
 

@@ -1,7 +1,8 @@
 r"""One HTML page with the whole tree in it: to be opened from a disk, kept, or sent to others.
 
 It asks nothing of a network (its own policy forbids it), follows the reader's light or dark, speaks English or Chinese,
-opens branches when they are clicked, and searches names, aliases, descriptions and infos. Where keywords have
+opens on the newest infos and says whose memory it is, opens branches when they are clicked, and searches names,
+aliases, descriptions and infos. Where keywords have
 relations, a picture shows the chosen one among those it has to do with, with the sentences that say so, and a click
 goes on. Each keyword and each info shows who made it and when, and what the log knows of its changes: of each record
 the newest few, shortened. The data is in it as JSON in which no character can end the script, and the page shows
@@ -12,7 +13,7 @@ who sends the page to others may leave the history out (`with_history=False`).
 
 >>> import io, tempfile
 >>> from keyword_tree import KeywordTree
->>> from keyword_tree.formats.records import View
+>>> from keyword_tree.formats.view import View
 >>> with tempfile.TemporaryDirectory() as folder, KeywordTree(folder) as tree:
 ...     _ = tree.CreateKeyword("</script><b>食物", "root")
 ...     out = io.StringIO()
@@ -28,11 +29,15 @@ import time
 from html import escape
 from pathlib import Path
 from typing import Any, TextIO, TypeAlias
+from urllib.parse import unquote
 
 from ..keyword_tree import Change, Info, InfoKeywordLink, KeywordNode, RelationType
 from ..memory.keyword_fields import is_relation, split_relation_key
 from ..memory.memory_fields import memory_fields, read_sayings
-from .records import ROOT_ID, View, inert_json, undone_by
+from .loading import undone_by
+from .records import ROOT_ID
+from .text import inert_json
+from .view import View
 
 _TEMPLATE = Path(__file__).with_name("page.html")
 
@@ -51,18 +56,25 @@ def write(view: View, out: TextIO) -> None:
         each keyword and each info once.
     """
     title = "KeywordTree" if view.root.id == ROOT_ID else view.root.name
+    owner = _owner_of(view.folder) if view.root.id == ROOT_ID else ""
     template = _TEMPLATE.read_text(encoding="utf-8")
     head, _, foot = template.partition("@DATA@")
     head = head.replace("@LANGUAGE@", f' lang="{escape(view.language)}"' if view.language else "")
     out.write(head.replace("@POLICY@", _policy(template)).replace("@TITLE@", escape(title)))
-    _Data(view, out).write(title)
+    _Data(view, out).write(title, owner)
     out.write(foot)
+
+
+def _owner_of(folder: Path) -> str:
+    """Return the user whose memory a folder is, as `MemoryStore` lays it out; "" where it says none."""
+    user = next((part for part in reversed(folder.parts) if part.startswith("user=")), "")
+    return unquote(user.removeprefix("user="))
 
 
 class _Data:
     """What the page shows, as JSON.
 
-        {"title": …, "exported": …,
+        {"title": …, "owner": the user whose memory it is, or "", "exported": …,
          "nodes": [[parent's place, name, made, aliases, description, infos, changes, confirmed], …],
          "infos": [[content, source, made, changes], …], "loose": [info's place, …],
          "made": [[time, by], …], "operations": [[time, name, whether a model was asked], …],
@@ -81,10 +93,12 @@ class _Data:
         self._made: dict[tuple[int, str], int] = {}
         self._said = _Relations(view)
 
-    def write(self, title: str) -> None:
+    def write(self, title: str, owner: str) -> None:
         path: list[int] = []
         top = 0 if self._view.root.id == ROOT_ID else 1
-        self._out.write(f'{{"title":{inert_json(title)},"exported":{int(time.time())},"nodes":[\n')
+        self._out.write(
+            f'{{"title":{inert_json(title)},"owner":{inert_json(owner)},"exported":{int(time.time())},"nodes":[\n'
+        )
         for number, (depth, node) in enumerate(self._view.walk()):
             del path[depth - top :]
             self._write_row(number, self._node_row(path[-1] if path else 0, node))

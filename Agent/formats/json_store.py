@@ -27,7 +27,7 @@ Version 1, which knew no creators of links and no confirmed questions, is read a
 
 >>> import io, tempfile
 >>> from keyword_tree import KeywordTree
->>> from keyword_tree.formats.records import View
+>>> from keyword_tree.formats.view import View
 >>> with tempfile.TemporaryDirectory() as folder, KeywordTree(folder) as tree:
 ...     food = tree.CreateKeyword("食物", "root", ["food"])
 ...     out = io.StringIO()
@@ -43,7 +43,8 @@ from collections.abc import Iterator
 from typing import Any, TextIO, TypeAlias, TypeGuard
 
 from ..keyword_tree import Info, InfoKeywordLink, KeywordNode, RelationType
-from .records import ROOT_ID, Fact, Keyword, Link, Outline, Record, Source, View, refuse
+from .records import ROOT_ID, Fact, Keyword, Link, Outline, Record, Source, refuse
+from .view import View
 
 _VERSION = 2
 _TIMES = ("version", "created_at", "updated_at")

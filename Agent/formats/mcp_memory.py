@@ -16,7 +16,7 @@ read. Aliases, descriptions, sources and what else an entity has no field for ar
 
 >>> import io, tempfile
 >>> from keyword_tree import KeywordTree
->>> from keyword_tree.formats.records import View
+>>> from keyword_tree.formats.view import View
 >>> with tempfile.TemporaryDirectory() as folder, KeywordTree(folder) as tree:
 ...     food = tree.CreateKeyword("食物", "root")
 ...     _ = tree.CreateKeyword("bread", food.id), tree.CreateInfo("Eat it.", keyword_ids=[food.id])
@@ -34,7 +34,9 @@ from collections.abc import Container, Iterator
 from typing import Any, TextIO
 
 from ..keyword_tree import Info, KeywordNode, RelationType
-from .records import ROOT_ID, Fact, Keyword, Outline, Record, Source, View, is_blank, refuse
+from .records import ROOT_ID, Fact, Keyword, Outline, Record, Source, refuse
+from .text import is_blank
+from .view import View
 
 BENEATH = "is beneath"
 KEYWORD = "keyword"

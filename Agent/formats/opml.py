@@ -15,7 +15,7 @@ for them.
 
 >>> import io, tempfile
 >>> from keyword_tree import KeywordTree
->>> from keyword_tree.formats.records import View
+>>> from keyword_tree.formats.view import View
 >>> with tempfile.TemporaryDirectory() as folder, KeywordTree(folder) as tree:
 ...     _ = tree.BatchCreateKeywords([{"name": "<b>&食物", "parent_id": "root", "id": "f"}])
 ...     out = io.StringIO()
@@ -32,18 +32,9 @@ from typing import TextIO
 from xml.parsers import expat
 from xml.sax.saxutils import escape, quoteattr
 
-from .records import (
-    DEFAULT_ENCODING,
-    Outline,
-    Record,
-    Source,
-    View,
-    is_blank,
-    join_names,
-    printable,
-    refuse,
-    split_names,
-)
+from .records import DEFAULT_ENCODING, Outline, Record, Source, refuse
+from .text import is_blank, join_names, printable, split_names
+from .view import View
 
 _ADDRESSES = ("url", "xmlUrl", "htmlUrl")
 _CHUNK = 1 << 16  # bytes

@@ -12,7 +12,8 @@ from collections.abc import Iterable, Iterator, Set
 from typing import NamedTuple
 
 from ...formats.mcp_memory import free_name, is_type, kept_names, kind_of, said_of
-from ...formats.records import ROOT_ID, pages
+from ...formats.records import ROOT_ID
+from ...formats.view import pages
 from ...keyword_tree import Info, InfoKeywordLink, KeywordNode, KeywordTree
 from ...store.log_follower import LogChanges, LogFollower, all_infos
 

@@ -24,19 +24,10 @@ from hypothesis import strategies as st
 from Agent.formats import FORMATS, READ_FORMATS, ImportReport, export_file, import_file
 from Agent.formats.csv_table import quote, unquote
 from Agent.formats.diagrams import dot_text, mermaid_text
-from Agent.formats.records import (
-    Fact,
-    Keyword,
-    Link,
-    View,
-    fit_name,
-    is_blank,
-    join_names,
-    load,
-    printable,
-    split_names,
-    undo_import,
-)
+from Agent.formats.loading import load, undo_import
+from Agent.formats.records import Fact, Keyword, Link, fit_name
+from Agent.formats.text import is_blank, join_names, printable, split_names
+from Agent.formats.view import View
 from Agent.keyword_tree import (
     ConflictError,
     Info,

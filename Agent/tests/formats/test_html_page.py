@@ -20,7 +20,8 @@ from typing import Any
 import pytest
 
 from Agent.formats import export_file
-from Agent.formats.records import Fact, Keyword, Record, load
+from Agent.formats.loading import load
+from Agent.formats.records import Fact, Keyword, Record
 from Agent.keyword_tree import KeywordTree, RelationType
 from Agent.memory.graph import GraphRelation
 from Agent.memory.store import MemoryStore
@@ -369,7 +370,7 @@ class TestHistory:
         assert (len(row[6]), rest) == (8 + 1, 13 - 8)
 
     def test_reads_no_more_of_the_log_than_can_be_held(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr("Agent.formats.records._HISTORY_RECORDS", 100)
+        monkeypatch.setattr("Agent.formats.view._HISTORY_RECORDS", 100)
         with KeywordTree(str(tmp_path / "store")) as tree:
             node = tree.CreateKeyword("0", "root")
             for number in range(1, 100):
@@ -443,6 +444,23 @@ class TestHistory:
 
 
 class TestInABrowser:
+    def test_opens_on_the_newest_infos_and_says_whose_memory_it_is(self, page: Page, tmp_path: Path) -> None:
+        times = itertools.count(1_700_000_000, 60)
+        with MemoryStore(tmp_path / "store", user="林悦", clock=lambda: next(times)) as store:
+            for text in ("Tea comes first.", "Milk comes second."):
+                store.remember(text, keywords=["drinks/tea"])
+            export_file(store.tree, tmp_path / "page.html", language="en")
+        page.open(tmp_path / "page.html")
+
+        assert page.text("h1") == page.text("h2") == page.run("document.title") == "The memory of 林悦"
+        shown = "[...document.querySelectorAll('article p')].map((each) => each.textContent)"
+        assert page.run(shown) == ["Milk comes second.", "Tea comes first."]
+        assert page.text("article .path").strip() == "drinks /"
+
+        page.click("tea")
+
+        assert page.run(shown) == ["Tea comes first.", "Milk comes second."]
+
     def test_opens_branches_and_shows_what_is_known(self, page: Page, tmp_path: Path) -> None:
         page.open(export(tmp_path, SMALL))
 

@@ -1,0 +1,147 @@
+"""A tree to be exported, read through its public methods alone."""
+
+from collections.abc import Callable, Iterator, Sequence
+from heapq import heappop, heappush
+from pathlib import Path
+from typing import TypeVar
+
+from ..keyword_tree import (
+    Change,
+    Info,
+    InfoKeywordLink,
+    KeywordNode,
+    KeywordTree,
+    NotFoundError,
+    RelationType,
+)
+from ..store.log_follower import all_infos
+from .loading import BATCH, Progress
+from .records import ROOT_ID
+
+_PAGE = 500  # records asked of the tree at once
+
+_HISTORY_RECORDS = 50_000  # beyond these the oldest changes are left out
+
+_T = TypeVar("_T")
+
+
+def pages(ask: Callable[..., Sequence[_T]], id: str) -> Iterator[_T]:
+    """Yield what `GetChildren` or `GetInfosOfKeyword` has of a keyword, asked for page by page."""
+    page = 0
+    while found := ask(id, page=page, size=_PAGE):
+        yield from found
+        if len(found) < _PAGE:
+            return
+        page += 1
+
+
+class View:
+    """A tree from one keyword down, as the writers read it: page by page, so that no level is held whole.
+
+    Others may write meanwhile: what they do may be in the export or not, record by record.
+    """
+
+    def __init__(
+        self,
+        tree: KeywordTree,
+        root_id: str = ROOT_ID,
+        progress: Progress | None = None,
+        *,
+        with_history: bool = True,
+        language: str = "",
+    ) -> None:
+        root = tree.GetKeyword(root_id)
+        if root is None:
+            raise NotFoundError("keyword", root_id)
+        self.root = root
+        self.language = language
+        """That of a page's own words; "" is the reader's."""
+        self.folder = Path(tree.data_dir).absolute()
+        self.keyword_count = 0
+        self._tree = tree
+        self._progress = progress
+        self._with_history = with_history
+        knows_total = progress is not None and root_id == ROOT_ID
+        self._total = tree.TreeMetrics()["keywords"] if knows_total else 0
+
+    def walk(self, is_counted: bool = True) -> Iterator[tuple[int, KeywordNode]]:
+        """Yield (depth, keyword), each before what lies under it; the tree's root has depth 0, a top keyword 1.
+
+        Args:
+            is_counted: whether what is yielded counts as done; a writer that walks twice counts once.
+        """
+        depth = 0 if self.root.id == ROOT_ID else 1
+        levels = [iter([self.root])]
+        while levels:
+            node = next(levels[-1], None)
+            if node is None:
+                levels.pop()
+                continue
+            if is_counted:
+                self._count()
+            yield depth + len(levels) - 1, node
+            levels.append(self.children(node.id))
+
+    def by_creation(self) -> Iterator[KeywordNode]:
+        """Yield the keywords, each after its parent, and otherwise in the order in which they were made."""
+        waiting = [(self.root.ordinal, self.root.id, self.root)]
+        while waiting:
+            _, id, node = heappop(waiting)
+            self._count()
+            yield node
+            for child in self.children(id):
+                heappush(waiting, (child.ordinal, child.id, child))
+
+    def lead(self, id: str) -> str:
+        """Return the id of the keyword that this one was merged into, its own where it was not or is gone."""
+        node = self._tree.GetKeyword(id)
+        return id if node is None else node.id
+
+    def children(self, id: str) -> Iterator[KeywordNode]:
+        """Yield the children of a keyword."""
+        return pages(self._tree.GetChildren, id)
+
+    def infos(self, id: str) -> Iterator[Info]:
+        """Yield the infos of a keyword."""
+        return pages(self._tree.GetInfosOfKeyword, id)
+
+    def info(self, id: str) -> Info | None:
+        """Return an info."""
+        return self._tree.GetInfo(id)
+
+    def unlinked(self) -> Iterator[Info]:
+        """Return the infos without a keyword; none where the view begins under the root.
+
+        Cost: a step for each info.
+        """
+        return all_infos(self._tree, unlinked=True) if self.root.id == ROOT_ID else iter(())
+
+    def links(self, info_id: str) -> list[InfoKeywordLink]:
+        """Return an info's links, to keywords outside of this view too."""
+        return self._tree.GetLinks(info_id)
+
+    def name_of(self, id: str | None) -> str | None:
+        """Return the name of a keyword of this view; None for any other one."""
+        path = self._tree.GetPath(id) if id else []
+        return path[-1].name if any(node.id == self.root.id for node in path) else None
+
+    def history(self) -> list[Change]:
+        """Return the newest operations, newest first: up to some 50,000 records; none where no history is wanted."""
+        limit = 10
+        while True:
+            if not self._with_history:
+                return []
+            changes = self._tree.History(limit=limit)
+            # How much an operation holds is unknown before it is read; so the log is read again, four times as far.
+            if len(changes) < limit or 4 * sum(len(change.after) for change in changes) > _HISTORY_RECORDS:
+                return changes
+            limit *= 4
+
+    def keywords_of(self, info_id: str) -> list[tuple[str, RelationType]]:
+        """Return the ids of an info's keywords, outside of this view too, and how it belongs to them."""
+        return [(node.id, relation) for node, relation in self._tree.GetKeywordsOfInfo(info_id)]
+
+    def _count(self) -> None:
+        self.keyword_count += 1
+        if self._progress is not None and self.keyword_count % BATCH == 0:
+            self._progress(self.keyword_count, min(1.0, self.keyword_count / self._total) if self._total else None)
