@@ -154,6 +154,13 @@ class TestLists:
         assert (hit.id, hit.text, hit.score > 0.3) == (id, "Ada likes tea.", True)
         assert store.recall("Who likes tea?", min_score=1.0) == []
 
+    def test_a_limit_returns_as_many_as_fit(self, store: MemoryStore) -> None:
+        for number in range(130):
+            store.tree.CreateInfo(f"fact {number} about tea", "b" if number % 2 else "a")
+
+        assert [len(store.recall("tea", limit)) for limit in (5, 120, 1000)] == [5, 120, 130]
+        assert len(store.recall("tea", 1000, sources=["b"])) == 65
+
     def test_users_of_a_folder(self, tmp_path: Path) -> None:
         for user in ("maya", "林悦", "Ada/.."):
             MemoryStore(tmp_path, user=user).close()
