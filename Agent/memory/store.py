@@ -135,7 +135,7 @@ class Remembered(str):
     operation: str
     note: str
 
-    def __new__(cls, id: str, operation: str | None, note: str = "") -> Self:
+    def __new__(cls, id: str, operation: str | None = None, note: str = "") -> Self:
         """Return an id with what its writing was."""
         made = super().__new__(cls, id)
         made.operation, made.note = operation or "", note

@@ -1,6 +1,8 @@
 """Tests of `MemoryStore` as a newcomer meets it: one fact once, what was said later, trees, lists, async calls."""
 
+import copy
 import os
+import pickle
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -275,3 +277,11 @@ def test_a_skill_that_is_learned_again_returns_the_same_id(store: MemoryStore) -
     ids = {store.remember(ProceduralSkill.create("Fix login", "…", ["…"])) for _ in range(2)}
 
     assert ids == {"skill-fix-login"}
+
+
+def test_an_id_that_is_copied_or_pickled_is_still_undone(store: MemoryStore) -> None:
+    id = store.remember("Ada likes tea.")
+    for other in (copy.deepcopy(id), pickle.loads(pickle.dumps(id))):
+        assert (other, other.operation, other.note) == (id, id.operation, "")
+    store.undo(copy.deepcopy(id))
+    assert len(store) == 0
