@@ -331,6 +331,10 @@ def within(seconds: float, call: Callable[[], _T]) -> _T:
         answer, error = answers.get(timeout=max(0.0, seconds))
     except queue.Empty:
         raise TimeoutError(f"the model did not answer within {seconds:g} seconds") from None
+    finally:
+        for variable, value in context.items():  # what a client counted for its caller, `last_usage`
+            if variable.get(None) is not value:
+                variable.set(value)
     if error is not None:
         raise error
     made: _T = answer

@@ -25,6 +25,7 @@ import secrets
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any
 
 from typing_extensions import override
@@ -109,7 +110,8 @@ class LocalLLMClient(LLMClient):
         self._timeout_s, self._margin, self._pid = timeout_s, margin, os.getpid()
         self._lock, self._is_cancelled, self._is_over = threading.Lock(), threading.Event(), threading.Event()
         self._held: list[int] = []  # the tokens whose computation the context holds
-        self._used, self._latest, self.usage = Usage(), threading.local(), Usage()
+        self._used, self.usage = Usage(), Usage()
+        self._last: ContextVar[Usage] = ContextVar("last usage", default=self._used)
 
     def __repr__(self) -> str:
         tokens = self.usage.input_tokens + self.usage.output_tokens
@@ -117,8 +119,8 @@ class LocalLLMClient(LLMClient):
 
     @property
     def last_usage(self) -> Usage:
-        """What the latest `Chat` of the calling thread used, also if it failed."""
-        return getattr(self._latest, "usage", Usage())
+        """What the latest `Chat` of this thread used, or of one whose context it took over, also if it failed."""
+        return self._last.get()
 
     def cancel(self) -> None:
         """End the call that is under way, at once: it raises TimeoutError. Without one, nothing happens."""
@@ -149,7 +151,8 @@ class LocalLLMClient(LLMClient):
                     return self._generate(messages, json_schema)
                 return self._judge(question) if question["intent"] == "judge" else self._choose(question)
         finally:
-            self._latest.usage, self.usage = self._used, self.usage + self._used
+            self._last.set(self._used)
+            self.usage += self._used
             self._lock.release()
 
     @contextmanager

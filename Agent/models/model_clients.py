@@ -53,6 +53,7 @@ import time
 import weakref
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping
+from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple, NoReturn
 from urllib.parse import urlsplit
@@ -259,7 +260,8 @@ class _ChatClient(LLMClient):
         self._left_out: frozenset[str] = frozenset()  # names that the service refused
         self._room = ROOM
         self.usage = self._nothing = Usage(cost=None if prices is None else 0.0)
-        self._latest = threading.local()
+        self._latest = threading.local()  # has the call that a thread makes, or sends for another
+        self._last: ContextVar[_Call | None] = ContextVar("last call", default=None)
         self._package = _import(self._PACKAGE, self._PACKAGE)
         _import("json_repair", self._PACKAGE)  # now, and not when the first broken reply comes
         self._begin()
@@ -300,8 +302,8 @@ class _ChatClient(LLMClient):
 
     @property
     def last_usage(self) -> Usage:
-        """What the latest `Chat` of the calling thread used, also if it failed."""
-        call: _Call | None = getattr(self._latest, "call", None)
+        """What the latest `Chat` of this thread used, or of one whose context it took over, also if it failed."""
+        call = self._last.get()
         return self._nothing if call is None else call.usage
 
     def close(self) -> None:
@@ -330,6 +332,7 @@ class _ChatClient(LLMClient):
         """
         deadline = time.monotonic() + self._timeout_s
         self._latest.call = _Call(deadline, self._nothing)
+        self._last.set(self._latest.call)
         schema = bounded(json_schema)
         room = self._room
         said = self._find_reply(self._ask(messages, schema, deadline))

@@ -28,6 +28,7 @@ from hypothesis import strategies as st
 from typing_extensions import override
 
 from Agent.keyword_tree import InvalidInputError, KeywordTree, LLMClient, SearchStatus
+from Agent.memory.extraction import within
 from Agent.models.model_clients import (
     BODY_LIMIT,
     REPAIR_LIMIT,
@@ -946,6 +947,14 @@ class TestUsage:
         assert seen == [Usage(1, 100, 7, 64)] * 20
         assert client.usage == Usage(20, 2000, 140, 1280)
         assert client.last_usage == Usage()
+
+    def test_is_seen_by_one_who_lets_another_thread_ask(self, wire: Wire, server: Server, connect: Connect) -> None:
+        server.script = said(json.dumps(MATCH))(wire)
+        client = connect()
+        for _ in range(2):
+            within(10.0, lambda: client.Chat(MESSAGES, SCHEMA))
+
+        assert client.last_usage == Usage(1, 100, 7, 64)
 
 
 class TestBudget:
