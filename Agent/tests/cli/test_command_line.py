@@ -9,6 +9,7 @@ import contextlib
 import csv
 import ctypes
 import doctest
+import functools
 import importlib.metadata
 import io
 import json
@@ -1635,6 +1636,28 @@ class TestMeaning:
         assert "theme 7" in answer
         assert sum(len(texts) for is_main, texts in calls if is_main) == 64
         assert all("it?" not in text for is_main, texts in calls if is_main for text in texts)
+
+    @pytest.mark.parametrize("word", ["ask", "recall"])
+    def test_infos_are_found_by_meaning_at_the_first_question(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, word: str
+    ) -> None:
+        pytest.importorskip("numpy", reason="the extra [embeddings] is not installed")
+        from Agent.embeddings import embedder, ranker
+
+        class Knowing(embedder.HashingEmbedder):  # to it, a boat and a ship are one
+            def embed(self, texts: Sequence[str]) -> list[list[float]]:
+                return super().embed([text.replace("boat", "ship") for text in texts])
+
+        monkeypatch.setattr(embedder, "LocalEmbedder", Knowing)
+        trusting = functools.partial(ranker.EmbeddingRanker, trust=1.0)
+        monkeypatch.setattr(ranker, "EmbeddingRanker", trusting)
+        program = Program(tmp_path / "memory")
+        for number in range(12):
+            program.run("remember", f"Crate {number} stands in hall {number % 3}.")
+        program.run("remember", "Her ship is blue.")
+
+        program.run(word, "boat?", code=1)
+        assert "Her ship is blue." in program.run(word, "boat?", "--meaning")
 
 
 class TestBeginning:
