@@ -1528,7 +1528,7 @@ def _Checksum(files: _Files, fd: int, stop: int) -> int:
 #    "durable": 6,            the highest seq known to be on the disk when this line was written
 #    "op": "create_keyword", "operation_id": "…", "timestamp": 1712345678.9,
 #    "author": "user",        see `created_by` and `changed_by`
-#    "agent_io": …,           what a model was asked and said, or null
+#    "agent_io": …,           what a model was asked and said, `{"undoes": id}` of an undo, or null
 #    "before": null,          what undoing needs: the rows as they were
 #    "after": …}              one row, or {"nodes": […], "infos": […], "links": […]}
 #
