@@ -148,6 +148,7 @@ class Memories:
         self._index = Index(None if path is None else str(path))
         self._lock = threading.RLock()
         self._ranker_lock = threading.Lock()
+        self._of_thread = threading.local()
         self._follower = LogFollower(tree)
         self._taken: str | None = None  # the position that this process left the index at
         self._since: LogFollower | None = None  # of what `same` has seen
@@ -158,7 +159,19 @@ class Memories:
 
     def catch_up(self) -> None:
         """Take in what is new in the log."""
-        self._do(self._catch_up)
+        if not getattr(self._of_thread, "is_caught_up", False):
+            self._do(self._catch_up)
+
+    @contextlib.contextmanager
+    def caught_up(self) -> Iterator[None]:
+        """Take in what is new, and let this thread ask several things without looking for more in between."""
+        self.catch_up()
+        before = getattr(self._of_thread, "is_caught_up", False)
+        self._of_thread.is_caught_up = True
+        try:
+            yield
+        finally:
+            self._of_thread.is_caught_up = before
 
     def _do(self, work: Callable[[], _T]) -> _T:
         """Return what `work` does with the index: with another one in memory, where the file cannot be used."""

@@ -210,13 +210,13 @@ class MemoryRetriever:
             if filters is not None:
                 raise InvalidInputError(f"filters need a tree; pages have no {shorten(filters)}")
             return self._retrieve_pages(self._pages, query, limit, config, scoring)
-        self.index.catch_up()
-        among, reach = self.index.choose(filters), limit
-        while True:
-            found, is_all = self._retrieve(query, limit, reach, among, config, scoring)
-            if len(found) == limit or is_all:
-                return found
-            reach *= 4  # equal texts take one place: further ones are wanted
+        with self.index.caught_up():
+            among, reach = self.index.choose(filters), limit
+            while True:
+                found, is_all = self._retrieve(query, limit, reach, among, config, scoring)
+                if len(found) == limit or is_all:
+                    return found
+                reach *= 4  # equal texts take one place: further ones are wanted
 
     def _retrieve(
         self,
@@ -260,15 +260,20 @@ class MemoryRetriever:
         scored = [each for each in zip(totals, ids, breakdowns, strict=True) if each[0] > 0.0]
         scored = [each for each in scored if each[0] >= config.min_score]
         scored.sort(key=lambda item: (-item[0], -known[item[1]].number))  # of equals the newest
-        scored, later = self._newest_first(query, scored, limit, among, tree) if not graph_only else (scored, {})
+        scored, later = self._newest_first(query, scored, limit, among, tree, known) if not graph_only else (scored, {})
         results, taken = list[Retrieved](), set[str]()
         tree.read([id for _, id, _ in scored[:limit]])
-        for total, id, breakdown in scored:
+        infos = [tree.info(id) for _, id, _ in scored[:limit]]
+        same = [*map(fold, [info.content if info is not None else "" for info in infos])]
+        for place, (total, id, breakdown) in enumerate(scored):
             info = tree.info(id)
             if len(results) == limit:
                 break
-            if info is None or memory_fields(info).get("superseded_by") or (text := fold(info.content)) in taken:
-                continue  # gone meanwhile, or said already by a newer one
+            if info is None or memory_fields(info).get("superseded_by"):  # meanwhile
+                continue
+            text = same[place] if place < limit else fold(info.content)
+            if text in taken:  # said already by a newer one
+                continue
             taken.add(text)
             walked = steps.get(attached[id][1], []) if id in attached else []
             results.append(
@@ -357,7 +362,13 @@ class MemoryRetriever:
         return lent
 
     def _newest_first(
-        self, query: str, scored: list[_Scored], limit: int, among: Choice | None, tree: "_TreeOnce"
+        self,
+        query: str,
+        scored: list[_Scored],
+        limit: int,
+        among: Choice | None,
+        tree: "_TreeOnce",
+        known: Mapping[str, InfoFacts],
     ) -> tuple[list[_Scored], dict[str, str]]:
         """Put what was said later of the same subject before what it replaces, and return which does: older → newer.
 
@@ -371,7 +382,7 @@ class MemoryRetriever:
             return scored, {}
         ranked = {id: (total, id, breakdown) for total, id, breakdown in scored[:limit]}
         wider = [found.id for found in self.index.rank(f"{query} {words_of(kinds)}", _WIDER, among)] if kinds else []
-        facts = self.index.facts({*ranked, *wider})
+        facts = {**known, **(self.index.facts(wider) if wider else {})}
 
         def has_subject(id: str) -> bool:
             info = tree.info(id) if id in facts else None
@@ -400,10 +411,9 @@ class MemoryRetriever:
     ) -> list[str]:
         """Return the first memory and a later one that says a change of it; nothing where none does."""
         asked = texts.question(query).keys() - texts.STOP_WORDS
-        said = dict[str, set[str]]()
-        for id in ranked:
-            info = tree.info(id)
-            said[id] = set() if info is None else asked & {*texts.terms(info.content[:_COMPARED])}
+        infos = [tree.info(id) for id in ranked]
+        terms = map(texts.terms, ["" if info is None else info.content[:_COMPARED] for info in infos])
+        said = {id: asked & {*each} for id, each in zip(ranked, [*terms], strict=True)}
         for id in ranked[1:]:
             info, first = tree.info(id), ranked[0]
             is_later = said[first] <= said[id] and bool(said[first]) and facts[id].number > facts[first].number
