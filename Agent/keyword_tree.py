@@ -1045,6 +1045,9 @@ _TYPES_OF |= {"list[str]": (list,), "dict[str, Any]": (dict,)}
 _OPTIONAL_FIELDS: dict[type, dict[str, tuple[type, ...]]] = {}
 _EMPTY: dict[type, dict[str, Callable[[], Any]]] = {}  # what each of these is where a row does not have it
 for _kind in _TYPES:
+    for _field in dataclasses.fields(_kind):
+        if _field.default is not dataclasses.MISSING:
+            raise TypeError(f"{_field.name} needs a default_factory: an attribute of the class hides what a row holds")
     _others = [each for each in dataclasses.fields(_kind) if each.name not in ROW_FIELDS[_kind]]
     _OPTIONAL_FIELDS[_kind] = {each.name: _TYPES_OF[cast("str", each.type)] for each in _others}
     _EMPTY[_kind] = {each.name: cast("Callable[[], Any]", each.default_factory) for each in _others}

@@ -645,8 +645,6 @@ class ContextEngineService:
         self.worker.reconcile(space, recursive=True)
 
 
-
-
 def _in_thread(
     method: Callable[Concatenate[ContextEngineService, P], T],
 ) -> Callable[Concatenate["AsyncContextEngineService", P], Coroutine[Any, Any, T]]:

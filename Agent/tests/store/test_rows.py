@@ -1,10 +1,14 @@
 """Rows in the files: what a general encoder of JSON would write, in the order of the format."""
 
 import json
+import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
+from Agent import keyword_tree
 from Agent.keyword_tree import KeywordTree, RelationType, StoreCorruptError
 from Agent.tests.support.log_format import KINDS, LOG, encoded, read_log, reframed, rows_of
 
@@ -82,3 +86,45 @@ def test_with_what_json_has_no_word_for_is_refused(tmp_path: Path, number: str) 
         (tmp_path / f"{kind}.jsonl").unlink(missing_ok=True)
     with pytest.raises(StoreCorruptError, match="no JSON"), KeywordTree(str(tmp_path)) as tree:
         print(tree.GetKeyword(tea.id))
+
+
+ONE_FIELD_MORE = """
+import keyword_tree as kt
+tree = kt.KeywordTree("data")
+tea, other = (tree.CreateKeyword(name, "root").id for name in ("tea", "other"))
+tree.Confirm("a hot drink", tea)
+tree._engine.Write("pin", lambda tx: tx.Change(tx.ReadNode(tea), pinned=True), "user")
+pinning = tree.last_operation
+tree.CompactStorage()
+tree.DeleteKeyword(tea)
+deletion = tree.last_operation
+tree.CompactStorage()
+tree.Close()
+tree = kt.KeywordTree("data")
+tree.Undo(deletion)
+assert tree.GetKeyword(tea).pinned is True and tree.GetKeyword(other).pinned is False
+assert tree.Search("a hot drink", False).node == tree.GetKeyword(tea)
+tree.Undo(pinning)
+assert tree.GetKeyword(tea).pinned is False and tree.Verify() == []
+"""
+
+
+@pytest.mark.parametrize("place", ["deleted", "created_by", "ordinal", "confirmed", "merged_into"])
+def test_a_field_that_is_added_to_keywords_is_kept_wherever_it_is_put(tmp_path: Path, place: str) -> None:
+    copied = _with_a_field(tmp_path, place, "pinned: bool = field(default_factory=bool)")
+    assert copied.returncode == 0, copied.stderr
+
+
+def test_a_field_with_a_default_that_would_hide_its_rows_is_named(tmp_path: Path) -> None:
+    copied = _with_a_field(tmp_path, "confirmed", "pinned: bool = False")
+    assert "pinned needs a default_factory" in copied.stderr
+
+
+def _with_a_field(folder: Path, place: str, line: str) -> "subprocess.CompletedProcess[str]":
+    copied = Path(shutil.copy(keyword_tree.__file__, folder))
+    before, mark, after = copied.read_text("utf-8").partition("class KeywordNode(")
+    first, _, rest = after.partition(f"\n    {place}: ")
+    field, _, others = rest.partition("\n")
+    copied.write_text(f"{before}{mark}{first}\n    {place}: {field}\n    {line}\n{others}", "utf-8")
+    command = [sys.executable, "-c", ONE_FIELD_MORE]
+    return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
