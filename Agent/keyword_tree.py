@@ -45,10 +45,11 @@ The sections, in order from what is stored up to the public class; each opens wi
 
 Three ways through it, from the public call inwards:
 
-    a write   KeywordTree.CreateKeyword, _Writer.DraftNode, _Engine.Write and Run, _GroupCommit.Run,
-              _Engine._WorkUpToDate, which takes the store's lock in _FileStore.Begin; then in _Engine._CommitJobs:
-              _PlanNode on a _Transaction, whose Rows go to _FileStore.Append (after the log's line to the
-              projections, LogPosition.Project) and to _State.Apply
+    a write   KeywordTree.CreateKeyword, _Writer.CreateBeneath, _Engine.Create, _Engine._WorkUpToDate, which takes the
+              store's lock in _FileStore.Begin; then the row, _FileStore.Append (after the log's line to the
+              projections, LogPosition.Project) and _State.AddNode.  Where that is not so simple: _Engine.Write and Run,
+              _GroupCommit.Run and _Engine._CommitJobs: _PlanNode on a _Transaction, whose Rows go to Append and to
+              _State.Apply
     a search  KeywordTree.Search, _Searcher.FindExactly; else _Descent.Walk: in each round Rank, which asks the ranker
               (Ranker.Fit), and a view from BuildView; _AskRound asks the model and reads its reply (_ReadReply),
               _Settle compares it with the tree as it is now, and at the end _Conclude; then _Searcher.BuildResult
@@ -759,7 +760,9 @@ INVISIBLE += r"\u202a-\u202e\u2060-\u206f\u3164\ufe00-\ufe0f\ufeff\uffa0\ufff0-\
 INVISIBLE += r"\U0001d173-\U0001d17a\U000e0000-\U000e0fff"
 POINTS = r"\u0591-\u05bd\u05bf-\u05c7\u0610-\u061a\u064b-\u065f\u0670\u06d6-\u06ed\u08ca-\u08ff"  # of Hebrew and Arabic
 # The tags that follow a black flag say of which country it is.
-_DropInvisible = partial(re.compile(f"(\U0001f3f4[\U000e0020-\U000e007f]+)|[{INVISIBLE}]").sub, r"\1")
+_DropInvisible = partial(
+    re.compile(f"(\U0001f3f4[\U000e0020-\U000e007f]+)|[{INVISIBLE}]").sub, lambda found: found[1] or ""
+)
 _IsPoint = re.compile(f"[{POINTS}]").match
 
 
@@ -842,9 +845,13 @@ def _CheckContent(what: str, value: object) -> str:
 
 def _CheckName(what: str, value: object) -> str:
     if type(value) is str and 0 < len(value) <= _NAME_LIMIT and value.isprintable() and not value.isspace():
-        return value  # nearly always
+        is_seen = value[0] < "\u034f" or "\u3400" <= value[0] < "\ud800"  # of the printable the invisible lie elsewhere
+    else:
+        is_seen = False
+    if is_seen:
+        return cast("str", value)  # nearly always
     name = _CheckText(what, value, _NAME_LIMIT, 1)
-    if not _DropInvisible(name).strip():
+    if not _DropInvisible(name).strip() and "\u0640" not in name:  # tatweel can be seen
         raise _Invalid(f"{what} must not be empty or blank", name)
     return name
 
@@ -1963,14 +1970,15 @@ _NO_LOCK_ERRORS = (errno.EROFS, errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP)
 
 
 class Health(IntEnum):
-    """How far a store, and a tree, can be used.  A store knows the first four, its tree the others."""
+    """How far a store, and a tree, can be used.  A store knows the first four, its tree the first and the others."""
 
     SOUND = 0  # reads and writes
     READ_ONLY = 1  # nothing can be written where it lies
     FAILED = 2  # a sync, or taking back a write, failed: nothing is written until it is opened again
     LOST = 3  # the log no longer holds what was read of it: what is in memory can be read
-    STALE = 4  # memory may be other than the log, or the log was replaced: the next call opens it again
-    CLOSED = 5
+    REPLACED = 4  # another log is in place: the next write, or `Refresh`, opens it; until then memory can be read
+    STALE = 5  # memory may be other than the log: the next call opens it again
+    CLOSED = 6
 
 
 _SOUND, _STALE, _CLOSED = Health.SOUND, Health.STALE, Health.CLOSED  # an enum's members take longer to find
@@ -4896,7 +4904,7 @@ class _Engine:
         self._RefuseClosed()
         if self.lock._is_owned() and self._guards.lock._is_owned():
             raise _ReentryError(_REENTRY)  # it would see half an operation
-        if self.health is not _SOUND:
+        if self.health is _STALE:
             with self.Enter(), self.commit_lock:
                 self._EnsureOpen()
 
@@ -4918,7 +4926,14 @@ class _Engine:
     def _EnsureOpen(self) -> None:
         """Open again where that must be; it is this thread's turn."""
         self._RefuseClosed()
-        if self.health is _STALE:
+        if self.health is Health.REPLACED:
+            try:
+                self._Reopen()
+            except StoreCorruptError:  # by a log that lacks what was read: this tree alone has it
+                if self.store.health is _SOUND:
+                    self.store.health, self.health = Health.LOST, _SOUND
+                raise
+        elif self.health is _STALE:
             self._Reopen()
 
     def _Reopen(self) -> None:
@@ -4946,7 +4961,7 @@ class _Engine:
             was, self.health = self.health, _CLOSED
         with guard, self.commit_lock:
             try:
-                if was is not _STALE:  # a checkpoint would confirm what cannot be trusted
+                if was is _SOUND:  # else a checkpoint would confirm what cannot be trusted
                     self.store.Close(self._Apply)
             finally:
                 try:
@@ -5104,7 +5119,7 @@ class _Engine:
                             self.store.End()
                         raise
             except ReplacedError:
-                self.health = _STALE
+                self.health = Health.REPLACED
             except BehindError:
                 jobs = [job for job in jobs if not job.is_done]
             except BaseException as error:

@@ -432,7 +432,7 @@ class TestUpdateInfo:
 CIRCLE: dict[str, Any] = {}
 CIRCLE["self"] = CIRCLE
 NO_IDS: list[Any] = [None, 7, b"py", "", ["py"], "\ud800", "x" * 513, True]
-NO_NAMES: list[Any] = [None, 7, "", " \u3000\t", "\u200b", "x" * 513, "a\ud800", ["a"]]
+NO_NAMES: list[Any] = [None, 7, "", " \u3000\t", "\u200b", "\u3164", "\ufe0f\x07", "x" * 513, "a\ud800", ["a"]]
 NO_METADATA: list[Any] = [[], "x", {"a": float("nan")}, {1: 2}, {"a": (1,)}, CIRCLE, {"a": "\ud800"}, {"a": {1}}]
 NO_COUNTS: list[Any] = [0, -1, True, "1", 1.0, None]
 OF_KEYWORD: dict[str, Callable[[KeywordTree, Any], object]] = {

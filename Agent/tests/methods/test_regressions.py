@@ -725,16 +725,6 @@ class TestReading:
         assert _count_reads(lambda: "big" in tree) == 0
         assert _count_reads(lambda: tree.Search("big")) >= 3
 
-    def test_goes_on_where_the_log_was_cut_and_this_tree_alone_has_it(self, tree: KeywordTree, folder: Path) -> None:
-        for n in range(5):
-            tree.CreateKeyword(f"k{n}", "root")
-        os.truncate(folder / "change_log.jsonl", 1000)
-        for _ in range(2):
-            with pytest.raises(StoreCorruptError, match="is in this tree alone"):
-                tree.CreateKeyword("more", "root")
-            assert [node.name for node in tree.Walk()][1:] == ["k0", "k1", "k2", "k3", "k4"]
-            assert tree["k3"].name == "k3"
-
     def test_a_token_of_one_spelling_does_not_lead_to_another(self, folder: Path) -> None:
         def split(text: str) -> list[str]:
             return [word.lower() for word in re.findall("[A-Z]?[a-z]+", text)] or [text]
