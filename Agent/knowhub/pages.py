@@ -570,6 +570,10 @@ def _add_others(pages: Pages, route: Route) -> None:
         found = hub.operations(token, {"limit": 20, **_query(request, "cursor")})
         return pages.show(request, "operations.html", found=found, kind_of=kind_of)
 
+    @route("/access")
+    def access(request: Request, token: Token, form: Form) -> Response:
+        return pages.show(request, "access.html", found=hub.accesses(token, {"limit": 20, **_query(request, "cursor")}))
+
     @route("/goals")
     def goals(request: Request, token: Token, form: Form) -> Response:
         from .goals import GoalTree

@@ -141,6 +141,7 @@ def paths(served: Served) -> list[str]:
         "/slim",
         "/goals",
         "/operations",
+        "/access",
         "/tokens",
         "/api",
     ]
@@ -321,6 +322,8 @@ class TestWork:
         revealed = client.post("/reveal/credentials/website_a")
         assert SECRET in revealed.text
         assert revealed.headers["cache-control"] == "no-store"
+        listed = client.get("/access", headers={"Accept-Language": "zh"}).text
+        assert ("已读" in listed, "credentials/website_a" in listed, SECRET in listed) == (True, True, False)
         assert client.get("/reveal/credentials/website_a").status_code == 405
         form = {
             "id": "credentials/website_a",
