@@ -46,9 +46,9 @@ from ..keyword_tree import (
 from ..memory.scoring import ScoreBreakdown, temporal_decay
 from ..store.addresses import open_tree
 from ..store.log_follower import InfoFollower
-from .filters import OPERATORS, Filter, Test, all_of, is_equal
+from .filters import OPERATORS, Filter, Test, all_of
 from .item_ranking import ItemRanking
-from .json_values import copy_value, equals
+from .json_values import copy_value
 from .operations import LastOperations, try_again
 
 __all__ = ["AsyncMemory", "Memory"]
@@ -359,10 +359,10 @@ class Memory:
             query: The question.
             top_k: At most this many.
             filters: Which may be found: at least one of `user_id`, `agent_id` and `run_id`, and any field of theirs by
-                value, by `"*"` (it has one), or by eq, ne, in, nin, gt, gte, lt, lte, contains, icontains; AND, OR and
-                NOT take lists of filters.
-            threshold: What scores less is left out, 0 to 1; a score is the share of the question's words that a memory
-                says, or with an embedder its similarity, whichever is higher.
+                value, by one of a list, by `"*"` (any, or none), or by eq, ne, in, nin, gt, gte, lt, lte, contains,
+                icontains, of which none fits a field that is not there; AND, OR and NOT take lists of filters.
+            threshold: What scores less is left out, 0 to 1, and 0 leaves out none; a score is the share of the
+                question's words that a memory says, or with an embedder its similarity, whichever is higher.
             rerank: Refused.
             explain: Return `score_details` with each.
             reference_date: Refused, as in mem0's open-source library.
@@ -392,6 +392,8 @@ class Memory:
             for id, similarity in near.items():
                 scores[id] = max(similarity, scores.get(id, 0.0))
             least = 0.1 if threshold is None else threshold
+            if not least:
+                scores = {**scores, **{id: 0.0 for id in reversed(among) if id not in scores}}
             best = sorted((id for id, score in scores.items() if score >= least), key=lambda id: -scores[id])[:top_k]
             results = [{**self._row_of(id), "score": scores[id]} for id in best]
             if explain:
@@ -787,17 +789,24 @@ def _compile_one(name: str, condition: Any) -> Filter:
 
 
 def _read_condition(condition: Any) -> Test:
-    if isinstance(condition, Mapping):
-        unknown = [operator for operator in condition if operator not in OPERATORS]
-        if unknown:
-            raise InvalidInputError(f"Unsupported metadata filter operator: {unknown[0]}")
-        return all_of([OPERATORS[operator](value) for operator, value in condition.items()])
+    """Return the test of a field, as mem0's default store has it: a field of several values fits by any of them, and
+    one that is not there by `"*"` alone, not by `ne` and `nin` either.
+    """
     if isinstance(condition, str) and condition == "*":
-        return lambda found: found is not None
-    if isinstance(condition, list):
-        return is_equal(condition)
-    # A field of several values fits by one of them.
-    return lambda found: any(equals(each, condition) for each in (found if isinstance(found, list) else [found]))
+        return lambda found: True
+    wanted = condition if isinstance(condition, Mapping) else {"in" if isinstance(condition, list) else "eq": condition}
+    for operator, value in wanted.items():
+        if operator not in OPERATORS:
+            raise InvalidInputError(f"Unsupported metadata filter operator: {operator}")
+        if value is None:
+            raise InvalidInputError(f"a filter compares with a value, not None: {condition!r}")
+    tests = [OPERATORS[operator](value) for operator, value in wanted.items()]
+
+    def fits(found: Any) -> bool:
+        values = found if isinstance(found, list) else [] if found is None else [found]
+        return all(any(map(test, values)) for test in tests)
+
+    return fits
 
 
 _LOGICAL: dict[str, Callable[[Iterable[bool]], bool]] = {

@@ -210,6 +210,7 @@ class TestSearch:
         assert found[0]["memory"] == "black tea wants boiling water"
         assert 0.1 <= found[0]["score"] <= 1
         assert memory.search("zzz", filters=ADA) == {"results": []}
+        assert len(memory.search("zzz", filters=ADA, threshold=0.0)["results"]) == 3
         assert memory.search("tea", filters=ADA, top_k=0) == {"results": []}
 
     @pytest.mark.parametrize(
@@ -222,7 +223,12 @@ class TestSearch:
             ({"cups": {"gt": 1.5}}, "g"),
             ({"cups": {"gte": 1.5, "lt": 3}}, "b"),
             ({"cups": {"lte": "3"}}, ""),
-            ({"cups": "*"}, "gb"),
+            ({"cups": "*"}, "gbd"),
+            ({"cups": {"ne": 3}}, "b"),
+            ({"cups": {"nin": [3]}}, "b"),
+            ({"cups": [3, 4]}, "g"),
+            ({"tags": {"contains": "ree"}}, "g"),
+            ({"tags": {"ne": "hot"}}, "g"),
             ({"old": True}, "d"),
             ({"old": 1}, ""),
             ({"topic": {"contains": "o"}}, "d"),
@@ -232,7 +238,7 @@ class TestSearch:
             ({"tags": {"contains": "Green"}}, "g"),
             ({"tags": {"icontains": "green"}}, "g"),
             ({"agent_id": "helper"}, "d"),
-            ({"agent_id": "*"}, "d"),
+            ({"agent_id": "*"}, "gbd"),
             ({"role": "user"}, "gbd"),
             ({"AND": [{"topic": "tea"}, {"cups": {"gt": 2}}]}, "g"),
             ({"OR": [{"cups": 3}, {"topic": "dog"}]}, "gd"),
@@ -279,6 +285,7 @@ class TestSearch:
             ("x", {"top_k": True}, "valid integer"),
             ("x", {"filters": {**ADA, "n": {"$where": "1"}}}, r"operator: \$where"),
             ("x", {"filters": {**ADA, "OR": []}}, "non-empty list"),
+            ("x", {"filters": {**ADA, "n": None}}, "not None"),
             ("x", {"filters": {**ADA, "AND": "x"}}, "requires a list"),
             ("x", {"filters": {**ADA, "NOT": ["x"]}}, "condition of NOT"),
         ],
