@@ -42,7 +42,7 @@ from . import calibration, codes, evidence, packing, score, texts
 
 __all__ = ["Hit", "Index", "LostIndexError", "Unit"]
 
-_FORMAT = f"9 {sys.byteorder}"  # another one is made again
+_FORMAT = f"10 {sys.byteorder}"  # another one is made again
 _ROW = 1_900  # bytes of a term's newest postings; a row of more than a quarter of a page takes whole ones besides
 _RUN = 300  # postings of a run, at least; twice as many at most
 _BATCH_BYTES = 1 << 23  # postings that are collected before they are written
