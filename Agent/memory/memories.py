@@ -152,6 +152,7 @@ class Memories:
         self._follower = LogFollower(tree)
         self._taken: str | None = None  # the position that this process left the index at
         self._since: LogFollower | None = None  # of what `same` has seen
+        self._keys: set[int] = set()  # of the texts that the index had then
         self._recent: dict[int, dict[str, None]] = {}  # by the key of a text: infos written since
         self._unranked: dict[str, None] | None = None  # infos that the ranker is to be given; None: all there are
 
@@ -378,23 +379,26 @@ class Memories:
     def same(self, text: str) -> list[str]:
         """Return the infos that may be found and may have a text, but for case, width and blanks; the newest first.
 
-        Cost: a look at the log, and one at the index; nothing is written after the first call.
+        Cost: a look at the log, and at the index where there may be one; the first call reads a number of each info.
         """
+        key = memory_rows.key_of_text(text)
         with self._lock:
+            follower = self._since or LogFollower(self._tree)
             if self._since is None:
                 self.catch_up()
-                self._since = LogFollower(self._tree)
-                self._since.position = self._follower.position
-            changes = self._since.catch_up()
-            if changes.from_nothing:
+                follower.position = self._follower.position
+            changes = follower.catch_up()
+            if changes.from_nothing or self._since is None:
                 self.catch_up()
                 self._recent.clear()
+                self._keys = self._read(lambda db: {row[0] for row in db.execute("select same from memory")})
+                self._since = follower
             for info in changes.infos:
                 self._recent.setdefault(memory_rows.key_of_text(info.content), {})[info.id] = None
-        key = memory_rows.key_of_text(text)
+            recent = [*reversed(self._recent.get(key, ()))]
         sql = "select id from memory where same = ? and is_hidden = 0 order by num desc"
-        known = self._read(lambda db: [to_id(id) for (id,) in db.execute(sql, (key,))])
-        return list(dict.fromkeys([*reversed(self._recent.get(key, ())), *known]))
+        known = self._read(lambda db: db.execute(sql, (key,)).fetchall()) if key in self._keys else []
+        return list(dict.fromkeys([*recent, *(to_id(id) for (id,) in known)]))
 
     def sayings(self) -> dict[str, tuple[Sayings, Waits | None]]:
         """Return what infos say of the graph and what they wait for, of those that do; in the order of the log."""
