@@ -150,7 +150,7 @@ class Fact(NamedTuple):
     topic: str
     """What it is filed under; "" for a profile."""
     key: str
-    """Of a profile its field: `name`, `lives_in`, …; else ""."""
+    """Of a profile its field: `name`, `lives_in`, …; else "danger" for what can harm the user, or ""."""
     text: str
     """The sentences of its quote; of a profile with a key, the value alone where it is in them."""
     message: int
@@ -209,7 +209,7 @@ Add nothing, conclude nothing. Empty lists are a good answer. Names and quotes s
   value, copied), preferences (what the speaker likes, dislikes, wants done), entities (facts about other people,
   places, projects), events (what happened), cases (a problem and how it was solved), patterns (what holds in general
   for the agent's work), skills (steps of how something is done). "topic" names what it is filed under; "key" is ""
-  but for a profile.
+  but for a profile, and "danger" where it can harm the speaker: an allergy, an illness, a medicine.
 Types: {", ".join(ENTITY_TYPES)}"""
 
 
@@ -610,7 +610,8 @@ def check_fact(row: object, messages: Sequence[Shown], speakers: int = 1) -> tup
     if not set(_units(value)) & set(quoted.units):
         return None, f"{category}: nothing of what its quote says"
     if category != "profile":
-        return Fact(category, topic or "", "", " ".join(said.split()), idx), ""
+        key = "danger" if made.get("key") == "danger" else ""
+        return Fact(category, topic or "", key, " ".join(said.split()), idx), ""
     if not key or quoted.find(value) is None:
         value = " ".join(said.split())
     return Fact(category, "", key, f"{key}: {value}" if key else value, idx), ""

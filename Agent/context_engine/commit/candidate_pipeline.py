@@ -1,6 +1,7 @@
 """`CandidatePipeline`: all extractors, and their candidates made comparable."""
 
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any
 
@@ -13,7 +14,7 @@ from ..fs.uri import memory_uri
 
 
 class CandidatePipeline:
-    """Calls every extractor in order; one that fails takes nothing from the others."""
+    """Calls all extractors; one that fails takes nothing from the others."""
 
     def __init__(self, extractors: Sequence[CandidateExtractor]) -> None:
         self.extractors = list(extractors)
@@ -21,20 +22,28 @@ class CandidatePipeline:
     def extract_candidates(
         self, ctx: RequestContext, archive: SessionArchive, messages: Sequence[Message]
     ) -> list[CandidateMemory]:
-        """Return what all extractors found; `archive.stats` has `failures`, and the numbers of the messages `failed`.
+        """Return what all extractors found; they run side by side.
 
-        An extractor that fails may have missed something in any of them.
+        In `archive.stats["reading"]`, where that is, stands how they failed: one may have missed something in any
+        message.
         """
-        found: list[CandidateMemory] = []
-        failures = archive.stats.setdefault("failures", [])
-        for extractor in self.extractors:
+        reading = archive.stats.get("reading")
+
+        def extract(extractor: CandidateExtractor) -> list[CandidateMemory] | Exception:
             try:
-                found += extractor.extract(messages, archive, ctx)
+                return extractor.extract(messages, archive, ctx)
             except Exception as error:  # an extractor may be the caller's own
-                failures.append(
-                    {"extractor": type(extractor).__name__, "error": HideKeys(f"{type(error).__name__}: {error}")[:300]}
-                )
-                archive.stats["failed"] = list(range(1, len(messages) + 1))
+                return error
+
+        found: list[CandidateMemory] = []
+        with ThreadPoolExecutor(max(1, len(self.extractors))) as pool:
+            for extractor, made in zip(self.extractors, pool.map(extract, self.extractors), strict=True):
+                if not isinstance(made, Exception):
+                    found += made
+                elif reading is not None:
+                    text = HideKeys(f"{type(made).__name__}: {made}")[:300]
+                    reading.failures.append({"extractor": type(extractor).__name__, "error": text})
+                    reading.failed.update(range(1, len(messages) + 1))
         return found
 
     def normalize_candidates(self, ctx: RequestContext, candidates: Sequence[CandidateMemory]) -> list[CandidateMemory]:
@@ -44,7 +53,8 @@ class CandidatePipeline:
         """
         merged: dict[tuple[str, ...], CandidateMemory] = {}
         for candidate in map(_cleaned, candidates):
-            if candidate.category not in OWNER_OF or not (candidate.content.strip() or candidate.category == "tools"):
+            has_figures = candidate.category in ("skills", "tools") and candidate.overview
+            if candidate.category not in OWNER_OF or not (candidate.content.strip() or has_figures):
                 continue
             try:
                 uri = memory_uri(ctx, candidate.category, candidate.routing_key or candidate.content[:60])

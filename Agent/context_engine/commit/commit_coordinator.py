@@ -9,8 +9,7 @@ After a crash in between a worker takes the event up. A ledger, which lies in th
 
     state        "waiting" while something waits, "partial" where something failed, else "done"
     extractors   what read it, and which version of that; another one begins again
-    waiting      the numbers of the messages that no extractor has read yet
-    left         candidates that a commit found, and had no room for
+    waiting      the numbers of the messages that no extractor has read yet, or for whose candidates there was no room
     failed       the numbers of messages whose candidates were not all of use: `extract_again` asks for them, no worker
     applied      the ids of the candidates that were written: none is twice
     failures     what went wrong, each with how often
@@ -19,10 +18,10 @@ It is read again in the second transaction: where two extract one archive at onc
 written by the one that is there first.
 """
 
-import contextlib
+import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from ...base.text import mapping_of, shorten, strings_of
@@ -40,7 +39,7 @@ from ..core.objects import (
     WritePlan,
     WriteResult,
 )
-from ..extraction.extractors import Allowance, ModelReader
+from ..extraction.extractors import Allowance, ModelReader, Reading
 from ..fs.context_fs import ContextFS
 from ..fs.meta import Staged, read_meta
 from ..fs.transaction import Transaction
@@ -59,7 +58,7 @@ from .context_writer import ContextWriter, RelationWriter
 from .policies import MergeAdvisor
 from .policy_router import PolicyRouter
 
-_TRIES, _FAILURES = 3, 20
+_FAILURES = 20
 
 
 class CommitCoordinator:
@@ -183,11 +182,9 @@ class CommitCoordinator:
             meta = read_meta(uri, {})
             # Without a model only the use of tools is derived; but a worker may have one.
             is_done = self._reader is None and not archive.stats["used_tools"] and not is_background
-            ledger = {"state": "waiting", "extractors": {}, "applied": [], "failures": []}
-            if is_done:
-                ledger |= {"state": "done", "extractors": self._versions, "waiting": [], "left": [], "failed": []}
+            ledger = Ledger(self._versions if is_done else {}, set() if is_done else _numbers(archive))
             meta |= {"type": "session", "category": SESSIONS, "title": archive_title(archive)}
-            meta["metadata"] = {**archive_metadata(archive, ledger), "agent": ctx.agent_id}
+            meta["metadata"] = {**archive_metadata(archive, ledger.as_json()), "agent": ctx.agent_id}
             tx.put(uri, Staged(render_archive(part, archive.summary, encoded, self._fs.count_tokens), meta))
             if not is_done:
                 # Its own process has a start before a worker takes it for dead, longer than it may ask a model.
@@ -226,108 +223,74 @@ class CommitCoordinator:
         """
         allowance = allowance or self._begin()
         archive = self.builder.read(ctx, archive_uri)
-        ledger = mapping_of(self._fs.read_metadata(ctx, archive_uri)["metadata"].get("ledger"))
-        wanted = self._wanted(ledger, archive, must)
-        if ends and wanted and self._reader is None and "model" in mapping_of(ledger.get("extractors")):
+        ledger = Ledger.read(self._fs.read_metadata(ctx, archive_uri)["metadata"], archive)
+        wanted = ledger.wanted(self._versions, archive, must)
+        if ends and wanted and self._reader is None and "model" in ledger.extractors:
             raise ProviderDownError("a model has begun to read this archive, and here is none")
-        found = self._find_candidates(ctx, archive, set() if self._left(ledger) else wanted, allowance)
+        found = self._read(ctx, archive, wanted, allowance)
         if ends and found.unread == wanted and not found.candidates and _is_down(found.failures):
             raise ProviderDownError(found.failures[-1]["error"])
         limit = None if self._reader is None else allowance.candidates
-        for attempt in range(_TRIES):
-            try:
-                with self._fs.transaction(ctx, "extract session") as tx:
-                    results, refused, waits, is_further = self._write(ctx, tx, archive, found, must, limit)
-                    if is_further or not waits:
-                        tx.ends += ends
-                    if is_further and waits:
-                        self._outbox.append_batch([_to_extract(archive.archive_uri, _request(ctx))])
-                break
-            except VersionConflictError:
-                if attempt == _TRIES - 1:
-                    raise
+
+        def write(tx: Transaction) -> tuple[Transaction, _Written]:
+            return tx, self._write(ctx, tx, archive, found, wanted, must, ends, limit)
+
+        tx, written = self._fs.run(ctx, "extract session", write)
         self._settle(tx.events)
-        allowance.candidates -= len(results)
-        stats = {"candidates": len(found.candidates), "failures": _summed([*found.failures, *refused])}
-        status = "partial" if stats["failures"] or waits else "committed"
-        stats |= {"waits": waits, "is_further": is_further}
-        return CommitResult(archive, results, list(tx.events), stats, status, tx.commit_id if tx.sequence else "")
+        allowance.candidates -= len(written.results)
+        failures = _summed([*found.failures, *written.failures])
+        stats = {"candidates": len(found.candidates), "failures": failures}
+        stats |= {"waits": written.waits, "is_further": written.is_further}
+        status = "partial" if failures or written.waits else "committed"
+        commit_id = tx.commit_id if tx.sequence else ""
+        return CommitResult(archive, written.results, list(tx.events), stats, status, commit_id)
 
-    def _is_newer(self, ledger: Mapping[str, Any]) -> bool:
-        """Whether an archive was not read yet, or by something else than what reads it here."""
-        return mapping_of(ledger.get("extractors")) != self._versions
-
-    def _wanted(self, ledger: Mapping[str, Any], archive: SessionArchive, must: bool) -> set[int]:
-        """Return the numbers of the messages that are to be read."""
-        if self._is_newer(ledger):
-            return _numbers(archive)
-        waiting = _numbers_in(ledger.get("waiting"), archive)
-        return waiting | _numbers_in(ledger.get("failed"), archive) if must else waiting
-
-    def _left(self, ledger: Mapping[str, Any]) -> list[CandidateMemory]:
-        """Return the candidates that a commit before found, and had no room for."""
-        rows = [] if self._is_newer(ledger) else _rows_in(ledger.get("left"))
-        return [made for made in map(_candidate_of, rows) if made is not None]
-
-    def _find_candidates(
-        self, ctx: RequestContext, archive: SessionArchive, wanted: set[int], allowance: Allowance
-    ) -> "_Found":
+    def _read(self, ctx: RequestContext, archive: SessionArchive, wanted: set[int], allowance: Allowance) -> Reading:
         """Return what the wanted messages hold, and how asking went."""
         if not wanted:
-            return _Found([], wanted, wanted, set(), [])
-        asked = archive.stats
-        asked |= {"waiting": sorted(wanted), "failed": [], "failures": [], "allowance": allowance}
-        found = self._pipeline.extract_candidates(ctx, archive, archive.recent_messages)
-        unread = set(asked["waiting"]) if self._reader is not None else set()  # what is counted is counted at once
-        made = _Found(
-            self._pipeline.normalize_candidates(ctx, found), wanted, unread, set(asked["failed"]), asked["failures"]
+            return Reading()
+        said = archive.recent_messages
+        made = Reading() if self._reader is None else self._reader.read(said, archive, ctx, wanted, allowance)
+        archive.stats["reading"] = made
+        made.candidates = self._pipeline.normalize_candidates(
+            ctx, self._pipeline.extract_candidates(ctx, archive, said)
         )
-        for name in ("waiting", "failed", "failures", "allowance", "found"):
-            asked.pop(name, None)
+        del archive.stats["reading"]
         return made
 
     def _write(
-        self, ctx: RequestContext, tx: Transaction, archive: SessionArchive, found: "_Found", must: bool,
-        limit: int | None,
-    ) -> tuple[list[WriteResult], list[dict[str, Any]], bool, bool]:  # fmt: skip
-        """Stage what was not applied yet, and the ledger; another process may have written there meanwhile.
-
-        Returns what was written, what was refused, whether messages or candidates wait, and whether anything was done.
-        """
+        self, ctx: RequestContext, tx: Transaction, archive: SessionArchive, found: Reading, read: set[int],
+        must: bool, ends: Sequence[str], limit: int | None,
+    ) -> "_Written":  # fmt: skip
+        """Stage what was not applied yet, and the ledger; another process may have written there meanwhile."""
         uri = parse_uri(archive.archive_uri)
         staged = tx.look(uri)
-        ledger = mapping_of(mapping_of((staged.meta or {}).get("metadata")).get("ledger"))
-        still = self._wanted(ledger, archive, must)
-        known, before = set(strings_of(ledger.get("applied"))), self._left(ledger)
-        mine = [each for each in found.candidates if not (named := numbers_of(each)) or named & still]
-        new = [
-            candidate
-            for candidate in self._pipeline.normalize_candidates(ctx, [*before, *mine])
-            if candidate_id(candidate) not in known
-        ]
-        results, applied, refused = self._apply(ctx, new[:limit])
-        left = [asdict(candidate) for candidate in new[limit:]] if limit is not None else []
-        waiting = (still - found.wanted) | (still & found.unread)
-        # What was refused is asked about again, on request: so is what a check has dropped.
-        again = set().union(*(numbers_of(candidate) or _numbers(archive) for candidate, _ in refused))
-        held = _numbers_in(ledger.get("failed"), archive) - found.wanted
-        failed = (held | (still & found.failed) | again) - waiting
-        reported = [failure for _, failure in refused]
-        waits = bool(waiting or left)
-        made = {
-            "state": "waiting" if waits else "partial" if failed else "done",
-            "extractors": self._versions,
-            "waiting": sorted(waiting),
-            "left": left,
-            "failed": sorted(failed),
-            "applied": [*strings_of(ledger.get("applied")), *applied],
-            "failures": _summed([*_rows_in(ledger.get("failures")), *found.failures, *reported])
-            if waits or failed
-            else [],
-        }
         meta = staged.meta or {}
-        tx.put(uri, Staged(staged.files, {**meta, "metadata": {**mapping_of(meta.get("metadata")), "ledger": made}}))
-        return results, reported, waits, bool(applied) or waiting != still or len(left) < len(before)
+        ledger = Ledger.read(mapping_of(meta.get("metadata")), archive)
+        still = ledger.wanted(self._versions, archive, must)
+        mine = [each for each in found.candidates if not (named := numbers_of(each)) or named & still]
+        new = [candidate for candidate in mine if candidate_id(candidate) not in ledger.applied]
+        results, applied, refused = self._apply(ctx, new[:limit])
+
+        def cited(candidates: Sequence[CandidateMemory]) -> set[int]:
+            return set().union(*(numbers_of(each) or _numbers(archive) for each in candidates))
+
+        over = cited(new[limit:]) if limit is not None else set()
+        waiting = (still - read) | (still & found.unread) | over
+        # What was refused is asked about again, on request: so is what a check has dropped.
+        held = ledger.failed - read | (still & found.failed) | cited([candidate for candidate, _ in refused])
+        failures = [failure for _, failure in refused]
+        is_further = bool(applied) or waiting != still
+        made = Ledger(self._versions, waiting, held - waiting, [*ledger.applied, *applied])
+        if waiting or made.failed:
+            made.failures = _summed([*ledger.failures, *found.failures, *failures])
+        own = {**mapping_of(meta.get("metadata")), "ledger": made.as_json()}
+        tx.put(uri, Staged(staged.files, {**meta, "metadata": own}))
+        if is_further or not waiting:
+            tx.ends += ends
+        if is_further and waiting:
+            self._outbox.append_batch([_to_extract(archive.archive_uri, _request(ctx))])
+        return _Written(results, failures, bool(waiting), is_further)
 
     def _apply(
         self, ctx: RequestContext, candidates: Sequence[CandidateMemory]
@@ -365,47 +328,67 @@ class CommitCoordinator:
             self._router.select_policy(candidate, ctx)
             raise InvalidInputError(f"this cannot be remembered: {shorten(candidate.content)}")
         self._begin()
-        for attempt in range(_TRIES):
-            with contextlib.suppress(*([VersionConflictError] if attempt < _TRIES - 1 else [])):
-                with self._fs.transaction(ctx, "remember") as tx:
-                    result = self.apply_plan(ctx, self._router.build_plan(made[0], ctx))
-                return result, list(tx.events)
-        raise AssertionError("unreachable")
+
+        def write(tx: Transaction) -> tuple[WriteResult, list[OutboxEvent]]:
+            return self.apply_plan(ctx, self._router.build_plan(made[0], ctx)), tx.events
+
+        return self._fs.run(ctx, "remember", write)
 
 
-class _Found(NamedTuple):
-    """What extractors found in an archive."""
+class _Written(NamedTuple):
+    """What a second transaction did."""
 
-    candidates: list[CandidateMemory]
-    wanted: set[int]
-    """The numbers of the messages that were to be read."""
-    unread: set[int]
-    """Those that could not be."""
-    failed: set[int]
-    """Those of whose candidates some were dropped."""
+    results: list[WriteResult]
     failures: list[dict[str, Any]]
+    waits: bool
+    """Whether messages or candidates wait."""
+    is_further: bool
+    """Whether anything was done."""
+
+
+@dataclass
+class Ledger:
+    """What became of an archive's messages, which are numbered from 1; see the top of this file."""
+
+    extractors: dict[str, Any]
+    waiting: set[int]
+    failed: set[int] = field(default_factory=set)
+    applied: list[str] = field(default_factory=list)
+    failures: list[dict[str, Any]] = field(default_factory=list)
+
+    @classmethod
+    def read(cls, metadata: Mapping[str, Any], archive: SessionArchive) -> "Ledger":
+        """Return the ledger of an archive, as far as a hand has left it."""
+        held = mapping_of(metadata.get("ledger"))
+
+        def numbers(name: str) -> set[int]:
+            rows = held.get(name)
+            return _numbers(archive).intersection(rows if isinstance(rows, list) else ())
+
+        def rows(name: str) -> list[dict[str, Any]]:
+            value = held.get(name)
+            return [row for row in map(mapping_of, value) if row] if isinstance(value, list) else []
+
+        left = [ref.get("message", "") for row in rows("left") for ref in map(mapping_of, row.get("source_refs") or ())]
+        waiting = numbers("waiting") | {int(name[1:]) for name in left if re.fullmatch(r"m\d{1,6}", str(name))}
+        extractors, applied = mapping_of(held.get("extractors")), strings_of(held.get("applied"))
+        return cls(extractors, waiting, numbers("failed"), applied, rows("failures"))
+
+    def wanted(self, versions: Mapping[str, int], archive: SessionArchive, must: bool) -> set[int]:
+        """Return the numbers of the messages that are to be read: all, where something else than these read it."""
+        if self.extractors != versions:
+            return _numbers(archive)
+        return self.waiting | self.failed if must else self.waiting
+
+    def as_json(self) -> dict[str, Any]:
+        """Return it as it is kept."""
+        state = "waiting" if self.waiting else "partial" if self.failed else "done"
+        waiting, failed = sorted(self.waiting), sorted(self.failed)
+        return {**vars(self), "state": state, "waiting": waiting, "failed": failed}
 
 
 def _numbers(archive: SessionArchive) -> set[int]:
     return set(range(1, len(archive.recent_messages) + 1))
-
-
-def _numbers_in(value: object, archive: SessionArchive) -> set[int]:
-    """Return the numbers of an archive's messages in a list that a hand may have changed."""
-    return {each for each in value if isinstance(each, int)} & _numbers(archive) if isinstance(value, list) else set()
-
-
-def _rows_in(value: object) -> list[dict[str, Any]]:
-    return [row for row in map(mapping_of, value) if row] if isinstance(value, list) else []
-
-
-def _candidate_of(row: object) -> CandidateMemory | None:
-    """Return a candidate that a ledger holds; None for what a hand has spoilt."""
-    with contextlib.suppress(TypeError, ValueError):
-        made = CandidateMemory(**mapping_of(row))
-        made.at, made.source_refs = float(made.at), [mapping_of(ref) for ref in made.source_refs]
-        return made
-    return None
 
 
 def _summed(failures: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:

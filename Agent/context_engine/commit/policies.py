@@ -6,6 +6,7 @@ events, cases                    a node for each, never changed
 skills, tools                    a node for each name; what was learned, and how often it was used
 """
 
+import contextlib
 import json
 import threading
 import time
@@ -90,6 +91,8 @@ def _is_idx(value: object, shown: Sequence[object]) -> bool:
 
 
 _KEPT_REFS = 200
+DANGER = "danger"
+"""The key of what can harm the user, as an allergy; and the mark of a node that has one."""
 
 
 class AggregateTopicPolicy:
@@ -133,7 +136,8 @@ class AggregateTopicPolicy:
 
     def _metadata(self, candidate: CandidateMemory, existing: ContextNode | None) -> dict[str, Any] | None:
         """Return what the node's own metadata becomes; None leaves it."""
-        return None
+        held = mapping_of(existing.metadata.get("metadata")) if existing else {}
+        return {**held, DANGER: True} if candidate.key == DANGER and held.get(DANGER) is not True else None
 
     def _merge(self, entries: list[Entry], new: Entry, ctx: RequestContext) -> tuple[list[Entry], str]:
         for place, entry in enumerate(entries):
@@ -173,18 +177,13 @@ class SkillToolPolicy(AggregateTopicPolicy):
     categories = ("skills", "tools")
 
     def _metadata(self, candidate: CandidateMemory, existing: ContextNode | None) -> dict[str, Any] | None:
-        if candidate.category != "tools":
-            return None
         held = mapping_of(existing.metadata.get("metadata")) if existing else {}
-        archives = list(held.get("archives") or ())
+        archives, stats, figures = list(held.get("archives") or ()), mapping_of(held.get("stats")), {}
         sources = [_label(ref, with_message=False) for ref in candidate.source_refs]
-        if any(source in archives for source in sources):
-            return None
-        stats = mapping_of(held.get("stats"))
-        try:
+        with contextlib.suppress(ValueError):
             figures = mapping_of(json.loads(candidate.overview or "{}"))
-        except ValueError:
-            figures = {}
+        if not figures or any(source in archives for source in sources):
+            return None
         for name in ("calls", "successes", "failures", "seconds"):
             stats[name] = round(_number(stats.get(name)) + _number(figures.get(name)), 3)
         stats["last_use"] = max(str(stats.get("last_use") or ""), date_of(candidate.at))

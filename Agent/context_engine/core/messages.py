@@ -49,11 +49,11 @@ _SILENT = ("thinking", "redactedthinking", "reasoning", "reasoningcontent", "tho
 _GIVEN, _GAVE = ("arguments", "args", "input", "parameters"), ("content", "output", "outputs", "result", "response")
 _PLAIN = frozenset(("role", "content", "id", "name", "speaker", *_TIMES))
 _says_nothing = re.compile(
-    "(?i).*(?:id|type|role|model|status|state|time|kwargs|metadata|usage|index|recipient|channel|children|parent)$"
-    "|.*(?:reason|think|thought)"
-).match
+    "(?i)(?:id|type|role|model|status|state|time|kwargs|metadata|usage|index|recipient|channel|children|parent)$"
+    "|reason|think|thought"
+).search
 _SHOWN = 4_000  # characters of a part of an unknown shape
-_is_media = re.compile("(?i).*(?:image|audio|video|file|document|media|inlinedata|blob|pointer|sourceurl)").match
+_is_media = re.compile("(?i)image|audio|video|file|document|media|inlinedata|blob|pointer|sourceurl").search
 
 
 def read_messages(messages: object, now: float, mask: Callable[[str], str] = str) -> list[Message]:
@@ -199,7 +199,7 @@ def _unseen(message: Message) -> list[str]:
     """Return what a message carries that its text does not show: two pictures are two messages."""
     content = message.raw.get("content", message.raw.get("parts"))
     parts = content if isinstance(content, list) else [content]
-    return [
+    return [] if isinstance(content, str) else [
         to_json(part)
         for part in parts
         if isinstance(part, dict) and not isinstance(part.get("text"), str) and "tool" not in _squashed(_kind_of(part))
@@ -275,12 +275,13 @@ def _masked(value: Any, mask: Callable[[str], str], is_tool: bool = False, name:
 
 def _read_json(kept: dict[str, Any], place: int, now: float, id: str = "") -> Message:
     """Return the message that an object of JSON is; where nothing names it, its id is ""."""
-    opened = _opened(kept)
+    opened = _opened(kept) if kept.keys() - _PLAIN else kept
     text = clean("\n".join(filter(None, _texts_of(opened, with_tools=True))))
     if len(text) > MESSAGE_BYTES // 4 and len(text.encode()) > MESSAGE_BYTES:
         raise InvalidInputError(f"message {place} is larger than {MESSAGE_BYTES} bytes")
     at = _time_in(kept)
-    name = next((name for each in _SPEAKERS if (name := _name_in(opened.get(each), each))), "")
+    named = [_name_in(opened[each], each) for each in _SPEAKERS if opened.get(each)]
+    name = next(filter(None, named), "")
     return Message(id or clean(_own_id(opened)), _role_of(opened), text, now if at is None else at, name, kept)
 
 
@@ -293,7 +294,7 @@ def _opened(raw: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _time_in(raw: Mapping[str, Any]) -> float | None:
-    for held in (_opened(raw), mapping_of(raw.get("metadata"))):
+    for held in (raw, *((_opened(raw), mapping_of(raw.get("metadata"))) if raw.keys() - _PLAIN else ())):
         for name in _TIMES:
             if name in held and (at := read_time(held[name])) is not None:
                 return at
@@ -308,6 +309,8 @@ def _name_in(value: object, field: str) -> str:
 
 
 def _role_of(raw: Mapping[str, Any]) -> str:
+    if isinstance(raw.get("content"), str) and isinstance(role := raw.get("role"), str) and role in _ROLES:
+        return role
     id = raw.get("id")  # of LangChain's dumps the path of a class
     named = [raw.get(name) for name in ("role", "type", "author", "from", "sender", "source")]
     for value in [*named, id[-1] if isinstance(id, list) and id else None]:

@@ -9,6 +9,7 @@ that is late is not waited for: its messages wait for a worker.
 import time
 from collections.abc import Container, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 from ...base.text import CountTokens, clean, cut_tokens, fold, mapping_of, one_line, read_time, time_of, to_json
@@ -50,38 +51,38 @@ class Allowance:
         return self.calls <= 0 or self.candidates <= 0 or self.seconds_left() <= 0
 
 
+@dataclass
+class Reading:
+    """What a model made of an archive's messages, which are numbered from 1."""
+
+    candidates: list[CandidateMemory] = field(default_factory=list)
+    unread: set[int] = field(default_factory=set)
+    """Those that it was not asked about, or gave no answer."""
+    failed: set[int] = field(default_factory=set)
+    """Those of whose candidates some were dropped."""
+    failures: list[dict[str, Any]] = field(default_factory=list)
+
+
 class ModelReader:
     """Asks a model once a chunk, for all extractors together."""
 
     def __init__(self, llm: LLM, tokens: CountTokens) -> None:
         self._llm, self._count = llm, tokens
 
-    def read(self, messages: Sequence[Message], archive: SessionArchive, ctx: RequestContext) -> list[CandidateMemory]:
-        """Return the model's candidates, the same to each extractor that asks with the same `archive`.
+    def read(
+        self,
+        messages: Sequence[Message],
+        archive: SessionArchive,
+        ctx: RequestContext,
+        wanted: Container[int] | None = None,
+        allowance: Allowance | None = None,
+    ) -> Reading:
+        """Return the model's candidates of the wanted messages, None is all, within an allowance.
 
-        What became of asking is in `archive.stats`:
-
-            allowance   (given) what may still be asked; 8 calls and 60 seconds, where nothing is given
-            waiting     (given and returned) the numbers of the messages that are to be read; all where nothing is given
-            failed      (returned) those of whose candidates some were dropped
-            failures    (returned) what went wrong
-
-        Cost: a call of the model for each 6,000 tokens, four at a time.
+        Cost: a call of the model for each 6,000 tokens, four at a time, or as many as its `concurrency` says.
         """
-        if "found" not in archive.stats:
-            archive.stats["found"] = self._ask_all(messages, archive, ctx)
-        found: list[CandidateMemory] = archive.stats["found"]
-        return found
-
-    def _ask_all(
-        self, messages: Sequence[Message], archive: SessionArchive, ctx: RequestContext
-    ) -> list[CandidateMemory]:
-        waiting = archive.stats.get("waiting", range(1, len(messages) + 1))
-        chunks = chunk_messages(messages, self._count, set(waiting))
-        allowance = archive.stats.get("allowance") or Allowance()
-        failures = archive.stats.setdefault("failures", [])
-        failed = archive.stats.setdefault("failed", [])
-        candidates: list[CandidateMemory] = []
+        allowance, made = allowance or Allowance(), Reading()
+        chunks = chunk_messages(messages, self._count, range(1, len(messages) + 1) if wanted is None else wanted)
         speakers = len({fold(message.name) for message in messages if message.role == "user" and message.name})
 
         def ask(chunk: Chunk) -> tuple[list[CandidateMemory], list[dict[str, str]], Exception | None]:
@@ -94,18 +95,18 @@ class ModelReader:
 
         asked = chunks[: allowance.calls]
         allowance.calls -= len(asked)
-        unread = {number for chunk in chunks[len(asked) :] for number, _ in chunk}
-        with ThreadPoolExecutor(MODEL_THREADS) as pool:
-            for chunk, (made, wrong, error) in zip(asked, pool.map(ask, asked), strict=True):
+        made.unread.update(number for chunk in chunks[len(asked) :] for number, _ in chunk)
+        with ThreadPoolExecutor(getattr(self._llm, "concurrency", None) or MODEL_THREADS) as pool:
+            for chunk, (found, wrong, error) in zip(asked, pool.map(ask, asked), strict=True):
                 numbers = [number for number, _ in chunk]
-                failures += wrong
-                candidates += made
-                failed += numbers if wrong else []
+                made.candidates += found
+                made.failures += wrong
+                made.failed.update(numbers if wrong else ())
                 if error is not None:
-                    failures.append({"extractor": "model", "error": HideKeys(f"{type(error).__name__}: {error}")[:300]})
-                    unread.update(numbers)
-        archive.stats["waiting"] = sorted(unread)
-        return candidates
+                    text = HideKeys(f"{type(error).__name__}: {error}")[:300]
+                    made.failures.append({"extractor": "model", "error": text})
+                    made.unread.update(numbers)
+        return made
 
     def _ask(
         self, chunk: Chunk, archive: SessionArchive, ctx: RequestContext, speakers: int, seconds: float
@@ -161,13 +162,19 @@ def chunk_messages(messages: Sequence[Message], count: CountTokens, wanted: Cont
 
 
 def read_tools(archive: SessionArchive) -> list[CandidateMemory]:
-    """Return how tools went in a session: one candidate for each, with its figures as JSON in `overview`."""
-    used: dict[str, list[dict[str, Any]]] = {}
-    for tool in archive.stats.get("used_tools") or ():
-        if (call := mapping_of(tool)).get("name"):
-            used.setdefault(str(call["name"]), []).append(call)
+    """Return how tools and skills went in a session: a candidate for each, with its figures as JSON in `overview`.
+
+    A skill was used where a call says `"kind": "skill"`, or where its memory is among those that helped.
+    """
+    used: dict[tuple[str, str], list[dict[str, Any]]] = {}
+    for call in map(mapping_of, archive.stats.get("used_tools") or ()):
+        if call.get("name"):
+            used.setdefault(("skills" if call.get("kind") == "skill" else "tools", str(call["name"])), []).append(call)
+    for uri in map(str, archive.stats.get("used_contexts") or ()):
+        if "/skills/" in uri:
+            used.setdefault(("skills", uri.rpartition("/")[2]), []).append({})
     found = []
-    for name, calls in used.items():
+    for (category, name), calls in used.items():
         failures = [call for call in calls if call.get("ok") is False]
         figures = {
             "calls": len(calls),
@@ -179,7 +186,7 @@ def read_tools(archive: SessionArchive) -> list[CandidateMemory]:
         times = [at for call in calls if (at := read_time(call.get("at"))) is not None]
         content, sources = cut_tokens("; ".join(errors), 300), [{"archive": archive.archive_uri, "message": ""}]
         at = max(times, default=float(archive.stats.get("at") or 0.0))
-        made = "tools", OWNER_OF["tools"], name, "", to_json(figures), content, 1.0, sources, "", at
+        made = category, OWNER_OF[category], name, "", to_json(figures), content, 1.0, sources, "", at
         found.append(CandidateMemory(*made))
     return found
 
@@ -200,6 +207,7 @@ def describe_tool(tool: Any) -> dict[str, Any]:
         "ok": status is not False and not made.get("error"),
         "seconds": float(seconds) if isinstance(seconds, (int, float)) and not isinstance(seconds, bool) else 0.0,
         **({"error": mask(one_line(str(made["error"])))[:300]} if made.get("error") else {}),
+        **({"kind": "skill"} if made.get("kind", made.get("type")) == "skill" else {}),
         **({"at": made["at"]} if read_time(made.get("at")) is not None else {}),
     }
 
@@ -215,9 +223,14 @@ class _Extractor:
     def extract(
         self, messages: Sequence[Message], archive: SessionArchive, ctx: RequestContext
     ) -> list[CandidateMemory]:
-        """Return candidates of this extractor's categories, each with its sources; none without a model."""
-        found = [] if self._reader is None else self._reader.read(messages, archive, ctx)
-        return [candidate for candidate in found if candidate.category in self.categories]
+        """Return candidates of this extractor's categories, each with its sources; none without a model.
+
+        `archive.stats["reading"]` is a `Reading` of it that was made for all of them; else the model is asked.
+        """
+        reading = archive.stats.get("reading")
+        if reading is None:
+            reading = Reading() if self._reader is None else self._reader.read(messages, archive, ctx)
+        return [candidate for candidate in reading.candidates if candidate.category in self.categories]
 
 
 class ProfileExtractor(_Extractor):
@@ -246,7 +259,7 @@ class ProcedureExtractor(_Extractor):
     def extract(
         self, messages: Sequence[Message], archive: SessionArchive, ctx: RequestContext
     ) -> list[CandidateMemory]:
-        """Return cases, patterns and skills, and the tools that were used."""
+        """Return cases, patterns and skills, and the tools and skills that were used."""
         return [*super().extract(messages, archive, ctx), *read_tools(archive)]
 
 

@@ -38,6 +38,23 @@ class Disk:
         """Open a folder in another one."""
         return os.open(name, _FOLDER, dir_fd=parent)
 
+    def open_path(self, path: str, names: Sequence[str]) -> tuple[int, int]:
+        """Open a folder from the store's own on, one from the other; return it, and how many of the names are there.
+
+        Where one is not, the folder is the last that is; an error says which name is none of ours.
+        """
+        fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        for place, name in enumerate(names):
+            try:
+                fd, above = os.open(name, _FOLDER, dir_fd=fd), fd
+            except FileNotFoundError:
+                return fd, place
+            except OSError as error:
+                os.close(fd)
+                raise OSError(error.errno, error.strerror, "/".join(names[: place + 1])) from error
+            os.close(above)
+        return fd, len(names)
+
     def make_folder(self, name: str, parent: int) -> None:
         """Make a folder for its owner alone; one that is there is no error."""
         with contextlib.suppress(FileExistsError):
@@ -241,26 +258,21 @@ class Folders:
     def _opened(self, names: Sequence[str], create: bool = False) -> Iterator[int]:
         """Open a folder from its parents on; a `StoreError` says that one on the way is a symlink, or a file."""
         try:
-            fd = self._disk.open_root(self.root)
+            fd, depth = self._disk.open_path(self.root, names)
         except FileNotFoundError as error:
             raise StoreError(f"the store's folder {self.root!r} is gone") from error
+        except OSError as error:
+            if error.errno in (errno.ELOOP, errno.ENOTDIR):
+                raise StoreError(f"{error.filename!r} is a symlink or a file, where a folder belongs") from error
+            if error.errno in _REFUSED:
+                raise StoreError(f"{error.filename!r} may not be opened") from error
+            raise
         try:
-            for place, name in enumerate(names):
-                try:
-                    below = self._disk.open_folder(name, fd)
-                except FileNotFoundError:
-                    if not create:
-                        raise
-                    self._disk.make_folder(name, fd)
-                    below = self._disk.open_folder(name, fd)
-                except OSError as error:
-                    where = "/".join(names[: place + 1])
-                    if error.errno in (errno.ELOOP, errno.ENOTDIR):
-                        raise StoreError(f"{where!r} is a symlink or a file, where a folder belongs") from error
-                    if error.errno in _REFUSED:
-                        raise StoreError(f"{where!r} may not be opened") from error
-                    raise
-                fd, above = below, fd
+            if depth < len(names) and not create:
+                raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), names[depth])
+            for name in names[depth:]:
+                self._disk.make_folder(name, fd)
+                fd, above = self._disk.open_folder(name, fd), fd
                 self._disk.close(above)
             yield fd
         finally:

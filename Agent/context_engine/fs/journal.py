@@ -176,7 +176,7 @@ class Commit:
     @property
     def size(self) -> int:
         """Bytes of its images."""
-        return sum(len(data or b"") for step in self.steps for data in (step.before, step.after))
+        return sum([len(step.before or b"") + len(step.after or b"") for step in self.steps])
 
 
 class Journal:

@@ -160,6 +160,8 @@ class LLMClientAdapter:
 
     def __init__(self, client: LLMClient) -> None:
         self._client = client
+        self.concurrency = client.concurrency
+        """How many calls at a time are worth it; None where a service decides."""
 
     def complete_json(self, prompt: str, schema: dict[str, Any], ctx: RequestContext | None = None) -> dict[str, Any]:
         """Return the client's reply to a prompt; the engine goes on without an answer, whatever it raises."""

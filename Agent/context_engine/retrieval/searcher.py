@@ -20,7 +20,7 @@ from ..fs.context_fs import ContextFS
 from ..fs.meta import context_type_of
 from ..fs.uri import check_access, parse_uri, space_uris
 from ..providers.library import OF_A_PERSON, OF_A_PREFERENCE
-from ..providers.vector_index import SpaceVectors
+from ..providers.vector_index import AnyVectors
 from ..providers.word_index import Filters, WordHit, WordIndex, terms_of
 
 NAMED = 1.0
@@ -40,7 +40,7 @@ class L0Retriever:
         self,
         fs: ContextFS,
         words: Callable[[str], WordIndex],
-        vectors: Callable[[str], SpaceVectors] | None,
+        vectors: Callable[[str], AnyVectors] | None,
         on_stale: Callable[[str], None],
     ) -> None:
         self._fs, self._words, self._vectors, self._on_stale = fs, words, vectors, on_stale
@@ -128,7 +128,7 @@ _NOW = frozenset(terms_of("now currently today still 现在 目前 如今"))  # 
 class HierarchicalSearcher:
     """Looks at levels 1 and 2, in the words and vectors of a space."""
 
-    def __init__(self, words: Callable[[str], WordIndex], vectors: Callable[[str], SpaceVectors] | None = None) -> None:
+    def __init__(self, words: Callable[[str], WordIndex], vectors: Callable[[str], AnyVectors] | None = None) -> None:
         self._words, self._vectors = words, vectors
 
     def expand(self, typed_query: TypedQuery, seeds: Sequence[SeedHit], ctx: RequestContext) -> list[NodeHit]:

@@ -16,10 +16,11 @@ from typing import Any, TypeAlias
 from ...base.text import mapping_of, shorten, strings_of
 from ...finding.index import LostIndexError
 from ..commit.archive_builder import describe_archive, render_archive
+from ..commit.commit_coordinator import Ledger
 from ..core.config import CONTENT, FILES, MESSAGES, META, RELATIONS, SESSIONS
 from ..core.errors import ContextEngineError, InvalidInputError, NodeNotFoundError, StoreError
 from ..core.messages import decode_messages, forgotten_digest
-from ..core.objects import ForgetResult, Message, OutboxEvent, RequestContext
+from ..core.objects import ForgetResult, Message, OutboxEvent, RequestContext, SessionArchive
 from ..fs.context_fs import ContextFS
 from ..fs.folders import Image
 from ..fs.main_store import uri_of
@@ -28,7 +29,7 @@ from ..fs.transaction import Transaction
 from ..fs.uri import Uri, check_access, parse_uri, space_uris
 from ..index.index_worker import IndexSpaces, IndexWorker, context_of
 from ..index.outbox_store import OutboxStore
-from ..providers.vector_index import SpaceVectors, forget_vectors
+from ..providers.vector_index import AnyVectors, forget_vectors
 from ..providers.word_index import projected_digest
 
 FORGET = "FORGET_CONTEXT"
@@ -39,7 +40,7 @@ class Forgetter:
 
     def __init__(
         self, fs: ContextFS, worker: IndexWorker, spaces: IndexSpaces, outbox: OutboxStore,
-        vectors: Mapping[str, SpaceVectors],
+        vectors: Mapping[str, AnyVectors],
     ) -> None:  # fmt: skip
         self._fs, self._worker, self._spaces, self._outbox, self._vectors = fs, worker, spaces, outbox, vectors
 
@@ -122,8 +123,9 @@ class Forgetter:
                 emptied.append(name)
         held = mapping_of((staged.meta or {}).get("metadata"))
         stats = {**held.get("stats", {}), "used_tools": []} if names is None else held.get("stats", {})
-        ledger = _without_candidates(mapping_of(held.get("ledger")), set(emptied))
-        meta = {**(staged.meta or {}), "metadata": {**held, "stats": stats, "ledger": ledger}}
+        ledger = Ledger.read(held, SessionArchive("", uri.text, "", messages))
+        ledger.failures = []  # no candidate is in it, nor what was wrong with one
+        meta = {**(staged.meta or {}), "metadata": {**held, "stats": stats, "ledger": ledger.as_json()}}
         count = self._fs.count_tokens
         rendered = render_archive(messages, describe_archive(messages, count), count=count)
         tx.put(uri, Staged({**rendered, RELATIONS: staged.files.get(RELATIONS, b"[]\n")}, meta))
@@ -227,16 +229,6 @@ def _citing(rows: Sequence[_Row]) -> Iterator[tuple[Uri, set[tuple[str, str]]]]:
         if uri.category != SESSIONS and not leads_on(image.get(META, b"")):
             refs = read_meta(uri, image)["source_refs"]
             yield uri, {(ref.get("archive", ""), ref.get("message", "")) for ref in refs}
-
-
-def _without_candidates(ledger: Mapping[str, Any], emptied: set[str]) -> dict[str, Any]:
-    """Return an archive's ledger without the candidates that wait, and are from messages that were emptied."""
-
-    def names_of(row: object) -> set[Any]:
-        return {ref.get("message") for ref in map(mapping_of, mapping_of(row).get("source_refs") or ())}
-
-    left = rows if isinstance(rows := ledger.get("left"), list) else []
-    return {**ledger, "failures": [], "left": [row for row in left if not emptied & names_of(row)]}
 
 
 def _without_uses(meta: Mapping[str, Any], gone: set[str]) -> dict[str, Any]:

@@ -25,18 +25,26 @@ import re
 import sqlite3
 import threading
 import time
+import unicodedata
 import uuid
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 
-from ...base.text import CountTokens, clean, count_tokens, one_line, shorten
+from ...base.text import CountTokens, clean, count_tokens, fold, one_line, shorten
 from ...finding.index import LostIndexError
 from ...keyword_tree import HideKeys, LLMClient
 from ..commit.archive_builder import ArchiveBuilder
 from ..commit.candidate_pipeline import CandidatePipeline
 from ..commit.commit_coordinator import CommitCoordinator
 from ..commit.context_writer import ContextWriter, RelationWriter
-from ..commit.policies import AggregateTopicPolicy, AppendOnlyPolicy, MergeAdvisor, ProfilePolicy, SkillToolPolicy
+from ..commit.policies import (
+    DANGER,
+    AggregateTopicPolicy,
+    AppendOnlyPolicy,
+    MergeAdvisor,
+    ProfilePolicy,
+    SkillToolPolicy,
+)
 from ..commit.policy_router import PolicyRouter
 from ..core.config import BUDGET_TOKENS, EXTRACT_ARCHIVE, OWNER_OF
 from ..core.errors import (
@@ -68,6 +76,7 @@ from ..core.objects import (
     SeedHit,
     SessionArchive,
     TypedQuery,
+    VectorIndex,
 )
 from ..extraction.extractors import ModelReader, make_extractors
 from ..fs.context_fs import ContextFS, RelationStore
@@ -76,7 +85,7 @@ from ..fs.uri import category_uri, is_visible, parse_uri, space_uris
 from ..index.index_worker import IndexSpaces, IndexWorker, batches, context_of
 from ..index.outbox_store import OutboxStore
 from ..providers.library import as_llm
-from ..providers.vector_index import EmbedderAdapter, SpaceVectors
+from ..providers.vector_index import AnyVectors, EmbedderAdapter, IndexedVectors, SpaceVectors
 from ..providers.word_index import WordIndex
 from ..retrieval.assembler import MemoryReadService, RetrievalAssembler
 from ..retrieval.searcher import HierarchicalSearcher, L0Retriever, QueryPlanner
@@ -87,11 +96,21 @@ _log = logging.getLogger(__name__)
 P = ParamSpec("P")
 T = TypeVar("T")
 
+
+def _unmarked(text: str) -> str:
+    return "".join(char for char in unicodedata.normalize("NFKD", fold(text)) if not unicodedata.combining(char))
+
+
 _BRIEF = {"preferences": 1_000, "events": 20}  # so many, the newest, are looked at
-_DANGER = re.compile(
-    r"allerg|anaphyla|intoleran|celiac|coeliac|epilep|diabet|asthma|medicat|emergency|过敏|不耐受|忌口|癫痫|糖尿病|哮喘|急救|用药",
-    re.IGNORECASE,
-)
+_WARNS = """
+allerg alerg alerji anaphyla anafila intoleran celiac coeliac celiaq zoliakie epilep diabet cukrzyc asthma astma
+medicat medikament medicament medicin emergenc notfall urgence 过敏 不耐受 忌口 癫痫 糖尿病 哮喘 急救 用药
+アレルギー 喘息 てんかん 알레르기 당뇨 천식 аллерг алерг эпилеп диабет астм αλλεργ επιλη διαβητ אלרג אפילפסי סוכרת
+حساسية صرع سكري एलर्जी मधुमेह แพ้ เบาหวาน
+"""
+_DANGER = re.compile("|".join([r"\b(?:di ung|hen suyen|asma)", *map(re.escape, _unmarked(_WARNS).split())]))
+"""What warns of itself where no model says so: by the languages of the prompt, without their accents."""
+
 
 
 class ContextEngineService:
@@ -104,6 +123,8 @@ class ContextEngineService:
             archived and searched, and profile, preferences and entities are what `remember` writes.
         embedder: Similarity of meaning beside words, as `Embedder` or one of `Agent.embeddings`; None goes by words.
         reranker: What orders the first blocks again.
+        vector_index: Where the embedder's vectors are kept; None keeps them in files. Each record has its `vector`
+            and its `part` in the metadata.
         graph: A copy of the relations.
         index: `"inline"` lets a search find what was just said; `"worker"` leaves that to who calls `work`.
         clock: Seconds since the epoch.
@@ -126,6 +147,7 @@ class ContextEngineService:
         *,
         llm: LLM | LLMClient | None = None,
         embedder: Embedder | Any | None = None,
+        vector_index: VectorIndex | None = None,
         reranker: Reranker | None = None,
         graph: GraphStore | None = None,
         index: str = "inline",
@@ -138,14 +160,16 @@ class ContextEngineService:
         if index not in ("inline", "worker"):
             raise InvalidInputError(f"index must be 'inline' or 'worker', not {shorten(index)}")
         self._is_inline = index == "inline"
-        self._reranker, self._embedder = reranker, embedder
+        if vector_index is not None and embedder is None:
+            raise InvalidInputError("vector_index needs an embedder, which makes the vectors")
+        self._reranker, self._embedder, self._vector_index = reranker, embedder, vector_index
         self.fs = ContextFS(folder, clock=clock, new_id=new_id, count_tokens=count_tokens, readonly=readonly, disk=disk)
         self.relations = RelationStore(self.fs)
         self.outbox = OutboxStore(self.fs.journal, clock, current=self.fs.current)
         self.spaces = IndexSpaces(self.fs.space / "index", self.fs.readonly)
         self.worker = IndexWorker(self.fs, self.outbox, self.spaces, graph=graph)
         self._lock = threading.RLock()
-        self._vectors: dict[str, SpaceVectors] = {}
+        self._vectors: dict[str, AnyVectors] = {}
         self._build(as_llm(llm))
         self.worker.handlers[EXTRACT_ARCHIVE] = self._extract_event
         self.worker.handlers[FORGET] = self._finish_forgetting
@@ -217,15 +241,20 @@ class ContextEngineService:
     def _ask(self, uri: str, ask: Callable[[WordIndex], T]) -> T:
         return self._safely([uri], lambda: ask(self.words(uri)))
 
-    def vectors(self, uri: str) -> SpaceVectors:
+    def vectors(self, uri: str) -> AnyVectors:
         """Return the vectors of the space that a URI lies in."""
         space = parse_uri(uri).space
         with self._lock:
             made = self._vectors.get(space)
             if made is None:
                 name = uuid.uuid5(uuid.NAMESPACE_OID, EmbedderAdapter(self._embedder).name).hex[:12]
-                path = self.spaces.folder_of(space) / f"vectors-{name}.vectors"
-                made = self._vectors[space] = SpaceVectors(self._embedder, None if self.fs.readonly else path)
+                path = None if self.fs.readonly else self.spaces.folder_of(space) / f"vectors-{name}.vectors"
+                if self._vector_index is None:
+                    made = SpaceVectors(self._embedder, path)
+                else:
+                    noted = path.with_suffix(".known") if path is not None else None
+                    made = IndexedVectors(self._embedder, self._vector_index, noted, space)
+                self._vectors[space] = made
             return made
 
     def _on_stale(self, uri: str) -> None:
@@ -474,8 +503,9 @@ class ContextEngineService:
     def brief(self, ctx: RequestContext, budget_tokens: int = 600) -> Brief:
         """Return what an agent should know before the first word: profile, preferences, newest events.
 
-        What is pinned (`{"pinned": True}` in a node's `metadata`) comes first, then what names a danger, as an allergy
-        does, then the newest. They rank low in searches, since few questions name them.
+        What is pinned (`{"pinned": True}` in a node's `metadata`) comes first, then what a model or `{"danger": True}`
+        marks as a danger, or what names one, as an allergy does, then the newest. They rank low in searches, since few
+        questions name them.
 
         Cost: reads the abstracts of all preferences and of the newest events.
         """
@@ -501,8 +531,9 @@ class ContextEngineService:
             for uri in [above] if category == "profile" else [each.uri for each in listed[: _BRIEF[category]]]:
                 with contextlib.suppress(ContextEngineError):
                     node = self.fs.read_node(ctx, uri, include_content=False)
-                    text = f"{node.abstract} {node.overview}"
-                    rank = 0 if node.metadata["metadata"].get("pinned") is True else 1 if _DANGER.search(text) else 2
+                    text, own = _unmarked(f"{node.abstract} {node.overview}"), node.metadata["metadata"]
+                    is_danger = own.get(DANGER) is True or _DANGER.search(text)
+                    rank = 0 if own.get("pinned") is True else 1 if is_danger else 2
                     found.append(((rank, place, -float(node.metadata["updated_at"]), uri), node))
         return [node for _, node in sorted(found, key=lambda row: row[0])]
 

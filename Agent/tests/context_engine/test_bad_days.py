@@ -199,7 +199,8 @@ class TestStrangeFiles:
     ) -> None:
         engine.commit_session(ADA, [{"role": "user", "content": "I love jazz. I love tea."}])
         refuse = _Refusing("jazz")
-        monkeypatch.setattr(engine.fs.folders._disk, "open_folder", refuse.wrap(engine.fs.folders._disk.open_folder))
+        for name in ("open_folder", "open_path"):
+            monkeypatch.setattr(engine.fs.folders._disk, name, refuse.wrap(getattr(engine.fs.folders._disk, name)))
 
         with pytest.raises(StoreError, match="may not be opened"):
             engine.read_memory(ADA, f"{MEMORIES}/preferences/jazz")
@@ -261,13 +262,13 @@ class _Refusing:
     def __init__(self, name: str) -> None:
         self.name = name
 
-    def wrap(self, open_folder: Callable[[str, int], int]) -> Callable[[str, int], int]:
+    def wrap(self, call: Callable[[str, Any], Any]) -> Callable[[str, Any], Any]:
         """Return a call that refuses one name."""
 
-        def opened(name: str, parent: int) -> int:
-            if name == self.name:
-                raise PermissionError(13, "Permission denied", name)
-            return open_folder(name, parent)
+        def opened(name: str, parent: Any) -> Any:
+            if self.name == name or (isinstance(parent, tuple) and self.name in parent):
+                raise PermissionError(13, "Permission denied", self.name)
+            return call(name, parent)
 
         return opened
 

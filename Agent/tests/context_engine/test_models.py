@@ -4,6 +4,7 @@ import json
 import os
 import random
 import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ from typing import Any
 import pytest
 
 from Agent.context_engine import ContextEngineService, InvalidInputError, LLMClientAdapter, RequestContext
+from Agent.context_engine.commit.candidate_pipeline import CandidatePipeline
 from Agent.context_engine.core.messages import read_messages
 from Agent.context_engine.core.objects import RerankScore, SessionArchive
 from Agent.context_engine.extraction.extractors import _candidate_of
@@ -375,7 +377,7 @@ class TestExtraction:
         said = [{"role": "user", "content": " ".join(f"item{number} is zq7-kiwi." for number in range(60))}]
         with ContextEngineService(tmp_path, llm=Script(extracting(*rows))) as engine:
             archive = engine.commit_session(ADA, said).stats["archives"][0]
-            assert len(ledger_of(engine, archive)["left"]) == 10
+            assert ledger_of(engine, archive)["waiting"] == [1]
             engine.forget(ADA, f"{MEMORIES}/entities")
             engine.work()
 
@@ -395,7 +397,7 @@ class TestExtraction:
             engine.work()
 
             assert texts(engine).count("- house") == 14 * 8
-            assert [len(asked["messages"]) for asked in model.asked if "messages" in asked] == [14]
+            assert engine.outbox.counts()["pending"] == 0
 
     def test_by_a_client_of_the_library(self, tmp_path: Path) -> None:
         client = StubLLMClient([{"facts": [fact("Oliver is 3 years old.", [0])]}])
@@ -559,3 +561,34 @@ class TestEdges:
             drink = engine.remember(ADA, "喝龙井不加糖, said Anna", "preferences", "喝茶")
 
             assert [edge.to_uri for edge in engine.relations.get_edges(ADA, drink)] == [tea]
+
+
+def test_extractors_run_side_by_side_and_a_model_as_its_client_says() -> None:
+    both = threading.Barrier(2, timeout=10)
+
+    class Meeting:
+        categories: tuple[str, ...] = ("events",)
+
+        def extract(self, messages: Any, archive: Any, ctx: Any) -> list[Any]:
+            both.wait()
+            return []
+
+    archive = SessionArchive("s1", "ctx://acme/users/ada/sessions/s1/0001-x", "", [])
+    assert CandidatePipeline([Meeting(), Meeting()]).extract_candidates(ADA, archive, []) == []
+
+    running, most = set[int](), list[int]()
+
+    class OneAtATime:
+        concurrency = 1
+
+        def complete_json(self, prompt: str, schema: Any, ctx: Any = None) -> dict[str, Any]:
+            running.add(threading.get_ident())
+            most.append(len(running))
+            time.sleep(0.01)
+            running.discard(threading.get_ident())
+            return {"facts": []}
+
+    with ContextEngineService(None, llm=OneAtATime()) as engine:
+        engine.commit_session(ADA, long_session(5))
+    assert len(most) == 5
+    assert max(most) == 1

@@ -524,6 +524,49 @@ class TestCommitting:
         assert "no such file" in engine.get_node(ADA, uri).content
 
 
+    def test_counts_skills_by_calls_and_by_memories_that_helped(self, engine: ContextEngineService) -> None:
+        skill = engine.remember(ADA, "Deploy with make ship.", "skills", "deploy")
+        call = {"name": "deploy", "kind": "skill", "ok": False, "seconds": 2.0}
+        engine.commit_session(ADA, say("one"), used_tools=[call])
+        for _ in range(2):
+            engine.commit_session(ADA, say("two"), used_contexts=[skill])
+        node = engine.get_node(ADA, skill)
+
+        stats = node.metadata["metadata"]["stats"]
+        assert (stats["calls"], stats["successes"], stats["failures"], stats["seconds"]) == (2, 1, 1, 2.0)
+        assert "make ship" in node.content
+
+    @pytest.mark.parametrize("danger", [
+        "Soy alérgico a los cacahuetes.", "Ich bin gegen Erdnüsse allergisch.", "Je suis diabétique.", "我对花生过敏。",
+        "У меня аллергия на арахис.", "ピーナッツアレルギーがあります。", "땅콩 알레르기가 있어요.",
+        "لدي حساسية من الفول السوداني.", "Tôi bị dị ứng đậu phộng.", "Fıstık alerjim var.",
+    ])  # fmt: skip
+    def test_puts_dangers_first_in_a_brief(self, danger: str, clock: Any) -> None:
+        with ContextEngineService(None, clock=clock) as engine:
+            engine.remember(ADA, danger, "preferences", "x")
+            for topic in ("tea", "music"):
+                clock.now += 60
+                engine.remember(ADA, f"{topic} every day", "preferences", topic)
+            assert danger in engine.brief(ADA).text.splitlines()[0]
+
+    def test_puts_first_what_a_model_or_a_caller_marks_as_a_danger(self, clock: Any) -> None:
+        fact = {"category": "preferences", "topic": "bees", "key": "danger", "text": "Bees are bad for me.",
+                "quote": "Bees are bad for me.", "message": 0, "mood": "stated"}  # fmt: skip
+
+        class Model:
+            def complete_json(self, prompt: str, schema: Any, ctx: Any = None) -> dict[str, Any]:
+                return {"facts": [fact]}
+
+        with ContextEngineService(None, llm=Model(), clock=clock) as engine:
+            engine.commit_session(ADA, say("Bees are bad for me."))
+            clock.now += 60
+            newer = engine.remember(ADA, "tea every day", "preferences", "tea")
+            assert engine.brief(ADA).text.startswith("- bees: Bees")
+            clock.now += 60
+            engine.fs.write_metadata(ADA, newer, {"metadata": {"danger": True}})
+            assert engine.brief(ADA).text.startswith("- tea:")
+
+
 def _commit_often(folder: Path) -> None:
     with open_engine(folder) as engine:
         for _ in range(10):

@@ -1,10 +1,14 @@
 """Tests of similarity of meaning beside words, by `Agent.embeddings`."""
 
+import operator
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from Agent.context_engine import ContextEngineService, RequestContext
-from Agent.context_engine.core.objects import EmbeddingVector
+import pytest
+
+from Agent.context_engine import ContextEngineService, InvalidInputError, RequestContext
+from Agent.context_engine.core.objects import EmbeddingVector, IndexRecord, VectorHit
 from Agent.context_engine.providers.vector_index import EmbedderAdapter
 from Agent.embeddings.embedder import HashingEmbedder
 from Agent.tests.support.plain_reader import open_engine
@@ -99,3 +103,64 @@ class TestForgettingWithoutTheModel:
         for path, size in before.items():
             if "users" in str(path):
                 assert 512 < path.stat().st_size < size
+
+
+class Rows:
+    """A `VectorIndex` in memory, which can be out of reach."""
+
+    def __init__(self) -> None:
+        self.records: dict[str, IndexRecord] = {}
+        self.is_down = False
+
+    def upsert(self, records: Sequence[IndexRecord]) -> None:
+        if self.is_down:
+            raise ConnectionError("no vectors")
+        self.records.update((record.id, record) for record in records)
+
+    def delete_by_uri(self, uri: str) -> None:
+        self.records = {id: record for id, record in self.records.items() if record.uri != uri}
+
+    def move_uri(self, from_uri: str, to_uri: str) -> None:
+        raise NotImplementedError
+
+    def search(
+        self, query_vector: Sequence[float], filters: dict[str, Any], top_k: int, level: int = 0
+    ) -> list[VectorHit]:
+        if self.is_down:
+            raise ConnectionError("no vectors")
+        found = [
+            VectorHit(each.id, each.uri, sum(map(operator.mul, query_vector, each.metadata["vector"])), level, {},
+                      {"part": each.part})
+            for each in self.records.values()
+            if each.level == level and all(each.filters[name] == value for name, value in filters.items())
+        ]  # fmt: skip
+        return sorted(found, key=lambda hit: -hit.score)[:top_k]
+
+
+class Topics:
+    """An embedder that knows two topics."""
+
+    name = "topics"
+
+    def embed_texts(self, texts: Sequence[str], model: str | None = None) -> list[EmbeddingVector]:
+        words = ("jazz music trumpet", "tea drink oolong")
+        return [EmbeddingVector([float(any(w in text for w in each.split())) for each in words]) for text in texts]
+
+
+def test_a_vector_index_of_the_callers_keeps_the_vectors(tmp_path: Path) -> None:
+    rows = Rows()
+    with ContextEngineService(tmp_path, embedder=Topics(), vector_index=rows) as engine:
+        engine.commit_session(ADA, [{"role": "user", "content": "I play the trumpet."}, "I love oolong."])
+        found = engine.search_memory(ADA, "music").blocks
+        assert found[0].content_excerpt == "I play the trumpet."
+        kept = len(rows.records)
+        rows.is_down = True
+        assert engine.search_memory(ADA, "oolong").blocks[0].content_excerpt == "I love oolong."
+        rows.is_down = False
+    with ContextEngineService(tmp_path, embedder=Topics(), vector_index=rows) as engine:
+        engine.search_memory(ADA, "music")
+        assert len(rows.records) == kept
+        engine.forget(ADA, engine.list_children(ADA, "ctx://acme/users/ada/sessions/s1")[0].uri)
+        assert not [record for record in rows.records.values() if "trumpet" in record.text]
+    with pytest.raises(InvalidInputError, match="embedder"):
+        ContextEngineService(None, vector_index=rows)
