@@ -61,7 +61,7 @@ class LocalLLMClient(LLMClient):
     Args:
         path: the file; in a format of `llama.cpp`.
         n_ctx: tokens that a question and its reply may have; at most what the model was trained for.
-        threads: of the processor; None: all.
+        threads: of the processor; None: all. They wait for each other: on a busy machine fewer are faster.
         timeout_s: for a whole `Chat`, waiting for others included, in seconds.
         margin: by how much the question must make a name likelier, itself and beside "none", in natural logarithms of
             probability; what is below is answered with `missing`.

@@ -18,6 +18,7 @@ from pathlib import Path
 
 from ...base.forks import watch_forks
 from ...finding.index import LostIndexError
+from ...keyword_tree import HideKeys
 from ..core.config import (
     DELETE_CONTEXT,
     LEASE_S,
@@ -185,14 +186,15 @@ class IndexWorker:
             if note := self._spaces.note(event.uri):
                 raise StoreError(note)  # what is in memory alone is not done
         except ProviderDownError as error:
-            self._outbox.postpone(event.event_type, str(error))
+            self._outbox.postpone(event.event_type, HideKeys(str(error)))
             result.retried += 1
         except Exception as error:  # whatever it is, the other events go on, and this one is not lost
             if isinstance(error, LostIndexError):
                 self._spaces.recover(event.uri, error)
             is_final = isinstance(error, (StoreCorruptError, InvalidUriError, KeyError))
-            _log.warning("event %s at %s failed: %s", event.event_type, event.uri, error)
-            self._outbox.mark_failed(event.event_id, f"{type(error).__name__}: {error}", not is_final, self.worker_id)
+            said = HideKeys(f"{type(error).__name__}: {error}")  # of an embedder, say
+            _log.warning("event %s at %s failed: %s", event.event_type, event.uri, said)
+            self._outbox.mark_failed(event.event_id, said, not is_final, self.worker_id)
             result.failed += is_final
             result.retried += not is_final
         else:

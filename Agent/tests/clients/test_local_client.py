@@ -39,7 +39,7 @@ def model_file() -> str:
 @pytest.fixture(scope="module")
 def client() -> LocalLLMClient:
     shares: list[float] = []
-    made = LocalLLMClient(model_file(), n_ctx=2048, threads=1, progress=shares.append)
+    made = LocalLLMClient(model_file(), n_ctx=2048, threads=1, timeout_s=300.0, progress=shares.append)
     assert shares
     assert shares == sorted(shares)
     return made
