@@ -111,16 +111,17 @@ class GraphFeed:
         self._extractor: Extractor | None = None
         if extract is None:
             return
-        from . import extraction
+        from .extraction import Extractor as Port
+        from .extraction import ModelExtractor
 
-        if isinstance(extract, extraction.Extractor):
+        if isinstance(extract, Port):
             self._means, self._extractor = "custom", extract
         elif extract != "model":
             raise InvalidInputError(f'extract must be "model", an Extractor or None, not {shorten(extract)}')
         elif client is None or not client.judges:
             raise InvalidInputError('extract="model" needs an llm_client that understands texts')
         else:
-            self._means, self._extractor = "model", extraction.ModelExtractor(client, graph.find_tags, find_existing)
+            self._means, self._extractor = "model", ModelExtractor(client, graph.find_tags, find_existing)
 
     # -- reading --
 

@@ -35,10 +35,25 @@ from ..finding.index import Index, LostIndexError, Unit
 from ..finding.packing import to_id
 from ..keyword_tree import Info, InvalidInputError, KeywordNode, KeywordTree
 from ..store.log_follower import LogChanges, LogFollower, Position, all_infos, outside_operations
-from . import memory_rows
 from .keyword_fields import has_relations, units_of_keyword
 from .memory_fields import Sayings, Waits, superseded_ids, unpack_sayings
-from .memory_rows import InfoFacts
+from .memory_rows import (
+    LAYOUT,
+    NOTHING_MORE,
+    InfoFacts,
+    create_tables,
+    facts_of,
+    find_newer,
+    find_older,
+    find_questions_before,
+    in_order_of_saying,
+    key_of_text,
+    note_superseded,
+    remove_row,
+    select_rows,
+    time_of,
+    write_row,
+)
 
 __all__ = ["Choice", "Filters", "Found", "InfoFacts", "Memories", "Ranker"]
 
@@ -217,7 +232,7 @@ class Memories:
         """Take in all infos of the tree; what the index has already is not indexed again."""
         with self._index.transaction() as db:
             self._index.position = ""
-            memory_rows.create(db)
+            create_tables(db)
         self._taken = None
         seen: set[str] = set()
 
@@ -225,7 +240,7 @@ class Memories:
             seen.clear()
             with self._index.transaction() as db:
                 self._take_keywords(db, self._tree.Walk())
-            infos = memory_rows.in_order_of_saying(all_infos(self._tree))
+            infos = in_order_of_saying(all_infos(self._tree))
             while page := list(islice(infos, _PAGE)):
                 seen.update(info.id for info in page)
                 self._take(LogChanges(infos=page), "")
@@ -263,7 +278,7 @@ class Memories:
         infos = dict[str, Info]()
         for info in changes.infos:
             before = infos.get(info.id)
-            if before is not None and memory_rows.time_of(before) != memory_rows.time_of(info):
+            if before is not None and time_of(before) != time_of(info):
                 del infos[info.id]  # said again after others
             infos[info.id] = info
         listed = list(infos.values())
@@ -290,7 +305,7 @@ class Memories:
         followers, touched = dict[str, None](), dict[str, None]()
         with self._index.transaction() as db:  # of all: what is noted has not changed when the page comes again
             for info in infos:
-                touched |= dict.fromkeys(memory_rows.supersede(db, info))
+                touched |= dict.fromkeys(note_superseded(db, info))
             put = self._put([*infos, *self._infos_of(id for id in touched if id not in own)], followers)
             if later := self._infos_of(id for id in followers if id not in put):
                 self._put(later, {})
@@ -306,7 +321,7 @@ class Memories:
             units = [unit for info in infos if info for unit in self._settle(db, info, followers, numbers)]
             self._index.keep("next memory", next(numbers))
             if self._is_joined:  # by now all of them are noted: one may be what comes before another
-                before = memory_rows.questions_before(db, [unit.id for unit in units])
+                before = find_questions_before(db, [unit.id for unit in units])
                 units = [unit._replace(context=before.get(unit.id)) for unit in units]
             self._index.put(units)
         return {unit.id for unit in units}
@@ -319,7 +334,7 @@ class Memories:
         if info.deleted or (self._passages_of is not None and not passages):
             self._remove(db, info.id, followers)
             return []
-        row = memory_rows.write(db, info, passages, followers, numbers)
+        row = write_row(db, info, passages, followers, numbers)
         if row.is_changed:
             self._unrank(info.id)
         if row.is_hidden:
@@ -333,7 +348,7 @@ class Memories:
         """Return what an info took the place of: the words of "I live in Paris" find "I moved to Rome"."""
         if not superseded_ids(info):
             return []
-        olds = memory_rows.walk_back(db, [info.id])[1 : _FORMER + 1]
+        olds = find_older(db, [info.id])[1 : _FORMER + 1]
         return [old.content[: texts.PASSAGE_LIMIT] for old in self._infos_of(olds) if old is not None]
 
     def _unrank(self, id: str) -> None:
@@ -341,7 +356,7 @@ class Memories:
             self._unranked[id] = None
 
     def _remove(self, db: sqlite3.Connection, id: str, followers: dict[str, None] | None = None) -> None:
-        if memory_rows.remove(db, id, followers):
+        if remove_row(db, id, followers):
             self._index.remove([id])
             self._unrank(id)
 
@@ -350,11 +365,11 @@ class Memories:
     def walk_back(self, ids: Iterable[str]) -> list[str]:
         """Return infos and all that they supersede, at however many removes, as they come."""
         given = list(ids)
-        return self._read(lambda db: memory_rows.walk_back(db, given))
+        return self._read(lambda db: find_older(db, given))
 
     def successors(self, id: str) -> list[str]:
         """Return the infos that say they supersede an info, in the order of their ids; in a circle none does."""
-        return self._read(lambda db: memory_rows.successors(db, id))
+        return self._read(lambda db: find_newer(db, id))
 
     def _read(self, read: Callable[[sqlite3.Connection], _T]) -> _T:
         def work() -> _T:
@@ -369,7 +384,7 @@ class Memories:
 
     def facts(self, ids: Collection[str] | None = None) -> dict[str, InfoFacts]:
         """Return what filters and scores need of infos that may be found, by id; None: of all."""
-        return self._read(lambda db: memory_rows.facts(db, ids))
+        return self._read(lambda db: facts_of(db, ids))
 
     def count(self) -> int:
         """Return how many infos may be found."""
@@ -381,7 +396,7 @@ class Memories:
 
         Cost: a look at the log, and at the index where there may be one; the first call reads a number of each info.
         """
-        key = memory_rows.key_of_text(text)
+        key = key_of_text(text)
         with self._lock:
             follower = self._since or LogFollower(self._tree)
             if self._since is None:
@@ -394,7 +409,7 @@ class Memories:
                 self._keys = self._read(lambda db: {row[0] for row in db.execute("select same from memory")})
                 self._since = follower
             for info in changes.infos:
-                self._recent.setdefault(memory_rows.key_of_text(info.content), {})[info.id] = None
+                self._recent.setdefault(key_of_text(info.content), {})[info.id] = None
             recent = [*reversed(self._recent.get(key, ()))]
         sql = "select id from memory where same = ? and is_hidden = 0 order by num desc"
         known = self._read(lambda db: db.execute(sql, (key,)).fetchall()) if key in self._keys else []
@@ -458,12 +473,12 @@ class Memories:
 
         def accept(rows: Iterable[tuple[Any, ...]]) -> Iterator[str]:
             for id, more in rows:
-                own = json.loads(more or memory_rows.NOTHING_MORE)[0] if metadata else {}
+                own = json.loads(more or NOTHING_MORE)[0] if metadata else {}
                 if all(key in own and own[key] == value for key, value in metadata.items()):
                     yield to_id(id)
 
         def choose(ids: Collection[str]) -> Collection[str]:
-            return self._read(lambda db: set(accept(memory_rows.select(db, sql, ids, values))))
+            return self._read(lambda db: set(accept(select_rows(db, sql, ids, values))))
 
         counted = f"select count(*) from (select 1 from memory where {where} limit {_FEW + 1})"
         if self._read(lambda db: db.execute(counted, values).fetchone()[0]) > _FEW:
@@ -507,7 +522,7 @@ class Memories:
         """Return what comes just before infos in their sources, where it asks something: id → text."""
         if not self._is_joined or not ids:
             return {}
-        before = self._read(lambda db: memory_rows.questions_before(db, ids))
+        before = self._read(lambda db: find_questions_before(db, ids))
         infos = {id: self._tree.GetInfo(asked) for id, asked in before.items()}
         return {id: info.content for id, info in infos.items() if info is not None}
 
@@ -538,11 +553,11 @@ class Memories:
 def _position(said: str) -> Position:
     seq, _, rest = said.partition(" ")
     layout, _, operation_id = rest.partition(" ")
-    return Position(int(seq) if seq.isdecimal() and layout == memory_rows.LAYOUT else 0, operation_id)
+    return Position(int(seq) if seq.isdecimal() and layout == LAYOUT else 0, operation_id)
 
 
 def _said(position: Position) -> str:
-    return f"{position.seq} {memory_rows.LAYOUT} {position.operation_id}"
+    return f"{position.seq} {LAYOUT} {position.operation_id}"
 
 
 def _to_bytes(text: str) -> bytes:

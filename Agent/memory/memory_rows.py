@@ -28,7 +28,16 @@ from .memory_fields import (
     waits_for,
 )
 
-__all__ = ["LAYOUT", "NOTHING_MORE", "TABLES", "InfoFacts", "Row", "key_of_text"]
+__all__ = ["LAYOUT", "NOTHING_MORE", "InfoFacts", "Row", "create_tables", "facts_of", "find_newer", "find_older"]
+__all__ += [
+    "find_questions_before",
+    "in_order_of_saying",
+    "key_of_text",
+    "note_superseded",
+    "remove_row",
+    "select_rows",
+]
+__all__ += ["time_of", "write_row"]
 
 LAYOUT = "6"
 """Of these tables; another one is filled again."""
@@ -94,7 +103,7 @@ def key_of_text(text: str) -> int:
     return zlib.crc32(fold(text).encode("utf-8", "surrogatepass"))
 
 
-def create(db: sqlite3.Connection) -> None:
+def create_tables(db: sqlite3.Connection) -> None:
     """Make the tables where they are not there, and those of another layout again."""
     if any(row[1] == "id" for row in db.execute("pragma table_info(memory)")) and not any(
         row[1] == "same" for row in db.execute("pragma table_info(memory)")
@@ -106,14 +115,14 @@ def create(db: sqlite3.Connection) -> None:
         db.execute(f"delete from {table}")
 
 
-def write(
+def write_row(
     db: sqlite3.Connection, info: Info, passages: Sequence[str], followers: dict[str, None], numbers: Iterator[int]
 ) -> Row:
     """Note what filters need of an info."""
     key = to_key(info.id)
     columns = "num, asks, source, sum, is_hidden, time"
     row = db.execute(f"select {columns} from memory where id = ?", (key,)).fetchone()
-    is_hidden = bool(memory_fields(info).get("superseded_by")) or bool(successors(db, info.id))
+    is_hidden = bool(memory_fields(info).get("superseded_by")) or bool(find_newer(db, info.id))
     kind, time, more, sayings = _facts_of(info)
     asks = "?" in info.content or "？" in info.content
     if row is not None and (row[1], row[2], row[4]) != (asks, info.source, is_hidden):
@@ -136,7 +145,7 @@ def write(
     return Row(row, is_hidden, checksum)
 
 
-def remove(db: sqlite3.Connection, id: str, followers: dict[str, None] | None = None) -> bool:
+def remove_row(db: sqlite3.Connection, id: str, followers: dict[str, None] | None = None) -> bool:
     """Drop what is noted of an info; says whether there was something."""
     key = to_key(id)
     row = db.execute("select num, source from memory where id = ?", (key,)).fetchone()
@@ -155,7 +164,7 @@ def following(db: sqlite3.Connection, num: int, source: str) -> list[str]:
     return [to_id(key) for (key,) in db.execute(sql, (source, num))]
 
 
-def questions_before(db: sqlite3.Connection, ids: Collection[str]) -> dict[str, str]:
+def find_questions_before(db: sqlite3.Connection, ids: Collection[str]) -> dict[str, str]:
     """Return what comes just before infos in their sources, of what asks something: id → id."""
     sql = (
         "select b.id, b.asks from memory m join memory b on b.source = m.source and b.num < m.num"
@@ -170,21 +179,21 @@ def questions_before(db: sqlite3.Connection, ids: Collection[str]) -> dict[str, 
 # What supersedes what
 
 
-def supersede(db: sqlite3.Connection, info: Info) -> list[str]:
+def note_superseded(db: sqlite3.Connection, info: Info) -> list[str]:
     """Note which infos an info supersedes, and return those that may come or go with it, or say it as a former text."""
     olds = set() if info.deleted else set(superseded_ids(info))
     before = {row[0] for row in db.execute("select old from supersedes where new = ?", (info.id,))}
     newer = walk_on(db, info.id)
     if olds == before:
         return newer
-    touched = walk_back(db, [info.id, *before])
+    touched = find_older(db, [info.id, *before])
     db.execute("delete from supersedes where new = ?", (info.id,))
     db.executemany("insert into supersedes values (?, ?)", [(info.id, old) for old in olds])
-    touched += [*walk_back(db, [info.id]), *newer]
+    touched += [*find_older(db, [info.id]), *newer]
     return [id for id in dict.fromkeys(touched) if id != info.id]
 
 
-def walk_back(db: sqlite3.Connection, ids: Iterable[str]) -> list[str]:
+def find_older(db: sqlite3.Connection, ids: Iterable[str]) -> list[str]:
     """Return infos and all that they supersede, at however many removes, as they come."""
     found = dict.fromkeys(ids)
     stack = list(found)
@@ -206,16 +215,16 @@ def walk_on(db: sqlite3.Connection, id: str) -> list[str]:
     return [each for each in found if each != id]
 
 
-def successors(db: sqlite3.Connection, id: str) -> list[str]:
+def find_newer(db: sqlite3.Connection, id: str) -> list[str]:
     """Return the infos that say they supersede an info, in the order of their ids; in a circle none does."""
     found = {row[0] for row in db.execute("select new from supersedes where old = ?", (id,))}
-    return sorted(found.difference(walk_back(db, [id]))) if found else []
+    return sorted(found.difference(find_older(db, [id]))) if found else []
 
 
 # Reading
 
 
-def select(
+def select_rows(
     db: sqlite3.Connection, sql: str, ids: Collection[str] | None, values: Sequence[Any] = ()
 ) -> Iterator[tuple[Any, ...]]:
     """Yield the rows of a statement that ends in a condition, of some infos; None: of all, in the order of writing."""
@@ -228,13 +237,13 @@ def select(
         yield from db.execute(f"{sql} and id in ({','.join('?' * len(part))})", [*values, *part])
 
 
-def facts(db: sqlite3.Connection, ids: Collection[str] | None) -> dict[str, InfoFacts]:
+def facts_of(db: sqlite3.Connection, ids: Collection[str] | None) -> dict[str, InfoFacts]:
     """Return what filters and scores need of infos that may be found, by id; None: of all."""
     sql = (
         "select id, kind, source, time, more, num, (select count(*) from refers r join memory m on m.id = r.source"
         " where r.target = memory.id) from memory where is_hidden = 0"
     )
-    rows, found = list(select(db, sql, ids)), {}
+    rows, found = list(select_rows(db, sql, ids)), {}
     known = [*map(to_id, [row[0] for row in rows])]
     for id, (_, kind, source, time, more, number, referred) in zip(known, rows, strict=True):
         metadata, pinned = json.loads(more or NOTHING_MORE)
