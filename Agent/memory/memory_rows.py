@@ -37,7 +37,7 @@ __all__ += [
     "remove_row",
     "select_rows",
 ]
-__all__ += ["time_of", "write_row"]
+__all__ += ["select_rows", "time_of", "write_row"]
 
 LAYOUT = "6"
 """Of these tables; another one is filled again."""
