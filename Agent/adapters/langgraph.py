@@ -46,13 +46,13 @@ from uuid import UUID
 
 from typing_extensions import override
 
-from ..keyword_tree import Info, InvalidInputError, KeywordTree, NotFoundError
+from ..keyword_tree import Info, InvalidInputError, KeywordTree, NotFoundError, StoreCorruptError, StoreError
 from ..store.addresses import open_tree
 from ..store.log_follower import InfoFollower
 from .filters import read_filter
 from .item_ranking import ItemRanking
 from .json_values import copy_value, depth_of, leaves
-from .operations import InOrder, try_again
+from .operations import InOrder, open_again, try_again
 
 try:
     from langgraph.store.base import (
@@ -154,7 +154,8 @@ class KeywordTreeStore(BaseStore):
         InvalidInputError: a value is no JSON object (NaN, a set), or nested deeper than 200 levels; a key is no
             string, or has a lone surrogate.
         InvalidNamespaceError: a label is so, or there are more than 100.
-        StoreError: the disk refused.
+        StoreError: the disk refused. StoreCorruptError where the log lost what was read of it: a store of `from_folder`
+            opens its tree again by itself, unless what it put itself is lost; then the error says what.
 
     Cost: opening reads all infos, 40 µs for each; a put is one sync; a get, some microseconds.
     """
@@ -171,20 +172,23 @@ class KeywordTreeStore(BaseStore):
     ) -> None:
         if not isinstance(tree, KeywordTree):
             raise InvalidInputError(f"tree must be a KeywordTree, not {tree!r:.80}: a folder goes to from_folder")
-        self.tree = tree
         self.ttl_config = ttl
         self.index_config: dict[str, Any] | None = dict(index) if index else None
         self.embeddings = ensure_embeddings(index.get("embed")) if index else None
         self._fields = _fields_of(self.index_config or {})
         self._clock = clock
-        self._owns_tree = False
+        self._place = ""  # of a tree that was opened here
         self._calls = InOrder(self._carry_out_calls)
         self._lock = threading.RLock()  # guards what is in memory; held over no sync and no model
-        self._follower = InfoFollower(tree, self._clear, self._take_info, _items_in_order)
-        self._ranking = self._make_ranking()
         self._sweeper: threading.Thread | None = None
         self._stop_sweeping = threading.Event()
         self._operations: dict[str, str] = {}  # id of an item -> what last put or deleted it, the newest last
+        self._follow(tree)
+
+    def _follow(self, tree: KeywordTree) -> None:
+        self.tree = tree
+        self._follower = InfoFollower(tree, self._clear, self._take_info, _items_in_order)
+        self._ranking = self._make_ranking()
         self._clear()
 
     def _clear(self) -> None:
@@ -205,7 +209,7 @@ class KeywordTreeStore(BaseStore):
         except BaseException:
             tree.Close()
             raise
-        store._owns_tree = True
+        store._place = path
         return store
 
     def setup(self) -> _Awaitable:
@@ -224,7 +228,7 @@ class KeywordTreeStore(BaseStore):
         """Stop the sweeper; close the tree, if it was opened here."""
         self.stop_ttl_sweeper()
         self._ranking.close()
-        if self._owns_tree:
+        if self._place:
             self.tree.Close()
 
     def __enter__(self) -> Self:
@@ -262,15 +266,29 @@ class KeywordTreeStore(BaseStore):
             batches = list(group)
             if only_puts and len(batches) > 1:
                 with suppress(Exception):  # each alone then: one may have what cannot be put
-                    self._batch(list(itertools.chain(*batches)))
+                    self._batch_on_the_log(list(itertools.chain(*batches)))
                     results += [[None] * len(ops) for ops in batches]
                     continue
             for ops in batches:
                 try:
-                    results.append(self._batch(ops))
+                    results.append(self._batch_on_the_log(ops))
                 except Exception as error:
                     results.append(error)
         return results
+
+    def _batch_on_the_log(self, ops: list[Op]) -> list[Result]:
+        """Carry out operations; where the log lost what was read, on the tree opened again, if that was opened here."""
+        try:
+            return self._batch(ops)
+        except StoreCorruptError:
+            if not self._place:
+                raise
+            lost, fresh = self.tree, open_again(self._place, self._operations.values())
+            with self._lock:
+                self._follow(fresh)
+            with suppress(StoreError):
+                lost.Close()
+            return self._batch(ops)
 
     def _batch(self, ops: list[Op]) -> list[Result]:
         puts: dict[tuple[_Path, str], PutOp] = {}

@@ -30,9 +30,10 @@ import logging
 import threading
 from collections import defaultdict
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import asdict
 from datetime import UTC, date, datetime
-from typing import Any, Self, TypeAlias, TypeVar
+from typing import Any, ParamSpec, Self, TypeAlias, TypeVar, cast
 
 from ..keyword_tree import (
     Change,
@@ -42,6 +43,8 @@ from ..keyword_tree import (
     KeywordTree,
     LLMClient,
     NotFoundError,
+    StoreCorruptError,
+    StoreError,
 )
 from ..memory.scoring import ScoreBreakdown, temporal_decay
 from ..store.addresses import open_tree
@@ -49,7 +52,7 @@ from ..store.log_follower import InfoFollower
 from .filters import OPERATORS, Filter, Test, all_of
 from .item_ranking import ItemRanking
 from .json_values import copy_value
-from .operations import LastOperations, try_again
+from .operations import LastOperations, open_again, try_again
 
 __all__ = ["AsyncMemory", "Memory"]
 
@@ -74,8 +77,30 @@ _CORE = {"data", "hash", "created_at", "updated_at", "id", "text_lemmatized", *_
 _IDENTITY = {*OWNERS, "actor_id"}
 
 _Row: TypeAlias = dict[str, Any]
+_P = ParamSpec("_P")
 _R = TypeVar("_R")
 _LOGGER = logging.getLogger(__name__)
+
+
+def _on_the_log(method: Callable[_P, _R]) -> Callable[_P, _R]:
+    """Let a method be called again on the tree opened again, where its log lost what was read."""
+
+    @functools.wraps(method)
+    def call(*arguments: _P.args, **named: _P.kwargs) -> _R:
+        try:
+            return method(*arguments, **named)
+        except StoreCorruptError:
+            memory = cast("Memory", arguments[0])
+            if not memory._place:
+                raise
+            lost, fresh = memory.tree, open_again(memory._place, memory._operations.ids())
+            with memory._lock:
+                memory._follow(fresh)
+            with suppress(StoreError):
+                lost.Close()
+            return method(*arguments, **named)
+
+    return call
 
 
 class Memory:
@@ -92,7 +117,8 @@ class Memory:
 
     Raises:
         InvalidInputError: a `ValueError`; an argument cannot be used, or there is no such memory.
-        StoreError: the disk refused.
+        StoreError: the disk refused. StoreCorruptError where the log lost what was read of it: a memory that opened its
+            tree itself opens it again, unless what it wrote itself is lost; then the error says what.
     """
 
     def __init__(
@@ -105,18 +131,23 @@ class Memory:
         embedder: Any = None,
     ) -> None:
         given = {"tree": tree, "path": path, "llm_client": llm_client, "embedder": embedder, **_read_config(config)}
-        self._owns_tree = given["tree"] is None
-        self.tree: KeywordTree = open_tree(given["path"]) if given["tree"] is None else given["tree"]
+        self._place: str = given["path"] if given["tree"] is None else ""  # of a tree that was opened here
+        self.tree: KeywordTree = open_tree(self._place) if given["tree"] is None else given["tree"]
         self._llm_client: LLMClient | None = given["llm_client"]
+        self._embedder = given["embedder"]
         self._lock = threading.RLock()  # guards what is in memory; held over no sync and no model
-        self._follower = InfoFollower(self.tree, self._clear, self._take_info)
+        self._has_warned = False  # that messages are stored as they are
         try:
-            self._ranking = self._make_ranking(given["embedder"])
+            self._follow(self.tree)
         except BaseException:
             self.close()
             raise
-        self._operations = LastOperations(self.tree, OWN)
-        self._has_warned = False  # that messages are stored as they are
+
+    def _follow(self, tree: KeywordTree) -> None:
+        self.tree = tree
+        self._follower = InfoFollower(tree, self._clear, self._take_info)
+        self._ranking = self._make_ranking(self._embedder)
+        self._operations = LastOperations(tree, OWN)
         self._clear()
 
     def _make_ranking(self, embedder: Any) -> ItemRanking:
@@ -138,7 +169,7 @@ class Memory:
 
     def close(self) -> None:
         """Close the tree, if it was opened here."""
-        if self._owns_tree:
+        if self._place:
             self.tree.Close()
 
     def __enter__(self) -> Self:
@@ -177,6 +208,7 @@ class Memory:
 
     # -- adding ---------------------------------------------------------------
 
+    @_on_the_log
     def add(
         self,
         messages: str | Mapping[str, Any] | list[Any],
@@ -312,12 +344,14 @@ class Memory:
 
     # -- asking ---------------------------------------------------------------
 
+    @_on_the_log
     def get(self, memory_id: str) -> _Row | None:
         """Return a memory, expired or not; None where there is none."""
         with self._lock:
             self._follower.catch_up()
             return self._row_of(memory_id) if memory_id in self._items else None
 
+    @_on_the_log
     def get_all(
         self, *, filters: Mapping[str, Any] | None = None, top_k: int = 20, show_expired: bool = False, **others: Any
     ) -> _Row:
@@ -340,6 +374,7 @@ class Memory:
             del row["score"]
         return {"results": rows}
 
+    @_on_the_log
     def search(
         self,
         query: str,
@@ -437,6 +472,7 @@ class Memory:
 
     # -- changing -------------------------------------------------------------
 
+    @_on_the_log
     def update(
         self,
         memory_id: str,
@@ -481,6 +517,7 @@ class Memory:
         self._ranking.embed()
         return {"message": "Memory updated successfully!"}
 
+    @_on_the_log
     def delete(self, memory_id: str) -> dict[str, str]:
         """Delete a memory; `undo` brings it back."""
         with self._lock:
@@ -490,6 +527,7 @@ class Memory:
             raise InvalidInputError(f"Memory with id {memory_id} not found")
         return {"message": "Memory deleted successfully!"}
 
+    @_on_the_log
     def delete_all(self, user_id: Any = None, agent_id: Any = None, run_id: Any = None) -> dict[str, str]:
         """Delete all memories of a user, an agent and a run, as one operation."""
         scope = _read_scope({"user_id": user_id, "agent_id": agent_id, "run_id": run_id})
@@ -504,6 +542,7 @@ class Memory:
         self._delete(ids)
         return {"message": "Memories deleted successfully!"}
 
+    @_on_the_log
     def reset(self) -> None:
         """Delete all memories, as one operation that can be undone; what else is in the tree stays."""
         with self._lock:
@@ -536,6 +575,7 @@ class Memory:
 
     # -- going back -----------------------------------------------------------
 
+    @_on_the_log
     def history(self, memory_id: str) -> list[_Row]:
         """Return what a memory went through, oldest first; the `id` of a row is the operation, for `undo`.
 

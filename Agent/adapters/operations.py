@@ -15,14 +15,22 @@
 import asyncio
 import contextvars
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from ..base.forks import watch_forks
-from ..keyword_tree import DuplicateIdError, InvalidInputError, KeywordTree, NotFoundError, VersionConflictError
+from ..keyword_tree import (
+    DuplicateIdError,
+    InvalidInputError,
+    KeywordTree,
+    NotFoundError,
+    StoreCorruptError,
+    VersionConflictError,
+)
+from ..store.addresses import open_tree
 
-__all__ = ["OUTRUN", "Done", "InOrder", "LastOperations", "try_again"]
+__all__ = ["OUTRUN", "Done", "InOrder", "LastOperations", "open_again", "try_again"]
 
 ATTEMPTS = 20
 """At a change that another process has outrun."""
@@ -57,6 +65,29 @@ def try_again(work: Callable[[], _T]) -> _T:
         except OUTRUN:
             continue
     return work()
+
+
+def open_again(place: str, own: Iterable[str]) -> KeywordTree:
+    """Return the tree of a place opened again, since its log no longer holds what was read: a standby that lacked the
+    last writes was promoted, say.
+
+    Args:
+        place: The folder or the address.
+        own: Operations that were acknowledged to the caller.
+
+    Raises:
+        StoreCorruptError: some of those are not there; it counts them, and names the first.
+    """
+    tree = open_tree(place)
+    there = {change.operation_id for change in tree.Changes(0)}
+    missing = [id for id in dict.fromkeys(own) if id not in there]
+    if missing:
+        tree.Close()
+        lost = (
+            f"{len(missing)} acknowledged operations of this object are not there any more, the first is {missing[0]}"
+        )
+        raise StoreCorruptError("the log", 0, f"{lost}: open again, and repeat what they did")
+    return tree
 
 
 class InOrder:
@@ -131,6 +162,11 @@ class LastOperations:
         self._tree, self._author = tree, author
         self._lock = threading.Lock()
         self._owners: dict[str, str | None] = {}  # operation -> whose it is, the newest last
+
+    def ids(self) -> list[str]:
+        """Return the operations that are remembered."""
+        with self._lock:
+            return list(self._owners)
 
     def note(self, operation_id: str, owner: str | None = "") -> None:
         """Remember an operation as the last one of its owner: of a client, say; an empty id is none."""
