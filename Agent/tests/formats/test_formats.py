@@ -589,21 +589,13 @@ class TestImport:
     def test_one_line_may_be_megabytes_long(self, tree: KeywordTree, tmp_path: Path, format_name: str) -> None:
         need(format_name)
         long = "字x" * 300_000
-        lines = {
-            "csv": f"path,info\nfood,{long}\n",
-            "tsv": f"path\tinfo\nfood\t{long}\n",
-            "json": f'{{"keywords": [{{"id": "f", "name": "food"}}], "infos": [{{"id": "i", "content": "{long}", '
-            '"links": [["f", "PRIMARY"]]}]}',
-            "opml": f'<opml><body><outline text="food"><outline type="info" text="{long}"/></outline></body></opml>',
-            "notes": long,
-            "markdown": f"# food\n\n{long}\n",
-            "mcp": json.dumps({"type": "entity", "name": "food", "entityType": "keyword", "observations": [long]}),
-        }
-        path = write(tmp_path, "notes/food.md" if format_name == "notes" else "a", lines[format_name])
-        import_file(tree, path.parent if format_name == "notes" else path, format_name)
-        [node] = tree.FindByName("food")
+        load(tree, [Keyword("f", "root", "food"), Fact("i", long, links=[("f", RelationType.PRIMARY)])])
+        export_file(tree, tmp_path / "out", format_name)
+        with KeywordTree(str(tmp_path / "other")) as other:
+            import_file(other, tmp_path / "out", format_name)
+            [node] = other.FindByName("food")
 
-        assert [info.content for info in tree.GetInfosOfKeyword(node.id)] == [long]
+            assert [info.content for info in other.GetInfosOfKeyword(node.id)] == [long]
 
     def test_names_the_file_where_the_tree_refuses_what_it_holds(self, tree: KeywordTree, tmp_path: Path) -> None:
         with pytest.raises(InvalidInputError, match=r"^a\.csv: description must have"):
