@@ -1095,8 +1095,13 @@ def _EncodeRecord(record: _Record) -> bytes:
     values, kind = _FieldsOf(record), type(record)
     if "_row" in values:
         values = record._Decode()
-    more = "".join([f',"{name}":{_EncodeText(values[name])}' for name in _OPTIONAL_FIELDS[kind] if values.get(name)])
-    return _ENCODERS[kind](*[values[name] for name in ROW_FIELDS[kind] if name != "children"], more)
+    more = ""
+    for name in _OPTIONAL_FIELDS[kind]:
+        if values.get(name):
+            more += f',"{name}":{_EncodeText(values[name])}'
+    encode, fields = _ENCODERS[kind]
+    row: bytes = encode(*fields(values), more)
+    return row
 
 
 def _EncodeNode(
@@ -1142,10 +1147,9 @@ def _EncodeLink(
     ).encode()
 
 
-_ENCODERS: dict[type, Callable[..., bytes]] = {
-    KeywordNode: _EncodeNode,
-    Info: _EncodeInfo,
-    InfoKeywordLink: _EncodeLink,
+_ENCODERS: dict[type, tuple[Any, Any]] = {  # encoder, and what gets its arguments from the fields
+    kind: (encode, operator.itemgetter(*(name for name in ROW_FIELDS[kind] if name != "children")))
+    for kind, encode in zip(_TYPES, (_EncodeNode, _EncodeInfo, _EncodeLink), strict=True)
 }
 
 # Without json.loads's look for blanks around: a third quicker.  `int` raises for NaN and Infinity, which JSON has not.
