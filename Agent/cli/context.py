@@ -29,7 +29,7 @@ from .session import NOT_FOUND, Session
 
 __all__: list[str] = []
 
-HARDLY, BESIDE = 0.005, 0.02
+HARDLY, BESIDE = 0.005, 0.08
 """Least scores that are shown, and beside the best one; --json has all."""
 
 LOOK_S = 60.0

@@ -1,49 +1,105 @@
-"""From a score to one between 0 and 1 that means the same in every index.
+"""From scores to confidence, a number between 0 and 1: how often the best one is right.
 
-What a score is worth depends on what is indexed: long texts have something of every question, short names of few. So
-the index is asked questions to which it has no answer: a few words each, drawn from texts that have nothing to do with
-each other. From half of what nine in ten of these stay below, something counts as an answer.
+odds of the best = words^0.27 · e^(7.4 · coverage^1.5 · lead - 1.4)
+                   coverage: the share of the question's words, by their weight, that the text says or nearly says
+                   lead: 1 - rival / score, at most 0.7, since few texts have no rival; where the text says all of it,
+                   0.3 at least, since several may answer; the rival is the next text that says something else
+                   words: how many unknown words the question weighs
+odds of another  = odds of the best · (score / score of the best)²
+
+A text that lacks a name or a number of the question is no answer, however much else it has, nor is one that has nothing
+else: LACKING at most. The numbers are a logistic regression on the even cases of the sets of `bench_finding`; where a
+Chinese word begins and ends is said by the thesaurus, so that one bar serves all languages.
 """
 
 import math
-import random
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING
+import re
+from collections.abc import Callable, Mapping, Sequence
 
 from . import score, texts
 
-if TYPE_CHECKING:
-    from .index import Index
-
-__all__ = ["ANSWER_BAR", "calibrate", "certainty_of", "fuse", "scale_of"]
+__all__ = ["ANSWER_BAR", "certainty_of", "fuse", "plain", "scale_of"]
 
 ANSWER_BAR = 0.5
-"""The score from which on something is an answer: one in twenty questions of another subject reaches it."""
-USUAL_BAR = 0.13
-"""What counts as `ANSWER_BAR` where there are too few texts to draw from; of 22 sets the median is 0.11, and few texts
-have fewer rivals for the best one."""
-SHARE = 0.5
-"""The bar beside what shuffled questions reach: of 22 sets 54 % are answered rightly, 5 % of foreign questions; one
-bar for all, as strict, answers 46 % rightly."""
-_BARS = 0.06, 0.35  # the least, since all of a small index's forty questions can miss; and the greatest
-_GROWN = 4  # times as many texts, from which on the bar is measured again
-_ASKED, _DRAWN_FROM = 40, 200  # questions, and texts of which they are made
+"""The score from which on something is an answer."""
+LEAD, WORDS, BASE = 7.4, 0.27, 1.4
+MOST_LEAD, LEAST_LEAD = 0.7, 0.3
+LACKING, TELLS = 0.29, 0.08  # what is left of a score; the share of the question that a name needs
+BESIDE = 0.15  # the share of what is asked about a name that an answer has
+NOTHING = 0.01  # the score of what has nothing that is asked for
+PLAIN = 0.12  # the score that is 0.5 where nothing else is known, as where a new keyword is placed
+RIVALS, SAME, _COMPARED = 5, 0.5, 2_000  # of the best; terms in common of what says the same; characters of each
+_SURNAMES = frozenset(
+    "王李张刘陈杨黄赵吴周徐孙马朱胡郭何林高罗郑梁谢宋唐许韩冯邓曹彭曾肖田董袁潘于蒋蔡余杜叶程苏魏吕丁任沈姚卢姜崔钟谭陆"
+    "汪范金石廖贾夏韦付方白邹孟熊秦邱江尹薛闫段雷侯龙史陶黎贺顾毛郝龚邵万钱严覃武戴莫孔向汤小老阿大"
+)
 
 
-def scale_of(index: "Index") -> Callable[[float], float]:
-    """Return what makes scores of an index comparable: 0.5 stands where few questions without an answer come to."""
-    bar = index.kept("bar") or USUAL_BAR
+_has_numeral = re.compile(r"\d|[二三四五六七八九]").search
 
-    def scale(score: float) -> float:
-        odds = (score / bar) ** 2
-        return max(round(odds / (1 + odds), 4), 0.0001 * (score > 0))  # what fits is never rounded to nothing
+
+def plain(one: float) -> float:
+    """Return 0 to 1 for a score by itself."""
+    odds = (one / PLAIN) ** 2
+    return max(round(odds / (1 + odds), 4), 0.0001 * (one > 0))
+
+
+def scale_of(
+    query: "score.Query",
+    found: "Sequence[score.Found]",
+    lent: Mapping[str, Mapping[str, float]] | None = None,
+) -> Callable[[float], float]:
+    """Return what makes scores of a question's ranking comparable; `found` is all of it, best first."""
+    sure = _sure(query, found, (lent or {}).get(found[0].id)) if found and found[0].score > 0 else 0.0
+    odds, best = sure / (1.0 - sure), found[0].score if found else 1.0
+
+    def scale(one: float) -> float:
+        own = odds * (one / best) ** 2
+        return max(round(own / (1 + own), 4), 0.0001 * (one > 0))  # what fits is never rounded to nothing
 
     return scale
 
 
-def certainty_of(query: score.Query, found: Sequence[score.Found]) -> float:
+def _sure(query: "score.Query", found: "Sequence[score.Found]", lent: Mapping[str, float] | None) -> float:
+    first, index = found[0], query.index
+    passage = first.documents[0] if first.documents[0] & 1 else None
+    shares = score.Evidence(query, index.units([first.number])).shares(first.number, passage, lent)
+    said = _said(query, shares)
+    mass = math.fsum(weight for _, _, weight, _ in said)
+    coverage = math.fsum(weight * share for _, _, weight, share in said) / (mass or 1.0)
+    if query.is_empty or not coverage:
+        return NOTHING
+    words = max(0.3, mass / query.idf(""))
+    lead = max(min(MOST_LEAD, 1.0 - _rival(query, found)), LEAST_LEAD * coverage**8)
+    sure = 1 / (1 + math.exp(-(LEAD * coverage**1.5 * lead + WORDS * math.log(words) - BASE)))
+    is_text = passage is not None or not index.names_of(first.number)
+    return min(sure, LACKING) if _lacks_what_is_asked(said, mass, is_text) else sure
+
+
+def _lacks_what_is_asked(said: "Sequence[tuple[str, bool, float, float]]", mass: float, is_text: bool) -> bool:
+    """Return whether a text lacks a name or number of the question, or has nothing else of it."""
+    names = [(weight, share) for _, is_name, weight, share in said if is_name]
+    rest = [(weight, share) for _, is_name, weight, share in said if not is_name]
+    asked = math.fsum(weight for weight, _ in rest)
+    if names and asked >= TELLS * mass and math.fsum(weight * share for weight, share in rest) < BESIDE * asked:
+        return True
+    return is_text and any(share < score.MISSPELLED and weight >= TELLS * mass for weight, share in names)
+
+
+def _said(query: "score.Query", shares: Mapping[str, float]) -> "list[tuple[str, bool, float, float]]":
+    """Return the words of a question, each with whether it is a name, its weight, and the share that a text says."""
+    found, names = [], _names(query)
+    for at, (word, terms) in enumerate(query.words):
+        known = [term for term in terms if term in query.weights and (term in query.telling)]
+        if known:
+            weight = max(map(query.idf, known))
+            found.append((word, at in names, weight, math.fsum(shares.get(term, 0.0) for term in known) / len(known)))
+    return found
+
+
+def certainty_of(query: "score.Query", found: "Sequence[score.Found]") -> float:
     """Return how sure words are of the best, from 0 to 1: at most √coverage, since similar letters say nothing."""
-    return min(query.certainty or 0.0, math.sqrt(found[0].coverage)) if found else 0.0
+    return math.sqrt(found[0].coverage) if found else 0.0
 
 
 def fuse(words: Mapping[str, float], certainty: float, meaning: Mapping[str, float]) -> dict[str, float]:
@@ -60,46 +116,43 @@ def fuse(words: Mapping[str, float], certainty: float, meaning: Mapping[str, flo
     return {id: shown * one / (ranked[best] or 1.0) for id, one in ranked.items()}
 
 
-def calibrate(index: "Index") -> None:
-    """Measure an index again where it has become four times as large, or a quarter. Cost: 40 questions; else 20 µs."""
-    counts = index.counts()
-    size, measured = counts.get("units", 0) + counts.get("passages", 0), index.kept("measured at") or 0
-    if size < score.FEW or measured / _GROWN <= size < _GROWN * measured:
-        return
-    reached = sorted(_reach(index, query) for query in _shuffled(index))
-    if reached:
-        index.keep("bar", min(_BARS[1], max(_BARS[0], SHARE * reached[len(reached) * 9 // 10])))
-    index.keep("measured at", size)
+def _names(query: "score.Query") -> set[int]:
+    """Return which words of a question are names, numbers or codes, by their places."""
+    thesaurus, found, words = query.thesaurus, set[int](), query.words
+    capitals = sum(word[0].isupper() and not word.isupper() for word, _ in words)
+    is_title = capitals > 0.6 * len(words) and len(words) > 2
+    single = 0  # characters that stand alone before this word
+    for at, (word, terms) in enumerate(words):
+        near = thesaurus.near(word if texts.is_unspaced(word) else terms[0]) if thesaurus and terms else None
+        if texts.is_unspaced(word):
+            single = single + 1 if len(word) == 1 else 0
+            if (near == () and len(word) > 1) or _has_numeral(word):
+                found.add(at)
+            elif single > 1 and words[at - 1][0] in _SURNAMES:
+                found |= {at - 1, at}
+            elif single == 1 and at - 1 in found and len(words[at - 1][0]) == 2:  # of three characters two are a name
+                found.add(at)
+        elif terms and terms[0] not in texts.STOP_WORDS and (len(word) > 1 or word.isdigit() or word.isupper()):
+            is_capital = word[0].isupper() and not is_title and not (word.isupper() and near is not None)
+            if texts.has_digit(word) or (is_capital and (at > 0 or near is None)) or near == ():
+                found.add(at)
+    return found
 
 
-def _reach(index: "Index", query: str) -> float:
-    found = score.rank(score.Query(index, texts.question(query)), 1)
-    return found[0].score if found else 0.0
+def _rival(query: "score.Query", found: "Sequence[score.Found]") -> float:
+    """Return the score of the first that says something else than the best, beside the best's own."""
+    ranked = found[:RIVALS]
+    if len(ranked) < 2 or not ranked[0].score:
+        return 0.0
+    read = query.index.read([each.documents[0] for each in ranked])
 
+    def terms_of(each: "score.Found") -> set[str]:
+        called, text = read[each.documents[0]]
+        return {*texts.terms(" ".join([*called, text[:_COMPARED]]))}
 
-def _shuffled(index: "Index") -> list[str]:
-    """Return questions, the same ones for the same texts."""
-    draw, cut = random.Random(5), list[list[str]]()
-    for names, text in index.read(index.sample(_DRAWN_FROM, 1)).values():
-        said = draw.choice(texts.sentences(text[:2_000]) or names or [""])
-        if found := [word for word in texts.words(said) if word.casefold() not in texts.STOP_WORDS]:
-            cut.append(found)
-    return [_join(_draw(draw, draw.choice(cut)) for _ in range(3 + at % 4)) for at in range(_ASKED if cut else 0)]
-
-
-def _join(words: Iterable[str]) -> str:
-    """Return a question of words, as it would be written: without blanks between words of scripts that put none."""
-    question = ""
-    for word in words:
-        is_joined = question and texts.is_unspaced(word) and texts.is_unspaced(question[-1])
-        question += word if is_joined else f" {word}"
-    return question
-
-
-def _draw(draw: random.Random, words: list[str]) -> str:
-    """Return one word, or a pair of characters."""
-    word = draw.choice(words)
-    if not texts.is_unspaced(word):
-        return word
-    start = draw.randrange(max(1, len(word) - 1))
-    return word[start : start + 2]
+    said = terms_of(ranked[0])
+    for each in ranked[1:]:
+        terms = terms_of(each)
+        if len(terms & said) < SAME * len(terms | said):
+            return each.score / ranked[0].score
+    return 0.0

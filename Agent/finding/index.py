@@ -39,6 +39,7 @@ from typing import Any, NamedTuple, TypeVar
 from urllib.parse import quote
 
 from . import calibration, codes, evidence, packing, score, texts
+from .thesaurus import DEFAULT, Thesaurus, default
 
 __all__ = ["Hit", "Index", "LostIndexError", "Unit"]
 
@@ -216,10 +217,18 @@ class Index:
     Args:
         path: Of the file; None keeps all in memory.
         is_readonly: Whether no byte may be written, not even where the file is damaged.
+        thesaurus: Of near words; that of the package by default, None has none.
     """
 
-    def __init__(self, path: str | None = None, *, is_readonly: bool = False) -> None:
+    def __init__(
+        self,
+        path: str | None = None,
+        *,
+        is_readonly: bool = False,
+        thesaurus: Thesaurus | None = DEFAULT,
+    ) -> None:
         self.path = path
+        self.thesaurus = default()[0] if thesaurus is DEFAULT else thesaurus
         self._is_readonly = is_readonly
         self._lock = threading.RLock()
         self._db: sqlite3.Connection | None = None
@@ -373,7 +382,6 @@ class Index:
                     self._write(db, batch)
                     batch = _Batch(batch.next)
             self._write(db, batch)
-            calibration.calibrate(self)
 
     def remove(self, ids: Iterable[str]) -> None:
         """Remove units, as far as they are there. After `scrub` no byte of their texts is in the file."""
@@ -756,15 +764,15 @@ class Index:
             near: What fits by another ranking, too: id → 0 to 1, see `calibration.fuse`; what is not there is left out.
         """
         with self.reading():
-            asked = score.Query(self, texts.question(query))
+            asked = score.Query(self, texts.question(query), query=query)
             there = self.numbers(near or ())
             near = {id: one for id, one in (near or {}).items() if id in there}
             # As many beside what is near for a limit of one as for ten: scores depend on what is ranked along.
-            least = max(limit, score.CANDIDATES) if near else limit
+            least = max(limit, score.CANDIDATES if near else calibration.RIVALS)
             found = score.rank(asked, least, groups=groups, among=among, lent=lent)
             if rest := near.keys() - {each.id for each in found}:
                 found += score.rank(asked, len(rest), among=rest, lent=lent)
-            scale = calibration.scale_of(self)
+            scale = calibration.scale_of(asked, found, lent)
             scores = {each.id: scale(each.score) for each in found}
             scores = calibration.fuse(scores, calibration.certainty_of(asked, found), near) if near else scores
             first = sorted(scores, key=lambda id: -scores[id])[:limit]

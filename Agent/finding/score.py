@@ -1,37 +1,30 @@
-"""How well units fit a question: BM25F with inherited evidence, times coverage.
+"""How well units fit a question: BM25F with inherited evidence and near words, times coverage.
 
-own(t, u)  = weight(t) · tf / (K1 + tf)         BM25F (Robertson, Zaragoza & Taylor 2004); weight = idf · its count in
-             tf = Σ occurrences / length norm   the question; of a unit's fields, its names count NAME times
+own(t, u)  = weight(t) · share · tf / (K1 + tf)   BM25F (Robertson, Zaragoza & Taylor 2004); weight = idf · its count in
+             tf = Σ occurrences / length norm     the question; of a unit's fields, its names count NAME times
+             share = 1 where the term stands there, else that of the nearest word that does, see `near`; of the two
+             never the sum
 inherited  = max(own, DECAY · inherited of its context)
 passage(t) = own of a passage together with the names and text of its unit
-explained  = (Σ max(inherited, best passage) + Σⱼ FURTHERʲ · Σ j-th further passage) / √(Σⱼ FURTHERʲ over all passages)
-score(u)   = (explained / Σ weight + TRIGRAMS · share of the trigrams of unknown words) · (0.1 + coverage) · √words
+explained  = Σ max(inherited, best passage) + Σⱼ FURTHERʲ · Σ j-th further passage
+score(u)   = (explained / Σ weight + TRIGRAMS · share of the trigrams of unknown words) · (0.5 + coverage)
              coverage = the share of the weights that stands in u, its context and its best passage
-             words = Σ weight / the weight of an unknown word: two words of four are better evidence than one of two
-
-A word that no text has stands for those that it misspells, else for those that begin like it. All scores of a question
-are multiplied by its certainty:
-
-certainty  = (1 - (1 - coverage of the best) · score of the rival / score of the best) · ALONE^n
-
-The rival is the next that says something else: a fact that is said twice is as certain as once. What the best lacks,
-the rival may have: where both say as little, neither answers. n is 1 where the best has infos, or is a text without a
-name, and says but one word of several, 2 where that has four characters; and 2 more where it lacks a number, since
-another one is meant, or has but words that begin like an unknown one. It is 3 for a question of stop words alone.
 
 Stop words, and whether a text has a number or a time where one is asked for, only order what says as much: they are in
-`explained`, and neither in weight, in coverage nor in words.
+`explained`, and neither in weight nor in coverage. They, names and numbers have no near words: Porto is not Lisbon.
 """
 
 import math
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Set
 from heapq import heappush, heappushpop, nlargest
 from itertools import accumulate, chain
+from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from . import texts
 from .codes import NAME_BITS, decode
+from .thesaurus import Thesaurus, cut
 
 if TYPE_CHECKING:
     from .index import Index, UnitRow
@@ -42,9 +35,8 @@ K1, B = 1.2, 0.75  # BM25F's own (Robertson & Zaragoza 2009)
 NAME = 2.0  # what a name counts beside a text of usual length
 DECAY = 0.75  # what a unit has of its context's evidence
 ANCESTORS = 64  # contexts of contexts that are looked at: what is farther above counts less than 1e-8
-ALONE = 0.4  # what a single word counts where nothing else of the question is said
-BEGINNING = 0.6  # so much of a word, and of an unknown one, begins alike where the one stands for the other
 FURTHER = 0.5  # what each further passage counts beside the one before, and all of a group as one text
+WHOLE = 0.5  # what all of a group as one text counts
 TOGETHER = 5_000  # documents of groups that are looked at
 TRIGRAMS = 0.3  # what trigrams of names count, at most, of words that no text has
 CHARACTER = 0.2  # what a single character counts beside a pair that texts have, see `_share`; a stop word beside others
@@ -52,9 +44,11 @@ FEW = 30  # texts that do not yet show which words are rare: fewer count as so m
 
 READ = 10_000  # postings that are read for a question, the rarest terms first; the first term is always read
 TERMS = 64  # terms that are read at most
+MISSPELLED = 0.9  # what a word counts that an unknown one misspells
+NEAR_READ, NEAR_LEAST = 3_000, 0.1  # postings of near words that are read, the nearest first; the least share
+LENT, LENDING = 24, 0.5  # terms of a text to which near words are lent in full; longer ones get less by this power
+SURE = 0.5  # what a unit without any of the question counts beside one with all of it
 CANDIDATES = 100  # units, and passages, that are scored in full, where no more are wanted
-RIVALS, SAME = 5, 0.5  # so many of the best show how certain it is; what has so many of its terms says the same
-_COMPARED = 2_000  # characters of each
 OPENED, CHILDREN = 8, 50  # of so many of the best that are a context, so many of what they are one of
 
 
@@ -74,10 +68,6 @@ class Found(NamedTuple):
     """The documents of which an excerpt is taken: its passages that fit, the best first, else its own text."""
 
 
-def _most_of(word: str) -> int:
-    return math.ceil(BEGINNING * len(word))
-
-
 class _Table(dict[int, float]):
     """Code → what a function makes of it, once."""
 
@@ -89,10 +79,18 @@ class _Table(dict[int, float]):
         return found
 
 
-def _add(gains: dict[int, float], postings: Mapping[int, int], weight: float, saturated: _Table) -> None:
+def _add(
+    gains: dict[int, float],
+    postings: Mapping[int, int],
+    weight: float,
+    saturated: _Table,
+    shares: Mapping[int, float] = MappingProxyType({}),
+) -> None:
     """Add to what documents have so far what they have of a term."""
     worth = _Table(lambda code: weight * saturated[code])
     more = dict(zip(postings, map(worth.__getitem__, postings.values()), strict=True))
+    for document, share in shares.items():
+        more[document] *= share
     for document in gains.keys() & more.keys():
         more[document] += gains[document]
     gains.update(more)
@@ -101,10 +99,18 @@ def _add(gains: dict[int, float], postings: Mapping[int, int], weight: float, sa
 class Query:
     """A question's terms with what the index has of them."""
 
-    def __init__(self, index: "Index", asked: Mapping[str, float], name_weight: float = NAME) -> None:
+    def __init__(
+        self,
+        index: "Index",
+        asked: Mapping[str, float],
+        name_weight: float = NAME,
+        query: str = "",
+        has_near: bool = True,
+    ) -> None:
         self.index = index
         self.count = CANDIDATES
         """Units, and passages, that are scored in full."""
+        self.thesaurus = index.thesaurus if has_near else None
         self._name_weight = name_weight
         self.counts = counts = index.counts()
         self.total = max(FEW, counts.get("units", 0) + counts.get("passages", 0))
@@ -113,29 +119,29 @@ class Query:
             for what in ("name", "text", "passage")
         ]
         self.frequencies = index.frequencies(asked)
-        self.telling = asked.keys() - texts.STOP_WORDS - texts.KINDS
+        said = {term for term, count in asked.items() if count > texts.ASIDE} - texts.KINDS
+        self.telling = said - texts.STOP_WORDS
         self.is_empty = not self.telling
         """Whether the question has but stop words, so that nothing can answer it."""
-        self.telling = self.telling or asked.keys() - texts.KINDS
+        self.telling = self.telling or said or {*asked}
         pairs = [term for term in asked if len(term) == 2 and texts.is_unspaced(term)]
         self._in_pairs = {*"".join(pairs)}
         self._in_known_pairs = {*"".join(self.frequencies.keys() & {*pairs})}
         unknown = [term for term in asked if term not in self.frequencies and term in self.telling]
-        few = unknown[:TERMS]  # of a page, as many as are read
-        meant = {term: found for term in few if (found := index.frequencies(texts.corrections(term)))}
-        self.alike = {term: found for term in few if term not in meant and (found := self._begin_like(term))}
-        self.related = meant | self.alike
-        self.frequencies |= {term: sum(found.values()) for term, found in self.related.items()}
         grams = dict.fromkeys(gram for term in unknown for gram in texts.trigrams(term))
         self.frequencies |= index.frequencies(grams)
         self.weights = {term: weight * self.idf(term) * self._share(term) for term, weight in asked.items()}
-        self.postings = {term: self._postings(term) for term in self._choose(self.weights)}
+        self.postings = {term: self.index.postings(term) for term in self._choose(self.weights)}
         unread = self.frequencies.keys() - self.postings.keys()
         self.weights = {term: weight for term, weight in self.weights.items() if term not in unread}
         self.mass = self.weigh(self.weights) or 1.0
-        self.breadth = math.sqrt(self.mass / self.idf(""))
-        self.certainty: float | None = None
-        """See above; None until something was ranked."""
+        self.words = self._find_words(query)
+        """The words that are asked for, each with its terms."""
+        self.shares: dict[str, dict[int, float]] = {}
+        """Term → document → share: of the postings that are those of a near word."""
+        self.near: dict[str, dict[str, float]] = self._find_near(self.thesaurus) if has_near else {}
+        """Term → what of the index means nearly the same, with its share."""
+        self._read_near()
         self._tf = _Table(self._read_code)
         """Code → how often the document has the term, by the lengths of its fields."""
         self._saturated = _Table(lambda code: self._tf[code] / (K1 + self._tf[code]))
@@ -144,11 +150,6 @@ class Query:
         self.covered: dict[int, float] = {}
         """Document → the weight of its terms that tell something, of those that were looked at."""
         self._grams = list(grams)
-
-    @property
-    def factor(self) -> float:
-        """What the scores of all units are multiplied by."""
-        return self.breadth * (1.0 if self.certainty is None else self.certainty)
 
     def idf(self, term: str) -> float:
         """Return the inverse document frequency of a term."""
@@ -170,28 +171,70 @@ class Query:
             return CHARACTER
         return self.idf(term) / self.idf("") if term in self._in_pairs else 1.0
 
-    def _begin_like(self, term: str) -> dict[str, int]:
-        """Return the words that share most of their beginning with an unknown one, with their frequencies."""
-        least = max(4, _most_of(term))
-        start = term[:least]
-        if len(term) < least or texts.is_unspaced(term) or texts.has_digit(start):  # a like number is another one
-            return {}
-        begun = self.index.beginning(start)
-        return self.index.frequencies(each for each in begun if each[: _most_of(each)] == term[: _most_of(each)])
+    def _find_words(self, query: str) -> list[tuple[str, list[str]]]:
+        """Return the words that are asked for, each with its terms: of scripts without blanks its pairs."""
+        found = list[tuple[str, list[str]]]()
+        for sentence in texts.cut_question(query)[0] if query else ():
+            for run in texts.words(texts.drop_asking(sentence)):
+                if not texts.is_unspaced(run):
+                    found.append((run, texts.terms(run)[:1]))
+                    continue
+                for word in cut(run, self.thesaurus) if self.thesaurus else [run]:
+                    found.append((word, [word[at : at + 2] for at in range(len(word) - 1)] or [word]))
+        return found[: 4 * TERMS]
 
-    def _postings(self, term: str) -> dict[int, int]:
-        if term not in self.related:
-            return self.index.postings(term)
-        found: dict[int, int] = {}
-        for each in self.related[term]:
-            found |= self.index.postings(each)
+    def _find_near(self, thesaurus: Thesaurus | None) -> dict[str, dict[str, float]]:
+        """Return term → near word → share, of words that the index has; a pair of characters is near by its word."""
+        asked = self.telling & self.weights.keys()
+        words = {term: [term] for term in asked if not texts.is_unspaced(term)}
+        for word, parts in self.words:
+            for part in parts if texts.is_unspaced(word) else ():
+                if part in asked:
+                    words.setdefault(part, []).append(word)
+        found: dict[str, dict[str, float]] = {}
+        for term, said in [*words.items()][:TERMS]:
+            unknown = term not in self.frequencies
+            near = dict.fromkeys(texts.corrections(term) if unknown else (), MISSPELLED)
+            for word in () if texts.has_digit(term) else said:
+                for other, share in thesaurus.near(word) or () if thesaurus else ():
+                    if share >= NEAR_LEAST and other != term and other not in texts.STOP_WORDS:
+                        near[other] = max(share, near.get(other, 0.0))
+            if near:
+                found[term] = near
         return found
+
+    def _read_near(self) -> None:
+        """Add the postings of near words, the nearest first, as far as they may be read."""
+        parts = {other: _parts(other) for near in self.near.values() for other in near}
+        known = self.index.frequencies({part for each in parts.values() for part in each})
+        held = {other: min(map(known.__getitem__, each)) for other, each in parts.items() if known.keys() >= {*each}}
+        wanted = [
+            (share, term, other) for term, near in self.near.items() for other, share in near.items() if other in held
+        ]
+        self.near, left, lent = {}, NEAR_READ, _Table(_lend)
+        for share, term, other in sorted(wanted, key=lambda each: (-each[0], held[each[2]], each[1:])):
+            left -= held[other]
+            if left < 0:
+                break
+            self.near.setdefault(term, {})[other] = share
+            first, *rest = sorted(parts[other], key=known.__getitem__)
+            postings = self.index.postings(first)
+            for part in rest:
+                postings = {at: postings[at] for at in postings.keys() & self.index.postings(part).keys()}
+            if term not in self.shares:
+                self.shares[term], self.postings[term] = {}, dict(self.postings.get(term, ()))
+            new = postings.keys() - self.postings[term].keys()
+            self.shares[term].update((at, share * lent[postings[at]]) for at in new)
+            self.postings[term].update((at, postings[at]) for at in new)
+
+    def share(self, term: str, document: int) -> float:
+        """Return what a document has of a term that is among its postings: 1, or the share of the nearest word."""
+        return self.shares[term].get(document, 1.0) if term in self.shares else 1.0
 
     def quoted(self) -> dict[str, float]:
         """Return term → weight of all that stands in texts for what was asked."""
-        read = self.weights.keys() & self.related.keys()
-        others = {each: self.weights[term] for term in read for each in self.related[term]}
-        return {**others, **{term: weight for term, weight in self.weights.items() if term in self.telling}}
+        near = {other: share * self.weights[term] for term, each in self.near.items() for other, share in each.items()}
+        return {**near, **{term: weight for term, weight in self.weights.items() if term in self.telling}}
 
     def _choose(self, terms: Collection[str]) -> Iterator[str]:
         """Yield the rarest terms as far as they may be read, stop words last."""
@@ -229,10 +272,10 @@ class Query:
                 found = {document: gain for document, gain in found.items() if gain + most >= bar * (1 - 1e-9)}
                 is_whole = False
             if is_whole:
-                _add(found, postings, self.weights[term], self._saturated)
+                _add(found, postings, self.weights[term], self._saturated, self.shares.get(term, {}))
                 continue
             for document in found.keys() & postings.keys():
-                found[document] += self.weights[term] * self._saturated[postings[document]]
+                found[document] += self.weights[term] * self.share(term, document) * self._saturated[postings[document]]
         if not self.counts.get("passages"):
             return found, {}
         passages = {document: gain for document, gain in found.items() if document & 1}
@@ -254,27 +297,33 @@ class Query:
             weight = self.weights[term] if term in self.telling else 0.0
             for document in new & postings.keys():
                 self._codes[document][term] = postings[document]
-                self.covered[document] += weight
+                self.covered[document] += weight * self.share(term, document)
 
     def _codes_of(self, document: int) -> dict[str, int]:
         if document not in self._codes:
             self.look_at([document])
         return self._codes[document]
 
+    def terms_of(self, document: int) -> Iterable[str]:
+        """Return the terms of the question that a document has, or has near words of."""
+        return self._codes_of(document).keys()
+
     def gains_of(self, document: int, names_only: bool = False) -> dict[str, float]:
         """Return term → gain of one document, or of its names alone."""
         bits, found = NAME_BITS if names_only else ~0, dict[str, float]()
         for term, code in self._codes_of(document).items():
             if gain := self._saturated[code & bits]:
-                found[term] = gain * self.weights[term]
+                found[term] = gain * self.weights[term] * self.share(term, document)
         return found
 
     def gains_with(self, passage: int, document: int) -> dict[str, float]:
         """Return term → gain of a passage, as if all of its unit's document stood in it, too."""
         found, tf, own = dict[str, float](), self._tf, self._codes_of(document)
         for term, code in self._codes_of(passage).items():
-            often = tf[code] + tf[own.get(term, 0)]
-            found[term] = self.weights[term] * often / (K1 + often)
+            share, often = self.share(term, passage), tf[code]
+            if term in own and self.share(term, document) >= share:
+                share, often = self.share(term, document), tf[own[term]] + often * (share == 1.0)
+            found[term] = self.weights[term] * share * often / (K1 + often)
         return found
 
     def weigh(self, terms: Iterable[str]) -> float:
@@ -329,11 +378,10 @@ def rank(
     allowed = _allow([row.id for _, row in there], among)
     query.look_at(chain((row.document or 0 for row in rows.values()), best_passages))
     evidence = Evidence(query, rows)
-    scored, covered = [], dict[int, Set[str]]()
+    scored = list[Found]()
     latin = query.weigh(term for term in query.weights if not texts.is_unspaced(term)) / query.mass
     whole = _together(query, [row.group for _, row in there])
-    count = max(RIVALS, limit)  # the next ones show how certain the first is
-    bounds, extra, dampening = list[tuple[float, int]](), dict[int, float](), _Table(_dampen)
+    bounds, extra = list[tuple[float, int]](), dict[int, float]()
     for number, row in there:
         if row.id not in allowed or (groups is not None and row.group not in groups):
             continue
@@ -350,68 +398,34 @@ def rank(
             for place, passage in enumerate(said):
                 most += FURTHER**place * (by_itself + passages[passage])
                 coverage += query.covered[passage]
-            most /= dampening[max(row.passages, len(said))]
         coverage = min(1.0, coverage / query.mass)
-        bounds.append(((most / query.mass + extra[number]) * (0.1 + coverage) * (1 + 1e-9), number))
+        bounds.append(((most / query.mass + extra[number]) * (SURE + coverage) * (1 + 1e-9), number))
     best_scores: list[float] = []  # as many as are wanted, the least first
     for bound, number in sorted(bounds, reverse=True):
-        if len(best_scores) == count and bound < best_scores[0]:
+        if len(best_scores) == limit and bound < best_scores[0]:
             break
         said = passages_of.get(number, ())
         shares = lent.get(rows[number].id) if lent else None
-        explained, coverage, documents, covered[number] = evidence.of(number, said, shares)
+        explained, coverage, documents = evidence.of(number, said, shares)
         explained += extra[number]
         if explained > 0 or 2 * number in similar:
             at = documents or [2 * number]
-            scored.append(Found(rows[number].id, number, explained * (0.1 + coverage), coverage, at))
-            (heappush if len(best_scores) < count else heappushpop)(best_scores, scored[-1].score)
-    best_first = nlargest(count, scored, key=lambda found: (found.score, -found.number))
-    if query.certainty is None and best_first:
-        first = best_first[0]
-        says_something = rows[first.number].passages > 0 or not index.names_of(first.number)
-        query.certainty = _certainty(query, best_first[:RIVALS], covered[first.number], says_something)
-    return [Found(each.id, each.number, query.factor * each.score, *each[3:]) for each in best_first[:limit]]
+            scored.append(Found(rows[number].id, number, explained * (SURE + coverage), coverage, at))
+            (heappush if len(best_scores) < limit else heappushpop)(best_scores, scored[-1].score)
+    return nlargest(limit, scored, key=lambda found: (found.score, -found.number))
 
 
-def _rival(index: "Index", ranked: Sequence[Found]) -> float:
-    """Return the score of the first that says something else than the best, beside the best's own."""
-    if ranked[0].coverage >= 1.0 or not ranked[0].score:
-        return 0.0
-    read = index.read([each.documents[0] for each in ranked])
-
-    def terms_of(found: Found) -> set[str]:
-        names, text = read[found.documents[0]]
-        return {*texts.terms(" ".join([*names, text[:_COMPARED]]))}
-
-    said = terms_of(ranked[0])
-    for each in ranked[1:]:  # the second mostly says something else, so the others need not be cut into terms
-        terms = terms_of(each)
-        if len(terms & said) < SAME * len(terms | said):
-            return each.score / ranked[0].score
-    return 0.0
+def _lend(code: int) -> float:
+    """Return what a near word counts in a document: a long text has near words of everything."""
+    name, _, length, _ = decode(code)
+    return 1.0 if name else min(1.0, (LENT / length) ** LENDING)
 
 
-def _certainty(query: Query, ranked: Sequence[Found], covered: Set[str], says_something: bool) -> float:
-    """Return what remains of all scores, by what the best unit covers, and whether it says more than a name."""
-    if query.is_empty:
-        return ALONE**3
-    covered, lacking = covered & query.telling, query.telling & query.weights.keys() - covered
-    is_alone = says_something and bool(lacking) and covered <= _one_word(covered, query.weights)
-    is_like = bool(covered) and covered <= query.alike.keys()
-    words = min(2.0, max(1.0, query.weigh(covered) / query.idf("")))  # a name of three or four characters is more
-    against = 2 * any(map(texts.has_digit, lacking)) + 2 * is_like + is_alone * words
-    lack = max(0.0, 1.0 - ranked[0].coverage)
-    return math.pow(ALONE, against) * (1.0 - lack * _rival(query.index, ranked))
-
-
-def _one_word(terms: Set[str], weights: Mapping[str, float]) -> Set[str]:
-    """Return the term that weighs most, with all that overlaps it: pairs of characters are parts of one word."""
-    found = {max(terms, key=lambda term: (weights[term], term), default="")}
-    if texts.is_unspaced("".join(found)):
-        parts = {term for term in terms if texts.is_unspaced(term)}
-        while more := {term for term in parts - found if not {*"".join(found)}.isdisjoint(term)}:
-            found |= more
-    return found
+def _parts(word: str) -> list[str]:
+    """Return the terms of the index that a word is made of."""
+    if len(word) < 3 or not texts.is_unspaced(word):
+        return [word]
+    return [word[at : at + 2] for at in range(len(word) - 1)]
 
 
 def _within(
@@ -460,15 +474,10 @@ def _together(query: Query, groups: Iterable[str]) -> dict[str, float]:
     for term, postings in query.postings.items():
         often = Counter(documents[document] for document in documents.keys() & postings.keys())
         rarity = math.log(1 + (len(norms) - len(often) + 0.5) / (len(often) + 0.5)) / query.idf(term)
-        weight = FURTHER * query.weights[term] * rarity / query.mass
+        weight = WHOLE * query.weights[term] * rarity / query.mass
         for group, count in often.items():
             found[group] += weight * count / (count + norms[group])
     return found
-
-
-def _dampen(passages: int) -> float:
-    """Return √(Σⱼ FURTHERʲ over all passages)."""
-    return math.sqrt((1 - FURTHER**passages) / (1 - FURTHER))
 
 
 class Evidence:
@@ -510,8 +519,8 @@ class Evidence:
         number: int,
         passages: Collection[int],
         lent: Mapping[str, float] | None = None,
-    ) -> tuple[float, float, list[int], Set[str]]:
-        """Return what a unit explains, its coverage, both as shares, its passages, best first, and what it covers."""
+    ) -> tuple[float, float, list[int]]:
+        """Return what a unit explains, its coverage, both as shares, and its passages, best first."""
         query = self._query
         document = self._rows[number].document or 0
         said = [(query.gains_with(passage, document), passage) for passage in passages]
@@ -519,18 +528,32 @@ class Evidence:
         gains = dict(self.inherited(number))
         for term, gain in said[0][0].items() if said else ():
             gains[term] = max(gain, gains.get(term, 0.0))
-        covered = {term: query.weights[term] for term in gains}
+        shares = self.shares(number, said[0][1] if said else None, lent)
         for term, share in lent.items() if lent else ():
             if weight := share * query.weights.get(term, 0.0):
                 gains[term] = max(gains.get(term, 0.0), weight / (K1 + 1))
-                covered[term] = max(covered.get(term, 0.0), weight)
-        coverage = math.fsum(weight for term, weight in covered.items() if term in query.telling) / query.mass
+        covered = math.fsum(share * query.weights[term] for term, share in shares.items() if term in query.telling)
         explained = math.fsum(gains.values())
-        if self._rows[number].is_context and not said:
-            # What it lacks is rather its children's, but none that says nothing precedes it.
-            explained *= 1 - (1 - DECAY) * (1 - coverage)
+        if (
+            self._rows[number].is_context and not said
+        ):  # what it lacks is rather its children's, but none that says nothing precedes it
+            lacking = 1 - covered / query.mass
+            explained *= 1 - (1 - DECAY) * lacking
         for place, (further, _) in enumerate(said[1:], 1):
             explained += FURTHER**place * math.fsum(further.values())
-        if said:  # a unit of many passages has something of every question
-            explained /= _dampen(max(self._rows[number].passages, len(said)))
-        return explained / query.mass, coverage, [at for _, at in said], covered.keys()
+        return explained / query.mass, covered / query.mass, [at for _, at in said]
+
+    def shares(self, number: int, passage: int | None, lent: Mapping[str, float] | None = None) -> dict[str, float]:
+        """Return term → share of it, at most 1, that a unit has by itself, its context, a passage or what is lent."""
+        query = self._query
+        found = {term: share for term, share in lent.items() if term in query.weights} if lent else {}
+        seen, documents = set[int](), [] if passage is None else [passage]
+        above: int | None = number
+        while above is not None and above in self._rows and above not in seen and len(seen) < ANCESTORS:
+            seen.add(above)
+            documents += [] if (document := self._rows[above].document) is None else [document]
+            above = self._rows[above].above
+        for document in documents:
+            for term in query.terms_of(document):
+                found[term] = max(found.get(term, 0.0), query.share(term, document))
+        return found

@@ -9,7 +9,7 @@ import unicodedata
 from collections import Counter
 from collections.abc import Iterator
 from functools import lru_cache
-from itertools import chain, pairwise
+from itertools import chain
 from operator import add
 from string import ascii_lowercase
 
@@ -17,7 +17,18 @@ from ..base.text import split_sentences as sentences
 from ..keyword_tree import INVISIBLE, POINTS
 
 __all__ = ["KINDS", "STOP_WORDS", "find_runs", "fold", "has_digit", "is_unspaced"]
-__all__ += ["corrections", "kinds", "passages", "question", "sentences", "terms", "trigrams", "words"]
+__all__ += [
+    "corrections",
+    "cut_question",
+    "drop_asking",
+    "kinds",
+    "passages",
+    "question",
+    "sentences",
+    "terms",
+    "trigrams",
+    "words",
+]
 
 # Letters of scripts that put no blanks between words.
 _UNSPACED = (
@@ -43,22 +54,32 @@ _drop_unseen = re.compile(f"[{INVISIBLE}{POINTS}]+").sub
 _is_accented = re.compile("[\u00c0-\u024f\u0300-\u052f\u1e00-\u1fff]").search
 is_unspaced = re.compile(f"[{_UNSPACED}]").match
 has_digit = re.compile(r"\d").search
+_has_vowel = re.compile("[aeiouy]").search
 _WORD_LIMIT = 64  # characters of a word that are looked at
 
 ASIDE = 0.3
-"""What the words of a sentence count that asks nothing, where another one asks."""
+"""What a word of a sentence counts that asks nothing, where another one asks; less than any word that is asked for."""
 PASSAGE_LIMIT = 800
 """Characters of a passage."""
 
 
 @lru_cache(1 << 16)
 def _stem(word: str) -> str:
-    """Return a light form of the first step of Porter's stemmer."""
+    """Return a light form of the first step of Porter's stemmer: without the plural, then without -ed or -ing."""
     if len(word) < 4 or not word.isascii() or not word.isalpha():
         return word
-    for end, new in (("ies", "y"), ("ing", ""), ("ed", ""), ("s", "")):
-        if word.endswith(end) and not word.endswith("ss") and len(word) - len(end) >= 3:
+    for end, new in (("ies", "y"), ("s", "")):
+        if word.endswith(end) and not word.endswith(("ss", "us")) and len(word) - len(end) >= 3:
             word = word[: -len(end)] + new
+            break
+    for end in ("ing", "ed"):  # string and speed have no ending
+        if (
+            word.endswith(end)
+            and not word.endswith("eed")
+            and len(word) - len(end) >= 3
+            and _has_vowel(word[: -len(end)])
+        ):
+            word = word[: -len(end)]
             break
     if len(word) > 3 and word[-1] == word[-2] and word[-1] not in "lsz":
         word = word[:-1]
@@ -147,6 +168,12 @@ _drop_asking = re.compile(
     "应该|可以|[我你您他她它们的了是在吗呢吧啊呀]"
 ).sub
 
+# What opens or ends a message, whichever question it has.
+_drop_greeting = re.compile(
+    r"(?i)\b(?:hello|hi|hey|good (?:morning|evening|afternoon)|thanks?(?: you)?(?: (?:so|very) much)?|excuse me)\b"
+    "|你好|您好|大家好|早上好|下午好|晚上好|早安|晚安|谢谢|多谢|打扰一下|不好意思|[嗨嘿哈]喽?"
+).sub
+
 _NUMBERS = (
     "two three four five six seven eight nine ten eleven twelve twenty thirty forty fifty sixty seventy eighty ninety"
     " hundred thousand million dozen half"
@@ -220,32 +247,36 @@ def kinds(text: str) -> list[str]:
     return [kind for kind, ((usual, other), _) in _find_kinds.items() if usual(text) or other(text)]
 
 
-def _shares_of_pairs(text: str) -> dict[str, float]:
-    """Return what each pair of characters counts: a run of n characters has n - 1 pairs, but only some n / 2 words."""
-    runs = [run for run, _ in find_runs(fold(text)) if len(run) > 1]
-    return {a + b: len(run) / 2 / (len(run) - 1) for run in runs for a, b in pairwise(run)}
+def cut_question(query: str) -> tuple[list[str], list[str]]:
+    """Return the sentences of a question that ask, and those beside them.
 
-
-def question(query: str) -> dict[str, float]:
-    """Return the terms of a question with what they count: sentences that ask, and the last one, fully.
-
-    A sentence asks where it ends with a question mark. Among the terms are the kinds of answer that it asks for.
+    A sentence asks where it ends with a question mark; the last one always does.
     """
     parts = sentences(query) or [query]
     asks = [part.rstrip().endswith(("?", "？")) for part in parts]
-    if not any(asks):
-        asks = [True] * len(parts)
-    asks[-1] = True
-    weights, often = dict[str, float](), Counter[str]()
-    for part, is_asking in zip(parts, asks, strict=True):
-        said = _drop_asking(" ", part)
-        found = terms(said) or terms(said := part)
-        shares = {} if said.isascii() else _shares_of_pairs(said)
-        for term in found:
-            often[term] += 1
-            weights[term] = max(weights.get(term, 0.0), shares.get(term, 1.0) * (1.0 if is_asking else ASIDE))
-        weights |= {kind: 1.0 for kind, (_, asks) in _find_kinds.items() if is_asking and asks(part)}
-    return {term: weight * max(1, often[term]) for term, weight in weights.items()}
+    asks = [True] * len(parts) if not any(asks) else [*asks[:-1], True]
+    return [part for part, is_asking in zip(parts, asks, strict=True) if is_asking], [
+        part for part, is_asking in zip(parts, asks, strict=True) if not is_asking
+    ]
+
+
+def drop_asking(sentence: str) -> str:
+    """Return what is left of a sentence without what makes it a question, or greets."""
+    return _drop_greeting(" ", _drop_asking(" ", sentence))
+
+
+def question(query: str) -> dict[str, float]:
+    """Return the terms of a question with what they count: how often it has them, or ASIDE.
+
+    What other sentences say beside one that asks orders what says as much, and is not asked for. Among the terms are
+    the kinds of answer that are asked for.
+    """
+    asking, beside = cut_question(query)
+    asked = Counter(chain.from_iterable(terms(drop_asking(part)) for part in asking))
+    asked = asked or Counter(terms(query))  # of nothing but greetings, or words that ask
+    found = dict.fromkeys(chain.from_iterable(terms(drop_asking(part)) for part in beside), ASIDE)
+    kinds = {kind for kind, (_, asks) in _find_kinds.items() for part in asking if asks(part)}
+    return found | dict.fromkeys(kinds, 1.0) | {term: float(often) for term, often in asked.items()}
 
 
 _find_paragraphs = re.compile(r"\n\s*\n").finditer

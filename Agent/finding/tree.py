@@ -18,6 +18,7 @@ from typing import Any
 from ..keyword_tree import Evidence, Fits, KeywordTexts, StoreError, TreeView
 from . import calibration, evidence, placing, score, texts
 from .index import Index, LostIndexError, Unit
+from .thesaurus import DEFAULT, Thesaurus, default
 
 __all__ = ["TreeRanker"]
 
@@ -35,17 +36,18 @@ class TreeRanker:
 
     Args:
         view: The tree.
+        thesaurus: Of near words, see `Index`; `functools.partial(TreeRanker, thesaurus=None)` makes rankers without.
     """
 
-    def __init__(self, view: TreeView) -> None:
-        self._view = view
+    def __init__(self, view: TreeView, thesaurus: Thesaurus | None = DEFAULT) -> None:
+        self._view, self._thesaurus = view, thesaurus
         has_file = view.data_dir is not None and not view.is_past
         self._path = os.path.join(str(view.data_dir), "indexes", "keywords.db") if has_file else None
-        self.index = Index(self._path if self._path and os.path.isfile(self._path) else None)
+        self.index = self._open(self._path if self._path and os.path.isfile(self._path) else None)
         self._lock: Any = threading.RLock()  # Any: typeshed does not know `_is_owned`
         self._follows = False  # False before the first question, and where it is unknown how far it came
         self._position = ""  # up to which this ranker has followed
-        self._note = ""  # why the index is in memory
+        self._note = default()[1] if thesaurus is DEFAULT else ""  # what the ranking lacks
 
     def Fit(
         self, query: str, more: str = "", *, is_placing: bool = False, count: int = 50, among: Collection[str] = ()
@@ -59,6 +61,9 @@ class TreeRanker:
                 self._follows = False
                 note = self._follow()
                 return self._rank(query, more, is_placing, count, among)._replace(note=note)
+
+    def _open(self, path: str | None) -> Index:
+        return Index(path, thesaurus=self._thesaurus)
 
     def Close(self) -> None:
         """Take in what was written since the last question, if one was asked, and close the file.
@@ -82,14 +87,16 @@ class TreeRanker:
     def _rank(self, query: str, more: str, is_placing: bool, count: int, among: Collection[str]) -> Fits:
         with self.index.reading():
             weight = placing.NAME if is_placing else score.NAME
-            asked = score.Query(self.index, texts.question(f"{query}\n{more}" if more else query), weight)
+            asked = score.Query(
+                self.index, texts.question(f"{query}\n{more}" if more else query), weight, query, not is_placing
+            )
             if is_placing:
                 return placing.fit(asked, query, count, among)
             found = score.rank(asked, max(_RANKED, count))
             judged = found[:count]
             rest = set(among) - {each.id for each in judged}
             judged += score.rank(asked, len(rest), among=rest) if rest else []
-            scale = calibration.scale_of(self.index)
+            scale = calibration.scale_of(asked, found)
             words = evidence.Words(asked.quoted())
             excerpts = evidence.quote(self.index, words, judged)
             judgements = {each.id: Evidence(scale(each.score), excerpts[each.id]) for each in judged}
@@ -119,7 +126,7 @@ class TreeRanker:
             _LOGGER.warning("keywords are ranked in memory, since their index cannot be written: %s", error)
             self._path = None
             self._note = f"ranked in memory, since the index cannot be written: {error}"
-            self.index = Index()
+            self.index = self._open(None)
             self._take_in_changes()
         except BaseException:  # nobody knows how far it came
             self._follows = False
@@ -134,7 +141,7 @@ class TreeRanker:
     def _take_in_changes(self) -> None:
         is_first, self._follows = not self._follows, True
         if self.index.path != self._path and self._is_large(is_first):
-            self.index, is_first = Index(self._path), True
+            self.index, is_first = self._open(self._path), True
         position, stored = self._view.Position(), self.index.position
         if stored == position and (stored or not is_first):
             changed: set[str] | None = set()

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from Agent.keyword_tree import KeywordTree
+from Agent.tests.support import inside
 
 
 @pytest.fixture
@@ -21,6 +22,12 @@ def tree(folder: Path) -> Iterator[KeywordTree]:
     """Give an empty tree."""
     with KeywordTree(str(folder)) as tree:
         yield tree
+
+
+@pytest.fixture
+def own_words(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let texts be found by their own words alone: a test of something else says tea, and means no coffee."""
+    inside.without_thesaurus(monkeypatch)
 
 
 @pytest.fixture

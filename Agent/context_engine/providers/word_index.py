@@ -339,7 +339,7 @@ class WordIndex:
         """Return at most `limit` rows of some levels that fit a query, best first: one of each message and entry."""
         with self.reading() as db:
             asked, ranked = self._ranked(db, query, filters, limit)
-            scale = calibration.scale_of(self._index)
+            scale = calibration.scale_of(asked, ranked)
             hits: dict[Row, WordHit] = {}
             ranked = [each for each in ranked if int(each.id[0]) in levels]
             units = self._index.units([each.number for each in ranked])
@@ -376,7 +376,7 @@ class WordIndex:
         if self._last is None or self._last[0] != key:
             terms = texts.question(query)  # what shares but stop words has no place in a context
             telling = {term: terms[term] for term in terms if term not in texts.STOP_WORDS | texts.KINDS}
-            asked = score.Query(self._index, telling or terms)
+            asked = score.Query(self._index, telling or terms, query=query)
             among = _among(db, filters) if filters != ALL else None
             self._last = key, (asked, score.rank(asked, max(_RANKED, limit), among=among))
         return self._last[1]
@@ -389,7 +389,7 @@ def _spread(asked: score.Query, found: Sequence[score.Found]) -> Iterator[score.
     said = {each.number: _gains(asked, each) for each in found}
     saying: dict[str, list[tuple[int, float]]] = {}
     for number, gains in said.items():
-        share = asked.factor * (0.1 + by_number[number].coverage) / asked.mass  # as the score has it
+        share = (score.SURE + by_number[number].coverage) / asked.mass  # as the score has it
         for term, gain in gains.items():
             saying.setdefault(term, []).append((number, gain * share))
     worth = dict.fromkeys(saying, 1.0)

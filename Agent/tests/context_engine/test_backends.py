@@ -27,6 +27,8 @@ from Agent.tests.support.clocks import Clock
 from Agent.tests.support.plain_reader import open_engine
 from Agent.tests.support.threads import in_threads
 
+pytestmark = pytest.mark.usefixtures("own_words")
+
 ADA = RequestContext("acme", "ada", "helper", "s1")
 BOB = RequestContext("acme", "bob", "other", "s1")
 TEAS = "ctx://acme/users/ada/memories/preferences"

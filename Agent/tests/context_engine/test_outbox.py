@@ -15,6 +15,8 @@ from Agent.context_engine.index.record_builder import IndexProjector, record_id
 from Agent.context_engine.providers.word_index import IndexedNode
 from Agent.tests.support.threads import in_threads
 
+pytestmark = pytest.mark.usefixtures("own_words")
+
 ADA = RequestContext("acme", "ada", "helper", "s1")
 TREES = ("oak", "elm", "fir", "ash", "yew")
 SPACE = "ctx://acme/users/ada"

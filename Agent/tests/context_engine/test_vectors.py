@@ -13,6 +13,8 @@ from Agent.context_engine.providers.vector_index import EmbedderAdapter
 from Agent.embeddings.embedder import HashingEmbedder
 from Agent.tests.support.plain_reader import open_engine
 
+pytestmark = pytest.mark.usefixtures("own_words")
+
 ADA = RequestContext("acme", "ada", "helper", "s1")
 BOB = RequestContext("acme", "bob", "other", "s1")
 MODEL = HashingEmbedder(synonyms=[("car", "automobile")])

@@ -48,7 +48,7 @@ class TestRanking:
 
         assert found(index, "walrus") == ["0000-x", "0001-x"]
         assert [hit.is_answer for hit in index.rank("walrus", 2)] == [False, True]
-        assert [hit.terms for hit in index.rank("walrus", 2)] == [("walru",), ()]
+        assert [hit.terms for hit in index.rank("walrus", 2)] == [("walrus",), ()]
 
     def test_goes_by_levels_and_filters(self, index: WordIndex) -> None:
         fill(index, "walrus", "walrus", "walrus")

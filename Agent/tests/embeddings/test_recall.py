@@ -24,6 +24,8 @@ from Agent.keyword_tree import ClosedError, InvalidInputError, KeywordTree, LLMC
 from Agent.models.lexical_client import LexicalLLMClient
 from Agent.tests.support.examples import share
 
+pytestmark = pytest.mark.usefixtures("own_words")
+
 SYNONYMS = [("dog", "canine"), ("car", "automobile"), ("quick", "rapid"), ("tea", "绿茶")]
 patient_tree = partial(EmbeddingTree, patience_s=240.0)  # on a busy machine, too, all is embedded that waits
 ENGLISH, CHINESE = (list(zip(words[::2], words[1::2], strict=True)) for words in (PROBES["LATIN"], PROBES["CJK"]))

@@ -388,7 +388,7 @@ class TestResults:
             ("His career began in 1990. The car is red.", "Anna car", "The car is red."),
             ("Annabel is his boss. Ann is his wife.", "who is Ann to Anna", "Ann is his wife."),
             ("Room 310 is hers. Room 3 is the kitchen.", "Anna room 3", "Room 3 is the kitchen."),
-            ("Google made it. Go has goroutines.", "Anna: does Go have generics", "Go has goroutines."),
+            ("Google made it. Go has goroutines.", "Anna: does Go have goroutines", "Go has goroutines."),
             ("Call the lawyer because of the bank.", "what is Anna b", ""),
             ("It rained. Two boxes are there.", "Anna box", "Two boxes are there."),
             ("It rained. We deployed it.", "Anna deploy", "We deployed it."),
@@ -438,7 +438,7 @@ class TestResults:
     def test_the_excerpt_is_not_cut_before_a_mark(self, tree: KeywordTree, unit: str) -> None:
         for offset in range(3):
             tree.CreateInfo("x" * offset + unit * (380 // len(unit)) + f" alpha{offset}", keyword_ids=["Anna"])
-            excerpt = tree.Search(f"alpha{offset} beta?").excerpt
+            excerpt = tree.Search(f"alpha{offset}?").excerpt
 
             assert excerpt.startswith("…")
             assert unicodedata.category(excerpt[1])[0] in "LZ"

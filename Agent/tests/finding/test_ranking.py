@@ -33,8 +33,7 @@ pytestmark = pytest.mark.usefixtures("no_sync")
 
 @pytest.fixture(autouse=True)
 def _of_texts_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let a score depend on no order: not on when the bar was measured, nor on which of equals are left out."""
-    inside.uncalibrated(monkeypatch)
+    """Let a score not depend on which of equals are left out."""
     inside.set_limits(monkeypatch, scored_in_full=1_000, opened=1_000)
 
 

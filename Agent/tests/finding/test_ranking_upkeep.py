@@ -31,7 +31,7 @@ from Agent.tests.support import inside
 from Agent.tests.support.models import Model, idx, names
 from Agent.tests.support.threads import PATIENCE_S
 
-pytestmark = pytest.mark.usefixtures("no_sync")
+pytestmark = pytest.mark.usefixtures("no_sync", "own_words")
 
 
 class Failing(TreeRanker):

@@ -19,6 +19,8 @@ from Agent.store import log_follower
 from Agent.tests.support.examples import share
 from Agent.tests.support.threads import in_threads
 
+pytestmark = pytest.mark.usefixtures("own_words")
+
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:

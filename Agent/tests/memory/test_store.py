@@ -32,6 +32,8 @@ from Agent.memory.store import MemoryStore, Record, namespace_folder, record_of
 from Agent.tests.support.clocks import Clock
 from Agent.tests.support.threads import in_threads
 
+pytestmark = pytest.mark.usefixtures("own_words")
+
 
 def without_graph(info: Info) -> dict[str, object]:
     """Return what a memory keeps of its own, but for what was read of it for the graph."""

@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 
 from Agent import keyword_tree as kt
-from Agent.finding import calibration, index, packing, score, texts
+from Agent.finding import index, packing, score, texts
 from Agent.finding import tree as ranking
 from Agent.keyword_tree import Fits, KeywordTree
 
@@ -366,9 +366,9 @@ def ranker_of(tree: KeywordTree) -> Any:
     return tree._ranker
 
 
-def uncalibrated(patch: pytest.MonkeyPatch) -> None:
-    """Let scores be a function of the texts alone, not also of when the index was measured."""
-    patch.setattr(calibration, "calibrate", lambda _index: None)
+def without_thesaurus(patch: pytest.MonkeyPatch) -> None:
+    """Let indexes made from now on have no near words."""
+    patch.setattr(index, "default", lambda: (None, ""))
 
 
 def interrupt_the_rankings_next_look(tree: KeywordTree, patch: pytest.MonkeyPatch) -> None:
