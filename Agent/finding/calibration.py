@@ -8,8 +8,9 @@ odds of the best = words^0.27 · e^(7.4 · coverage^1.5 · lead - 1.4)
 odds of another  = odds of the best · (score / score of the best)²
 
 A text that lacks a name or a number of the question is no answer, however much else it has, nor is one that has nothing
-else: LACKING at most. The numbers are a logistic regression on the even cases of the sets of `bench_finding`; where a
-Chinese word begins and ends is said by the thesaurus, so that one bar serves all languages.
+else, or less than half and none of it in the question's own words: LACKING at most. The numbers are a logistic
+regression on the even cases of the sets of `bench_finding`; where a Chinese word begins and ends is said by the
+thesaurus, so that one bar serves all languages.
 """
 
 import math
@@ -26,6 +27,7 @@ LEAD, WORDS, BASE = 7.4, 0.27, 1.4
 MOST_LEAD, LEAST_LEAD = 0.7, 0.3
 LACKING, TELLS = 0.29, 0.08  # what is left of a score; the share of the question that a name needs
 BESIDE = 0.15  # the share of what is asked about a name that an answer has
+HALF = 0.5
 NOTHING = 0.01  # the score of what has nothing that is asked for
 PLAIN = 0.12  # the score that is 0.5 where nothing else is known, as where a new keyword is placed
 RIVALS, SAME, _COMPARED = 5, 0.5, 2_000  # of the best; terms in common of what says the same; characters of each
@@ -72,6 +74,8 @@ def _sure(query: "score.Query", found: "Sequence[score.Found]", lent: Mapping[st
     words = max(0.3, mass / query.idf(""))
     lead = max(min(MOST_LEAD, 1.0 - _rival(query, found)), LEAST_LEAD * coverage**8)
     sure = 1 / (1 + math.exp(-(LEAD * coverage**1.5 * lead + WORDS * math.log(words) - BASE)))
+    if coverage < HALF and all(share < score.MISSPELLED for _, _, _, share in said):
+        return min(sure, LACKING)  # less than half of it, and that in other words
     is_text = passage is not None or not index.names_of(first.number)
     return min(sure, LACKING) if _lacks_what_is_asked(said, mass, is_text) else sure
 
