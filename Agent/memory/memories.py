@@ -139,6 +139,9 @@ Choice: TypeAlias = Set[str] | Callable[[Collection[str]], Collection[str]]
 class Memories:
     """Which infos of a tree say what a question asks for, whichever process wrote, undid, restored or compacted.
 
+    One class for following and asking, since both share the file, its lock and the place in the log; the rows are those
+    of `memory_rows`.
+
     Args:
         tree: Whose infos.
         path: The file; None keeps all in memory. Where it cannot be written, all is kept in memory, and a log line says
