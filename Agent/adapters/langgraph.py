@@ -433,20 +433,19 @@ class KeywordTreeStore(BaseStore):
         if not op.query:
             return [(held, None) for held in fitting[first:stop]]
         candidates = {held.id: held for held in fitting}
-        scores = self._rank(op.query, candidates, min(stop, len(candidates)))
-        ranked = sorted(scores, key=lambda id: -scores[id])
-        return [(candidates[id], scores[id]) for id in ranked[first:stop]]
+        near = self._ranking.rank_by_similarity(op.query, candidates.keys())
+        if near is None:
+            words = self._ranking.rank_by_words(op.query, min(stop, len(candidates)), candidates.keys())
+            return [(candidates[id], score) for id, score in list(words.items())[first:stop]]
+        ranked = sorted(near, key=lambda id: -near[id])
+        others = [id for id in candidates if id not in near]  # without a vector: last, as in the originals
+        return [(candidates[id], near.get(id)) for id in [*ranked, *others][first:stop]]
 
     def _newest(self, spaces: Sequence[dict[str, _Held]]) -> Iterator[_Held]:
         """Yield the items of some namespaces, the newest put first."""
         newest = [reversed(space.values()) for space in spaces]
         found = heapq.merge(*newest, key=lambda held: -held.order) if len(newest) > 1 else itertools.chain(*newest)
         return filter(self._is_alive, found)
-
-    def _rank(self, query: str, candidates: Mapping[str, _Held], limit: int) -> Mapping[str, float]:
-        """Return the scores of those that have one: by similarity where there is one, else by words."""
-        near = self._ranking.rank_by_similarity(query, candidates.keys())
-        return self._ranking.rank_by_words(query, limit, candidates.keys()) if near is None else near
 
     def _texts_of(self, id: str) -> list[str]:
         """Return what of an item is compared with a query: for a model the JSON of the whole, else its words."""

@@ -568,9 +568,10 @@ class TestVectors:
         store.put(NAMESPACE, "hidden", {"text": "tea"}, index=False)
 
         found = store.search(NAMESPACE, query="茶")
-        assert keys(found) == ["tea", "dog"]
+        assert keys(found) == ["tea", "dog", "hidden"]
         assert found[0].score == pytest.approx(1.0, abs=0.01)
         assert (found[1].score or 0) < 0.9
+        assert found[2].score is None  # not indexed: last, as in the originals
         store.put(NAMESPACE, "tea", {"text": "a dog"})
         assert (store.search(NAMESPACE, query="茶")[0].score or 0) < 0.9
 
