@@ -5,7 +5,7 @@
 >>> with tempfile.TemporaryDirectory() as folder, KnowHub(folder) as hub:
 ...     app = create_app(hub)
 ...     sorted(app.api.openapi()["paths"])[:3]
-['/api/export', '/api/import', '/api/knowledge']
+['/api/access', '/api/export', '/api/group']
 
 `/openapi.json` describes it all; `/api` is a page that shows it without foreign scripts. Errors are problems
 (RFC 9457), and repeat nothing of what was said.
