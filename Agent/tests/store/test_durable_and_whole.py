@@ -310,3 +310,47 @@ class TestPoorFileSystems:
             assert len(reader) == 1
             with pytest.raises(StoreError, match=f"cannot be locked.*{os.strerror(number)}"):
                 reader.Ensure("y")
+
+
+def test_a_first_search_that_misses_keeps_no_reader_and_no_writer_waiting(folder: Path) -> None:
+    begun, may_go_on, armed = threading.Event(), threading.Event(), [False]
+
+    def normalize(text: str) -> list[str]:
+        if armed[0] and text == "k700":
+            begun.set()
+            assert may_go_on.wait(30)
+        return [text.lower().replace("-", "")]
+
+    with KeywordTree(str(folder), normalizer=normalize) as tree:
+        tree.BatchCreateKeywords([{"name": f"k{n}", "id": f"k{n}", "parent_id": "root"} for n in range(1100)])
+        armed[0] = True
+        searching = threading.Thread(target=lambda: tree.Search("nothing", llm_expand_query=False))
+        searching.start()
+        assert begun.wait(30)
+        armed[0] = False
+        made = tree.CreateKeyword("ne-w", "root")
+        tree.DeleteKeyword("k3")
+        tree.AddAlias("k4", "fo-ur")
+        may_go_on.set()
+        searching.join()
+        assert tree.Search("NEW", llm_expand_query=False).node == made
+        assert tree.Search("K-3", llm_expand_query=False).node is None
+        assert tree.Search("FOUR", llm_expand_query=False).node == tree.GetKeyword("k4")
+        assert tree.Verify() == []
+
+
+def test_the_first_ranking_of_a_deep_tree_grows_with_its_depth(folder: Path) -> None:
+    def cost(depth: int) -> float:
+        with KeywordTree(str(folder / str(depth))) as tree:
+            names = [f"c{level}" for level in range(depth)]
+            above = ["root", *names]
+            specs = [
+                {"id": name, "name": name, "parent_id": parent} for name, parent in zip(names, above, strict=False)
+            ]
+            tree.BatchCreateKeywords(specs)
+            began = time.process_time()
+            assert tree.RankCandidates("c7")[0][0].id == "c7"
+            return time.process_time() - began
+
+    cost(10)  # what the first ranking of a process loads
+    assert cost(2_400) < 8 * cost(600) + 0.5
