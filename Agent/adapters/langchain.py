@@ -146,8 +146,8 @@ def search_tool(tree: KeywordTree, k: int = 5) -> BaseTool:
 
 def _line(document: Document) -> str:
     """Return a document as one line: a newline in it cannot look like the beginning of another document."""
-    text = " ".join(document.page_content.split())
-    return f"[{document.metadata['path']}] {text}"
+    path, text = (" ".join(each.split()) for each in (document.metadata["path"], document.page_content))
+    return f"[{path}] {text}"
 
 
 def remember_tool(tree: KeywordTree) -> BaseTool:

@@ -896,6 +896,7 @@ def _read_facts(reply: object) -> list[tuple[str, _Row]]:
         if not isinstance(text, str) or not text.strip():
             raise InvalidInputError(f"no fact: {fact!r:.200}")
         who = fact.get("attributed_to")
+        text = text.encode("utf-8", "replace").decode()  # half an emoji of a model's loses no fact
         facts.setdefault(text.strip(), {"attributed_to": who} if isinstance(who, str) and who else {})
     return list(facts.items())
 

@@ -377,6 +377,8 @@ async def _work(work: Callable[[], _T]) -> _T:
         raise ToolError(f"The memory's store failed; who runs the server finds why in its log. {outcome}") from None
     except KeywordTreeError as error:
         raise ToolError(str(error)) from None
+    except UnicodeError as error:
+        raise ToolError(f"A text holds half a character, a lone surrogate, which no file can hold: {error}") from None
     except Exception:
         _LOGGER.exception("a tool failed")
         raise ToolError("The memory server failed; who runs it finds why in its log.") from None
