@@ -65,7 +65,6 @@ OWNERS = {"user_id": "users", "agent_id": "agents", "run_id": "runs"}
 _NAME_LIMIT = 512  # characters, the tree's own limit
 _SHOWN = 10  # known memories that a model is shown
 _FACTS = 100  # that a model may state of one conversation
-_SCALE = 2.5  # what says all that is asked for, once, at a common length, has 0.4 of what its words could ever give
 _HISTORY = 1_000  # changes of one memory that are returned
 _UNSET: Any = object()
 _SECTIONS = (
@@ -422,7 +421,7 @@ class Memory:
             self._follower.catch_up()
             among = dict.fromkeys(self._fitting(wanted, show_expired))
             words = self._ranking.rank_by_words(query, top_k, among)
-            scores = {id: min(1.0, _SCALE * score) for id, score in words.items()}
+            scores = dict(words)
             near = self._ranking.rank_by_similarity(query, among) or {}
             for id, similarity in near.items():
                 scores[id] = max(similarity, scores.get(id, 0.0))
