@@ -138,8 +138,8 @@ class TestPages:
             assert target.startswith("https://") or (ROOT / page).parent.joinpath(target).exists(), target
 
     @pytest.mark.parametrize("page", READMES)
-    def test_a_readme_has_at_most_280_lines(self, page: str) -> None:
-        assert len(read(page).splitlines()) <= 280
+    def test_a_readme_has_at_most_200_lines(self, page: str) -> None:
+        assert len(read(page).splitlines()) <= 200
 
     @pytest.mark.parametrize("page", READMES)
     def test_the_first_screen_has_a_session_a_picture_and_the_commands(self, page: str) -> None:
@@ -162,7 +162,7 @@ class TestPages:
     def test_the_chinese_page_stores_chinese_facts(self) -> None:
         stored = re.findall(r"(?:CreateInfo|remember|info)[( ]\"([^\"]+)\"", read("README.zh-CN.md"))
 
-        assert len(stored) >= 5
+        assert len(stored) >= 3
         assert sum(bool(re.search(r"[\u4e00-\u9fff]", fact)) for fact in stored) >= len(stored) - 1
 
     @pytest.mark.parametrize("folder", ["docs", "docs/zh"])
