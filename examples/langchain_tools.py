@@ -23,7 +23,6 @@ def scripted_model() -> Iterator[AIMessage]:
     calls: list[tuple[str, dict[str, Any]]] = [
         ("search_memory", {"query": "Does Ada take sugar in her tea?"}),
         ("remember", {"content": "Ada drinks her tea without sugar.", "keywords": ["Ada", "green tea"]}),
-        ("remember", {"content": "Ada drinks her tea without sugar.", "keywords": ["Ada", "tea"]}),
         ("search_memory", {"query": "Does Ada take sugar in her tea?"}),
     ]
     for number, (name, arguments) in enumerate(calls):

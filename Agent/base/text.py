@@ -18,7 +18,7 @@ CountTokens: TypeAlias = Callable[[str], int]
 _encode = json.JSONEncoder(ensure_ascii=False, allow_nan=False).encode
 _find_ends = re.compile(
     r"(?<![。！？；])[。！？；]++[”’」』\"')）]*+|(?<![!?])[!?]++[”’\"')]*+(?=\s|$|[^\x00-\x7f])"
-    r"|(?<![.;])[.;]++[”’\"')]*+(?=\s|$)|\n(?!\s{0,80}[a-z])"
+    r"|(?<![.;])[.;]++[”’\"')]*+(?=\s|$)|\n(?!\s{0,40}+[a-z])"
 ).finditer
 _find_last_word = re.compile(r"(?<![\w.])[\w.]++$").search
 _TITLES = frozenset(

@@ -9,7 +9,7 @@ added 茶  (undo 2)
 >>> main(["search", "TEA"])
 茶  = tea  (exact name or alias)
 0
->>> main(["search", "coffee", "--names-only"])
+>>> main(["search", "harbour", "--names-only"])
 nothing found  (no exact match, and no model was called)
   search --in-texts looks through the infos
 1

@@ -27,7 +27,7 @@ from .tokens import Token, is_visible
 
 __all__ = ["Catalog", "Known"]
 
-_LEAST_FIT = 0.01  # a score of at least so much: what shares but stop words, or a number, answers nothing
+_LEAST_FIT = 0.02  # above the score of a text with nothing that is asked for, see `finding.calibration`
 _ELIGIBLE_KEPT = 4  # sets of what a search may find: each of some 1 MB, among 30,000
 _COUNTED, _COMPARED = 2_000, 100  # entries with a term that are counted, and that are compared with a new one
 _PAGE = 500  # rows that are read at once

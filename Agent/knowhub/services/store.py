@@ -169,7 +169,11 @@ class Store:
 
     def _record(self, token: Token, id: str, kind: str) -> Record:
         """Return a record that a token sees, as it is now."""
-        record = self.ledger.read(self._known(token, id, kind).id)
+        known = self._known(token, id, kind)
+        record = self.ledger.read(known.id)
+        if record is None:  # another process wrote it, and has taken it into the catalog that both share
+            self.catalog.catch_up()
+            record = self.ledger.read(known.id)
         if record is None or not sees(token, record):
             raise not_found()
         return record

@@ -1644,9 +1644,9 @@ class TestMeaning:
         pytest.importorskip("numpy", reason="the extra [embeddings] is not installed")
         from Agent.embeddings import embedder, ranker
 
-        class Knowing(embedder.HashingEmbedder):  # to it, a boat and a ship are one
+        class Knowing(embedder.HashingEmbedder):  # to it, a word that no thesaurus has is a ship
             def embed(self, texts: Sequence[str]) -> list[list[float]]:
-                return super().embed([text.replace("boat", "ship") for text in texts])
+                return super().embed([text.replace("qwibble", "ship") for text in texts])
 
         monkeypatch.setattr(embedder, "LocalEmbedder", Knowing)
         trusting = functools.partial(ranker.EmbeddingRanker, trust=1.0)
@@ -1656,8 +1656,8 @@ class TestMeaning:
             program.run("remember", f"Crate {number} stands in hall {number % 3}.")
         program.run("remember", "Her ship is blue.")
 
-        program.run(word, "boat?", code=1)
-        assert "Her ship is blue." in program.run(word, "boat?", "--meaning")
+        program.run(word, "qwibble?", code=1)
+        assert "Her ship is blue." in program.run(word, "qwibble?", "--meaning")
 
 
 class TestBeginning:

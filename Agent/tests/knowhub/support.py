@@ -60,7 +60,7 @@ def serve(hub: KnowHub, prepare: Any = None, **settings: Any) -> Iterator[Served
         prepare: Called with the application before it starts: adds pages, say.
         settings: See `Settings`.
     """
-    app = create_app(hub, Settings(**{"requests_per_second": RATE, **settings}))
+    app = create_app(hub, Settings(**{"requests_per_second": RATE, "attempts_per_second": RATE, **settings}))
     if prepare is not None:
         prepare(app)
     with socket.socket() as listening:
