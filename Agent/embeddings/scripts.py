@@ -15,12 +15,9 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from reprlib import repr as _short
-from typing import TYPE_CHECKING
+from typing import Any
 
 from ..keyword_tree import InvalidInputError
-
-if TYPE_CHECKING:
-    from .vectors import Numbers
 
 __all__ = ["LEAST_TRUST", "LITTLE_TRUST", "PROBES", "check_trust", "everyday_words", "probe", "scripts_of", "trust_in"]
 
@@ -79,7 +76,7 @@ def _script_of(character: str) -> str:
     return unicodedata.name(plain, "").split(" ")[0]
 
 
-def probe(vectors: "Sequence[Numbers]") -> float:
+def probe(vectors: Sequence[Any]) -> float:
     """Return 0 to 1: how well a model that gave these vectors of a script's words knows the script.
 
     (2 · AUC − 1)², AUC being how often a word's partner is nearer to it than another word; below ½ it is 0.

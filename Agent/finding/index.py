@@ -39,6 +39,7 @@ from typing import Any, NamedTuple, TypeVar
 from urllib.parse import quote
 
 from . import calibration, codes, evidence, packing, score, texts
+from .reading import UnitRow
 from .thesaurus import DEFAULT, Thesaurus, default
 
 __all__ = ["Hit", "Index", "LostIndexError", "Unit"]
@@ -146,17 +147,6 @@ def _check(unit: Unit) -> Unit:
         if not isinstance(value, str):
             raise TypeError(f"a unit is made of texts, not of {value!r:.60}")
     return unit
-
-
-class UnitRow(NamedTuple):
-    """A unit as it is stored."""
-
-    id: str
-    above: int | None
-    group: str
-    document: int | None  # of its names and its text; None where it is but the context of others
-    is_context: bool
-    passages: int  # of its infos
 
 
 class _Batch:
@@ -614,13 +604,6 @@ class Index:
         sql = "select term, n from posting where first = 0 and term in"
         return dict(self._select(sql, terms, _TEXTS, _NUMBERS))
 
-    def beginning(self, start: str, limit: int = 500) -> list[str]:
-        """Return terms that begin so, at most so many."""
-        with self.reading() as db:
-            sql = "select term from posting where first = 0 and term >= ? and term < ? limit ?"
-            rows = db.execute(sql, (start, start + "\U0010ffff", limit)).fetchall()
-            return [term for (term,) in packing.checked(rows, _TEXTS)]
-
     def postings(self, term: str) -> dict[int, int]:
         """Return document → code of all that have a term; a passage's number is odd. It is not to be changed."""
         with self.reading() as db:
@@ -717,19 +700,6 @@ class Index:
     def names_of(self, number: int) -> list[str]:
         """Return the names of a unit."""
         return self.read([2 * number])[2 * number][0]
-
-    def sample(self, count: int, start: int) -> list[int]:
-        """Return some documents, spread over all, the same ones each time."""
-        with self.reading() as db:
-            greatest = "select max(num) from unit where grp is not null union all select max(num) from passage"
-            own, passage = (num or 0 for (num,) in db.execute(greatest).fetchall())
-            nearest = (
-                "select min(num) from (select min(num) num from passage where num >= ? union all"
-                " select 2 * min(num) from unit where num >= ? and grp is not null)"
-            )
-            step = max(1, (last := max(2 * own, passage)) // max(1, count))
-            rows = [db.execute(nearest, (at, (at + 1) // 2)).fetchone() for at in range(start % step, last + 1, step)]
-            return list(dict.fromkeys(num for (num,) in packing.checked(rows, (int, _NONE)) if num))
 
     def _select(self, sql: str, values: Iterable[object], *kinds: tuple[type, ...]) -> list[Any]:
         listed, found = list(values), list[Any]()

@@ -20,14 +20,12 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from heapq import heappush, heappushpop, nlargest
 from itertools import accumulate, chain
 from types import MappingProxyType
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from . import texts
 from .codes import NAME_BITS, decode
+from .reading import Readable, UnitRow
 from .thesaurus import Thesaurus, cut
-
-if TYPE_CHECKING:
-    from .index import Index, UnitRow
 
 __all__ = ["Evidence", "Found", "Query", "best", "rank"]
 
@@ -101,7 +99,7 @@ class Query:
 
     def __init__(
         self,
-        index: "Index",
+        index: Readable,
         asked: Mapping[str, float],
         name_weight: float = NAME,
         query: str = "",
@@ -486,7 +484,7 @@ class Evidence:
     def __init__(
         self,
         query: Query,
-        rows: "Mapping[int, UnitRow]",
+        rows: Mapping[int, UnitRow],
         names_only: bool = False,
     ) -> None:
         self._query = query

@@ -103,6 +103,16 @@ class TestFloors:
             if other != "__init__" and floor[other] > floor[module]
         ] == []
 
+    def test_no_modules_import_each_other_in_a_circle(self) -> None:
+        reached = {
+            module: {other for other in others if not other.endswith("__init__")}
+            for module, others in product_imports().items()
+        }
+        for _ in range(8):  # each round doubles the length of the ways that were followed
+            reached = {module: others.union(*(reached[each] for each in others)) for module, others in reached.items()}
+
+        assert [module for module, others in reached.items() if module in others] == []
+
 
 class TestArrow:
     def imports(self, path: Path) -> set[str]:
