@@ -36,7 +36,7 @@ FACTS = (
     ("外婆住在绵阳，爱吃回锅肉。", "外婆", "电话"),
 )
 QUESTIONS = (
-    "what scares our puppy?",
+    "what scares the dog?",
     "who cannot eat peanuts?",
     "谁对花生过敏？",
     "外婆喜欢吃什么？",
@@ -105,8 +105,8 @@ class Screen:
 def show_memory(screen: Screen, folder: Path) -> None:
     """Store five facts, ask in other words, correct one, undo it."""
     with MemoryStore(folder, user="demo") as memory:
-        screen.title(say("A memory of five facts"), repr(memory).strip("<>").partition(", ")[2])
         ids = {name: memory.remember(fact, keywords=[name], source=source) for fact, name, source in FACTS}
+        screen.title(say("A memory of five facts"), repr(memory).strip("<>").partition(", ")[2])
         for question in QUESTIONS:
             show_answer(screen, memory, question)
         name, fact = CORRECTED
