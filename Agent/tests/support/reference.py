@@ -1,7 +1,7 @@
 """Make docs/reference.md and docs/zh/reference.md of the docstrings and the commands: `make reference`.
 
-Every public name of the core and of its siblings, and every command, is on the page, with the first sentence of its
-docstring.
+Every command, every public name of the core and the names of its siblings are on the English page, with the first
+sentence of their docstrings. The Chinese page has the commands, whose help is in both languages.
 """
 
 import inspect
@@ -48,29 +48,32 @@ SIBLINGS = {
 HEADS = {
     "en": """# Reference
 
-Made of the docstrings and the commands by `make reference`; `help(KeywordTree.Search)` and `keyword-tree search --help`
-say all of it. Every page is listed in [docs](README.md).
+Made from docstrings and commands by `make reference`: a sentence each. `help(KeywordTree.Search)` and
+`keyword-tree search --help` have the rest. `created_by` and `changed_by` of a method are left out here.
 """,
-    "zh": """# 参考
+    "zh": """# 命令一览
 
-由文档字符串和命令生成（`make reference`）；`help(KeywordTree.Search)` 和 `keyword-tree search --help` 有全部说明。
-文档字符串是英文的：各个方法的中文说明在[方法](methods.md)，全部页面在[目录](README.md)。
+由命令自带的说明生成（`make reference`），`keyword-tree search --help` 有全部内容。各个类和方法见[方法](methods.md)，
+它们的文档字符串是英文的，列在[英文参考](../reference.md)里。
 """,
 }
 
+WHO = ("created_by", "changed_by")
+"""Arguments of nearly every method that writes, which a list of calls can do without."""
+
 
 def summary(text: str | None) -> str:
-    """Return the first sentence of a docstring, as one cell of a table."""
+    """Return the first sentence of a docstring, as one line."""
     first = " ".join((text or "").replace("\b", "").partition("\n\n")[0].split())
     sentence = re.match(r".+?[.。](?= |$)|.+", first)
-    return (sentence[0] if sentence else "").replace("|", "\\|")
+    return sentence[0] if sentence else ""
 
 
 def signature(name: str, of: Any) -> str:
     """Return a call with the names of its arguments and their defaults, without types."""
     given = []
     for argument in inspect.signature(of).parameters.values():
-        if argument.name in ("self", "cls"):
+        if argument.name in ("self", "cls", *WHO):
             continue
         star = {"VAR_POSITIONAL": "*", "VAR_KEYWORD": "**"}.get(argument.kind.name, "")
         default = argument.default
@@ -78,7 +81,7 @@ def signature(name: str, of: Any) -> str:
         if isinstance(default, Enum):
             shown = default.name
         given.append(star + argument.name + ("" if default is inspect.Parameter.empty else f"={shown}"))
-    return f"{name}({', '.join(given)})".replace("|", "\\|")
+    return f"{name}({', '.join(given)})"
 
 
 def members(of: type) -> Iterator[tuple[str, str]]:
@@ -94,40 +97,40 @@ def members(of: type) -> Iterator[tuple[str, str]]:
 def names() -> Iterator[str]:
     """Yield the lines for every public name of the core."""
     public = {name: getattr(keyword_tree, name) for name in keyword_tree.__all__}
-    yield f"\n### KeywordTree\n\n{summary(keyword_tree.KeywordTree.__doc__)}\n\n| | |\n|---|---|"
-    yield from (f"| `{call}` | {said} |" for call, said in members(keyword_tree.KeywordTree))
+    yield f"\n### KeywordTree\n\n{summary(keyword_tree.KeywordTree.__doc__)}\n"
+    yield from (f"- `{call}`: {said}" for call, said in members(keyword_tree.KeywordTree))
     errors = [name for name, of in public.items() if issubclass(of, Exception)]
     others = [name for name in public if name not in errors and name != "KeywordTree"]
     for title, listed in (("Records, results and ports", others), ("Errors", errors)):
-        yield f"\n### {title}\n\n| | |\n|---|---|"
+        yield f"\n### {title}\n"
         for name in listed:
             of = public[name]
             values = f" {', '.join(of.__members__)}." if issubclass(of, Enum) else ""
-            yield f"| `{name}` | {summary(of.__doc__)}{values} |"
+            yield f"- `{name}`: {summary(of.__doc__)}{values}"
             if name in PORTS:
-                yield from (f"| `{name}.{call}` | {said} |" for call, said in members(of))
+                yield from (f"- `{name}.{call}`: {said}" for call, said in members(of))
 
 
 def siblings() -> Iterator[str]:
     """Yield the lines for the public names of the modules beside the core."""
     for title, (module, *chosen) in SIBLINGS.items():
-        yield f"\n### {title}\n\n| | |\n|---|---|"
+        yield f"\n### {title}\n"
         found = import_module(f"Agent.{module}")
         for name in chosen or found.__all__:
             of = getattr(found, name)
             if inspect.isfunction(of):
-                yield f"| `{signature(name, of)}` | {summary(of.__doc__)} |"
+                yield f"- `{signature(name, of)}`: {summary(of.__doc__)}"
             elif inspect.isclass(of):
-                yield f"| `{name}` | {summary(of.__doc__)} |"
+                yield f"- `{name}`: {summary(of.__doc__)}"
                 if chosen and not issubclass(of, tuple):
-                    yield from (f"| `{name}.{call}` | {said} |" for call, said in members(of))
+                    yield from (f"- `.{call}`: {said}" for call, said in members(of))
 
 
 def commands() -> Iterator[str]:
     """Yield the lines for every command, in the chosen language."""
     context = click.Context(program, info_name="keyword-tree")
     for section, listed in sections(program, context).items():
-        yield f"\n### {language.say(section)}\n\n| | | |\n|---|---|---|"
+        yield f"\n### {language.say(section)}\n"
         for name in listed:
             command = program.get_command(context, name)
             assert command is not None
@@ -141,15 +144,15 @@ def commands() -> Iterator[str]:
 
 
 def row(command: click.Command, words: str, above: click.Context) -> str:
-    """Return a row of a command: what is typed, what it does, its options."""
+    """Return the line of a command: its arguments and options, and what it does."""
     context = click.Context(command, parent=above, info_name=words)
     parameters = command.get_params(context)
     arguments = [one.make_metavar(context) for one in parameters if isinstance(one, click.Argument)]
     of_group = [one.opts[-1] for one in above.command.get_params(above)]
     of_all = ("--help", "--data", "--json", "--lang", "--model", "--meaning", *of_group)
     options = [one.opts[-1] for one in parameters if isinstance(one, click.Option) and one.opts[-1] not in of_all]
-    usage = " ".join([words, *arguments]).replace("|", "\\|")
-    return f"| `{usage}` | {summary(command.help)} | {' '.join(f'`{one}`' for one in options)} |"
+    usage = " ".join([words, *arguments, *(f"[{one}]" for one in options)])
+    return f"- `{usage}`: {summary(command.help)}"
 
 
 def page(chosen: str) -> str:
@@ -158,8 +161,8 @@ def page(chosen: str) -> str:
     try:
         lines = [HEADS[chosen], "## " + {"en": "Commands", "zh": "命令"}[chosen]]
         lines += commands()
-        lines += ["\n## " + {"en": "Names of `keyword_tree`", "zh": "`keyword_tree` 的名字"}[chosen], *names()]
-        lines += ["\n## " + {"en": "Names beside it", "zh": "其他模块的名字"}[chosen], *siblings()]
+        if chosen == "en":
+            lines += ["\n## Names of `keyword_tree`", *names(), "\n## Names beside it", *siblings()]
         return "\n".join(lines) + "\n"
     finally:
         language.choose("en")
