@@ -82,7 +82,7 @@ if (_copied := sys.modules.get(f"{_OTHER}.keyword_tree")) is not None and _is_co
     globals()["keyword_tree"] = sys.modules[f"{__name__}.keyword_tree"] = _copied
 
 from .keyword_tree import *  # noqa: E402, F403  what is public there is public here, and __all__ says what that is
-from .keyword_tree import KeywordTree, __all__  # noqa: E402, F401
+from .keyword_tree import KeywordTree, __all__, __version__  # noqa: E402, F401
 
 with contextlib.suppress(ImportError):  # a Python without sqlite3: trees rank plainly, and log that they do
     from .finding.tree import TreeRanker

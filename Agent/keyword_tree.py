@@ -100,6 +100,8 @@ try:
 except ImportError as error:  # pragma: no cover - there is none on the machines we test on
     raise ImportError("KeywordTree needs a POSIX system: Linux, macOS, BSD, or WSL on Windows") from error
 
+__version__ = "0.2.0"
+
 __all__ = ["Info", "InfoKeywordLink", "KeywordNode", "KeywordTree", "RelationType", "SearchResult", "SearchStatus"]
 __all__ += ["AgentDecision", "Change", "DescentStep", "LLMClient", "StubLLMClient"]
 __all__ += ["Evidence", "Fits", "KeywordTexts", "PlainRanker", "QueryWords", "Ranker", "TreeView"]

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from Agent.keyword_tree import __version__
 from Agent.tests.support import ROOT, reference
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
@@ -30,7 +31,7 @@ class TestPackaging:
         assert sorted(names) == sorted(set(names))
 
     def test_the_changelog_knows_the_version(self) -> None:
-        assert f"## [{PROJECT['version']}]" in read("CHANGELOG.md")
+        assert f"## [{__version__}]" in read("CHANGELOG.md")
 
     def test_ci_ends_with_the_tests(self) -> None:
         assert read(".ci/run").rstrip().endswith("\nmake test")

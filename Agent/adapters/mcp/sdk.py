@@ -15,6 +15,8 @@ except ImportError as error:
 
 from pydantic import ValidationError  # which the SDK brings
 
+from ...keyword_tree import __version__
+
 __all__ = ["Context", "ToolError", "Watchers", "client_of", "make_server", "run", "shorten_schemas", "types"]
 
 try:
@@ -33,17 +35,13 @@ else:
 ToolError: type[Exception] = _errors.ToolError
 
 
-VERSION = "0.2.0"
-"""Of the project; what a server calls itself."""
-
-
 def make_server(name: str, instructions: str) -> Any:
     """Return a server without tools; it says nothing on stderr but what went wrong."""
     if _IS_SECOND:
-        server = _sdk.MCPServer(name, version=VERSION, instructions=instructions, log_level="WARNING")
+        server = _sdk.MCPServer(name, version=__version__, instructions=instructions, log_level="WARNING")
     else:
         server = _sdk.FastMCP(name, instructions=instructions, log_level="WARNING")
-        server._mcp_server.version = VERSION
+        server._mcp_server.version = __version__
     tools = server._tool_manager
     tools.call_tool = _naming_arguments(tools.call_tool)
     return server
