@@ -1,11 +1,14 @@
-"""The pages for users are true: every line of Python on them runs, in the order of the page, as one program.
+"""The pages for users are true: every line of Python on them runs at a prompt, in the order of the page.
 
-A block with `>>>` is a session, and must answer as it shows; a block without is a program, and must run. What stands
-in a console is run by Agent/tests/cli/test_command_line.py.
+A block with `>>>` is a session, and must answer as it shows; a block without is pasted, line by line. Blocks of a
+console are run by Agent/tests/cli/test_command_line.py.
 """
 
+import code
+import codeop
 import doctest
 import re
+import sys
 import tempfile
 import tomllib
 from collections.abc import Iterator
@@ -41,12 +44,29 @@ def blocks(page: str) -> list[Block]:
     return [Block(block[1], text.count("\n", 0, block.start(1))) for block in found]
 
 
+class Prompt(code.InteractiveConsole):
+    """A prompt of Python 3.11, which takes a line at a time; it fails where it would print a traceback."""
+
+    def showtraceback(self) -> None:
+        problem = sys.exc_info()[1]
+        assert problem is not None
+        raise problem
+
+    def showsyntaxerror(self, filename: str | None = None, **_: Any) -> None:
+        self.showtraceback()
+
+
 def run(block: Block, page: str, known: dict[str, Any]) -> None:
-    """Run a block with what those before it have left."""
+    """Run a block with the names of those before it."""
     if ">>> " not in block.text:
-        exec(compile("\n" * block.line + block.text, str(ROOT / page), "exec"), known)
+        prompt = Prompt(known, f"{page}, line {block.line}")
+        waits = [prompt.push(line) for line in block.text.splitlines()]
+        assert not waits[-1], f"{page}, line {block.line}: the prompt waits for the end of a block"
         return
     session = doctest.DocTestParser().get_doctest(block.text, known, page, str(ROOT / page), block.line)
+    for typed in re.findall(r"^>>> .*(?:\n\.\.\..*)*", block.text, re.MULTILINE):
+        typed = re.sub(r"^(?:>>>|\.\.\.) ?", "", typed, flags=re.MULTILINE)
+        assert codeop.compile_command(typed), f"{page}: a prompt waits for an empty line, `...`, after\n{typed}"
     runner = doctest.DebugRunner(optionflags=_FLAGS)
     try:
         runner.run(session, clear_globs=False)
@@ -91,6 +111,16 @@ def test_every_line_of_python_on_a_page_runs(page: str, known: dict[str, Any]) -
         run(block, page, known)
 
 
+def without_code(page: str) -> str:
+    return re.sub(r"^```.*?^```", "", read(page), flags=re.DOTALL | re.MULTILINE)
+
+
+def anchors(page: str) -> set[str]:
+    """Return the anchors that GitHub makes of a page's headings."""
+    titles = re.findall(r"^#+ (.+)", without_code(page), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in titles}
+
+
 class TestRecipe:
     """The recipe for an agent finds what it stores, and says so where it knows nothing."""
 
@@ -130,12 +160,16 @@ class TestRecipe:
 
 
 class TestPages:
-    @pytest.mark.parametrize("page", PAGES)
+    @pytest.mark.parametrize("page", [*PAGES, "Agent/KeywordTreeDesign.md"])
     def test_links_lead_somewhere(self, page: str) -> None:
-        text = re.sub(r"```.*?```", "", read(page), flags=re.DOTALL)
-        targets = re.findall(r"\]\(([^)#\s]+)", text) + re.findall(r'(?:srcset|src)="([^"]+)"', text)
+        text = without_code(page)
+        targets = re.findall(r"\]\(([^)\s]+)", text) + re.findall(r'(?:srcset|src)="([^"]+)"', text)
         for target in targets:
-            assert target.startswith("https://") or (ROOT / page).parent.joinpath(target).exists(), target
+            name, _, section = target.partition("#")
+            path = (ROOT / page).parent.joinpath(name).resolve() if name else ROOT / page
+            assert target.startswith("https://") or path.exists(), target
+            if section:
+                assert section in anchors(path.relative_to(ROOT).as_posix()), target
 
     @pytest.mark.parametrize("page", READMES)
     def test_a_readme_has_at_most_200_lines(self, page: str) -> None:
@@ -176,8 +210,8 @@ class TestPages:
     @pytest.mark.parametrize("page", CHINESE)
     def test_a_chinese_page_says_what_the_english_one_lists(self, page: str) -> None:
         english = ROOT / "docs" / Path(page).name
-        if english.name in ("README.md", "apis.md"):
-            return  # an index of its own; quick examples of what the English pages show one by one
+        if english.name == "README.md":
+            return  # an index of its own
         rows = re.findall(r"^\| (`[^|]+) \|", english.read_text(encoding="utf-8"), re.MULTILINE)
         codes = {code for row in rows for code in re.findall(r"`([^`]+)`", row)}
 

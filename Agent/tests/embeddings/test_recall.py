@@ -1,6 +1,5 @@
 """Tests of `recall`: meaning finds what words cannot, spoils nothing, and nothing waits or fails for it."""
 
-import doctest
 import json
 import math
 import threading
@@ -298,14 +297,6 @@ class TestFinding:
 
             assert set(embedder.asked) - set(PROBES["LATIN"]) - {"water"} == {"Anna", "a friend", *read}
             assert names(tree, "one", 1) == ["Anna"]
-
-    def test_the_session_in_its_page_runs(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        page = Path(__file__).parents[3] / "docs" / "embeddings.md"
-        monkeypatch.chdir(tmp_path)
-        results = doctest.testfile(str(page), module_relative=False, encoding="utf-8")
-
-        assert results.attempted > 5
-        assert results.failed == 0
 
 
 class Named:
