@@ -1,12 +1,14 @@
 """The pages for users are true: every line of Python on them runs at a prompt, in the order of the page.
 
-A block with `>>>` is a session, and must answer as it shows; a block without is pasted, line by line. Blocks of a
-console are run by Agent/tests/cli/test_command_line.py.
+A block with `>>>` is a session, and must answer as it shows; a block without is pasted, line by line, and answers what
+`# →` shows. Blocks of a console are run by Agent/tests/cli/test_command_line.py.
 """
 
 import code
 import codeop
+import contextlib
 import doctest
+import io
 import re
 import sys
 import tempfile
@@ -59,9 +61,14 @@ class Prompt(code.InteractiveConsole):
 def run(block: Block, page: str, known: dict[str, Any]) -> None:
     """Run a block with the names of those before it."""
     if ">>> " not in block.text:
-        prompt = Prompt(known, f"{page}, line {block.line}")
-        waits = [prompt.push(line) for line in block.text.splitlines()]
-        assert not waits[-1], f"{page}, line {block.line}: the prompt waits for the end of a block"
+        prompt = Prompt(known, page)
+        waits = False
+        for number, line in enumerate(block.text.splitlines(), block.line + 1):
+            _, shows, expected = line.partition("  # → ")
+            with contextlib.redirect_stdout(io.StringIO()) as shown:
+                waits = prompt.push(line)
+            assert not shows or shown.getvalue() == f"{expected}\n", f"{page}, line {number}: {shown.getvalue()}"
+        assert not waits, f"{page}, line {block.line}: the prompt waits for the end of a block"
         return
     session = doctest.DocTestParser().get_doctest(block.text, known, page, str(ROOT / page), block.line)
     for typed in re.findall(r"^>>> .*(?:\n\.\.\..*)*", block.text, re.MULTILINE):
@@ -179,7 +186,7 @@ class TestPages:
     def test_the_first_screen_has_a_session_a_picture_and_the_commands(self, page: str) -> None:
         head = "\n".join(read(page).splitlines()[:35])
 
-        for wanted in (">>> from keyword_tree import", "docs/pictures/terminal", "pip install .", "make demo"):
+        for wanted in ("from keyword_tree import", "docs/pictures/terminal", "pip install .", "make demo"):
             assert wanted in head, wanted
 
     def test_both_languages_have_the_same_sections_and_blocks(self) -> None:
