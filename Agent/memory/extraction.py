@@ -25,17 +25,14 @@ What does not keep to that is left out, and the rest stays; a reply without any 
 (`ReplyFormError`). `within` gives a model a deadline.
 """
 
-import contextvars
 import functools
 import json
 import math
-import queue
 import re
-import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple, TypeAlias, TypeVar
+from typing import Any, NamedTuple, TypeAlias
 
 from typing_extensions import override
 
@@ -44,14 +41,13 @@ from ..base.speech import NOT_OWN, is_asked, own_words, sentences_around
 from ..base.text import count_tokens, fold_case, sentence_spans
 from ..finding.texts import passages
 from ..keyword_tree import KeywordTreeError, LLMClient
+from ..models.model_clients import within
 from .graph import ENTITY_TYPES
 from .keywords import find_runs
 
 __all__ = ["CATEGORIES", "ENTITY_TYPES", "MODEL_SECONDS", "SCHEMA", "ExtractedEntity", "ExtractedRelation"]
 __all__ += ["Extraction", "Extractor", "Fact", "FindKnown", "ModelExtractor", "ReplyFormError", "Shown"]
 __all__ += ["check_extraction", "check_fact", "check_reply", "make_question", "schema_of", "within"]
-
-_T = TypeVar("_T")
 
 CATEGORIES = ("profile", "preferences", "entities", "events", "cases", "patterns", "skills")
 """What a fact can be; the last three are an agent's own."""
@@ -305,40 +301,6 @@ def make_question(
         "existing": [{"idx": idx, "name": name, "abstract": text} for idx, (name, text) in enumerate(existing)],
         "known": list(known),
     }
-
-
-def within(seconds: float, call: Callable[[], _T]) -> _T:
-    """Return what a call returns, in time. What is late is left to a thread that is not waited for.
-
-    >>> within(5.0, lambda: 7)
-    7
-
-    Raises:
-        TimeoutError: It did not return within `seconds`.
-        Exception: What the call raises.
-    """
-    answers: queue.SimpleQueue[tuple[Any, BaseException | None]] = queue.SimpleQueue()
-    context = contextvars.copy_context()
-
-    def run() -> None:
-        try:
-            answers.put((context.run(call), None))
-        except BaseException as error:  # it is raised in the caller's thread
-            answers.put((None, error))
-
-    threading.Thread(target=run, name="KeywordTree model call", daemon=True).start()
-    try:
-        answer, error = answers.get(timeout=max(0.0, seconds))
-    except queue.Empty:
-        raise TimeoutError(f"the model did not answer within {seconds:g} seconds") from None
-    finally:
-        for variable, value in context.items():  # what a client counted for its caller, `last_usage`
-            if variable.get(None) is not value:
-                variable.set(value)
-    if error is not None:
-        raise error
-    made: _T = answer
-    return made
 
 
 class ModelExtractor(Extractor):

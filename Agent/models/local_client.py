@@ -16,7 +16,6 @@ seconds, the other is compiled for a quarter of an hour; and a computation can b
 """
 
 import heapq
-import importlib
 import json
 import logging
 import math
@@ -30,9 +29,9 @@ from typing import Any
 
 from typing_extensions import override
 
+from ..base.checks import check_count
 from ..keyword_tree import InvalidInputError, LLMClient
-from .model_clients import ROOM, ReplyError, Usage
-from .schemas import bounded, most_tokens
+from .model_clients import ROOM, ReplyError, Usage, bounded, check_time, import_extra, most_tokens
 
 __all__ = ["LocalLLMClient"]
 
@@ -94,11 +93,9 @@ class LocalLLMClient(LLMClient):
         path = os.fspath(path)
         if not os.path.isfile(path):
             raise InvalidInputError(f"no model at {path!r}: a path to a GGUF file is wanted")
-        if not isinstance(n_ctx, int) or n_ctx < LEAST_CONTEXT:
-            raise InvalidInputError(f"n_ctx must be a whole number of at least {LEAST_CONTEXT}: {n_ctx!r}")
-        if not 0 < timeout_s <= threading.TIMEOUT_MAX:
-            raise InvalidInputError(f"timeout_s must be above 0 and at most {threading.TIMEOUT_MAX:g}: {timeout_s!r}")
-        self._c = _import("cyllama.llama.llama_cpp")
+        check_count("n_ctx", n_ctx, LEAST_CONTEXT)
+        check_time("timeout_s", timeout_s)
+        self._c = import_extra("cyllama.llama.llama_cpp", "gguf")
         self._model = _load(self._c, path, progress)
         self._vocab = self._model.get_vocab()
         self._template = chat_template or self._model.get_default_chat_template()
@@ -213,7 +210,7 @@ class LocalLLMClient(LLMClient):
         options = [self._tokens(label) for label in (none, *labels)]
         scores = []
         for question in (_line(asked), "…"):
-            prompt = self._prompt(system, text.replace("{}", question))
+            prompt = self._format([("system", system), ("user", text.replace("{}", question))])
             scores.append(self._score(prompt, options))
         return [with_it - without for with_it, without in zip(*scores, strict=True)]
 
@@ -269,9 +266,6 @@ class LocalLLMClient(LLMClient):
     def _tokens(self, text: str, *, special: bool = False) -> list[int]:
         return list(self._vocab.tokenize(text, False, special)) if text else []
 
-    def _prompt(self, system: str, text: str) -> list[int]:
-        return self._format([("system", system), ("user", text)])
-
     def _format(self, messages: Sequence[tuple[str, str]]) -> list[int]:
         """Return a chat's tokens. Only the template's own marks become control tokens, whatever the texts contain."""
         mark = secrets.token_hex(8)
@@ -313,17 +307,9 @@ class LocalLLMClient(LLMClient):
                 return
             except InterruptedError:  # what was computed of it is not known
                 self._context.memory_seq_rm(0, len(self._held), -1)
-        raise TimeoutError("the call was cancelled" if self._is_cancelled.is_set() else self._late())
-
-    def _late(self) -> str:
-        return f"{self.model} gave no answer within {self._timeout_s:g} s"
-
-
-def _import(name: str) -> Any:
-    try:
-        return importlib.import_module(name)
-    except ImportError as error:
-        raise ImportError(f"{name.split('.')[0]} is not installed: pip install '.[gguf]' in its repository") from error
+        if self._is_cancelled.is_set():
+            raise TimeoutError("the call was cancelled")
+        raise TimeoutError(f"{self.model} gave no answer within {self._timeout_s:g} s")
 
 
 def _load(c: Any, path: str, progress: Callable[[float], None] | None) -> Any:

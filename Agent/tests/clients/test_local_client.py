@@ -15,8 +15,7 @@ import pytest
 from Agent.keyword_tree import InvalidInputError, KeywordTree
 from Agent.models.judge import judge
 from Agent.models.local_client import LocalLLMClient
-from Agent.models.model_clients import ROOM, ReplyError
-from Agent.models.schemas import bounded, most_tokens
+from Agent.models.model_clients import ROOM, ReplyError, bounded, most_tokens
 
 LIST: dict[str, Any] = {
     "type": "object",
@@ -172,7 +171,8 @@ class TestTime:
 
 class TestErrors:
     @pytest.mark.parametrize(
-        ("options", "words"), [({"n_ctx": 16}, "n_ctx must be .* at least 512: 16"), ({"timeout_s": 0}, "timeout_s")]
+        ("options", "words"),
+        [({"n_ctx": 16}, "n_ctx must .* not 16"), ({"timeout_s": 0}, "timeout_s")],
     )
     def test_name_the_argument_that_cannot_be_used(self, options: dict[str, Any], words: str) -> None:
         with pytest.raises(InvalidInputError, match=words):
@@ -187,18 +187,3 @@ class TestErrors:
         model_file()
         with pytest.raises(InvalidInputError, match="is no model that can be loaded"):
             LocalLLMClient(broken)
-
-
-@pytest.mark.parametrize(
-    ("schema", "most"),
-    [
-        ({"type": "integer"}, 8),
-        ({"enum": ["match", "missing"]}, 9),
-        ({"type": ["string", "null"], "maxLength": 64}, 194),
-        ({"type": "array", "items": {"type": "array", "items": {"type": "integer"}, "maxItems": 2}, "maxItems": 3}, 48),
-        ({"type": "object", "properties": {"abc": {"type": "boolean"}}}, 13),
-        ({"anyOf": [{"type": "integer"}, {"type": "string", "maxLength": 20}]}, 62),
-    ],
-)
-def test_the_longest_reply_follows_from_the_bounds(schema: dict[str, Any], most: int) -> None:
-    assert most_tokens(schema) == most
