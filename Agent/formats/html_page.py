@@ -32,8 +32,7 @@ from typing import Any, TextIO, TypeAlias
 from urllib.parse import unquote
 
 from ..keyword_tree import Change, Info, InfoKeywordLink, KeywordNode, RelationType
-from ..memory.keyword_fields import is_relation, split_relation_key
-from ..memory.memory_fields import memory_fields, read_sayings
+from ..memory.memory_fields import is_relation, memory_fields, read_sayings, split_relation_key
 from .loading import undone_by
 from .records import ROOT_ID
 from .text import inert_json

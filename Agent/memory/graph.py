@@ -248,10 +248,7 @@ class KnowledgeGraph(ABC):
 
         Cost: one reading of the relations of each entity within reach, more only where a longer way is the better one.
         """
-        check_count("depth", depth, 0)
-        if isinstance(relation_types, str):  # each of its characters would be taken for a type
-            raise InvalidInputError(f"relation_types must be a list of strings, not {shorten(relation_types)}")
-        direction = check_direction(direction)
+        direction = check_walk(depth, direction, relation_types)
         if self.get_entity(entity_id) is None:
             raise NotFoundError("keyword", entity_id)
         best: dict[str, _Way] = {entity_id: _Way(1.0, ())}
@@ -371,7 +368,7 @@ def keyword_fit(entity: GraphEntity, keywords: Iterable[str]) -> int:
     description has it. Words count whole, whatever is between them ("go" is not in "Django", "green tea" is in
     "Green-Tea"); in scripts without spaces any run of characters counts (绿茶 is in 喝绿茶).
     """
-    return fit_of({units_of(keyword) for keyword in keywords}, entity_text(entity))
+    return _fit({units_of(keyword) for keyword in keywords}, entity_text(entity))
 
 
 class EntityText(NamedTuple):
@@ -387,7 +384,7 @@ def entity_text(entity: GraphEntity) -> EntityText:
     return EntityText(tuple(map(units_of, names)), units_of(entity.description))
 
 
-def fit_of(keywords: Set[str], text: EntityText) -> int:
+def _fit(keywords: Set[str], text: EntityText) -> int:
     return sum(_fit_one(keyword, *text) for keyword in keywords if keyword != NO_UNITS)
 
 
@@ -440,6 +437,13 @@ def check_direction(direction: object) -> RelationDirection:
     return RelationDirection(direction)
 
 
+def check_walk(depth: object, direction: object, relation_types: object) -> RelationDirection:
+    check_count("depth", depth, 0)
+    if isinstance(relation_types, str):  # each of its characters would be taken for a type
+        raise InvalidInputError(f"relation_types must be a list of strings, not {shorten(relation_types)}")
+    return check_direction(direction)
+
+
 def check_relation(relation: GraphRelation) -> None:
     _check_text("GraphRelation.relation_type", relation.relation_type)
     weight = relation.weight
@@ -479,7 +483,6 @@ class InMemoryGraph(KnowledgeGraph):
         # By entity, then by the other end and the type: so both ends find a relation, and each one exists once.
         self._outgoing: dict[str, dict[tuple[str, str], GraphRelation]] = {}
         self._incoming: dict[str, dict[tuple[str, str], GraphRelation]] = {}
-        self._texts: dict[str, EntityText] = {}
         self._ids_by_tag: dict[str, set[str]] = {}
         self._ids_by_unit: dict[str, set[str]] = {}
 
@@ -541,9 +544,7 @@ class InMemoryGraph(KnowledgeGraph):
     @override
     def find_by_keywords(self, keywords: Iterable[str], limit: int | None = None) -> list[GraphEntity]:
         with self._lock:
-            found = rank_entities(
-                keywords, limit, lambda unit: self._ids_by_unit.get(unit, set()), self._entities.get, self._texts.get
-            )
+            found = rank_entities(keywords, limit, lambda unit: self._ids_by_unit.get(unit, set()), self._entities.get)
             return [_copy(entity) for entity in found]
 
     @override
@@ -580,7 +581,6 @@ class InMemoryGraph(KnowledgeGraph):
         if entity.id in self._entities:
             self._take_out(entity.id)
         self._entities[entity.id] = entity
-        self._texts[entity.id] = entity_text(entity)
         for index, key in self._keys(entity.id):
             index.setdefault(key, set()).add(entity.id)
 
@@ -589,12 +589,13 @@ class InMemoryGraph(KnowledgeGraph):
             index[key].discard(id)
             if not index[key]:
                 del index[key]
-        del self._entities[id], self._texts[id]
+        del self._entities[id]
 
     def _keys(self, id: str) -> list[tuple[dict[str, set[str]], str]]:
         """Return the indexes that have an entity, with its keys there."""
-        units, tags = units_of_entity(self._texts[id]), self._entities[id].tags
-        return [*((self._ids_by_unit, unit) for unit in units), *((self._ids_by_tag, tag) for tag in tags)]
+        entity = self._entities[id]
+        units = units_of_entity(entity_text(entity))
+        return [*((self._ids_by_unit, unit) for unit in units), *((self._ids_by_tag, tag) for tag in entity.tags)]
 
 
 def units_of_entity(text: EntityText) -> set[str]:
@@ -608,7 +609,6 @@ def rank_entities(
     limit: int | None,
     ids_by_unit: Callable[[str], set[str]],
     entity_of: Callable[[str], GraphEntity | None],
-    text_of: Callable[[str], EntityText | None] = lambda _: None,
 ) -> list[GraphEntity]:
     """Return the entities that have keywords, best first; see `KnowledgeGraph.find_by_keywords`.
 
@@ -617,7 +617,6 @@ def rank_entities(
         limit: At most this many; None is all.
         ids_by_unit: The entities that are indexed by a unit; see `units_of_entity`.
         entity_of: The entity with an id, if there is one.
-        text_of: Its text, where that is kept.
     """
     wanted = check_keywords(keywords)
     if limit is not None:
@@ -635,7 +634,7 @@ def rank_entities(
     candidates.update(*map(ids_by_unit, wanted))
     ranked = []
     for id in candidates:
-        if (entity := entity_of(id)) is not None and (fit := fit_of(wanted, text_of(id) or entity_text(entity))):
+        if (entity := entity_of(id)) is not None and (fit := _fit(wanted, entity_text(entity))):
             ranked.append((-fit, entity.name, id, entity))
     return [entity for *_, entity in sorted(ranked, key=lambda each: each[:3])[:limit]]
 

@@ -9,9 +9,9 @@
 [(True, '龙井来自杭州')]
 
 Three things are derived from infos here, and can be thrown away at any time: the index of words (`finding.index`); what
-filters and scores need of each info (`InfoFacts`); and which info supersedes which. Of keywords: the words of their
-names, and which of them have relations. All of it is in one file, with the place in the log up to which it was taken
-in; nothing of it is held in memory. What was superseded is not found.
+filters and scores need of each info (`InfoFacts`), and which info supersedes which (`memory_rows`); and the graph
+(`graph_rows`). All of it is in one file, with the place in the log up to which it was taken in; nothing of it is held
+in memory. What was superseded is not found.
 
 The words of the question just before, in the same source, count for an answer, which seldom repeats it. All of a source
 counts as one text besides.
@@ -20,27 +20,27 @@ counts as one text besides.
 import contextlib
 import json
 import logging
-import math
 import sqlite3
 import threading
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Set
-from dataclasses import dataclass
 from itertools import count, islice
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol, TypeAlias, TypeVar
 
-from ..base.checks import check_strings, shorten
 from ..finding import texts
 from ..finding.index import Index, LostIndexError, Unit
 from ..finding.packing import to_id
 from ..keyword_tree import Info, InvalidInputError, KeywordNode, KeywordTree
 from ..store.log_follower import LogChanges, LogFollower, Position, all_infos, outside_operations
-from .keyword_fields import has_relations, units_of_keyword
-from .memory_fields import Sayings, Waits, superseded_ids, unpack_sayings
+from . import graph_rows
+from .memory_fields import superseded_ids
 from .memory_rows import (
     LAYOUT,
     NOTHING_MORE,
+    Filters,
     InfoFacts,
+    Touched,
+    conditions,
     create_tables,
     facts_of,
     find_newer,
@@ -89,35 +89,6 @@ class Ranker(Protocol):
 
         Nearness is 0 for what is as near as others usually are, 1 for what says the query itself.
         """
-
-
-@dataclass(frozen=True)
-class Filters:
-    """Which memories may be found; what is not given excludes nothing."""
-
-    kinds: Collection[str] | None = None
-    """`"fact"`, `"episode"`, `"pattern"`, `"skill"`; an info that `MemoryStore` did not write is a fact."""
-    sources: Collection[str] | None = None
-    """Where it is from, exactly."""
-    since: float | None = None
-    """Seconds since the epoch, UTC: not older than this."""
-    until: float | None = None
-    """Seconds since the epoch, UTC: older than this."""
-    metadata: Mapping[str, Any] | None = None
-    """Keys that its metadata must have, with these values."""
-
-    def __post_init__(self) -> None:
-        for name in ("kinds", "sources"):
-            if (value := getattr(self, name)) is not None:  # an iterator would be empty the second time
-                object.__setattr__(self, name, tuple(check_strings(name, value)))
-        for name in ("since", "until"):
-            value = getattr(self, name)
-            if value is not None and (
-                isinstance(value, bool) or not isinstance(value, (int, float)) or math.isnan(value)
-            ):
-                raise InvalidInputError(f"{name} must be seconds since the epoch, not {shorten(value)}")
-        if self.metadata is not None and not isinstance(self.metadata, Mapping):
-            raise InvalidInputError(f"metadata must be an object, not {shorten(self.metadata)}")
 
 
 class Found(NamedTuple):
@@ -242,6 +213,7 @@ class Memories:
         def read_tree() -> None:
             seen.clear()
             with self._index.transaction() as db:
+                create_tables(db)
                 self._take_keywords(db, self._tree.Walk())
             infos = in_order_of_saying(all_infos(self._tree))
             while page := list(islice(infos, _PAGE)):
@@ -254,13 +226,12 @@ class Memories:
             seen.clear()
         self._take(changes, "")
         seen |= {info.id for info in changes.infos}
-        followers: dict[str, None] = {}
+        touched = Touched()
         with self._index.transaction() as db:
             for id in {to_id(key) for (key,) in db.execute("select id from memory")} - seen:
-                self._remove(db, id, followers)
-        later = self._infos_of(followers)
-        with self._index.transaction():
-            self._put(later, {})
+                self._remove(db, id, touched)
+            self._put(self._infos_of(touched.followers), Touched())
+            graph_rows.lead(db, touched.entities, self._resolve)
             self._keep_position(_said(self._follower.position))
         self._index.compact()
 
@@ -293,35 +264,34 @@ class Memories:
                 self._keep_position(position)
 
     def _take_keywords(self, db: sqlite3.Connection, nodes: Iterable[KeywordNode]) -> None:
-        """Index the names of keywords, and note which of them have relations."""
+        changed = set[str]()
         for node in nodes:
-            db.execute("delete from named where keyword = ?", (node.id,))
-            db.execute("delete from related where keyword = ?", (node.id,))
-            if not node.deleted and node.id != "root":
-                units = [(_to_bytes(unit), node.id) for unit in units_of_keyword(node)]
-                db.executemany("insert into named values (?, ?)", units)
-                if has_relations(node):
-                    db.execute("insert into related values (?)", (node.id,))
+            graph_rows.take_keyword(db, node)
+            changed.add(node.id)
+        graph_rows.lead(db, changed, self._resolve)
+
+    def _resolve(self, ids: Collection[str]) -> dict[str, str]:
+        """Return the keyword that each id is, or was merged into; of a deleted one its own."""
+        nodes = outside_operations(lambda: {id: self._tree.GetKeyword(id) for id in ids})
+        return {id: id if node is None else node.id for id, node in nodes.items()}
 
     def _take_page(self, infos: Sequence[Info]) -> None:
-        own = {info.id for info in infos}
-        followers, touched = dict[str, None](), dict[str, None]()
+        own, touched = {info.id for info in infos}, Touched()
         with self._index.transaction() as db:  # of all: what is noted has not changed when the page comes again
-            for info in infos:
-                touched |= dict.fromkeys(note_superseded(db, info))
-            put = self._put([*infos, *self._infos_of(id for id in touched if id not in own)], followers)
-            if later := self._infos_of(id for id in followers if id not in put):
-                self._put(later, {})
+            others = dict.fromkeys(id for info in infos for id in note_superseded(db, info) if id not in own)
+            put = self._put([*infos, *self._infos_of(others)], touched)
+            self._put(self._infos_of(id for id in touched.followers if id not in put), Touched())
+            graph_rows.lead(db, touched.entities, self._resolve)
 
     def _infos_of(self, ids: Iterable[str]) -> list[Info | None]:
         listed = list(ids)
         return outside_operations(lambda: [self._tree.GetInfo(id) for id in listed]) if listed else []
 
-    def _put(self, infos: Iterable[Info | None], followers: dict[str, None]) -> set[str]:
+    def _put(self, infos: Iterable[Info | None], touched: Touched) -> set[str]:
         """Index infos, those that are there, and return the ids of those that may be found."""
         with self._index.transaction() as db:
             numbers = count(self._index.kept("next memory") or 1)
-            units = [unit for info in infos if info for unit in self._settle(db, info, followers, numbers)]
+            units = [unit for info in infos if info for unit in self._settle(db, info, touched, numbers)]
             self._index.keep("next memory", next(numbers))
             if self._is_joined:  # by now all of them are noted: one may be what comes before another
                 before = find_questions_before(db, [unit.id for unit in units])
@@ -329,15 +299,13 @@ class Memories:
             self._index.put(units)
         return {unit.id for unit in units}
 
-    def _settle(
-        self, db: sqlite3.Connection, info: Info, followers: dict[str, None], numbers: Iterator[int]
-    ) -> list[Unit]:
+    def _settle(self, db: sqlite3.Connection, info: Info, touched: Touched, numbers: Iterator[int]) -> list[Unit]:
         """Note what filters need of an info, and return it as a unit, if it may be found."""
         passages = list(self._passages_of(info)) if self._passages_of else list(texts.passages(info.content))
         if info.deleted or (self._passages_of is not None and not passages):
-            self._remove(db, info.id, followers)
+            self._remove(db, info.id, touched)
             return []
-        row = write_row(db, info, passages, followers, numbers)
+        row = write_row(db, info, passages, touched, numbers)
         if row.is_changed:
             self._unrank(info.id)
         if row.is_hidden:
@@ -358,8 +326,8 @@ class Memories:
         if self._ranker is not None and self._unranked is not None:
             self._unranked[id] = None
 
-    def _remove(self, db: sqlite3.Connection, id: str, followers: dict[str, None] | None = None) -> None:
-        if remove_row(db, id, followers):
+    def _remove(self, db: sqlite3.Connection, id: str, touched: Touched) -> None:
+        if remove_row(db, id, touched):
             self._index.remove([id])
             self._unrank(id)
 
@@ -368,13 +336,15 @@ class Memories:
     def walk_back(self, ids: Iterable[str]) -> list[str]:
         """Return infos and all that they supersede, at however many removes, as they come."""
         given = list(ids)
-        return self._read(lambda db: find_older(db, given))
+        return self.read(lambda db: find_older(db, given))
 
     def successors(self, id: str) -> list[str]:
         """Return the infos that say they supersede an info, in the order of their ids; in a circle none does."""
-        return self._read(lambda db: find_newer(db, id))
+        return self.read(lambda db: find_newer(db, id))
 
-    def _read(self, read: Callable[[sqlite3.Connection], _T]) -> _T:
+    def read(self, read: Callable[[sqlite3.Connection], _T]) -> _T:
+        """Return what `read` reads in the tables of `memory_rows` and `graph_rows`."""
+
         def work() -> _T:
             if self._taken is None:
                 self._catch_up()
@@ -387,12 +357,12 @@ class Memories:
 
     def facts(self, ids: Collection[str] | None = None) -> dict[str, InfoFacts]:
         """Return what filters and scores need of infos that may be found, by id; None: of all."""
-        return self._read(lambda db: facts_of(db, ids))
+        return self.read(lambda db: facts_of(db, ids))
 
     def count(self) -> int:
         """Return how many infos may be found."""
         sql = "select count(*) from memory where is_hidden = 0"
-        return int(self._read(lambda db: db.execute(sql).fetchone()[0]))
+        return int(self.read(lambda db: db.execute(sql).fetchone()[0]))
 
     def same(self, text: str) -> list[str]:
         """Return the infos that may be found and may have a text, but for case, width and blanks; the newest first.
@@ -409,43 +379,14 @@ class Memories:
             if changes.from_nothing or self._since is None:
                 self.catch_up()
                 self._recent.clear()
-                self._keys = self._read(lambda db: {row[0] for row in db.execute("select same from memory")})
+                self._keys = self.read(lambda db: {row[0] for row in db.execute("select same from memory")})
                 self._since = follower
             for info in changes.infos:
                 self._recent.setdefault(key_of_text(info.content), {})[info.id] = None
             recent = [*reversed(self._recent.get(key, ()))]
         sql = "select id from memory where same = ? and is_hidden = 0 order by num desc"
-        known = self._read(lambda db: db.execute(sql, (key,)).fetchall()) if key in self._keys else []
+        known = self.read(lambda db: db.execute(sql, (key,)).fetchall()) if key in self._keys else []
         return list(dict.fromkeys([*recent, *(to_id(id) for (id,) in known)]))
-
-    def sayings(self) -> dict[str, tuple[Sayings, Waits | None]]:
-        """Return what infos say of the graph and what they wait for, of those that do; in the order of the log."""
-
-        def read(db: sqlite3.Connection) -> dict[str, tuple[Sayings, Waits | None]]:
-            found = {}
-            for id, said in db.execute(
-                "select id, sayings from memory where is_hidden = 0 and sayings is not null order by num"
-            ):
-                reported, waits = json.loads(said)
-                found[to_id(id)] = unpack_sayings(reported), None if waits is None else (str(waits[0]), int(waits[1]))
-            return found
-
-        self.catch_up()
-        return self._read(read)
-
-    def has_relations(self) -> bool:
-        """Return whether any keyword has relations, or any info says something of the graph."""
-        sql = (
-            "select exists (select 1 from related)"
-            " or exists (select 1 from memory where sayings is not null and is_hidden = 0)"
-        )
-        self.catch_up()
-        return bool(self._read(lambda db: db.execute(sql).fetchone()[0]))
-
-    def named(self, unit: str) -> set[str]:
-        """Return the keywords that have a word in their names, or this whole name; see `units_of_keyword`."""
-        sql = "select keyword from named where unit = ?"
-        return self._read(lambda db: {row[0] for row in db.execute(sql, (_to_bytes(unit),))})
 
     def choose(self, filters: Filters | None) -> Choice | None:
         """Return which infos may be found; None is all.
@@ -455,23 +396,10 @@ class Memories:
         if filters is None or filters == Filters():
             return None
         if filters.kinds is not None:
-            kinds = self._read(lambda db: {*KINDS, *(row[0] for row in db.execute("select distinct kind from memory"))})
+            kinds = self.read(lambda db: {*KINDS, *(row[0] for row in db.execute("select distinct kind from memory"))})
             if unknown := [kind for kind in filters.kinds if kind not in kinds]:
                 raise InvalidInputError(f"no kind is called {unknown[0]!r}; known: {', '.join(sorted(kinds))}")
-        where, values = "is_hidden = 0", list[Any]()
-        for name, wanted in (("kind", filters.kinds), ("source", filters.sources)):
-            if wanted is not None:
-                listed, values = "(select value from json_each(?))", [*values, json.dumps(list(wanted))]
-                if name == "source":
-                    also = f"id in (select id from also where source in {listed})"
-                    where += f" and (source in {listed} or {also})"
-                    values.append(values[-1])
-                else:
-                    where += f" and {name} in {listed}"
-        for comparison, at in (("time >= ?", filters.since), ("time < ?", filters.until)):
-            if at is not None:
-                where += f" and {comparison}"
-                values.append(float(at))
+        where, values = conditions(filters)
         sql, metadata = f"select id, more from memory where {where}", filters.metadata or {}
 
         def accept(rows: Iterable[tuple[Any, ...]]) -> Iterator[str]:
@@ -481,12 +409,12 @@ class Memories:
                     yield to_id(id)
 
         def choose(ids: Collection[str]) -> Collection[str]:
-            return self._read(lambda db: set(accept(select_rows(db, sql, ids, values))))
+            return self.read(lambda db: set(accept(select_rows(db, sql, ids, values))))
 
         counted = f"select count(*) from (select 1 from memory where {where} limit {_FEW + 1})"
-        if self._read(lambda db: db.execute(counted, values).fetchone()[0]) > _FEW:
+        if self.read(lambda db: db.execute(counted, values).fetchone()[0]) > _FEW:
             return choose
-        return self._read(lambda db: frozenset(accept(db.execute(sql, values))))
+        return self.read(lambda db: frozenset(accept(db.execute(sql, values))))
 
     def rank(
         self,
@@ -525,7 +453,7 @@ class Memories:
         """Return what comes just before infos in their sources, where it asks something: id → text."""
         if not self._is_joined or not ids:
             return {}
-        before = self._read(lambda db: find_questions_before(db, ids))
+        before = self.read(lambda db: find_questions_before(db, ids))
         infos = {id: self._tree.GetInfo(asked) for id, asked in before.items()}
         return {id: info.content for id, info in infos.items() if info is not None}
 
@@ -561,7 +489,3 @@ def _position(said: str) -> Position:
 
 def _said(position: Position) -> str:
     return f"{position.seq} {LAYOUT} {position.operation_id}"
-
-
-def _to_bytes(text: str) -> bytes:
-    return text.encode("utf-8", "surrogatepass")  # lone surrogates are none of SQLite's

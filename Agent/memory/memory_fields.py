@@ -1,4 +1,6 @@
-"""What `MemoryStore` writes of an info, in its metadata. Metadata is anybody's: another form counts as not written.
+"""What is in the metadata of infos and keywords. Metadata is anybody's: another form counts as not written.
+
+What `MemoryStore` writes of an info:
 
     info.metadata["memory"] = {
         "kind": "fact", "pinned": true, "sources": ["chat 2"], "time": 1790000000.0, "supersedes": id, …
@@ -12,6 +14,15 @@
 What a memory says of the graph, its *sayings*, is kept with the memory, so that whatever becomes of it becomes of that,
 too: correcting or forgetting a memory removes what it alone said, undoing restores it, and each relation knows who says
 so. A memory that waits for a model has `{"waits": "model", "tries": 0}` instead.
+
+What a keyword says of itself as an entity of the graph:
+
+    "entity_type": "person"
+    "tag:tea": 0                                            its place among the tags, the most relevant first
+    "relation:works_on:<id>": {"weight": 0.8, "number": 12} numbered in the order of adding; to itself: <id> empty
+
+A colon within a relation's type is written %3A, and % is written %25; an id is written as it is. `"tag:"` alone says
+that the tags were chosen by hand, although memories say others.
 """
 
 import contextlib
@@ -20,12 +31,14 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, NamedTuple, TypeAlias
 
-from ..keyword_tree import Info
+from ..keyword_tree import Info, KeywordNode
+from .graph import GraphEntity
 from .schemas import EpisodeTrace, ProceduralSkill, SemanticPattern, as_utc
 
-__all__ = ["MEMORY_KEY", "NOTHING_SAID", "RECORD_TYPES", "Memory", "Record", "SaidEntity", "SaidRelation", "Sayings"]
-__all__ += ["Waits", "describe", "memory_fields", "pack_sayings", "read_sayings", "record_of", "sources_of"]
-__all__ += ["strings_in", "superseded_ids", "unpack_sayings", "waits_for", "with_recalls"]
+__all__ = ["CHOSEN", "MEMORY_KEY", "NOTHING_SAID", "RECORD_TYPES", "RELATION", "TAG", "Memory", "Record"]
+__all__ += ["SaidEntity", "SaidRelation", "Sayings", "Waits", "describe", "is_relation", "memory_fields", "own_entity"]
+__all__ += ["quote_type", "read_sayings", "record_of", "sources_of", "split_relation_key", "strings_in"]
+__all__ += ["superseded_ids", "waits_for", "with_recalls"]
 
 MEMORY_KEY = "memory"
 """The key of an info's metadata that a memory's own fields are under; see `store`."""
@@ -231,21 +244,42 @@ def _read_relation(row: Any, content: str) -> SaidRelation | None:
     return SaidRelation(source, kind, target, float(weight), content[max(0, start) : max(0, end)].strip())
 
 
-def pack_sayings(said: Sayings) -> list[Any] | None:
-    """Return what a memory says as JSON has it; None where it says nothing."""
-    if not said:
-        return None
-    return [said.entities, said.relations]
+# What a keyword says of itself
+
+TAG, RELATION = "tag:", "relation:"
+"""What keys of the metadata begin with."""
+CHOSEN = -1
+"""As a place among tags, what no tag has."""
 
 
-def unpack_sayings(packed: Any) -> Sayings:
-    """Return what `pack_sayings` packed.
+def own_entity(node: KeywordNode) -> GraphEntity:
+    """Return what a keyword says of itself as an entity; an empty type where it says none."""
+    tags = [
+        (place if isinstance(place, int) else len(node.metadata), key.removeprefix(TAG))
+        for key, place in node.metadata.items()
+        if key.startswith(TAG) and key != TAG
+    ]
+    kind = node.metadata.get("entity_type")
+    said = kind if isinstance(kind, str) and kind.strip() else ""
+    return GraphEntity(node.id, node.name, said, node.description, [tag for _, tag in sorted(tags)], [*node.aliases])
 
-    Raises:
-        ValueError, TypeError: It is no such thing.
-    """
-    if packed is None:
-        return NOTHING_SAID
-    entities, relations = packed
-    held = {id: SaidEntity(kind, tuple(tags), description) for id, (kind, tags, description) in entities.items()}
-    return Sayings(held, tuple(SaidRelation(*row) for row in relations))
+
+def quote_type(kind: str) -> str:
+    """Return a relation's type as a key has it."""
+    return kind.replace("%", "%25").replace(":", "%3A")
+
+
+def split_relation_key(key: str) -> tuple[str, str]:
+    """Return a relation's type and the target as it was written; two empty strings for another key."""
+    if not key.startswith(RELATION):
+        return "", ""
+    kind, colon, written = key.removeprefix(RELATION).partition(":")
+    return (kind.replace("%3A", ":").replace("%25", "%"), written) if colon else ("", "")
+
+
+def is_relation(value: object) -> bool:
+    """Tell whether a value of the metadata has the form that this class writes: metadata is anybody's."""
+    if not isinstance(value, dict):
+        return False
+    number, weight = value.get("number"), value.get("weight")
+    return isinstance(number, int) and isinstance(weight, (int, float)) and 0.0 <= weight <= 1.0

@@ -6,48 +6,33 @@ is derived, and can be thrown away with the index.
 
 import contextlib
 import json
+import math
 import sqlite3
 import zlib
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from heapq import heappop, heappush
 from typing import Any
 
+from ..base.checks import check_strings, shorten
 from ..base.text import fold
 from ..finding.packing import to_id, to_key
-from ..keyword_tree import Info
-from .memory_fields import (
-    MEMORY_KEY,
-    NOTHING_SAID,
-    memory_fields,
-    pack_sayings,
-    read_sayings,
-    sources_of,
-    strings_in,
-    superseded_ids,
-    waits_for,
-)
+from ..keyword_tree import Info, InvalidInputError
+from . import graph_rows
+from .memory_fields import MEMORY_KEY, memory_fields, sources_of, strings_in, superseded_ids
 
-__all__ = ["LAYOUT", "NOTHING_MORE", "InfoFacts", "Row", "create_tables", "facts_of", "find_newer", "find_older"]
-__all__ += [
-    "find_questions_before",
-    "in_order_of_saying",
-    "key_of_text",
-    "note_superseded",
-    "remove_row",
-    "select_rows",
-]
-__all__ += ["select_rows", "time_of", "write_row"]
+__all__ = ["LAYOUT", "NOTHING_MORE", "Filters", "InfoFacts", "Row", "Touched", "conditions", "create_tables"]
+__all__ += ["facts_of", "find_newer", "find_older", "find_questions_before", "in_order_of_saying", "key_of_text"]
+__all__ += ["note_superseded", "remove_row", "select_rows", "time_of", "write_row"]
 
-LAYOUT = "6"
-"""Of these tables; another one is filled again."""
+LAYOUT = "7"
+"""Of these tables and those of the graph; another one is filled again."""
 TABLES = """
 create table if not exists memory(
     id primary key, num integer not null, is_hidden integer not null, kind text not null, source text not null,
-    time real not null, asks integer not null, sum integer not null, more text, sayings text, same integer
+    time real not null, asks integer not null, sum integer not null, more text, same integer
 ) without rowid;
 create index if not exists memory_source on memory(source, num) where source <> '';
-create index if not exists memory_sayings on memory(num) where sayings is not null;
 create index if not exists memory_same on memory(same);
 create table if not exists also(id, source text, primary key (id, source)) without rowid;
 create index if not exists also_source on also(source);
@@ -55,12 +40,38 @@ create table if not exists supersedes(new text, old text, primary key (new, old)
 create index if not exists supersedes_old on supersedes(old);
 create table if not exists refers(source, target, primary key (source, target)) without rowid;
 create index if not exists refers_target on refers(target);
-create table if not exists named(unit blob, keyword text, primary key (unit, keyword)) without rowid;
-create index if not exists named_keyword on named(keyword);
-create table if not exists related(keyword text primary key) without rowid;
 """
 NOTHING_MORE = "[{},false]"
 """Metadata and pin of most infos."""
+
+
+@dataclass(frozen=True)
+class Filters:
+    """Which memories may be found; what is not given excludes nothing."""
+
+    kinds: Collection[str] | None = None
+    """`"fact"`, `"episode"`, `"pattern"`, `"skill"`; an info that `MemoryStore` did not write is a fact."""
+    sources: Collection[str] | None = None
+    """Where it is from, exactly."""
+    since: float | None = None
+    """Seconds since the epoch, UTC: not older than this."""
+    until: float | None = None
+    """Seconds since the epoch, UTC: older than this."""
+    metadata: Mapping[str, Any] | None = None
+    """Keys that its metadata must have, with these values."""
+
+    def __post_init__(self) -> None:
+        for name in ("kinds", "sources"):
+            if (value := getattr(self, name)) is not None:  # an iterator would be empty the second time
+                object.__setattr__(self, name, tuple(check_strings(name, value)))
+        for name in ("since", "until"):
+            value = getattr(self, name)
+            if value is not None and (
+                isinstance(value, bool) or not isinstance(value, (int, float)) or math.isnan(value)
+            ):
+                raise InvalidInputError(f"{name} must be seconds since the epoch, not {shorten(value)}")
+        if self.metadata is not None and not isinstance(self.metadata, Mapping):
+            raise InvalidInputError(f"metadata must be an object, not {shorten(self.metadata)}")
 
 
 @dataclass(slots=True)
@@ -103,56 +114,68 @@ def key_of_text(text: str) -> int:
     return zlib.crc32(fold(text).encode("utf-8", "surrogatepass"))
 
 
+@dataclass(slots=True)
+class Touched:
+    """What else has to be looked at, after infos were written."""
+
+    followers: dict[str, None] = field(default_factory=dict)
+    """Infos that come next in a source."""
+    entities: set[str] = field(default_factory=set)
+    """Entities that the infos named or name."""
+
+
 def create_tables(db: sqlite3.Connection) -> None:
     """Make the tables where they are not there, and those of another layout again."""
-    if any(row[1] == "id" for row in db.execute("pragma table_info(memory)")) and not any(
-        row[1] == "same" for row in db.execute("pragma table_info(memory)")
-    ):
-        db.execute("drop table memory")
-    for statement in TABLES.split(";"):
+    if any(row[1] == "sayings" for row in db.execute("pragma table_info(memory)")):
+        for table in ("memory", "named", "related"):
+            db.execute(f"drop table if exists {table}")
+    for statement in f"{TABLES}{graph_rows.TABLES}".split(";"):
         db.execute(statement)
-    for table in ("supersedes", "named", "related"):
-        db.execute(f"delete from {table}")
+    db.execute("delete from supersedes")
+    graph_rows.clear_tables(db)
 
 
 def write_row(
-    db: sqlite3.Connection, info: Info, passages: Sequence[str], followers: dict[str, None], numbers: Iterator[int]
+    db: sqlite3.Connection, info: Info, passages: Sequence[str], touched: Touched, numbers: Iterator[int]
 ) -> Row:
-    """Note what filters need of an info."""
-    key = to_key(info.id)
+    """Note what filters, scores and the graph need of an info."""
+    key, own = to_key(info.id), memory_fields(info)
     columns = "num, asks, source, sum, is_hidden, time"
     row = db.execute(f"select {columns} from memory where id = ?", (key,)).fetchone()
-    is_hidden = bool(memory_fields(info).get("superseded_by")) or bool(find_newer(db, info.id))
-    kind, time, more, sayings = _facts_of(info)
+    is_hidden = bool(own.get("superseded_by")) or bool(find_newer(db, info.id))
+    time, is_pinned = time_of(info), own.get("pinned") is True
+    metadata = {key: value for key, value in info.metadata.items() if key != MEMORY_KEY}
+    more = _to_json([metadata, is_pinned]) if metadata or is_pinned else None
     asks = "?" in info.content or "？" in info.content
     if row is not None and (row[1], row[2], row[4]) != (asks, info.source, is_hidden):
         for source in (row[2], info.source):
-            followers |= dict.fromkeys(following(db, row[0], source))
+            touched.followers |= dict.fromkeys(following(db, row[0], source))
     checksum = zlib.crc32("\0".join(passages).encode("utf-8", "surrogatepass"))
     is_new = row is None or (was_said_again(info) and row[5] != time)
-    num = next(numbers) if is_new else row[0]
-    settle = "insert or replace into memory values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
-    same = key_of_text(info.content)
-    db.execute(settle, (key, num, is_hidden, kind, info.source, time, asks, checksum, more, sayings, same))
+    num, kind, same = next(numbers) if is_new else row[0], str(own.get("kind", "fact")), key_of_text(info.content)
+    settle = "insert or replace into memory values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+    db.execute(settle, (key, num, is_hidden, kind, info.source, time, asks, checksum, more, same))
     if row is not None:
         db.execute("delete from refers where source = ?", (key,))
         db.execute("delete from also where id = ?", (key,))
     if not is_hidden:
-        targets = set(strings_in(memory_fields(info).get("links")))
+        targets = set(strings_in(own.get("links")))
         db.executemany("insert into refers values (?, ?)", [(key, to_key(target)) for target in targets])
         others = [(key, source) for source in dict.fromkeys(sources_of(info)[1:])]
         db.executemany("insert into also values (?, ?)", others)
+    if row is not None or "graph" in own:
+        touched.entities |= graph_rows.take_sayings(db, key, None if is_hidden else info)
     return Row(row, is_hidden, checksum)
 
 
-def remove_row(db: sqlite3.Connection, id: str, followers: dict[str, None] | None = None) -> bool:
+def remove_row(db: sqlite3.Connection, id: str, touched: Touched) -> bool:
     """Drop what is noted of an info; says whether there was something."""
     key = to_key(id)
     row = db.execute("select num, source from memory where id = ?", (key,)).fetchone()
     if row is None:
         return False
-    if followers is not None:
-        followers |= dict.fromkeys(following(db, *row))
+    touched.followers |= dict.fromkeys(following(db, *row))
+    touched.entities |= graph_rows.take_sayings(db, key, None)
     for table, column in (("memory", "id"), ("refers", "source"), ("also", "id")):
         db.execute(f"delete from {table} where {column} = ?", (key,))
     return True
@@ -279,16 +302,18 @@ def time_of(info: Info) -> float:
     return info.created_at
 
 
-def _facts_of(info: Info) -> tuple[str, float, str | None, str | None]:
-    """Return the kind, the time, metadata and pin as JSON, None for neither, and what it says of the graph as JSON."""
-    own = memory_fields(info)
-    metadata = {key: value for key, value in info.metadata.items() if key != MEMORY_KEY}
-    seconds = time_of(info)
-    said, waits = read_sayings(info), waits_for(info)
-    sayings = None if said == NOTHING_SAID and waits is None else _to_json([pack_sayings(said), waits])
-    is_pinned = own.get("pinned") is True
-    more = _to_json([metadata, is_pinned]) if metadata or is_pinned else None
-    return str(own.get("kind", "fact")), seconds, more, sayings
+def conditions(filters: Filters) -> tuple[str, list[Any]]:
+    """Return the condition of SQL for which infos may be found, but for their metadata, and its values."""
+    where, values = "is_hidden = 0", list[Any]()
+    for name, wanted in (("kind", filters.kinds), ("source", filters.sources)):
+        if wanted is not None:
+            listed, said = "(select value from json_each(?))", json.dumps(list(wanted))
+            also = f" or id in (select id from also where source in {listed})" if name == "source" else ""
+            where, values = f"{where} and ({name} in {listed}{also})", [*values, said, *([said] if also else [])]
+    for comparison, at in (("time >= ?", filters.since), ("time < ?", filters.until)):
+        if at is not None:
+            where, values = f"{where} and {comparison}", [*values, float(at)]
+    return where, values
 
 
 def _to_json(value: object) -> str:

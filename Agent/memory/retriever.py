@@ -180,7 +180,7 @@ class MemoryRetriever:
             self._graph = knowledge_graph or InMemoryGraph()
         else:
             self.index = Memories(tree, index_path, ranker)
-            self._tree, self._graph = tree, knowledge_graph or TreeGraph(tree, index=lambda: self.index)
+            self._tree, self._graph = tree, knowledge_graph or TreeGraph(tree, self.index)
         # A graph of one's own may have the original document's signatures alone, which know no limit.
         self._takes_limit = "limit" in inspect.signature(self._graph.find_by_keywords).parameters
         self._extractor = keyword_extractor or ChineseKeywordExtractor()

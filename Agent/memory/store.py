@@ -222,19 +222,18 @@ class MemoryStore:
             store = None if log is None else log(namespace_folder("", user, agent, session).as_posix())
             self.tree = KeywordTree(str(folder), llm_client, clock=clock, store=store)
         self._is_shared = log is not None
-        self.graph = TreeGraph(self.tree, index=lambda: self.retriever.index)
         indexes = Path(self.tree.data_dir).absolute() / "indexes"
         with contextlib.suppress(OSError):  # of earlier versions: it would keep what is deleted
             (indexes / "memory.index").unlink(missing_ok=True)
         self.retriever = MemoryRetriever(
             self.tree,
-            self.graph,
             config=config,
             ranker=ranker,
             clock=clock,
             index_path=indexes / "memories.db",
             speaker=user or "",
         )
+        self.graph = TreeGraph(self.tree, self.retriever.index)
         self.knowledge = TreeKnowledge(self.tree, self.graph, self.retriever.index)
         self._recalls = RecallLog(indexes / "recall_stats.json", clock=clock)
         try:

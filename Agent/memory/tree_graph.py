@@ -10,12 +10,18 @@
 """
 
 import contextlib
+import sqlite3
 from collections.abc import Callable, Collection, Iterable
-from typing import TYPE_CHECKING, Any
+from dataclasses import replace
+from typing import Any, TypeVar
 
 from typing_extensions import override
 
+from ..base.checks import check_string
+from ..base.text import fold_case
+from ..finding.packing import to_id
 from ..keyword_tree import DuplicateIdError, KeywordNode, KeywordTree, NotFoundError, VersionConflictError
+from . import graph_rows
 from .graph import (
     GraphEntity,
     GraphRelation,
@@ -26,17 +32,28 @@ from .graph import (
     check_direction,
     check_entity,
     check_relation,
+    check_walk,
+    normalize_tag,
     normalize_tags,
     rank_entities,
 )
-from .graph_follower import GraphFollower
-from .keyword_fields import CHOSEN, RELATION, TAG, is_relation, quote_type, read_own
-from .memory_fields import MEMORY_KEY, Waits, memory_fields
-
-if TYPE_CHECKING:
-    from .memories import Memories  # it indexes keywords by what they are found by here
+from .memories import Memories
+from .memory_fields import (
+    CHOSEN,
+    MEMORY_KEY,
+    RELATION,
+    TAG,
+    Waits,
+    is_relation,
+    memory_fields,
+    own_entity,
+    quote_type,
+    split_relation_key,
+)
 
 __all__ = ["TreeGraph"]
+
+_T = TypeVar("_T")
 
 
 class TreeGraph(KnowledgeGraph):
@@ -44,15 +61,12 @@ class TreeGraph(KnowledgeGraph):
 
     Args:
         tree: Its keywords are the entities, but for the root.
-        parent_id: Under which keyword `add_entity` puts what is new; the root.
-        constraints: How many tags there may be; 8 for an entity.
-        index: Returns the index of the tree's memories, which knows what all of them say, and the names of keywords: as
-            long as nothing has relations, no graph is built. None reads the tree's infos.
+        index: That of the tree's memories, where there is one already: it follows the log.
 
     An entity's name and description are the keyword's. The rest is in its metadata, one key for each thing, since
-    that is what a merge joins; see `keyword_fields`.
+    that is what a merge joins; see `memory_fields`.
 
-    Besides, the graph has what memories say (`sayings`): relations with the sentences that say so, and types, tags and
+    Besides, the graph has what memories say (`Sayings`): relations with the sentences that say so, and types, tags and
     descriptions where the keyword has none of its own. Two memories that say the same make one relation, with the
     greater weight. What was added by hand has the last word: its weight counts, chosen tags count alone.
 
@@ -61,29 +75,24 @@ class TreeGraph(KnowledgeGraph):
     only when it has ended. Undo is the tree's.
 
     Cost: a write is one of the tree's, one row as long as the keyword's relations are many; a reading some 0.4 ms for
-    looking whether the log has grown. In memory it holds what an `InMemoryGraph` would.
+    looking whether the log has grown, and a look at the index.
     """
 
-    def __init__(
-        self,
-        tree: KeywordTree,
-        parent_id: str = "root",
-        constraints: TagConstraints | None = None,
-        index: Callable[[], "Memories"] | None = None,
-    ) -> None:
-        self._index, self._tree, self._parent_id = index, tree, parent_id
-        self._graph = GraphFollower(tree, constraints, index)
+    def __init__(self, tree: KeywordTree, index: Memories | None = None) -> None:
+        self._tree = tree
+        self._index = index or Memories(tree)
+        self._last_number = 0
 
     # -- writing --
 
     @override
     def add_entity(self, entity: GraphEntity) -> None:
         check_entity(entity)
-        own = {"entity_type": entity.entity_type, **self._tag_keys(entity.tags)}
+        own = {"entity_type": entity.entity_type, **_tag_keys(entity.tags)}
         if self._tree.GetKeyword(entity.id) is None:
             spec = {"id": entity.id, "name": entity.name, "description": entity.description, "metadata": own}
             with contextlib.suppress(DuplicateIdError):  # another thread or process has made it: it is there now
-                self._tree.BatchCreateKeywords([{**spec, "parent_id": self._parent_id}])
+                self._tree.BatchCreateKeywords([{**spec, "parent_id": "root"}])
                 return
 
         def patch(node: KeywordNode) -> dict[str, Any]:
@@ -95,7 +104,11 @@ class TreeGraph(KnowledgeGraph):
     @override
     def get_entity(self, id: str) -> GraphEntity | None:
         node = self._tree.GetKeyword(id) if id else None
-        return None if node is None or node.parent_id is None else self._read(node)
+        if node is None or node.parent_id is None:
+            return None
+        found = self._read(lambda db: graph_rows.read_entity(db, node.id))
+        own = own_entity(node)  # in an operation that is still open
+        return found or replace(own, entity_type=own.entity_type or "concept", tags=own.tags[: graph_rows.MAX_TAGS])
 
     @override
     def remove_entity(self, id: str) -> None:
@@ -116,11 +129,12 @@ class TreeGraph(KnowledgeGraph):
         check_relation(relation)
         source, target = self._find(relation.source_id), self._find(relation.target_id)
         kind, weight = relation.relation_type, relation.weight
-        number = self._graph.next_number()
+        known = self._read(lambda db: db.execute("select max(number) from relation").fetchone()[0])
+        number = self._last_number = max(known or 0, self._last_number) + 1
 
         def patch(node: KeywordNode) -> dict[str, Any]:
             # What was added under the name of a merged target keeps its key, so that there stays one.
-            old = [key for key in node.metadata if self._graph.leads_to(key, node.id) == (target.id, kind)]
+            old = [key for key in node.metadata if self._leads_to(key, node.id) == (target.id, kind)]
             key = (*old, f"{RELATION}{quote_type(kind)}:{'' if target.id == node.id else target.id}")[0]
             number_now = node.metadata[key]["number"] if old and is_relation(node.metadata[key]) else number
             return {"metadata": {**node.metadata, key: {"weight": float(weight), "number": number_now}}}
@@ -133,48 +147,41 @@ class TreeGraph(KnowledgeGraph):
 
         def patch(node: KeywordNode) -> dict[str, Any]:
             gone = (target.id, relation_type)
-            kept = {key: value for key, value in node.metadata.items() if self._graph.leads_to(key, node.id) != gone}
-            return {"metadata": kept}
+            return {"metadata": {key: it for key, it in node.metadata.items() if self._leads_to(key, node.id) != gone}}
 
-        with self._graph.lock:
-            self._graph.catch_up()
-            sayings = list(self._graph.sayings_of(source.id, target.id, relation_type))
-        if not sayings:
+        ends = GraphRelation(source.id, target.id, relation_type)
+        sayers = self._read(lambda db: graph_rows.who_says(db, ends))
+        if not sayers:
             self._update(source.id, patch)
             return
         with self._tree.Operation("remove_relation"):
             self._update(source.id, patch)
-            for memory_id, _ in sayings:
-                self._unsay(memory_id, source.id, target.id, relation_type)
+            for memory_id in sayers:
+                self._unsay(memory_id, ends)
 
-    def _unsay(self, memory_id: str, source_id: str, target_id: str, relation_type: str) -> None:
+    def _unsay(self, memory_id: str, relation: GraphRelation) -> None:
         """Let a memory say no more that two entities have a relation; its text stays as it is."""
         info = self._tree.GetInfo(memory_id)
         graph = {} if info is None else memory_fields(info).get("graph", {})
         if info is None or not graph:
             return
-        gone = (source_id, relation_type, target_id)
-        kept = [
-            row
-            for row in graph.get("relations", ())
-            if len(row) != 6 or (self._graph.chain(row[0])[-1], row[1], self._graph.chain(row[2])[-1]) != gone
-        ]
+        gone = (relation.source_id, relation.relation_type, relation.target_id)
+        rows = graph.get("relations", ())
+        kept = [row for row in rows if len(row) != 6 or (self._id_of(row[0]), row[1], self._id_of(row[2])) != gone]
         own = {**memory_fields(info), "graph": {**graph, "relations": kept}}
         self._tree.UpdateInfo(memory_id, {"metadata": {**info.metadata, MEMORY_KEY: own}})
 
     @override
     def set_entity_tags(self, entity_id: str, tags: Iterable[str]) -> int:
-        keys = self._tag_keys(tags)
-        with self._graph.lock:
-            self._graph.catch_up()
-            is_reported = any(self._graph.tags.get(written) for written in self._graph.written_as(entity_id))
-        chosen = {TAG: CHOSEN} if is_reported else {}
+        node, keys = self._find(entity_id), _tag_keys(tags)
+        said = self._read(lambda db: graph_rows.has_said_tags(db, node.id))
+        chosen = {TAG: CHOSEN} if said else {}
 
         def patch(node: KeywordNode) -> dict[str, Any]:
             kept = {key: value for key, value in node.metadata.items() if not key.startswith(TAG)}
             return {"metadata": {**kept, **keys, **chosen}}
 
-        self._update(self._find(entity_id).id, patch)
+        self._update(node.id, patch)
         return len(keys)
 
     def _update(self, id: str, patch: Callable[[KeywordNode], dict[str, Any]]) -> None:
@@ -186,29 +193,40 @@ class TreeGraph(KnowledgeGraph):
                 continue
             return
 
-    def _tag_keys(self, tags: Iterable[str]) -> dict[str, int]:
-        kept = normalize_tags(tags, self.tag_constraints().max_tags_per_entity)
-        return {f"{TAG}{tag}": place for place, tag in enumerate(kept)}
-
     def _find(self, id: str) -> KeywordNode:
         node = self._tree.GetKeyword(id) if id else None
         if node is None or node.parent_id is None:
             raise NotFoundError("keyword", id)
         return node
 
+    def _id_of(self, written: str) -> str:
+        """Return what an id was merged into."""
+        node = self._tree.GetKeyword(written)
+        return written if node is None else node.id
+
+    def _leads_to(self, key: str, source_id: str) -> tuple[str, str]:
+        """Return where a key of a keyword's metadata leads, and the relation's type; two empty strings if nowhere.
+
+        What leads from a keyword to itself without having been written so comes from a merge, and leads nowhere.
+        """
+        kind, written = split_relation_key(key)
+        if not kind or not written:
+            return (source_id, kind) if kind else ("", "")
+        target = self._id_of(written)
+        return ("", "") if target == source_id else (target, kind)
+
     # -- finding --
+
+    def _read(self, read: Callable[[sqlite3.Connection], _T]) -> _T:
+        self._index.catch_up()
+        return self._index.read(read)
 
     @override
     def get_relations(
         self, entity_id: str, direction: RelationDirection = RelationDirection.BOTH
     ) -> list[GraphRelation]:
-        id = self._find(entity_id).id
-        with self._graph.lock:
-            self._graph.catch_up()
-            if self._graph.found.get_entity(id) is None:  # made by an operation that is still open
-                return []
-            relations = self._graph.found.get_relations(id, direction)
-            return sorted(relations, key=lambda relation: (relation.source_id != id, self._graph.number_of(relation)))
+        id, way = self._find(entity_id).id, check_direction(direction)
+        return self._read(lambda db: graph_rows.read_relations(db, id, way))
 
     @override
     def get_related(
@@ -219,65 +237,54 @@ class TreeGraph(KnowledgeGraph):
         relation_types: Collection[str] | None = None,
     ) -> list[ScoredEntity]:
         id = self._find(entity_id).id
-        check_direction(direction)
-        if self._bare_index() is not None:
+        check_walk(depth, direction, relation_types)
+        if not self._read(graph_rows.has_relations):
             return []
-        return self._graph.caught_up().get_related(id, depth, direction, relation_types)
+        with self._index.caught_up():
+            return super().get_related(id, depth, direction, relation_types)
 
     @override
     def find_by_keywords(self, keywords: Iterable[str], limit: int | None = None) -> list[GraphEntity]:
-        index = self._bare_index()
-        if index is None:
-            return self._graph.caught_up().find_by_keywords(keywords, limit)
-        return rank_entities(keywords, limit, index.named, self._read_bare)
-
-    def _bare_index(self) -> "Memories | None":
-        """Return the index where it suffices, since nothing has relations and no graph was built."""
-        index = None if self._graph.is_begun or self._index is None else self._index()
-        return None if index is None or index.has_relations() else index
-
-    def _read_bare(self, id: str) -> GraphEntity | None:
-        node = self._tree.GetKeyword(id)
-        return None if node is None or node.id != id else self._own_entity(node)
-
-    def _own_entity(self, node: KeywordNode) -> GraphEntity:
-        return read_own(node).entity_within(self.tag_constraints().max_tags_per_entity)
+        return self._read(
+            lambda db: rank_entities(
+                keywords,
+                limit,
+                lambda unit: graph_rows.entities_found_by(db, unit),
+                lambda id: graph_rows.read_entity(db, id),
+            )
+        )
 
     @override
     def find_tags(self, prefix: str) -> list[str]:
-        return self._graph.caught_up().find_tags(prefix)
+        beginning = fold_case(check_string("prefix", prefix)).lstrip()
+        counted = "select tag from tagged group by tag order by count(*) desc, tag"
+        return [tag for (tag,) in self._read(lambda db: db.execute(counted).fetchall()) if tag.startswith(beginning)]
 
     @override
     def entity_count_by_tag(self, tag: str) -> int:
-        return self._graph.caught_up().entity_count_by_tag(tag)
+        wanted, counted = normalize_tag(tag), "select tag, count(*) from tagged group by tag"
+        return dict(self._read(lambda db: db.execute(counted).fetchall())).get(wanted, 0)
 
     @override
     def tag_constraints(self) -> TagConstraints:
-        return self._graph.found.tag_constraints()
+        return TagConstraints(graph_rows.MAX_TAGS)
 
     # -- who says so --
 
     def memories_of(self, entity_id: str) -> list[str]:
         """Return the memories that name an entity, in the order of saying; none of an id that nothing has."""
-        with self._graph.lock:
-            self._graph.catch_up()
-            named = (self._graph.memories.get(written, ()) for written in self._graph.written_as(entity_id))
-            return [memory for memories in named for memory in memories]
+        named = (
+            "select a.memory from about a join leads l on l.written = a.entity join memory m on m.id = a.memory"
+            " where l.id = ? order by m.num"
+        )
+        id = self._id_of(entity_id)
+        return [to_id(key) for (key,) in self._read(lambda db: db.execute(named, (id,)).fetchall())]
 
     def waiting(self) -> dict[str, Waits]:
         """Return the memories that wait to be read, the oldest first: id → (what they wait for, tries)."""
-        with self._graph.lock:
-            self._graph.catch_up()
-            return dict(self._graph.waiting)
+        waits = "select w.memory, w.means, w.tries from waiting w join memory m on m.id = w.memory order by m.num"
+        return {to_id(key): (means, tries) for key, means, tries in self._read(lambda db: db.execute(waits).fetchall())}
 
-    def _read(self, node: KeywordNode) -> GraphEntity:
-        """Return a keyword as an entity: as it was found, or with its own fields where the log does not have it yet."""
-        if self._bare_index() is not None:
-            return self._own_entity(node)
-        with self._graph.lock:
-            self._graph.catch_up()
-            if self._graph.own.get(node.id) == read_own(node):
-                found = self._graph.found.get_entity(node.id)
-                if found is not None:
-                    return found
-        return self._own_entity(node)
+
+def _tag_keys(tags: Iterable[str]) -> dict[str, int]:
+    return {f"{TAG}{tag}": place for place, tag in enumerate(normalize_tags(tags, graph_rows.MAX_TAGS))}

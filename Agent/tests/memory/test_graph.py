@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from Agent.keyword_tree import InvalidInputError, KeywordTree, NotFoundError
 from Agent.memory import graph as in_memory_graph
+from Agent.memory import graph_rows
 from Agent.memory.graph import (
     GraphEntity,
     GraphRelation,
@@ -724,7 +725,7 @@ class TestTreeGraph:
         tree.DeleteKeyword("b")
         tree.BatchCreateKeywords([{"id": "c", "name": "c"}])
         with monkeypatch.context() as patched:
-            patched.setattr(InMemoryGraph, "add_entity", None)
+            patched.setattr(graph_rows, "take_keyword", None)
             with pytest.raises(TypeError):
                 graph.get_related("a")
         relate(graph, "a-c")

@@ -1,0 +1,215 @@
+"""Rows of the graph beside the index of words: what keywords say of themselves, joined with what memories say of them.
+
+    entity    a keyword, and what it says of itself
+    relation  what a keyword's own metadata relates it to
+    about     what a memory says that an entity is
+    stated    which relation a memory says, in which sentence
+    waiting   a memory that waits to be read
+    leads     an id as it was written, and the entity that it leads to now: what it was merged into
+
+`found_by` and `tagged` follow from these: the words and the tags of each entity. All functions take a connection within
+a transaction of the index. `TreeGraph` asks.
+"""
+
+import json
+import sqlite3
+from collections import Counter
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import astuple, replace
+
+from ..finding.packing import to_id
+from ..keyword_tree import Info, KeywordNode
+from .graph import GraphEntity, GraphRelation, RelationDirection, Saying, TagConstraints, entity_text, units_of_entity
+from .memory_fields import TAG, is_relation, own_entity, read_sayings, split_relation_key, waits_for
+
+__all__ = ["TABLES", "clear_tables", "entities_found_by", "has_relations", "has_said_tags", "lead"]
+__all__ += ["read_entity", "read_relations", "take_keyword", "take_sayings", "who_says"]
+
+TABLES = """
+create table if not exists entity(id text primary key, own text not null, has_tags integer not null) without rowid;
+create table if not exists found_by(unit text, entity text, primary key (unit, entity)) without rowid;
+create index if not exists found_by_entity on found_by(entity);
+create table if not exists tagged(tag text, entity text, primary key (tag, entity)) without rowid;
+create index if not exists tagged_entity on tagged(entity);
+create table if not exists relation(
+    source text, kind text, target text, weight real, number integer, primary key (source, kind, target)
+) without rowid;
+create index if not exists relation_target on relation(target);
+create table if not exists about(
+    memory, entity text, kind text, tags text, description text, primary key (memory, entity)
+) without rowid;
+create index if not exists about_entity on about(entity);
+create table if not exists stated(
+    memory, place integer, source text, kind text, target text, weight real, sentence text, primary key (memory, place)
+) without rowid;
+create index if not exists stated_source on stated(source);
+create index if not exists stated_target on stated(target);
+create table if not exists waiting(memory primary key, means text, tries integer) without rowid;
+create table if not exists leads(written text primary key, id text) without rowid;
+create index if not exists leads_id on leads(id);
+"""
+MAX_TAGS = TagConstraints().max_tags_per_entity
+_SAYINGS = 100  # listed of one relation: that more say it adds nothing
+
+
+def clear_tables(db: sqlite3.Connection) -> None:
+    """Forget the graph."""
+    for table in ("entity", "found_by", "tagged", "relation", "about", "stated", "waiting", "leads"):
+        db.execute(f"delete from {table}")
+
+
+# -- following ----------------------------------------------------------------
+
+
+def take_keyword(db: sqlite3.Connection, node: KeywordNode) -> None:
+    """Take in a keyword as it has become; `lead` is to be told."""
+    db.execute("delete from relation where source = ?", (node.id,))
+    db.execute("delete from entity where id = ?", (node.id,))
+    if not node.deleted and node.id != "root":
+        own = json.dumps(astuple(own_entity(node))[1:])
+        db.execute("insert into entity values (?, ?, ?)", (node.id, own, TAG in node.metadata))
+        for key, value in node.metadata.items():
+            kind, target = split_relation_key(key)
+            # What leads from a keyword to itself without having been written so comes from a merge.
+            if kind and is_relation(value) and target != node.id:
+                row = (node.id, kind, target or node.id, value["weight"], value["number"])
+                db.execute("insert or replace into relation values (?, ?, ?, ?, ?)", row)
+                db.execute("insert or ignore into leads values (?, null)", (target or node.id,))
+
+
+def take_sayings(db: sqlite3.Connection, key: str | bytes, info: Info | None) -> set[str]:
+    """Take in what a memory says, None for one that says nothing; return the entities that it named, to tell `lead`."""
+    touched = {row[0] for row in db.execute("select entity from about where memory = ?", (key,))}
+    for table in ("about", "stated", "waiting"):
+        db.execute(f"delete from {table} where memory = ?", (key,))
+    if info is None:
+        return touched
+    said, waits = read_sayings(info), waits_for(info)
+    if waits is not None:
+        db.execute("insert into waiting values (?, ?, ?)", (key, *waits))
+    for id, about in said.entities.items():
+        row = (key, id, about.entity_type, json.dumps(about.tags), about.description)
+        db.execute("insert into about values (?, ?, ?, ?, ?)", row)
+    for place, relation in enumerate(said.relations):
+        db.execute("insert into stated values (?, ?, ?, ?, ?, ?, ?)", (key, place, *relation))
+    written = {*said.entities, *(end for each in said.relations for end in (each.source_id, each.target_id))}
+    db.executemany("insert or ignore into leads values (?, null)", [(id,) for id in written])
+    return touched | said.entities.keys()
+
+
+def lead(
+    db: sqlite3.Connection, changed: Collection[str], resolve: Callable[[Collection[str]], Mapping[str, str]]
+) -> None:
+    """Note where ids lead now that some keywords have changed, and what memories say of these.
+
+    Args:
+        db: The connection.
+        changed: The keywords.
+        resolve: Returns the entity that each id is, or was merged into.
+    """
+    touched: set[str] = set(changed)
+    if changed and db.execute("select 1 from leads limit 1").fetchone():
+        for id in changed:
+            touched |= {row[0] for row in db.execute("select id from leads where written = ?", (id,))}
+            db.execute("update leads set id = null where written = ? or id = ?", (id, id))
+    if new := [row[0] for row in db.execute("select written from leads where id is null")]:
+        found = resolve(new)
+        db.executemany("update leads set id = ? where written = ?", [(found[written], written) for written in new])
+        touched |= {*found.values()}
+    for id in touched - {None}:
+        _settle(db, id)
+
+
+def _settle(db: sqlite3.Connection, id: str) -> None:
+    """Note by what an entity is found."""
+    db.execute("delete from found_by where entity = ?", (id,))
+    db.execute("delete from tagged where entity = ?", (id,))
+    entity = read_entity(db, id)
+    if entity is not None:
+        units = units_of_entity(entity_text(entity))
+        db.executemany("insert into found_by values (?, ?)", [(unit, id) for unit in units])
+        db.executemany("insert into tagged values (?, ?)", [(tag, id) for tag in entity.tags])
+
+
+# -- asking -------------------------------------------------------------------
+
+
+def read_entity(db: sqlite3.Connection, id: str) -> GraphEntity | None:
+    """Return an entity as its keyword has it, and as memories say where the keyword says nothing."""
+    row = db.execute("select own, has_tags from entity where id = ?", (id,)).fetchone()
+    if row is None:
+        return None
+    entity = GraphEntity(id, *json.loads(row[0]))
+    about = db.execute(
+        "select a.kind, a.tags, a.description from about a join leads l on l.written = a.entity"
+        " join memory m on m.id = a.memory where l.id = ? order by m.num",
+        (id,),
+    ).fetchall()
+    types = Counter(kind for kind, _, _ in about if kind)
+    kind = entity.entity_type or max(sorted(types), key=types.__getitem__, default="concept")
+    counted = Counter(tag for _, tags, _ in about for tag in json.loads(tags)) if not row[1] else Counter[str]()
+    tags = dict.fromkeys([*entity.tags, *sorted(counted, key=lambda tag: (-counted[tag], tag))])
+    description = entity.description or next((text for _, _, text in about if text), "")
+    return replace(entity, entity_type=kind, tags=[*tags][:MAX_TAGS], description=description)
+
+
+def read_relations(db: sqlite3.Connection, id: str, direction: RelationDirection) -> list[GraphRelation]:
+    """Return an entity's relations: those that go out first, those by hand before those that memories say."""
+    found = _read_one_way(db, id, True) if direction is not RelationDirection.INCOMING else {}
+    if direction is not RelationDirection.OUTGOING:
+        found = {**found, **_read_one_way(db, id, False)}
+    return [*found.values()]
+
+
+def _read_one_way(db: sqlite3.Connection, id: str, is_out: bool) -> dict[tuple[str, str, str], GraphRelation]:
+    here, there = ("s.id", "t.id") if is_out else ("t.id", "s.id")
+    ends = f"join entity e on e.id = {there} where {here} = ?"
+    by_hand = db.execute(
+        f"select s.id, t.id, r.kind, r.weight from relation r join entity s on s.id = r.source"
+        f" join leads t on t.written = r.target {ends} and (s.id <> t.id or r.target = s.id) order by r.number",
+        (id,),
+    )
+    found = dict[tuple[str, str, str], GraphRelation]()
+    for row in by_hand:
+        found.setdefault(row[:3], GraphRelation(*row))
+    hand = found.keys() | set()
+    said = db.execute(
+        "select s.id, t.id, r.kind, r.weight, r.memory, r.sentence from stated r join memory m on m.id = r.memory"
+        " join leads s on s.written = r.source join leads t on t.written = r.target"
+        f" {ends} and s.id <> t.id order by m.num, r.place",
+        (id,),
+    )
+    for *row, memory, sentence in said:
+        key = (row[0], row[1], row[2])
+        before = found.get(key) or GraphRelation(*row)
+        weight = before.weight if key in hand else max(before.weight, row[3])
+        said_by = (*before.said_by, Saying(to_id(memory), sentence))[:_SAYINGS]
+        found[key] = replace(before, weight=weight, said_by=said_by)
+    return found
+
+
+def entities_found_by(db: sqlite3.Connection, unit: str) -> set[str]:
+    """Return the entities that have a word in their names, or this whole name; see `units_of_entity`."""
+    said = unit.encode("utf-8", "replace").decode()  # half of a surrogate pair is none of SQLite's
+    return {row[0] for row in db.execute("select entity from found_by where unit = ?", (said,))}
+
+
+def has_relations(db: sqlite3.Connection) -> bool:
+    """Tell whether there is any relation."""
+    return bool(db.execute("select exists (select 1 from relation) or exists (select 1 from stated)").fetchone()[0])
+
+
+def has_said_tags(db: sqlite3.Connection, id: str) -> bool:
+    """Tell whether memories give an entity tags."""
+    given = "select 1 from about a join leads l on l.written = a.entity where l.id = ? and a.tags <> '[]'"
+    return db.execute(given, (id,)).fetchone() is not None
+
+
+def who_says(db: sqlite3.Connection, relation: GraphRelation) -> list[str]:
+    """Return all memories that say that two entities have a relation."""
+    sayers = (
+        "select distinct r.memory from stated r join leads s on s.written = r.source join leads t on t.written = r.target"
+        " where s.id = ? and t.id = ? and r.kind = ?"
+    )
+    values = (relation.source_id, relation.target_id, relation.relation_type)
+    return [to_id(key) for (key,) in db.execute(sayers, values)]
