@@ -386,43 +386,26 @@ def _encode(value: object) -> str:
 
 
 def check_extraction(found: object, text: str) -> Extraction:
-    """Return what of an extractor's answer can be stored. Only its form is checked: whose it is answers for the rest.
+    """Return what an extractor of the caller's found, of its text; only its form is checked.
 
     Raises:
-        ReplyFormError: It is no extraction at all.
+        ReplyFormError: It is no extraction, or a name, type or weight in it cannot be stored.
     """
     if not isinstance(found, Extraction):
         raise ReplyFormError(f"an Extractor must return an Extraction, not {shorten(found)}")
-    entities = {entity.name: entity for each in found.entities if (entity := _keep_entity(each)) is not None}
-    relations = [relation for each in found.relations if (relation := _keep_relation(each, entities)) is not None]
-    return Extraction(text, tuple(entities.values()), tuple(relations))
-
-
-def _keep_entity(found: object) -> ExtractedEntity | None:
-    if not isinstance(found, ExtractedEntity):
-        return None
-    name, kind, tags = _fit(found.name), found.entity_type, found.tags
-    if name is None or len(name) > _NAME_LIMIT:
-        return None
-    reported = [_check_tag(tag) for tag in (tags if isinstance(tags, (tuple, list)) else ())]
-    return ExtractedEntity(
-        name,
-        kind if isinstance(kind, str) and kind in ENTITY_TYPES else "concept",
-        _fit(found.description) or "",
-        tuple(dict.fromkeys(filter(None, reported)))[:_TAG_LIMIT],
-    )
-
-
-def _keep_relation(found: object, entities: Mapping[str, ExtractedEntity]) -> ExtractedRelation | None:
-    if not isinstance(found, ExtractedRelation):
-        return None
-    source, target, kind = _fit(found.source), _fit(found.target), _fit(found.relation_type)
-    weight, places = _check_weight(found.weight), (found.start, found.end)
-    if source is None or target is None or kind is None or weight is None or not _is_type(kind):
-        return None
-    if source == target or not {source, target} <= entities.keys() or not all(isinstance(at, int) for at in places):
-        return None
-    return ExtractedRelation(source, target, kind, weight, *places)
+    names = {each.name for each in found.entities}
+    for entity in found.entities:
+        texts = (entity.name, entity.entity_type, entity.description or "-", *entity.tags)
+        if any(_fit(each) is None for each in texts) or len(entity.name) > _NAME_LIMIT:
+            raise ReplyFormError(f"this entity cannot be stored: {shorten(entity)}")
+    for each in found.relations:
+        if (
+            _check_weight(each.weight) != each.weight
+            or not {each.source, each.target} <= names
+            or not each.relation_type
+        ):
+            raise ReplyFormError(f"this relation cannot be stored: {shorten(each)}")
+    return replace(found, text=text)
 
 
 # Checking what a model answered

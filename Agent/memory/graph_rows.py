@@ -22,7 +22,7 @@ from ..keyword_tree import Info, KeywordNode
 from .graph import GraphEntity, GraphRelation, RelationDirection, Saying, TagConstraints, entity_text, units_of_entity
 from .memory_fields import TAG, is_relation, own_entity, read_sayings, split_relation_key, waits_for
 
-__all__ = ["TABLES", "clear_tables", "entities_found_by", "has_relations", "has_said_tags", "lead"]
+__all__ = ["TABLES", "clear_tables", "count_tagged", "entities_found_by", "has_relations", "has_said_tags", "lead"]
 __all__ += ["read_entity", "read_relations", "take_keyword", "take_sayings", "who_says"]
 
 TABLES = """
@@ -190,8 +190,18 @@ def _read_one_way(db: sqlite3.Connection, id: str, is_out: bool) -> dict[tuple[s
 
 def entities_found_by(db: sqlite3.Connection, unit: str) -> set[str]:
     """Return the entities that have a word in their names, or this whole name; see `units_of_entity`."""
-    said = unit.encode("utf-8", "replace").decode()  # half of a surrogate pair is none of SQLite's
-    return {row[0] for row in db.execute("select entity from found_by where unit = ?", (said,))}
+    found = db.execute("select entity from found_by where unit = ?", (_storable(unit),))
+    return {row[0] for row in found}
+
+
+def count_tagged(db: sqlite3.Connection, tag: str) -> int:
+    """Return how many entities have a tag."""
+    return int(db.execute("select count(*) from tagged where tag = ?", (_storable(tag),)).fetchone()[0])
+
+
+def _storable(text: str) -> str:
+    """Return a text that may be asked for: half of a surrogate pair, which nothing has, is none of SQLite's."""
+    return text.encode("utf-8", "replace").decode()
 
 
 def has_relations(db: sqlite3.Connection) -> bool:
@@ -208,8 +218,8 @@ def has_said_tags(db: sqlite3.Connection, id: str) -> bool:
 def who_says(db: sqlite3.Connection, relation: GraphRelation) -> list[str]:
     """Return all memories that say that two entities have a relation."""
     sayers = (
-        "select distinct r.memory from stated r join leads s on s.written = r.source join leads t on t.written = r.target"
-        " where s.id = ? and t.id = ? and r.kind = ?"
+        "select distinct r.memory from stated r join leads s on s.written = r.source"
+        " join leads t on t.written = r.target where s.id = ? and t.id = ? and r.kind = ?"
     )
     values = (relation.source_id, relation.target_id, relation.relation_type)
     return [to_id(key) for (key,) in db.execute(sayers, values)]

@@ -262,8 +262,7 @@ class TreeGraph(KnowledgeGraph):
 
     @override
     def entity_count_by_tag(self, tag: str) -> int:
-        wanted, counted = normalize_tag(tag), "select tag, count(*) from tagged group by tag"
-        return dict(self._read(lambda db: db.execute(counted).fetchall())).get(wanted, 0)
+        return self._read(lambda db: graph_rows.count_tagged(db, normalize_tag(tag)))
 
     @override
     def tag_constraints(self) -> TagConstraints:

@@ -664,36 +664,6 @@ class TestWithoutRelations:
             assert [found.path for found in second.retrieve("Is the lighthouse late?", 1)] == [["Lighthouse"]]
             assert set(read) == {tree["Lighthouse"].id}
 
-    def test_finds_the_same_keywords_as_a_graph(self, tree: KeywordTree) -> None:
-        index = Memories(tree)
-        bare = TreeGraph(tree, index=lambda: index)
-        tea = tree.CreateKeyword("green tea", description="a drink from 杭州", metadata={"tag:leaf": 0})
-        tree.AddAlias(tea.id, "龙井茶")
-        coffee = tree.CreateKeyword("coffee bean")
-        below = tree.CreateKeyword("tea", coffee.id)
-        asked = [["tea"], ["green tea", "bean"], ["龙井"], ["杭州"], ["leaf"], ["coffee"], ["nothing"], []]
-
-        def check() -> None:
-            for words in asked:
-                found = TreeGraph(tree).find_by_keywords(words, 20)
-                assert bare.find_by_keywords(words, 20) == found
-                assert [bare.get_entity(entity.id) for entity in found] == found
-
-        check()
-        tree.UpdateKeyword(coffee.id, {"name": "espresso"}, coffee.version)
-        check()
-        tree.MergeKeywords(below.id, tea.id)
-        check()
-        tree.DeleteKeyword(tea.id)
-        check()
-        tree.Undo(tree.last_operation)
-        check()
-        assert bare.get_related(tea.id) == []
-        bare.add_relation(GraphRelation(tea.id, coffee.id, "served_with"))
-        assert [each.entity.name for each in bare.get_related(tea.id)] == ["espresso"]
-        tree.Undo(tree.last_operation)
-        assert bare.get_related(tea.id) == []
-
     def test_fills_an_index_of_an_earlier_layout(self, tmp_path: Path) -> None:
         path = tmp_path / "memories.db"
         with KeywordTree(str(tmp_path / "tree")) as tree:
@@ -703,11 +673,10 @@ class TestWithoutRelations:
             first.index.close()
             newest = tree.History(limit=1)[0]
             with contextlib.closing(sqlite3.connect(path)) as db, db:
-                db.execute("drop table named")
-                db.execute("drop table related")
+                db.execute("drop table found_by")
                 db.execute("update meta set value = ? where key = 'position'", (f"{newest.seq} {newest.operation_id}",))
             second = MemoryRetriever(tree, index_path=path)
             assert [found.path for found in second.retrieve("Is the lighthouse late?", 1)] == [["Lighthouse"]]
             second.index.close()
             with contextlib.closing(sqlite3.connect(path)) as db:
-                assert db.execute("select count(*) from named").fetchone()[0]
+                assert db.execute("select count(*) from found_by").fetchone()[0]

@@ -85,8 +85,10 @@ def signature(name: str, of: Any) -> str:
 
 
 def members(of: type) -> Iterator[tuple[str, str]]:
-    """Yield what a class offers of its own: each call or property, and its summary."""
-    for name, value in vars(of).items():
+    """Yield what a class offers of its own, or of a base in its package: each call or property, and its summary."""
+    package = of.__module__.rpartition(".")[0]
+    bases = [base for base in of.__mro__ if base.__module__.rpartition(".")[0] == package]
+    for name, value in {name: value for base in bases for name, value in vars(base).items()}.items():
         raw = value.__func__ if isinstance(value, classmethod | staticmethod) else value
         if not name.startswith("_") and isinstance(value, property):
             yield name, summary(value.__doc__)
