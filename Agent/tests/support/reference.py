@@ -17,12 +17,13 @@ import click
 from Agent import keyword_tree
 from Agent.base import language
 from Agent.cli.program import program, sections
+from Agent.knowhub.tools import TOOLS
 
 ROOT = Path(__file__).parents[3]
 
 PAGES = {"en": ROOT / "docs/reference.md", "zh": ROOT / "docs/zh/reference.md"}
 
-PORTS = ("LLMClient", "Ranker", "TreeView")
+PORTS = ("LLMClient", "Ranker")
 """Classes that others implement, or are given: their methods are on the page."""
 
 SIBLINGS = {
@@ -34,14 +35,14 @@ SIBLINGS = {
     "lexical_client": ("lexical_client",),
     "formats": ("formats",),
     "backup": ("backup",),
-    "repair": ("repair",),
+    "repair": ("repair", "repair"),
     "secrets_in_text": ("secrets_in_text",),
     "shared_tree": ("shared_tree.shared_log", "SharedLog"),
     "adapters.langgraph": ("adapters.langgraph",),
     "adapters.langchain": ("adapters.langchain",),
     "adapters.mem0": ("adapters.mem0",),
     "context_engine": ("context_engine", "ContextEngineService"),
-    "knowhub.tools": ("knowhub.tools",),
+    "knowhub.tools": ("knowhub.tools", *(tool.__name__ for tool in TOOLS), "fill_secrets"),
 }
 """Title → the module of the names, and those of which the calls are on the page, too; without them all of `__all__`."""
 
