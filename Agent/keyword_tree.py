@@ -807,6 +807,7 @@ class _DroppedCharacters(dict[int, int | None]):
 
 _DROPPED = _DroppedCharacters()
 _DROPPED_ASCII = bytes(code for code in range(128) if _DROPPED[code] is None)
+_DROPPED_IN_LINES = _DroppedCharacters({ord("\n"): ord("\n")})  # of texts joined by newlines
 
 _Encoder = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False)
 _EncodeText: Callable[[object], str] = _Encoder.encode
@@ -2809,7 +2810,7 @@ class _Multimap(Generic[_Value]):
     """Key -> values in order, one alone without a list around it; it may begin as another one, which stays as it is."""
 
     def __init__(self, order: Callable[[_Value], Any]) -> None:
-        self._order = order
+        self.order = order
         self.changed: dict[str, Any] = {}  # where another is covered, of the keys that were changed
         self._held: MutableMapping[str, _Value | list[_Value]] = self.changed
 
@@ -2844,6 +2845,15 @@ class _Multimap(Generic[_Value]):
             values.insert(index, value)
             self._held[key] = values if len(values) > 1 else value
 
+    def AddLast(self, pairs: Iterable[tuple[str, _Value]]) -> None:
+        """Add values that are the last of their keys."""
+        held = self._held
+        for key, value in pairs:
+            if key in held:
+                self.Add(key, value, True)
+            else:
+                held[key] = value
+
     def Discard(self, key: str, value: _Value) -> None:
         """Take a value away if it is there.  Cost: log n comparisons."""
         held = self._held.get(key)
@@ -2873,7 +2883,7 @@ class _Multimap(Generic[_Value]):
             self._held[key] = values if len(values) > 1 else values[0]
 
     def _Place(self, value: _Value) -> tuple[Any, _Value]:
-        return self._order(value), value  # an ordinal can come twice, when a compaction has forgotten whose it was
+        return self.order(value), value  # an ordinal can come twice, when a compaction has forgotten whose it was
 
 
 class _State:
@@ -2890,8 +2900,6 @@ class _State:
         self.levels: dict[str, int] = {}  # that were asked for; forgotten when a keyword moves
         self._by_name: dict[str, list[str]] = {}  # children of large levels, as they were
         self._sorted_at = 0  # the count of changes
-        self.tokens: _Multimap[str] | None = None  # made when it is first asked
-        self._changed: set[str] | None = None  # keywords that were written while it is made
         self._info_order: list[str] = []  # of infos, deleted ones too: for a scan that goes on after one of them
         self._info_places: dict[str, int] | None = None  # where each stands in it; made when first asked
         self.next_ordinal = 0
@@ -2901,6 +2909,7 @@ class _State:
         self.gone_infos: MutableMapping[str, bytes] = {}
         self.children = _Multimap(self.OrdinalOf)
         self.names = _Multimap(self.OrdinalOf)
+        self._tokens: _Multimap[str] | None = _Multimap(self.OrdinalOf)  # None: made when it is asked for
         self.queries = _Multimap(self.OrdinalOf)
         self.by_info = _Multimap(_OrdinalOf)
         self.by_node = _Multimap(_OrdinalOf)
@@ -2908,7 +2917,7 @@ class _State:
     @classmethod
     def Over(cls, base: _State) -> _State:
         state = cls(base.normalizer)
-        state._base = base
+        state._base, state._tokens = base, None  # most operations ask for none
         state.next_ordinal = base.next_ordinal
         for name in cls.DICTS:
             setattr(state, name, _Layer(getattr(base, name)))
@@ -2937,7 +2946,7 @@ class _State:
         Without it opening takes 2.1 times the processor time.  Texts are decoded and folded together, joined by
         newlines, which no raw JSON string holds: a few calls for thousands of names.
         """
-        is_usual = self._base is None and self._is_default and self.tokens is None and self._changed is None
+        is_usual = self._base is None and self._is_default
         found = _FindPlainNodes(str(b"\n".join(rows), "utf-8")) if is_usual else ()
         if len(found) < len(rows):
             return False  # the general way says what is wrong
@@ -2955,10 +2964,14 @@ class _State:
             return False
         self.nodes.update(zip(ids, rows, strict=True))
         self.next_ordinal = ordinals[-1] + 1
-        for parent_id, id in zip(parents, ids, strict=True):
-            self.children.Add(parent_id, id, True)
-        for fold, id in zip(folds, named_ids, strict=True):
-            self.names.Add(fold.strip(), id, True)
+        self.children.AddLast(zip(parents, ids, strict=True))
+        folds = [fold.strip() for fold in folds]
+        self.names.AddLast(zip(folds, named_ids, strict=True))
+        others = [pair for pair in zip(folds, named_ids, strict=True) if not pair[0].isalnum()]
+        text = "\n".join([fold for fold, _ in others]).translate(_DROPPED_IN_LINES)
+        tokens = unicodedata.normalize("NFKC", text).split("\n") if others else []
+        found_by = zip(tokens, others, strict=True)
+        self.tokens.AddLast((token, id) for token, (fold, id) in found_by if token and token != fold)
         return True
 
     def AddNode(self, id: str, row: bytes, ordinal: int, parent_id: str, folds: Iterable[str]) -> None:
@@ -2966,13 +2979,11 @@ class _State:
         self.change_count += 1
         self.next_ordinal = ordinal + 1
         self.nodes[id] = row
-        if self._changed is not None:
-            self._changed.add(id)
         self.children.Add(parent_id, id, True)
         for fold in folds:
             self.names.Add(fold, id, True)
-            if self.tokens is not None and (token := _TokenOf(fold)) != fold:
-                self.tokens.Add(token, id)
+            if (token := _TokenOf(fold)) != fold:
+                self.tokens.Add(token, id, True)
 
     def _ApplyNode(self, head: KeywordNode, row: bytes) -> None:
         id, ordinal = head.id, head.ordinal
@@ -2989,8 +3000,6 @@ class _State:
         is_last = ordinal >= self.next_ordinal
         if is_last:
             self.next_ordinal = ordinal + 1
-        if self._changed is not None:
-            self._changed.add(id)
         if head.deleted:
             self.nodes.pop(id, None)
             self.gone_nodes[id] = _EmptyRow(head, row)
@@ -2999,7 +3008,7 @@ class _State:
             del self.gone_nodes[id]
         self.nodes[id] = row  # first: the order of the values below is looked up in it
         for table, key in new:
-            table.Add(key, id, is_last and table is not self.tokens)  # which are in no order
+            table.Add(key, id, is_last)
 
     def _Entries(self, head: KeywordNode) -> set[tuple[_Multimap[str], str]]:
         """Return the tables that lead to a keyword, each with the key; nothing leads to the root or what is gone."""
@@ -3008,18 +3017,18 @@ class _State:
         entries = {(self.children, head.parent_id), (self.names, _Fold(head.name))}
         for alias in head.aliases:
             entries.add((self.names, _Fold(alias)))
-        if self.tokens is not None:
-            try:
-                entries.update((self.tokens, token) for token in self._TokensOf(head))
-            except Exception:  # a normalizer that fails: the table is made again by who asks for it, and fails there
-                self.tokens = None
+        try:
+            if self._tokens is not None:
+                entries.update([(self._tokens, token) for token in self._TokensOf(head)])
+        except Exception:  # a normalizer that fails: the table is made again by who asks for it, and fails there
+            self._tokens = None
         for query in head.confirmed:
             entries.add((self.queries, _QueryKey(query)))
         return entries
 
     def _TokensOf(self, head: KeywordNode) -> Iterator[str]:
-        """Yield the tokens of a keyword's names, but for those by which `names` leads to it."""
-        for name in (head.name, *head.aliases):
+        """Yield the tokens of a keyword's names, but for those by which `names` leads to it; of the root none."""
+        for name in (head.name, *head.aliases) if head.parent_id is not None else ():
             fold = _Fold(name)
             tokens = [_TokenOf(fold)] if self._is_default else self.normalizer(name)
             yield from (token for token in tokens if token != fold or not self._is_default)
@@ -3212,50 +3221,27 @@ class _State:
 
     def ByTokens(self, tokens: Collection[str]) -> list[str]:
         """Return the ids of nodes that have one of `tokens`, in order."""
-        tables = [self._Tokens(), self.names] if self._is_default else [self._Tokens()]
+        tables = [self.tokens, self.names] if self._is_default else [self.tokens]
         return sorted({id for table in tables for token in tokens for id in table.Get(token)}, key=self.OrdinalOf)
 
-    def LacksTokens(self) -> bool:
-        """Tell whether the table of tokens is still to be made, of so many keywords that others should not wait."""
-        state = self._base or self
-        return state.tokens is None and len(state.nodes) > _PIECE
-
-    def MakeTokens(self, lock: Any) -> None:
-        """Make the table of tokens, and hold the tree's lock only at the beginning and at the end."""
-        with lock:
-            if self._base is not None or self.tokens is not None:
-                return
-            self._changed, rows, tokens = set(), dict(self.nodes), _Multimap[str](str)
-        try:
-            for id, row in rows.items():
-                for token in self._TokensOf(_ReadNode(row)):
-                    tokens.Add(token, id)
-            with lock:
-                for held, change in ((rows, tokens.Discard), (self.nodes, tokens.Add)):
-                    for id in filter(held.__contains__, self._changed or ()):
-                        for token in self._TokensOf(_ReadNode(held[id])):
-                            change(token, id)
-                self.tokens = tokens
-        finally:
-            self._changed = None
-
-    def _Tokens(self) -> _Multimap[str]:
-        """Return the ids of keywords by token: a table made when it is first asked."""
-        if self.tokens is None:
-            tokens, base = _Multimap[str](str), self._base
-            changed: Iterable[str] = self.nodes
-            steps: list[tuple[_State, Callable[[str, str], None]]] = [(self, tokens.Add)]
+    @property
+    def tokens(self) -> _Multimap[str]:
+        """The ids of keywords by token.  Cost: none, but over another state, and where a normalizer has failed."""
+        if self._tokens is None:
+            base, changed = self._base, list(self.nodes)
+            made = _Multimap((base or self).OrdinalOf)
             if base is not None:
-                tokens.Cover(base._Tokens())
-                changed = cast("_Layer[bytes]", self.nodes).changed
-                steps.insert(0, (base, tokens.Discard))
-            for state, change in steps:
-                for id in filter(state.nodes.__contains__, changed):
-                    for token in state._TokensOf(state.Head(id)):
-                        change(token, id)
-            self.tokens = tokens  # only now that it is whole: Ctrl-C may come
-            return tokens
-        return self.tokens
+                made.Cover(base.tokens)
+                changed = list(cast("_Layer[bytes]", self.nodes).changed)
+                for id in filter(base.nodes.__contains__, changed):
+                    for token in base._TokensOf(base.Head(id)):
+                        made.Discard(token, id)
+            made.order = self.OrdinalOf  # only now: what has gone has none there
+            for id in filter(self.nodes.__contains__, changed):
+                for token in self._TokensOf(self.Head(id)):
+                    made.Add(token, id)
+            self._tokens = made  # only now that it is whole: Ctrl-C may come
+        return self._tokens
 
 
 _FindSeparators = re.compile(r"\s*[/>›→]\s*").finditer
@@ -5431,15 +5417,11 @@ def _Compare(state: _State, fresh: _State, read: Callable[[Any], bytes]) -> Iter
     """Yield where the tables in memory differ from those made of the log."""
     if fresh.next_ordinal != state.next_ordinal:
         yield f"the next ordinal is {state.next_ordinal} in memory, {fresh.next_ordinal} on the disk"
-    if state.tokens is not None:
-        for token in {token for name in fresh.names for token in state.normalizer(name)}:
-            if list(fresh.ByTokens([token])) != list(state.ByTokens([token])):
-                yield f"tokens: {_Shorten(token)} leads elsewhere in memory than on the disk"
-    for name in (*state.MULTIMAPS, *state.DICTS):
+    for name in (*state.MULTIMAPS, "tokens", *state.DICTS):
         mine, other = getattr(state, name), getattr(fresh, name)
         for key in dict.fromkeys((*mine, *other)):
             try:
-                if name in state.MULTIMAPS:
+                if isinstance(mine, _Multimap):
                     is_same = list(mine.Get(key)) == list(other.Get(key))
                 elif name == "infos":
                     is_same = key in mine and key in other and read(mine[key]) == read(other[key])
@@ -5944,10 +5926,6 @@ class _Journal:
             yield from self.ReadBack(id, with_history)  # another thread has opened the tree again meanwhile
 
 
-class _LacksTokensError(Exception):
-    """The table of tokens is to be made first, without the lock."""
-
-
 class _Found(NamedTuple):
     path: list[KeywordNode]
     infos: list[Any]  # where the first infos are held
@@ -5970,20 +5948,12 @@ class _Searcher:
                 return ids, self._BuildAmbiguousResult(state, ids, reason), reason
             return ids, self._Look(state, ids[0]) if ids else None, reason
 
-        ids, found, reason = self.LookUp(Look)
+        ids, found, reason = self._engine.Look(Look)
         return self._BuildMatchedResult(found, reason) if isinstance(found, _Found) else found, ids
-
-    def LookUp(self, look: Callable[[_State], _Value]) -> _Value:
-        """Return what a function that may ask for tokens finds."""
-        while True:
-            try:
-                return self._engine.Look(look)
-            except _LacksTokensError:
-                self._engine.state.MakeTokens(self._engine.lock)
 
     def Hits(self, query: str) -> Sequence[str]:
         """Return the ids of what a query names."""
-        return self.LookUp(lambda state: list(self._Find(state, query)[0]))
+        return self._engine.Look(lambda state: list(self._Find(state, query)[0]))
 
     def _Find(self, state: _State, query: str) -> tuple[Sequence[str], str]:
         if len(query) > _QUERY_LIMIT:  # far longer than any name; to fold it could take long
@@ -5997,11 +5967,7 @@ class _Searcher:
         return state.queries.Get(_QueryKey(query)), "confirmed"
 
     def _FindTokens(self, state: _State, text: str) -> Sequence[str]:
-        if not text:
-            return ()
-        if state.LacksTokens():
-            raise _LacksTokensError
-        return state.ByTokens(self._engine.normalizer(text))
+        return state.ByTokens(self._engine.normalizer(text)) if text else ()
 
     def _Look(self, state: _State, id: str) -> _Found:
         """Take down what a result says of a keyword.  The lock is held."""

@@ -344,7 +344,7 @@ DAMAGE_IN_MEMORY: dict[str, Callable[[KeywordTree], object]] = {
 
 def tokens_held(tree: KeywordTree) -> int:
     """Return how many tokens lead to names that read otherwise."""
-    return len(tree._engine.state._Tokens()._held)
+    return len(tree._engine.state.tokens._held)
 
 
 # == Ranking ==============================================================================================
