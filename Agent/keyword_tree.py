@@ -45,11 +45,11 @@ The sections, in order from what is stored up to the public class; each opens wi
 
 Three ways through it, from the public call inwards:
 
-    a write   KeywordTree.CreateKeyword, _Writer.CreateBeneath, _Engine.Create, _Engine._WorkUpToDate, which takes the
-              store's lock in _FileStore.Begin; then the row, _FileStore.Append (after the log's line to the
-              projections, LogPosition.Project) and _State.AddNode.  Where that is not so simple: _Engine.Write and Run,
-              _GroupCommit.Run and _Engine._CommitJobs: _PlanNode on a _Transaction, whose Rows go to Append and to
-              _State.Apply
+    a write   KeywordTree.CreateKeyword, _Writer.CreateBeneath, _Engine.Write and Run, _GroupCommit.Run and
+              _Engine._WorkUpToDate, which takes the store's lock in _FileStore.Begin; in _Engine._CommitJobs the row,
+              made the straight way, _FileStore.Append (after the log's line to the projections, LogPosition.Project)
+              and _State.AddNode.  Where that is not so simple: _PlanNode on a _Transaction, whose Rows go to Append
+              and to _State.Apply
     a search  KeywordTree.Search, _Searcher.FindExactly; else _Descent.Walk: in each round Rank, which asks the ranker
               (Ranker.Fit), and a view from BuildView; _AskRound asks the model and reads its reply (_ReadReply),
               _Settle compares it with the tree as it is now, and at the end _Conclude; then _Searcher.BuildResult
@@ -451,7 +451,6 @@ class AgentDecision:
     confidence: float | None = None  # 0 to 1, of a match; below the tree's bar it is none
 
 
-_VARIANTS = dict(zip("0123456789abcdef", "89ab" * 4, strict=True))  # a digit with the first two bits that a UUID has
 _BRIEF = reprlib.Repr()  # of lists in lists the first of each: all of them may be more than memory holds
 _BRIEF.maxlist = _BRIEF.maxtuple = _BRIEF.maxdict = 20
 _BRIEF.maxlevel, _BRIEF.maxstring, _BRIEF.maxother, _BRIEF.maxlong = 4, 1000, 1000, 1000
@@ -477,18 +476,17 @@ def _ReadClock(clock: _Clock) -> float:
     return now
 
 
-_CutIds = re.compile(".{32}").findall
-_RANDOM: list[str] = []  # hexadecimal, for ids that are still to come; a forked child draws its own
+_DRAWN_IDS: list[str] = []  # for records that are still to come; a forked child draws its own
 
 
 def _NewId() -> str:
-    """Return a new UUID4; a tenth of the time that the `uuid` module takes for its objects."""
+    """Return a new UUID4, drawn for many at once: a twentieth of the time that the `uuid` module takes."""
     try:
-        digits = _RANDOM.pop()
+        return _DRAWN_IDS.pop()
     except IndexError:
-        digits, *more = _CutIds(os.urandom(16 * 64).hex())
-        _RANDOM.extend(more)
-    return f"{digits[:8]}-{digits[8:12]}-4{digits[13:16]}-{_VARIANTS[digits[16]]}{digits[17:20]}-{digits[20:]}"
+        drawn = re.findall("(.{8})(.{4}).(.{3})(.)(.{3})(.{12})", os.urandom(16 * 64).hex())
+        _DRAWN_IDS.extend([f"{a}-{b}-4{c}-{'89ab'[int(v, 16) % 4]}{d}-{e}" for a, b, c, v, d, e in drawn])
+        return _DRAWN_IDS.pop()
 
 
 def _Count(count: int, noun: str) -> str:
@@ -847,12 +845,14 @@ def _CheckContent(what: str, value: object) -> str:
 
 
 def _CheckName(what: str, value: object) -> str:
-    if type(value) is str and 0 < len(value) <= _NAME_LIMIT and value.isprintable() and not value.isspace():
-        is_seen = value[0] < "\u034f" or "\u3400" <= value[0] < "\ud800"  # of the printable the invisible lie elsewhere
-    else:
-        is_seen = False
-    if is_seen:
-        return cast("str", value)  # nearly always
+    if (
+        type(value) is str
+        and 0 < len(value) <= _NAME_LIMIT
+        and value.isprintable()
+        and not value.isspace()
+        and (value[0] < "\u034f" or "\u3400" <= value[0] < "\ud800")  # of the printable the invisible lie elsewhere
+    ):
+        return value  # nearly always
     name = _CheckText(what, value, _NAME_LIMIT, 1)
     if not _DropInvisible(name).strip() and "\u0640" not in name:  # tatweel can be seen
         raise _Invalid(f"{what} must not be empty or blank", name)
@@ -1081,8 +1081,11 @@ class Rows(NamedTuple):
         self.heads.update(more.heads)
 
 
+_MakeRows = cast("Callable[[Any], Rows]", partial(tuple.__new__, Rows))  # in half of what its own constructor takes
+
+
 def NoRows() -> Rows:
-    return Rows([], [], [], {}, {})
+    return _MakeRows(([], [], [], {}, {}))
 
 
 _NOTHING = NoRows()  # the rows before something new; never changed
@@ -1238,6 +1241,12 @@ def _OrdinalOf(row: bytes) -> int:
 
 # Of a record: the number of its kind, and its ids; the second is a link's keyword.
 _Key: TypeAlias = tuple[int, str, str]
+
+
+def _HaveSameLead(row: bytes, other: bytes) -> bool:
+    """Tell whether two rows of a keyword lead to it in the same ways; within a string every quote is escaped."""
+    end, queries = b',"normalized":[', b',"confirmed":['
+    return row.partition(end)[0] == other.partition(end)[0] and queries not in row and queries not in other
 
 
 def _IsLive(row: bytes) -> bool:
@@ -1783,9 +1792,8 @@ class LogPosition:
 
     def Project(self, records: Rows) -> Rows:
         """Count the rows that the projections are to hold, and hand them on to be written."""
-        for kind in (0, 1, 2):
+        for kind, length in enumerate(self.projected):
             if rows := records[kind]:
-                length = self.projected[kind]
                 data, offset = b"\n".join([*rows, b""]), length.bytes
                 length.bytes, length.lines = offset + len(data), length.lines + len(rows)
                 length.crc = zlib.crc32(data, length.crc)
@@ -2344,25 +2352,26 @@ class _FileStore:
 
     def Begin(self, apply: Callable[[Rows], None], for_commit: bool = False) -> None:
         """Keep other processes from writing, and let `apply` take in what they wrote; `End` lets them go on."""
-        reader = self._reader
-        if self.health is Health.READ_ONLY:
-            self._RefuseChangedLog()
-            return
-        self.RefuseIfFailed()
+        reader, files = self._reader, self.files
+        if self.health is not _SOUND:
+            if self.health is Health.READ_ONLY:
+                self._RefuseChangedLog()
+                return
+            self.RefuseIfFailed()
         self._is_locked = True
-        self.files.Lock(self._lock_fd)
-        if self.files.Size(self._lock_fd):
+        files.Lock(self._lock_fd)
+        if files.Size(self._lock_fd):
             raise StoreError(f"a sync of {self.log_path} failed in another process, open the tree again")
         # Not the log's own time: reading it makes the next sync write the inode, too, half a commit more.
-        if self.files.ChangedAt(self.data_dir) != self._folder_time:
+        if files.ChangedAt(self.data_dir) != self._folder_time:
             self._NoteFolderTime()
             if self._IsReplaced():
                 raise ReplacedError(f"{self.log_path} was replaced")
         length = min(reader.log.bytes - reader.last_line, _ENVELOPE_LIMIT)  # a long line is not read whole
-        last_line = self.files.Read(reader.fd, length + 1, reader.last_line)  # and a byte after it
+        last_line = files.Read(reader.fd, length + 1, reader.last_line)  # and a byte after it
         if last_line[_CRC] != reader.crc:
             self._Lose()
-        after = last_line[length:] if length < _ENVELOPE_LIMIT else self.files.Read(reader.fd, 1, reader.log.bytes)
+        after = last_line[length:] if length < _ENVELOPE_LIMIT else files.Read(reader.fd, 1, reader.log.bytes)
         if after not in (b" ", b"\n"):
             self._CatchUp(apply)
 
@@ -2411,7 +2420,8 @@ class _FileStore:
 
     def Append(self, operations: list[LoggedOperation], extra: str = "") -> None:
         """Make operations durable: one write, one sync; the lock is held."""
-        self.RefuseIfFailed()
+        if self.health is not _SOUND:
+            self.RefuseIfFailed()
         reader, lines, crc = self._reader, [], self._reader.crc
         durable = seq = reader.seq
         for operation in operations:
@@ -2419,14 +2429,16 @@ class _FileStore:
             line, crc = EncodeLine(seq, crc, durable, operation, extra)
             lines.append(line)
         data, tail = b"".join(lines), reader.log.bytes
-        if tail + len(data) > self._size:
+        end = tail + len(data)
+        if end > self._size:
             data += _PADDING
+            end += len(_PADDING)
         try:
             self.files.Write(reader.fd, data, tail)
         except _DiskError as error:
             raise self._Retract(error) from error
         self._SyncLog()
-        self._size = max(self._size, tail + len(data))
+        self._size = max(self._size, end)
         for operation, line in zip(operations, lines, strict=True):
             if operation.after.infos:
                 _LocateLong(operation.after, line, reader.Locate)
@@ -2987,7 +2999,11 @@ class _State:
 
     def _ApplyNode(self, head: KeywordNode, row: bytes) -> None:
         id, ordinal = head.id, head.ordinal
-        old_row, new = self.nodes.get(id), self._Entries(head)
+        old_row = self.nodes.get(id)
+        if old_row is not None and _HaveSameLead(old_row, row):  # nothing else leads to it
+            self.nodes[id] = row
+            return
+        new = self._Entries(head)
         if old_row is not None:
             old_head = _ReadNode(old_row)
             old = self._Entries(old_head)
@@ -4069,7 +4085,7 @@ class _Transaction:
 
     def Collect(self, first: int) -> tuple[Rows, Rows]:
         before = _NOTHING
-        after = tuple.__new__(Rows, ([], [], [], {}, self._heads))  # half of what its own constructor takes
+        after = _MakeRows(([], [], [], {}, self._heads))
         rows_after = after[:3]
         replaced: dict[_Key, tuple[bytes | None, bytes | None]] = {}
         for key, old, dead in self.steps[first:]:
@@ -4526,7 +4542,8 @@ _REENTRY = "a signal handler, clock or ranking cannot use the tree while its own
 
 # The straight way of what creates one record and needs nothing that others are about to write: of the state, the clock,
 # the next ordinal and the operation's id it makes the operation without a transaction, how it is taken in, and what the
-# caller gets.  None where it is not so simple: then the plan says what is to be done.  Both give the same bytes.
+# caller gets.  None where it is not so simple: then all plans of the group say what is to be done.  Both give the same
+# bytes.
 _Made: TypeAlias = tuple["LoggedOperation", Callable[[], None], Any]
 _Straight: TypeAlias = Callable[["_State", _Clock, int, str], _Made | None]
 
@@ -4796,7 +4813,7 @@ _STORES: weakref.WeakSet[Any] = weakref.WeakSet()  # also those that a thread is
 
 
 def _RenewAllAfterFork() -> None:
-    _RANDOM.clear()
+    _DRAWN_IDS.clear()
     for store in list(_STORES):
         if isinstance(store, _FileStore):
             store.MakeLock()  # another thread of the parent may have held it
@@ -5028,33 +5045,6 @@ class _Engine:
 
     # -- committing -----------------------------------------------------------
 
-    def Create(self, op: str, plan: _Plan[_Value], author: str, straight: _Straight) -> _Value:
-        """Commit a plan, the straight way where no other thread writes and no block is open."""
-        if self._blocks or not self._committer.IsIdle():
-            return self.Write(op, plan, author, (), straight)
-        operation_id = self.new_id()
-        try:
-            with self.Enter(), self.commit_lock:
-                result = self._WorkUpToDate(partial(self._GoAlone, straight, operation_id), [], for_commit=True)
-        except KeywordTreeError as error:
-            raise _ErrorOf(operation_id, error) from error.__cause__
-        if result is None:
-            return self.Run(_Job(op, operation_id, plan, author))
-        self.of_thread.last_operation = operation_id
-        return cast("_Value", result)
-
-    def _GoAlone(self, straight: _Straight, operation_id: str, _: object) -> Any:
-        state = self.state
-        try:
-            made = straight(state, self.Now, state.next_ordinal, operation_id)
-        except Exception:  # its plan fails as well, and says so
-            made = None
-        if made is None:
-            return None
-        self.store.Append([made[0]])
-        self._TakeInDurable([made])
-        return made[2]
-
     def Write(
         self,
         op: str,
@@ -5064,8 +5054,7 @@ class _Engine:
         straight: _Straight | None = None,
     ) -> _Value:
         """Commit a plan, or make it a part of the block that is open here; return what it returned."""
-        block = self.FindBlock()
-        if block is not None:
+        if self._blocks and (block := self.FindBlock()) is not None:
             return block.Add(plan, author, agent_ios)
         return self.Run(_Job(op, self.new_id(), plan, author, agent_ios, None, straight))
 
@@ -5161,8 +5150,7 @@ class _Engine:
                 return []
             made.append(each)
             ordinal += len(each[0].after.nodes) + len(each[0].after.links)
-        for job, (_, _, job.result) in zip(jobs, made, strict=True):
-            job.is_written, job.error = True, None  # none of a run on what others have changed by now
+            job.result, job.is_written, job.error = each[2], True, None  # no error of a run before others' changes
         return made
 
     def _RunPlans(self, jobs: list[_Job[Any]]) -> list[_Made]:
@@ -5780,7 +5768,7 @@ class _Writer:
             now, level = clock(), state.LevelOf(parent_id) + 1
             stamps = level, description, metadata, 1, now, now, created_by
             row = _EncodeNode(id, ordinal, False, parent_id, name, aliases, tokens, *stamps)
-            rows = Rows([row], [], [], {}, {})
+            rows = _MakeRows(([row], [], [], {}, {}))
             operation = LoggedOperation("create_keyword", operation_id, now, _NOTHING, rows, created_by)
             node = _DeferNode(id, row, level, self._reader.ListChildren)
             return operation, partial(state.AddNode, id, row, ordinal, parent_id, folds), node
@@ -5789,7 +5777,7 @@ class _Writer:
             node = self.DraftNode(id, name, aliases, description, metadata, created_by)
             return _PlanNode(node, parent_id, None, tx)
 
-        return self._engine.Create("create_keyword", Plan, created_by, GoStraight)
+        return self._engine.Write("create_keyword", Plan, created_by, (), GoStraight)
 
     def CreateInfo(self, content: str, source: str, keyword_ids: list[str], metadata: _Row, created_by: str) -> Info:
         """Make one info, of arguments that were checked."""
@@ -5805,11 +5793,12 @@ class _Writer:
             for number, id in enumerate(keyword_ids, ordinal):
                 link = _EncodeLink(info.id, id, number, False, RelationType.PRIMARY, created_by, now)
                 heads[link] = 2, info.id, id
-            rows = Rows([], [row], list(heads)[1:], {}, heads)
+            rows = _MakeRows(([], [row], list(heads)[1:], {}, heads))
             operation = LoggedOperation("create_info", operation_id, now, _NOTHING, rows, created_by)
             return operation, partial(state.Apply, rows), info
 
-        return self._engine.Create("create_info", partial(_PlanInfo, info, keyword_ids, []), created_by, GoStraight)
+        plan = partial(_PlanInfo, info, keyword_ids, [])
+        return self._engine.Write("create_info", plan, created_by, (), GoStraight)
 
     def Place(self, node: KeywordNode) -> tuple[str, _Row | None]:
         descent = self._descent.Walk(node.name, "suggest_parent", description=node.description)

@@ -476,11 +476,7 @@ def check_tables(tree: KeywordTree) -> None:
 
 def never_straight(patch: pytest.MonkeyPatch) -> None:
     """Let every write go the general way."""
-
-    def create(self: Any, op: str, plan: Any, author: str, _: object) -> Any:
-        return self.Write(op, plan, author)
-
-    patch.setattr(kt._Engine, "Create", create)
+    patch.setattr(kt._Engine, "_GoStraight", lambda *_: [])
 
 
 class _TakenDownError(Exception):
@@ -496,11 +492,11 @@ def take_down(tree: KeywordTree, writes: Sequence[Callable[[], object]]) -> list
         raise _TakenDownError
 
     engine: Any = tree._engine
-    engine.Run, engine.Create = run, lambda *given: engine.Write(*given[:3], (), given[3])
+    engine.Run = run
     for write in writes:
         with contextlib.suppress(_TakenDownError, kt.KeywordTreeError):  # an undo that finds nothing hands in no job
             write()
-    del engine.Run, engine.Create
+    del engine.Run
     return jobs
 
 
