@@ -38,16 +38,14 @@ from typing import Any, NamedTuple
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
+from Agent.finding.calibration import ANSWER_BAR as BAR
+from Agent.finding.embedder import LocalEmbedder, Meaning
+from Agent.finding.tree import TreeRanker
 from Agent.keyword_tree import KeywordTree
 from Agent.memory import MemoryStore
 from Agent.models.lexical_client import LexicalLLMClient
 from benchmarks import common, finding_sets
 from benchmarks.finding_sets import Case, Set, Unit
-
-try:
-    from Agent.finding.calibration import ANSWER_BAR as BAR  # type: ignore[import-not-found,unused-ignore]
-except ImportError:  # before there was one
-    from Agent.models.lexical_client import LEAST_SCORE as BAR
 
 MODULE = "benchmarks.bench_finding"
 Found = list[tuple[str, float]]
@@ -148,18 +146,14 @@ def own(which: Set, embedder: Any = None) -> Iterator[Rank]:
     """Yield the library's ranking of a set."""
     with tempfile.TemporaryDirectory(prefix="keyword-tree-finding-") as folder:
         if which.is_memory:
-            ranker = memory_ranker(embedder, folder)
-            with MemoryStore(folder, extract=None, ranker=ranker) as store:
+            with MemoryStore(folder, extract=None, meaning=meaning_of(embedder)) as store:
                 ids: dict[str, str] = {store.remember(unit.infos[0], source="notes"): unit.id for unit in which.units}
-                if ranker is not None:
-                    store.recall("warm up")
-                    ranker.catch_up()
+                store.recall("warm up")  # reads all
                 yield lambda case: [(ids[one.info.id], one.score) for one in store.recall(case.query, 50)]
             return
         with _opened(folder, embedder) as tree:
             fill(tree, which.units)
-            if embedder is not None:
-                tree.catch_up()  # type: ignore[attr-defined]
+            tree.RankCandidates("warm up", 1)  # reads all
             if which.is_placing:
                 yield lambda case: [
                     (id, 0.0) for id in _fit(tree, case) if id != "root" or case.gold == frozenset(["root"])
@@ -175,20 +169,12 @@ def _fit(tree: Any, case: Case) -> list[str]:
 
 
 def _opened(folder: str, embedder: Any) -> KeywordTree:
-    if embedder is None:
-        return KeywordTree(folder)
-    from Agent.embeddings import EmbeddingTree
-
-    return EmbeddingTree(folder, embedder, patience_s=600.0)
+    return KeywordTree(folder, ranker=partial(TreeRanker, meaning=meaning_of(embedder)))
 
 
-def memory_ranker(embedder: Any, folder: str) -> Any:
-    """Return a ranker for a `MemoryStore`, None without an embedder."""
-    if embedder is None:
-        return None
-    from Agent.embeddings.ranker import EmbeddingRanker
-
-    return EmbeddingRanker(embedder, folder, patience_s=600.0)
+def meaning_of(embedder: Any) -> Any:
+    """Return how to compare by meaning with an embedder: a question waits until all is read; None compares words."""
+    return False if embedder is None else Meaning(embedder, patience_s=3600.0)
 
 
 class Remembering:
@@ -196,8 +182,6 @@ class Remembering:
 
     def __init__(self, folder: Path | None) -> None:
         """Keep the vectors in a folder, or in memory."""
-        from Agent.embeddings.embedder import LocalEmbedder
-
         self._model = LocalEmbedder()
         self.name = self._model.name
         self._db = sqlite3.connect(folder / "vectors.db" if folder else ":memory:", check_same_thread=False)
@@ -209,7 +193,7 @@ class Remembering:
 
     def embed_queries(self, texts: Sequence[str]) -> list[Any]:
         """Return vectors of questions."""
-        return self._ask(texts, self._model.embed_queries, b"q")
+        return self._ask(texts, self._model.embed, b"t")
 
     def _ask(self, texts: Sequence[str], embed: Callable[[list[str]], Any], kind: bytes) -> list[Any]:
         import numpy as np

@@ -43,7 +43,7 @@ from Agent.memory.memory_fields import MEMORY_KEY
 from Agent.memory.store import MemoryStore
 from Agent.tests.support.plain_extractor import PlainExtractor
 from benchmarks import common
-from benchmarks.bench_finding import Remembering, memory_ranker
+from benchmarks.bench_finding import Remembering, meaning_of
 
 
 class Memory(NamedTuple):
@@ -205,13 +205,10 @@ def share_found_by_store(sets: Set, embedder: Any = None) -> tuple[float, float]
         def prepare(memories: list[Memory]) -> Ask:
             newest = max((memory.when for memory in memories if memory.when), default=datetime(2026, 1, 1))
             now = newest.replace(tzinfo=UTC).timestamp()
-            ranker = memory_ranker(embedder, "")
-            store = MemoryStore(folder, user=str(len(stores)), clock=lambda: now, ranker=ranker)
+            store = MemoryStore(folder, user=str(len(stores)), clock=lambda: now, meaning=meaning_of(embedder))
             stores.append(store)
             fill(store, memories)
-            if ranker is not None:
-                store.recall("warm up")
-                ranker.catch_up()
+            store.recall("warm up")  # reads all
             return lambda query: [memory.info.id for memory in store.recall(query, 10)]
 
         figures = share_found(sets, prepare)

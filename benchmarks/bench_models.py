@@ -177,7 +177,7 @@ def ways(options: argparse.Namespace) -> Iterator[tuple[str, LLMClient, Callable
     nothing.short_list = 8
     yield "sure", nothing, KeywordTree, {}
     try:
-        from keyword_tree.embeddings import EmbeddingTree, LocalEmbedder
+        from keyword_tree.finding import EmbeddingTree, LocalEmbedder
 
         embedder = LocalEmbedder()
     except ImportError as error:

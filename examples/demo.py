@@ -142,7 +142,7 @@ def show_kill(screen: Screen, folder: Path) -> None:
 
 def show_library(screen: Screen, folder: Path, modules: Collection[str]) -> None:
     """Build a tree of the library's documentation and ask it by words and meaning."""
-    from keyword_tree.embeddings import EmbeddingTree, LocalEmbedder  # optional packages
+    from keyword_tree.finding import EmbeddingTree, LocalEmbedder  # optional packages
 
     begun = time.perf_counter()
     with EmbeddingTree(folder, LocalEmbedder(), patience_s=60.0) as tree:

@@ -11,21 +11,22 @@ The index of many items is a file beside the tree, which the next process goes o
 says up to where in the tree's log it goes, and one that is lost, damaged or cannot be written is made again in memory.
 """
 
+import contextlib
 import logging
 import sqlite3
+import threading
 from collections.abc import Callable, Collection, Iterable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from ..finding.embedder import Meaning
 from ..finding.index import Index, LostIndexError, Unit
 from ..keyword_tree import KeywordTree
 from ..store.log_follower import InfoFollower, LogFollower, Position
 
-if TYPE_CHECKING:
-    from ..embeddings.vectors import Vectors
-
 __all__ = ["ItemRanking", "index_path"]
 
+_PATIENCE_S = 60.0  # for an embedder that was given: what is put is to be found
 KEPT_FROM = 2_000
 """Items from which on their index is a file: fewer are taken in within a moment."""
 
@@ -43,9 +44,8 @@ class ItemRanking:
 
     Args:
         texts_of: Returns the texts of an item that was added.
-        embedder: An `Embedder` of `embeddings`; None ranks by words alone.
-        path: Where to keep the vectors; None keeps them in memory.
-        tree: Whose infos the items are.
+        embedder: An `Embedder`, for `rank_by_similarity`; None ranks as an index does by itself.
+        tree: Whose infos the items are; None keeps the index in memory.
         follower: By which the caller follows them.
         name: Of the index's file.
 
@@ -56,15 +56,14 @@ class ItemRanking:
         self,
         texts_of: Callable[[str], list[str]],
         embedder: Any = None,
-        path: Path | None = None,
         *,
         tree: KeywordTree | None = None,
         follower: InfoFollower | None = None,
         name: str = "",
     ) -> None:
         self._texts_of = texts_of
-        self._vectors = None if embedder is None else _make_vectors(embedder, path)
-        self._embedded: dict[str, list[str]] = {}  # id -> the texts that its vectors belong to
+        self._meaning = True if embedder is None else Meaning(embedder, _PATIENCE_S)
+        self._lock = threading.Lock()
         self._tree, self._follower, self._name = tree, follower, name
         self._words: Index | None = None
         self._ids: dict[str, None] = {}
@@ -73,23 +72,14 @@ class ItemRanking:
     def add(self, id: str) -> None:
         """Index an item that was not there."""
         self._ids[id] = self._changed[id] = None
-        if self._vectors is not None:
-            self._embedded[id] = self._texts_of(id)
-            for text in self._embedded[id]:
-                self._vectors.add(text)
 
     def remove(self, id: str) -> None:
         """Forget an item; one that is not there is no error."""
         self._ids.pop(id, None)
         self._changed[id] = None
-        for text in self._embedded.pop(id, ()):
-            if self._vectors is not None:
-                self._vectors.remove(text)
 
     def clear(self) -> None:
         """Forget all items."""
-        for id in list(self._embedded):
-            self.remove(id)
         self.close()
         self._ids, self._changed = {}, {}
 
@@ -100,9 +90,11 @@ class ItemRanking:
         self._words = None
 
     def embed(self, questions: Iterable[str] = ()) -> None:
-        """Ask the embedder for questions, and for the items that wait; where it fails, a log line says so, once."""
-        if self._vectors is not None:
-            self._vectors.catch_up(questions)
+        """Have the model read the items that are new, and questions; where it fails, a log line says so, once."""
+        with contextlib.suppress(*_UNUSABLE):
+            index = self._up_to_date()
+            for question in questions or [""]:
+                index.ask(question)
 
     def rank_by_words(self, query: str, limit: int, among: Collection[str] | None = None) -> dict[str, float]:
         """Return items and how well they fit, from 0 to 1, best first; those that share no word are not among them."""
@@ -113,29 +105,30 @@ class ItemRanking:
             hits = self._up_to_date().search(query, limit, among=chosen, quotes=0)
         except _UNUSABLE as error:
             _LOGGER.warning("items are ranked in memory, since their index cannot be used: %s", error)
-            self._words, self._changed = Index(), dict(self._ids)
+            self._words, self._changed = Index(meaning=self._meaning), dict(self._ids)
             hits = self._up_to_date().search(query, limit, among=chosen, quotes=0)
         return {hit.id: hit.score for hit in hits if hit.id in self._ids}  # others' newest are not known here yet
 
     def _up_to_date(self) -> Index:
         """Return the index, with what has changed since the last question."""
-        if self._words is None:
-            self._words = self._open()
-        if self._changed:
-            position = None if self._follower is None else self._follower.position
-            self._words.remove([id for id in self._changed if id not in self._ids])
-            self._words.put(map(self._unit, [id for id in self._changed if id in self._ids]))
-            if position is not None:
-                self._words.position = f"{position.seq} {position.operation_id}"
-            self._changed = {}
-        return self._words
+        with self._lock:
+            if self._words is None:
+                self._words = self._open()
+            if self._changed:
+                position = None if self._follower is None else self._follower.position
+                self._words.remove([id for id in self._changed if id not in self._ids])
+                self._words.put(map(self._unit, [id for id in self._changed if id in self._ids]))
+                if position is not None:
+                    self._words.position = f"{position.seq} {position.operation_id}"
+                self._changed = {}
+            return self._words
 
     def _open(self) -> Index:
         """Return the index as it is kept, and note what has changed since."""
         self._changed = dict(self._ids)
-        if self._tree is None or len(self._ids) < KEPT_FROM:
-            return Index()
-        index = Index(str(index_path(self._tree, self._name)))
+        if self._tree is None or (len(self._ids) < KEPT_FROM and self._meaning is True):
+            return Index(meaning=self._meaning)
+        index = Index(str(index_path(self._tree, self._name)), meaning=self._meaning)
         seq, _, operation_id = index.position.partition(" ")
         log = LogFollower(self._tree)
         if seq.isdecimal() and log.resume(Position(int(seq), operation_id)):
@@ -151,15 +144,11 @@ class ItemRanking:
 
     def rank_by_similarity(self, query: str, among: Collection[str]) -> Mapping[str, float] | None:
         """Return the cosine of each item's likest text; None where the query has no vector: `embed` it first."""
-        if self._vectors is None or self._vectors.vector_of(query) is None:
+        index = self._up_to_date()
+        compared = index.vectors.compare(query) if index.vectors is not None and self._meaning is not True else None
+        if compared is None:
             return None
-        texts = {id: self._embedded[id] for id in among if self._embedded.get(id)}
-        flat = list(dict.fromkeys(text for each in texts.values() for text in each))
-        near = dict(zip(flat, self._vectors.similarities(query, flat), strict=True))
-        return {id: max(near[text] for text in each) for id, each in texts.items()}
-
-
-def _make_vectors(embedder: Any, path: Path | None) -> "Vectors":
-    from ..embeddings.vectors import Vectors  # needs numpy, and nothing else here does
-
-    return Vectors(embedder, path)
+        numbers = index.numbers(among)
+        passages = index.passages_of(numbers.values())
+        near = {id: max(compared.similarities(passages.get(number, [-1]))) for id, number in numbers.items()}
+        return {id: one for id, one in near.items() if one > -1.0}

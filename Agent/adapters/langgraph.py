@@ -640,16 +640,14 @@ class KeywordTreeStore(BaseStore):
     def _make_ranking(self) -> ItemRanking:
         if self.embeddings is None:
             return ItemRanking(self._texts_of, tree=self.tree, follower=self._follower, name=AUTHOR)
-        from ..embeddings.vectors import path_for  # numpy is needed for them alone
-
         name = (self.index_config or {}).get("name")
-        path = path_for(self.tree.data_dir, AUTHOR, str(name)) if name else None
         embedder = _Embedder(str(name or "the embedder"), self.embeddings)
-        return ItemRanking(self._texts_of, embedder, path)
+        tree = self.tree if name else None
+        return ItemRanking(self._texts_of, embedder, tree=tree, follower=self._follower, name=f"{AUTHOR}-vectors")
 
 
 class _Embedder:
-    """LangChain's embeddings as `Vectors` wants them."""
+    """LangChain's embeddings as an `Embedder`."""
 
     def __init__(self, name: str, embeddings: Any) -> None:
         self.name = name

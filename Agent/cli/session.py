@@ -18,10 +18,11 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from difflib import SequenceMatcher
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
 import click
@@ -46,8 +47,7 @@ from ..keyword_tree import (
 from .screen import Screen, clean, line, shorten, spell_row, table
 
 if TYPE_CHECKING:
-    from ..embeddings.ranker import EmbeddingRanker
-    from ..embeddings.recall import EmbeddingTree
+    from ..finding.embedder import Meaning
 
 __all__ = [
     "KEYWORD",
@@ -66,7 +66,7 @@ __all__ = [
 
 ROOT_ID = "root"
 ID_LIMIT = 512  # characters
-_READ_ON = 64  # texts that a model of vectors reads after an answer
+_PATIENCE_S = 600.0  # where meaning was asked for, a command waits until all is read
 DATA_VARIABLE = "KEYWORD_TREE_DATA"
 MODEL_VARIABLE = "KEYWORD_TREE_MODEL"
 DEFAULT_DATA: str = inspect.signature(KeywordTree).parameters["data_dir"].default
@@ -204,9 +204,17 @@ class Session:
         return str(self.given.get("model", ""))
 
     @property
-    def by_meaning(self) -> bool:
-        """Whether a local model of vectors ranks beside the words."""
-        return bool(self.given.get("meaning"))
+    def meaning(self) -> "Meaning | bool":
+        """How to compare by meaning: as was chosen, else as the library does by itself."""
+        chosen = self.given.get("meaning")
+        if not chosen:
+            return chosen is None
+        from ..finding.embedder import LocalEmbedder, Meaning  # few commands need it
+
+        try:
+            return Meaning(LocalEmbedder(), _PATIENCE_S)
+        except ImportError as error:
+            raise InvalidInputError(NEEDS_MODEL) from error
 
     # -- opening --------------------------------------------------------------
 
@@ -227,38 +235,12 @@ class Session:
             for sentence in tree.recovery if reports else ():
                 self.messages.print(line((say("recovered: "), "yellow"), sentence))
             yield tree
-            if self.by_meaning:  # the answer is shown: no thread is left that could read on
-                cast("EmbeddingTree", tree).catch_up(_READ_ON)
-
-    @contextmanager
-    def text_ranker(self) -> Iterator["EmbeddingRanker | None"]:
-        """Give what ranks infos by meaning, as a `MemoryStore` does with it; None where words alone are to."""
-        if not self.by_meaning:
-            yield None
-            return
-        try:
-            from ..embeddings.embedder import LocalEmbedder
-            from ..embeddings.ranker import EmbeddingRanker
-
-            ranker = EmbeddingRanker(LocalEmbedder(), self.folder)
-        except ImportError as error:
-            raise InvalidInputError(NEEDS_MODEL) from error
-        try:
-            yield ranker
-        finally:
-            ranker.close()
 
     def _make_tree(self, client: LLMClient | None, store: Any) -> KeywordTree:
-        folder = str(self.folder) if self.is_shared else self.data
-        if not self.by_meaning:
-            return KeywordTree(folder, client, store=store)
-        try:  # imported here: few commands need it, and a prompt waits for what is imported
-            from ..embeddings.embedder import LocalEmbedder
-            from ..embeddings.recall import EmbeddingTree
+        from ..finding.tree import TreeRanker
 
-            return EmbeddingTree(folder, LocalEmbedder(), llm_client=client, store=store)
-        except ImportError as error:
-            raise InvalidInputError(NEEDS_MODEL) from error
+        folder = str(self.folder) if self.is_shared else self.data
+        return KeywordTree(folder, client, store=store, ranker=partial(TreeRanker, meaning=self.meaning))
 
     def _store(self) -> AbstractContextManager[Any]:
         """Give what keeps the log, where no folder does."""

@@ -24,15 +24,14 @@ from typing import NamedTuple, TypeAlias
 
 from . import texts
 from .codes import NAME_BITS, decode
-from .reading import Readable, UnitRow
+from .rows import ANCESTORS, Rows, UnitRow
 from .thesaurus import Thesaurus, cut
 
-__all__ = ["Evidence", "Found", "Query", "best", "rank"]
+__all__ = ["Evidence", "Found", "Query", "allow", "best", "rank"]
 
 K1, B = 1.2, 0.75  # BM25F's own (Robertson & Zaragoza 2009)
 NAME = 2.0  # what a name counts beside a text of usual length
 DECAY = 0.75  # what a unit has of its context's evidence
-ANCESTORS = 64  # contexts of contexts that are looked at: what is farther above counts less than 1e-8
 FURTHER = 0.4  # what each further passage counts beside the one before: 0.5 and more lose commands with many examples
 WHOLE = 0.5  # what all of a group as one text counts
 TOGETHER = 5_000  # documents of groups that are looked at
@@ -44,7 +43,6 @@ READ = 10_000  # postings that are read for a question, the rarest terms first; 
 TERMS = 64  # terms that are read at most
 MISSPELLED = 0.9  # what a word counts that an unknown one misspells
 NEAR_READ, NEAR_LEAST = 3_000, 0.1  # postings of near words that are read, the nearest first; the least share
-LENT, LENDING = 24, 0.5  # terms of a text to which near words are lent in full; longer ones get less by this power
 SURE = 0.5  # what a unit without any of the question counts beside one with all of it
 CANDIDATES = 100  # units, and passages, that are scored in full, where no more are wanted
 OPENED, CHILDREN = 8, 50  # of so many of the best that are a context, so many of what they are one of
@@ -99,7 +97,7 @@ class Query:
 
     def __init__(
         self,
-        index: Readable,
+        index: Rows,
         asked: Mapping[str, float],
         name_weight: float = NAME,
         query: str = "",
@@ -209,7 +207,7 @@ class Query:
         wanted = [
             (share, term, other) for term, near in self.near.items() for other, share in near.items() if other in held
         ]
-        self.near, left, lent = {}, NEAR_READ, _Table(_lend)
+        self.near, left = {}, NEAR_READ
         for share, term, other in sorted(wanted, key=lambda each: (-each[0], held[each[2]], each[1:])):
             left -= held[other]
             if left < 0:
@@ -222,7 +220,7 @@ class Query:
             if term not in self.shares:
                 self.shares[term], self.postings[term] = {}, dict(self.postings.get(term, ()))
             new = postings.keys() - self.postings[term].keys()
-            self.shares[term].update((at, share * lent[postings[at]]) for at in new)
+            self.shares[term].update(dict.fromkeys(new, share))
             self.postings[term].update((at, postings[at]) for at in new)
 
     def share(self, term: str, document: int) -> float:
@@ -373,7 +371,7 @@ def rank(
         wanted.update(dict.fromkeys(index.children(number, CHILDREN)))
     rows |= index.units(wanted.keys() - rows.keys())
     there = [(number, row) for number in wanted if (row := rows[number]).document is not None]
-    allowed = _allow([row.id for _, row in there], among)
+    allowed = allow([row.id for _, row in there], among)
     query.look_at(chain((row.document or 0 for row in rows.values()), best_passages))
     evidence = Evidence(query, rows)
     scored = list[Found]()
@@ -413,12 +411,6 @@ def rank(
     return nlargest(limit, scored, key=lambda found: (found.score, -found.number))
 
 
-def _lend(code: int) -> float:
-    """Return what a near word counts in a document: a long text has near words of everything."""
-    name, _, length, _ = decode(code)
-    return 1.0 if name else min(1.0, (LENT / length) ** LENDING)
-
-
 def _parts(word: str) -> list[str]:
     """Return the terms of the index that a word is made of."""
     if len(word) < 3 or not texts.is_unspaced(word):
@@ -444,7 +436,7 @@ def _within(
         part = ordered[start : start + 5 * query.count]
         owners = query.index.owners(part)
         rows = query.index.units(set(owners.values()))
-        allowed = _allow([row.id for row in rows.values()], among)
+        allowed = allow([row.id for row in rows.values()], among)
         for document in part:
             row = rows[owners[document]]
             if row.id in allowed and (groups is None or row.group in groups):
@@ -454,7 +446,8 @@ def _within(
     return chosen[: query.count]
 
 
-def _allow(ids: Collection[str], among: Among | None) -> Collection[str]:
+def allow(ids: Collection[str], among: Among | None) -> Collection[str]:
+    """Return which of some ids may be found, and perhaps others."""
     if among is None:
         return ids if isinstance(ids, Set) else set(ids)
     return among if isinstance(among, Set) else among(ids)

@@ -1,10 +1,19 @@
 """The ranking of a tree's keywords: a `Ranker` over an `Index`, which follows the tree's changes when it is asked.
 
+>>> import tempfile
+>>> from keyword_tree.finding.embedder import HashingEmbedder
+>>> embedder = HashingEmbedder([("car", "automobile")])
+>>> with tempfile.TemporaryDirectory() as folder, EmbeddingTree(folder, embedder) as tree:
+...     _ = [tree.CreateKeyword(name) for name in ("car", "ship", "train")]
+...     [node.name for node, confidence in tree.RankCandidates("automobile", 1)]
+['car']
+
 The index of a large tree is a file in `indexes/` beside the tree's own. That of a small tree, of one without a folder,
 and of one as it was (`KeywordTree.At`) is in memory. A write does not call it: the index keeps the position of the
 log up to which it follows, and the next question reads again, in pieces, what the log says has changed since, unless
 another process has taken that in already. The file is never the truth: a lost or damaged one is made again, and where
 it cannot be written (a full disk, a folder that is read-only) the index is made in memory, and `Fits.note` says so.
+Where meaning is compared, it is always a file, since vectors cost more than words.
 """
 
 import contextlib
@@ -13,34 +22,43 @@ import os
 import sqlite3
 import threading
 from collections.abc import Collection, Iterable, Iterator
+from functools import partial
 from typing import Any
 
-from ..keyword_tree import Evidence, Fits, KeywordTexts, StoreError, TreeView
-from . import calibration, evidence, placing, score, texts
+from typing_extensions import override
+
+from ..base.checks import shorten
+from ..keyword_tree import Evidence, Fits, InvalidInputError, KeywordTexts, KeywordTree, StoreError, TreeView
+from . import evidence, placing, score, texts
+from .embedder import Embedder, Meaning, meaning_of
 from .index import Index, LostIndexError, Unit
 from .thesaurus import DEFAULT, Thesaurus, default
 
-__all__ = ["TreeRanker"]
+__all__ = ["EmbeddingTree", "TreeRanker"]
 
 _LOGGER = logging.getLogger(__name__)
 _KEPT_FROM = 2_000  # keywords, or infos, from which on the index is a file: fewer are taken in within a moment
 _RANKED = 200  # keywords that are ranked for a question, at least
+_BEGINNING = 80  # characters of an info by which it is known
 _PIECE = 5_000  # keywords, or infos of them, that are taken in at a time
 _BUSY, _LOCKED = 5, 6  # of SQLite: another process writes
 
 
 class TreeRanker:
-    """Ranks the keywords of a tree by words; see `Ranker`.
+    """Ranks the keywords of a tree by words, and by meaning; see `Ranker`.
 
     Threads may share one; a forked child makes one of its own.
 
     Args:
         view: The tree.
         thesaurus: Of near words, see `Index`; `functools.partial(TreeRanker, thesaurus=None)` makes rankers without.
+        meaning: See `Index`.
     """
 
-    def __init__(self, view: TreeView, thesaurus: Thesaurus | None = DEFAULT) -> None:
-        self._view, self._thesaurus = view, thesaurus
+    def __init__(
+        self, view: TreeView, thesaurus: Thesaurus | None = DEFAULT, meaning: Meaning | Embedder | bool = True
+    ) -> None:
+        self._view, self._thesaurus, self._meaning = view, thesaurus, meaning_of(meaning)
         has_file = view.data_dir is not None and not view.is_past
         self._path = os.path.join(str(view.data_dir), "indexes", "keywords.db") if has_file else None
         self.index = self._open(self._path if self._path and os.path.isfile(self._path) else None)
@@ -53,17 +71,33 @@ class TreeRanker:
         self, query: str, more: str = "", *, is_placing: bool = False, count: int = 50, among: Collection[str] = ()
     ) -> Fits:
         """Return the keywords that fit a text, or the parents that a new keyword could have; see `Ranker.Fit`."""
+        note = ""
+        if self._meaning and not is_placing:
+            self.follow()  # the model reads what is new before the ranking, which does not wait for it under the lock
+            note = self.index.ask(query)
         with self._alone():
-            note = self._follow()
-            try:
-                return self._rank(query, more, is_placing, count, among)._replace(note=note)
-            except LostIndexError:  # damaged where nothing was written: once more, after all is taken in again
-                self._follows = False
-                note = self._follow()
-                return self._rank(query, more, is_placing, count, among)._replace(note=note)
+            for attempt in range(2):
+                note = self._follow() or note
+                try:
+                    return self._rank(query, more, is_placing, count, among)._replace(note=note)
+                except LostIndexError:  # damaged where nothing was written: once more, after all is taken in again
+                    self._follows = False
+                    if attempt:
+                        raise
+        raise AssertionError("either attempt returns or raises")
+
+    @property
+    def vectors(self) -> Any:
+        """What compares by meaning, see `vectors.Vectors`; None where words rank alone."""
+        return self.index.vectors
+
+    def follow(self) -> None:
+        """Take in what has changed."""
+        with self._alone():
+            self._follow()
 
     def _open(self, path: str | None) -> Index:
-        return Index(path, thesaurus=self._thesaurus)
+        return Index(path, thesaurus=self._thesaurus, meaning=self._meaning or False)
 
     def Close(self) -> None:
         """Take in what was written since the last question, if one was asked, and close the file.
@@ -86,22 +120,23 @@ class TreeRanker:
 
     def _rank(self, query: str, more: str, is_placing: bool, count: int, among: Collection[str]) -> Fits:
         with self.index.reading():
-            weight = placing.NAME if is_placing else score.NAME
-            asked = score.Query(
-                self.index, texts.question(f"{query}\n{more}" if more else query), weight, query, not is_placing
-            )
             if is_placing:
+                terms = texts.question(f"{query}\n{more}" if more else query)
+                asked = score.Query(self.index, terms, placing.NAME, query, has_near=False)
                 return placing.fit(asked, query, count, among)
-            found = score.rank(asked, max(_RANKED, count))
-            judged = found[:count]
-            rest = set(among) - {each.id for each in judged}
-            judged += score.rank(asked, len(rest), among=rest) if rest else []
-            scale = calibration.scale_of(asked, found)
-            words = evidence.Words(asked.quoted())
-            excerpts = evidence.quote(self.index, words, judged)
-            judgements = {each.id: Evidence(scale(each.score), excerpts[each.id]) for each in judged}
-            certainty = calibration.certainty_of(asked, found)
-            return Fits([each.id for each in found], judgements, words=words, certainty=certainty)
+            ranked = self.index.rank(query, max(_RANKED, count), more=more, besides=among)
+            ids = [*ranked.scores]
+            wanted = {*ids[:count], *among}
+            words = evidence.Words(ranked.asked.quoted())
+            excerpts = evidence.quote(self.index, words, [each for each in ranked.found if each.id in wanted])
+            unsaid = {at: id for id, at in ranked.nearest.items() if at & 1 and id in wanted and not excerpts.get(id)}
+            meant = {unsaid[at]: text[:_BEGINNING] for at, (_, text) in self.index.read(unsaid).items()}
+            judgements = {
+                id: Evidence(one, excerpts.get(id, ""), meant.get(id, ""))
+                for id, one in ranked.scores.items()
+                if id in wanted
+            }
+            return Fits(ids, judgements, words=words)
 
     # -- following ------------------------------------------------------------
 
@@ -162,6 +197,8 @@ class TreeRanker:
 
     def _is_large(self, is_first: bool) -> bool:
         """Whether an index in memory has, or will have, more than is taken in within a moment."""
+        if self._meaning is not None:
+            return True
         if not is_first:
             counts = self.index.counts()
             return counts.get("units", 0) + counts.get("passages", 0) > 2 * _KEPT_FROM
@@ -203,3 +240,55 @@ def _unit(keyword: KeywordTexts, contents: dict[str, str]) -> Unit:
     infos = [contents[id] for id in keyword.info_ids if id in contents]
     context = None if keyword.parent_id in (None, "root") else keyword.parent_id
     return Unit(keyword.id, keyword.names, text, infos, context)
+
+
+class EmbeddingTree(KeywordTree):
+    """A `KeywordTree` that ranks by words, and by the meaning that a given model sees.
+
+    Args:
+        data_dir: As in `KeywordTree`. The vectors are kept in its folder `indexes`, and may be deleted at any time.
+        embedder: Turns texts into vectors.
+        patience_s: See `Meaning`.
+        options: As in `KeywordTree`, but for `ranker`.
+
+    Raises:
+        InvalidInputError: As `Meaning` and `KeywordTree` do, and where `ranker` is given.
+    """
+
+    def __init__(
+        self, data_dir: str | os.PathLike[str], embedder: Embedder, *, patience_s: float = 2.0, **options: Any
+    ) -> None:
+        if "ranker" in options:
+            message = "ranker cannot be chosen here, EmbeddingTree brings its own (KeywordTree takes any)"
+            raise InvalidInputError(f"{message}: {shorten(options['ranker'])}")
+        make = partial(TreeRanker, meaning=Meaning(embedder, patience_s))
+        super().__init__(data_dir, ranker=make, **options)  # type: ignore[arg-type]  # a path is as good
+
+    @property
+    def recall(self) -> TreeRanker:
+        """The ranking; it reads the keywords when it is first asked."""
+        self._engine.CheckOpen()  # after a fork it is made again
+        ranker: TreeRanker = self._ranker
+        return ranker
+
+    def catch_up(self, limit: int | None = None) -> int:
+        """Embed what has no vector, and return how many texts still have none; waits as long as the model does.
+
+        Args:
+            limit: At most so many texts; None is all.
+
+        Worth a call after an import; otherwise searches bring it along. A text that the model refuses is not counted,
+        but in `recall.vectors.refused`.
+        """
+        self.Refresh()
+        self.recall.follow()
+        return self.recall.vectors.catch_up(limit)
+
+    @override
+    def CompactStorage(self, keep_history: bool = True) -> dict[str, Any]:
+        """As in `KeywordTree`; without history the vectors of what was deleted go, too."""
+        report = super().CompactStorage(keep_history)
+        if not keep_history:
+            self.recall.follow()
+            self.recall.index.scrub()
+        return report

@@ -18,8 +18,9 @@ from typing import Any
 
 from ..base.text import clean
 from ..finding import texts
+from ..finding.embedder import Embedder, Meaning
 from ..keyword_tree import Info, KeywordTreeError
-from ..memory.memories import Memories, Ranker
+from ..memory.memories import Memories
 from .following import COLUMNS, Entry, Following, Known, family_of, get, known_of, lead_of, read_record, shared_by
 from .ledger import TreeLedger
 from .schemas import Json, kind_of
@@ -40,17 +41,19 @@ class Catalog(Following):
     Args:
         ledger: Whose records.
         folder: Where its two files are kept: `catalog.sqlite`, and the full-text index; None keeps all in memory.
-        ranker: Another ranking, fused with the full-text one.
+        meaning: See `finding.index.Index`.
     """
 
-    def __init__(self, ledger: TreeLedger, folder: Path | None = None, ranker: Ranker | None = None) -> None:
+    def __init__(
+        self, ledger: TreeLedger, folder: Path | None = None, meaning: Meaning | Embedder | bool = True
+    ) -> None:
         super().__init__(ledger, None if folder is None else folder / "catalog.sqlite")
         for stale in ("journal.sqlite", "journal.sqlite-journal", "knowhub.known") if folder is not None else ():
             with contextlib.suppress(OSError):  # of earlier versions: what was purged since may stand there
                 (folder / stale).unlink(missing_ok=True)  # type: ignore[operator]
         # Not joined: entries would count that the caller must not see.
         index_path = None if folder is None else folder / "knowhub.index"
-        self._index = Memories(ledger.tree, index_path, ranker, passages_of, is_joined=False)
+        self._index = Memories(ledger.tree, index_path, meaning, passages_of, is_joined=False)
         self._indexing = threading.Lock()
         self._indexed: object = None  # the state that was indexed
         self._eligible: dict[Any, frozenset[str]] = {}  # what searches may find, until something is taken in

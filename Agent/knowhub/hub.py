@@ -30,8 +30,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Self
 
+from ..finding.embedder import Embedder, Meaning
 from ..keyword_tree import LLMClient
-from ..memory.memories import Ranker
 from .catalog import Catalog
 from .files import open_files
 from .ledger import TreeLedger
@@ -58,7 +58,7 @@ class KnowHub(Transfer, Finding, Slimming, Operations, Keeping):
         llm_client: The model that routes searches and rewrites; None: by words, and said so.
         models: Several, by name; the first is the default.
         ring: The master keys; None finds them when the first secret comes.
-        ranker: Another ranking beside the words, as `EmbeddingRanker`.
+        meaning: How to compare by meaning, see `finding.index.Index`; False: by words alone.
         clock: Seconds since the epoch.
         allow_secret_shapes: Take knowledge that looks as if it held a key.
         quota: What one principal may keep.
@@ -76,7 +76,7 @@ class KnowHub(Transfer, Finding, Slimming, Operations, Keeping):
         *,
         models: Mapping[str, LLMClient] | None = None,
         ring: KeyRing | None = None,
-        ranker: Ranker | None = None,
+        meaning: Meaning | Embedder | bool = True,
         clock: Callable[[], float] = time.time,
         allow_secret_shapes: bool = False,
         quota: Quota = Quota(),  # noqa: B008  it cannot be changed
@@ -92,7 +92,7 @@ class KnowHub(Transfer, Finding, Slimming, Operations, Keeping):
             self.vault = Vault(self.files.secrets, ring, clock, self.folder)
             self.ledger = TreeLedger(self.files.tree, clock=clock)
             opened.callback(self.ledger.close)
-            self.catalog = Catalog(self.ledger, self.folder / "indexes", ranker)
+            self.catalog = Catalog(self.ledger, self.folder / "indexes", meaning)
             opened.callback(self.catalog.close)
             self.catalog.open()
             self.models = Models(models)

@@ -25,9 +25,10 @@ import threading
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Set
 from itertools import count, islice
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol, TypeAlias, TypeVar
+from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 from ..finding import texts
+from ..finding.embedder import Embedder, Meaning
 from ..finding.index import Index, LostIndexError, Unit
 from ..finding.packing import to_id
 from ..keyword_tree import Info, InvalidInputError, KeywordNode, KeywordTree
@@ -55,40 +56,16 @@ from .memory_rows import (
     write_row,
 )
 
-__all__ = ["Choice", "Filters", "Found", "InfoFacts", "Memories", "Ranker"]
+__all__ = ["Choice", "Filters", "Found", "InfoFacts", "Memories"]
 
 KINDS = ("fact", "episode", "pattern", "skill")
 """What `MemoryStore` keeps; other programs may have written others."""
-
-NEARNESS = 3.0
-"""What another ranking's nearness counts: a sixth is an answer."""
 
 _PAGE = 5_000  # infos of one transaction
 _FORMER = 5  # texts that an info took the place of, which help to find it
 _FEW = 5_000  # memories: at most this many are asked for by their ids
 _log = logging.getLogger(__name__)
 _T = TypeVar("_T")
-
-
-class Ranker(Protocol):
-    """Another ranking of infos, as one by embeddings; mixed into the one by words.
-
-    It is given every info before it is asked, those of earlier openings too: what is costly to compute it keeps
-    somewhere itself. Its methods are never called at the same time. What it raises goes to the caller; what it has not
-    taken in by then it is given again.
-    """
-
-    def Add(self, id: str, texts: Sequence[tuple[str, float]]) -> None:  # noqa: N802  as the library's port `Recall`
-        """Index an info by its passages of at most 800 characters, each with its weight; replaces what was there."""
-
-    def Remove(self, id: str) -> None:  # noqa: N802
-        """Forget an info; one that is not there is no error."""
-
-    def Rank(self, query: str) -> list[tuple[float, str]]:  # noqa: N802
-        """Return (nearness, id), best first: some hundreds, since a filter comes afterwards.
-
-        Nearness is 0 for what is as near as others usually are, 1 for what says the query itself.
-        """
 
 
 class Found(NamedTuple):
@@ -117,7 +94,7 @@ class Memories:
         tree: Whose infos.
         path: The file; None keeps all in memory. Where it cannot be written, all is kept in memory, and a log line says
             so.
-        ranker: Another ranking to be kept along.
+        meaning: See `finding.index.Index`.
         passages_of: What an info says, in passages; nothing leaves it out. None is its content.
         is_joined: Whether what has the same source counts together; else each info is by itself.
 
@@ -128,22 +105,20 @@ class Memories:
         self,
         tree: KeywordTree,
         path: Path | None = None,
-        ranker: Ranker | None = None,
+        meaning: Meaning | Embedder | bool = True,
         passages_of: Callable[[Info], Sequence[str]] | None = None,
         is_joined: bool = True,
     ) -> None:
         self._is_joined = is_joined
-        self._tree, self._path, self._passages_of, self._ranker = tree, path, passages_of, ranker
-        self._index = Index(None if path is None else str(path))
+        self._tree, self._path, self._passages_of, self._meaning = tree, path, passages_of, meaning
+        self._index = Index(None if path is None else str(path), meaning=meaning)
         self._lock = threading.RLock()
-        self._ranker_lock = threading.Lock()
         self._of_thread = threading.local()
         self._follower = LogFollower(tree)
         self._taken: str | None = None  # the position that this process left the index at
         self._since: LogFollower | None = None  # of what `same` has seen
         self._keys: set[int] = set()  # of the texts that the index had then
         self._recent: dict[int, dict[str, None]] = {}  # by the key of a text: infos written since
-        self._unranked: dict[str, None] | None = None  # infos that the ranker is to be given; None: all there are
 
     # -- following --
 
@@ -176,7 +151,7 @@ class Memories:
                     if self._index.path is None:
                         raise
                     _log.warning("the index %s cannot be used, memories are indexed in memory: %s", self._path, error)
-                    self._index, self._taken, self._unranked = Index(), None, None
+                    self._index, self._taken = Index(meaning=self._meaning), None
                     self._catch_up()
             return work()
 
@@ -306,8 +281,6 @@ class Memories:
             self._remove(db, info.id, touched)
             return []
         row = write_row(db, info, passages, touched, numbers)
-        if row.is_changed:
-            self._unrank(info.id)
         if row.is_hidden:
             self._index.remove([info.id])
             return []
@@ -322,14 +295,9 @@ class Memories:
         olds = find_older(db, [info.id])[1 : _FORMER + 1]
         return [old.content[: texts.PASSAGE_LIMIT] for old in self._infos_of(olds) if old is not None]
 
-    def _unrank(self, id: str) -> None:
-        if self._ranker is not None and self._unranked is not None:
-            self._unranked[id] = None
-
     def _remove(self, db: sqlite3.Connection, id: str, touched: Touched) -> None:
         if remove_row(db, id, touched):
             self._index.remove([id])
-            self._unrank(id)
 
     # -- what supersedes what --
 
@@ -354,6 +322,12 @@ class Memories:
         return self._do(work)
 
     # -- asking --
+
+    @property
+    def ranked_by(self) -> str:
+        """By what: "words", or "words and" the name of a model."""
+        meaning = self._index.meaning
+        return "words" if meaning is None else f"words and {meaning.embedder.name}"
 
     def facts(self, ids: Collection[str] | None = None) -> dict[str, InfoFacts]:
         """Return what filters and scores need of infos that may be found, by id; None: of all."""
@@ -435,18 +409,8 @@ class Memories:
         """
         if isinstance(among, Set) and len(among) > _FEW:
             among = frozenset(among).intersection
-        near, note = dict[str, float](), ""
-        if self._ranker is not None:
-            with self._ranker_lock:
-                self._pass_on(self._ranker)
-                ranked = self._ranker.Rank(query)
-                note = "" if ranked else getattr(self._ranker, "note", "")
-            for nearness, id in ranked:
-                near.setdefault(id, min(1.0, max(0.0, NEARNESS * nearness)))
-            if among is not None:
-                wanted = near.keys() & among if isinstance(among, Set) else among(near.keys())
-                near = {id: meaning for id, meaning in near.items() if id in wanted}
-        hits = self._do(lambda: self._index.search(query, limit, among=among, lent=lent, quotes=quotes, near=near))
+        note = self._index.ask(query)
+        hits = self._do(lambda: self._index.search(query, limit, among=among, lent=lent, quotes=quotes))
         return [Found(*hit, note) for hit in hits]
 
     def questions_before(self, ids: Collection[str]) -> dict[str, str]:
@@ -456,20 +420,6 @@ class Memories:
         before = self.read(lambda db: find_questions_before(db, ids))
         infos = {id: self._tree.GetInfo(asked) for id, asked in before.items()}
         return {id: info.content for id, info in infos.items() if info is not None}
-
-    def _pass_on(self, ranker: Ranker) -> None:
-        """Give the ranker what it does not have; what it fails at, it is given again."""
-        if self._unranked is None:
-            self._unranked = dict.fromkeys(self.facts())
-        while self._unranked:
-            id = next(iter(self._unranked))
-            info = self._tree.GetInfo(id) if self.facts([id]) else None
-            if info is None:
-                ranker.Remove(id)
-            else:
-                passages = self._passages_of(info) if self._passages_of else list(texts.passages(info.content))
-                ranker.Add(id, [(passage, 1.0) for passage in passages])
-            self._unranked.pop(id, None)
 
     def close(self) -> None:
         """Leave the index on disk; one that lags the log first loses what was deleted for good."""

@@ -103,11 +103,6 @@ class Row:
     is_hidden: bool
     checksum: int
 
-    @property
-    def is_changed(self) -> bool:
-        """Whether a ranker has to be given the info again."""
-        return self.was is None or (self.was[3], bool(self.was[4])) != (self.checksum, self.is_hidden)
-
 
 def key_of_text(text: str) -> int:
     """Return by what equal texts are found: texts that differ in case, width and blanks alone have the same."""

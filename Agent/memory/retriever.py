@@ -34,11 +34,12 @@ from typing import TypeAlias
 from ..base.checks import check_count, check_string, shorten
 from ..base.text import fold
 from ..finding import texts
+from ..finding.embedder import Embedder, Meaning
 from ..keyword_tree import Info, InvalidInputError, KeywordNode, KeywordTree
 from .graph import ENTITY_TYPES, InMemoryGraph, KnowledgeGraph, RelationDirection, Step
 from .keywords import ChineseKeywordExtractor, KeywordExtractor
 from .knowledge import KnowledgePage, KnowledgeStore, TreeKnowledge
-from .memories import Choice, Filters, Found, InfoFacts, Memories, Ranker
+from .memories import Choice, Filters, Found, InfoFacts, Memories
 from .memory_fields import Memory, memory_fields
 from .relation_words import SPEAKER, asked_relations, asked_subjects, says_change, subjects_of, words_of
 from .scoring import (
@@ -155,7 +156,7 @@ class MemoryRetriever:
             `get_entity` are called, with the original document's arguments.
         keyword_extractor: Finds the keywords of a question; `ChineseKeywordExtractor`, which knows English, too.
         config: How to look.
-        ranker: Another ranking, as one by embeddings, mixed into the full-text one.
+        meaning: How to compare by meaning, see `finding.index.Index`; False: by words alone.
         clock: Seconds since the epoch.
         index_path: Where to keep the full-text index between two openings; None makes it again each time.
         speaker: The name of who says "I" in the memories, if it is known: a question may call them by it.
@@ -169,7 +170,7 @@ class MemoryRetriever:
         knowledge_graph: KnowledgeGraph | None = None,
         keyword_extractor: KeywordExtractor | None = None,
         config: RetrieverConfig | None = None,
-        ranker: Ranker | None = None,
+        meaning: Meaning | Embedder | bool = True,
         clock: Callable[[], float] = time.time,
         index_path: Path | None = None,
         speaker: str = "",
@@ -179,7 +180,7 @@ class MemoryRetriever:
         if isinstance(tree, KnowledgeStore):
             self._graph = knowledge_graph or InMemoryGraph()
         else:
-            self.index = Memories(tree, index_path, ranker)
+            self.index = Memories(tree, index_path, meaning)
             self._tree, self._graph = tree, knowledge_graph or TreeGraph(tree, self.index)
         # A graph of one's own may have the original document's signatures alone, which know no limit.
         self._takes_limit = "limit" in inspect.signature(self._graph.find_by_keywords).parameters

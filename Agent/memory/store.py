@@ -40,17 +40,20 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from ..base.checks import check_count, shorten
 from ..base.names import decode_name, encode_name
+from ..finding.embedder import Embedder, Meaning
+from ..finding.tree import TreeRanker
 from ..keyword_tree import InvalidInputError, KeywordTree, KeywordTreeError, LLMClient
 from ..models.judge import SHOWN, judge
 from ..store.addresses import refuse_address
 from .eviction import EvictionPolicy, ForgettingPlan, RecallLog, RecallStats, plan_forgetting
 from .knowledge import TreeKnowledge
-from .memories import Filters, Ranker
+from .memories import Filters
 from .memory_fields import Memory, Record, record_of, with_recalls
 from .reading import MemoryReader
 from .retriever import MemoryRetriever, Retrieved, RetrieverConfig
@@ -129,7 +132,8 @@ class MemoryStore(MemoryWriter):
         extract_in_background: Whether that is done by a thread, after `remember` has returned. What is still to be
             read is in the log: when the process dies, the next one that opens the store so goes on with it.
         config: How `recall` looks.
-        ranker: Another ranking, as one by embeddings, mixed into the full-text one.
+        meaning: How to compare by meaning: a `Meaning` or an `Embedder`; True is the small model of the extra `[local]`
+            where it is installed, False compares words alone.
         judge: A model that is shown the best few memories with each question; what does not answer it is not recalled.
             None, the default, asks none.
         clock: Seconds since the epoch.
@@ -153,14 +157,14 @@ class MemoryStore(MemoryWriter):
         *,
         llm_client: LLMClient | None = None,
         config: RetrieverConfig | None = None,
-        ranker: Ranker | None = None,
+        meaning: Meaning | Embedder | bool = True,
         judge: LLMClient | None = None,
         clock: Callable[[], float] = time.time,
         extract: "str | Extractor | None" = None,
         extract_in_background: bool = False,
         log: Callable[[str], Callable[[], Any]] | None = None,
     ) -> None:
-        self._ranker, self._judge = ranker, judge
+        self._judge = judge
         self._owns_tree = not isinstance(place, KeywordTree)
         if isinstance(place, KeywordTree):
             if user is not None or agent is not None or session is not None or log is not None:
@@ -169,13 +173,14 @@ class MemoryStore(MemoryWriter):
         else:
             folder = _make_folder(place, user, agent, session)
             store = None if log is None else log(namespace_folder("", user, agent, session).as_posix())
-            tree = KeywordTree(str(folder), llm_client, clock=clock, store=store)
+            ranker = partial(TreeRanker, meaning=meaning)
+            tree = KeywordTree(str(folder), llm_client, clock=clock, store=store, ranker=ranker)
         self._is_shared = log is not None
         indexes = Path(tree.data_dir).absolute() / "indexes"
         with contextlib.suppress(OSError):  # of earlier versions: it would keep what is deleted
             (indexes / "memory.index").unlink(missing_ok=True)
         retriever = MemoryRetriever(
-            tree, config=config, ranker=ranker, clock=clock, index_path=indexes / "memories.db", speaker=user or ""
+            tree, config=config, meaning=meaning, clock=clock, index_path=indexes / "memories.db", speaker=user or ""
         )
         graph, lock = TreeGraph(tree, retriever.index), threading.RLock()
         try:
@@ -213,8 +218,7 @@ class MemoryStore(MemoryWriter):
     def __repr__(self) -> str:
         """Return one line: the folder, how much it holds, and what ranks."""
         said = repr(self.tree).replace("KeywordTree", "MemoryStore", 1).removesuffix(">")
-        other = getattr(self._ranker, "name", type(self._ranker).__name__)
-        return f"{said}, ranked by {'words' if self._ranker is None else f'words and {other}'}>"
+        return f"{said}, ranked by {self.retriever.index.ranked_by}>"
 
     def __enter__(self) -> Self:
         return self

@@ -61,8 +61,8 @@ def test_what_needs_a_folder_refuses_an_address_in_one_line(name: str, place: An
 
 def test_an_embedding_tree_refuses_it_too() -> None:
     pytest.importorskip("numpy")
-    from Agent.embeddings.embedder import HashingEmbedder
-    from Agent.embeddings.recall import EmbeddingTree
+    from Agent.finding.embedder import HashingEmbedder
+    from Agent.finding.tree import EmbeddingTree
 
     refuse(lambda: EmbeddingTree(f"{ADDRESS}#u42", HashingEmbedder()))
 

@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
 from ...base.forks import watch_forks
+from ...finding.embedder import Embedder
 from ...finding.index import LostIndexError
 from ...keyword_tree import HideKeys
 from ..core.config import (
@@ -46,8 +47,8 @@ _log = logging.getLogger(__name__)
 class IndexSpaces:
     """A folder for each space, `{account}/{space}/`."""
 
-    def __init__(self, folder: Path, readonly: bool = False) -> None:
-        self.folder, self._readonly = folder, readonly
+    def __init__(self, folder: Path, readonly: bool = False, embedder: Embedder | None = None) -> None:
+        self.folder, self._readonly, self._embedder = folder, readonly, embedder
         self._lock = threading.Lock()
         self._open: dict[str, WordIndex] = {}
         self.notes: dict[str, str] = {}  # by space: why its file is not used
@@ -72,7 +73,8 @@ class IndexSpaces:
             made = self._open.get(space)
             if made is None:
                 try:
-                    made = self._open[space] = WordIndex(self.folder_of(space) / "index.db", self._readonly)
+                    path = self.folder_of(space) / "index.db"
+                    made = self._open[space] = WordIndex(path, self._readonly, self._embedder)
                 except (sqlite3.Error, OSError, LostIndexError) as error:
                     made = self._stand_in(space, error)
             return made
@@ -101,7 +103,7 @@ class IndexSpaces:
         with self._lock:
             for space in list(self.notes):
                 with contextlib.suppress(sqlite3.Error, OSError, LostIndexError):
-                    made = WordIndex(self.folder_of(space) / "index.db", self._readonly)
+                    made = WordIndex(self.folder_of(space) / "index.db", self._readonly, self._embedder)
                     with contextlib.nullcontext() if self._readonly else made.writing():
                         pass
                     self._open[space] = made

@@ -23,6 +23,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 from ...base.text import clean, digest_of, fold, read_time
 from ...finding import calibration, score, texts
+from ...finding.embedder import Embedder
 from ...finding.index import Index, LostIndexError, Unit
 from ..core.config import PASSAGE_CHARACTERS, PLACES, SESSIONS
 from ..core.entries import parse_entries
@@ -132,10 +133,11 @@ class WordIndex:
     Cost: opening 1 ms; a row some 100 µs; a query some milliseconds, among 100,000 passages some tens of them.
     """
 
-    def __init__(self, path: Path | None, readonly: bool = False) -> None:
+    def __init__(self, path: Path | None, readonly: bool = False, embedder: Embedder | None = None) -> None:
         self._path = None if path is None or (readonly and not path.exists()) else path
         is_readonly = readonly and self._path is not None
-        self._index = Index(None if self._path is None else str(self._path), is_readonly=is_readonly)
+        name = None if self._path is None else str(self._path)
+        self._index = Index(name, is_readonly=is_readonly, meaning=embedder or False)
         self._waiting: dict[str, Unit] | None = None  # within `writing`: what is to be put at its end
         self._last: tuple[object, tuple[score.Query, list[score.Found]]] | None = None
         with contextlib.suppress(LostIndexError):
@@ -360,6 +362,28 @@ class WordIndex:
                     if len(hits) == limit:
                         break
             return list(hits.values())
+
+    def embed(self) -> None:
+        """Have the embedder, if there is one, read what it has not read yet; where it fails, the log says so."""
+        if self._index.vectors is not None:
+            self._index.vectors.catch_up()
+
+    def nearest(self, query: str, count: int, levels: Collection[int], filters: Filters = ALL) -> list[WordHit]:
+        """Return the rows of some levels that are nearest in meaning; none where there is no embedder, or it fails."""
+        self._index.ask(query)
+        sql = "select uri, category, at, speaker from row join node on num = node where (node, level, part) = (?, ?, ?)"
+        hits = list[WordHit]()
+        with self.reading() as db:
+            compared = self._index.vectors.compare(query) if self._index.vectors is not None else None
+            best = compared.best(4 * count) if compared is not None else []
+            owners = self._index.owners(document for document, _ in best)
+            units = self._index.units({*owners.values()})
+            for document, similarity in best:
+                num, level, part = _parse_id(units[owners[document]].id)
+                uri, category, at, speaker = db.execute(sql, (num, level, part)).fetchone()
+                if level in levels and filters.lets(uri, category, at):
+                    hits.append(WordHit(uri, round(similarity, 4), level, part, category, at, (), False, speaker))
+        return hits[:count]
 
     def text_of(self, hit: WordHit) -> str:
         """Return what a passage that was found says, as it is indexed."""

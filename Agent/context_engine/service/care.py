@@ -29,7 +29,7 @@ from ..fs.transaction import Transaction
 from ..fs.uri import Uri, check_access, parse_uri, space_uris
 from ..index.index_worker import IndexSpaces, IndexWorker, context_of
 from ..index.outbox_store import OutboxStore
-from ..providers.vector_index import AnyVectors, forget_vectors
+from ..providers.vector_index import AnyVectors
 from ..providers.word_index import projected_digest
 
 FORGET = "FORGET_CONTEXT"
@@ -194,9 +194,8 @@ class Forgetter:
         if mine is not None:
             mine.take(words)
             mine.forget()
-        for path in self._spaces.folder_of(space).glob("*.vectors"):
-            if mine is None or path != mine.path:  # of a model that is not here: it keeps what is not forgotten
-                forget_vectors(path, words)
+        for path in self._spaces.folder_of(space).glob("*.vectors"):  # of an earlier version
+            path.unlink(missing_ok=True)
         return words.scrub() and not self._spaces.note(space)  # what is in memory alone is not done
 
 

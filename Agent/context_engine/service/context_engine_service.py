@@ -121,7 +121,7 @@ class ContextEngineService:
             that goes when the engine is closed: for tests, and for what is not to be kept.
         llm: A model that extracts and merges, as `LLM` or as the library's `LLMClient`. Without one sessions are
             archived and searched, and profile, preferences and entities are what `remember` writes.
-        embedder: Similarity of meaning beside words, as `Embedder` or one of `Agent.embeddings`; None goes by words.
+        embedder: Similarity of meaning beside words, as `Embedder` or one of `finding.embedder`; None goes by words.
         reranker: What orders the first blocks again.
         vector_index: Where the embedder's vectors are kept; None keeps them in files. Each record has its `vector`
             and its `part` in the metadata.
@@ -166,7 +166,8 @@ class ContextEngineService:
         self.fs = ContextFS(folder, clock=clock, new_id=new_id, count_tokens=count_tokens, readonly=readonly, disk=disk)
         self.relations = RelationStore(self.fs)
         self.outbox = OutboxStore(self.fs.journal, clock, current=self.fs.current)
-        self.spaces = IndexSpaces(self.fs.space / "index", self.fs.readonly)
+        own = EmbedderAdapter(embedder) if embedder is not None and vector_index is None else None
+        self.spaces = IndexSpaces(self.fs.space / "index", self.fs.readonly, own)
         self.worker = IndexWorker(self.fs, self.outbox, self.spaces, graph=graph)
         self._lock = threading.RLock()
         self._vectors: dict[str, AnyVectors] = {}
@@ -250,7 +251,7 @@ class ContextEngineService:
                 name = uuid.uuid5(uuid.NAMESPACE_OID, EmbedderAdapter(self._embedder).name).hex[:12]
                 path = None if self.fs.readonly else self.spaces.folder_of(space) / f"vectors-{name}.vectors"
                 if self._vector_index is None:
-                    made = SpaceVectors(self._embedder, path)
+                    made = SpaceVectors()
                 else:
                     noted = path.with_suffix(".known") if path is not None else None
                     made = IndexedVectors(self._embedder, self._vector_index, noted, space)

@@ -10,7 +10,7 @@ import pytest
 from Agent.context_engine import ContextEngineService, InvalidInputError, RequestContext
 from Agent.context_engine.core.objects import EmbeddingVector, IndexRecord, VectorHit
 from Agent.context_engine.providers.vector_index import EmbedderAdapter
-from Agent.embeddings.embedder import HashingEmbedder
+from Agent.finding.embedder import HashingEmbedder
 from Agent.tests.support.plain_reader import open_engine
 
 pytestmark = pytest.mark.usefixtures("own_words")

@@ -336,7 +336,7 @@ def test_a_cut_or_foreign_file_is_begun_again(tmp_path: os.PathLike[str]) -> Non
 def test_while_another_one_writes_reading_goes_on_and_writing_says_so(
     tmp_path: os.PathLike[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("Agent.finding.index._WAIT_S", 0.05)
+    monkeypatch.setattr("Agent.finding.rows._WAIT_S", 0.05)
     path = os.path.join(tmp_path, "words.db")
     index, other = Index(path), Index(path)
     index.put(UNITS)
@@ -764,29 +764,3 @@ class TestBesideAnotherRanking:
         by_meaning = fuse({}, 0.0, {"first": 0.9, "second": 0.4})
         assert by_meaning["first"] == pytest.approx(0.9)
         assert by_meaning["second"] == pytest.approx(0.6)
-
-    def test_what_is_near_is_found_where_no_word_is(self) -> None:
-        index = Index()
-        index.put(UNITS)
-        hits = index.search("where is that thing", near={"note": 0.6, "anna": 0.1})
-
-        assert [hit.id for hit in hits] == ["note", "anna"]
-        assert index.search("spare key", 1, near={"note": 0.6})[0].excerpt == UNITS[3].infos[0]
-
-    def test_what_is_near_and_not_there_is_left_out(self) -> None:
-        index = Index()
-        index.put(UNITS)
-
-        assert [hit.id for hit in index.search("where is that thing", 1, near={"gone": 0.9, "note": 0.6})] == ["note"]
-        assert index.search("", near={"gone": 0.9}) == []
-
-    def test_the_first_is_the_same_for_any_limit(self) -> None:
-        draw, index = random.Random(5), Index()
-        index.put(
-            Unit(str(at), text=" ".join(f"word{draw.randrange(20)}" for _ in range(8)), group=f"talk {at % 9}")
-            for at in range(30)
-        )
-        for _ in range(20):
-            query = " ".join(f"word{draw.randrange(20)}" for _ in range(4))
-            near = {str(draw.randrange(30)): draw.random() for _ in range(10)}
-            assert index.search(query, 1, near=near) == index.search(query, 10, near=near)[:1]

@@ -161,7 +161,7 @@ def test_where_no_file_can_be_written_memory_serves_and_says_so(tmp_path: Path) 
 def test_while_another_process_writes_the_index_is_read_as_it_is(
     tree: KeywordTree, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("Agent.finding.index._WAIT_S", 0.05)
+    monkeypatch.setattr("Agent.finding.rows._WAIT_S", 0.05)
     assert first(tree, PEANUTS)[0] == "Anna"
     index_of(tree).close()
     holder = sqlite3.connect(tmp_path / "indexes" / "keywords.db", isolation_level=None)

@@ -146,8 +146,8 @@ class TestCaches:
 
     def test_vectors_are_written(self, tmp_path: Path) -> None:
         pytest.importorskip("numpy")
-        from Agent.embeddings.embedder import HashingEmbedder
-        from Agent.embeddings.recall import EmbeddingTree
+        from Agent.finding.embedder import HashingEmbedder
+        from Agent.finding.tree import EmbeddingTree
 
         with EmbeddingTree(tmp_path / "cache" / "u42", HashingEmbedder(), store=MemoryLog().tree("u42")) as tree:
             tree.CreateKeyword("tea", "root")

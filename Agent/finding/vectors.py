@@ -1,0 +1,420 @@
+"""Vectors of what an index's documents say: made behind a question, kept as rows of the index, compared all at once.
+
+>>> from keyword_tree.finding.embedder import HashingEmbedder
+>>> from keyword_tree.finding.rows import Unit
+>>> index = Rows()
+>>> index.put([Unit("a", text="red car"), Unit("b", text="blue sky")])
+>>> vectors = Vectors(index, Meaning(HashingEmbedder(synonyms=[("car", "automobile")])))
+>>> vectors.ask("red automobile")  # why less than usual is compared, or ""
+''
+>>> [(index.units([at >> 1])[at >> 1].id, round(near, 2)) for at, near in vectors.compare("red automobile").best(1)]
+[('a', 1.0)]
+
+    asker                                      a daemon thread: there while there is something to do
+    ask: leaves a question; waits for its   →  all questions in one call
+         vector, and while texts have none, →  texts that have none, the newest first, in calls of about `CALL_S`
+         `patience_s` at most
+
+What comes later is kept all the same. A model that fails, or is late, is left alone for `RETRY_S`: words rank alone,
+and `note` says why. A text that fails alone, where others do not, gets no vector before it changes.
+
+A document has a vector of each of its names, of its name with its context's before it, and of its text; a passage has
+one, of its unit's name and itself: what is asked is seldom a whole path, and a passage seldom says what it is about.
+Where the model has another name than the one that the rows are of, or its vectors another length, all are made again.
+"""
+
+import logging
+import sqlite3
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from ..base.checks import shorten
+from ..base.forks import watch_forks
+from ..keyword_tree import HideKeys
+from .embedder import Meaning
+from .packing import decoder
+from .rows import Rows
+
+try:
+    import numpy as np
+except ImportError as missing:
+    raise ImportError("embeddings need numpy: pip install '.[embeddings]' in its repository") from missing
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+    Numbers = npt.NDArray[np.float32]
+
+__all__ = ["CALL_S", "RETRY_S", "Compared", "Vectors"]
+
+TEXT_LIMIT = 2_000
+"""Characters of a text that are embedded; models read little more."""
+
+BATCH = 64
+"""Documents that go to the model at a time, at most."""
+
+CALL_S = 0.25
+"""A call for texts should take no longer: a question may have to wait for it."""
+
+RETRY_S = 30.0
+"""So long a model that failed is left alone."""
+
+_QUERIES = 256  # questions whose vectors are kept
+_PLAIN = "water"  # a text that every model takes that is there
+_USUAL = (_PLAIN, "a house in the city", "yesterday evening", "How much is it?")
+_USUAL += ("水", "城里的房子", "昨天晚上", "多少钱？")
+_log = logging.getLogger(__name__)
+
+
+class Compared:
+    """How near the documents of an index are to a question: the cosine of the nearest of their vectors.
+
+    Args:
+        documents: In ascending order.
+        similarities: Of each.
+        usual: How near texts are to the question on average; everyday words count along, for an index of a few.
+    """
+
+    def __init__(self, documents: "npt.NDArray[np.int64]", similarities: "Numbers", usual: float) -> None:
+        self._documents, self._similarities, self.usual = documents, similarities, usual
+
+    def best(self, count: int) -> list[tuple[int, float]]:
+        """Return the nearest documents and their similarity, nearest first, ties by document."""
+        similarities = self._similarities
+        if 0 < count < len(similarities):  # all that are as near as the last
+            chosen = np.flatnonzero(similarities >= -np.partition(-similarities, count - 1)[count - 1])
+        else:
+            chosen = np.arange(len(similarities))
+        ordered = chosen[np.argsort(-similarities[chosen], kind="stable")][:count]
+        return [(int(self._documents[at]), float(similarities[at])) for at in ordered]
+
+    def similarities(self, documents: Sequence[int]) -> list[float]:
+        """Return how near each of some documents is; -1 where it has no vector."""
+        at = np.minimum(np.searchsorted(self._documents, documents), len(self._documents) - 1)
+        there = self._documents[at] == np.array(documents, np.int64)
+        found: list[float] = np.where(there, self._similarities[at], -1.0).tolist()
+        return found
+
+
+class Vectors:
+    """The vectors of an index; any number of threads may use them.
+
+    Args:
+        index: Whose documents.
+        meaning: The model.
+        clock: Seconds, for `CALL_S` and `RETRY_S`.
+    """
+
+    def __init__(self, index: Rows, meaning: Meaning, clock: Callable[[], float] = time.monotonic) -> None:
+        self._index, self._embedder, self._patience_s = index, meaning.embedder, meaning.patience_s
+        self._is_given, self._clock = meaning.is_given, clock
+        self.failure = ""
+        """What the model last failed with; empty when it worked since."""
+        self.refused = 0
+        """How many texts the model failed at, each alone, while it answered otherwise."""
+        self._rest_until = -float("inf")
+        self._share = 4  # documents in a call; more where it is quick
+        self._questions: OrderedDict[str, Numbers | None] = OrderedDict()  # None: the model does not take it
+        self._usual: Numbers | None = None
+        self._opening = -1  # of the file, of which the rows are
+        self.renew_after_fork()
+        watch_forks(self)
+
+    def renew_after_fork(self) -> None:
+        """Begin with locks of its own, and no thread."""
+        self._changed = threading.Condition()  # guards what follows; whoever has it asks for no lock of the index
+        self._wanted: dict[str, None] = {}
+        self._left = 0
+        self._thread: threading.Thread | None = None
+        self._asking = threading.Lock()  # the model works for one thread at a time
+
+    @property
+    def note(self) -> str:
+        """Why less than usual is compared, or ""."""
+        if self.failure:
+            return f"words ranked alone: {self.failure}"
+        return f"{self._left:,} texts have no vector yet: words alone find them" if self._left else ""
+
+    @property
+    def is_resting(self) -> bool:
+        """Whether the model is left alone, since it has just failed."""
+        return self._clock() < self._rest_until
+
+    # -- asking the model -----------------------------------------------------
+
+    def ask(self, question: str) -> str:
+        """Have a question's vector made, and those of texts that have none; return `note`.
+
+        Cost: waits `patience_s` at most; microseconds where all is there.
+        """
+        question, left = _sound(question), self._count_unread()
+        with self._changed:
+            self._left = left
+            known = not self._reads(question) or question in self._questions
+            if (known and not left) or self.is_resting:
+                return self.note
+            if not known:
+                self._wanted[question] = None
+            try:
+                self._begin()
+            except RuntimeError as error:  # the system has no thread to give
+                self.fail(error)
+            self._changed.wait_for(lambda: self._thread is None or self.is_resting, self._patience_s)
+            if not (known or question in self._questions or self.is_resting or self.failure):
+                self.fail(TimeoutError(f"no answer within {self._patience_s:g} s"))
+                self._changed.notify_all()  # no other thread need wait any longer
+            if self._questions.get(question, 0) is None:
+                return f"words ranked alone: {self._embedder.name!r} does not take the question"
+            return self.note
+
+    def catch_up(self, limit: int | None = None) -> int:
+        """Embed texts in this thread, and return how many still have no vector; waits as long as the model does.
+
+        Args:
+            limit: At most so many documents, or a few more; None is all.
+        """
+        self._rest_until, left = -float("inf"), self._count_unread()
+        least = 0 if limit is None else left - limit
+        while left > max(0, least) and not self.is_resting:
+            self._embed_texts()
+            left = self._count_unread()
+        self._left = left
+        return left
+
+    def close(self) -> None:
+        """Ask the model no more. Cost: waits for a call that is under way, `patience_s` at most; not for a late one."""
+        with self._changed:
+            is_late, self._rest_until = self.is_resting, float("inf")
+            self._changed.wait_for(lambda: self._thread is None, 0.0 if is_late else self._patience_s)
+
+    def fail(self, error: BaseException) -> None:
+        """Take down that the model failed, tell the log if it did not before, and leave it alone for a while."""
+        said = HideKeys(f"{type(error).__name__}: {error}")[:500]
+        if not self.failure:
+            _log.warning("embedding with %s failed, words rank alone: %s", self._embedder.name, said)
+        self.failure, self._rest_until = said, max(self._rest_until, self._clock() + RETRY_S)
+
+    def _begin(self) -> None:
+        if self._thread is None or not self._thread.is_alive():
+            self._thread = threading.Thread(target=self._run, name="embedding", daemon=True)
+            self._thread.start()
+
+    def _run(self) -> None:
+        try:
+            while self._go_on():
+                pass
+        finally:
+            with self._changed:
+                self._thread = None
+                self._changed.notify_all()
+
+    def _go_on(self) -> bool:
+        """Answer questions, or embed some texts; return whether there may be more to do."""
+        with self._changed:
+            questions, self._wanted = [*self._wanted], {}
+            if self.is_resting or not (questions or self._left):
+                self._thread = None  # under the lock that looked: who comes now starts another
+                return False
+        if questions:
+            self._answer(questions)
+        else:
+            self._embed_texts()
+        left = self._count_unread()
+        with self._changed:
+            self._left = left
+            self._changed.notify_all()
+        return True
+
+    def _answer(self, questions: Sequence[str]) -> None:
+        try:
+            with self._asking:
+                embed = getattr(self._embedder, "embed_queries", self._embedder.embed)
+                vectors = self._embed_each(questions, embed)
+                self._check_dimension(next((each for each in vectors if each is not None), None))
+                if self._usual is None:
+                    self._usual = self._embed(_USUAL)
+        except (Exception, SystemExit) as error:  # the model's port: whatever happens there, the words still rank
+            self.fail(error)
+            return
+        with self._changed:
+            self.failure = ""
+            self._questions.update(zip(questions, vectors, strict=True))
+            while len(self._questions) > _QUERIES:
+                self._questions.popitem(last=False)
+
+    def _embed_texts(self) -> None:
+        """Embed some documents, the newest ones."""
+        try:
+            with self._asking:
+                self._check_model()
+                with self._index.reading() as db:
+                    sql = "select document from unread order by document desc limit ?"
+                    said = self._texts_of([at for (at,) in db.execute(sql, (self._share,))])
+                texts, began = [text for each in said.values() for text in each], self._clock()
+                vectors = self._embed_each(texts, self._embedder.embed) if texts else []
+                self._check_dimension(next((each for each in vectors if each is not None), None))
+                self._take(said, vectors)
+                is_quick = self._clock() - began < CALL_S
+                self._share = min(BATCH, 2 * self._share) if is_quick else max(1, self._share // 2)
+                self.failure = ""
+        except (Exception, SystemExit) as error:  # of the model, or of a disk: they are asked for again
+            self.fail(error)
+
+    def _embed_each(
+        self, texts: Sequence[str], embed: Callable[[Sequence[str]], Iterable[Sequence[float]]]
+    ) -> "list[Numbers | None]":
+        """Return the vectors of texts, None of one that the model does not take, while it answers otherwise."""
+        try:
+            return [*self._embed(texts, embed)]
+        except Exception as error:
+            self._embed([_PLAIN])
+            if len(texts) > 1:
+                half = len(texts) // 2
+                return [*self._embed_each(texts[:half], embed), *self._embed_each(texts[half:], embed)]
+            self.refused += 1
+            if self.refused == 1:
+                said = HideKeys(f"{type(error).__name__}: {error}")[:500]
+                _log.warning("%s refuses %s, which has no vector: %s", self._embedder.name, shorten(texts[0]), said)
+            return [None]
+
+    def _embed(
+        self, texts: Sequence[str], embed: Callable[[Sequence[str]], Iterable[Sequence[float]]] | None = None
+    ) -> "Numbers":
+        """Return vectors of length 1, as they come back from the file."""
+        vectors = np.asarray(list((embed or self._embedder.embed)(texts)), np.float64)
+        if vectors.ndim != 2 or len(vectors) != len(texts) or not vectors.shape[1]:
+            raise ValueError(f"{self._embedder.name!r} gave {vectors.shape} numbers for {len(texts)} texts")
+        if not np.isfinite(vectors).all():
+            raise ValueError(f"{self._embedder.name!r} gave numbers that are none")
+        peaks = np.abs(vectors).max(axis=1, keepdims=True)
+        vectors /= np.where(peaks, peaks, 1.0)  # else the squares of huge and of tiny numbers are none
+        lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
+        return (vectors / np.where(lengths, lengths, 1.0)).astype(np.float16).astype(np.float32)
+
+    # -- the rows -------------------------------------------------------------
+
+    def _count_unread(self) -> int:
+        if self._index.is_readonly:
+            return 0
+        with self._index.reading() as db:
+            return int(db.execute("select count(*) from unread").fetchone()[0])
+
+    def _texts_of(self, documents: Collection[int]) -> dict[int, list[str]]:
+        """Return what is embedded of documents."""
+        read, owners = self._index.read(documents), self._index.owners(documents)
+        rows = self._index.units({*owners.values()})
+        above = {number: row.above for number, row in rows.items() if row.above is not None}
+        wanted = {2 * at for at in (*owners.values(), *above.values()) if at in rows and rows[at].document is not None}
+        names = {document >> 1: names for document, (names, _) in self._index.read(wanted).items()}
+        found = dict[int, list[str]]()
+        for document, (own, text) in read.items():
+            number = owners[document]
+            name, over = (next(iter(names.get(at, ())), "") for at in (number, above.get(number, 0)))
+            if document & 1:
+                said = [f"{name}: {text}" if name else text]
+            else:
+                said = [*own, f"{over} / {name}" if over and name else "", text]
+            found[document] = [each for each in dict.fromkeys(map(_sound, said)) if self._reads(each)]
+        return found
+
+    def _reads(self, text: str) -> bool:
+        reads = getattr(self._embedder, "reads", None)
+        return bool(text.strip()) and (reads is None or bool(reads(text)))
+
+    def _take(self, said: Mapping[int, Sequence[str]], vectors: "Iterable[Numbers | None]") -> None:
+        """Keep the vectors of documents, of those that say the same by now."""
+        given = iter(vectors)
+        made = {document: [next(given) for _ in texts] for document, texts in said.items()}
+        with self._index.transaction() as db:
+            there = {at for at in said if db.execute("select 1 from unread where document = ?", (at,)).fetchone()}
+            for document, texts in self._texts_of(there).items():
+                if texts == said[document]:
+                    rows = [(document, each.astype("<f2").tobytes()) for each in made[document] if each is not None]
+                    db.executemany("insert into vector(document, data) values (?, ?)", rows)
+                    db.execute("delete from unread where document = ?", (document,))
+
+    def _check_model(self) -> None:
+        """Begin again where the rows are of another model."""
+        kept = self._index.kept("model")
+        if kept == self._embedder.name:
+            return
+        if kept and not self._is_given:
+            raise ValueError(f"the vectors that are kept are those of {kept!r}")
+        with self._index.transaction():
+            self._begin_again()
+            self._index.keep("model", self._embedder.name)
+
+    def _check_dimension(self, vector: "Numbers | None") -> None:
+        """Begin again where the rows have another length; refuse questions of another length than texts."""
+        with self._index.reading() as db:
+            row = db.execute("select length(data) / 2 from vector limit 1").fetchone()
+        if vector is None or row is None or row[0] == len(vector):
+            return
+        if len(self._embed([_PLAIN])[0]) != len(vector):
+            raise ValueError(f"{self._embedder.name!r} gives questions and texts of different lengths")
+        message = "%s gives vectors of %d numbers, those kept have %d: all texts are embedded again"
+        _log.warning(message, self._embedder.name, len(vector), row[0])
+        self._questions.clear()
+        self._usual = None
+        self._begin_again()
+
+    def _begin_again(self) -> None:
+        with self._index.transaction() as db:
+            db.execute("delete from vector")
+            for sql in ("select 2 * num from unit where grp is not null", "select num from passage"):
+                db.execute(f"insert or ignore into unread {sql}")
+
+    # -- comparing ------------------------------------------------------------
+
+    def compare(self, question: str) -> Compared | None:
+        """Return how near all documents are to a question; None where it has no vector, or none of them has.
+
+        Cost: reads new rows, then one product: 4 ms among 10,000 vectors of 512 numbers, a second among a million.
+        """
+        asked = self._questions.get(_sound(question))
+        if asked is None or self._usual is None:
+            return None
+        with self._index.reading() as db:
+            matrix, documents, order, starts = self._index.remembered(db, "vectors", lambda: self._load(db))
+        if not len(documents) or matrix.shape[1] != len(asked):
+            return None
+        # Without a BLAS, whose threads wait for each other on busy cores; in four digits, so that ties are some.
+        similarities = np.round(np.einsum("ij,j->i", matrix, asked), 4)
+        usual = (float(similarities.sum()) + float((self._usual @ asked).sum())) / (len(similarities) + len(_USUAL))
+        nearest = np.maximum.reduceat(similarities[order], starts)
+        return Compared(documents[order][starts], nearest, usual)
+
+    @decoder
+    def _load(self, db: sqlite3.Connection) -> "tuple[Numbers, Any, Any, Any]":
+        """Bring the rows in memory up to date; return them, their documents, and where each document's begin."""
+        if self._opening != self._index.openings:
+            self._opening, self._stamps, self._documents = self._index.openings, np.zeros(0, int), np.zeros(0, int)
+            self._matrix: Numbers = np.zeros((0, 0), np.float32)
+        (count,) = db.execute("select count(*) from vector").fetchone()
+        last = int(self._stamps[-1]) if len(self._stamps) else 0
+        sql = "select stamp, document, data from vector where stamp > ? order by stamp"
+        new = db.execute(sql, (last,)).fetchall()
+        if len(self._stamps) + len(new) != count:  # some are gone
+            kept = db.execute("select stamp from vector where stamp <= ?", (last,)).fetchall()
+            self._keep(np.isin(self._stamps, np.array(kept, int)))
+        if new:
+            size = len(new[0][2]) // 2
+            rows = np.array([np.frombuffer(data, "<f2", size) for *_, data in new], np.float32)
+            self._matrix = np.concatenate([self._matrix.reshape(-1, size), rows])
+            self._stamps = np.concatenate([self._stamps, np.array([row[0] for row in new], int)])
+            self._documents = np.concatenate([self._documents, np.array([row[1] for row in new], int)])
+        order = np.argsort(self._documents, kind="stable")
+        _, starts = np.unique(self._documents[order], return_index=True)
+        return self._matrix, self._documents, order, starts
+
+    def _keep(self, which: Any) -> None:
+        self._matrix, self._stamps = self._matrix[which], self._stamps[which]
+        self._documents = self._documents[which]
+
+
+def _sound(text: str) -> str:
+    """Return a text as it can be embedded: no service takes a lone surrogate."""
+    return text[:TEXT_LIMIT].encode("utf-8", "replace").decode()

@@ -1,1 +1,0 @@
-"""Tests of vectors: what they find, and who computes them."""
