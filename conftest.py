@@ -14,7 +14,7 @@ import pytest
 # Where the packages of an extra are missing, its modules have no session to run, and its tests nothing to test.
 _EXTRAS = {
     ("click", "rich"): ["cli/[!_]*.py"],
-    ("numpy",): ["embeddings/[!_]*.py", "tests/context_engine/test_vectors.py"],
+    ("numpy",): ["finding/vectors.py", "finding/tree.py", "tests/context_engine/test_vectors.py"],
     ("markdown_it",): ["formats/markdown_outline.py"],
     ("yaml",): ["formats/obsidian_notes.py"],
     ("fastapi", "cryptography", "jinja2", "markdown_it", "httpx", "prometheus_client", "uvicorn"): ["knowhub/[!_]*.py"],

@@ -19,7 +19,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from ..finding.embedder import Meaning
+from ..finding.embedder import Meaning, meaning_of
 from ..finding.index import Index, LostIndexError, Unit
 from ..keyword_tree import KeywordTree
 from ..store.log_follower import InfoFollower, LogFollower, Position
@@ -62,7 +62,8 @@ class ItemRanking:
         name: str = "",
     ) -> None:
         self._texts_of = texts_of
-        self._meaning = True if embedder is None else Meaning(embedder, _PATIENCE_S)
+        self._is_similarity = embedder is not None
+        self._meaning = meaning_of(True if embedder is None else Meaning(embedder, _PATIENCE_S))
         self._lock = threading.Lock()
         self._tree, self._follower, self._name = tree, follower, name
         self._words: Index | None = None
@@ -91,6 +92,8 @@ class ItemRanking:
 
     def embed(self, questions: Iterable[str] = ()) -> None:
         """Have the model read the items that are new, and questions; where it fails, a log line says so, once."""
+        if self._meaning is None:
+            return
         with contextlib.suppress(*_UNUSABLE):
             index = self._up_to_date()
             for question in questions or [""]:
@@ -105,7 +108,7 @@ class ItemRanking:
             hits = self._up_to_date().search(query, limit, among=chosen, quotes=0)
         except _UNUSABLE as error:
             _LOGGER.warning("items are ranked in memory, since their index cannot be used: %s", error)
-            self._words, self._changed = Index(meaning=self._meaning), dict(self._ids)
+            self._words, self._changed = Index(meaning=self._meaning or False), dict(self._ids)
             hits = self._up_to_date().search(query, limit, among=chosen, quotes=0)
         return {hit.id: hit.score for hit in hits if hit.id in self._ids}  # others' newest are not known here yet
 
@@ -126,9 +129,9 @@ class ItemRanking:
     def _open(self) -> Index:
         """Return the index as it is kept, and note what has changed since."""
         self._changed = dict(self._ids)
-        if self._tree is None or (len(self._ids) < KEPT_FROM and self._meaning is True):
-            return Index(meaning=self._meaning)
-        index = Index(str(index_path(self._tree, self._name)), meaning=self._meaning)
+        if self._tree is None or (len(self._ids) < KEPT_FROM and self._meaning is None):
+            return Index(meaning=self._meaning or False)
+        index = Index(str(index_path(self._tree, self._name)), meaning=self._meaning or False)
         seq, _, operation_id = index.position.partition(" ")
         log = LogFollower(self._tree)
         if seq.isdecimal() and log.resume(Position(int(seq), operation_id)):
@@ -145,7 +148,7 @@ class ItemRanking:
     def rank_by_similarity(self, query: str, among: Collection[str]) -> Mapping[str, float] | None:
         """Return the cosine of each item's likest text; None where the query has no vector: `embed` it first."""
         index = self._up_to_date()
-        compared = index.vectors.compare(query) if index.vectors is not None and self._meaning is not True else None
+        compared = index.vectors.compare(query) if index.vectors is not None and self._is_similarity else None
         if compared is None:
             return None
         numbers = index.numbers(among)

@@ -89,7 +89,7 @@ class EmbeddingRanker(Meaning):
         super().__init__(embedder, patience_s)
 
 
-def meaning_of(meaning: "Meaning | Embedder | bool | None" = True) -> Meaning | None:
+def meaning_of(meaning: "Meaning | Embedder | bool | None") -> Meaning | None:
     """Return how an index compares by meaning, None where it does not.
 
     Args:

@@ -282,7 +282,8 @@ class EmbeddingTree(KeywordTree):
         """
         self.Refresh()
         self.recall.follow()
-        return self.recall.vectors.catch_up(limit)
+        left: int = self.recall.vectors.catch_up(limit)
+        return left
 
     @override
     def CompactStorage(self, keep_history: bool = True) -> dict[str, Any]:

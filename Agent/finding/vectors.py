@@ -64,8 +64,8 @@ RETRY_S = 30.0
 
 _QUERIES = 256  # questions whose vectors are kept
 _PLAIN = "water"  # a text that every model takes that is there
-_USUAL = (_PLAIN, "a house in the city", "yesterday evening", "How much is it?")
-_USUAL += ("水", "城里的房子", "昨天晚上", "多少钱？")
+_USUAL = [_PLAIN, "a house in the city", "yesterday evening", "How much is it?"]
+_USUAL += ["水", "城里的房子", "昨天晚上", "多少钱？"]
 _log = logging.getLogger(__name__)
 
 

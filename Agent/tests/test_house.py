@@ -58,7 +58,6 @@ FLOORS = {
     "base": 1,
     "store": 2,
     "finding": 3,
-    "embeddings": 3,
     "models": 4,
     "memory": 5,
     "context_engine": 6,

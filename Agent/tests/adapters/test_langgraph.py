@@ -607,7 +607,8 @@ class TestVectors:
         asked = len(self.asked)
         KeywordTreeStore(tree, index=index).search(NAMESPACE, query="茶")
 
-        assert self.asked[asked:] == ["茶"]
+        assert "茶" in self.asked[asked:]
+        assert "tea" not in self.asked[asked:]
 
     def test_an_embedder_that_fails_loses_nothing(self, tree: KeywordTree, caplog: pytest.LogCaptureFixture) -> None:
         pytest.importorskip("numpy")

@@ -9,7 +9,6 @@ import contextlib
 import csv
 import ctypes
 import doctest
-import functools
 import importlib.metadata
 import io
 import json
@@ -22,7 +21,6 @@ import signal
 import subprocess
 import sys
 import textwrap
-import threading
 import time
 import zlib
 from collections.abc import Sequence
@@ -1616,48 +1614,25 @@ class TestScreen:
 
 
 class TestMeaning:
-    def test_texts_that_wait_are_read_after_the_answer(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        pytest.importorskip("numpy", reason="the extra [embeddings] is not installed")
-        from Agent.embeddings import embedder
-
-        calls: list[tuple[bool, Sequence[str]]] = []
-
-        class Small(embedder.HashingEmbedder):
-            def embed(self, texts: Sequence[str]) -> list[list[float]]:
-                calls.append((threading.current_thread() is threading.main_thread(), texts))
-                return super().embed(texts)
-
-        monkeypatch.setattr(embedder, "LocalEmbedder", Small)
-        folder = tmp_path / "memory"
-        with KeywordTree(str(folder)) as tree:
-            tree.BatchCreateKeywords([{"name": f"theme {number}", "parent_id": "root"} for number in range(200)])
-        answer = Program(folder).run("search", "--meaning", "which theme 7 is it?")
-
-        assert "theme 7" in answer
-        assert sum(len(texts) for is_main, texts in calls if is_main) == 64
-        assert all("it?" not in text for is_main, texts in calls if is_main for text in texts)
-
-    @pytest.mark.parametrize("word", ["ask", "recall"])
-    def test_infos_are_found_by_meaning_at_the_first_question(
+    @pytest.mark.parametrize("word", ["ask", "recall", "search"])
+    def test_what_is_meant_is_found_at_the_first_question(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, word: str
     ) -> None:
         pytest.importorskip("numpy", reason="the extra [embeddings] is not installed")
-        from Agent.embeddings import embedder, ranker
+        from Agent.finding import embedder
 
         class Knowing(embedder.HashingEmbedder):  # to it, a word that no thesaurus has is a ship
             def embed(self, texts: Sequence[str]) -> list[list[float]]:
                 return super().embed([text.replace("qwibble", "ship") for text in texts])
 
         monkeypatch.setattr(embedder, "LocalEmbedder", Knowing)
-        trusting = functools.partial(ranker.EmbeddingRanker, trust=1.0)
-        monkeypatch.setattr(ranker, "EmbeddingRanker", trusting)
         program = Program(tmp_path / "memory")
         for number in range(12):
             program.run("remember", f"Crate {number} stands in hall {number % 3}.")
-        program.run("remember", "Her ship is blue.")
+        program.run("remember", "Her ship is blue.", "--to", "ship")
 
-        program.run(word, "qwibble?", code=1)
-        assert "Her ship is blue." in program.run(word, "qwibble?", "--meaning")
+        program.run(word, "qwibble?", "--no-meaning", code=1)
+        assert "ship" in program.run(word, "qwibble?", "--meaning")
 
 
 class TestBeginning:

@@ -4,7 +4,7 @@ import logging
 import random
 import sqlite3
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -399,7 +399,7 @@ class TestFile:
         assert len([line for line in caplog.messages if "memories are indexed in memory" in line]) == 1
 
     def test_that_is_locked_is_no_error(self, tree: KeywordTree, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr("Agent.finding.index._WAIT_S", 0.05)
+        monkeypatch.setattr("Agent.finding.rows._WAIT_S", 0.05)
         create(tree, "tea")
         index = Memories(tree, path)
         assert len(ranked(index)) == 1
@@ -409,93 +409,6 @@ class TestFile:
 
         assert len(ranked(index)) == 2
         holder.close()
-
-
-class Memory:
-    """A ranker that keeps what it is given, and fails now and then."""
-
-    def __init__(self, nearness: float = 1.0) -> None:
-        self.texts: dict[str, list[str]] = {}
-        self.fails = False
-        self.nearness = nearness
-
-    def Add(self, id: str, texts: Sequence[tuple[str, float]]) -> None:  # noqa: N802
-        if self.fails:
-            raise ConnectionError("no model")
-        self.texts[id] = [text for text, _ in texts]
-
-    def Remove(self, id: str) -> None:  # noqa: N802
-        self.texts.pop(id, None)
-
-    def Rank(self, query: str) -> list[tuple[float, str]]:  # noqa: N802
-        return [(self.nearness, id) for id in self.texts] * 2 + [(1.0, "missing")]
-
-
-class TestRanker:
-    def test_is_given_again_what_it_failed_at(self, tree: KeywordTree) -> None:
-        ranker = Memory()
-        index = Memories(tree, ranker=ranker)
-        ids = create(tree, "tea", "cup")
-        ranker.fails = True
-        with pytest.raises(ConnectionError):
-            ranked(index)
-        ranker.fails = False
-        ids += create(tree, "kettle")
-
-        assert set(ranked(index)) == set(ids)
-        assert [ranker.texts[id] for id in ids] == [["tea"], ["cup"], ["kettle"]]
-
-    def test_is_given_what_the_file_holds(self, tree: KeywordTree, path: Path) -> None:
-        ids = create(tree, "tea", "cup")
-        index = Memories(tree, path=path)
-        index.catch_up()
-        index.close()
-        ranker = Memory()
-
-        assert ranked(Memories(tree, ranker=ranker, path=path)) == ids
-        assert set(ranker.texts) == set(ids)
-
-    def test_is_not_given_again_a_text_that_stays(self, tree: KeywordTree) -> None:
-        ranker = Memory()
-        index = Memories(tree, ranker=ranker)
-        [id] = create(tree, "tea")
-        ranked(index)
-        ranker.fails = True
-        tree.UpdateInfo(id, {"metadata": {"memory": {"pinned": True}}})
-
-        assert ranked(index) == [id]
-        assert index.facts()[id].pinned
-
-    def test_hears_of_what_goes(self, tree: KeywordTree) -> None:
-        ranker = Memory()
-        index = Memories(tree, ranker=ranker)
-        [first, second, third] = create(tree, "tea", "cup", "kettle")
-        ranked(index)
-        tree.DeleteInfo(first)
-        create(tree, "bowl", supersedes=second)
-        ranked(index)
-        assert list(ranker.texts.values()) == [["kettle"], ["bowl"]]
-        tree.DeleteInfo(third)
-        tree.CompactStorage()
-
-        assert len(ranked(index)) == 1
-        assert list(ranker.texts.values()) == [["bowl"]]
-
-    def test_scores_are_the_same_at_every_limit(self, tree: KeywordTree) -> None:
-        create(tree, "My dentist Okafor practises in Delft.", "The dentist Okafor practises in Delft, near a church.")
-        index = Memories(tree, ranker=Memory(nearness=0.01))
-        index.catch_up()
-        all_found = index.rank("Where does the dentist Okafor see patients?", 5)
-
-        assert len(all_found) == 2
-        assert index.rank("Where does the dentist Okafor see patients?", 1) == all_found[:1]
-
-    def test_is_filtered(self, tree: KeywordTree) -> None:
-        [tea, _] = create(tree, "tea", "cup")
-        index = Memories(tree, ranker=Memory())
-        index.catch_up()
-
-        assert [found.id for found in index.rank("what", 5, frozenset([tea]))] == [tea]
 
 
 class TestFilters:

@@ -5,7 +5,7 @@ import itertools
 import math
 import sqlite3
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import pytest
@@ -15,7 +15,7 @@ from Agent.keyword_tree import InvalidInputError, KeywordTree
 from Agent.memory.graph import GraphEntity, GraphRelation, InMemoryGraph
 from Agent.memory.keywords import SimpleKeywordExtractor
 from Agent.memory.knowledge import KnowledgePage, KnowledgeStore, TreeKnowledge
-from Agent.memory.memories import Filters, Memories
+from Agent.memory.memories import Filters
 from Agent.memory.retriever import MemoryRetriever, RetrievalStrategy, RetrieverConfig
 from Agent.memory.scoring import (
     DAY_S,
@@ -230,22 +230,6 @@ class TestRetrieve:
             MemoryRetriever(tree).retrieve("tea", limit)
 
 
-class Synonyms:
-    """A ranking that knows one thing the words do not say."""
-
-    def __init__(self) -> None:
-        self.texts: dict[str, str] = {}
-
-    def Add(self, id: str, texts: Sequence[tuple[str, float]]) -> None:  # noqa: N802
-        self.texts[id] = " ".join(text for text, _ in texts)
-
-    def Remove(self, id: str) -> None:  # noqa: N802
-        self.texts.pop(id, None)
-
-    def Rank(self, query: str) -> list[tuple[float, str]]:  # noqa: N802
-        return [(1.0, id) for id, text in self.texts.items() if "car" in query and "automobile" in text]
-
-
 class TestDoubt:
     """One score says whether a memory answers, and orders."""
 
@@ -373,80 +357,6 @@ class TestDoubt:
         assert len(found) == 41
         assert 0 < min(one.score for one in found) < 0.01
         assert only.id in [one.info.id for one in found]
-
-
-class TestRanker:
-    def test_is_fused_with_the_full_text(self, tree: KeywordTree) -> None:
-        synonyms = Synonyms()
-        retriever = MemoryRetriever(tree, ranker=synonyms)
-        auto = tree.CreateInfo("The automobile is red.")
-        tree.CreateInfo("A car park.")
-
-        assert set(contents(retriever, "car")) == {"The automobile is red.", "A car park."}
-        assert all(0 < found.score <= 1 for found in retriever.retrieve("car"))
-        tree.DeleteInfo(auto.id)
-        assert contents(retriever, "car") == ["A car park."]
-        assert auto.id not in synonyms.texts
-
-    def test_decides_where_the_words_explain_little(self, tree: KeywordTree) -> None:
-        class Ranker(Synonyms):
-            ranked: Sequence[tuple[float, str]] = ()
-
-            def Rank(self, query: str) -> list[tuple[float, str]]:  # noqa: N802
-                return list(self.ranked)
-
-        ranker = Ranker()
-        texts = ["the kettle is red and hot", "a pot", "a pan", "a lid"]
-        said, pot, pan, lid = (tree.CreateInfo(text).id for text in texts)
-        ranker.ranked = [(0.3, pot), (0.2, said), (0.15, pan), (0.05, lid), (0.0, "gone")]
-        retriever = MemoryRetriever(tree, ranker=ranker)
-
-        assert contents(retriever, "is the kettle red and hot")[:2] == texts[:2]
-        assert contents(retriever, "teapot?") == ["a pot", "the kettle is red and hot", "a pan", "a lid"]
-        (one,) = retriever.retrieve("teapot?", 1)
-        assert one.score == pytest.approx(0.9)  # 3 times its nearness
-
-    def test_decides_where_a_word_or_two_are_shared_by_chance(self, tree: KeywordTree) -> None:
-        class Ranker(Synonyms):
-            def Rank(self, query: str) -> list[tuple[float, str]]:  # noqa: N802
-                return [(0.6, id) for id, text in self.texts.items() if "dough" in text]
-
-        tree.CreateInfo("The dough rests until noon.")
-        for text in ("Baking bread makes a noise.", "The shop is shut.", "A cat sleeps."):
-            tree.CreateInfo(text)
-
-        assert contents(MemoryRetriever(tree, ranker=Ranker()), "how long must bread rise before baking", 2) == [
-            "The dough rests until noon.",
-            "Baking bread makes a noise.",
-        ]
-
-    def test_what_is_only_nearest_scores_little(self, tree: KeywordTree) -> None:
-        """A question that nothing answers has a nearest memory, too."""
-
-        class Ranker(Synonyms):
-            def Rank(self, query: str) -> list[tuple[float, str]]:  # noqa: N802
-                return [(0.05, id) for id in self.texts]
-
-        tree.CreateInfo("a pot")
-        retriever = MemoryRetriever(tree, ranker=Ranker())
-
-        assert 0 < retriever.retrieve("teapot?")[0].score < 0.2
-        assert not retriever.retrieve("teapot?", config=RetrieverConfig(min_score=ANSWER_BAR))
-
-    def test_nearness_beyond_its_scale_counts_as_its_ends(self, tree: KeywordTree) -> None:
-        class Ranker(Synonyms):
-            ranked: Sequence[tuple[float, str]] = ()
-
-            def Rank(self, query: str) -> list[tuple[float, str]]:  # noqa: N802
-                return list(self.ranked)
-
-        ranker = Ranker()
-        one, other, third = (tree.CreateInfo(text).id for text in ("a pot", "a pan", "a lid"))
-        ranker.ranked = [(7.0, one), (1.0, other), (math.nan, third)]
-        index = Memories(tree, ranker=ranker)
-        index.catch_up()
-
-        assert {found.id: found.score for found in index.rank("teapot?", 5)} == {one: 1.0, other: 1.0, third: 0.0}
 
 
 class TestMinScore:

@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from Agent.finding.embedder import HashingEmbedder
 from Agent.keyword_tree import (
     ClosedError,
     ConflictError,
@@ -399,21 +400,21 @@ class TestCorrect:
             assert one.tree.Verify() == []
 
     def test_leaves_the_old_one_out_of_a_recall_that_is_under_way(self, tmp_path: Path) -> None:
-        class Correcting:
-            def Add(self, id: str, texts: Sequence[tuple[str, float]]) -> None:  # noqa: N802
-                self.id = id
+        pytest.importorskip("numpy", reason="the extra [embeddings] is not installed")
 
-            def Remove(self, id: str) -> None:  # noqa: N802
-                raise AssertionError("nothing was removed yet")
+        class Correcting(HashingEmbedder):
+            def embed(self, texts: Sequence[str]) -> list[list[float]]:
+                while ids and "Paris" in texts:
+                    opened.correct(ids.pop(), "Rome")
+                return super().embed(texts)
 
-            def Rank(self, query: str) -> list[tuple[float, str]]:  # noqa: N802
-                opened.correct(self.id, "Rome")
-                return [(1.0, self.id)]
+        ids = list[str]()
 
-        with MemoryStore(tmp_path, ranker=Correcting()) as opened:
-            opened.remember("Paris")
+        with MemoryStore(tmp_path, meaning=Correcting()) as opened:
+            ids.append(opened.remember("Paris"))
 
             assert recalled(opened, "Paris") == []
+            assert recalled(opened, "Rome") == ["Rome"]
 
     def test_is_not_taken_back_by_a_pin_that_comes_late(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         with MemoryStore(tmp_path) as one, MemoryStore(tmp_path) as other:

@@ -154,7 +154,7 @@ class TestCaches:
             tree.catch_up(10)
             tree.Search("coffee")
 
-        assert list((tmp_path / "cache" / "u42" / "indexes").glob("keywords-*"))
+        assert list((tmp_path / "cache" / "u42" / "indexes").glob("keywords.db"))
 
     def test_the_words_index_is_kept_for_the_log_that_it_is_of(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

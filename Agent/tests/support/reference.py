@@ -29,8 +29,8 @@ PORTS = ("LLMClient", "Ranker")
 SIBLINGS = {
     "memory": ("memory.store", "MemoryStore"),
     "memory.retriever": ("memory.retriever", "RetrieverConfig", "MemoryRetriever"),
-    "embeddings": ("embeddings.recall", "EmbeddingTree"),
-    "embeddings.embedder": ("embeddings.embedder",),
+    "embeddings": ("finding.tree", "EmbeddingTree"),
+    "embeddings.embedder": ("finding.embedder",),
     "model_clients": ("model_clients",),
     "lexical_client": ("lexical_client",),
     "formats": ("formats",),
