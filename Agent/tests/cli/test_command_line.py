@@ -1629,7 +1629,7 @@ class TestMeaning:
         program = Program(tmp_path / "memory")
         for number in range(12):
             program.run("remember", f"Crate {number} stands in hall {number % 3}.")
-        program.run("remember", "Her ship is blue.", "--to", "ship")
+        program.run("remember", "Her ship is blue.", "--keyword", "ship")
 
         program.run(word, "qwibble?", "--no-meaning", code=1)
         assert "ship" in program.run(word, "qwibble?", "--meaning")
