@@ -152,7 +152,7 @@ def measure_servers(options: argparse.Namespace, folder: Path, report: common.Re
     count = 200 if options.quick else 2_000
     ours = StdioServerParameters(
         command=sys.executable,
-        args=["-m", "Agent.adapters.mcp", str(folder / "mcp")],
+        args=["-m", "Agent.cli.command_line", "mcp", str(folder / "mcp")],
         env={**os.environ, "PYTHONPATH": str(common.ROOT)},
     )
     theirs = StdioServerParameters(

@@ -8,8 +8,7 @@
 and what several of them are made of:
 
     walking        a model walks a tree by itself: what MCP's and LangChain's tools do
-    operations     an operation is tried again where another process has written first, and the last one is undone
-    filters        what an interface calls a filter is compiled
+    operations     a change is tried again where another process has written first, undone, and survives a lost tail
+    filters        filters are compiled, and values compared and copied as JSON has them
     item_ranking   items are ranked by words and similarity
-    json_values    values are compared and copied as JSON has them
 """

@@ -1,4 +1,6 @@
-"""Filters over JSON objects, as LangGraph, LangChain and mem0 write them; compiled once, asked for every item.
+"""Filters over JSON objects, as LangGraph, LangChain and mem0 write them, and the values that they compare.
+
+A filter is compiled once and asked for every item. Values are compared as JSON has them: True is not 1.
 
 >>> fits = read_filter({"likes.tea": "green", "cups": {"$gte": 2}})
 >>> fits({"likes": {"tea": "green"}, "cups": 3}), fits({"likes": {"tea": "green"}, "cups": True})
@@ -11,9 +13,8 @@ from functools import partial
 from typing import Any, TypeAlias
 
 from ..keyword_tree import InvalidInputError
-from .json_values import compares, equals
 
-__all__ = ["OPERATORS", "Filter", "Test", "all_of", "is_equal", "read_filter"]
+__all__ = ["OPERATORS", "Filter", "Test", "all_of", "copy_value", "depth_of", "equals", "leaves", "read_filter"]
 
 Test: TypeAlias = Callable[[Any], bool]
 """Whether a field fits."""
@@ -83,9 +84,8 @@ def _differs(wanted: object) -> Test:
 def _compare(operation: Callable[[Any, Any], bool], wanted: object) -> Test:
     """Return the test of a comparison: numbers compare with numbers, strings with strings."""
     kinds: tuple[type, ...] = (str,) if isinstance(wanted, str) else (int, float)
-    if not compares(wanted, wanted):  # nothing is above a list
-        return lambda found: False
-    return lambda found: type(found) in kinds and operation(found, wanted)
+    can_be = type(wanted) in kinds  # nothing is above a list, or above True
+    return lambda found: can_be and type(found) in kinds and operation(found, wanted)
 
 
 def _is_in(is_wanted: bool, wanted: object) -> Test:
@@ -126,3 +126,50 @@ OPERATORS: dict[str, Callable[[Any], Test]] = {
 """What a wanted value becomes a test by."""
 
 _WITH_DOLLAR = {f"${name}": OPERATORS[name] for name in ("eq", "ne", "gt", "gte", "lt", "lte", "in", "nin")}
+
+
+# Values as JSON has them
+
+
+def equals(found: Any, wanted: Any) -> bool:
+    """Tell whether two values are the same in JSON, where True is not 1 and NaN equals nothing."""
+    if isinstance(found, bool) or isinstance(wanted, bool):
+        return found is wanted
+    if isinstance(wanted, (list, tuple)):
+        is_list = isinstance(found, (list, tuple)) and len(found) == len(wanted)
+        return is_list and all(map(equals, found, wanted))
+    if isinstance(wanted, Mapping):
+        is_dict = isinstance(found, Mapping) and found.keys() == wanted.keys()
+        return is_dict and all(equals(found[key], value) for key, value in wanted.items())
+    return bool(found == wanted)
+
+
+def copy_value(value: Any) -> Any:
+    """Return a value of which nothing is shared."""
+    if isinstance(value, dict):
+        return {key: copy_value(inner) for key, inner in value.items()}
+    if isinstance(value, list):
+        return [copy_value(inner) for inner in value]
+    return value
+
+
+def leaves(value: object) -> list[str]:
+    """Return all that a value says, without the names of its fields."""
+    if isinstance(value, dict):
+        return [text for inner in value.values() for text in leaves(inner)]
+    if isinstance(value, list):
+        return [text for inner in value for text in leaves(inner)]
+    return [] if value is None or isinstance(value, bool) else [str(value)]
+
+
+def depth_of(value: object) -> int:
+    """Return how many levels of lists and objects a value has; 0 for a number. Any depth is counted."""
+    level: list[object] = [value]
+    depth = -1
+    while level:
+        depth += 1
+        containers = [each for each in level if isinstance(each, (Mapping, list, tuple))]
+        level = [inner for each in containers for inner in (each.values() if isinstance(each, Mapping) else each)] or (
+            [None] if containers else []
+        )
+    return depth

@@ -13,13 +13,13 @@ documents is found by what the infos say. A document is an info: its content, it
 `path` ("编程 / Python"), `source` and `score` from 0 to 1.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator
 from typing import Annotated, Any
 
 from typing_extensions import override
 
 from ..base.checks import check_count
-from ..keyword_tree import Info, InvalidInputError, KeywordTree, KeywordTreeError
+from ..keyword_tree import Info, KeywordTree, KeywordTreeError
 from ..memory.retriever import MemoryRetriever
 from .filters import read_filter
 from .item_ranking import index_path
@@ -56,15 +56,12 @@ class KeywordTreeRetriever(BaseRetriever):
     filter: dict[str, Any] | None = None
     """What a document's metadata must fit: `{"source": "notes", "page": {"$gt": 3}}`, with `$eq $ne $gt $gte $lt $lte`,
     `$in $nin`; None fits all. `invoke(question, filter=…)` says otherwise for once."""
-    search_kwargs: dict[str, Any] = Field(default_factory=dict)
-    """`k`, `filter` and `score_threshold`, as `VectorStore.as_retriever` takes them; they go before the fields."""
-
     _retriever: MemoryRetriever = PrivateAttr()
 
     @override
     def model_post_init(self, context: Any, /) -> None:
         self._retriever = MemoryRetriever(self.tree, index_path=index_path(self.tree, "memories"))
-        self._read_options(None, None)  # what cannot be used is refused now
+        read_filter(self.filter)  # what cannot be used is refused now
 
     @override
     def _get_relevant_documents(
@@ -75,11 +72,12 @@ class KeywordTreeRetriever(BaseRetriever):
         k: int | None = None,
         filter: dict[str, Any] | None = None,
     ) -> list[Document]:
-        wanted, fits, least = self._read_options(k, filter)
+        wanted, fits = self.k if k is None else k, read_filter(self.filter if filter is None else filter)
+        check_count("k", wanted)
         self.tree.Refresh()
         found: dict[str, Document] = {}  # by what they say: equal texts take one place
         for document in self._rank(query, wanted):
-            if document.metadata["score"] >= least and (fits is None or fits(document.metadata)):
+            if document.metadata["score"] >= self.min_score and (fits is None or fits(document.metadata)):
                 found.setdefault(document.page_content, document)
             if len(found) == wanted:
                 break
@@ -100,20 +98,6 @@ class KeywordTreeRetriever(BaseRetriever):
             if len(memories) < limit:
                 return
             limit, seen = 4 * limit, limit
-
-    def _read_options(
-        self, k: int | None, wanted: dict[str, Any] | None
-    ) -> tuple[int, Callable[[Mapping[str, Any]], bool] | None, float]:
-        """Return how many documents are wanted, what they must fit, and their least score."""
-        unknown = self.search_kwargs.keys() - {"k", "filter", "score_threshold"}
-        if unknown:
-            raise InvalidInputError(f"search_kwargs knows k, filter and score_threshold, not {sorted(unknown)[0]!r}")
-        count = self.search_kwargs.get("k", self.k) if k is None else k
-        check_count("k", count)
-        least = self.search_kwargs.get("score_threshold", self.min_score)
-        if isinstance(least, bool) or not isinstance(least, (int, float)) or not 0 <= least <= 1:
-            raise InvalidInputError(f"score_threshold must be a number from 0 to 1, not {least!r}")
-        return count, read_filter(self.search_kwargs.get("filter", self.filter) if wanted is None else wanted), least
 
 
 def _document(info: Info, path: list[str], score: float) -> Document:

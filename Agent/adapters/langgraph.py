@@ -34,25 +34,25 @@ import logging
 import sys
 import threading
 import time
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import asdict, dataclass, is_dataclass
 from datetime import UTC, date, datetime
 from datetime import time as time_of_day
 from enum import Enum
+from functools import partial
 from typing import Any, Self, TypeAlias, cast
 from uuid import UUID
 
 from typing_extensions import override
 
-from ..keyword_tree import Info, InvalidInputError, KeywordTree, NotFoundError, StoreCorruptError, StoreError
+from ..keyword_tree import Info, InvalidInputError, KeywordTree, NotFoundError
 from ..store.addresses import open_tree
 from ..store.log_follower import InfoFollower
-from .filters import read_filter
+from .filters import copy_value, depth_of, leaves, read_filter
 from .item_ranking import ItemRanking
-from .json_values import copy_value, depth_of, leaves
-from .operations import InOrder, open_again, try_again
+from .operations import InOrder, MayOpenAgain, on_the_log, try_again
 
 try:
     from langgraph.store.base import (
@@ -116,23 +116,7 @@ class _Held:
     value: dict[str, Any] | None = None
 
 
-class _Awaitable(int):
-    """A result that is there, which `await` returns as well: the asynchronous stores' methods are awaited."""
-
-    def __await__(self) -> Generator[None, None, Self]:
-        return self
-        yield
-
-
-class _Sweeping(Future[None]):
-    """A future that `await` returns as it is, as the asynchronous stores give their task."""
-
-    def __await__(self) -> Generator[None, None, Self]:
-        return self
-        yield
-
-
-class KeywordTreeStore(BaseStore):
+class KeywordTreeStore(BaseStore, MayOpenAgain):
     """A LangGraph store that keeps its items in a tree.
 
     Any number of threads and processes may use it. `batch` and `abatch` are all that is implemented here; `get`, `put`,
@@ -182,7 +166,7 @@ class KeywordTreeStore(BaseStore):
         self._lock = threading.RLock()  # guards what is in memory; held over no sync and no model
         self._sweeper: threading.Thread | None = None
         self._stop_sweeping = threading.Event()
-        self._operations: dict[str, str] = {}  # id of an item -> what last put or deleted it, the newest last
+        self._put_by: dict[str, str] = {}  # id of an item -> what last put or deleted it, the newest last
         self._follow(tree)
 
     def _follow(self, tree: KeywordTree) -> None:
@@ -190,6 +174,9 @@ class KeywordTreeStore(BaseStore):
         self._follower = InfoFollower(tree, self._clear, self._take_info, _items_in_order)
         self._ranking = self._make_ranking()
         self._clear()
+
+    def _own_operations(self) -> Iterable[str]:
+        return self._put_by.values()
 
     def _clear(self) -> None:
         self._spaces: dict[_Path, dict[str, _Held]] = {}  # in the order of their puts
@@ -212,9 +199,8 @@ class KeywordTreeStore(BaseStore):
         store._place = path
         return store
 
-    def setup(self) -> _Awaitable:
-        """Do nothing: there is nothing to prepare. A program written for `SqliteStore` calls it, or awaits it."""
-        return _Awaitable(0)
+    def setup(self) -> None:
+        """Do nothing: there is nothing to prepare. A program written for `SqliteStore` calls it."""
 
     def operation_of(self, namespace: Sequence[str], key: str) -> str | None:
         """Return the operation by which this object last put or deleted an item, for `tree.Undo`.
@@ -222,7 +208,7 @@ class KeywordTreeStore(BaseStore):
         It does not matter which thread or task put it: a tool of an agent, say. None where this object did not, or the
         value was the one that was there, or 10,000 other items were put since.
         """
-        return self._operations.get(_item_id(_check_namespace(namespace), key))
+        return self._put_by.get(_item_id(_check_namespace(namespace), key))
 
     def close(self) -> None:
         """Stop the sweeper; close the tree, if it was opened here."""
@@ -266,30 +252,17 @@ class KeywordTreeStore(BaseStore):
             batches = list(group)
             if only_puts and len(batches) > 1:
                 with suppress(Exception):  # each alone then: one may have what cannot be put
-                    self._batch_on_the_log(list(itertools.chain(*batches)))
+                    self._batch(list(itertools.chain(*batches)))
                     results += [[None] * len(ops) for ops in batches]
                     continue
             for ops in batches:
                 try:
-                    results.append(self._batch_on_the_log(ops))
+                    results.append(self._batch(ops))
                 except Exception as error:
                     results.append(error)
         return results
 
-    def _batch_on_the_log(self, ops: list[Op]) -> list[Result]:
-        """Carry out operations; where the log lost what was read, on the tree opened again, if that was opened here."""
-        try:
-            return self._batch(ops)
-        except StoreCorruptError:
-            if not self._place:
-                raise
-            lost, fresh = self.tree, open_again(self._place, self._operations.values())
-            with self._lock:
-                self._follow(fresh)
-            with suppress(StoreError):
-                lost.Close()
-            return self._batch(ops)
-
+    @on_the_log
     def _batch(self, ops: list[Op]) -> list[Result]:
         puts: dict[tuple[_Path, str], PutOp] = {}
         for op in ops:
@@ -490,11 +463,11 @@ class KeywordTreeStore(BaseStore):
         """Remember which operation put or deleted the items, for `operation_of`."""
         with self._lock:
             for id in itertools.starmap(_item_id, puts):
-                self._operations.pop(id, None)
+                self._put_by.pop(id, None)
                 if operation_id is not None:
-                    self._operations[id] = operation_id
-            for id in list(itertools.islice(self._operations, max(0, len(self._operations) - _REMEMBERED))):
-                del self._operations[id]
+                    self._put_by[id] = operation_id
+            while len(self._put_by) > _REMEMBERED:
+                del self._put_by[next(iter(self._put_by))]
 
     def _plan(
         self, puts: Mapping[tuple[_Path, str], PutOp], texts: Mapping[tuple[_Path, str], str]
@@ -506,7 +479,7 @@ class KeywordTreeStore(BaseStore):
             id = _item_id(namespace, key)
             info = self.tree.GetInfo(id)
             if op.value is None:
-                writes += [_later(self.tree.DeleteInfo, id, AUTHOR)] if info is not None else []
+                writes += [partial(self.tree.DeleteInfo, id, AUTHOR)] if info is not None else []
                 continue
             own = _own_metadata(namespace, op, now)
             text = texts[namespace, key]
@@ -516,9 +489,9 @@ class KeywordTreeStore(BaseStore):
                 infos.append({**spec, "keyword_ids": [_namespace_id(namespace) if keyword is None else keyword.id]})
             elif info.content != text or info.metadata.get(AUTHOR) != own:
                 patch = {"content": text, "metadata": {**info.metadata, AUTHOR: own}}
-                writes.append(_later(self.tree.UpdateInfo, id, patch, None, AUTHOR))
+                writes.append(partial(self.tree.UpdateInfo, id, patch, None, AUTHOR))
         if infos:
-            writes.insert(0, _later(self.tree.BatchCreateInfos, infos))
+            writes.insert(0, partial(self.tree.BatchCreateInfos, infos))
         return writes
 
     def _ensure_namespaces(self, namespaces: Iterable[_Path]) -> None:
@@ -576,12 +549,12 @@ class KeywordTreeStore(BaseStore):
             own = None if info is None else _own_fields(info)
             if info is not None and own is not None:
                 metadata = {**info.metadata, AUTHOR: {**own, "expires_at": held.expires_at}}
-                writes.append(_later(self.tree.UpdateInfo, held.id, {"metadata": metadata}, None, AUTHOR))
+                writes.append(partial(self.tree.UpdateInfo, held.id, {"metadata": metadata}, None, AUTHOR))
         with suppress(NotFoundError):  # one was deleted meanwhile; the others are written with the next read
             self._carry_out(writes)
 
-    def sweep_ttl(self) -> _Awaitable:
-        """Delete the items whose time is over, as one operation; return how many. It can be awaited, too.
+    def sweep_ttl(self) -> int:
+        """Delete the items whose time is over, as one operation; return how many.
 
         One that another process may have refreshed in its memory alone is left for a tenth of its time.
         """
@@ -595,17 +568,17 @@ class KeywordTreeStore(BaseStore):
             ]
         dead = [id for id in dead if self.tree.GetInfo(id) is not None]
         with suppress(NotFoundError):
-            self._carry_out([_later(self.tree.DeleteInfo, id, AUTHOR) for id in dead])
-            return _Awaitable(len(dead))
-        return _Awaitable(0)
+            self._carry_out([partial(self.tree.DeleteInfo, id, AUTHOR) for id in dead])
+            return len(dead)
+        return 0
 
-    def start_ttl_sweeper(self, sweep_interval_minutes: float | None = None) -> _Sweeping:
+    def start_ttl_sweeper(self, sweep_interval_minutes: float | None = None) -> Future[None]:
         """Sweep now and then, in a thread; return a future that ends with it, and ends it where it is cancelled.
 
         Args:
             sweep_interval_minutes: None takes the configuration's, or 5.
         """
-        future = _Sweeping()
+        future: Future[None] = Future()
         if self.ttl_config is None:
             future.set_result(None)
             return future
@@ -627,13 +600,13 @@ class KeywordTreeStore(BaseStore):
         self._sweeper.start()
         return future
 
-    def stop_ttl_sweeper(self, timeout: float | None = None) -> _Awaitable:
-        """Stop the sweeper; return whether (1 or 0) it has ended, within `timeout` seconds where they are given."""
+    def stop_ttl_sweeper(self, timeout: float | None = None) -> bool:
+        """Stop the sweeper; return whether it has ended, within `timeout` seconds where they are given."""
         self._stop_sweeping.set()
         if self._sweeper is None or self._sweeper is threading.current_thread():
-            return _Awaitable(True)
+            return True
         self._sweeper.join(timeout)
-        return _Awaitable(not self._sweeper.is_alive())
+        return not self._sweeper.is_alive()
 
     # -- ranking --------------------------------------------------------------
 
@@ -670,13 +643,13 @@ def _check_namespace(namespace: Sequence[str]) -> _Path:
     if len(labels) > LABELS:
         raise InvalidNamespaceError(f"a namespace has at most {LABELS} labels here, not {len(labels):,}")
     for label in labels:
-        if not isinstance(label, str) or not _can_be_written(label):
+        if not _can_be_written(label):
             raise InvalidNamespaceError(f"a label of a namespace must be {_TEXT}, not {label!r:.80}")
     return labels
 
 
 def _check_key(key: str) -> str:
-    if not isinstance(key, str) or not _can_be_written(key):
+    if not _can_be_written(key):
         raise InvalidInputError(f"a key must be {_TEXT}, not {key!r:.80}")
     return key
 
@@ -684,8 +657,8 @@ def _check_key(key: str) -> str:
 _TEXT = "a string without a lone surrogate"
 
 
-def _can_be_written(text: str) -> bool:
-    return not any("\ud800" <= char <= "\udfff" for char in text)
+def _can_be_written(text: object) -> bool:
+    return isinstance(text, str) and not any("\ud800" <= char <= "\udfff" for char in text)
 
 
 def _namespace_id(namespace: _Path) -> str:
@@ -774,10 +747,6 @@ def _decode(content: str) -> dict[str, Any]:
     except (ValueError, RecursionError):
         value = None
     return value if isinstance(value, dict) else {"content": content}
-
-
-def _later(function: Callable[..., object], *arguments: object) -> Callable[[], object]:
-    return lambda: function(*arguments)
 
 
 def _fields_of(index: Mapping[str, Any]) -> list[str]:

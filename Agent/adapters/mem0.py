@@ -18,8 +18,8 @@ A memory is an info, and each user, agent and run a keyword that it is linked to
 the names by a hash, so that two processes agree. `metadata["mem0"]` of the info holds what mem0 calls the payload;
 that is the truth, wherever a person has moved or renamed the keywords.
 
-Results, errors and the texts of both are as in mem0ai 2.2.1. What that takes and this cannot do is refused by name:
-`rerank`, `memory_type`, images, `timestamp`, `reference_date`.
+Results, and where errors are raised, are as in mem0ai 2.2.1; the words of an error are not. What that takes and this
+cannot do is refused by name: `rerank`, `memory_type`, images, `timestamp`, `reference_date`.
 """
 
 import asyncio
@@ -33,26 +33,16 @@ from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import asdict
 from datetime import UTC, date, datetime
-from typing import Any, ParamSpec, Self, TypeAlias, TypeVar, cast
+from typing import Any, Self, TypeAlias, TypeVar
 
-from ..keyword_tree import (
-    Change,
-    HideKeys,
-    Info,
-    InvalidInputError,
-    KeywordTree,
-    LLMClient,
-    NotFoundError,
-    StoreCorruptError,
-    StoreError,
-)
+from ..base.checks import check_count, check_string, shorten
+from ..keyword_tree import Change, HideKeys, Info, InvalidInputError, KeywordTree, LLMClient, NotFoundError
 from ..memory.scoring import ScoreBreakdown, temporal_decay
 from ..store.addresses import open_tree
 from ..store.log_follower import InfoFollower
-from .filters import OPERATORS, Filter, Test, all_of
+from .filters import OPERATORS, Filter, Test, all_of, copy_value
 from .item_ranking import ItemRanking
-from .json_values import copy_value
-from .operations import LastOperations, open_again, try_again
+from .operations import LastOperations, MayOpenAgain, on_the_log, try_again
 
 __all__ = ["AsyncMemory", "Memory"]
 
@@ -67,42 +57,17 @@ _SHOWN = 10  # known memories that a model is shown
 _FACTS = 100  # that a model may state of one conversation
 _HISTORY = 1_000  # changes of one memory that are returned
 _UNSET: Any = object()
-_SECTIONS = (
-    *("vector_store", "llm", "embedder", "graph_store", "reranker", "history_db_path", "version"),
-    *("custom_instructions", "custom_prompt", "custom_fact_extraction_prompt", "custom_update_memory_prompt"),
-)
+_OPTIONS = ("tree", "path", "llm_client", "embedder")
 _PROMOTED = ("user_id", "agent_id", "run_id", "actor_id", "role", "attributed_to", "expiration_date")
 _CORE = {"data", "hash", "created_at", "updated_at", "id", "text_lemmatized", *_PROMOTED}
 _IDENTITY = {*OWNERS, "actor_id"}
 
 _Row: TypeAlias = dict[str, Any]
-_P = ParamSpec("_P")
 _R = TypeVar("_R")
 _LOGGER = logging.getLogger(__name__)
 
 
-def _on_the_log(method: Callable[_P, _R]) -> Callable[_P, _R]:
-    """Let a method be called again on the tree opened again, where its log lost what was read."""
-
-    @functools.wraps(method)
-    def call(*arguments: _P.args, **named: _P.kwargs) -> _R:
-        try:
-            return method(*arguments, **named)
-        except StoreCorruptError:
-            memory = cast("Memory", arguments[0])
-            if not memory._place:
-                raise
-            lost, fresh = memory.tree, open_again(memory._place, memory._operations.ids())
-            with memory._lock:
-                memory._follow(fresh)
-            with suppress(StoreError):
-                lost.Close()
-            return method(*arguments, **named)
-
-    return call
-
-
-class Memory:
+class Memory(MayOpenAgain):
     """mem0's `Memory` on a tree. Any number of threads and processes may use it.
 
     Args:
@@ -173,6 +138,10 @@ class Memory:
 
     # -- following the tree ---------------------------------------------------
 
+    def _catch_up(self) -> None:
+        with self._lock:
+            self._follower.catch_up()
+
     def _clear(self) -> None:
         self._items: dict[str, _Row] = {}  # id -> payload with data, created_at, updated_at; in the order of creation
         self._scopes: dict[tuple[str, str], dict[str, None]] = defaultdict(dict)
@@ -201,7 +170,7 @@ class Memory:
 
     # -- adding ---------------------------------------------------------------
 
-    @_on_the_log
+    @on_the_log
     def add(
         self,
         messages: str | Mapping[str, Any] | list[Any],
@@ -236,33 +205,22 @@ class Memory:
 
         Cost: one sync; with a model, one call.
         """
-        _refuse("add", timestamp=timestamp, memory_type=memory_type)
+        _refuse(timestamp=timestamp, memory_type=memory_type)
         expires = {} if expiration_date is None else {"expiration_date": _read_date(expiration_date)}
-        scope = _read_scope({"user_id": user_id, "agent_id": agent_id, "run_id": run_id})
-        if not scope:
-            raise InvalidInputError("At least one of 'user_id', 'agent_id', or 'run_id' must be provided.")
-        own = {**_without_identity(metadata, {}, "add()"), **scope, **expires}
+        scope = _read_scope(user_id=user_id, agent_id=agent_id, run_id=run_id)
+        own = {**_without_identity(metadata, {}), **scope, **expires}
         conversation = _read_messages(messages)
         facts = self._extract(conversation, scope, prompt) if infer else None
         if facts is None:
-            results, drafts = [], []
-            for message in conversation:
-                if message["role"] == "system":
-                    continue
-                actor = message.get("name") or None
-                said = {"role": message["role"]} | ({"actor_id": actor} if actor else {})
-                drafts.append((message["content"], {**own, **said}))
-                results.append({"memory": message["content"], "actor_id": actor, "role": message["role"]})
+            said = [each for each in conversation if each["role"] != "system"]
+            drafts = [(each["content"], {**own, **_speaker(each)}) for each in said]
+            results = [{"actor_id": each["name"] or None, "role": each["role"]} for each in said]
         else:
-            drafts = [(text, {**own, **said}) for text, said in facts]
-            results = [{"memory": text} for text, _ in facts]
+            drafts = [(text, {**own, **who}) for text, who in facts]
+            results = [{} for _ in facts]
         ids = self._store(drafts, scope)
-        return {
-            "results": [
-                {"id": id, "memory": row.pop("memory"), "event": "ADD", **row}
-                for id, row in zip(ids, results, strict=True)
-            ]
-        }
+        rows = zip(ids, drafts, results, strict=True)
+        return {"results": [{"id": id, "memory": text, "event": "ADD", **more} for id, (text, _), more in rows]}
 
     def _store(self, drafts: list[tuple[str, _Row]], scope: Mapping[str, str]) -> list[str]:
         """Store texts with their payloads as one operation, and return their ids."""
@@ -284,8 +242,7 @@ class Memory:
 
         operation_id, infos = try_again(store)
         self._operations.note(operation_id)
-        with self._lock:
-            self._follower.catch_up()
+        self._catch_up()
         self._ranking.embed()
         return [info.id for info in infos]
 
@@ -337,14 +294,14 @@ class Memory:
 
     # -- asking ---------------------------------------------------------------
 
-    @_on_the_log
+    @on_the_log
     def get(self, memory_id: str) -> _Row | None:
         """Return a memory, expired or not; None where there is none."""
         with self._lock:
             self._follower.catch_up()
             return self._row_of(memory_id) if memory_id in self._items else None
 
-    @_on_the_log
+    @on_the_log
     def get_all(
         self, *, filters: Mapping[str, Any] | None = None, top_k: int = 20, show_expired: bool = False, **others: Any
     ) -> _Row:
@@ -356,8 +313,8 @@ class Memory:
             show_expired: Return those whose date has passed as well.
             others: None is known: top-level ids are refused as in mem0, and so is anything else.
         """
-        _refuse_others("get_all", others)
-        _check_numbers(top_k=top_k)
+        _refuse(**others)
+        check_count("top_k", top_k, 0)
         wanted = _read_filters(filters)
         with self._lock:
             self._follower.catch_up()
@@ -367,7 +324,7 @@ class Memory:
             del row["score"]
         return {"results": rows}
 
-    @_on_the_log
+    @on_the_log
     def search(
         self,
         query: str,
@@ -399,17 +356,16 @@ class Memory:
 
         Cost: some milliseconds; with an embedder, a call for the question.
         """
-        _refuse("search", reference_date=reference_date, rerank=rerank or None)
-        _refuse_others("search", others)
-        _check_numbers(threshold=threshold, top_k=top_k)
-        if not isinstance(query, str):
-            raise InvalidInputError("Invalid query: must be a non-empty string.")
-        query = query.strip()
+        _refuse(reference_date=reference_date, rerank=rerank or None, **others)
+        check_count("top_k", top_k, 0)
+        least = 0.1 if threshold is None else threshold
+        if not isinstance(least, (int, float)) or not 0 <= least <= 1:
+            raise InvalidInputError(f"threshold must be a number from 0 to 1, not {shorten(threshold)}")
+        query = check_string("query", query).strip()
         if not query:
-            raise InvalidInputError("Invalid query: cannot be empty or whitespace-only.")
+            raise InvalidInputError("query must not be blank")
         wanted = _read_filters(filters)
-        with self._lock:
-            self._follower.catch_up()
+        self._catch_up()
         self._ranking.embed([query])
         with self._lock:
             self._follower.catch_up()
@@ -419,7 +375,6 @@ class Memory:
             near = self._ranking.rank_by_similarity(query, among) or {}
             for id, similarity in near.items():
                 scores[id] = max(similarity, scores.get(id, 0.0))
-            least = 0.1 if threshold is None else threshold
             if not least:
                 scores = {**scores, **{id: 0.0 for id in reversed(among) if id not in scores}}
             best = sorted((id for id, score in scores.items() if score >= least), key=lambda id: -scores[id])[:top_k]
@@ -465,7 +420,7 @@ class Memory:
 
     # -- changing -------------------------------------------------------------
 
-    @_on_the_log
+    @on_the_log
     def update(
         self,
         memory_id: str,
@@ -485,57 +440,47 @@ class Memory:
         """
         text = data if text is None else text
         if text is None and metadata is None and expiration_date is _UNSET:
-            raise InvalidInputError("At least one of text, metadata, or expiration_date must be provided.")
-        if text is not None and not isinstance(text, str):
-            raise InvalidInputError(f"text must be a string, not {text!r}")
+            raise InvalidInputError("update() needs one of text, metadata and expiration_date")
+        if text is not None:
+            check_string("text", text)
         self.tree.Refresh()
         info = self.tree.GetInfo(memory_id) if isinstance(memory_id, str) else None
         payload = None if info is None else _payload_of(info)
         if info is None or payload is None:
-            raise InvalidInputError(f"Memory with id {memory_id} not found. Please provide a valid 'memory_id'")
-        own = {**info.metadata[OWN], **_without_identity(metadata, payload, "update()")}
+            raise InvalidInputError(f"there is no memory {shorten(memory_id)}")
+        own = {**info.metadata[OWN], **_without_identity(metadata, payload)}
         if expiration_date is not _UNSET:
             own["expiration_date"] = None if expiration_date is None else _read_date(expiration_date)
         patch = {"content": info.content if text is None else text, "metadata": {**info.metadata, OWN: own}}
         try:
             with self.tree.Operation("mem0 update", OWN) as operation:
                 self.tree.UpdateInfo(memory_id, patch)
-        except NotFoundError as error:
-            raise InvalidInputError(
-                f"Memory with id {memory_id} not found. Please provide a valid 'memory_id'"
-            ) from error
+        except NotFoundError as error:  # another process was faster
+            raise InvalidInputError(f"there is no memory {shorten(memory_id)}") from error
         self._operations.note(operation.id)
-        with self._lock:
-            self._follower.catch_up()
+        self._catch_up()
         self._ranking.embed()
         return {"message": "Memory updated successfully!"}
 
-    @_on_the_log
+    @on_the_log
     def delete(self, memory_id: str) -> dict[str, str]:
         """Delete a memory; `undo` brings it back."""
-        with self._lock:
-            self._follower.catch_up()
-            is_there = memory_id in self._items
-        if not is_there or not self._delete([memory_id]):
-            raise InvalidInputError(f"Memory with id {memory_id} not found")
+        self._catch_up()
+        if memory_id not in self._items or not self._delete([memory_id]):
+            raise InvalidInputError(f"there is no memory {shorten(memory_id)}")
         return {"message": "Memory deleted successfully!"}
 
-    @_on_the_log
+    @on_the_log
     def delete_all(self, user_id: Any = None, agent_id: Any = None, run_id: Any = None) -> dict[str, str]:
         """Delete all memories of a user, an agent and a run, as one operation."""
-        scope = _read_scope({"user_id": user_id, "agent_id": agent_id, "run_id": run_id})
-        if not scope:
-            raise InvalidInputError(
-                "At least one filter is required to delete all memories. "
-                "If you want to delete all memories, use the `reset()` method."
-            )
+        scope = _read_scope(user_id=user_id, agent_id=agent_id, run_id=run_id)
         with self._lock:
             self._follower.catch_up()
             ids = list(self._in_scope(scope))
         self._delete(ids)
         return {"message": "Memories deleted successfully!"}
 
-    @_on_the_log
+    @on_the_log
     def reset(self) -> None:
         """Delete all memories, as one operation that can be undone; what else is in the tree stays."""
         with self._lock:
@@ -568,7 +513,7 @@ class Memory:
 
     # -- going back -----------------------------------------------------------
 
-    @_on_the_log
+    @on_the_log
     def history(self, memory_id: str) -> list[_Row]:
         """Return what a memory went through, oldest first; the `id` of a row is the operation, for `undo`.
 
@@ -652,136 +597,87 @@ class AsyncMemory:
 
 
 def _read_config(config: object) -> _Row:
-    if config is None:
-        return {}
-    if not isinstance(config, Mapping):
-        raise InvalidInputError(f"the configuration must be a dict with path, llm_client, embedder, not {config!r}")
-    ours: _Row = {}
-    theirs: list[str] = []
-    for name, value in config.items():
-        is_section = name == "embedder" and isinstance(value, Mapping)
-        if name in ("tree", "path", "llm_client", "embedder") and not is_section:
-            ours[name] = value
-        elif name in _SECTIONS:
-            theirs.append(name)
-        else:
-            raise InvalidInputError(f"the configuration has no key {name!r}; known: path, tree, llm_client, embedder")
+    """Return our part of a configuration; one log line names what is mem0's own, since a typing error may be there."""
+    if not isinstance(config, Mapping | None):
+        raise InvalidInputError(f"the configuration must be a dict with {', '.join(_OPTIONS)}, not {shorten(config)}")
+    given = dict(config or {})
+    theirs = [name for name in given if name not in _OPTIONS or isinstance(given[name], Mapping)]
     if theirs:
         _LOGGER.warning(
-            "of no use here, since the tree stores and searches by itself: %s. "
-            "A model is given as llm_client, an embedder as embedder.",
-            ", ".join(theirs),
+            "of no use here, since the tree stores and searches by itself: %s. What is of use: %s.",
+            ", ".join(map(str, theirs)),
+            ", ".join(_OPTIONS),
         )
-    return ours
+    return {name: value for name, value in given.items() if name not in theirs}
 
 
-def _read_scope(given: Mapping[str, Any]) -> dict[str, str]:
-    """Return the ids that are given, trimmed; what none can be is refused in mem0's words."""
-    scope = {}
-    for name, value in given.items():
-        if value is None:
-            continue
-        trimmed = str(value).strip()
-        if not trimmed:
-            raise InvalidInputError(f"Invalid {name}: cannot be empty or whitespace-only. Provide a valid identifier.")
-        if any(char.isspace() for char in trimmed):
-            raise InvalidInputError(
-                f"Invalid {name}: cannot contain whitespace. Provide a valid identifier without spaces."
-            )
-        scope[name] = trimmed
+def _read_scope(**given: Any) -> dict[str, str]:
+    """Return the ids that are given, trimmed, at least one; what none can be is refused."""
+    scope = {name: str(value).strip() for name, value in given.items() if value is not None}
+    for name, id in scope.items():
+        if not id or any(char.isspace() for char in id):
+            raise InvalidInputError(f"{name} must not be blank, nor hold blanks: {shorten(given[name])}")
+    if not scope:
+        raise InvalidInputError(f"whose memories? At least one of {', '.join(OWNERS)} is needed")
     return scope
 
 
-def _without_identity(metadata: object, known: Mapping[str, Any], where: str) -> _Row:
+def _without_identity(metadata: object, known: Mapping[str, Any]) -> _Row:
     """Return metadata that says nothing of whom a memory belongs to: only the arguments do."""
-    if metadata is None:
-        return {}
-    if not isinstance(metadata, Mapping):
-        raise InvalidInputError(f"metadata must be an object, not {metadata!r}")
+    if not isinstance(metadata, Mapping | None):
+        raise InvalidInputError(f"metadata must be an object, not {shorten(metadata)}")
     clean = {}
-    for name, value in metadata.items():
+    for name, value in (metadata or {}).items():
         if name not in _IDENTITY:
             clean[name] = value
         elif value != known.get(name):
-            _LOGGER.warning("%s: ignoring metadata[%r]: identity fields cannot be set through metadata", where, name)
+            _LOGGER.warning("metadata[%r] is ignored: only an argument says whose a memory is", name)
     return clean
 
 
 def _read_messages(messages: object) -> list[_Row]:
     """Return the messages that have a role and a text; others are left out, and a log line says so."""
     if isinstance(messages, str):
-        messages = [{"role": "user", "content": messages}]
-    elif isinstance(messages, Mapping):
-        messages = [messages]
-    elif not isinstance(messages, list):
-        raise InvalidInputError("messages must be str, dict, or list[dict]")
+        messages = {"role": "user", "content": messages}
     read = []
-    for message in messages:
-        if not isinstance(message, Mapping) or message.get("role") is None or message.get("content") is None:
-            _LOGGER.warning("Skipping invalid message format: %.200r", message)
+    for message in messages if isinstance(messages, list) else [messages]:
+        if not isinstance(message, Mapping | str):
+            raise InvalidInputError(f"messages must be a text, a message, or a list of them, not {shorten(message)}")
+        if isinstance(message, str) or message.get("role") is None or message.get("content") is None:
+            _LOGGER.warning("a message without role or content is left out: %.200r", message)
             continue
-        role, name = message["role"], message.get("name")
-        if not isinstance(role, str) or not isinstance(name, str | None):
-            raise InvalidInputError(f"a message's role and name must be strings: {role!r}, {name!r}")
+        role, name = check_string("role", message["role"]), check_string("name", message.get("name") or "")
         read.append({"role": role, "content": _read_content(message["content"]), "name": name})
     return read
 
 
+def _speaker(message: Mapping[str, str]) -> dict[str, str]:
+    return {"role": message["role"], **({"actor_id": message["name"]} if message["name"] else {})}
+
+
 def _read_content(content: object) -> str:
     """Return the text of a message, whose parts may be a list; a part that is none is refused."""
-    if isinstance(content, str):
-        return content
-    parts = content if isinstance(content, list) else [content]
     texts = []
-    for part in parts:
-        kind = part.get("type") if isinstance(part, Mapping) else type(part).__name__
-        text = part.get("text") if isinstance(part, Mapping) else part
-        if not isinstance(text, str) or kind not in ("text", "str"):
-            raise InvalidInputError(f"a message must be text; images and {kind!r} cannot be remembered here")
+    for part in content if isinstance(content, list) else [content]:
+        text = part.get("text") if isinstance(part, Mapping) and part.get("type") == "text" else part
+        if not isinstance(text, str):
+            raise InvalidInputError(f"a message must be text; images cannot be remembered here: {shorten(part)}")
         texts.append(text)
     return "\n".join(texts)
 
 
 def _read_date(value: object) -> str:
-    if isinstance(value, datetime):
-        return value.date().isoformat()
-    if isinstance(value, date):
-        return value.isoformat()
-    if not isinstance(value, str):
-        raise InvalidInputError("expiration_date must be a date string in YYYY-MM-DD format.")
-    try:
-        return date.fromisoformat(value).isoformat()
-    except ValueError as error:
-        raise InvalidInputError("expiration_date must be a valid date in YYYY-MM-DD format.") from error
+    with suppress(ValueError, TypeError):
+        return (value if isinstance(value, date) else datetime.fromisoformat(value)).strftime("%Y-%m-%d")  # type: ignore[arg-type]
+    raise InvalidInputError(f"expiration_date must be a date as YYYY-MM-DD, not {shorten(value)}")
 
 
-def _refuse(method: str, **given: object) -> None:
+def _refuse(**given: object) -> None:
+    """Refuse what is mem0's, and cannot be done here."""
     for name, value in given.items():
         if value is not None:
-            raise InvalidInputError(f"{method}() cannot take {name} here: {value!r}")
-
-
-def _refuse_others(method: str, others: Mapping[str, object]) -> None:
-    top_level = frozenset(OWNERS.keys() & others.keys())
-    if top_level:
-        raise InvalidInputError(
-            f"Top-level entity parameters {top_level} are not supported in {method}(). "
-            "Use filters={'user_id': '...'} instead."
-        )
-    if others:
-        raise InvalidInputError(f"{method}() knows no {', '.join(sorted(others))}")
-
-
-def _check_numbers(*, top_k: object, threshold: object = None) -> None:
-    if threshold is not None:
-        if not isinstance(threshold, (int, float)):
-            raise InvalidInputError("threshold must be a valid number")
-        if not 0 <= threshold <= 1:
-            raise InvalidInputError(f"Invalid threshold: {threshold}. Must be between 0 and 1 (inclusive).")
-    if not isinstance(top_k, int) or isinstance(top_k, bool):
-        raise InvalidInputError("top_k must be a valid integer")
-    if top_k < 0:
-        raise InvalidInputError(f"Invalid top_k: {top_k}. Must be a non-negative integer.")
+            hint = ": ids go into filters" if name in OWNERS else ""
+            raise InvalidInputError(f"{name} cannot be taken here{hint}: {shorten(value)}")
 
 
 # What a filter means
@@ -794,11 +690,9 @@ def _read_filters(filters: object) -> _Row:
     wanted = dict(filters or {})
     for name in OWNERS:
         if name in wanted and not isinstance(wanted[name], Mapping) and wanted[name] != "*":
-            wanted |= _read_scope({name: wanted[name]})
+            wanted |= _read_scope(**{name: wanted[name]})
     if not any(name in wanted for name in OWNERS):
-        raise InvalidInputError(
-            "filters must contain at least one of: user_id, agent_id, run_id. Example: filters={'user_id': 'u1'}"
-        )
+        raise InvalidInputError(f"filters must name at least one of {', '.join(OWNERS)}, not {shorten(filters)}")
     return wanted
 
 
@@ -811,12 +705,9 @@ def _compile_one(name: str, condition: Any) -> Filter:
     if name not in _LOGICAL:
         test = _read_condition(condition)
         return lambda payload: test(payload.get(name))
-    if not isinstance(condition, list) or (not condition and name != "AND"):
-        size = "a" if name == "AND" else "a non-empty"
-        raise InvalidInputError(f"{name} operator requires {size} list of conditions")
-    for inner in condition:
-        if not isinstance(inner, Mapping):
-            raise InvalidInputError(f"a condition of {name} must be an object, not {inner!r}")
+    is_list = isinstance(condition, list) and (condition or name == "AND")
+    if not is_list or not all(isinstance(inner, Mapping) for inner in condition):
+        raise InvalidInputError(f"{name} takes a list of filters, not {shorten(condition)}")
     filters = [_compile(inner) for inner in condition]
     return lambda payload: _LOGICAL[name](fits(payload) for fits in filters)
 
@@ -830,7 +721,7 @@ def _read_condition(condition: Any) -> Test:
     wanted = condition if isinstance(condition, Mapping) else {"in" if isinstance(condition, list) else "eq": condition}
     for operator, value in wanted.items():
         if operator not in OPERATORS:
-            raise InvalidInputError(f"Unsupported metadata filter operator: {operator}")
+            raise InvalidInputError(f"no operator of a filter: {operator}; known: {', '.join(OPERATORS)}")
         if value is None:
             raise InvalidInputError(f"a filter compares with a value, not None: {condition!r}")
     tests = [OPERATORS[operator](value) for operator, value in wanted.items()]

@@ -14,10 +14,12 @@
 
 import asyncio
 import contextvars
+import functools
 import threading
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future
-from typing import Any, Generic, NamedTuple, TypeVar
+from contextlib import suppress
+from typing import Any, Generic, NamedTuple, ParamSpec, TypeVar, cast
 
 from ..base.forks import watch_forks
 from ..keyword_tree import (
@@ -26,11 +28,12 @@ from ..keyword_tree import (
     KeywordTree,
     NotFoundError,
     StoreCorruptError,
+    StoreError,
     VersionConflictError,
 )
 from ..store.addresses import open_tree
 
-__all__ = ["OUTRUN", "Done", "InOrder", "LastOperations", "open_again", "try_again"]
+__all__ = ["Done", "InOrder", "LastOperations", "MayOpenAgain", "on_the_log", "open_again", "try_again"]
 
 ATTEMPTS = 20
 """At a change that another process has outrun."""
@@ -41,6 +44,7 @@ REMEMBERED = 1_000
 OUTRUN = (DuplicateIdError, VersionConflictError, NotFoundError)
 """What a change ends with that was planned on what another process has changed since."""
 
+_P = ParamSpec("_P")
 _T = TypeVar("_T")
 
 
@@ -83,11 +87,51 @@ def open_again(place: str, own: Iterable[str]) -> KeywordTree:
     missing = [id for id in dict.fromkeys(own) if id not in there]
     if missing:
         tree.Close()
-        lost = (
-            f"{len(missing)} acknowledged operations of this object are not there any more, the first is {missing[0]}"
-        )
+        lost = f"{len(missing)} acknowledged operations are not there any more, the first is {missing[0]}"
         raise StoreCorruptError("the log", 0, f"{lost}: open again, and repeat what they did")
     return tree
+
+
+class MayOpenAgain:
+    """An adapter whose methods `on_the_log` go on by themselves, where it opened its tree itself."""
+
+    tree: KeywordTree
+    _place = ""
+    """Where it was opened; empty of a tree that was given, which only its owner can open again: the error says so."""
+    _operations: "LastOperations"
+
+    def _follow(self, tree: KeywordTree) -> None:
+        """Begin with another tree, of which nothing is known."""
+        raise NotImplementedError
+
+    def _own_operations(self) -> Iterable[str]:
+        """Return the operations that were acknowledged here, and are remembered."""
+        return self._operations.ids()
+
+
+def on_the_log(method: Callable[_P, _T]) -> Callable[_P, _T]:
+    """Let a method of `MayOpenAgain` be called again on the tree opened again, where its log lost what was read."""
+
+    @functools.wraps(method)
+    def call(*arguments: _P.args, **named: _P.kwargs) -> _T:
+        adapter = cast("MayOpenAgain", arguments[0])
+        tree = adapter.tree
+        try:
+            return method(*arguments, **named)
+        except StoreCorruptError:
+            if not adapter._place:
+                raise
+            with _opening_again:
+                if adapter.tree is tree:  # no other thread was first
+                    adapter._follow(open_again(adapter._place, adapter._own_operations()))
+                    with suppress(StoreError):
+                        tree.Close()
+            return method(*arguments, **named)
+
+    return call
+
+
+_opening_again = threading.Lock()
 
 
 class InOrder:

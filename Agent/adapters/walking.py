@@ -20,8 +20,18 @@ from typing import Any, TypeAlias
 from ..formats.records import ROOT_ID
 from ..formats.text import is_blank
 from ..formats.view import pages
-from ..keyword_tree import Change, Info, InvalidInputError, KeywordNode, KeywordTree, NotFoundError, SearchStatus
+from ..keyword_tree import (
+    Change,
+    Info,
+    InvalidInputError,
+    KeywordNode,
+    KeywordTree,
+    LLMClient,
+    NotFoundError,
+    SearchStatus,
+)
 from ..memory.retriever import MemoryRetriever
+from ..models.judge import SHOWN, judge
 from .item_ranking import index_path
 from .operations import Done, LastOperations
 
@@ -44,12 +54,13 @@ class TreeWalk:
     Args:
         tree: What is looked at; others may write to it.
         author: Who makes what is made here.
+        judge: A model that tells which of the best facts answer a question; None recalls what ranks best.
     """
 
-    def __init__(self, tree: KeywordTree, author: str = "mcp") -> None:
+    def __init__(self, tree: KeywordTree, author: str = "mcp", judge: LLMClient | None = None) -> None:
         self.tree = tree
         self.operations = LastOperations(tree, author)
-        self._author = author
+        self._author, self._judge = author, judge
         self._retriever = MemoryRetriever(tree, index_path=index_path(tree, "memories"))
 
     # -- looking --
@@ -59,16 +70,20 @@ class TreeWalk:
 
         Args:
             question: In any words; not blank.
-            limit: At most this many.
+            limit: At most this many; with a judge at most the 8 that it is shown.
 
         Raises:
             InvalidInputError: the question is blank, or `limit` is below 1.
 
-        Cost: some milliseconds; the first question of a tree reads all facts, and keeps their index beside it.
+        Cost: some milliseconds, with a judge a call of it; the first question of a tree reads all facts, and keeps
+        their index beside it.
         """
         if is_blank(question):
             raise InvalidInputError(f"there is no question in {question[:60]!r}")
-        found = self._retriever.retrieve(question, limit)
+        found = self._retriever.retrieve(question, limit if self._judge is None else max(limit, SHOWN))
+        if self._judge is not None:
+            answering = judge(self._judge, question, [(each.info.id, each.info.content) for each in found])
+            found = [each for each in found if each.info.id in answering][:limit]
         rows = [{**_info_row(each.info), "path": each.path, "score": round(each.score, 2)} for each in found]
         return _fit(rows)
 
@@ -154,25 +169,6 @@ class TreeWalk:
             raise NotFoundError("keyword", id)
         return parent, int(start), int(stop)
 
-    def keyword(self, id: str) -> _Row:
-        """Return a keyword by its id, name or path: its path, facts, and what is under it.
-
-        Raises:
-            NotFoundError: there is none.
-            InvalidInputError: several are called so.
-        """
-        self.tree.Refresh()
-        found = self.tree.GetKeyword(id)
-        known = self._id_by_name(id) if found is None else found.id
-        node = None if known is None else self.tree.GetKeyword(known)
-        if node is None:
-            raise NotFoundError("keyword", id)
-        infos = self.tree.GetInfosOfKeyword(node.id)
-        facts = _fit(map(_info_row, infos[:_FACTS]))
-        level = self.look_beneath(node.id)
-        below = {"children": level["children"], "groups": level["groups"]}
-        return {**self._keyword_row(node), "facts": facts, "fact_count": len(infos), **below}
-
     def history(self, id: str = "") -> list[_Row]:
         """Return the newest 20 operations, newest first: all, or those that touched a keyword or a fact.
 
@@ -208,11 +204,8 @@ class TreeWalk:
         """
         self.tree.Refresh()
         if not parent_id:
-            named = (
-                [self._keyword_row(node) for node in self.tree.FindByName(name, size=_CANDIDATES)]
-                if name.strip()
-                else []
-            )
+            same = self.tree.FindByName(name, size=_CANDIDATES) if name.strip() else []
+            named = list(map(self._keyword_row, same))
             candidates = [self._keyword_row(node) for node in self._parents_for(f"{name} {description}")]
             return Done({"made": False, "id": None, "path": [], "called_so": named, "candidates": candidates}, "")
         with self.tree.Operation("place") as operation:

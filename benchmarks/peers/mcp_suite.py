@@ -46,7 +46,7 @@ def run_their_tests(folder: Path) -> tuple[int, int, list[str]]:
     shutil.copy(Path(__file__).with_name("memory_client.ts"), ours / "index.ts")
     environment = {
         **os.environ,
-        "KEYWORD_TREE_MCP": json.dumps([sys.executable, "-m", "Agent.adapters.mcp"]),
+        "KEYWORD_TREE_MCP": json.dumps([sys.executable, "-m", "Agent.cli.command_line", "mcp"]),
         "PYTHONPATH": str(ROOT),
     }
     command = ["npx", "vitest", "run", "ours", "--reporter=json", "--testTimeout=60000", "--hookTimeout=60000"]
@@ -83,7 +83,7 @@ def compare(folder: Path) -> dict[str, tuple[int, int, float]]:
     with tempfile.TemporaryDirectory() as temporary:
         ours = StdioServerParameters(
             command=sys.executable,
-            args=["-m", "Agent.adapters.mcp", f"{temporary}/memory"],
+            args=["-m", "Agent.cli.command_line", "mcp", f"{temporary}/memory"],
             env={**os.environ, "PYTHONPATH": str(ROOT)},
         )
         made, seconds = write_from_two(ours)

@@ -21,6 +21,7 @@ import logging
 import threading
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeAlias, TypeVar
 
@@ -125,7 +126,7 @@ class MemoryGraph:
                     continue
                 made.append({"from": start, "to": end, "relationType": kind})
                 if parent_id is not None:
-                    writes.append(_call(self.tree.MoveKeyword, *ids))
+                    writes.append(partial(self.tree.MoveKeyword, *ids))
                     continue
                 linked = [id for id in dict.fromkeys(ids) if self.tree.GetKeyword(id) is not None]
                 facts.append(relation_fact(outline, (start, end), ids, kind, linked))
@@ -163,8 +164,8 @@ class MemoryGraph:
         def plan() -> tuple[None, list[_Write]]:
             ids = dict.fromkeys(id for name in wanted if (id := self._resolve(name)) is not None)
             gone = self.index.relations(ids.keys())
-            deletes = [_call(self.tree.DeleteInfo, id) for id in gone]
-            return None, [*deletes, *(_call(self.tree.DeleteKeyword, id, False, "delete") for id in ids)]
+            deletes = [partial(self.tree.DeleteInfo, id) for id in gone]
+            return None, [*deletes, *(partial(self.tree.DeleteKeyword, id, False, "delete") for id in ids)]
 
         return self._change("delete_entities", plan)
 
@@ -180,7 +181,9 @@ class MemoryGraph:
                     doomed |= {(info.id, id): None for info in self.index.observations(id) if info.content in texts}
             shared = {info_id for info_id, _ in doomed if len(self.tree.GetLinks(info_id)) > 1}
             return None, [
-                _call(self.tree.UnlinkInfo, info_id, id) if info_id in shared else _call(self.tree.DeleteInfo, info_id)
+                partial(self.tree.UnlinkInfo, info_id, id)
+                if info_id in shared
+                else partial(self.tree.DeleteInfo, info_id)
                 for info_id, id in doomed
             ]
 
@@ -197,9 +200,9 @@ class MemoryGraph:
             for start, kind, end in wanted:
                 ids = self._end_id(outline, start), self._end_id(outline, end)
                 if kind == BENEATH and self._parent_of(ids) == ids[1]:
-                    writes.append(_call(self.tree.MoveKeyword, ids[0], ROOT_ID))
+                    writes.append(partial(self.tree.MoveKeyword, ids[0], ROOT_ID))
                 doomed |= dict.fromkeys(self._find_relations(ids, kind))
-            return None, [*writes, *(_call(self.tree.DeleteInfo, id) for id in doomed)]
+            return None, [*writes, *(partial(self.tree.DeleteInfo, id) for id in doomed)]
 
         return self._change("delete_relations", plan)
 
@@ -248,7 +251,7 @@ class MemoryGraph:
         specs = [{**vars(keyword), "created_by": AUTHOR} for keyword in keywords]
         for spec in specs:
             del spec["confirmed"]
-        return [_call(self.tree.BatchCreateKeywords, specs)] if specs else []
+        return [partial(self.tree.BatchCreateKeywords, specs)] if specs else []
 
     def _store(self, facts: Iterable[Fact]) -> list[_Write]:
         """Return what stores the facts; all that an info may be of two ends besides its own is RELATED."""
@@ -263,8 +266,9 @@ class MemoryGraph:
             }
             for fact in facts
         ]
-        links = [_call(self.tree.LinkInfo, fact.id, *link, AUTHOR) for fact in facts for link in fact.links[1:]]
-        return [_call(self.tree.BatchCreateInfos, specs), *links] if specs else []
+        more = [(fact.id, link[0], link[1]) for fact in facts for link in fact.links[1:]]
+        links = [partial(self.tree.LinkInfo, *link, AUTHOR) for link in more]
+        return [partial(self.tree.BatchCreateInfos, specs), *links] if specs else []
 
     def _fact(self, outline: Outline, id: str, text: str) -> Fact:
         """Return an observation to be stored; its id is the next one that is free, should the same text have it."""
@@ -431,10 +435,6 @@ class _Room:
         size = len(text.encode("utf-8", "replace")) + 6 * (text.count("\n") + 2)
         self.left = self.left - size if size <= self.left else 0
         return self.left > 0
-
-
-def _call(function: Callable[..., object], *arguments: object) -> _Write:
-    return lambda: function(*arguments)
 
 
 def _triples(relations: Iterable[Mapping[str, Any]]) -> list[tuple[str, str, str]]:

@@ -13,8 +13,6 @@ try:
 except ImportError as error:
     raise ImportError("the MCP server needs the package mcp: pip install '.[mcp]' in its repository") from error
 
-from pydantic import ValidationError  # which the SDK brings
-
 from ...keyword_tree import __version__
 
 __all__ = ["Context", "ToolError", "Watchers", "client_of", "make_server", "run", "shorten_schemas", "types"]
@@ -42,31 +40,7 @@ def make_server(name: str, instructions: str) -> Any:
     else:
         server = _sdk.FastMCP(name, instructions=instructions, log_level="WARNING")
         server._mcp_server.version = __version__
-    tools = server._tool_manager
-    tools.call_tool = _naming_arguments(tools.call_tool)
     return server
-
-
-def _naming_arguments(call_tool: Callable[..., Awaitable[Any]]) -> Callable[..., Awaitable[Any]]:
-    """Return a call of a tool that says of arguments of a wrong form which they are, in a line each."""
-
-    async def call(name: str, *arguments: Any, **options: Any) -> Any:
-        try:
-            return await call_tool(name, *arguments, **options)
-        except ToolError as error:
-            cause = error.__cause__
-            if not isinstance(cause, ValidationError) or cause.title != f"{name}Arguments":
-                raise
-            problems = "\n".join(map(_problem_of, cause.errors(include_url=False)))
-            raise ToolError(f"Error executing tool {name}: {problems}") from None
-
-    return call
-
-
-def _problem_of(error: Any) -> str:
-    place = ".".join(map(str, error["loc"]))
-    value = "" if error["type"] == "missing" else f", not {error['input']!r:.80}"
-    return f"{place}: {error['msg']}{value}"
 
 
 def run(server: Any, port: int | None) -> None:

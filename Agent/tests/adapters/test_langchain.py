@@ -136,7 +136,6 @@ class TestRetriever:
         plain = KeywordTreeRetriever(tree=tree)
         for found in (
             KeywordTreeRetriever(tree=tree, filter=wanted).invoke(question),
-            KeywordTreeRetriever(tree=tree, search_kwargs={"filter": wanted}).invoke(question),
             plain.invoke(question, filter=wanted),
         ):
             assert [document.page_content for document in found] == ["Black tea wants boiling water."]
@@ -147,12 +146,6 @@ class TestRetriever:
 
         found = KeywordTreeRetriever(tree=tree, k=1, filter={"source": "book"}).invoke("tea number")
         assert [document.metadata["source"] for document in found] == ["book"]
-
-    def test_search_kwargs_are_those_of_a_vector_store(self, tree: KeywordTree) -> None:
-        found = KeywordTreeRetriever(tree=tree, search_kwargs={"k": 2, "score_threshold": 0.0}).invoke("tea")
-
-        assert len(found) == 2
-        assert KeywordTreeRetriever(tree=tree, search_kwargs={"score_threshold": 1.0}).invoke("How is tea made?") == []
 
     def test_nothing_fits_nothing(self, tree: KeywordTree) -> None:
         retriever = KeywordTreeRetriever(tree=tree)
@@ -172,9 +165,8 @@ class TestRetriever:
     def test_what_cannot_be_used_is_refused(self, tree: KeywordTree, options: dict[str, Any]) -> None:
         with pytest.raises(ValidationError, match=next(iter(options))):
             KeywordTreeRetriever(**{"tree": tree, **options})
-        for wrong in ({"fetch_k": 3}, {"k": 0}, {"score_threshold": "high"}, {"filter": {"a": {"$regex": "x"}}}):
-            with pytest.raises(ValueError, match=r"fetch_k|k must|score_threshold|\$regex"):
-                KeywordTreeRetriever(tree=tree, search_kwargs=wrong)
+        with pytest.raises(ValueError, match=r"\$regex"):
+            KeywordTreeRetriever(tree=tree, filter={"a": {"$regex": "x"}})
         for k in (-1, True, "3"):
             with pytest.raises(ValueError, match="k must be"):
                 KeywordTreeRetriever(tree=tree).invoke("tea", k=k)

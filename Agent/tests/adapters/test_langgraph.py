@@ -521,20 +521,6 @@ class TestTimeToLive:
         assert store.sweep_ttl() == 0
         assert store.tree.TreeMetrics()["infos"] == 1
 
-    def test_what_the_asynchronous_stores_await_can_be_awaited(self, tree: KeywordTree, clock: Clock) -> None:
-        store = KeywordTreeStore(tree, ttl={"sweep_interval_minutes": 60}, clock=clock)
-
-        async def work() -> int:
-            await store.setup()
-            await store.aput(NAMESPACE, "a", {"text": "x"}, ttl=1)
-            clock.now += 120
-            future = await store.start_ttl_sweeper()
-            assert not future.done()
-            assert await store.stop_ttl_sweeper(10)
-            return await store.sweep_ttl()
-
-        assert asyncio.run(work()) == 1
-
     def test_a_sweeper_sweeps_until_it_is_stopped(self, tree: KeywordTree) -> None:
         store = KeywordTreeStore(tree, ttl={"sweep_interval_minutes": 1})
         assert KeywordTreeStore(tree).start_ttl_sweeper().done()

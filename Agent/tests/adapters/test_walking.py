@@ -1,12 +1,13 @@
 """Tests of the six tools' work: what a model that walks the tree sees."""
 
 import json
+from typing import Any
 
 import pytest
 
 from Agent.adapters import operations
 from Agent.adapters.walking import TreeWalk
-from Agent.keyword_tree import ConflictError, InvalidInputError, KeywordTree, NotFoundError
+from Agent.keyword_tree import ConflictError, InvalidInputError, KeywordTree, NotFoundError, StubLLMClient
 
 
 @pytest.fixture
@@ -142,6 +143,14 @@ class TestRecall:
         assert [each["content"] for each in walk.recall("谁会拉大提琴 cello?")] == ["Bob plays the cello."]
         assert walk.recall("zebra") == []
 
+    @pytest.mark.parametrize(("reply", "kept"), [({"targets": [0]}, 1), ({"targets": []}, 0), (OSError("down"), 2)])
+    def test_a_judge_leaves_out_what_does_not_answer(self, tree: KeywordTree, reply: Any, kept: int) -> None:
+        walk = TreeWalk(tree, judge=StubLLMClient([reply]))
+        for name in ("Ada", "Bob"):
+            walk.remember(f"{name} is allergic to peanuts.", [name])
+
+        assert len(walk.recall("Who is allergic to peanuts?")) == kept
+
     @pytest.mark.parametrize("question", ["", " \n", "\u200b"])
     def test_a_blank_question_is_refused(self, walk: TreeWalk, question: str) -> None:
         with pytest.raises(InvalidInputError, match="no question"):
@@ -156,19 +165,7 @@ class TestRecall:
         assert all(len(row["facts"][0]["content"]) < 350 for row in candidates)
 
 
-class TestKeyword:
-    def test_is_reported_with_its_facts_and_what_is_under_it(self, walk: TreeWalk) -> None:
-        tea = walk.place("tea", parent_id="root").result["id"]
-        walk.place("green", parent_id=tea)
-        walk.remember("Tea is a plant.", ["tea"])
-
-        for asked in (tea, "Tea"):
-            reported = walk.keyword(asked)
-            assert (reported["path"], [fact["content"] for fact in reported["facts"]]) == (["tea"], ["Tea is a plant."])
-            assert [child["name"] for child in reported["children"]] == ["green"]
-        with pytest.raises(NotFoundError):
-            walk.keyword("missing")
-
+class TestFacts:
     def test_long_facts_are_cut_and_counted(self, walk: TreeWalk) -> None:
         walk.place("tea", parent_id="root")
         for letter in "abc":

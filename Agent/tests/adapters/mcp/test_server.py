@@ -13,7 +13,6 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote
 
 import pytest
 
@@ -183,12 +182,12 @@ class TestErrors:
             ("look_beneath", {"id": "missing"}, "no keyword has the id 'missing'"),
             ("undo", {"operation_id": "nothing"}, "no operation has the id 'nothing'"),
             ("create_entities", {"entities": [{**ADA, "observations": ["\ud800"]}]}, ""),
-            ("create_entities", {"entities": [{"name": "x"}]}, "entities.0.entityType: Field required"),
-            ("remember", {"content": "x", "keywords": "茶"}, "keywords: Input should be a valid list, not '茶'"),
+            ("create_entities", {"entities": [{"name": "x"}]}, "entities.0.entityType"),
+            ("remember", {"content": "x", "keywords": "茶"}, "Input should be a valid list"),
             ("history", {"id": "missing"}, "nothing is called 'missing'"),
             ("remember", {"content": "   ", "keywords": ["茶"]}, "nothing to remember"),
-            ("remember", {"content": "x"}, "keywords: Field required"),
-            ("remember", {"content": "x", "keywords": []}, "keywords: List should have at least 1 item"),
+            ("remember", {"content": "x"}, "Field required"),
+            ("remember", {"content": "x", "keywords": []}, "List should have at least 1 item"),
         ],
     )
     def test_name_what_cannot_be_used(self, tree: KeywordTree, name: str, arguments: Any, said: str) -> None:
@@ -196,7 +195,6 @@ class TestErrors:
 
         assert result.is_error
         assert said in result.content[0].text
-        assert "https://" not in result.content[0].text
         assert tree.TreeMetrics()["keywords"] == 0
 
     def test_a_failing_disk_is_reported_without_the_folder(
@@ -255,40 +253,7 @@ class TestRecall:
         assert [entity["name"] for entity in found] == ["Ada"]
 
 
-class TestPrompts:
-    def test_are_to_recall_and_to_commit(self, tree: KeywordTree) -> None:
-        async def work(client: Any) -> tuple[list[str], str]:
-            names = [prompt.name for prompt in (await client.list_prompts()).prompts]
-            recall = await client.get_prompt("recall", {"question": "喝什么茶？"})
-            assert "the last one" in (await client.get_prompt("recall")).messages[0].content.text
-            return names, recall.messages[0].content.text
-
-        names, reported = ask(build_server(tree), work)
-        assert names == ["recall", "commit"]
-        assert reported.endswith("喝什么茶？")
-        tools = {tool.name for tool in ask(build_server(tree), lambda client: client.list_tools()).tools}
-        said = re.findall(
-            r"`(\w+)`", reported + str(ask(build_server(tree), lambda client: client.get_prompt("commit")))
-        )
-        assert set(said) <= tools
-
-
 class TestResource:
-    def test_a_keyword_is_one_by_id_name_or_path(self, tree: KeywordTree) -> None:
-        tea = tree.CreateKeyword("茶 / tea", "root")
-        tree.CreateInfo("A plant.", keyword_ids=[tree.CreateKeyword("绿茶", tea.id).id])
-
-        async def work(client: Any) -> None:
-            template = (await client.list_resource_templates()).resource_templates[0].uri_template
-            for id in (tea.id, "茶 / tea"):
-                uri = template.replace("{id}", quote(id, safe=""))
-                reported = json.loads((await client.read_resource(uri)).contents[0].text)
-                assert (reported["path"], reported["children"][0]["name"]) == (["茶 / tea"], "绿茶")
-            with pytest.raises(mcp.MCPError):
-                await client.read_resource(template.replace("{id}", "missing"))
-
-        ask(build_server(tree), work)
-
     @pytest.mark.parametrize("mode", ["legacy", "auto"])
     def test_is_the_graph_as_json(self, tree: KeywordTree, mode: str) -> None:
         call(tree, "create_entities", entities=[ADA])
@@ -476,7 +441,7 @@ class TestPrograms:
     def test_a_missing_package_is_named_with_the_command_that_brings_it(
         self, capsys: pytest.CaptureFixture[str]
     ) -> None:
-        with without("mcp", *(f"Agent.adapters.mcp.{name}" for name in ("sdk", "server", "sessions", "serving"))):
+        with without("mcp", *(f"Agent.adapters.mcp.{name}" for name in ("sdk", "server", "serving"))):
             assert main(["x"]) == 2
 
         assert "pip install '.[mcp]'" in capsys.readouterr().err

@@ -16,7 +16,7 @@ if not hasattr(mcp, "Client"):
     pytest.skip("these tests drive the server by the client of the SDK 2.x", allow_module_level=True)
 
 from Agent.adapters.mcp import sdk
-from Agent.adapters.mcp.sessions import build_session_server, read_session
+from Agent.adapters.mcp.serving import build_session_server, read_session
 from Agent.tests.adapters.mcp.test_server import ask
 
 ADA = RequestContext("acme", "ada", "helper", "monday")

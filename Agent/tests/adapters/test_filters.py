@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from Agent.adapters.json_values import copy_value, depth_of, equals
+from Agent.adapters.filters import copy_value, depth_of, equals
 
 
 @pytest.mark.parametrize(
