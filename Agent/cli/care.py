@@ -305,7 +305,6 @@ def repair(session: Session, new: str) -> int:
     value = {
         **{key: part for key, part in vars(report).items() if isinstance(part, str | int)},
         "losses": [vars(loss) for loss in report.losses],
-        **{key: [str(part) for part in getattr(report, key)] for key in ("moved", "notes")},
     }
     session.answer(value, line(str(report), keep_lines=True))
     return FOUND if report.has_all_data else STORE_PROBLEM

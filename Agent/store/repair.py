@@ -25,60 +25,44 @@ Agent.keyword_tree.StoreCorruptError: change_log.jsonl, line 2: operation 2 is d
 hammer True
 >>> folder.cleanup()
 
-Every line of `change_log.jsonl` whose own checksum is right is read, also after damage, in the order of its numbers.
-Such a line is copied as it is (who, when, what was asked of a model), with a new number. Whatever else stands there,
-and each number that is missing, is listed as a loss.
+Every line of `change_log.jsonl` whose own checksum is right is copied, also after damage, in the order of its numbers,
+as it is (who, when, what was asked of a model), with a new number. Whatever else stands there, and each number that is
+missing, is listed as a loss; so is a line whose rows do not have the shape of their kind.
 
 Then one operation `repair_places` makes the whole consistent: a lost keyword that others are under or linked to is
-created again under its old id, as "(lost) …" under the root; a keyword under a deleted one moves to the root; a link to
-a lost info is removed. All are listed.
+created again under its old id, as "(lost) …" under the root; a keyword under a deleted one, or in a circle, moves to
+the root; a link to what is not there is removed. All are listed.
 
 Nothing is taken from the projections, `nodes.jsonl` and the like, which hold no checksum of a row. Files in which
 opening had kept rows of these that the log lacked (`cut_tail-nodes-52-1a2b3c4d.bin`) are listed.
 
 `history/` and `snapshots/` are copied, each operation once and each snapshot that is as it was made; what is missing is
-listed, what `CompactStorage(keep_history=False)` has removed as well where later compactions kept theirs.
+listed.
 """
 
 from __future__ import annotations
 
-import bisect
 import contextlib
+import dataclasses
+import fcntl
 import itertools
-import json
 import os
 import re
 import shutil
-import sys
 import time
-import uuid
 import zlib
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from collections import deque
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, BinaryIO, NamedTuple, TypeAlias
+from typing import BinaryIO, NamedTuple
 
 from .. import keyword_tree as kt
 from .addresses import is_address
 
-try:  # Windows has no flock; there nothing may write while this reads.
-    import fcntl
-except ImportError:  # pragma: no cover - this branch cannot be run on the machines we test on
-    fcntl = None  # type: ignore[assignment]  # typeshed knows the module on the platform that checks it
-
-__all__ = ["Loss", "Move", "RepairError", "RepairReport", "repair"]
-
-_Row: TypeAlias = dict[str, Any]
-"""One record as JSON has it.  `Any` stops at this edge."""
-
-_Key: TypeAlias = tuple[str, ...]
-"""The id of a keyword or info; of a link that of the info, then that of the keyword."""
+__all__ = ["Loss", "RepairError", "RepairReport", "repair"]
 
 _ROOT_ID = "root"
-
-_KINDS = ("nodes", "infos", "links")
-_TYPES = {"nodes": kt.KeywordNode, "infos": kt.Info, "links": kt.InfoKeywordLink}
-_NO_ROWS: dict[str, list[_Row]] = {kind: [] for kind in _KINDS}
 _SHOWN = 8  # ids in one line of a printed report
 
 
@@ -123,22 +107,6 @@ class Loss:
         return f"{place}{numbers}: {self.detail}{ids}"
 
 
-@dataclass(frozen=True)
-class Move:
-    """A keyword that was given another place, since its own could not be saved."""
-
-    id: str
-    """Of the keyword."""
-    lost_parent_id: str
-    """Its parent before."""
-    parent_id: str
-    """Its parent now."""
-
-    def __str__(self) -> str:
-        """Return a line for people."""
-        return f"keyword {self.id}: from {self.lost_parent_id}, which is gone, to {self.parent_id}"
-
-
 @dataclass(frozen=True, repr=False)
 class RepairReport:
     """What a repair saved, and what it could not save; `str()` of it is for people."""
@@ -156,11 +124,7 @@ class RepairReport:
     links: int = 0
     """Links in the new store."""
     losses: tuple[Loss, ...] = ()
-    """What could not be saved, in the order of the files."""
-    moved: tuple[Move, ...] = ()
-    """What has another place now."""
-    notes: tuple[str, ...] = ()
-    """What was odd, and lost nothing: lines that were there twice or in another order."""
+    """What could not be saved, or not in its place, in the order of the files."""
 
     @property
     def is_complete(self) -> bool:
@@ -192,8 +156,6 @@ class RepairReport:
         for title, entries in (
             ("Data that could not be saved", [loss for loss in self.losses if loss.is_data]),
             ("History that could not be saved", [loss for loss in self.losses if not loss.is_data]),
-            ("Has another place now", self.moved),
-            ("Odd, but nothing is lost by it", self.notes),
         ):
             if entries:
                 lines += ["", f"{title} ({len(entries):,}):", *(f"- {entry}" for entry in entries)]
@@ -215,19 +177,14 @@ def _shorten(ids: tuple[str, ...]) -> str:
 # == Reading the log ==========================================================================================
 #
 # A line counts if its own checksum is right, whatever is around it.  What is neither such a line nor blank is damage:
-# it is listed byte by byte.
+# it is listed by its place.
 
 
 class _Found(NamedTuple):
-    """A line whose checksum is right: what `keyword_tree.LogLine` has, and its place in the file."""
+    """A line whose checksum is right, and its place in the file."""
 
-    crc: bytes
-    seq: int
-    prev: bytes
-    durable: int
-    op: str
-    format: int | None
-    line: int
+    line: kt.LogLine
+    number: int
     offset: int
     length: int
 
@@ -235,15 +192,6 @@ class _Found(NamedTuple):
         """Return its bytes."""
         file.seek(self.offset)
         return file.read(self.length)
-
-
-class _Damage(NamedTuple):
-    """Bytes of the log that are no line."""
-
-    line: int
-    offset: int
-    length: int
-    raw: bytes
 
 
 _BLANK = b" \0\r"
@@ -261,10 +209,10 @@ def _read_lines(path: Path) -> Iterator[tuple[int, int, bytes]]:
             offset += len(line)
 
 
-def _scan(path: Path) -> tuple[list[_Found], list[_Damage]]:
-    """Return the lines of a log that are whole, and all other bytes that are not blank."""
-    found: list[_Found] = []
-    damages: list[_Damage] = []
+def _scan(path: Path, name: str) -> tuple[dict[int, _Found], list[Loss]]:
+    """Return the lines of a log that are whole, by their numbers, the first of each; and all else that is not blank."""
+    found: dict[int, _Found] = {}
+    damages: list[Loss] = []
     for number, offset, raw in _read_lines(path):
         starts = {match.start() for match in _FindStarts(raw)}  # several where a newline was damaged
         for start, stop in itertools.pairwise(sorted({0, *starts, len(raw)})):
@@ -272,193 +220,53 @@ def _scan(path: Path) -> tuple[list[_Found], list[_Damage]]:
             text = rest[: rest.rfind(b"}") + 1]
             line = kt.ReadLine(text)
             if line is not None:
-                found.append(_Found(*line, number, offset + start, len(text)))
                 rest = rest[len(text) :]
+                here = _Found(line, number, offset + start, len(text))
+                first = found.setdefault(line.seq, here)
+                if first.line.crc != line.crc:
+                    detail = f"another operation {line.seq} is in line {first.number}; this one was left out"
+                    damages.append(Loss(detail, name, *here[1:], line.seq, line.seq, _ids_in(text)))
             rest = rest.lstrip(_BLANK)
             begin, rest = offset + stop - len(rest), rest.rstrip(_BLANK)
             if rest and not (line and len(rest) == 1):  # one byte after a whole line was its newline
-                damages.append(_Damage(number, begin, len(rest), rest))
+                op = _MatchOp(rest)
+                detail = f"its checksum is wrong{f', it seems to be {op[1].decode()}' if op else ''}"
+                damages.append(Loss(detail, name, number, begin, len(rest), ids=_ids_in(rest)))
     return found, damages
-
-
-# -- which lines count --------------------------------------------------------
-
-
-def _choose(found: list[_Found], file: str = kt.LOG_NAME) -> tuple[list[_Found], list[Loss], list[str]]:
-    """Return one line for each number, in their order; of two that differ the one that fits the chain."""
-    by_seq: dict[int, list[_Found]] = {}
-    notes: list[str] = []
-    for line in found:
-        others = by_seq.setdefault(line.seq, [])
-        if any(other.crc == line.crc for other in others):
-            notes.append(f"{file}, line {line.line}: operation {line.seq} is there a second time")
-        else:
-            others.append(line)
-    chosen: list[_Found] = []
-    losses: list[Loss] = []
-    for seq in sorted(by_seq):
-        before = chosen[-1].crc if chosen and chosen[-1].seq == seq - 1 else None
-        linked = {other.prev for other in by_seq.get(seq + 1, [])}
-        best = max(by_seq[seq], key=lambda line: (line.prev == before, line.crc in linked))
-        detail = f"another operation {seq} is in line {best.line} and fits better; this one was left out"
-        losses += [_loss_in(line, detail, file) for line in by_seq[seq] if line is not best]
-        where = f"{file}, line {best.line}: operation {seq}"
-        if before is not None and best.prev != before:
-            notes.append(f"{where} was not written after that operation {seq - 1} which is there")
-        chosen.append(best)
-    return chosen, losses, notes
-
-
-def _loss_in(line: _Found, detail: str, file: str = kt.LOG_NAME, ids: tuple[str, ...] = ()) -> Loss:
-    return Loss(detail, file, line.line, line.offset, line.length, line.seq, line.seq, ids)
-
-
-def _first_number(chosen: list[_Found], last_of_history: int) -> int:
-    """Return the number that the log began with: higher than 1 if it was compacted."""
-    if not chosen or chosen[0].format is not None:
-        return chosen[0].seq if chosen else last_of_history + 1
-    return chosen[0].seq - 1 if chosen[0].op == kt.STATE else min(last_of_history + 1, chosen[0].seq)
-
-
-def _describe_damages(chosen: list[_Found], damages: list[_Damage], first_number: int) -> list[Loss]:
-    """Describe for each missing number the bytes at its place, and all other damage by where it is."""
-    losses: list[Loss] = []
-    left = {damage.offset: damage for damage in damages}
-    offsets, start, expected = sorted(left), -1, first_number
-    for line in chosen:
-        if line.seq > expected:
-            between = offsets[bisect.bisect(offsets, start) : bisect.bisect_left(offsets, line.offset)]
-            here = [left.pop(offset) for offset in between if offset in left]
-            is_one_each = len(here) == line.seq - expected
-            for seq, damage in enumerate(here, expected):  # a piece each, or all for all
-                losses.append(_loss_of(damage, *((seq, seq) if is_one_each else (expected, line.seq - 1))))
-            if not here:
-                losses.append(Loss("nothing is left of it in the log", first_seq=expected, last_seq=line.seq - 1))
-        start, expected = line.offset, line.seq + 1
-    last = max((line.offset for line in chosen), default=-1)
-    detail = "bytes after the last operation that is whole; perhaps one that was never acknowledged"
-    for damage in left.values():
-        losses.append(_loss_of(damage, 0, 0) if damage.offset < last else _loss_of(damage, expected, 0, detail))
-    return losses
-
-
-def _loss_of(damage: _Damage, first: int, last: int, detail: str = "") -> Loss:
-    op = _MatchOp(damage.raw)
-    detail = detail or f"its checksum is wrong{f', it seems to be {op[1].decode()}' if op else ''}"
-    return Loss(detail, kt.LOG_NAME, damage.line, damage.offset, damage.length, first, last, _ids_in(damage.raw))
 
 
 def _ids_in(raw: bytes) -> tuple[str, ...]:
     return tuple(dict.fromkeys(match[1].decode(errors="replace") for match in _FindIds(raw)))
 
 
-# == Building the new state ===================================================================================
+def _number(lines: Iterable[_Found], damages: list[Loss], expected: int, file: str, end: int = 0) -> Iterator[Loss]:
+    """Yield the damage, with the numbers that are missing at its place, and what is missing without a trace.
 
-
-def _kind_of(row: _Row) -> str:
-    if "info_id" in row:
-        return "links"
-    if "id" not in row:
-        return ""
-    return "nodes" if "ordinal" in row else "infos"
-
-
-def _rows_of(operation: _Row, part: str = "after") -> dict[str, list[_Row]]:
-    """Return the rows of an operation by their kind."""
-    rows = operation.get(part)
-    if not isinstance(rows, dict):
-        return _NO_ROWS
-    kind = _kind_of(rows)
-    if kind:
-        return {**_NO_ROWS, kind: [rows]}
-    return {kind: [row for row in rows.get(kind, []) if isinstance(row, dict)] for kind in _KINDS}
-
-
-def _key_of(row: _Row, kind: str) -> _Key:
-    if kind == "links":
-        return str(row.get("info_id")), str(row.get("keyword_id"))
-    return (str(row.get("id")),)
-
-
-def _encode_row(row: _Row) -> bytes:
-    return kt._EncodeText(row).encode()
-
-
-def _in_shape(row: _Row, kind: str) -> _Row:
-    """Return a row with its fields in the order in which the library writes them.
-
-    Raises:
-        StoreCorruptError: a field is missing or unknown, or has a wrong type.
-        ValueError: a relation is unknown, or a list holds something else than texts.
+    Args:
+        lines: those that are whole, in the order of their numbers.
+        damages: what stands beside them, in the order of their places.
+        expected: the number that comes first.
+        file: its name.
+        end: the number that comes next, where that is known.
     """
-    ordered = {name: row[name] for name in kt.ROW_FIELDS[_TYPES[kind]] if name in row} | row
-    decoded = kt._DecodeRow(_encode_row(ordered), _TYPES[kind])
-    shaped = {name: decoded[name] for name in ordered}
-    for name, value in shaped.items():
-        if isinstance(value, list) and not all(isinstance(text, str) for text in value):
-            raise ValueError(f"{name} holds something else than texts")
-    return shaped
+    waiting = deque(damages)
+    places = [(found.line.seq, found.offset) for found in lines]
+    for seq, offset in places + ([(end, 1 << 62)] if end else []):
+        here = []
+        while waiting and waiting[0].offset < offset:
+            here.append(waiting.popleft())
+        for damage in here:
+            is_numbered = damage.first_seq or seq <= expected
+            yield damage if is_numbered else replace(damage, first_seq=expected, last_seq=seq - 1)
+        if seq > expected and not any(not damage.first_seq for damage in here):
+            yield Loss("nothing is left of it", file, first_seq=expected, last_seq=seq - 1)
+        expected = seq + 1
+    detail = "bytes after the last operation that is whole; perhaps one that was never acknowledged"
+    for damage in waiting:
+        yield damage if damage.first_seq else replace(damage, detail=detail, first_seq=expected)
 
 
-_PLACE_TAKEN = "had the place in the order of another record; it was put at the end"
-
-
-class _State:
-    """All records that were saved so far, the deleted ones too, as bytes."""
-
-    def __init__(self) -> None:
-        self.rows: dict[str, dict[_Key, bytes]] = {kind: {} for kind in _KINDS}
-        self.owners: dict[int | None, tuple[str, _Key]] = {}  # of ordinals; no two records may have the same
-        self.renumbered: dict[tuple[str, _Key], int] = {}
-        self.next_ordinal = 1
-
-    def own(self, ordinal: int | None, kind: str, key: _Key) -> bool:
-        """Note whose an ordinal is; False if it is another's."""
-        if ordinal is None:
-            return True
-        self.next_ordinal = max(self.next_ordinal, ordinal + 1)
-        if kind == "links":  # where keywords are merged, a link gives its place to the one that follows it
-            return True
-        return self.owners.setdefault(ordinal, (kind, key)) == (kind, key)
-
-    def take(self, row: _Row, kind: str) -> tuple[_Row | None, str]:
-        """Take a row in.
-
-        Returns:
-            The row as it is now, None if it cannot be taken; and what is wrong, "" if nothing is.
-        """
-        fields, key, problem = kt.ROW_FIELDS[_TYPES[kind]], _key_of(row, kind), ""
-        if row.keys() < fields.keys() and isinstance(row.get("version"), int):  # only what changed
-            old = self.rows[kind].get(key)
-            if old is None:
-                return None, "is only a change of a record that could not be saved"
-            before = json.loads(old)
-            if row["version"] != before["version"] + 1:
-                problem = (
-                    f"changes version {row['version'] - 1}, which could not be saved; "
-                    f"it was laid over version {before['version']}"
-                )
-            row = {**before, **row}
-        try:
-            row = _in_shape(row, kind)
-        except (kt.StoreCorruptError, ValueError) as error:
-            return None, f"does not have the shape of its kind: {error}"
-        is_root = kind == "nodes" and row["id"] == _ROOT_ID
-        # Of a keyword that was merged, a compaction may leave nothing but where its id leads to.
-        has_no_parent = row["parent_id"] is None if kind == "nodes" and "merged_into" not in row else is_root
-        if is_root != has_no_parent or (is_root and row["deleted"]):
-            return None, "has no place in a tree"
-        if not self.own(row.get("ordinal"), kind, key):
-            problem = problem or _PLACE_TAKEN
-            row["ordinal"] = self.renumbered.setdefault((kind, key), self.next_ordinal)
-            self.own(row["ordinal"], kind, key)
-        self.rows[kind][key] = _encode_row(row)
-        return row, problem
-
-    def living(self, kind: str) -> dict[_Key, _Row]:
-        """Return the records that are not deleted."""
-        rows = ((key, json.loads(row)) for key, row in self.rows[kind].items())
-        return {key: row for key, row in rows if not row["deleted"]}
+# == Writing the new store ====================================================================================
 
 
 @contextlib.contextmanager
@@ -487,115 +295,118 @@ class _Writer:
         self._crc = b"%08x" % zlib.crc32(body)
         self._file.write(b'{"crc": "%b", %b\n' % (self._crc, body))
 
-    def add(self, op: str, rows: Mapping[str, list[_Row]], before: Mapping[str, list[_Row]], **origin: Any) -> None:
-        """Write an operation of the repair's own, or one that lost a row.
-
-        Args:
-            op: its name.
-            rows: what it brings, by kind.
-            before: what was there.
-            origin: `operation_id`, `timestamp`, `author` and `agent_io`, where an old operation had them; `extra`
-                fields.
-        """
-        entry = kt.LoggedOperation(
-            op,
-            origin.get("operation_id") or str(uuid.uuid4()),
-            origin.get("timestamp") or time.time(),
-            _records_of(before),
-            _records_of(rows),
-            origin.get("author") or "",
-            origin.get("agent_io"),
-        )
-        line, self._crc = kt.EncodeLine(self._seq + 1, self._crc, self._seq, entry, origin.get("extra", ""))
+    def add(self, op: str, before: kt.Rows, after: kt.Rows, extra: str = "") -> None:
+        """Write an operation of the repair's own."""
+        said = {"repair": "a place for what had lost its own"}
+        operation = kt.LoggedOperation(op, kt._NewId(), time.time(), before, after, agent_io=said)
+        line, self._crc = kt.EncodeLine(self._seq + 1, self._crc, self._seq, operation, extra)
         self._seq += 1
         self._file.write(line)
 
 
-def _records_of(rows: Mapping[str, list[_Row]]) -> kt.Rows:
-    records = kt.NoRows()
-    for kind in _KINDS:
-        getattr(records, kind).extend(_encode_row(row) for row in rows.get(kind, []))
-    return records
-
-
-# == The repair ===============================================================================================
-
-
-@dataclass
 class _Repair:
     """One repair while it goes on."""
 
-    damaged: Path
-    writer: _Writer = field(init=False)
-    chosen: list[_Found] = field(default_factory=list)
-    state: _State = field(default_factory=_State)
-    losses: list[Loss] = field(default_factory=list)
-    moved: list[Move] = field(default_factory=list)
-    notes: list[str] = field(default_factory=list)
-    operations: int = 0
-    first_number: int = 1
+    def __init__(self, damaged: Path) -> None:
+        self.damaged = damaged
+        self.state = kt._State(kt._NormalizeText)
+        self.losses: list[Loss] = []
+        self.operations = 0
+        self.first_number = 1  # of the log: higher than 1 if it was compacted
+        self._chosen: list[_Found] = []
 
     def read(self) -> None:
         """Read the log once, and find which of its lines count."""
-        numbers = [int(path.stem) for path in self._history()]
-        found, damages = _scan(self.damaged / kt.LOG_NAME)
-        self.chosen, self.losses, self.notes = _choose(found)
-        if not self.chosen:
+        found, damages = _scan(self.damaged / kt.LOG_NAME, kt.LOG_NAME)
+        self._chosen = [found[seq] for seq in sorted(found)]
+        if not found:
             raise RepairError(f"no line of {self.damaged / kt.LOG_NAME} could be read as a keyword tree's")
+        first = self._chosen[0].line
+        if any((each.line.format or 0) > kt.FORMAT for each in self._chosen):
+            raise RepairError(f"{kt.LOG_NAME} has a newer format than {kt.FORMAT}, up to which this version reads")
         # A number within the log is that of its second name, which a compaction left which failed.
-        before = [number for number in numbers if number < self.chosen[0].seq]
-        self.first_number = _first_number(self.chosen, max(before, default=0))
-        self.losses += _describe_damages(self.chosen, damages, self.first_number)
-        for line in self.chosen:
-            if line.format is not None and line.format > kt.FORMAT:
-                raise RepairError(f"{kt.LOG_NAME} has format {line.format}, this version reads up to {kt.FORMAT}")
+        before = max((number for path in self._history() if (number := int(path.stem)) < first.seq), default=0)
+        self.first_number = first.seq
+        if first.format is None:  # the line that tells it is lost
+            self.first_number = first.seq - 1 if first.op == kt.STATE else min(before + 1, first.seq)
+        self.losses += _number(self._chosen, damages, self.first_number, kt.LOG_NAME)
 
     def write(self, log: BinaryIO) -> None:
         """Write the new log."""
-        self.writer = _Writer(log, self.first_number)
-        if self.chosen[0].format is None:  # the first line is lost: a new root
-            root = _new_keyword(_ROOT_ID, 0, name=_ROOT_ID, parent_id=None, level=0)
-            self.state.take(root, "nodes")
-            self.writer.add("create_store", {"nodes": [root]}, {}, extra=kt.FORMAT_FIELD)
-        position = kt.LogPosition()
+        writer, position = _Writer(log, self.first_number), kt.LogPosition()
+        if self._chosen[0].line.format is None:  # the first line is lost: a new root
+            root = kt.NoRows()
+            root.nodes.append(kt._EncodeRecord(_new_keyword(_ROOT_ID, 0, None)))
+            self.state.Apply(root)
+            writer.add("create_store", kt.NoRows(), root, kt.FORMAT_FIELD)
         with open(self.damaged / kt.LOG_NAME, "rb") as file:
-            for line in self.chosen:
-                if line.op != kt.CHECKPOINT:  # the new store makes its own
-                    self._write_operation(line, raw := line.read(file))
-                    position.Project(kt.ReadAfter(raw))
-        for kind, length in zip(_KINDS, position.projected, strict=True):
+            for found in self._chosen:
+                raw = found.read(file)
+                if found.line.op != kt.CHECKPOINT and self._take(found, raw, position):  # the new store makes its own
+                    writer.copy(raw, begins=self.operations == 1)
+        for kind, length in zip(("nodes", "infos", "links"), position.projected, strict=True):
             path = self.damaged / f"{kind}.jsonl"
             if not self.losses and path.exists() and len(path.read_bytes().rstrip(_BLANK + b"\n")) >= length.bytes > 0:
                 self.losses.append(Loss("it holds more than the log, which has lost its end", path.name))
-        for path in sorted(self.damaged.glob("cut_tail-*.bin")):
-            if "change_log" in path.name:
-                self.notes.append(
-                    f"{path.name}: the end of a log, of operations that were never acknowledged; not read"
-                )
-            else:
-                self.losses.append(Loss("rows that opening had cut off, and that the log did not have", path.name))
-        self._write_places()
+        for path in sorted(self.damaged.glob("cut_tail-[!c]*.bin")):
+            self.losses.append(Loss("rows that opening had cut off, and that the log did not have", path.name))
+        before, after = self._find_places()
+        if after.nodes or after.links:
+            self.state.Apply(after)
+            writer.add("repair_places", before, after)
 
-    def _write_operation(self, line: _Found, raw: bytes) -> None:
-        """Copy an operation; without those of its rows that build on what is lost, if there are any."""
-        operation = json.loads(raw)
-        kept: dict[str, list[_Row]] = {kind: [] for kind in _KINDS}
-        is_sound = True
-        for kind, rows in _rows_of(operation).items():
-            for row in rows:
-                taken, problem = self.state.take(row, kind)
-                if taken is not None:
-                    kept[kind].append(taken)
-                if problem:
-                    is_sound = False
-                    self.losses.append(_loss_in(line, f"a row of {line.op} {problem}", ids=_key_of(row, kind)))
+    def _take(self, found: _Found, raw: bytes, position: kt.LogPosition) -> bool:
+        """Take in what a line brings; False, and a loss, where that is not in the shape of its kind."""
+        try:
+            rows = kt.ReadAfter(raw)
+            for row in itertools.chain(*rows[:3]):
+                _check(kt._ReadRecord(row))
+        except (kt.StoreCorruptError, ValueError) as error:
+            detail = f"a row of {found.line.op} does not have the shape of its kind: {error}"
+            seq = found.line.seq
+            self.losses.append(Loss(detail, kt.LOG_NAME, *found[1:], seq, seq, _ids_in(raw)))
+            return False
+        self.state.Apply(position.Project(rows))
         self.operations += 1
-        if is_sound:
-            self.writer.copy(raw)
-        elif any(kept.values()):
-            origin = {name: operation.get(name) for name in ("operation_id", "timestamp", "author", "agent_io")}
-            extra = kt.FORMAT_FIELD if line is self.chosen[0] else ""
-            self.writer.add(line.op, kept, _rows_of(operation, "before"), extra=extra, **origin)
+        return True
+
+    def _find_places(self) -> tuple[kt.Rows, kt.Rows]:
+        """Return the rows, before and after, that give everything a place whose own is lost."""
+        state, before, after = self.state, kt.NoRows(), dict[str, kt.KeywordNode]()
+        nodes = {id: kt._ReadRecord(row, kt.KeywordNode) for id, row in state.nodes.items()}
+        ordinals = itertools.count(state.next_ordinal)
+
+        def recreate(id: str, of: str) -> None:
+            after[id] = nodes[id] = node = _new_keyword(id, next(ordinals), _ROOT_ID)
+            detail = f"a keyword is lost, though {of} it are there: recreated as {node.name!r}"
+            self.losses.append(Loss(detail, ids=(id,)))
+
+        def move_to_root(id: str) -> None:
+            node = nodes[id]
+            self.losses.append(Loss(f"moved to the root: {node.parent_id}, its parent, leads there no more", ids=(id,)))
+            before.nodes.append(state.nodes[id])
+            version = node.version + 1
+            after[id] = nodes[id] = replace(node, parent_id=_ROOT_ID, version=version, updated_at=time.time())
+
+        for id, node in list(nodes.items()):
+            if node.parent_id is not None and node.parent_id not in nodes:
+                if node.parent_id in state.gone_nodes:
+                    move_to_root(id)
+                else:
+                    recreate(node.parent_id, "keywords under")
+        for id in list(_circles(nodes)):
+            move_to_root(id)
+        links = []
+        for row in state.Links():
+            link = kt._ReadRecord(row, kt.InfoKeywordLink)
+            if link.info_id in state.infos and link.keyword_id not in {*nodes, *state.gone_nodes}:
+                recreate(link.keyword_id, "infos at")
+            if link.info_id not in state.infos or link.keyword_id not in nodes:
+                what = "its keyword is deleted" if link.info_id in state.infos else "its info is lost"
+                self.losses.append(Loss(f"a link was taken away: {what}", ids=(link.info_id, link.keyword_id)))
+                before.links.append(row)
+                links.append(kt._EncodeRecord(replace(link, deleted=True)))
+        return before, kt.Rows([kt._EncodeRecord(node) for node in after.values()], [], links, {}, {})
 
     def _history(self) -> list[Path]:
         return sorted(path for path in (self.damaged / kt.HISTORY).glob("*.jsonl") if path.stem.isdecimal())
@@ -605,148 +416,96 @@ class _Repair:
 
         Where some are lost, a file `….lost` lets a tree read on beyond them.
         """
-        # The number that comes next, and the last that was written; 0 where nothing says
-        expected, written = int((self.damaged / kt.HISTORY).exists()), 0
-        if expected:
-            target.mkdir(mode=0o700, exist_ok=True)
+        if not (self.damaged / kt.HISTORY).exists():
+            return
+        target.mkdir(mode=0o700, exist_ok=True)
+        expected, written = 1, 0  # the number that comes next, and the last that was written
         for path in self._history():
             # One that a compaction left which failed is a second name of a log: the other name has what follows.
             limit = min(int(path.stem) + 1, self.first_number)
             if limit <= expected:
                 continue
             name = f"{kt.HISTORY}/{path.name}"
-            found, damages = _scan(path)
-            lines, others, notes = _choose([line for line in found if expected <= line.seq < limit], name)
-            start = min((line.offset for line in found if line.seq >= expected), default=0)
-            stop = min((line.offset for line in found if line.seq >= limit), default=sys.maxsize)
+            found, damages = _scan(path, name)
+            lines = [found[seq] for seq in sorted(found) if expected <= seq < limit]
+            start = min((each.offset for seq, each in found.items() if seq >= expected), default=0)
+            stop = min((each.offset for seq, each in found.items() if seq >= limit), default=1 << 62)
             damages = [damage for damage in damages if start <= damage.offset < stop]
-            end = _Found(b"", limit, b"", 0, "", None, 0, stop, 0)  # so that what is missing before it is listed
-            missing = _describe_damages([*lines, end], damages, expected)
-            self.losses += [replace(loss, file=name, is_data=False) for loss in (*others, *missing)]
-            self.notes += notes
+            losses = _number(lines, damages, expected, name, end=limit)
+            self.losses += [replace(loss, is_data=False) for loss in losses]
             expected = limit
             # In a run without a gap, number and place rise together.
-            for _, group in itertools.groupby(enumerate(lines), lambda pair: pair[1].seq - pair[0]):
-                run = [line for _, line in group]
-                if 0 < written < run[0].seq - 1:
-                    (target / f"{run[0].seq - 1:018d}.lost").touch(0o600)
-                written = run[-1].seq
+            for _, group in itertools.groupby(enumerate(lines), lambda pair: pair[1].line.seq - pair[0]):
+                run = [each for _, each in group]
+                self._mark_gap(target, written, run[0].line.seq)
+                written = run[-1].line.seq
                 with open(path, "rb") as old, _make_file(target / f"{written:018d}.jsonl") as new:
-                    writer = _Writer(new, run[0].seq)  # chained again: what was left out must not look like damage
-                    for line in run:
-                        writer.copy(line.read(old), begins=line is run[0])
-        if 0 < written < self.first_number - 1:
-            (target / f"{self.first_number - 1:018d}.lost").touch(0o600)
-        if 0 < expected < self.first_number:
+                    writer = _Writer(new, run[0].line.seq)  # chained again: what was left out must not look damaged
+                    for each in run:
+                        writer.copy(each.read(old), begins=each is run[0])
+        self._mark_gap(target, written, self.first_number)
+        if expected < self.first_number:
             detail = f"nothing is left of it in {kt.HISTORY}/"
             self.losses.append(Loss(detail, kt.HISTORY, 0, 0, 0, expected, self.first_number - 1, is_data=False))
 
+    def _mark_gap(self, target: Path, written: int, seq: int) -> None:
+        if 0 < written < seq - 1:
+            (target / f"{seq - 1:018d}.lost").touch(0o600)
+
     def copy_snapshots(self, target: Path) -> None:
-        """Copy the snapshots that are as they were made."""
-        folder = self.damaged / kt.SNAPSHOTS
-        for path in sorted(folder.iterdir()) if folder.is_dir() else ():
-            name = f"{kt.SNAPSHOTS}/{path.name}"
-            if not (path / kt.SNAPSHOT_NAME).exists():
-                if not path.is_dir() or any(path.iterdir()):  # CompactStorage(keep_history=False) empties it
-                    detail = f"has no {kt.SNAPSHOT_NAME}, as one that was never finished; it was left out"
-                    self.notes.append(f"{name} {detail}")
-                continue
+        """Copy the snapshots that are as they were made; what was never finished is none."""
+        store = kt._FileStore(str(self.damaged), kt._Files(), time.time)
+        for name in store.SnapshotNames():
+            folder, copied = self.damaged / kt.SNAPSHOTS / name, target / name
             try:
-                manifest = (path / kt.SNAPSHOT_NAME).read_bytes()
-                said = json.loads(manifest)["log"]
-                log = (path / kt.LOG_NAME).read_bytes()[: said["length"]]
-                is_sound = (len(log), zlib.crc32(log)) == (said["length"], int(said["crc"], 16))
-            except (OSError, ValueError, KeyError, TypeError):
-                is_sound = False
-            if not is_sound:
-                detail = "the snapshot is not as it was made; it was left out"
-                self.losses.append(Loss(detail, f"{name}/{kt.LOG_NAME}", is_data=False))
+                log = store.OpenSnapshot(name)
+            except (kt.StoreError, kt.NotFoundError) as error:
+                detail = f"the snapshot is not as it was made, and was left out: {error}"
+                self.losses.append(Loss(detail, f"{kt.SNAPSHOTS}/{name}", is_data=False))
                 continue
-            for each in (target, target / path.name):
-                each.mkdir(mode=0o700, exist_ok=True)
-            for file, content in ((kt.LOG_NAME, log), (kt.SNAPSHOT_NAME, manifest)):
-                with _make_file(target / path.name / file) as new:
-                    new.write(content)
-            kt._Files().SyncFolder(str(target / path.name))
-
-    def _write_places(self) -> None:
-        """Give everything a place whose own is lost."""
-        nodes = {id: row for (id,), row in self.state.living("nodes").items()}
-        infos, deleted = self.state.living("infos"), self.state.rows["nodes"]
-        changed: dict[str, _Row] = {}
-        before: dict[str, list[_Row]] = {"nodes": [], "links": []}
-        links: list[_Row] = []
-
-        def recreate(id: str, of: str) -> None:
-            name = f"(lost) {id}"[:512]
-            detail = f"a keyword is lost, though {of} it are there: recreated as {name!r}"
-            self.losses.append(Loss(detail, ids=(id,)))
-            said = "This keyword could not be saved; what belonged to it still does."
-            fields = {"name": name, "normalized": kt._NormalizeText(name), "description": said}
-            row = _new_keyword(id, self.state.next_ordinal, **fields, metadata={"repair": "lost"})
-            changed[id] = nodes[id] = row
-            self.state.next_ordinal += 1
-
-        def move_to_root(id: str) -> None:
-            row = nodes[id]
-            self.moved.append(Move(id, row["parent_id"], _ROOT_ID))
-            before["nodes"].append(row)
-            version = {"version": row["version"] + 1, "updated_at": time.time()}
-            changed[id] = nodes[id] = {**row, "parent_id": _ROOT_ID, **version}
-
-        for id, row in list(nodes.items()):
-            parent_id = row["parent_id"]
-            if parent_id is None or parent_id in nodes:
-                continue
-            if (parent_id,) in deleted:
-                move_to_root(id)
-            else:
-                recreate(parent_id, "keywords under")
-        for id in list(_circles(nodes)):
-            move_to_root(id)
-        for key, row in self.state.living("links").items():
-            info_id, keyword_id = key
-            is_lost = (info_id,) not in infos
-            if is_lost:
-                self.losses.append(Loss("an info is lost, and a link to it was taken away", ids=key))
-            elif keyword_id not in nodes and (keyword_id,) not in deleted:
-                recreate(keyword_id, "infos at")
-            elif keyword_id not in nodes:
-                self.notes.append(f"the link {' → '.join(key)} was taken away: its keyword is deleted")
-            if is_lost or keyword_id not in nodes:
-                before["links"].append(row)
-                links.append({**row, "deleted": True})
-        if changed or links:
-            rows = {"nodes": list(changed.values()), "links": links}
-            for kind, of_kind in rows.items():
-                for row in of_kind:
-                    taken, problem = self.state.take(row, kind)
-                    assert taken is not None, problem
-            self.writer.add("repair_places", rows, before, agent_io={"repair": "a place for what had lost its own"})
+            copied.mkdir(mode=0o700, parents=True)
+            target.chmod(0o700)
+            with log, _make_file(copied / kt.LOG_NAME) as new:
+                new.write(log.files.Read(log.fd, log.stop, 0))
+            with _make_file(copied / kt.SNAPSHOT_NAME) as new:
+                new.write((folder / kt.SNAPSHOT_NAME).read_bytes())
+            kt._Files().SyncFolder(str(copied))
 
 
-def _new_keyword(id: str, ordinal: int, **fields: Any) -> _Row:
-    """Return the row of a keyword that could not be saved."""
-    now = time.time()
-    row: _Row = {
-        "id": id, "ordinal": ordinal, "deleted": False, "parent_id": _ROOT_ID, "name": id, "aliases": [],
-        "normalized": [_ROOT_ID], "level": 1, "children": [], "description": "", "metadata": {}, "version": 1,
-        "created_at": now, "updated_at": now, "created_by": "repair",
-    }  # fmt: skip
-    return row | fields
+def _check(record: kt.KeywordNode | kt.Info | kt.InfoKeywordLink) -> None:
+    """Refuse a record that no tree can have, though its fields have the types of its kind."""
+    lists = [value for value in vars(record).values() if isinstance(value, list)]
+    if not all(isinstance(item, str) for item in itertools.chain(*lists)):
+        raise ValueError("a list holds something else than texts")
+    if isinstance(record, kt.KeywordNode):
+        is_root = record.id == _ROOT_ID
+        # Of a keyword that was merged, a compaction may leave nothing but where its id leads to.
+        if (is_root and record.deleted) or ((record.parent_id is None) != is_root and record.merged_into is None):
+            raise ValueError("it has no place in a tree")
 
 
-def _circles(nodes: Mapping[str, _Row]) -> Iterator[str]:
+def _new_keyword(id: str, ordinal: int, parent_id: str | None) -> kt.KeywordNode:
+    """Return a keyword that could not be saved."""
+    now, is_root = time.time(), parent_id is None
+    name = id if is_root else f"(lost) {id}"[:512]
+    said = "" if is_root else "This keyword could not be saved; what belonged to it still does."
+    metadata = {} if is_root else {"repair": "lost"}
+    stamps = (metadata, 1, now, now)
+    node = kt.KeywordNode(id, name, [], kt._NormalizeText(name), 0 if is_root else 1, parent_id, [], said, *stamps)
+    return dataclasses.replace(node, ordinal=ordinal, created_by="repair")
+
+
+def _circles(nodes: dict[str, kt.KeywordNode]) -> Iterator[str]:
     """Yield of each circle of parents the keyword that was made first."""
     settled = {_ROOT_ID}
-    for id in sorted(nodes, key=lambda id: int(nodes[id]["ordinal"])):
+    for id in sorted(nodes, key=lambda id: nodes[id].ordinal):
         path: list[str] = []
         while id not in settled:
             settled.add(id)
             path.append(id)
-            id = nodes[id]["parent_id"] or _ROOT_ID
+            id = nodes[id].parent_id or _ROOT_ID
         if id in path:
-            yield min(path[path.index(id) :], key=lambda id: int(nodes[id]["ordinal"]))
+            yield min(path[path.index(id) :], key=lambda id: nodes[id].ordinal)
 
 
 @contextlib.contextmanager
@@ -754,7 +513,7 @@ def _held(folder: Path) -> Iterator[None]:
     """Keep others from writing meanwhile, without writing anything."""
     with contextlib.ExitStack() as stack:
         lock = folder / "lock"
-        if fcntl is not None and lock.exists():
+        if lock.exists():
             fcntl.flock(stack.enter_context(open(lock, "rb")), fcntl.LOCK_SH)
         yield
 
@@ -815,31 +574,18 @@ def _repair_into(damaged: Path, unfinished: Path, new: Path) -> RepairReport:
     for folder in (kt.HISTORY, kt.SNAPSHOTS):
         if (unfinished / folder).exists():
             kt._Files().SyncFolder(str(unfinished / folder))
-    nodes, infos, links = (work.state.living(kind) for kind in _KINDS)
     with kt.KeywordTree(str(unfinished)) as tree:
-        missing = [id for (id,) in nodes if not tree.GetPath(id)]
-        missing += [id for (id,) in infos if tree.GetInfo(id) is None]
-        linked = sum(len(tree.GetKeywordsOfInfo(id)) for (id,) in infos)
-        assert not missing, f"the new store lacks {missing[:3]}"
-        assert linked == len(links), f"the new store has {linked} links instead of {len(links)}"
         assert not tree.recovery, tree.recovery
-        problems = tree.Verify()
+        problems, counted = tree.Verify(), tree.TreeMetrics()
         assert not problems, problems[:3]
-    return RepairReport(
-        str(damaged),
-        str(new),
-        work.operations,
-        len(nodes) - 1,
-        len(infos),
-        len(links),
-        tuple(sorted(work.losses, key=_order_of)),
-        tuple(work.moved),
-        tuple(work.notes),
-    )
+    keywords, infos, links = (counted[kind] for kind in ("keywords", "infos", "links"))
+    assert (keywords, infos) == (len(work.state.nodes) - 1, len(work.state.infos)), counted
+    losses = tuple(sorted(work.losses, key=_order_of))
+    return RepairReport(str(damaged), str(new), work.operations, keywords, infos, links, losses)
 
 
 def _order_of(loss: Loss) -> tuple[bool, str, int, int]:
-    return loss.file != kt.LOG_NAME, loss.file, loss.first_seq or sys.maxsize, loss.offset
+    return loss.file != kt.LOG_NAME, loss.file, loss.first_seq or 1 << 62, loss.offset
 
 
 if __name__ == "__main__":
