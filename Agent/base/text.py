@@ -215,12 +215,6 @@ def _read_written_time(value: str) -> float | None:
     return None
 
 
-def shorten(value: object, limit: int = 60) -> str:
-    """Return the repr of a value, short enough for a message."""
-    text = repr(value)
-    return text if len(text) <= limit else f"{text[: limit - 1]}…"
-
-
 def strings_of(value: object) -> list[str]:
     """Return the strings of a list that was not checked."""
     return [item for item in value if isinstance(item, str)] if isinstance(value, (list, tuple)) else []

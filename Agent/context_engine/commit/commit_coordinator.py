@@ -24,7 +24,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from ...base.text import mapping_of, shorten, strings_of
+from ...base.checks import shorten
+from ...base.text import mapping_of, strings_of
 from ..core.config import EXTRACT_ARCHIVE, LEASE_S, MODEL_SECONDS, SESSIONS, SKIP
 from ..core.entries import candidate_id
 from ..core.errors import ContextEngineError, InvalidInputError, ProviderDownError, StoreError, VersionConflictError

@@ -17,7 +17,7 @@ import contextlib
 from collections.abc import Sequence
 from typing import Any
 
-from ...base.text import shorten
+from ...base.checks import shorten
 from ...keyword_tree import InvalidInputError as TreeInputError
 from ...keyword_tree import KeywordTreeError
 

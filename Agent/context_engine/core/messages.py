@@ -31,7 +31,8 @@ from datetime import datetime
 from enum import Enum
 from typing import Any
 
-from ...base.text import clean, digest_of, mapping_of, one_line, read_time, shorten, time_of, to_json
+from ...base.checks import shorten
+from ...base.text import clean, digest_of, mapping_of, one_line, read_time, time_of, to_json
 from .config import MESSAGE_BYTES, RAW_BYTES
 from .errors import InvalidInputError, StoreCorruptError
 from .objects import Message

@@ -22,7 +22,8 @@ import contextlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from ...base.text import merge_unique, shorten
+from ...base.checks import shorten
+from ...base.text import merge_unique
 from ..core.config import (
     ABSTRACT,
     CONTENT,

@@ -7,7 +7,8 @@ import shutil
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from ...base.text import clean, mapping_of, shorten, to_json
+from ...base.checks import shorten
+from ...base.text import clean, mapping_of, to_json
 from ..core.config import CONTENT, META, UPSERT_CONTEXT
 from ..core.errors import ConflictError, InvalidInputError, NodeNotFoundError, StoreError, check_count
 from ..core.objects import HistoryEntry, OutboxEvent, RequestContext

@@ -14,17 +14,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
-from ...base.text import (
-    digest_of,
-    file_digest,
-    mapping_of,
-    merge_unique,
-    read_time,
-    shorten,
-    strings_of,
-    time_of,
-    to_json,
-)
+from ...base.checks import shorten
+from ...base.text import digest_of, file_digest, mapping_of, merge_unique, read_time, strings_of, time_of, to_json
 from ..core.config import FILES, LEVELS, META
 from ..core.errors import InvalidInputError, StoreCorruptError, VersionConflictError
 from ..core.objects import RelationEdge

@@ -20,7 +20,7 @@ from functools import lru_cache
 from typing import NamedTuple
 from urllib.parse import unquote
 
-from ...base.text import shorten
+from ...base.checks import shorten
 from ..core.config import OWNER_OF, SESSIONS, URI_CHARACTERS, URI_SEGMENTS
 from ..core.errors import AccessDeniedError, ContextEngineError, InvalidUriError
 from ..core.objects import RequestContext

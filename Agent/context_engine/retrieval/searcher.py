@@ -11,7 +11,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, TypeVar
 
-from ...base.text import clean, date_of, shorten, strings_of
+from ...base.checks import shorten
+from ...base.text import clean, date_of, strings_of
 from ...memory.relation_words import ONE_AT_A_TIME, asked_relations, relation_of, subjects_of, words_of
 from ..core.config import BUDGET_TOKENS, CONTENT, OVERVIEW, OWNER_OF, QUERY_CHARACTERS, SESSIONS
 from ..core.errors import ContextEngineError, InvalidInputError, NodeNotFoundError, check_count, check_time

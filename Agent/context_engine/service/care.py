@@ -13,7 +13,8 @@ import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
 
-from ...base.text import mapping_of, shorten, strings_of
+from ...base.checks import shorten
+from ...base.text import mapping_of, strings_of
 from ...finding.index import LostIndexError
 from ..commit.archive_builder import describe_archive, render_archive
 from ..commit.commit_coordinator import Ledger

@@ -30,7 +30,8 @@ import uuid
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 
-from ...base.text import CountTokens, clean, count_tokens, fold, one_line, shorten
+from ...base.checks import shorten
+from ...base.text import CountTokens, clean, count_tokens, fold, one_line
 from ...finding.index import LostIndexError
 from ...keyword_tree import HideKeys, LLMClient
 from ..commit.archive_builder import ArchiveBuilder
