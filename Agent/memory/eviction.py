@@ -19,14 +19,11 @@ import math
 import os
 import threading
 import time
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import cast
-
-from typing_extensions import override
 
 from ..base.checks import check_count, check_string, shorten
 from ..keyword_tree import InvalidInputError, KeywordTree
@@ -110,60 +107,13 @@ def value_of(
 # Policies
 
 
-class EvictionPolicy(ABC):
+class EvictionPolicy:
     """What may be forgotten."""
 
-    recall_weight: float = 0.3
-    score_weight: float = 0.5
-    recency_weight: float = 0.2
-
-    @abstractmethod
-    def limits(self) -> tuple[float | None, int | None]:
-        """Return after how many seconds a memory goes, and how many may stay; None is without limit."""
-
-
-@dataclass(frozen=True)
-class NoEviction(EvictionPolicy):
-    """Nothing goes."""
-
-    @override
-    def limits(self) -> tuple[float | None, int | None]:
-        return None, None
-
-
-@dataclass(frozen=True)
-class Ttl(EvictionPolicy):
-    """What was written longer ago than this goes, recalled or not."""
-
-    ttl_secs: float
-    """Seconds."""
-
-    @override
-    def limits(self) -> tuple[float | None, int | None]:
-        return self.ttl_secs, None
-
-
-@dataclass(frozen=True)
-class Capacity(EvictionPolicy):
-    """The least important go until `max_items` are left; of the same importance the oldest."""
-
-    max_items: int
-    """How many may stay."""
-    recall_weight: float = 0.0
-    score_weight: float = 0.0
-    recency_weight: float = 1.0
-
-    @override
-    def limits(self) -> tuple[float | None, int | None]:
-        return None, self.max_items
-
-
-@dataclass(frozen=True)
-class RecallBased(EvictionPolicy):
-    """The least valuable go until `max_items` are left; see `value_of`."""
-
-    max_items: int
-    """How many may stay."""
+    ttl_secs: float | None = None
+    """Seconds after which a memory goes; None keeps memories of any age."""
+    max_items: int | None = None
+    """How many may stay; None is no limit."""
     recall_weight: float = 0.3
     """What the logarithm of the recalls counts."""
     score_weight: float = 0.5
@@ -171,9 +121,36 @@ class RecallBased(EvictionPolicy):
     recency_weight: float = 0.2
     """What the time since the last recall counts."""
 
-    @override
-    def limits(self) -> tuple[float | None, int | None]:
-        return None, self.max_items
+
+class NoEviction(EvictionPolicy):
+    """Nothing goes."""
+
+
+@dataclass(frozen=True)
+class Ttl(EvictionPolicy):
+    """What was written longer ago than this goes, recalled or not."""
+
+    ttl_secs: float
+
+
+@dataclass(frozen=True)
+class Capacity(EvictionPolicy):
+    """The least important go until `max_items` are left; of the same importance the oldest."""
+
+    max_items: int
+    recall_weight: float = 0.0
+    score_weight: float = 0.0
+    recency_weight: float = 1.0
+
+
+@dataclass(frozen=True)
+class RecallBased(EvictionPolicy):
+    """The least valuable go until `max_items` are left; see `value_of`."""
+
+    max_items: int
+    recall_weight: float = 0.3
+    score_weight: float = 0.5
+    recency_weight: float = 0.2
 
 
 @dataclass(frozen=True)
@@ -181,13 +158,7 @@ class HybridEviction(EvictionPolicy):
     """First what is too old goes, then the least valuable until `max_items` are left."""
 
     ttl_secs: float | None = None
-    """Seconds; None keeps memories of any age."""
     max_items: int | None = None
-    """How many may stay; None is no limit."""
-
-    @override
-    def limits(self) -> tuple[float | None, int | None]:
-        return self.ttl_secs, self.max_items
 
 
 def choose_evictions(
@@ -198,8 +169,8 @@ def choose_evictions(
     Raises:
         InvalidInputError: A limit or weight of the policy is no number, or below 0.
     """
-    ttl_secs, max_items = policy.limits()
-    _check_policy(policy, ttl_secs, max_items)
+    _check_policy(policy)
+    ttl_secs, max_items = policy.ttl_secs, policy.max_items
     left = sorted((memory for memory in candidates if not memory.pinned), key=lambda memory: memory.created_at)
     evictions: list[Eviction] = []
     if ttl_secs is not None:
@@ -222,14 +193,14 @@ def choose_evictions(
     return evictions
 
 
-def _check_policy(policy: EvictionPolicy, ttl_secs: object, max_items: object) -> None:
-    weights = {name: getattr(policy, name) for name in ("recall_weight", "score_weight", "recency_weight")}
-    for name, value in {**weights, **({} if ttl_secs is None else {"ttl_secs": ttl_secs})}.items():
+def _check_policy(policy: EvictionPolicy) -> None:
+    for name in ("recall_weight", "score_weight", "recency_weight", "ttl_secs"):
+        value = getattr(policy, name)
         is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
-        if not (is_number and 0 <= value < math.inf):
+        if not (is_number and 0 <= value < math.inf) and (name, value) != ("ttl_secs", None):
             raise InvalidInputError(f"{name} must be a number and not below 0, not {shorten(value)}")
-    if max_items is not None:
-        check_count("max_items", max_items, 0)
+    if policy.max_items is not None:
+        check_count("max_items", policy.max_items, 0)
 
 
 def _value(

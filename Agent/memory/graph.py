@@ -26,7 +26,8 @@ Walking is written out here: it is ten lines, and a graph library would ask for 
 import threading
 import unicodedata
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Iterable, Set
+from collections import Counter
+from collections.abc import Collection, Iterable, Set
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from itertools import groupby
@@ -41,7 +42,7 @@ from .keywords import find_runs
 from .scoring import graph_distance
 
 __all__ = ["ENTITY_TYPES", "GraphEntity", "GraphRelation", "InMemoryGraph", "KnowledgeGraph", "RelationDirection"]
-__all__ += ["Saying", "ScoredEntity", "Step", "TagConstraints", "keyword_fit", "normalize_tag", "normalize_tags"]
+__all__ += ["Saying", "ScoredEntity", "TagConstraints", "keyword_fit", "normalize_tag", "normalize_tags"]
 __all__ += ["rank_entities", "units_of_entity"]
 
 
@@ -118,22 +119,6 @@ class RelationDirection(str, Enum):  # noqa: UP042  as the enumerations of the l
     """Either way."""
 
 
-@dataclass(frozen=True)
-class Step:
-    """One relation that was followed, and why it holds."""
-
-    relation: GraphRelation
-    """The relation."""
-    source: str
-    """The name of the entity it goes out from, whichever way it was followed."""
-    target: str
-    """The name of the entity it leads to."""
-
-    def __str__(self) -> str:
-        reported = f"{self.source} {self.relation.relation_type} {self.target}"
-        return f"{reported}: “{self.relation.said_by[0].sentence}”" if self.relation.said_by else reported
-
-
 @dataclass
 class ScoredEntity:
     """An entity, how near it is, and the way there."""
@@ -142,12 +127,6 @@ class ScoredEntity:
     """The entity."""
     score: float
     """0.0 to 1.0, from the distance in the graph; see `KnowledgeGraph.get_related`."""
-    steps: list[Step] = field(default_factory=list, compare=False)
-    """The best way to it, step by step."""
-
-    def explain(self) -> str:
-        """Return the way, a line for each step, with the sentence that says so where a memory does."""
-        return "\n".join(map(str, self.steps))
 
 
 @dataclass(frozen=True)
@@ -156,13 +135,6 @@ class TagConstraints:
 
     max_tags_per_entity: int = 8
     """More than these are dropped, the least relevant first."""
-
-
-class _Way(NamedTuple):
-    """How an entity was reached."""
-
-    score: float
-    relations: tuple[GraphRelation, ...]
 
 
 # The port
@@ -251,49 +223,41 @@ class KnowledgeGraph(ABC):
         direction = check_walk(depth, direction, relation_types)
         if self.get_entity(entity_id) is None:
             raise NotFoundError("keyword", entity_id)
-        best: dict[str, _Way] = {entity_id: _Way(1.0, ())}
+        best = {entity_id: 1.0}
         reached = dict(best)
         for _ in range(depth):
             reached = self._step(reached, best, direction, relation_types)
             if not reached:
                 break
-        found = ((self.get_entity(id), way) for id, way in best.items() if id != entity_id)
+        found = ((self.get_entity(id), score) for id, score in best.items() if id != entity_id)
         # Another process may have removed one meanwhile.
-        related = [ScoredEntity(entity, way.score, self._name(way)) for entity, way in found if entity is not None]
+        related = [ScoredEntity(entity, score) for entity, score in found if entity is not None]
         return sorted(related, key=lambda scored: (-scored.score, scored.entity.id))
-
-    def _name(self, way: "_Way") -> list[Step]:
-        def name_of(id: str) -> str:
-            entity = self.get_entity(id)
-            return id if entity is None else entity.name
-
-        return [Step(each, name_of(each.source_id), name_of(each.target_id)) for each in way.relations]
 
     def _step(
         self,
-        reached: dict[str, "_Way"],
-        best: dict[str, "_Way"],
+        reached: dict[str, float],
+        best: dict[str, float],
         direction: RelationDirection,
         relation_types: Collection[str] | None,
-    ) -> dict[str, "_Way"]:
-        """Return what one step leads to by a better way than before, with that way.
+    ) -> dict[str, float]:
+        """Return what one step leads to by a better way than before, with its score.
 
         Only these need going on from: one that was reached as well in fewer steps goes on as well in fewer. That ends
         every circle.
         """
-        better: dict[str, _Way] = {}
-        for id, way in reached.items():
+        better: dict[str, float] = {}
+        for id, score in reached.items():
             try:
                 relations = self.get_relations(id, direction)
             except NotFoundError:  # removed meanwhile
                 continue
             for relation in relations:
-                if relation_types is not None and relation.relation_type not in relation_types:
-                    continue
-                other = relation.target_id if relation.source_id == id else relation.source_id
-                score = way.score * graph_distance(1, relation.weight)
-                if other not in best or score > best[other].score:
-                    best[other] = better[other] = _Way(score, (*way.relations, relation))
+                if relation_types is None or relation.relation_type in relation_types:
+                    other = relation.target_id if relation.source_id == id else relation.source_id
+                    there = score * graph_distance(1, relation.weight)
+                    if there > best.get(other, -1.0):
+                        best[other] = better[other] = there
         return better
 
     # -- finding --
@@ -304,8 +268,8 @@ class KnowledgeGraph(ABC):
 
         Args:
             keywords: What to look for.
-            limit: At most this many; None returns all. With a limit, a keyword that more than 1,000 entities have finds
-                only those whose whole name or tag it is, or that another keyword finds: it says nothing of the others.
+            limit: At most this many; None returns all. With a limit, a keyword that more than 1,000 entities of a tree
+                have finds only those whose whole name or tag it is, or that another keyword finds.
         """
 
     # -- tags --
@@ -456,14 +420,14 @@ def _check_text(what: str, value: object) -> None:
         raise InvalidInputError(f"{what} is required, and must be a string: {shorten(value)}")
 
 
-def check_keywords(keywords: Iterable[str]) -> Set[str]:
+def check_keywords(keywords: Iterable[str], limit: int | None) -> Set[str]:
     """Return the keywords as `units_of` writes them."""
+    if limit is not None:
+        check_count("limit", limit)
     return {units_of(name) for name in check_strings("keywords", keywords)}
 
 
-# The simplest implementation, which is also what the tree's graph searches by
-
-_TELLING = 1_000  # entities, where a few of them are looked for: what more have in common does not distinguish them
+# The simplest implementation
 
 
 class InMemoryGraph(KnowledgeGraph):
@@ -472,8 +436,7 @@ class InMemoryGraph(KnowledgeGraph):
     Args:
         constraints: How many tags there may be; 8 for an entity.
 
-    Cost: some 80 µs to add an entity of 30 words, 15 µs for a relation, 3 µs to read an entity; to find by keywords, 10
-    µs for each entity that has one, with a limit 20 ms at most.
+    Cost: finding by keywords or tags looks at every entity.
     """
 
     def __init__(self, constraints: TagConstraints | None = None) -> None:
@@ -483,15 +446,13 @@ class InMemoryGraph(KnowledgeGraph):
         # By entity, then by the other end and the type: so both ends find a relation, and each one exists once.
         self._outgoing: dict[str, dict[tuple[str, str], GraphRelation]] = {}
         self._incoming: dict[str, dict[tuple[str, str], GraphRelation]] = {}
-        self._ids_by_tag: dict[str, set[str]] = {}
-        self._ids_by_unit: dict[str, set[str]] = {}
 
     @override
     def add_entity(self, entity: GraphEntity) -> None:
         check_entity(entity)
         tags = normalize_tags(entity.tags, self._constraints.max_tags_per_entity)
         with self._lock:
-            self._put(replace(entity, tags=tags, aliases=list(entity.aliases)))
+            self._entities[entity.id] = replace(entity, tags=tags, aliases=list(entity.aliases))
             self._outgoing.setdefault(entity.id, {})
             self._incoming.setdefault(entity.id, {})
 
@@ -506,7 +467,7 @@ class InMemoryGraph(KnowledgeGraph):
     def remove_entity(self, id: str) -> None:
         with self._lock:
             self._find(id)
-            self._take_out(id)
+            del self._entities[id]
             for other, relation_type in self._outgoing.pop(id):
                 self._incoming[other].pop((id, relation_type))
             for other, relation_type in self._incoming.pop(id):
@@ -543,27 +504,29 @@ class InMemoryGraph(KnowledgeGraph):
 
     @override
     def find_by_keywords(self, keywords: Iterable[str], limit: int | None = None) -> list[GraphEntity]:
+        wanted = check_keywords(keywords, limit)
         with self._lock:
-            found = rank_entities(keywords, limit, lambda unit: self._ids_by_unit.get(unit, set()), self._entities.get)
-            return [_copy(entity) for entity in found]
+            return rank_entities(wanted, limit, map(_copy, self._entities.values()))
 
     @override
     def find_tags(self, prefix: str) -> list[str]:
         beginning = fold(check_string("prefix", prefix)).lstrip()
-        with self._lock:
-            used = [(-len(ids), tag) for tag, ids in self._ids_by_tag.items() if tag.startswith(beginning)]
-        return [tag for _, tag in sorted(used)]
+        counted = self._count_tags()
+        return sorted((tag for tag in counted if tag.startswith(beginning)), key=lambda tag: (-counted[tag], tag))
 
     @override
     def entity_count_by_tag(self, tag: str) -> int:
+        return self._count_tags()[normalize_tag(tag)]
+
+    def _count_tags(self) -> Counter[str]:
         with self._lock:
-            return len(self._ids_by_tag.get(normalize_tag(tag), ()))
+            return Counter(tag for entity in self._entities.values() for tag in entity.tags)
 
     @override
     def set_entity_tags(self, entity_id: str, tags: Iterable[str]) -> int:
         kept = normalize_tags(tags, self._constraints.max_tags_per_entity)
         with self._lock:
-            self._put(replace(self._find(entity_id), tags=kept))
+            self._entities[entity_id] = replace(self._find(entity_id), tags=kept)
         return len(kept)
 
     @override
@@ -576,27 +539,6 @@ class InMemoryGraph(KnowledgeGraph):
             raise NotFoundError("keyword", id)
         return self._entities[id]
 
-    def _put(self, entity: GraphEntity) -> None:
-        """Hold an entity and index it, in the place of the one that has its id."""
-        if entity.id in self._entities:
-            self._take_out(entity.id)
-        self._entities[entity.id] = entity
-        for index, key in self._keys(entity.id):
-            index.setdefault(key, set()).add(entity.id)
-
-    def _take_out(self, id: str) -> None:
-        for index, key in self._keys(id):
-            index[key].discard(id)
-            if not index[key]:
-                del index[key]
-        del self._entities[id]
-
-    def _keys(self, id: str) -> list[tuple[dict[str, set[str]], str]]:
-        """Return the indexes that have an entity, with its keys there."""
-        entity = self._entities[id]
-        units = units_of_entity(entity_text(entity))
-        return [*((self._ids_by_unit, unit) for unit in units), *((self._ids_by_tag, tag) for tag in entity.tags)]
-
 
 def units_of_entity(text: EntityText) -> set[str]:
     """Return what an entity is indexed by: words, and whole names, which the blanks around them tell from a word."""
@@ -604,38 +546,11 @@ def units_of_entity(text: EntityText) -> set[str]:
     return {*names, *(unit for part in (*names, description) for unit in part.split())} - {NO_UNITS}
 
 
-def rank_entities(
-    keywords: Iterable[str],
-    limit: int | None,
-    ids_by_unit: Callable[[str], set[str]],
-    entity_of: Callable[[str], GraphEntity | None],
-) -> list[GraphEntity]:
-    """Return the entities that have keywords, best first; see `KnowledgeGraph.find_by_keywords`.
-
-    Args:
-        keywords: What is looked for.
-        limit: At most this many; None is all.
-        ids_by_unit: The entities that are indexed by a unit; see `units_of_entity`.
-        entity_of: The entity with an id, if there is one.
-    """
-    wanted = check_keywords(keywords)
-    if limit is not None:
-        check_count("limit", limit)
-
-    def ids_with(keyword: str) -> Set[str]:
-        """Return the entities that have every unit of a keyword, in whatever order."""
-        sets = sorted(map(ids_by_unit, keyword.split()), key=len)
-        return sets[0].intersection(*sets[1:]) if sets else set()
-
-    candidates: set[str] = set()
-    for found in sorted(map(ids_with, wanted), key=len):
-        if limit is None or len(candidates) + len(found) <= _TELLING:
-            candidates |= found
-    candidates.update(*map(ids_by_unit, wanted))
-    ranked = []
-    for id in candidates:
-        if (entity := entity_of(id)) is not None and (fit := _fit(wanted, entity_text(entity))):
-            ranked.append((-fit, entity.name, id, entity))
+def rank_entities(wanted: Set[str], limit: int | None, entities: Iterable[GraphEntity]) -> list[GraphEntity]:
+    """Return those of some entities that have keywords, best first, by `keyword_fit`."""
+    ranked = [
+        (-fit, entity.name, entity.id, entity) for entity in entities if (fit := _fit(wanted, entity_text(entity)))
+    ]
     return [entity for *_, entity in sorted(ranked, key=lambda each: each[:3])[:limit]]
 
 

@@ -20,9 +20,9 @@ from dataclasses import astuple, replace
 from ..finding.packing import to_id
 from ..keyword_tree import Info, KeywordNode
 from .graph import GraphEntity, GraphRelation, RelationDirection, Saying, TagConstraints, entity_text, units_of_entity
-from .memory_fields import TAG, is_relation, own_entity, read_sayings, split_relation_key, waits_for
+from .memory_fields import TAG, is_relation, is_waiting, own_entity, read_sayings, split_relation_key
 
-__all__ = ["TABLES", "clear_tables", "count_tagged", "entities_found_by", "has_relations", "has_said_tags", "lead"]
+__all__ = ["TABLES", "clear_tables", "count_tagged", "entities_with", "has_relations", "has_said_tags", "lead"]
 __all__ += ["read_entity", "read_relations", "take_keyword", "take_sayings", "who_says"]
 
 TABLES = """
@@ -44,11 +44,12 @@ create table if not exists stated(
 ) without rowid;
 create index if not exists stated_source on stated(source);
 create index if not exists stated_target on stated(target);
-create table if not exists waiting(memory primary key, means text, tries integer) without rowid;
+create table if not exists waiting(memory primary key) without rowid;
 create table if not exists leads(written text primary key, id text) without rowid;
 create index if not exists leads_id on leads(id);
 """
 MAX_TAGS = TagConstraints().max_tags_per_entity
+TELLING = 1_000  # entities, where a few are looked for: what more have in common does not distinguish them
 _SAYINGS = 100  # listed of one relation: that more say it adds nothing
 
 
@@ -84,9 +85,9 @@ def take_sayings(db: sqlite3.Connection, key: str | bytes, info: Info | None) ->
         db.execute(f"delete from {table} where memory = ?", (key,))
     if info is None:
         return touched
-    said, waits = read_sayings(info), waits_for(info)
-    if waits is not None:
-        db.execute("insert into waiting values (?, ?, ?)", (key, *waits))
+    said = read_sayings(info)
+    if is_waiting(info):
+        db.execute("insert into waiting values (?)", (key,))
     for id, about in said.entities.items():
         row = (key, id, about.entity_type, json.dumps(about.tags), about.description)
         db.execute("insert into about values (?, ?, ?, ?, ?)", row)
@@ -188,10 +189,23 @@ def _read_one_way(db: sqlite3.Connection, id: str, is_out: bool) -> dict[tuple[s
     return found
 
 
-def entities_found_by(db: sqlite3.Connection, unit: str) -> set[str]:
-    """Return the entities that have a word in their names, or this whole name; see `units_of_entity`."""
-    found = db.execute("select entity from found_by where unit = ?", (_storable(unit),))
-    return {row[0] for row in found}
+def entities_with(db: sqlite3.Connection, wanted: Collection[str], limit: int | None) -> list[GraphEntity]:
+    """Return the entities that may have keywords, as `units_of` writes them; see `KnowledgeGraph.find_by_keywords`."""
+
+    def ids_with(unit: str) -> set[str]:
+        return {row[0] for row in db.execute("select entity from found_by where unit = ?", (_storable(unit),))}
+
+    def ids_of(keyword: str) -> set[str]:
+        """Return the entities that have every unit of a keyword, in whatever order."""
+        sets = sorted(map(ids_with, keyword.split()), key=len)
+        return sets[0].intersection(*sets[1:]) if sets else set()
+
+    candidates: set[str] = set()
+    for found in sorted(map(ids_of, wanted), key=len):
+        if limit is None or len(candidates) + len(found) <= TELLING:
+            candidates |= found
+    candidates.update(*map(ids_with, wanted))  # those whose whole name it is
+    return [entity for id in candidates if (entity := read_entity(db, id)) is not None]
 
 
 def count_tagged(db: sqlite3.Connection, tag: str) -> int:

@@ -2,22 +2,18 @@
 
 >>> import tempfile
 >>> with tempfile.TemporaryDirectory() as folder, KeywordTree(folder) as tree:
-...     store = TreeKnowledge(tree)
+...     store = KnowledgeStore(tree)
 ...     _ = store.add_page(KnowledgePage("", "龙井", "A green tea.", "It comes from Hangzhou and wants 80 °C."))
 ...     [page.title for page in store.find_by_keywords(["hangzhou"])], store.what_is("龙井").summary
 (['龙井'], 'A green tea.')
 
-A `KnowledgeStore` is the port, `TreeKnowledge` keeps it in a tree: a keyword is a page. Its name is the title, its
-description the summary, and one info of its own the body. So what is written as a page is found as a keyword, and
-the other way round; what else is linked to the keyword, as memories that name it are, is beside the body and only
-read here.
+A keyword is a page. Its name is the title, its description the summary, and one info of its own the body. So what is
+written as a page is found as a keyword, and the other way round; what else is linked to the keyword, as memories that
+name it are, is beside the body and only read here.
 """
 
-from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from dataclasses import dataclass
-
-from typing_extensions import override
 
 from ..base.checks import check_count, check_string, check_strings
 from ..keyword_tree import KeywordNode, KeywordTree, NotFoundError
@@ -25,7 +21,7 @@ from .graph import KnowledgeGraph
 from .memories import Memories
 from .tree_graph import TreeGraph
 
-__all__ = ["KnowledgePage", "KnowledgeStore", "TreeKnowledge"]
+__all__ = ["KnowledgePage", "KnowledgeStore"]
 
 _INFOS = 50  # that a page shows
 
@@ -46,41 +42,7 @@ class KnowledgePage:
     """What else is known of it, the first 50: memories that name it, say. `add_page` leaves them as they are."""
 
 
-class KnowledgeStore(ABC):
-    """Pages, found by their words."""
-
-    @abstractmethod
-    def add_page(self, page: KnowledgePage) -> str:
-        """Add a page, and return its id; one whose id is there already gets this title, summary and body.
-
-        It is found by the title that it had before, too.
-
-        Raises:
-            InvalidInputError: Its title is blank, or one of its texts no string.
-        """
-
-    @abstractmethod
-    def get_page(self, id: str) -> KnowledgePage | None:
-        """Return the page with this id, or None."""
-
-    @abstractmethod
-    def remove_page(self, id: str) -> None:
-        """Remove a page with its body; what else is known of it stays, without this page.
-
-        Raises:
-            NotFoundError: There is none with this id.
-        """
-
-    @abstractmethod
-    def what_is(self, name: str) -> KnowledgePage | None:
-        """Return the page with this title or another name of it; of several the oldest, None where there is none."""
-
-    @abstractmethod
-    def find_by_keywords(self, keywords: Iterable[str], limit: int = 10) -> list[KnowledgePage]:
-        """Return the pages with some of the keywords in title, summary, body or infos, the best fitting first."""
-
-
-class TreeKnowledge(KnowledgeStore):
+class KnowledgeStore:
     """The keywords of a tree as pages.
 
     Args:
@@ -98,8 +60,14 @@ class TreeKnowledge(KnowledgeStore):
         self._graph = graph or TreeGraph(tree)
         self._index = index or Memories(tree)
 
-    @override
     def add_page(self, page: KnowledgePage) -> str:
+        """Add a page, and return its id; one whose id is there already gets this title, summary and body.
+
+        It is found by the title that it had before, too.
+
+        Raises:
+            InvalidInputError: Its title is blank, or one of its texts no string.
+        """
         for name in ("id", "title", "summary", "body"):
             check_string(f"KnowledgePage.{name}", getattr(page, name))
         with self.tree.Operation("add_page"):
@@ -116,13 +84,17 @@ class TreeKnowledge(KnowledgeStore):
             self._write_body(node.id, page.body)
         return node.id
 
-    @override
     def get_page(self, id: str) -> KnowledgePage | None:
+        """Return the page with this id, or None."""
         node = self._find(id)
         return None if node is None else self._page(node)
 
-    @override
     def remove_page(self, id: str) -> None:
+        """Remove a page with its body; what else is known of it stays, without this page.
+
+        Raises:
+            NotFoundError: There is none with this id.
+        """
         node = self._find(id)
         if node is None:
             raise NotFoundError("keyword", id)
@@ -130,13 +102,13 @@ class TreeKnowledge(KnowledgeStore):
             self._write_body(node.id, "")
             self.tree.DeleteKeyword(node.id, info_policy="detach")
 
-    @override
     def what_is(self, name: str) -> KnowledgePage | None:
+        """Return the page with this title or another name of it; of several the oldest, None where there is none."""
         found = (node for node in self.tree.FindByName(name, 0, 2) if node.parent_id is not None)
         return next(map(self._page, found), None)
 
-    @override
     def find_by_keywords(self, keywords: Iterable[str], limit: int = 10) -> list[KnowledgePage]:
+        """Return the pages with some of the keywords in title, summary, body or infos, the best fitting first."""
         wanted = check_strings("keywords", keywords)
         check_count("limit", limit)
         found = dict.fromkeys(entity.id for entity in self._graph.find_by_keywords(wanted, limit))

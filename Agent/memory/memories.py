@@ -210,15 +210,6 @@ class Memories:
             self._keep_position(_said(self._follower.position))
         self._index.compact()
 
-    def take(self, infos: Sequence[Info]) -> None:
-        """Take in infos that were just written, before the log is read again: it may say the same once more."""
-
-        def work() -> None:
-            if self._taken:
-                self._take(LogChanges(infos=list(infos)), self._taken)
-
-        self._do(work)
-
     def _keep_position(self, position: str) -> None:
         self._index.position = position
         self._taken = position

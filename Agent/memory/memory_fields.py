@@ -13,7 +13,7 @@ What `MemoryStore` writes of an info:
 
 What a memory says of the graph, its *sayings*, is kept with the memory, so that whatever becomes of it becomes of that,
 too: correcting or forgetting a memory removes what it alone said, undoing restores it, and each relation knows who says
-so. A memory that waits for a model has `{"waits": "model", "tries": 0}` instead.
+so. A memory that waits for a model has `{"waits": "model"}` instead.
 
 What a keyword says of itself as an entity of the graph:
 
@@ -36,9 +36,18 @@ from .graph import GraphEntity
 from .schemas import EpisodeTrace, ProceduralSkill, SemanticPattern, as_utc
 
 __all__ = ["CHOSEN", "MEMORY_KEY", "NOTHING_SAID", "RECORD_TYPES", "RELATION", "TAG", "Memory", "Record"]
-__all__ += ["SaidEntity", "SaidRelation", "Sayings", "Waits", "describe", "is_relation", "memory_fields", "own_entity"]
+__all__ += [
+    "SaidEntity",
+    "SaidRelation",
+    "Sayings",
+    "describe",
+    "is_relation",
+    "is_waiting",
+    "memory_fields",
+    "own_entity",
+]
 __all__ += ["quote_type", "read_sayings", "record_of", "sources_of", "split_relation_key", "strings_in"]
-__all__ += ["superseded_ids", "waits_for", "with_recalls"]
+__all__ += ["superseded_ids", "with_recalls"]
 
 MEMORY_KEY = "memory"
 """The key of an info's metadata that a memory's own fields are under; see `store`."""
@@ -193,9 +202,6 @@ class Sayings(NamedTuple):
         return bool(self.entities or self.relations)
 
 
-Waits: TypeAlias = tuple[str, int]
-"""What a memory waits to be read by, and how often that was tried."""
-
 NOTHING_SAID = Sayings({}, ())
 
 
@@ -213,14 +219,12 @@ def read_sayings(info: Info) -> Sayings:
     return Sayings(entities, held) if entities or held else NOTHING_SAID
 
 
-def waits_for(info: Info) -> Waits | None:
-    """Return what an info waits for, and how often that was tried; None where it does not wait."""
+def is_waiting(info: Info) -> bool:
+    """Tell whether an info waits to be read for the graph."""
     own = memory_fields(info)
     graph = own.get("graph")
-    if info.deleted or own.get("superseded_by") or not isinstance(graph, Mapping):
-        return None
-    waits, tries = graph.get("waits"), graph.get("tries", 0)
-    return (waits, tries) if isinstance(waits, str) and isinstance(tries, int) else None
+    waits = graph.get("waits") if isinstance(graph, Mapping) else None
+    return not info.deleted and not own.get("superseded_by") and isinstance(waits, str)
 
 
 def _read_entity(about: Any) -> SaidEntity:

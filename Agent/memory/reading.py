@@ -7,8 +7,8 @@
     forget     what only the forgotten memories named is deleted with them
     undo       the tree's: all of it comes back; a keyword that later memories are linked to stays (`MemoryStore.undo`)
 
-Without a model and without an extractor of the caller's nothing is read. What waits is in the log, not here: a process
-that dies leaves it there, and the next one goes on with it.
+Without a model and without an extractor of the caller's nothing is read. What waits is in the log, not here: what a
+process leaves that dies, or whose model cannot be reached, another one reads (`read_pending`).
 
 A keyword is deleted only if extraction made it, and nothing refers to it any more: no other info, no child, no alias,
 description, relation or tag by hand. Two processes that name the same new thing in the same moment make two keywords
@@ -18,8 +18,7 @@ for a moment: the one that commits second sees it, and merges them.
 import contextlib
 import logging
 import threading
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from enum import Enum, auto
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from ..base.checks import check_count, shorten
@@ -37,38 +36,20 @@ from ..keyword_tree import (
     VersionConflictError,
 )
 from .graph import ENTITY_TYPES, normalize_tag
-from .memory_fields import MEMORY_KEY, memory_fields, waits_for
+from .memory_fields import MEMORY_KEY, is_waiting, memory_fields
 from .tree_graph import TreeGraph
 
 if TYPE_CHECKING:  # its patterns are compiled only where something reads
     from .extraction import Extraction, Extractor
 
-__all__ = ["EXTRACTION", "TRIES", "MemoryReader", "named_in"]
+__all__ = ["EXTRACTION", "MemoryReader", "named_in"]
 
 EXTRACTION = "extraction"
 """Who made the keywords and the links that come from reading a memory."""
 
-TRIES = 3
-"""So often a memory is read that a model answers nothing usable about."""
-
-FIRST_PAUSE_S, LONGEST_PAUSE_S = 1.0, 60.0
-"""How long the thread pauses before it reads again what could not be read; each time twice as long."""
-
 DOWNS = 3  # in a row, after which the model counts as out of reach
 
 _log = logging.getLogger(__name__)
-
-
-class _Outcome(Enum):
-    """What came of reading a memory."""
-
-    READ = auto()
-    UNUSABLE = auto()
-    """What was answered cannot be used."""
-    DOWN = auto()
-    """The model could not be reached: that says nothing against the memory."""
-    OVERTAKEN = auto()
-    """The memory was changed meanwhile."""
 
 
 class MemoryReader:
@@ -81,7 +62,6 @@ class MemoryReader:
         extract: `"model"`; an `Extractor`; None reads nothing.
         client: The model.
         find_existing: What is known of the subjects of a text, for the model: name and text of each.
-        in_background: Whether a thread reads what waits.
 
     Raises:
         InvalidInputError: `extract` is none of these, or `"model"` without a client that understands texts.
@@ -99,10 +79,9 @@ class MemoryReader:
         extract: "str | Extractor | None",
         client: LLMClient | None,
         find_existing: Callable[[str], Iterable[tuple[str, str]]],
-        in_background: bool,
     ) -> None:
         self._tree, self._graph, self._lock = tree, graph, lock
-        self.means, self.failure = "", ""
+        self.means, self.failure, self._is_down = "", "", False
         self._extractor: Extractor | None = None
         if extract is not None:
             from .extraction import Extractor as Port
@@ -116,41 +95,12 @@ class MemoryReader:
                 raise InvalidInputError('extract="model" needs an llm_client that understands texts')
             else:
                 self.means, self._extractor = "model", ModelExtractor(client, graph.find_tags, find_existing)
-        self._wake, self._idle, self._closed = threading.Event(), threading.Event(), threading.Event()
-        self._changing = threading.Lock()  # `_wake` and `_idle` change together
-        self._thread: threading.Thread | None = None
-        if in_background and self.means:
-            self._wake.set()  # what an earlier process has left
-            self._thread = threading.Thread(target=self._run, name="KeywordTree memory reader", daemon=True)
 
     # -- when --
 
-    def start(self) -> None:
-        """Let the thread begin, where there is one."""
-        if self._thread is not None:
-            self._thread.start()
-
-    def close(self, timeout_s: float = 5.0) -> None:
-        """Stop the thread after the memory that is being read; one that takes longer is left to the next process."""
-        self._closed.set()
-        self._wake.set()
-        if self._thread is not None:
-            self._thread.join(timeout_s)
-
     def note(self) -> dict[str, Any]:
         """Return the note of a memory that waits to be read; nothing where nothing reads."""
-        return {"graph": {"waits": self.means, "tries": 0}} if self.means else {}
-
-    def read_later(self, id: str, own: Mapping[str, Any]) -> None:
-        """Have a memory read that is on disk, by the thread or now; no lock is held, since a model may think."""
-        if "graph" not in own:
-            return
-        if self._thread is not None:
-            with self._changing:
-                self._idle.clear()
-                self._wake.set()
-        elif (info := self._tree.GetInfo(id)) is not None:
-            self._read_into(info)
+        return {"graph": {"waits": self.means}} if self.means else {}
 
     def read(self, id: str) -> bool:
         """Read a memory, whatever was read of it before; says whether that could be done.
@@ -161,18 +111,16 @@ class MemoryReader:
         info = self._tree.GetInfo(id)
         if info is None:
             raise NotFoundError("info", id)
-        return bool(self.means) and self._read_into(info) is _Outcome.READ
+        return bool(self.means) and self._read_into(info)
 
-    def read_pending(self, limit: int | None = None, *, again: bool = False) -> int:
+    def read_pending(self, limit: int | None = None) -> int:
         """Read memories that wait, the oldest first, and return how many could be read.
 
-        Memories wait that were remembered with `extract_in_background`, until a thread or this method reads them, and
-        those that could not be read: where the model could not be reached, for as long as that takes; where its answer
-        could not be used, up to three times. Ends early where the model cannot be reached for three in a row.
+        Those wait that could not be read, and what a process had still to read when it died. Ends early where the model
+        cannot be reached for three in a row.
 
         Args:
             limit: Read at most this many; None reads all.
-            again: Whether to read those, too, that were given up after three times.
 
         Raises:
             InvalidInputError: `limit` is no number.
@@ -180,64 +128,18 @@ class MemoryReader:
         if limit is not None:
             check_count("limit", limit, 0)
         count = downs = 0
-        for info in self._waiting(again):
-            if (limit is not None and count >= limit) or downs == DOWNS:
+        for id in self._graph.waiting() if self.means else ():
+            if count == limit or downs == DOWNS:
                 break
-            outcome = self._read_into(info)
-            count += outcome is _Outcome.READ
-            downs = downs + 1 if outcome is _Outcome.DOWN else 0
+            info = self._tree.GetInfo(id)
+            if info is not None and is_waiting(info):  # it may have been read meanwhile
+                count += self._read_into(info)
+                downs = downs + 1 if self._is_down else 0
         return count
-
-    def wait(self, timeout_s: float | None = None) -> bool:
-        """Return when the thread has nothing more to read, or after `timeout_s`; says whether no memory waits.
-
-        While the model cannot be reached the thread goes on trying, so give a timeout. Without `extract_in_background`
-        nothing is waited for. A memory that was given up after three times waits still: see `read_pending`.
-        """
-        is_idle = self._thread is None or self._idle.wait(timeout_s)
-        return is_idle and not self._graph.waiting()
-
-    def _waiting(self, again: bool = False) -> Iterator[Info]:
-        """Yield the memories that wait and have a try left, the oldest first."""
-        for id, (_, tries) in self._graph.waiting().items() if self.means else ():
-            info = self._tree.GetInfo(id) if again or tries < TRIES else None
-            if info is not None and waits_for(info) is not None:  # it may have been read meanwhile
-                yield info
-
-    def _run(self) -> None:
-        while not self._closed.is_set():
-            self._wake.wait()
-            self._wake.clear()
-            try:
-                self._read_all()
-            except ClosedError:
-                _log.debug("the tree was closed: what waits goes on waiting")
-                return
-            with self._changing:
-                if not self._wake.is_set():
-                    self._idle.set()
-
-    def _read_all(self) -> None:
-        """Go through all that waits, and again through what waits then: what cannot be read stops no other."""
-        pause_s, is_left = FIRST_PAUSE_S, True
-        while is_left and not self._closed.is_set():
-            is_left = False
-            for info in self._waiting():
-                is_left = True
-                try:
-                    is_down = self._read_into(info) is _Outcome.DOWN
-                except ClosedError:
-                    raise
-                except Exception:  # a full disk, say: nothing else would try again
-                    _log.warning("a memory could not be read in the background; it goes on waiting", exc_info=True)
-                    is_down = True
-                if is_down and self._closed.wait(pause_s):
-                    return
-                pause_s = min(2 * pause_s, LONGEST_PAUSE_S) if is_down else FIRST_PAUSE_S
 
     # -- reading --
 
-    def _read_into(self, info: Info) -> _Outcome:
+    def _read_into(self, info: Info) -> bool:
         """Read a memory that is there already; a change meanwhile has the last word."""
         from .extraction import check_extraction
 
@@ -247,17 +149,14 @@ class MemoryReader:
         except ClosedError:
             raise
         except Exception as error:  # whatever an extractor or a model's client raises: the memory is kept all the same
-            self.failure = HideKeys(f"{type(error).__name__}: {error}")
+            self.failure, self._is_down = HideKeys(f"{type(error).__name__}: {error}"), _is_down(error)
             _log.warning("a memory was kept without its entities: %s", self.failure)
-            with contextlib.suppress(VersionConflictError, NotFoundError, ConflictError):
-                self._note_failure(info, _is_down(error))
-                return _Outcome.DOWN if _is_down(error) else _Outcome.UNUSABLE
-            return _Outcome.OVERTAKEN
-        self.failure = ""
+            return False
+        self.failure, self._is_down = "", False
         with contextlib.suppress(VersionConflictError, NotFoundError, ConflictError):
             self._write(info, found)
-            return _Outcome.READ
-        return _Outcome.OVERTAKEN
+            return True
+        return False
 
     def _known_name(self, name: str) -> str | None:
         """Return the name of the keyword that has this name or alias."""
@@ -269,15 +168,6 @@ class MemoryReader:
             found = self._tree.FindByName(name, 0, 2)
             return next((node for node in found if node.parent_id is not None), None)
         return None
-
-    def _note_failure(self, info: Info, is_down: bool) -> None:
-        """Let a memory wait that could not be read; what was read of it before stays, and is read no more."""
-        own, waits = memory_fields(info), waits_for(info)
-        if "graph" in own and (waits is None or is_down):
-            return
-        tries = (0 if waits is None else waits[1]) + (not is_down)
-        own = {**own, "graph": {"waits": self.means, "tries": tries}}
-        self._tree.UpdateInfo(info.id, {"metadata": {**info.metadata, MEMORY_KEY: own}}, info.version)
 
     def _write(self, info: Info, found: "Extraction") -> None:
         """Write what was read of a memory."""

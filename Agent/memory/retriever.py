@@ -35,10 +35,10 @@ from ..base.checks import check_count, check_string, shorten
 from ..base.text import fold
 from ..finding import texts
 from ..finding.embedder import Embedder, Meaning
-from ..keyword_tree import Info, InvalidInputError, KeywordNode, KeywordTree
-from .graph import ENTITY_TYPES, InMemoryGraph, KnowledgeGraph, RelationDirection, Step
+from ..keyword_tree import Info, InvalidInputError, KeywordTree
+from .graph import ENTITY_TYPES, GraphEntity, KnowledgeGraph, RelationDirection
 from .keywords import ChineseKeywordExtractor, KeywordExtractor
-from .knowledge import KnowledgePage, KnowledgeStore, TreeKnowledge
+from .knowledge import KnowledgeStore
 from .memories import Choice, Filters, Found, InfoFacts, Memories
 from .memory_fields import Memory, memory_fields
 from .relation_words import SPEAKER, asked_relations, asked_subjects, says_change, subjects_of, words_of
@@ -112,8 +112,6 @@ class Retrieved(Memory):
     """The part of it that fits best."""
     scoring: ScoringStrategy = field(repr=False)
     """What weighed the figures."""
-    steps: list[Step] = field(default_factory=list)
-    """The walk from what the question names to its keyword, where the graph was walked."""
     later: str = ""
     """The id of a later memory that says otherwise of the same subject: then this one was so, and may be so no more."""
     note: str = ""
@@ -139,19 +137,18 @@ class Retrieved(Memory):
         return list(dict.fromkeys(found))
 
     def explain(self) -> str:
-        """Return the sum as a person would write it down, what the memory lacks, and the sentences that led to it."""
+        """Return the sum as a person would write it down, and what the memory lacks."""
         lacking = self.lacking()
-        said = [self.breakdown.explain(self.scoring), *([f"lacking: {', '.join(lacking)}"] if lacking else [])]
-        return "\n".join([*said, *map(str, self.steps)])
+        return "\n".join(
+            [self.breakdown.explain(self.scoring), *([f"lacking: {', '.join(lacking)}"] if lacking else [])]
+        )
 
 
 class MemoryRetriever:
     """Finds memories for a question.
 
     Args:
-        knowledge_store: Where they are: a tree, or a `KnowledgeStore`. Of a `TreeKnowledge` the tree is taken; of any
-            other, pages are found by the keywords of the question, and by the names of what the graph leads to; their
-            text overlap is `text_overlap`.
+        knowledge_store: Where they are: a tree, or a `KnowledgeStore` of it.
         knowledge_graph: The relations; the tree's own keywords. Of another one `find_by_keywords`, `get_related` and
             `get_entity` are called, with the original document's arguments.
         keyword_extractor: Finds the keywords of a question; `ChineseKeywordExtractor`, which knows English, too.
@@ -175,13 +172,9 @@ class MemoryRetriever:
         index_path: Path | None = None,
         speaker: str = "",
     ) -> None:
-        tree = knowledge_store.tree if isinstance(knowledge_store, TreeKnowledge) else knowledge_store
-        self._pages = tree if isinstance(tree, KnowledgeStore) else None
-        if isinstance(tree, KnowledgeStore):
-            self._graph = knowledge_graph or InMemoryGraph()
-        else:
-            self.index = Memories(tree, index_path, meaning)
-            self._tree, self._graph = tree, knowledge_graph or TreeGraph(tree, self.index)
+        tree = knowledge_store.tree if isinstance(knowledge_store, KnowledgeStore) else knowledge_store
+        self.index = Memories(tree, index_path, meaning)
+        self._tree, self._graph = tree, knowledge_graph or TreeGraph(tree, self.index)
         # A graph of one's own may have the original document's signatures alone, which know no limit.
         self._takes_limit = "limit" in inspect.signature(self._graph.find_by_keywords).parameters
         self._extractor = keyword_extractor or ChineseKeywordExtractor()
@@ -205,171 +198,154 @@ class MemoryRetriever:
         query = check_string("query", query)[-_QUERY_LIMIT:]
         check_count("limit", limit)
         config = config or self.config
-        graph_only = config.strategy is RetrievalStrategy.GRAPH_ONLY
-        scoring = config.scoring or (GraphDistance() if graph_only else TextOverlap())
-        if self._pages is not None:
-            if filters is not None:
-                raise InvalidInputError(f"filters need a tree; pages have no {shorten(filters)}")
-            return self._retrieve_pages(self._pages, query, limit, config, scoring)
         with self.index.caught_up():
-            among, reach = self.index.choose(filters), limit
+            search, reach = _Search(self, query, self.index.choose(filters), config), limit
             while True:
-                found, is_all = self._retrieve(query, limit, reach, among, config, scoring)
+                found, is_all = search.find(limit, reach)
                 if len(found) == limit or is_all:
                     return found
                 reach *= 4  # equal texts take one place: further ones are wanted
-
-    def _retrieve(
-        self,
-        query: str,
-        limit: int,
-        reach: int,
-        among: Choice | None,
-        config: RetrieverConfig,
-        scoring: ScoringStrategy,
-    ) -> tuple[list[Retrieved], bool]:
-        """Return the best memories of the first `reach` that fit, and whether these are all that do."""
-        graph_only = config.strategy is RetrievalStrategy.GRAPH_ONLY
-        tree = _TreeOnce(self._tree)
-        near, steps = dict[str, float](), dict[str, list[Step]]()
-        if config.strategy is not RetrievalStrategy.KNOWLEDGE_ONLY:
-            near, steps = self._walk(query, config.depth)
-        attached, hanging = self._infos_of(near, among, tree)
-        by_dice = isinstance(scoring, DiceOverlap)
-        # Another order may bring forward what the text alone ranks later.
-        reach = reach if _is_text_alone(scoring) and not by_dice else max(100, 4 * reach)
-        said = dict[str, Found]()
-        if not graph_only:
-            lent = self._lend_names(query, near, attached, hanging)
-            said = {found.id: found for found in self.index.rank(query, reach, among, lent)}
-        is_all = len(said) < reach
-        if near:  # a keyword's first pages do not hold all
-            tree.read([*said])
-            for id in said:
-                best = max(((near.get(each, 0.0), each) for each in tree.keyword_ids(id)), default=(0.0, ""))
-                if best[0] > attached.get(id, (0.0, ""))[0]:
-                    attached[id] = best
-        known = self.index.facts({*said, *attached})
-        now = self._clock()
-        ids = [id for id in dict.fromkeys([*said, *attached]) if id in known]
-        overlaps = [self._dice(query, id, tree) if by_dice else said[id].score if id in said else 0.0 for id in ids]
-        fresh = [temporal_decay(now - known[id].time, config.half_life_s) for id in ids]
-        referred = [reference_count(known[id].referred) for id in ids]
-        distances = [attached[id][0] if id in attached else 0.0 for id in ids]
-        breakdowns = [*map(ScoreBreakdown, overlaps, distances, fresh, referred)]
-        totals = [*map(scoring.total, breakdowns)]
-        scored = [each for each in zip(totals, ids, breakdowns, strict=True) if each[0] > 0.0]
-        scored = [each for each in scored if each[0] >= config.min_score]
-        scored.sort(key=lambda item: (-item[0], -known[item[1]].number))  # of equals the newest
-        scored, later = self._newest_first(query, scored, limit, among, tree, known) if not graph_only else (scored, {})
-        results, taken = list[Retrieved](), set[str]()
-        tree.read([id for _, id, _ in scored[:limit]])
-        infos = [tree.info(id) for _, id, _ in scored[:limit]]
-        same = [*map(fold, [info.content if info is not None else "" for info in infos])]
-        for place, (total, id, breakdown) in enumerate(scored):
-            info = tree.info(id)
-            if len(results) == limit:
-                break
-            if info is None or memory_fields(info).get("superseded_by"):  # meanwhile
-                continue
-            text = same[place] if place < limit else fold(info.content)
-            if text in taken:  # said already by a newer one
-                continue
-            taken.add(text)
-            walked = steps.get(attached[id][1], []) if id in attached else []
-            results.append(
-                Retrieved(
-                    info, total, breakdown, *self._place(info, attached, tree), scoring, walked, later.get(id, "")
-                )
-            )
-        self._quote(query, results, said, tree)
-        return results, is_all
-
-    def _retrieve_pages(
-        self, pages: KnowledgeStore, query: str, limit: int, config: RetrieverConfig, scoring: ScoringStrategy
-    ) -> list[Retrieved]:
-        """Return the pages of a store that fit a question, each as an info of its title, summary and body."""
-        found: dict[str, KnowledgePage] = {}
-        near: dict[str, float] = {}
-        steps: dict[str, list[Step]] = {}
-        if config.strategy is not RetrievalStrategy.GRAPH_ONLY:
-            keywords = self._extractor.extract(query)
-            found = {page.id: page for page in pages.find_by_keywords(keywords, max(100, 4 * limit))}
-        knows_graph = config.strategy is not RetrievalStrategy.KNOWLEDGE_ONLY
-        walked, walks = self._walk(query, config.depth) if knows_graph else ({}, {})
-        for entity_id, proximity in walked.items():
-            entity = self._graph.get_entity(entity_id)
-            page = pages.what_is(entity.name) if entity is not None else None
-            if page is not None:
-                found.setdefault(page.id, page)
-                near.setdefault(page.id, proximity)
-                steps.setdefault(page.id, walks.get(entity_id, []))
-        results = []
-        for id, page in found.items():
-            overlap = text_overlap(query, page.title, page.summary, page.body)
-            breakdown = ScoreBreakdown(overlap, near.get(id, 0.0))
-            total = scoring.total(breakdown)
-            if total > 0.0 and total >= config.min_score:
-                text = "\n".join(filter(None, (page.title, page.summary, page.body)))
-                info = Info(id, text, "", {}, 1, 0.0, 0.0)
-                passage = (page.summary or page.body or page.title)[:_PASSAGE]
-                results.append(
-                    Retrieved(info, total, breakdown, [page.title], passage, scoring, steps.get(id, []), query=query)
-                )
-        return sorted(results, key=lambda each: -each.score)[:limit]
 
     def known(self) -> dict[str, InfoFacts]:
         """Return what may be found, by id: kind, source, time and metadata of each."""
         self.index.catch_up()
         return self.index.facts()
 
-    def _walk(self, query: str, depth: int) -> tuple[dict[str, float], dict[str, list[Step]]]:
-        """Return the keywords that the question names, and what these are related to, with the proximity.
-
-        And the steps to those.
-        """
+    def _walk(self, query: str, depth: int) -> tuple[dict[str, GraphEntity], dict[str, float]]:
+        """Return the keywords that the question names, and these and what they are related to, the nearest first."""
         # "Which person": every second entity is one.
         keywords = [keyword for keyword in self._extractor.extract(query) if keyword not in ENTITY_TYPES]
         limit = [_ENTITIES] if self._takes_limit else []
-        named = self._graph.find_by_keywords(keywords, *limit)[:_ENTITIES]
-        near = {entity.id: 1.0 for entity in named}
-        steps: dict[str, list[Step]] = {}
-        for entity in named:
-            for other in self._graph.get_related(entity.id, depth, RelationDirection.BOTH, None):
-                if other.score > near.get(other.entity.id, 0.0):
-                    near[other.entity.id], steps[other.entity.id] = other.score, getattr(other, "steps", [])
-        return dict(sorted(near.items(), key=lambda item: -item[1])), steps
+        named = {entity.id: entity for entity in self._graph.find_by_keywords(keywords, *limit)[:_ENTITIES]}
+        near = dict.fromkeys(named, 1.0)
+        for id in named:
+            for other in self._graph.get_related(id, depth, RelationDirection.BOTH, None):
+                near[other.entity.id] = max(other.score, near.get(other.entity.id, 0.0))
+        return named, dict(sorted(near.items(), key=lambda item: -item[1]))
 
-    def _lend_names(
-        self,
-        query: str,
-        near: Mapping[str, float],
-        attached: Mapping[str, tuple[float, str]],
-        hanging: Mapping[str, Collection[str]],
-    ) -> dict[str, dict[str, float]]:
-        """Return which terms of a question memories have by the names of the keywords that they are linked to."""
-        asked, names = set(texts.terms(query)), dict[str, set[str]]()
-        for keyword_id in (keyword_id for keyword_id, proximity in near.items() if proximity == 1.0):
-            entity = self._graph.get_entity(keyword_id)
-            if entity is not None:
-                tags = (tag for tag in entity.tags if tag not in ENTITY_TYPES)
-                names[keyword_id] = asked.intersection(
-                    texts.terms(" ".join([entity.name, *getattr(entity, "aliases", ()), *tags]))
-                )
-        lent = dict[str, dict[str, float]]()
-        for id in (id for id, (proximity, _) in attached.items() if proximity == 1.0):
-            if shared := set[str]().union(*(names.get(keyword_id, ()) for keyword_id in hanging[id])):
-                lent[id] = dict.fromkeys(shared, 1.0)
-        return lent
+
+class _Search:
+    """A question that is looked into; what it needs of the tree is read once."""
+
+    def __init__(self, retriever: MemoryRetriever, query: str, among: Choice | None, config: RetrieverConfig) -> None:
+        self._index, self._tree, self._among, self._config = retriever.index, retriever._tree, among, config
+        self._query, self._now = query, retriever._clock()
+        self._infos, self._links = dict[str, Info | None](), dict[str, list[str]]()
+        self._graph_only = config.strategy is RetrievalStrategy.GRAPH_ONLY
+        self._scoring = config.scoring or (GraphDistance() if self._graph_only else TextOverlap())
+        weights = self._scoring.weights
+        self._text_alone = weights.graph == weights.temporal == weights.reference == 0.0
+        self._asks_for, self._subjects = asked_relations(query), asked_subjects(query)
+        if retriever._speaker and retriever._speaker <= {*texts.terms(query)}:
+            self._subjects |= {SPEAKER}
+        named, self._near = dict[str, GraphEntity](), dict[str, float]()
+        if config.strategy is not RetrievalStrategy.KNOWLEDGE_ONLY:
+            named, self._near = retriever._walk(query, config.depth)
+        self._hanging, self._lent = list[str](), dict[str, dict[str, float]]()
+        if (named and not self._graph_only) or not self._text_alone:
+            self._hang(named)
+
+    # -- reading the tree --
+
+    def _info(self, id: str) -> Info | None:
+        if id not in self._infos:
+            self._infos[id] = self._tree.GetInfo(id)
+        return self._infos[id]
+
+    def _keyword_ids(self, id: str) -> list[str]:
+        if id not in self._links:
+            self._links[id] = [link.keyword_id for link in self._tree.GetLinks(id)]
+        return self._links[id]
+
+    def _nearest(self, id: str) -> tuple[float, str]:
+        """Return how near the keyword of an info is that is nearest to what the question names, and that keyword."""
+        ids = self._keyword_ids(id) if self._near else []
+        return max(((self._near.get(each, 0.0), each) for each in ids), default=(0.0, ""), key=lambda each: each[0])
+
+    def _hang(self, named: Mapping[str, GraphEntity]) -> None:
+        """Look at the infos of keywords, the nearest first; lend those of named ones the words of their names."""
+        asked, found = set(texts.terms(self._query)), dict[str, dict[str, None]]()
+        is_cut = False
+        for keyword_id in self._near:
+            ids = self._infos_of(keyword_id) if len(found) < _HANGING else []
+            is_cut = is_cut or not ids or len(ids) >= _HANGING // 4
+            for id in ids:
+                found.setdefault(id, {})[keyword_id] = None
+        names = dict[str, set[str]]()
+        for id, entity in named.items():
+            tags = [tag for tag in entity.tags if tag not in ENTITY_TYPES]
+            names[id] = asked.intersection(texts.terms(" ".join([entity.name, *getattr(entity, "aliases", ()), *tags])))
+        for id, on in found.items():
+            hung = self._keyword_ids(id) if is_cut else on
+            if shared := set[str]().union(*(names.get(keyword_id, ()) for keyword_id in hung)):
+                self._lent[id] = dict.fromkeys(shared, 1.0)
+        self._hanging = [*found]
+
+    def _infos_of(self, keyword_id: str) -> list[str]:
+        """Return the first infos of a keyword that may be found."""
+        ids: list[str] = []
+        for page in range(_PAGES):
+            infos = self._tree.GetInfosOfKeyword(keyword_id, page=page)
+            self._infos |= {info.id: info for info in infos}
+            allowed = _allowed(self._among, [info.id for info in infos])
+            ids += [info.id for info in infos if info.id in allowed]
+            if not infos or len(ids) >= _HANGING // 4:
+                break
+        return ids
+
+    # -- ranking --
+
+    def find(self, limit: int, reach: int) -> tuple[list[Retrieved], bool]:
+        """Return the best memories of the first `reach` that fit, and whether these are all that do."""
+        by_dice = isinstance(self._scoring, DiceOverlap)
+        # Another order may bring forward what the text alone ranks later.
+        reach = reach if self._text_alone and not by_dice else max(100, 4 * reach)
+        ranked = [] if self._graph_only else self._index.rank(self._query, reach, self._among, self._lent)
+        said = {found.id: found for found in ranked}
+        known = self._index.facts([*dict.fromkeys([*said, *([] if self._text_alone else self._hanging)])])
+        scored = []
+        for id, facts in known.items():
+            overlap = self._dice(id) if by_dice else said[id].score if id in said else 0.0
+            fresh = temporal_decay(self._now - facts.time, self._config.half_life_s)
+            breakdown = ScoreBreakdown(overlap, self._nearest(id)[0], fresh, reference_count(facts.referred))
+            total = self._scoring.total(breakdown)
+            if total > 0.0 and total >= self._config.min_score:
+                scored.append((total, id, breakdown))
+        scored.sort(key=lambda item: (-item[0], -known[item[1]].number))  # of equals the newest
+        later = dict[str, str]()
+        if scored and not self._graph_only:
+            scored, later = self._newest_first(scored, limit, known)
+        results = dict[str, Retrieved]()
+        for total, id, breakdown in scored:
+            info = self._info(id)
+            if len(results) == limit:
+                break
+            if info is not None and not memory_fields(info).get("superseded_by"):  # not meanwhile
+                text = fold(info.content)  # what a newer one says already takes no second place
+                results[text] = results.get(text) or self._result(info, total, breakdown, said.get(id), later)
+        return [*results.values()], len(said) < reach
+
+    def _result(
+        self, info: Info, total: float, breakdown: ScoreBreakdown, found: Found | None, later: Mapping[str, str]
+    ) -> Retrieved:
+        """Return a memory with its path, the passage that fits best, and what else counts as said."""
+        nodes = {node.id: node for node, _ in self._tree.GetKeywordsOfInfo(info.id)}
+        node = nodes.get(self._nearest(info.id)[1]) or next(iter(nodes.values()), None)
+        path = [] if node is None else [node.name]
+        if node is not None and node.parent_id != "root":
+            path = [each.name for each in self._tree.GetPath(node.id)[1:]]
+        passage, note = info.content[:_PASSAGE], "" if found is None else found.note
+        # What it took the place of may have been what fits.
+        if found is not None and found.passage and _words(found.passage.strip("…")) in _words(info.content):
+            passage = found.passage
+        names = (text for each in nodes.values() for text in (each.name, *each.aliases))
+        before = self._index.questions_before([info.id]) if info.source else {}
+        context = "\n".join([*names, before.get(info.id, "")])
+        more = {"later": later.get(info.id, ""), "note": note, "query": self._query, "context": context}
+        return Retrieved(info, total, breakdown, path, passage, self._scoring, **more)
 
     def _newest_first(
-        self,
-        query: str,
-        scored: list[_Scored],
-        limit: int,
-        among: Choice | None,
-        tree: "_TreeOnce",
-        known: Mapping[str, InfoFacts],
+        self, scored: list[_Scored], limit: int, known: Mapping[str, InfoFacts]
     ) -> tuple[list[_Scored], dict[str, str]]:
         """Put what was said later of the same subject before what it replaces, and return which does: older → newer.
 
@@ -377,24 +353,18 @@ class MemoryRetriever:
         live in Paris", with its score. Of other subjects a later memory goes before an earlier one where it says that
         something has changed, and says as much of the question.
         """
-        kinds, asked = asked_relations(query), asked_subjects(query)
-        asked |= {SPEAKER} if self._speaker and self._speaker <= {*texts.terms(query)} else set()
-        if not scored:
-            return scored, {}
         ranked = {id: (total, id, breakdown) for total, id, breakdown in scored[:limit]}
-        wider = [found.id for found in self.index.rank(f"{query} {words_of(kinds)}", _WIDER, among)] if kinds else []
-        facts = {**known, **(self.index.facts(wider) if wider else {})}
-
-        def has_subject(id: str) -> bool:
-            info = tree.info(id) if id in facts else None
-            return info is not None and any(not asked.isdisjoint(subjects_of(info.content, kind)) for kind in kinds)
-
-        group = [id for id in ranked if has_subject(id)]
+        wider, facts = list[str](), dict(known)
+        if self._asks_for:
+            wider = [found.id for found in self._index.rank(self._wider_query(), _WIDER, self._among)]
+            facts |= self._index.facts(wider)
+        group = [id for id in ranked if id in facts and self._has_subject(id)]
         if group:
             first = facts[group[0]].number
-            group += [id for id in wider if id not in ranked and facts[id].number > first and has_subject(id)]
+            more = [id for id in wider if id in facts and id not in ranked and facts[id].number > first]
+            group += filter(self._has_subject, more)
         else:
-            group = self._changed(query, [id for id in ranked if id in facts], facts, tree)
+            group = self._changed([id for id in ranked if id in facts], facts)
         if not group:
             return scored, {}
         first_scored = next(each for each in scored if each[1] in group)
@@ -407,117 +377,31 @@ class MemoryRetriever:
         others = [[each for each in part if each[1] not in group] for part in (scored[:at], scored[at:])]
         return [*others[0], *placed, *others[1]], dict.fromkeys(group[1:], group[0])
 
-    def _changed(
-        self, query: str, ranked: Sequence[str], facts: Mapping[str, InfoFacts], tree: "_TreeOnce"
-    ) -> list[str]:
+    def _wider_query(self) -> str:
+        return f"{self._query} {words_of(self._asks_for)}"
+
+    def _has_subject(self, id: str) -> bool:
+        info = self._info(id)
+        states = () if info is None else (subjects_of(info.content, kind) for kind in self._asks_for)
+        return any(not self._subjects.isdisjoint(state) for state in states)
+
+    def _changed(self, ranked: Sequence[str], facts: Mapping[str, InfoFacts]) -> list[str]:
         """Return the first memory and a later one that says a change of it; nothing where none does."""
-        asked = texts.question(query).keys() - texts.STOP_WORDS
-        infos = [tree.info(id) for id in ranked]
-        terms = map(texts.terms, ["" if info is None else info.content[:_COMPARED] for info in infos])
-        said = {id: asked & {*each} for id, each in zip(ranked, [*terms], strict=True)}
+        asked = texts.question(self._query).keys() - texts.STOP_WORDS
+        contents = {id: info.content[:_COMPARED] for id in ranked if (info := self._info(id)) is not None}
+        said = {id: asked & {*texts.terms(content)} for id, content in contents.items()}
+        first = ranked[0] if ranked else ""
         for id in ranked[1:]:
-            info, first = tree.info(id), ranked[0]
-            is_later = said[first] <= said[id] and bool(said[first]) and facts[id].number > facts[first].number
-            if info is not None and is_later and says_change(info.content[:_COMPARED]):
+            is_later = facts[id].number > facts[first].number and id in said and bool(said.get(first))
+            if is_later and said[first] <= said[id] and says_change(contents[id]):
                 return [first, id]
         return []
 
-    def _dice(self, query: str, id: str, tree: "_TreeOnce") -> float:
+    def _dice(self, id: str) -> float:
         """Return the overlap with an info, whose keywords are the title, and their descriptions the summary."""
-        info, keywords = tree.info(id), tree.keywords(id)
+        info, keywords = self._info(id), [node for node, _ in self._tree.GetKeywordsOfInfo(id)]
         title, summary = " ".join(node.name for node in keywords), " ".join(node.description for node in keywords)
-        return text_overlap(query, title, summary.strip(), "" if info is None else info.content)
-
-    def _infos_of(
-        self, near: Mapping[str, float], among: Choice | None, tree: "_TreeOnce"
-    ) -> tuple[dict[str, tuple[float, str]], dict[str, Collection[str]]]:
-        """Return the infos of keywords, the nearest first: id → (proximity, keyword); id → the keywords it hangs on."""
-        found, hanging = dict[str, tuple[float, str]](), dict[str, dict[str, None]]()
-        is_cut = False
-        for keyword_id, proximity in near.items():
-            if len(found) >= _HANGING:
-                is_cut = True
-                break
-            ids = self._ids_of(keyword_id, among, tree)
-            is_cut = is_cut or len(ids) >= _HANGING // 4
-            for id in ids:
-                found.setdefault(id, (proximity, keyword_id))
-                hanging.setdefault(id, {})[keyword_id] = None
-        return found, {id: tree.keyword_ids(id) for id in found} if is_cut else {**hanging}
-
-    def _ids_of(self, keyword_id: str, among: Choice | None, tree: "_TreeOnce") -> list[str]:
-        """Return the first infos of a keyword that may be found."""
-        ids: list[str] = []
-        for page in range(_PAGES):
-            infos = tree.infos_of(keyword_id, page)
-            allowed = _allowed(among, [info.id for info in infos])
-            ids += [info.id for info in infos if info.id in allowed]
-            if not infos or len(ids) >= _HANGING // 4:
-                break
-        return ids
-
-    def _place(self, info: Info, attached: Mapping[str, tuple[float, str]], tree: "_TreeOnce") -> tuple[list[str], str]:
-        """Return the path to the keyword that fits best, and a passage for what has none that does."""
-        nodes = {node.id: node for node in tree.keywords(info.id)}
-        best = attached[info.id][1] if info.id in attached else next(iter(nodes), "")
-        node = nodes.get(best)
-        if node is not None and node.parent_id == "root":
-            return [node.name], info.content[:_PASSAGE]
-        return [each.name for each in self._tree.GetPath(best)[1:]] if best else [], info.content[:_PASSAGE]
-
-    def _quote(self, query: str, results: list[Retrieved], said: Mapping[str, Found], tree: "_TreeOnce") -> None:
-        """Give results the passages that fit best, and what else counts as said."""
-        before = self.index.questions_before([each.info.id for each in results if each.info.source])
-        for result in results:
-            id, result.query = result.info.id, query
-            found = said.get(id)
-            if found is not None:
-                result.note = found.note
-                # What it took the place of may have been what fits.
-                if found.passage and " ".join(found.passage.strip("…").split()) in " ".join(
-                    result.info.content.split()
-                ):
-                    result.passage = found.passage
-            names = (text for node in tree.keywords(id) for text in (node.name, *node.aliases))
-            result.context = "\n".join([*names, before.get(id, "")])
-
-
-class _TreeOnce:
-    """What a question needs of the tree, each record read once."""
-
-    def __init__(self, tree: KeywordTree) -> None:
-        self._tree = tree
-        self._infos = dict[str, Info | None]()
-        self._keywords = dict[str, list[KeywordNode]]()
-
-    def read(self, ids: Sequence[str]) -> None:
-        """Read infos and their keywords together."""
-        self._infos |= {id: self._tree.GetInfo(id) for id in ids if id not in self._infos}
-        new = [id for id in ids if id not in self._keywords]
-        read = [self._tree.GetKeywordsOfInfo(id) for id in new]
-        self._keywords |= {id: [node for node, _ in found] for id, found in zip(new, read, strict=True)}
-
-    def info(self, id: str) -> Info | None:
-        """Return an info, None where it is gone."""
-        if id not in self._infos:
-            self._infos[id] = self._tree.GetInfo(id)
-        return self._infos[id]
-
-    def infos_of(self, keyword_id: str, page: int) -> list[Info]:
-        """Return a page of a keyword's infos."""
-        infos = self._tree.GetInfosOfKeyword(keyword_id, page=page)
-        self._infos |= {info.id: info for info in infos}
-        return infos
-
-    def keywords(self, id: str) -> list[KeywordNode]:
-        """Return the keywords of an info."""
-        if id not in self._keywords:
-            self.read([id])
-        return self._keywords[id]
-
-    def keyword_ids(self, id: str) -> list[str]:
-        """Return the ids of an info's keywords."""
-        return [node.id for node in self.keywords(id)]
+        return text_overlap(self._query, title, summary.strip(), "" if info is None else info.content)
 
 
 _ENTITIES = 20  # of those that a question names
@@ -533,6 +417,5 @@ def _allowed(among: Choice | None, ids: Collection[str]) -> Collection[str]:
     return ids if among is None else among if isinstance(among, Set) else among(ids)
 
 
-def _is_text_alone(scoring: ScoringStrategy) -> bool:
-    weights = scoring.weights
-    return weights.graph == weights.temporal == weights.reference == 0.0
+def _words(text: str) -> str:
+    return " ".join(text.split())

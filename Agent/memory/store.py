@@ -52,7 +52,7 @@ from ..keyword_tree import InvalidInputError, KeywordTree, KeywordTreeError, LLM
 from ..models.judge import SHOWN, judge
 from ..store.addresses import refuse_address
 from .eviction import EvictionPolicy, ForgettingPlan, RecallLog, RecallStats, plan_forgetting
-from .knowledge import TreeKnowledge
+from .knowledge import KnowledgeStore
 from .memories import Filters
 from .memory_fields import Memory, Record, record_of, with_recalls
 from .reading import MemoryReader
@@ -129,8 +129,6 @@ class MemoryStore(MemoryWriter):
         llm_client: The model, for the tree and for `extract="model"`.
         extract: What finds entities and relations in what is remembered: `"model"`, the `llm_client`; an `Extractor`;
             None, nothing: a memory is its text, on the keywords that the caller names. See `reading`.
-        extract_in_background: Whether that is done by a thread, after `remember` has returned. What is still to be
-            read is in the log: when the process dies, the next one that opens the store so goes on with it.
         config: How `recall` looks.
         meaning: How to compare by meaning: a `Meaning` or an `Embedder`; True is the small model of the extra `[local]`
             where it is installed, False compares words alone.
@@ -161,7 +159,6 @@ class MemoryStore(MemoryWriter):
         judge: LLMClient | None = None,
         clock: Callable[[], float] = time.time,
         extract: "str | Extractor | None" = None,
-        extract_in_background: bool = False,
         log: Callable[[str], Callable[[], Any]] | None = None,
     ) -> None:
         self._judge = judge
@@ -184,15 +181,14 @@ class MemoryStore(MemoryWriter):
         )
         graph, lock = TreeGraph(tree, retriever.index), threading.RLock()
         try:
-            reader = MemoryReader(tree, graph, lock, extract, llm_client, self._find_existing, extract_in_background)
+            reader = MemoryReader(tree, graph, lock, extract, llm_client, self._find_existing)
         except InvalidInputError:
             if self._owns_tree:
                 tree.Close()
             raise
         super().__init__(tree, graph, retriever, reader, lock, clock)
-        self.knowledge = TreeKnowledge(tree, graph, retriever.index)
+        self.knowledge = KnowledgeStore(tree, graph, retriever.index)
         self._recalls = RecallLog(indexes / "recall_stats.json", clock=clock)
-        reader.start()
 
     @staticmethod
     def users(folder: str | Path) -> list[str]:
@@ -206,7 +202,6 @@ class MemoryStore(MemoryWriter):
 
         Closing twice is no error.
         """
-        self._reader.close()
         try:
             for leave in (self.retriever.index.close, lambda: self._recalls.write(lambda id: self.get(id) is not None)):
                 with contextlib.suppress(KeywordTreeError):  # closed already; what is derived can be made again
@@ -269,13 +264,12 @@ class MemoryStore(MemoryWriter):
         """
         return self._reader.read(id)
 
-    def extract_pending(self, limit: int | None = None, *, again: bool = False) -> int:
-        """Read memories that wait, the oldest first, and return how many could be read; see `MemoryReader`."""
-        return self._reader.read_pending(limit, again=again)
+    def extract_pending(self, limit: int | None = None) -> int:
+        """Read memories that wait, the oldest first, at most so many, and return how many could be read.
 
-    def wait_for_extraction(self, timeout_s: float | None = None) -> bool:
-        """Return when the thread has nothing more to read, or after `timeout_s`; says whether no memory waits."""
-        return self._reader.wait(timeout_s)
+        Those wait that could not be read, and what a process had still to read when it died.
+        """
+        return self._reader.read_pending(limit)
 
     @property
     def extraction_failure(self) -> str:
@@ -392,7 +386,7 @@ class MemoryStore(MemoryWriter):
         """
         if not isinstance(policy, EvictionPolicy):
             raise InvalidInputError(f"policy must be an EvictionPolicy, not {shorten(policy)}")
-        if self._is_shared and policy.limits()[1] is not None and (policy.recall_weight or policy.score_weight):
+        if self._is_shared and policy.max_items is not None and (policy.recall_weight or policy.score_weight):
             raise InvalidInputError(
                 "over a shared log recalls are counted on each machine alone, so no policy can weigh them: use Ttl or "
                 "Capacity, or set recall_weight and score_weight to 0"

@@ -31,6 +31,7 @@ from .graph import (
     TagConstraints,
     check_direction,
     check_entity,
+    check_keywords,
     check_relation,
     check_walk,
     normalize_tag,
@@ -43,7 +44,6 @@ from .memory_fields import (
     MEMORY_KEY,
     RELATION,
     TAG,
-    Waits,
     is_relation,
     memory_fields,
     own_entity,
@@ -245,14 +245,8 @@ class TreeGraph(KnowledgeGraph):
 
     @override
     def find_by_keywords(self, keywords: Iterable[str], limit: int | None = None) -> list[GraphEntity]:
-        return self._read(
-            lambda db: rank_entities(
-                keywords,
-                limit,
-                lambda unit: graph_rows.entities_found_by(db, unit),
-                lambda id: graph_rows.read_entity(db, id),
-            )
-        )
+        wanted = check_keywords(keywords, limit)
+        return rank_entities(wanted, limit, self._read(lambda db: graph_rows.entities_with(db, wanted, limit)))
 
     @override
     def find_tags(self, prefix: str) -> list[str]:
@@ -279,10 +273,10 @@ class TreeGraph(KnowledgeGraph):
         id = self._id_of(entity_id)
         return [to_id(key) for (key,) in self._read(lambda db: db.execute(named, (id,)).fetchall())]
 
-    def waiting(self) -> dict[str, Waits]:
-        """Return the memories that wait to be read, the oldest first: id → (what they wait for, tries)."""
-        waits = "select w.memory, w.means, w.tries from waiting w join memory m on m.id = w.memory order by m.num"
-        return {to_id(key): (means, tries) for key, means, tries in self._read(lambda db: db.execute(waits).fetchall())}
+    def waiting(self) -> list[str]:
+        """Return the memories that wait to be read, the oldest first."""
+        waits = "select w.memory from waiting w join memory m on m.id = w.memory order by m.num"
+        return [to_id(key) for (key,) in self._read(lambda db: db.execute(waits).fetchall())]
 
 
 def _tag_keys(tags: Iterable[str]) -> dict[str, int]:

@@ -130,8 +130,14 @@ class MemoryWriter:
             written = self._remember_new(spec, names)
         else:
             written = self._remember_record({**spec, "id": record.id}, names)
-        self._reader.read_later(written, own)
+        self._read(written)
         return written
+
+    def _read(self, id: str) -> None:
+        """Read a memory for the graph that is on disk; no lock is held, since a model may think."""
+        with contextlib.suppress(NotFoundError):  # forgotten meanwhile
+            if self._reader.means:
+                self._reader.read(id)
 
     def _remember_new(self, spec: dict[str, Any], names: list[str]) -> Remembered:
         found = [self._find_keyword(name) for name in names]
@@ -292,7 +298,7 @@ class MemoryWriter:
         own = {"kind": "fact", **self._reader.note()}
         spec = {"content": record, "source": source, "created_by": created_by}
         new_id = self._correct_at_last(id, spec, names, own)
-        self._reader.read_later(new_id, own)
+        self._read(new_id)
         return new_id
 
     def _correct_at_last(self, id: str, spec: dict[str, Any], names: list[str], own: Mapping[str, Any]) -> Remembered:

@@ -91,7 +91,7 @@ class TestExtraction:
 
             assert len(model.asked) == 1
             shown = model.asked[0]
-            assert list(shown) == ["intent", "task", "wanted", "messages", "existing", "known"]
+            assert list(shown) == ["intent", "task", "wanted", "messages", "existing"]
             assert shown["messages"][2] == {
                 "idx": 2,
                 "role": "user",

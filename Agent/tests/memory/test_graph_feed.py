@@ -20,7 +20,6 @@ from Agent.keyword_tree import (
     NotFoundError,
     StubLLMClient,
 )
-from Agent.memory import reading
 from Agent.memory.extraction import ExtractedEntity, ExtractedRelation, Extraction, Extractor, FindKnown
 from Agent.memory.graph import GraphRelation, RelationDirection
 from Agent.memory.reading import EXTRACTION
@@ -52,9 +51,11 @@ def names(store: MemoryStore) -> set[str]:
     return {child.name for child in store.tree.GetChildren("root")}
 
 
-def steps(store: MemoryStore, source: str, target: str, depth: int = 3) -> list[str]:
-    found = store.graph.get_related(id_of(store, source), depth, BOTH)
-    return [str(step) for each in found if each.entity.name == target for step in each.steps]
+def says(store: MemoryStore, source: str) -> list[str]:
+    """Return what memories say that a keyword has to do with others."""
+    name_of = {node.id: node.name for node in store.tree}
+    found = store.graph.get_relations(id_of(store, source), RelationDirection.OUTGOING)
+    return [f"{each.relation_type} {name_of[each.target_id]}: {each.said_by[0].sentence}" for each in found]
 
 
 def check_same_from_nothing(store: MemoryStore) -> None:
@@ -74,7 +75,7 @@ class TestRemember:
 
         assert [change.op for change in store.tree.Changes() if change.op != "init"][-2:] == ["remember", "extract"]
         assert related(store, "Ada") == ["Apollo"]
-        assert steps(store, "Ada", "Apollo") == ["Ada works_on Apollo: “Ada works on Apollo.”"]
+        assert says(store, "Ada") == ["works_on Apollo: Ada works on Apollo."]
         assert store.graph.find_tags("") == ["person"]
         (relation,) = store.graph.get_relations(id_of(store, "Ada"))
         assert [saying.memory_id for saying in relation.said_by] == [id]
@@ -215,7 +216,7 @@ class TestCorrect:
             store.undo(each.operation_id)
 
         assert names(store) == {"Ada", "Oslo"}
-        assert steps(store, "Ada", "Oslo") == ["Ada lives_in Oslo: “Ada lives in Oslo.”"]
+        assert says(store, "Ada") == ["lives_in Oslo: Ada lives in Oslo."]
         check_same_from_nothing(store)
 
     def test_of_a_record_reads_it_again(self, tmp_path: Path) -> None:
@@ -244,7 +245,7 @@ class TestUndo:
 
         assert store.tree.GetInfo(first) is not None
         assert names(store) == {"Ada", "Rome", *keywords}
-        assert steps(store, "Ada", "Rome") == ["Ada lives_in Rome: “Ada lives in Rome.”"]
+        assert says(store, "Ada") == ["lives_in Rome: Ada lives in Rome."]
         assert id_of(store, "Ada") == ada
         assert store.tree.History()[0].operation_id == undone
         check_same_from_nothing(store)
@@ -380,20 +381,6 @@ class UnreachedError(APIConnectionError):
     """A kind of it."""
 
 
-class Outage(LLMClient):
-    """A model that cannot be reached, until it is up."""
-
-    def __init__(self) -> None:
-        self.is_up = False
-        self.asked = 0
-
-    def Chat(self, messages: list[dict[str, str]], json_schema: dict[str, Any]) -> dict[str, Any]:
-        self.asked += 1
-        if not self.is_up:
-            raise ConnectionError("down")
-        return reply(["Ada", "Bo"])
-
-
 class TestModelThatMisbehaves:
     @pytest.mark.parametrize("said", BAD_REPLIES.values(), ids=BAD_REPLIES)
     def test_never_loses_a_memory_nor_adds_what_the_text_does_not_say(self, tmp_path: Path, said: Any) -> None:
@@ -408,44 +395,31 @@ class TestModelThatMisbehaves:
             assert related(store, "Ada") == ["Bo"]
             assert store.tree.Verify() == []
 
-    def test_is_asked_again_where_it_failed_but_not_for_ever(self, tmp_path: Path) -> None:
-        client = StubLLMClient([KeyError("no")] * 3 + [reply(["Ada", "Bo"], ("Ada", "knows", "Bo"))])
+    @pytest.mark.parametrize("error", [KeyError("no"), ConnectionError(), ServiceError("too long", status=400)])
+    def test_is_asked_again_where_it_failed(self, tmp_path: Path, error: Exception) -> None:
+        client = StubLLMClient([error] * 4 + [reply(["Ada", "Bo"], ("Ada", "knows", "Bo"))])
         with MemoryStore(tmp_path, llm_client=client, extract="model") as store:
-            store.remember("Ada knows Bo.")
-            assert "KeyError" in store.extraction_failure
-            assert [store.extract_pending() for _ in range(9)] == [0] * 9
-            assert len(client.calls) == 3
-            assert not store.wait_for_extraction()
-            assert store.extract_pending(again=True) == 1  # on request, as with another model
+            id = store.remember("Ada knows Bo.")
+            assert type(error).__name__ in store.extraction_failure
+            assert [store.extract_pending() for _ in range(3)] == [0] * 3
+            assert store.graph.waiting() == [id]
+            assert store.extract_pending() == 1
             assert related(store, "Bo") == ["Ada"]
-            assert store.extraction_failure == ""
-            assert store.wait_for_extraction()
+            assert (store.extraction_failure, store.graph.waiting()) == ("", [])
 
-    @pytest.mark.parametrize("error", [ConnectionError(), TimeoutError("slow"), OSError("no route"), UnreachedError()])
-    def test_that_cannot_be_reached_costs_no_try(self, tmp_path: Path, error: Exception) -> None:
-        client = StubLLMClient([error] * 7 + [reply(["Ada", "Bo"], ("Ada", "knows", "Bo"))])
+    @pytest.mark.parametrize(
+        ("error", "asked"),
+        [(TimeoutError("slow"), 3), (OSError("no route"), 3), (UnreachedError(), 3), (KeyError("no"), 9)],
+    )
+    def test_that_cannot_be_reached_is_not_asked_for_each_that_waits(
+        self, tmp_path: Path, error: Exception, asked: int
+    ) -> None:
+        client = StubLLMClient([error] * (9 + asked) + [reply(["Ada", "Bo"])] * 9)
         with MemoryStore(tmp_path, llm_client=client, extract="model") as store:
-            store.remember("Ada knows Bo.")
-            assert [store.extract_pending() for _ in range(7)] == [0] * 6 + [1]
-            assert related(store, "Bo") == ["Ada"]
-
-    def test_that_refuses_a_text_costs_a_try(self, tmp_path: Path) -> None:
-        client = StubLLMClient([ServiceError("too long", status=400)] * 9)
-        with MemoryStore(tmp_path, llm_client=client, extract="model") as store:
-            store.remember(TEXT)
-            assert [store.extract_pending() for _ in range(9)] == [0] * 9
-            assert len(client.calls) == 3
-
-    def test_that_cannot_be_reached_is_not_asked_for_each_that_waits(self, tmp_path: Path) -> None:
-        with MemoryStore(tmp_path, llm_client=Outage(), extract="model", extract_in_background=True) as store:
             for number in range(9):
                 store.remember(f"{TEXT} {number}")
-        client = Outage()
-        with MemoryStore(tmp_path, llm_client=client, extract="model") as store:
-            assert store.extract_pending() == 0
-            assert client.asked == 3
-            client.is_up = True
-            assert store.extract_pending() == 9
+            assert (store.extract_pending(), len(client.calls)) == (0, 9 + asked)
+            assert [store.extract_pending(4), store.extract_pending()] == [4, 5]
 
     def test_a_correction_goes_through_without_it(self, tmp_path: Path) -> None:
         client = StubLLMClient([reply(["Ada"]), OSError("down")])
@@ -478,7 +452,7 @@ class TestModelThatMisbehaves:
 
             assert time.monotonic() - start < 5
             assert "did not answer within 0.05 seconds" in store.extraction_failure
-            assert list(store.graph.waiting()) == [id]
+            assert store.graph.waiting() == [id]
             client.may_answer.set()
 
     def test_is_shown_what_is_known_of_the_same_subject(self, tmp_path: Path) -> None:
@@ -490,7 +464,6 @@ class TestModelThatMisbehaves:
             assert len(client.calls) == 2  # one for a memory
             question = json.loads(client.calls[1][0][-1]["content"])
             assert [each["abstract"] for each in question["existing"]] == ["Ada keeps bees with Bo."]
-            assert question["known"] == ["Ada"]
 
 
 def made(relation: ExtractedRelation) -> Extraction:
@@ -540,14 +513,6 @@ class TestExtractorThatMisbehaves:
             assert store.correct(id, "Ada knows Bo.")
             assert store.tree.Verify() == []
 
-    @pytest.mark.parametrize("given", [None, made(replace(KNOWS, weight=float("nan"))), ZeroDivisionError("no")])
-    def test_in_the_background_stops_no_other(self, tmp_path: Path, given: Any) -> None:
-        with MemoryStore(tmp_path, extract=Giving(given), extract_in_background=True) as store:
-            for text in ("Ada one", "two", "Ada three", "four"):
-                store.remember(text)
-            store.wait_for_extraction(30)
-            assert len(store.graph.memories_of(id_of(store, "Zoe"))) == 2
-
 
 class Slow(LLMClient):
     """A model that names Ada and Bo, when it is let."""
@@ -562,99 +527,49 @@ class Slow(LLMClient):
         return reply(["Ada", "Bo"], ("Ada", "knows", "Bo"))
 
 
-class TestInTheBackground:
-    def test_remember_does_not_wait_for_the_model(self, tmp_path: Path) -> None:
-        client = Slow()
-        with MemoryStore(tmp_path, llm_client=client, extract="model", extract_in_background=True) as store:
-            ids = [store.remember(f"{TEXT} {number}") for number in range(5)]
-
-            assert len(store.recall("bees", 9)) == 5
-            assert names(store) == set()
-            assert not store.wait_for_extraction(0.05)
-            client.may_answer.set()
-            assert store.wait_for_extraction(30)
-            assert related(store, "Ada") == ["Bo"]
-            (relation,) = store.graph.get_relations(id_of(store, "Ada"))
-            assert [saying.memory_id for saying in relation.said_by] == ids
-            assert client.asked == 5
-
-    def test_what_a_dead_process_left_the_next_one_reads(self, tmp_path: Path) -> None:
+class TestWhatADeadProcessLeft:
+    def test_is_read_by_the_next_one(self, tmp_path: Path) -> None:
         program = (
             "import os, sys, threading; sys.path.insert(0, sys.argv[2])\n"
             "from Agent.memory.store import MemoryStore\n"
             "from Agent.keyword_tree import LLMClient\n"
-            "class Hangs(LLMClient):\n"
-            "    def Chat(self, messages, json_schema): threading.Event().wait()\n"
-            "store = MemoryStore(sys.argv[1], llm_client=Hangs(), extract='model', extract_in_background=True)\n"
-            "for number in range(6): store.remember(f'Ada knows Bo and keeps bees. {number}')\n"
-            "os.kill(os.getpid(), 9)\n"
+            "class Dies(LLMClient):\n"
+            "    def Chat(self, messages, json_schema): os.kill(os.getpid(), 9)\n"
+            "store = MemoryStore(sys.argv[1], llm_client=Dies(), extract='model')\n"
+            "store.remember('Ada knows Bo and keeps bees.')\n"
         )
         root = Path(__file__).resolve().parents[3]
         done = subprocess.run([sys.executable, "-c", program, str(tmp_path), str(root)], timeout=60, check=False)
         assert done.returncode == -9
 
-        client = Slow()
-        client.may_answer.set()
-        with MemoryStore(tmp_path, llm_client=client, extract="model", extract_in_background=True) as store:
-            assert store.wait_for_extraction(60)
-            (relation,) = store.graph.get_relations(id_of(store, "Ada"))
-            assert len(relation.said_by) == client.asked == 6
-            assert store.graph.waiting() == {}
+        client = StubLLMClient([reply(["Ada", "Bo"], ("Ada", "knows", "Bo"))])
+        with MemoryStore(tmp_path, llm_client=client, extract="model") as store:
+            assert store.extract_pending() == 1
+            assert related(store, "Ada") == ["Bo"]
             check_same_from_nothing(store)
 
-    def test_what_came_while_the_model_was_down_is_read_when_it_is_back(
-        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        monkeypatch.setattr(reading, "FIRST_PAUSE_S", 0.01)
-        client = Outage()
-        with MemoryStore(tmp_path, llm_client=client, extract="model", extract_in_background=True) as store:
-            for number in range(5):
-                store.remember(f"{TEXT} {number}")
-            assert not store.wait_for_extraction(0.3)
-            assert client.asked < 9  # each pause is twice as long as the one before
-            client.is_up = True
-            assert store.wait_for_extraction(30)
-            assert store.graph.waiting() == {}
-            assert len(store.graph.memories_of(id_of(store, "Ada"))) == 5
-
-    def test_one_text_that_no_one_can_read_stops_no_other(
-        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        monkeypatch.setattr(reading, "FIRST_PAUSE_S", 0.01)
-        with MemoryStore(tmp_path, extract=Giving(TimeoutError("slow")), extract_in_background=True) as store:
-            for text in ("Ada one", "two", "three"):
-                store.remember(text)
-            assert not store.wait_for_extraction(0.5)
-            assert len(store.graph.memories_of(id_of(store, "Zoe"))) == 2
-
-    def test_a_write_that_fails_is_tried_again(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(reading, "FIRST_PAUSE_S", 0.01)
-        with MemoryStore(tmp_path, extract=Giving(made(KNOWS)), extract_in_background=True) as store:
-            failures, link = [OSError("full"), RuntimeError("a fault")], KeywordTree.LinkInfo
-
-            def fails_twice(*arguments: Any) -> Any:
-                if failures:
-                    raise failures.pop()
-                return link(*arguments)
-
-            monkeypatch.setattr(KeywordTree, "LinkInfo", fails_twice)
-            store.remember(TEXT)
-            assert store.wait_for_extraction(30)
-            assert related(store, "Ada") == ["Bo"]
-
-    def test_what_was_corrected_or_forgotten_meanwhile_is_left(self, tmp_path: Path) -> None:
+    def test_is_left_where_it_is_corrected_or_forgotten_meanwhile(self, tmp_path: Path) -> None:
         client = Slow()
-        with MemoryStore(tmp_path, llm_client=client, extract="model", extract_in_background=True) as store:
-            one, other = store.remember(TEXT), store.remember("Ada knows Bo, asleep.")
-            while not client.asked:
+        with MemoryStore(tmp_path, llm_client=client, extract="model") as store:
+            ids = list[str]()
+            texts = (TEXT, "Ada knows Bo, asleep.")
+            threads = [threading.Thread(target=lambda text=text: ids.append(store.remember(text))) for text in texts]
+            for thread in threads:
+                thread.start()
+            while client.asked < 2:
                 time.sleep(0.001)
+            one, other = (info.id for info in store.tree.ListInfos())
             store.forget(one)
-            new = store.correct(other, "Ada knows Bo, awake.")
+            thread = threading.Thread(target=store.correct, args=(other, "Ada knows Bo, awake."))
+            thread.start()
+            while client.asked < 3:
+                time.sleep(0.001)
             client.may_answer.set()
-            assert store.wait_for_extraction(30)
+            for each in (*threads, thread):
+                each.join(30)
 
             (relation,) = store.graph.get_relations(id_of(store, "Ada"))
-            assert [saying.memory_id for saying in relation.said_by] == [new]
+            assert [saying.sentence for saying in relation.said_by] == ["Ada knows Bo, awake."]
             check_same_from_nothing(store)
 
 
@@ -705,18 +620,6 @@ class TestTogether:
         }
         assert sayers == set(kept)
         check_same_from_nothing(store)
-
-
-class TestRecall:
-    def test_a_walk_names_the_sentence_of_each_step(self, store: MemoryStore) -> None:
-        from Agent.memory.retriever import RetrievalStrategy, RetrieverConfig
-
-        store.remember("Ada works on Apollo.")
-        store.remember("Ada lives in Rome.")
-        config = RetrieverConfig(strategy=RetrievalStrategy.GRAPH_ONLY, depth=2)
-        reasons = {memory.info.content: memory.explain() for memory in store.recall("Apollo", 9, config=config)}
-
-        assert reasons["Ada lives in Rome."].endswith("Ada works_on Apollo: “Ada works on Apollo.”")
 
 
 def test_an_info_of_another_says_nothing(store: MemoryStore) -> None:

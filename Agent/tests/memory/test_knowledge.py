@@ -5,19 +5,19 @@ from pathlib import Path
 import pytest
 
 from Agent.keyword_tree import InvalidInputError, KeywordTree, NotFoundError
-from Agent.memory.knowledge import KnowledgePage, KnowledgeStore, TreeKnowledge
+from Agent.memory.knowledge import KnowledgePage, KnowledgeStore
 from Agent.memory.store import MemoryStore
 
 
 @pytest.fixture
 def store(tree: KeywordTree) -> KnowledgeStore:
-    return TreeKnowledge(tree)
+    return KnowledgeStore(tree)
 
 
 TEA = KnowledgePage("", "龙井 Longjing", "A green tea.", "It comes from Hangzhou and wants 80 °C.")
 
 
-class TestTreeKnowledge:
+class TestKnowledgeStore:
     def test_keeps_a_page_in_one_operation(self, tree: KeywordTree, store: KnowledgeStore) -> None:
         id = store.add_page(TEA)
 

@@ -61,14 +61,6 @@ class TestPassages:
         tree.UpdateInfo(titled.id, {"metadata": {"title": "coffee"}})
         assert (ranked(index), ranked(index, "coffee")) == ([], [titled.id])
 
-    def test_takes_in_what_was_just_written(self, tree: KeywordTree) -> None:
-        index = Memories(tree)
-        index.catch_up()
-        info = tree.CreateInfo("tea")
-        index.take([info])
-
-        assert [found.id for found in index.rank("tea", 5)] == [info.id] == ranked(index)
-
 
 class TestCatchUp:
     def test_reads_more_than_a_page(self, tree: KeywordTree, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,16 +5,16 @@ import itertools
 import math
 import sqlite3
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from Agent.finding.calibration import ANSWER_BAR
 from Agent.keyword_tree import InvalidInputError, KeywordTree
-from Agent.memory.graph import GraphEntity, GraphRelation, InMemoryGraph
+from Agent.memory.graph import GraphRelation
 from Agent.memory.keywords import SimpleKeywordExtractor
-from Agent.memory.knowledge import KnowledgePage, KnowledgeStore, TreeKnowledge
+from Agent.memory.knowledge import KnowledgeStore
 from Agent.memory.memories import Filters
 from Agent.memory.retriever import MemoryRetriever, RetrievalStrategy, RetrieverConfig
 from Agent.memory.scoring import (
@@ -394,72 +394,12 @@ class TestNames:
     def test_are_those_of_the_document(self, tree: KeywordTree) -> None:
         tree.CreateInfo("the kettle stands in the kitchen")
         retriever = MemoryRetriever(
-            knowledge_store=TreeKnowledge(tree),
+            knowledge_store=KnowledgeStore(tree),
             knowledge_graph=TreeGraph(tree),
             keyword_extractor=SimpleKeywordExtractor(),
         )
 
         assert retriever.retrieve("kettle")
-
-
-class Wiki(KnowledgeStore):
-    """A store of another program: pages in a dict."""
-
-    def __init__(self, *pages: KnowledgePage) -> None:
-        self.pages = {page.id: page for page in pages}
-        self.asked: list[list[str]] = []
-
-    def add_page(self, page: KnowledgePage) -> str:
-        self.pages[page.id] = page
-        return page.id
-
-    def get_page(self, id: str) -> KnowledgePage | None:
-        return self.pages.get(id)
-
-    def remove_page(self, id: str) -> None:
-        del self.pages[id]
-
-    def what_is(self, name: str) -> KnowledgePage | None:
-        return next((page for page in self.pages.values() if page.title == name), None)
-
-    def find_by_keywords(self, keywords: Iterable[str], limit: int = 10) -> list[KnowledgePage]:
-        self.asked.append(list(keywords))
-        return [page for page in self.pages.values() if any(word in page.body for word in self.asked[-1])][:limit]
-
-
-class TestKnowledgeStoreOfOthers:
-    PAGES = (
-        KnowledgePage("1", "Kettle", "boils water", "A kettle stands in the kitchen."),
-        KnowledgePage("2", "Kitchen", "", "A room."),
-        KnowledgePage("3", "Attic", "", "Another room."),
-    )
-
-    def test_is_asked_by_the_keywords_and_followed_through_the_graph(self) -> None:
-        wiki, graph = Wiki(*self.PAGES), InMemoryGraph()
-        for id, name in (("k", "Kettle"), ("r", "Kitchen")):
-            graph.add_entity(GraphEntity(id, name, "thing"))
-        graph.add_relation(GraphRelation("k", "r", "stands_in"))
-        retriever = MemoryRetriever(knowledge_store=wiki, knowledge_graph=graph)
-        found = retriever.retrieve("Where is the kettle?", config=RetrieverConfig(scoring=Hybrid()))
-
-        assert wiki.asked == [["kettle"]]
-        assert [(each.info.id, each.breakdown.graph_score) for each in found] == [("1", 1.0), ("2", 0.5)]
-        assert found[0].info.content == "Kettle\nboils water\nA kettle stands in the kitchen."
-        assert [str(step) for step in found[1].steps] == ["Kettle stands_in Kitchen"]
-
-    @pytest.mark.parametrize(
-        ("strategy", "ids"), [(RetrievalStrategy.KNOWLEDGE_ONLY, ["1"]), (RetrievalStrategy.GRAPH_ONLY, [])]
-    )
-    def test_is_asked_as_the_strategy_says(self, strategy: RetrievalStrategy, ids: list[str]) -> None:
-        wiki = Wiki(*self.PAGES)
-        retriever = MemoryRetriever(knowledge_store=wiki, config=RetrieverConfig(strategy))
-
-        assert [each.info.id for each in retriever.retrieve("kettle")] == ids
-        assert len(wiki.asked) == len(ids)
-
-    def test_refuses_filters_which_pages_do_not_have(self) -> None:
-        with pytest.raises(InvalidInputError, match="filters need a tree"):
-            MemoryRetriever(knowledge_store=Wiki()).retrieve("kettle", filters=Filters(kinds=["fact"]))
 
 
 class TestWhatWasTakenBack:

@@ -522,8 +522,8 @@ class TestStated:
         assert scoring.ScoreWeights() == scoring.ScoreWeights(overlap=0.5, graph=0.2, temporal=0.1, reference=0.2)
         policy = eviction.RecallBased(max_items=3)
         assert (policy.recall_weight, policy.score_weight, policy.recency_weight) == (0.3, 0.5, 0.2)
-        assert eviction.HybridEviction(ttl_secs=5, max_items=3).limits() == (5, 3)
-        assert eviction.Ttl(ttl_secs=5).limits() == (5, None)
+        assert eviction.HybridEviction(ttl_secs=5, max_items=3).max_items == 3
+        assert (eviction.Ttl(ttl_secs=5).ttl_secs, eviction.Ttl(5).max_items) == (5, None)
         assert graph.TagConstraints().max_tags_per_entity == 8
         assert [each.name for each in graph.RelationDirection] == ["OUTGOING", "INCOMING", "BOTH"]
         assert {each.name for each in retriever.RetrievalStrategy} == {"HYBRID", "KNOWLEDGE_ONLY", "GRAPH_ONLY"}
