@@ -84,7 +84,7 @@ $(VENV)/mcp-1: $(MADE)
 
 # The oldest click and rich that pyproject.toml allows: one test runs the command line with them.
 $(VENV)/oldest-cli: $(MADE)
-	@rm -rf $@ && $(RUN) -m pip install --quiet --quiet --no-warn-conflicts --disable-pip-version-check --no-compile --target $@ click==8.2.0 rich==14.3.0
+	@rm -rf $@ && $(RUN) -m pip install --quiet --quiet --no-warn-conflicts --disable-pip-version-check --no-compile --target $@ click==8.4.0 rich==14.3.0
 
 # Has dependencies of its own; what it cannot bring, `make peers` says and passes over.
 $(VENV)/mem0: $(MADE)

@@ -1,11 +1,11 @@
 """Say it in the user's language: English as it is in the source, or Chinese, where `chinese.toml` has it.
 
 >>> choose("zh")
->>> say("{} written to {}", count_of(2, "keyword"), "memory.html")
-'2 个关键词写入 memory.html'
+>>> say("added {}", "茶"), count_of(2, "keyword")
+('已添加 茶', '2 个关键词')
 >>> choose("en")
->>> say("{} written to {}", count_of(2, "keyword"), "memory.html")
-'2 keywords written to memory.html'
+>>> say("added {}", "茶"), count_of(2, "keyword")
+('added 茶', '2 keywords')
 
 The language is chosen once for a run, before the command is known, and a run is a process: it is kept in this module.
 Errors of the library are English in every language, and so are keys and codes of JSON.

@@ -33,27 +33,27 @@ def main(arguments: Sequence[str] | None = None) -> int:
     Returns:
         The exit code, see `keyword_tree.cli.session`; 2 where the extra `[cli]` is missing.
     """
-    return _run("program", "keyword-tree", arguments)
+    return _run("program", "program", "keyword-tree", arguments)
 
 
 def hub(arguments: Sequence[str] | None = None) -> int:
     """Run `knowhub`: the commands of `keyword-tree hub`."""
-    return _run("hub", "knowhub", arguments)
+    return _run("groups", "hub", "knowhub", arguments)
 
 
 def mcp(arguments: Sequence[str] | None = None) -> int:
     """Run `keyword-tree-mcp`: `keyword-tree mcp`."""
-    return _run("mcp", "keyword-tree-mcp", arguments)
+    return _run("groups", "mcp", "keyword-tree-mcp", arguments)
 
 
-def _run(module: str, name: str, arguments: Sequence[str] | None) -> int:
+def _run(module: str, part: str, name: str, arguments: Sequence[str] | None) -> int:
     for stream, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, stream) is None:  # closed by who started us: what is said must still go somewhere
             setattr(sys, stream, open(os.devnull, mode, encoding="utf-8"))  # noqa: SIM115  it is open to the end
     try:
         from importlib import import_module
 
-        command = getattr(import_module(f".{module}", __package__), module)
+        command = getattr(import_module(f".{module}", __package__), part)
         from .program import run
     except ModuleNotFoundError as error:
         if str(error.name).partition(".")[0] not in ("click", "rich"):

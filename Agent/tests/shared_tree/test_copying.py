@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from Agent.cli.command_line import main
-from Agent.cli.shared import VARIABLE
+from Agent.cli.groups import POSTGRES_VARIABLE as VARIABLE
 from Agent.keyword_tree import DuplicateIdError, InvalidInputError, KeywordTree, NotFoundError, StoreCorruptError
 from Agent.shared_tree import SharedLog
 from Agent.store.addresses import open_tree

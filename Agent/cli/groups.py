@@ -1,0 +1,562 @@
+"""The groups: `context` (sessions of agents), `hub` (KnowHub), `shared` (trees on a server), and `mcp`.
+
+`knowhub` and `keyword-tree-mcp` are `hub` and `mcp` as programs of their own. In `context` a URI may be written from
+the user's space on: `memories/profile`.
+"""
+
+import dataclasses
+import json
+import os
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from ..base.language import count_of, say
+from ..base.text import one_line
+from ..context_engine import ContextEngineService, RequestContext
+from ..context_engine.core.config import OWNER_OF
+from ..context_engine.fs.uri import join_uri
+from ..keyword_tree import InvalidInputError
+from ..store.addresses import is_address, refuse_address
+from .program import Command, Option, command, group, kept
+from .screen import line, table
+from .session import NOT_FOUND, Session
+from .undoing import local_time
+
+if TYPE_CHECKING:
+    from ..shared_tree import SharedLog
+
+PORT = 8790
+
+POSTGRES_VARIABLE = "KEYWORD_TREE_POSTGRES"
+
+HARDLY, BESIDE = 0.005, 0.08
+"""Least scores of a session's hits that are shown, and beside the best one; --json has all."""
+
+LOOK_S = 60.0
+"""So often a worker that has nothing else to do looks for edits by hand."""
+
+# -- context: sessions of agents as folders ----------------------------------------------------------------------------
+
+def _variable(option: str) -> str:
+    return f"CONTEXT_ENGINE_{option.upper()}"
+
+
+CONTEXT = {
+    "account": ("local", "The account, which shares nothing with others."),
+    "user": ("me", "The user that it is about."),
+    "agent": ("cli", "The agent that works with the user."),
+    "session": ("", "The session that commit adds to."),
+}
+"""Option → its default and its help."""
+
+context = group(
+    "context",
+    """Store an agent's sessions as folders that people can read.
+
+\b
+keyword-tree context --user ada --session monday commit transcript.json
+keyword-tree context --user ada search "Does the tea want sugar?"
+keyword-tree context search --help""",
+    kept("--data", metavar="FOLDER", help="The folder of the sessions.  [env: CONTEXT_ENGINE_DATA; default: memory]"),
+    *(
+        kept(f"--{name}", metavar="NAME", help=f"{text}  [env: {_variable(name)}; default: {default or 'none'}]")
+        for name, (default, text) in CONTEXT.items()
+    ),
+)
+
+_Answer = tuple[Any, str] | tuple[Any, str, int]
+"""For programs and for people, and the exit code where it is not 0."""
+
+
+def _of_context(name: str, *parameters: Option, makes: bool = False) -> Callable[[Callable[..., _Answer]], Command]:
+    """Make a command of a function that is given the engine and who asks, and returns the answer."""
+
+    def make(function: Callable[..., _Answer]) -> Command:
+        def run(session: Session, **named: Any) -> int:
+            def given(option: str, default: str) -> str:
+                return session.given.get(option) or os.environ.get(_variable(option)) or default
+
+            folder = given("data", "memory")
+            refuse_address(folder, "--data")
+            if not makes and not Path(folder).is_dir():
+                raise InvalidInputError(say("there is no memory in {!r}: name its folder with --data", folder))
+            ctx = RequestContext(*(given(option, default) for option, (default, _) in CONTEXT.items()))
+            with ContextEngineService(folder) as engine:
+                data, text, *code = function(engine, ctx, **named)
+            plain = json.loads(json.dumps(data, default=_plain)) if session.as_json else None
+            session.answer(plain, line(text, keep_lines=True))
+            return code[0] if code else 0
+
+        run.__doc__ = function.__doc__
+        return command(name, of=context)(_with(parameters, run))
+
+    return make
+
+
+def _with(parameters: tuple[Option, ...], function: Callable[..., Any]) -> Callable[..., Any]:
+    for parameter in reversed(parameters):
+        function = parameter(function)
+    return function
+
+
+def _plain(value: object) -> object:
+    return dataclasses.asdict(value) if dataclasses.is_dataclass(value) and not isinstance(value, type) else str(value)
+
+
+URI = click.argument("uri")
+ANY_URI = click.argument("uri", default="")
+
+
+def _uri(ctx: RequestContext, text: str) -> str:
+    if text.startswith("ctx://"):
+        return text
+    space = join_uri(ctx.account_id, "users", ctx.user_id)
+    return f"{space}/{text.strip('/')}" if text else space
+
+
+@_of_context("commit", click.argument("file", type=click.File(encoding="utf-8")), makes=True)
+def _commit(engine: ContextEngineService, ctx: RequestContext, file: Any) -> _Answer:
+    """Commit a session.
+
+    FILE has the messages: a JSON list, or an object a line; - reads the input.
+    """
+    try:
+        messages = _read_messages(file.read())
+    except ValueError as error:  # of JSON and of UTF-8
+        raise InvalidInputError(f"{file.name}: neither a JSON list nor an object a line: {error}") from error
+    result = engine.commit_session(ctx, messages)
+    memories = [write.uri for write in result.write_results if write.action != "skip"]
+    said = say("{}: {} memories, {} new messages", say(result.status), len(memories), result.stats["new"])
+    why = f"\n{result.stats['why']}" if result.stats.get("why") else ""
+    answer = {"status": result.status, "stats": result.stats, "commit_id": result.commit_id, "memories": memories}
+    return answer, said + why
+
+
+def _read_messages(text: str) -> Any:
+    try:
+        read = json.loads(text)
+    except ValueError:
+        return [json.loads(each) for each in text.splitlines() if each.strip()]
+    return read.get("messages", [read]) if isinstance(read, dict) else read
+
+
+@_of_context(
+    "remember",
+    click.argument("text"),
+    click.option("--category", default="preferences", type=click.Choice(tuple(OWNER_OF)), help="The kind of memory."),
+    click.option("--topic", default="", help="What it is filed under."),
+    makes=True,
+)
+def _remember(engine: ContextEngineService, ctx: RequestContext, text: str, category: str, topic: str) -> _Answer:
+    """Store one statement as a memory."""
+    uri = engine.remember(ctx, text, category, topic)
+    return {"uri": uri}, uri
+
+
+@_of_context(
+    "search",
+    click.argument("query"),
+    click.option("--top", type=int, default=5, show_default=True, help="How many are shown."),
+    click.option("--budget", type=int, default=1_200, show_default=True, help="Tokens of all that is shown, at most."),
+    click.option("--beneath", default="", help="Only this URI and what is under it."),
+)
+def _search(
+    engine: ContextEngineService, ctx: RequestContext, query: str, top: int, budget: int, beneath: str
+) -> _Answer:
+    """Find what fits a question."""
+    target = _uri(ctx, beneath) if beneath else None
+    found = engine.search_memory(ctx, query, target, top_k=top, budget_tokens=budget)
+    least = max(HARDLY, BESIDE * max((block.score for block in found.blocks), default=0.0))
+    fits = [block for block in found.blocks if block.score >= least]
+    lines = [f"{block.content_excerpt or block.abstract}\n    {block.uri}  [{block.match_reason}]" for block in fits]
+    lines += [say("({} more did not fit)", found.omitted)] if found.omitted else []
+    nothing = say("nothing fits for user {!r}, agent {!r}, account {!r}", ctx.user_id, ctx.agent_id, ctx.account_id)
+    return found, "\n".join(lines or [nothing]), 0 if fits else NOT_FOUND
+
+
+LEVEL = click.option(
+    "--level", default="L2", type=click.Choice(("L0", "L1", "L2")), help="One line, an overview, or all of it."
+)
+
+
+@_of_context("read", URI, LEVEL)
+def _read(engine: ContextEngineService, ctx: RequestContext, uri: str, level: str) -> _Answer:
+    """Read a node."""
+    block = engine.read_memory(ctx, _uri(ctx, uri), level)
+    return block, block.content_excerpt or block.overview or block.abstract
+
+
+@_of_context("ls", ANY_URI)
+def _ls(engine: ContextEngineService, ctx: RequestContext, uri: str) -> _Answer:
+    """List the nodes directly under a URI."""
+    uri = _uri(ctx, uri)
+    if not (found := engine.list_children(ctx, uri)):
+        return found, say("nothing is under {}", uri), NOT_FOUND
+    return found, "\n".join(f"{each.name}{'/' if each.has_children else ''}" for each in found)
+
+
+@_of_context("tree", ANY_URI)
+def _tree(engine: ContextEngineService, ctx: RequestContext, uri: str) -> _Answer:
+    """Show all nodes under a URI, with a line of each."""
+    root = _uri(ctx, uri)
+    if not (found := engine.list_children(ctx, root, recursive=True)):
+        return found, say("nothing is under {}", root), NOT_FOUND
+    lines = []
+    for each in found:
+        said = "" if each.is_dir else f"  {one_line(engine.fs.read_level(ctx, each.uri, 'L0'))[:70]}"
+        lines.append(f"{'  ' * (each.uri.count('/') - root.count('/') - 1)}{each.name}{said}")
+    return found, "\n".join(lines)
+
+
+@_of_context("log", click.option("--limit", type=int, default=20, show_default=True, help="How many are shown."))
+def _log(engine: ContextEngineService, ctx: RequestContext, limit: int) -> _Answer:
+    """List the last commits."""
+    rows = engine.fs.log(ctx, limit)
+    lines = [
+        f"{local_time(row['at'])}  {row['id']}  {_say_name(row['name'])}  {count_of(len(row['uris']), 'node')}"
+        for row in rows
+    ]
+    return rows, "\n".join(lines) or say("there are none")
+
+
+@_of_context("show", URI)
+def _show(engine: ContextEngineService, ctx: RequestContext, uri: str) -> _Answer:
+    """Show what commits made of a node."""
+    entries = engine.history(ctx, _uri(ctx, uri))
+    if not entries:
+        engine.get_node(ctx, _uri(ctx, uri))  # which says where nothing is there
+        return entries, say("no commit has changed {}", uri), NOT_FOUND
+    lines = [
+        f"{local_time(each.at)}  {each.commit_id}  {say('{} by {}', say(each.change), _say_name(each.name))}"
+        for each in entries
+    ]
+    return entries, "\n".join(lines)
+
+
+def _say_name(name: str) -> str:
+    """Return what a commit is called, in the chosen language."""
+    undone = "undo " * name.startswith("undo ")
+    return say(undone) + _say_name(name.removeprefix(undone)) if undone else say(name)
+
+
+@_of_context("undo", click.argument("commit_id"))
+def _undo(engine: ContextEngineService, ctx: RequestContext, commit_id: str) -> _Answer:
+    """Undo a commit, as `log` names it, as a new commit."""
+    undone = engine.undo(ctx, commit_id)
+    return {"commit_id": undone}, say("undone by {}", undone)
+
+
+@_of_context("mv", click.argument("from_uri"), click.argument("to_uri"))
+def _mv(engine: ContextEngineService, ctx: RequestContext, from_uri: str, to_uri: str) -> _Answer:
+    """Move a node to another URI."""
+    to = _uri(ctx, to_uri)
+    engine.move_node(ctx, _uri(ctx, from_uri), to)
+    return {"uri": to}, to
+
+
+SOURCES = click.option(
+    "--sources",
+    default="remove",
+    type=click.Choice(("remove", "keep")),
+    help="What becomes of the messages that it cites.",
+)
+
+
+@_of_context("forget", URI, SOURCES)
+def _forget(engine: ContextEngineService, ctx: RequestContext, uri: str, sources: str) -> _Answer:
+    """Erase a memory, and the messages it cites, from every file."""
+    result = engine.forget(ctx, _uri(ctx, uri), sources)
+    also = "".join("\n" + say("kept, and citing the same: {}", uri) for uri in result.also_cited_by)
+    return result, say("forgot {} memories and {} messages", len(result.uris), len(result.messages)) + also
+
+
+@_of_context("adopt", ANY_URI)
+def _adopt(engine: ContextEngineService, ctx: RequestContext, uri: str) -> _Answer:
+    """Commit what was edited by hand."""
+    whole = _uri(ctx, uri)
+    adopted = ([whole] if engine.adopt(ctx, whole) else []) if uri else engine.adopt_all(ctx)
+    return adopted, "\n".join(adopted) or say("nothing has changed")
+
+
+@_of_context("worker", click.option("--once", is_flag=True, help="Work off what is due, and end."))
+def _worker(engine: ContextEngineService, ctx: RequestContext, once: bool) -> _Answer:
+    """Process the outbox, and commit what was edited by hand, until it is stopped."""
+    next_look = 0.0
+    while True:
+        done = engine.work(adopt=once)
+        if once:
+            counts = done.succeeded, done.retried, done.failed
+            return done, say("{} done, {} to be tried again, {} dead", *counts)
+        if not done.claimed and time.monotonic() > next_look:  # it reads all of the store
+            engine.adopt_all()
+            next_look = time.monotonic() + LOOK_S
+        time.sleep(0.0 if done.claimed else 1.0)
+
+
+@_of_context("status")
+def _status(engine: ContextEngineService, ctx: RequestContext) -> _Answer:
+    """Show what waits in the outbox, what has failed, and what was reported."""
+    found = engine.status()
+    unsynced = {"commits that are not in the files yet": found["unsynced"]["commits"]}
+    shown = {**found["outbox"], **unsynced, "last commit": found["sequence"]}
+    lines = [f"{say(name)}{say(': ')}{value}" for name, value in shown.items()]
+    lines += [f"{local_time(each['at'])}  {each['uri']}  {each['text']}" for each in found["reports"]]
+    lines += found["index"]
+    return found, "\n".join(lines + [say("the store can only be read")] * found["readonly"])
+
+
+DAYS = click.option(
+    "--days",
+    type=click.FloatRange(0, float("inf"), max_open=True),
+    required=True,
+    help="How much history stays.",
+)
+
+
+@_of_context("prune", DAYS, click.option("--yes", is_flag=True, help="Do not ask."))
+def _prune(engine: ContextEngineService, ctx: RequestContext, days: float, yes: bool) -> _Answer:
+    """Drop the history of commits older than some days; what is now stays."""
+    if not yes:
+        message = say("commits older than {} days can never be undone after this: add --yes", f"{days:g}")
+        raise InvalidInputError(message)
+    count = engine.prune(time.time() - 86_400 * days)
+    return {"commits": count}, say("{} commits cannot be undone any more", count)
+
+
+@_of_context("verify")
+def _verify(engine: ContextEngineService, ctx: RequestContext) -> _Answer:
+    """Compare files, journal, index and outbox; change nothing."""
+    found = engine.verify()
+    return found, "\n".join(found) or say("all agrees"), NOT_FOUND if found else 0
+
+
+@_of_context("repair")
+def _repair(engine: ContextEngineService, ctx: RequestContext) -> _Answer:
+    """Rebuild the index, and retry what has failed in the outbox."""
+    found = engine.repair()
+    return found, "\n".join(found) or say("all agrees"), NOT_FOUND if found else 0
+
+
+# -- hub: knowledge that agents share and judge ------------------------------------------------------------------------
+
+hub = group(
+    "hub",
+    "Serve knowledge that agents share and judge.",
+    kept(
+        "--data", metavar="FOLDER", help="The folder of the hub.  [env: KNOWHUB_DATA; default: ~/.local/share/knowhub]"
+    ),
+    kept(
+        "--log",
+        metavar="ADDRESS",
+        help="Instead: postgresql://host/database#name, for several machines.  [env: KNOWHUB_LOG]",
+    ),
+)
+
+MODELS = kept("--models", metavar="NAMES", help="Names of models, with commas; the first is the default.")
+
+
+def _of_hub(name: str, text: str, *parameters: Option, has_json: bool = False, does: str = "") -> None:
+    """Make a command of what `knowhub.commands` has under its name, or as `does` says."""
+
+    def run(session: Session, /, **named: Any) -> int:
+        from ..knowhub import commands  # needs the extra, which the help does not
+
+        given = session.given
+        place = commands.place_of(given.get("data"), given.get("log"), may_ask=name == "ask")
+        if MODELS in parameters:
+            named["models"] = [one for one in given.get("models", "").split(",") if one]
+        if has_json:
+            named["as_json"] = session.as_json
+        return int(getattr(commands, does or name)(place, **named))
+
+    run.__doc__ = text
+    command(name, of=hub, has_json=has_json)(_with(parameters, run))
+
+
+_of_hub(
+    "serve",
+    "Serve REST, web pages and MCP.",
+    click.option("--host", default="127.0.0.1", show_default=True, help="The address that it listens on."),
+    click.option("--port", type=int, default=PORT, show_default=True, help="The port that it listens on."),
+    click.option("--workers", type=int, default=1, help="Processes; one with threads is the fastest for writes."),
+    click.option("--allowed-host", "allowed_hosts", multiple=True, help="A name that it may be called by."),
+    click.option("--tls-cert", help="A file in PEM: the certificate that it serves TLS with."),
+    click.option("--tls-key", help="A file in PEM: the key of that certificate."),
+    click.option("--behind-proxy", is_flag=True, help="A proxy before it speaks TLS."),
+    click.option("--cors", default="", help="The one origin whose scripts may ask it."),
+    click.option(
+        "--rate", type=float, default=50.0, show_default=True, help="Requests a second for one token; 0 is no limit."
+    ),
+    click.option("--quota-entries", type=int, default=0, help="Entries and resources of one principal; 0 is no limit."),
+    click.option("--quota-bytes", type=int, default=0, help="Bytes of their texts; 0 is no limit."),
+    click.option("--quota-calls", type=float, default=0.0, help="Calls of one principal a minute; 0 is no limit."),
+    click.option("--org", metavar="NAME", default="", help="Whose knowledge is shared by default; the folder's name."),
+    click.option("--allow-secret-shapes", is_flag=True, help="Take knowledge that looks like a key."),
+    MODELS,
+)
+_of_hub(
+    "ask",
+    "Search from the terminal.",
+    click.argument("question"),
+    click.option("--top-k", type=int, default=3, show_default=True, help="How many are shown."),
+    MODELS,
+    has_json=True,
+)
+_of_hub(
+    "token",
+    "Make, list or revoke tokens; log a browser in.",
+    click.argument("action", type=click.Choice(("make", "list", "revoke", "login")), default="make"),
+    click.argument("id", default=""),
+    click.option("--principal", default="", help="Whose it is; your git e-mail address."),
+    click.option("--rights", default="read,write", show_default=True, help="read,write,curate,secrets,admin"),
+    click.option("--scopes", help="What it sees besides its own, with commas; * is all; the hub's organisation."),
+    click.option("--days", type=float, default=0.0, help="How long it is good for; 0 is for ever."),
+    click.option("--port", type=int, default=PORT, help="For login: the port of the server."),
+)
+_of_hub(
+    "key",
+    "Rotate the vault's master key.",
+    click.argument("action", type=click.Choice(("rotate", "path"))),
+    click.option(
+        "--drop-old", is_flag=True, help="Forget the old keys: old backups, and hubs not rotated, open no more."
+    ),
+)
+_of_hub(
+    "import",
+    "Read JSON lines in: those of an export, or any with task, content and types.\n\nFILE - is the input.",
+    click.argument("file"),
+    has_json=True,
+    does="take_in",
+)
+_of_hub("export", "Write all as JSON lines, no secrets.", click.argument("file", default="-"))
+_of_hub("doctor", "Look whether all is well.")
+_of_hub("backup", "Copy a hub into a new folder, also while it serves.", click.argument("folder"))
+_of_hub("restore", "Make a hub of a copy, where there is none.", click.argument("folder"))
+_of_hub(
+    "audit",
+    "Say who read which secret, and who was refused.",
+    click.option("--limit", type=click.IntRange(1, 200), default=20, help="How many are shown."),
+    has_json=True,
+)
+_of_hub(
+    "purge",
+    "Forget history and what was deleted, for good.",
+    click.option("--yes", is_flag=True, help="Do not ask."),
+)
+_of_hub("mcp", "Serve MCP on stdin and stdout.", MODELS)
+
+
+# -- shared: trees on a PostgreSQL server ------------------------------------------------------------------------------
+
+shared = group(
+    "shared",
+    """Look after trees on a PostgreSQL server.
+
+A password belongs into ~/.pgpass: others see the words of a command.""",
+    kept("--data", metavar="ADDRESS", help="The tree, instead of --dsn: postgresql://host/database#tree."),
+    kept("--dsn", help=f"The server, as libpq reads it.  [env: {POSTGRES_VARIABLE}]"),
+    kept("--patience", type=float, help="Seconds for which it is tried again.  [default: 10]"),
+    kept("--pooled", is_flag=True, help="A transaction pooler stands between."),
+)
+
+
+@contextmanager
+def _server(session: Session, dsn: str | None = None) -> Iterator["SharedLog"]:
+    from ..shared_tree import SharedLog
+
+    given = session.given
+    named = str(given.get("data", "")).rpartition("#")[0]
+    server = dsn or named or given.get("dsn") or os.environ.get(POSTGRES_VARIABLE, "")
+    with SharedLog(server, patience=given.get("patience", 10.0), pooled=bool(given.get("pooled"))) as log:
+        yield log
+
+
+@command("setup", of=shared)
+def _setup(session: Session) -> None:
+    """Make the tables."""
+    with _server(session) as log:
+        log.setup()
+    session.answer({"setup": True}, line(say("the tables are there")))
+
+
+@command("list", of=shared)
+def _list(session: Session) -> None:
+    """List the trees: name, last operation, bytes."""
+    with _server(session) as log:
+        trees = [
+            {"tree": name, "last_operation": log.last_operation(name), "size_bytes": log.size_bytes(name)}
+            for name in log.trees()
+        ]
+    rows = [[str(value) for value in tree.values()] for tree in trees]
+    session.answer(trees, *[table(rows)] * bool(rows))
+
+
+@command("keep", of=shared)
+@click.argument("trees", nargs=-1, metavar="[TREE]...")
+def _keep(session: Session, trees: tuple[str, ...]) -> None:
+    """Write the states that are due, of all trees where none is named: for cron."""
+    with _server(session) as log:
+        written = {name: log.keep(name) for name in trees or log.trees()}
+    rows = [(name, say("state written") if is_kept else say("not due")) for name, is_kept in written.items()]
+    session.answer(written, *[table(rows)] * bool(rows))
+
+
+@command("copy", of=shared)
+@click.option("--out", is_flag=True, help="From a tree into a folder.")
+@click.argument("source")
+@click.argument("target")
+def _copy(session: Session, out: bool, source: str, target: str) -> None:
+    """Make a tree of a folder, or with --out a folder of a tree.
+
+    A tree may be a whole address, postgresql://host/database#tree; tables that are not there are made then.
+    """
+    if not out and is_address(target):
+        from ..shared_tree.address import parse_address
+
+        address = parse_address(target)
+        with _server(session, address.dsn) as log:
+            log.prepare()
+            seq = log.copy_in(source, address.tree_id)
+    else:
+        with _server(session) as log:
+            seq = (log.copy_out if out else log.copy_in)(source, target)
+    session.answer({"seq": seq}, line(say("copied up to operation {}", seq)))
+
+
+@command("remove", of=shared)
+@click.argument("tree")
+def _remove(session: Session, tree: str) -> None:
+    """Take a tree away for good."""
+    with _server(session) as log:
+        log.remove(tree)
+    session.answer({"removed": tree}, line(say("removed {}", tree)))
+
+
+# -- mcp: the memory for MCP hosts -------------------------------------------------------------------------------------
+
+
+@command("mcp", "Serve and share", has_json=False)
+@click.argument("folder", required=False)
+@click.option("--http", metavar="PORT", type=click.IntRange(1, 65_535),
+              help="Serve on this port of 127.0.0.1, not on stdin.")  # fmt: skip
+@click.option("--session", "served", metavar="ACCOUNT/USER/AGENT/SESSION",
+              help="Serve this session of a context engine's folder, and no tree.")  # fmt: skip
+def mcp(session: Session, folder: str | None, http: int | None, served: str | None) -> None:
+    r"""Serve the memory to MCP hosts, on stdin and stdout or over HTTP.
+
+    FOLDER may be the address of a tree on a server; without it, --data says where the memory is.
+
+    \b
+    keyword-tree mcp --data memory
+    keyword-tree mcp --data memory --http 8000
+    """
+    from ..adapters.mcp.serving import serve
+
+    if folder is None and not session.is_data_named:  # a host starts it in any folder
+        raise click.UsageError(say("name the FOLDER of the memory"))
+    serve(folder or session.data, http, served)

@@ -1,0 +1,359 @@
+"""The commands that find and show what a memory holds.
+
+From a program, without a console:
+
+>>> from keyword_tree.cli.command_line import main
+>>> main(["add", "茶", "--parent", "/", "--alias", "tea"])
+added 茶  (undo 2)
+0
+>>> main(["search", "TEA"])
+茶  = tea  (exact name or alias)
+0
+>>> main(["search", "harbour", "--names-only"])
+nothing found  (no exact match, and no model was called)
+1
+"""
+
+import itertools
+import re
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import click
+from rich.text import Text
+
+from ..base.language import count_of, parts, say
+from ..base.text import fold_case, split_sentences
+from ..keyword_tree import Info, KeywordNode, KeywordTree, SearchResult, SearchStatus
+from ..store.log_follower import all_infos
+from .program import command, program
+from .screen import draw_tree, line, shorten, spell_row
+from .session import FOUND, NOT_FOUND, ROOT_ID, Session, path_of, spell_keyword, spell_links, spell_places
+
+REASONS = {
+    "exact": "exact name or alias",
+    "path": "exact path",
+    "normalized": "exact but for punctuation and spaces",
+    "confirmed": "confirmed query",
+    "ranked": "words and meaning are sure of it",
+    "empty_query": "empty query",
+    "exact_miss_llm_disabled": "no exact match, and no model was called",
+    "agent_match": "the model chose it",
+    "agent_ambiguous": "the model found several that fit",
+    "agent_missing": "the model found nothing that fits",
+    "unsure": "the model was not sure enough",
+    "agent_timeout": "the model gave no answer in time, or in the rounds allowed",
+    "agent_failure": "the model could not be reached",
+    "invalid_reply": "the model's answer cannot be used",
+    "invalid_jump": "the model named an unknown candidate",
+    "no_target": "the model named nothing",
+    "stale_view": "the tree changed while the model was called",
+}
+"""What the codes in `SearchResult.reason` say."""
+
+LEXICAL_REASONS = {
+    "agent_match": "the words fit it best",
+    "agent_ambiguous": "the words fit several",
+    "agent_missing": "no keyword fits well enough",
+}
+"""What some of the codes say where words alone decide."""
+
+NEAREST = 5
+"""Keywords named where nothing is found."""
+
+RECALLED = 3
+"""Infos shown where no keyword is found."""
+
+LEAST_RECALLED = 0.03
+"""Score of an info that is shown: what shares hardly a character with the question is no answer to it."""
+
+SENTENCE_SHOWN = 400
+"""Characters of a sentence that are shown."""
+
+SMALL = 60
+"""A tree of at most this many keywords is drawn whole: it fits a screen or two."""
+
+
+# Finding
+
+
+@command("search", "Look", asks=True)
+@click.argument("query", nargs=-1, required=True)
+@click.option("--context", default="", help="What it is about: chooses among keywords of the same name.")
+@click.option("--names-only", is_flag=True, help="Ask no model: names, aliases and paths alone.")
+@click.option("--explain", is_flag=True, help="Show each round with the model: its action, and why.")
+@click.option("--limit", type=click.IntRange(0), default=12, show_default=True, help="Infos shown; 0 for all.")
+def search(
+    session: Session, query: tuple[str, ...], context: str, names_only: bool, explain: bool, limit: int
+) -> int:
+    """Find the keyword that a name, a path or a question means.
+
+    Exit code 1 where nothing is found.
+    """
+    text = " ".join(query)
+    with session.open(client=session.client()) as tree:
+        result = tree.Search(text, not names_only, context)
+        is_found = result.status is not SearchStatus.NOT_FOUND
+        near = spell_ranked(tree, result.nearest or ([] if is_found else tree.RankCandidates(text, NEAREST)))
+        texts = [] if is_found or names_only else recall(session, tree, text, RECALLED)
+        drawn = draw_rounds(result) if explain else []
+        if texts:
+            drawn += [line(say("no keyword fits, but these texts do")), *draw_recalled(texts)]
+        else:
+            drawn += draw_result(session, tree, result, limit, near)
+        session.answer({**spell_result(tree, result), "nearest": near, "texts": texts}, *drawn)
+    return FOUND if is_found or texts else NOT_FOUND
+
+
+def spell_result(tree: KeywordTree, result: SearchResult) -> dict[str, Any]:
+    """Return a result as JSON has it."""
+    return {
+        **spell_row(result),
+        "node": result.node and spell_keyword(tree, result.node),
+        "path": [node.name for node in result.path[1:]],
+        "infos": [spell_row(info) for info in result.infos],
+        "candidates": spell_places(tree, result.candidates),
+        "steps": [vars(step) for step in result.steps],
+    }
+
+
+def spell_ranked(tree: KeywordTree, ranked: list[tuple[KeywordNode, float]]) -> list[dict[str, Any]]:
+    """Return ids, names and paths of ranked keywords, each with its confidence from 0 to 1."""
+    places = spell_places(tree, [node for node, _ in ranked])
+    return [{**place, "confidence": confidence} for place, (_, confidence) in zip(places, ranked, strict=True)]
+
+
+def draw_rounds(result: SearchResult) -> list[Text]:
+    """Return a line for each round with the model: what it was shown, its action and its reason."""
+    if not result.steps:
+        return [line((say("No model was asked."), "dim"))]
+    drawn = []
+    for number, step in enumerate(result.steps, 1):
+        shown = say("  {} names shown", f"{step.shown:,}")
+        tokens = say("  {:,} + {:,} tokens", step.input_tokens, step.output_tokens) if step.input_tokens else ""
+        said = ((say("Round {}", number), "bold"), shown, (tokens, "dim"))
+        drawn.append(line(*said, ("  " + say(step.action), "cyan"), f"{say(': ')}{step.reason}"))
+    return drawn
+
+
+def draw_result(
+    session: Session, tree: KeywordTree, result: SearchResult, limit: int, near: list[dict[str, Any]]
+) -> list[Text]:
+    """Return the lines of what was found; where nothing was, of what is near."""
+    own = LEXICAL_REASONS if session.is_lexical else {}
+    why = (say("  ({})", say(own.get(result.reason) or REASONS.get(result.reason, result.reason))), "dim")
+    if result.node is not None:
+        return draw_keyword(tree, result, limit, why)
+    if result.candidates:
+        several = [draw_row(place["id"], place["path"]) for place in spell_places(tree, result.candidates)]
+        return [line(say("{} fit", count_of(result.candidate_count, "keyword")), why), *several]
+    drawn = [line(say("nothing found"), why)]
+    if near:
+        nearest = [f"{shorten(place['path'], 60)} {place['confidence']:.2f}" for place in near]
+        drawn.append(line((say("  nearest: "), "dim"), say(", ").join(nearest)))
+    if result.suggested_name and not session.is_lexical:
+        parent = path_of(tree, result.suggested_parent_id or ROOT_ID)
+        drawn.append(line("  ", *parts("it could be called {}, under {}", result.suggested_name, parent)))
+    return drawn
+
+
+def draw_keyword(tree: KeywordTree, result: SearchResult, limit: int, why: tuple[str, str]) -> list[Text]:
+    """Return the lines of the keyword that was found, with its infos."""
+    node = result.node
+    assert node is not None
+    drawn = [line((path_of(tree, node.id), "bold"), label_aliases(node), why)]
+    if node.description:
+        drawn.append(line(("  " + shorten(node.description), "dim")))
+    infos = result.infos[: limit or None]
+    if result.excerpt and all(shorten(info.content) != result.excerpt for info in infos):
+        drawn.append(line(("  " + result.excerpt, "cyan")))
+    drawn += [draw_row(info.id, shorten(info.content), said_by(info)) for info in infos]
+    if result.info_count > len(infos):
+        of = count_of(result.info_count, "info")
+        drawn.append(line(("  " + say("{} in all: {}", of, f"show --infos {node.id}"), "dim")))
+    return drawn
+
+
+def draw_row(id: str, text: str, after: Text | None = None) -> Text:
+    """Return a line with an id in front."""
+    return line(("  " + id, "dim"), "  " + text).append_text(after or Text())
+
+
+def said_by(info: Info) -> Text:
+    """Return an info's source, and what a memory was superseded by."""
+    source = ("  " + info.source, "cyan") if info.source else ""
+    return line(source, (superseded_by(info), "red"))
+
+
+def superseded_by(info: Info) -> str:
+    """Return that another memory took the place of an info; nothing where it holds."""
+    from ..memory.memory_fields import memory_fields  # the package takes as long to import as the command needs
+
+    newer = memory_fields(info).get("superseded_by")
+    return say("  superseded by {}", newer) if isinstance(newer, str) else ""
+
+
+@command("ask", "Look", meaning=True)
+@click.argument("question", nargs=-1, required=True)
+@click.option("--limit", type=click.IntRange(1), default=5, show_default=True, help="How many are shown.")
+def ask(session: Session, question: tuple[str, ...], limit: int) -> int:
+    r"""Find the sentence of an info that answers a question, and its keyword.
+
+    It asks no model: any of the words may fit, and the names of the keywords count, too. Exit code 1 where none fits.
+
+    \b
+    keyword-tree ask "who is allergic to peanuts?"
+    """
+    with session.open() as tree:
+        texts = recall(session, tree, " ".join(question), limit)
+        session.answer({"texts": texts}, *(draw_recalled(texts) if texts else [line(say("nothing found"))]))
+    return FOUND if texts else NOT_FOUND
+
+
+program.add_command(ask, "recall")  # as agents call it
+
+
+def recall(session: Session, tree: KeywordTree, query: str, limit: int) -> list[dict[str, Any]]:
+    """Return the infos that fit best, as JSON has them, each with the sentence that fits and its score from 0 to 1."""
+    from ..memory.retriever import MemoryRetriever  # few commands need it, and a prompt waits for what is imported
+
+    index = Path(tree.data_dir, "indexes", "memories.db")  # the one that a `MemoryStore` of this folder keeps
+    retriever = MemoryRetriever(tree, index_path=index, meaning=session.meaning)
+    with session.messages.status(say("looking …")):
+        found = retriever.retrieve(query, limit)
+    retriever.index.close()
+    return [
+        {
+            **spell_row(one.info),
+            "path": one.path,
+            "sentence": sentence_of(one.passage, query),
+            "score": round(one.score, 3),
+        }
+        for one in found
+        if one.score >= LEAST_RECALLED
+    ]
+
+
+def sentence_of(passage: str, query: str) -> str:
+    """Return the sentence of a passage that has most in common with a query: in words, or in pairs of characters."""
+    wanted = pairs_of(query)
+    return max(split_sentences(passage), key=lambda one: len(pairs_of(one) & wanted), default=passage.strip())
+
+
+def pairs_of(text: str) -> set[str]:
+    """Return the pairs of neighbouring letters: words share them whatever their ending, and Chinese has no spaces."""
+    words = re.findall(r"\w+", fold_case(text))
+    return {word[place : place + 2] for word in words for place in range(max(1, len(word) - 1))}
+
+
+def draw_recalled(texts: list[dict[str, Any]]) -> list[Text]:
+    """Return the sentences, each with score, keyword and source."""
+    return [
+        line(
+            (f"{text['score']:.2f}", "dim"),
+            (f"  {' / '.join(text['path']) or say('no keyword')}", "cyan"),
+            f"  {shorten(text['sentence'], SENTENCE_SHOWN)}",
+            (f"  {text['source']}" if text["source"] else "", "dim"),
+        )
+        for text in texts
+    ]
+
+
+# Showing
+
+
+@command("show", "Look")
+@click.argument("keyword", default="/")
+@click.option(
+    "--depth", type=click.IntRange(0), help="Levels drawn; 0 for all.  [default: all of a small tree, else 2]"
+)
+@click.option("--limit", type=click.IntRange(0), default=20, show_default=True,
+              help="Children of a keyword, and infos; 0 for all.")  # fmt: skip
+@click.option("--infos", is_flag=True, help="Show the infos of the keywords, too.")
+@click.option("--ids", is_flag=True, help="Show ids.")
+@click.option("--unlinked", is_flag=True, help="List the infos without a keyword instead.")
+def show(session: Session, keyword: str, depth: int | None, limit: int, infos: bool, ids: bool, unlinked: bool) -> None:
+    """Show the tree, or one info in full."""
+    with session.open() as tree:
+        if unlinked:
+            show_unlinked(session, tree, limit)
+            return
+        info = session.find_info(tree, keyword)
+        if info is not None:
+            show_info(session, tree, info)
+            return
+        start = session.find(tree, keyword)
+        if depth is None:
+            is_small = len(list(itertools.islice(walk(tree, start, 0, SMALL), SMALL + 1))) <= SMALL
+            depth = 0 if is_small else 2
+        if session.as_json:
+            session.answer(list(spell_tree(tree, start, depth, limit, infos)))
+            return
+        drawn = draw_tree(label_tree(tree, start, depth, limit, infos, ids))
+        session.screen.print(drawn, no_wrap=True, overflow="ellipsis")
+
+
+def show_unlinked(session: Session, tree: KeywordTree, limit: int) -> None:
+    """Draw the infos without a keyword."""
+    count = tree.TreeMetrics()["unlinked_infos"]
+    infos = list(itertools.islice(all_infos(tree, unlinked=True), limit or None))
+    drawn = [draw_row(info.id, shorten(info.content), said_by(info)) for info in infos]
+    if count > len(infos):
+        drawn.append(line((say("… {:,} more", count - len(infos)), "dim")))
+    value = {"info_count": count, "infos": [spell_row(info) for info in infos]}
+    session.answer(value, *(drawn or [line(say("every info has a keyword"))]))
+
+
+def show_info(session: Session, tree: KeywordTree, info: Info) -> None:
+    """Draw one info in full."""
+    linked = spell_links(tree, info.id)
+    drawn = [line(info.content, keep_lines=True), *filter(None, [said_by(info)])]
+    drawn += [
+        line((say("  on "), "dim"), place["path"], (f"  {place['relation'].lower()}", "dim")) for place in linked
+    ]
+    session.answer({**spell_row(info), "keywords": linked}, *drawn)
+
+
+def walk(tree: KeywordTree, start: KeywordNode, depth: int, limit: int) -> Iterator[tuple[int, KeywordNode, int]]:
+    """Yield (depth, keyword, children that are not among what follows), each before what is under it."""
+    waiting = [(0, start)]
+    while waiting:
+        level, node = waiting.pop()
+        is_open = not depth or level < depth
+        children = tree.GetChildren(node.id, 0, limit or sys.maxsize) if is_open else []
+        yield level, node, len(node.children) - len(children)
+        waiting += [(level + 1, child) for child in reversed(children)]
+
+
+def spell_tree(tree: KeywordTree, start: KeywordNode, depth: int, limit: int, infos: bool) -> Iterator[dict[str, Any]]:
+    """Yield the keywords as JSON has them, parents first."""
+    for _, node, hidden in walk(tree, start, depth, limit):
+        row = {**spell_row(node), "child_count": len(node.children), "children_left_out": hidden}
+        if infos:
+            row["infos"] = [spell_row(info) for info in tree.GetInfosOfKeyword(node.id, size=limit or sys.maxsize)]
+        yield row
+
+
+def label_tree(
+    tree: KeywordTree, start: KeywordNode, depth: int, limit: int, infos: bool, ids: bool
+) -> Iterator[tuple[int, Text]]:
+    """Yield what `draw_tree` draws: depth and label."""
+    for level, node, hidden in walk(tree, start, depth, limit):
+        name = (path_of(tree, node.id), "bold") if level == 0 else node.name
+        yield level, line(
+            name,
+            label_aliases(node),
+            (f"  {node.id}" if ids else "", "dim"),
+            (say("  ({:,} more below)", hidden) if hidden else "", "dim"),
+            ("  " + shorten(node.description) if node.description else "", "dim italic"),
+        )
+        for info in tree.GetInfosOfKeyword(node.id, size=limit or sys.maxsize) if infos else ():
+            label = line(("• ", "green"), shorten(info.content)).append_text(said_by(info))
+            yield level + 1, label.append(f"  {info.id}" if ids else "", "dim")
+
+
+def label_aliases(node: KeywordNode) -> tuple[str, str]:
+    """Return the aliases as they stand behind a name."""
+    return (f"  = {say(', ').join(node.aliases)}" if node.aliases else "", "dim")
