@@ -608,12 +608,6 @@ class TestModule:
         port = public - set(kt.__all__)
         assert not (SOURCE.parent / "store/repair.py").exists() or {n for n in port if n not in siblings} == set()
 
-    def test_maps_its_rooms_in_its_docstring(self) -> None:
-        rooms = re.findall(r"^# == (.+?) =+$", SOURCE.read_text("utf-8"), re.MULTILINE)
-
-        assert len(rooms) > 3
-        assert mapped_rooms(kt.__doc__ or "", rooms) == rooms
-
     def test_takes_a_write_through_at_most_50_of_its_calls(self, tmp_path: Path) -> None:
         calls: list[str] = []
 
@@ -671,13 +665,6 @@ def parsed_source() -> ast.Module:
     return ast.parse(SOURCE.read_text("utf-8"))
 
 
-def mapped_rooms(docstring: str, rooms: list[str]) -> list[str]:
-    """Find the rooms that the docstring's map names, one to a line, in its order."""
-    lines = [line.strip() for line in docstring.splitlines()]
-    starts = [re.split(r"\s{2,}|: | – | - ", line)[0] for line in lines]
-    return [start for start in starts if start in rooms]
-
-
 SEED_SIGNATURES = {
     "__init__": "data_dir='./data/keyword_tree', llm_client=None, mru_capacity=128, max_candidates=50, "
     "descend_max_rounds=6",
@@ -731,20 +718,6 @@ class TestSeedOrder:
         fields = [field.name for field in dataclasses.fields(getattr(kt, record))]
 
         assert fields[: len(expected.split())] == expected.split()
-
-    def test_gives_added_fields_a_default(self) -> None:
-        node = KeywordNode("1", "n", [], ["n"], 1, "root", [], "", {}, 1, 0.0, 0.0)
-        info = Info("2", "c", "", {}, 1, 0.0, 0.0)
-        link = InfoKeywordLink("2", "1", RelationType.SOURCE, "user", 0.0)
-
-        assert (node.deleted, node.created_by, info.deleted, info.created_by) == (
-            False,
-            "user",
-            False,
-            "user",
-        )
-        assert link.deleted is False
-        assert (SearchResult(NOT_FOUND).infos, AgentDecision("missing").node_ids) == ([], [])
 
     def test_has_the_seeds_words(self) -> None:
         assert [relation.value for relation in RelationType] == ["PRIMARY", "RELATED", "EXAMPLE", "SOURCE"]
@@ -860,11 +833,6 @@ class TestKeywordRecord:
 
             assert len(set(made)) == 3
             assert all(re.fullmatch(r"id \d+", each) for each in made)
-
-    def test_has_its_normalised_names(self, tree: KeywordTree) -> None:
-        node = tree.CreateKeyword("Visual Basic", "root", ["V.B.", "ＶＢ６"])
-
-        assert node.normalized == ["visualbasic", "vb", "vb6"]
 
 
 class TestSameNames:

@@ -4,12 +4,22 @@ from __future__ import annotations
 
 import contextlib
 import sys
+import threading
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from Agent import keyword_tree as kt
-from Agent.keyword_tree import InvalidInputError, KeywordTree
+from Agent.keyword_tree import (
+    AgentDecision,
+    DuplicateIdError,
+    InvalidInputError,
+    KeywordTree,
+    SearchStatus,
+    StubLLMClient,
+)
+from Agent.tests.support.threads import in_a_child
 
 
 def interrupt_next_call() -> None:
@@ -151,3 +161,147 @@ def test_to_ensure_a_path_looks_at_the_fewer_of_children_and_namesakes(tree: Key
     finally:
         sys.setprofile(None)
     assert len(calls) < 500
+
+
+class TestBlocks:
+    def test_are_entered_once(self, tree: KeywordTree) -> None:
+        block = tree.Operation()
+        with contextlib.suppress(ZeroDivisionError), block:
+            tree.CreateKeyword("taken back", "root")
+            raise ZeroDivisionError
+        with pytest.raises(InvalidInputError, match="entered once"), block:
+            pass
+        with tree.Operation() as other:
+            tree.CreateKeyword("kept", "root")
+            with pytest.raises(InvalidInputError, match="entered once"), other:
+                pass
+
+        assert [node.name for node in tree.Walk()][1:] == ["kept"]
+
+    def test_hold_two_namesakes_among_which_a_model_chooses(self, folder: Path) -> None:
+        model = StubLLMClient([{"action": "match", "node_id": 1}])
+        with KeywordTree(str(folder), model) as tree, tree.Operation():
+            first, second = tree.CreateKeyword("同名", "root"), tree.CreateKeyword("同名", "root")
+            found = tree.Search("同名", context="the second")
+
+            assert (found.status, found.node and found.node.id) == (SearchStatus.MATCHED, second.id)
+            assert first.id != second.id
+
+    def test_a_client_may_return_a_decision(self, folder: Path) -> None:
+        with KeywordTree(str(folder), StubLLMClient([AgentDecision("match", 0)])) as tree:
+            tree.CreateKeyword("tea", "root")
+            assert tree.Search("what to drink").status is SearchStatus.MATCHED
+
+    def test_give_keywords_that_look_their_children_up_when_they_are_read(self, tree: KeywordTree) -> None:
+        with tree.Operation():
+            parent = tree.CreateKeyword("parent", "root")
+            child = tree.CreateKeyword("child", parent.id)
+
+        assert parent.children == [child.id]
+
+    def test_tell_the_level_under_a_keyword_that_they_moved(self, tree: KeywordTree) -> None:
+        top, moved = tree.CreateKeyword("top", "root"), tree.CreateKeyword("moved", "root")
+        inner = tree.CreateKeyword("inner", moved.id)
+        with tree.Operation():
+            tree.MoveKeyword(moved.id, top.id)
+            leaf = tree.CreateKeyword("leaf", inner.id)
+
+        assert leaf.level == len(tree.GetPath(leaf.id)) - 1 == 4
+
+    def test_make_a_group_once_though_their_plans_run_again(self, tree: KeywordTree) -> None:
+        ids = [tree.CreateKeyword(f"k{number}", "root").id for number in range(3)]
+        plan: dict[str, Any] = {
+            "steps": [{"action": "group", "parent_id": "root", "name": "group", "ids": ids}],
+            "seen": {},
+        }
+        plan["seen"] = {id: [1, 0, 0] for id in ids} | {"root": [1, 3, 0]}
+        with tree.Operation():
+            tree.ApplyReorganizePlan(plan)
+            inside = tree.CreateKeyword("inside", tree["group"].id)
+            thread = threading.Thread(target=lambda: tree.CreateInfo("of another"))
+            thread.start()
+            thread.join()
+
+        assert [node.name for node in tree.GetPath(inside.id)] == ["root", "group", "inside"]
+
+    def test_that_are_taken_back_leave_no_words_behind(self, tree: KeywordTree) -> None:
+        plant = tree.CreateKeyword("plant", "root")
+        info = tree.CreateInfo("quiet " * 1000, keyword_ids=[plant.id])
+        with contextlib.suppress(RuntimeError), tree.Operation():
+            tree.UpdateInfo(info.id, {"content": "zebra " * 1000})
+            tree.RankCandidates("zebra")
+            raise RuntimeError
+
+        assert tree.RankCandidates("zebra") == []
+        assert [node.id for node, _ in tree.RankCandidates("quiet")] == [plant.id]
+
+
+class TestBlocksAreWhole:
+    def test_a_forked_child_writes_for_itself_within_its_parents_block(self, tree: KeywordTree) -> None:
+        with tree.Operation():
+            tree.CreateKeyword("parent's", "root")
+            code = in_a_child(lambda: tree.CreateKeyword("child's", "root"))
+
+        assert code == 0
+        tree.Refresh()
+        assert {node.name for node in tree.Walk()} - {"root"} == {"parent's", "child's"}
+
+    def test_a_forked_child_that_leaves_its_parents_block_commits_nothing_of_it(self, tree: KeywordTree) -> None:
+        block = tree.Operation()
+        block.__enter__()
+        tree.CreateKeyword("parent's", "root", id="p")
+        code = in_a_child(lambda: block.__exit__(None))
+        block.__exit__(None)
+
+        assert code == 0
+        assert [node.id for node in tree.Walk()][1:] == ["p"]
+
+    def test_a_line_tells_when_its_block_was_committed(self, folder: Path) -> None:
+        now = [100.0]
+        with KeywordTree(str(folder), clock=lambda: now[0]) as tree, KeywordTree(str(folder)) as other:
+            with tree.Operation():
+                now[0] = 200.0
+                made = tree.CreateKeyword("in the block", "root")
+                now[0] = 300.0
+                with KeywordTree(str(folder), clock=lambda: 250.0) as quicker:
+                    quicker.CreateKeyword("written meanwhile", "root")
+            assert made.created_at == 100.0
+            assert tree.History(limit=1)[0].timestamp == 300.0
+            with other.At(220.0) as then:
+                assert len(then) == 0
+            with other.At(260.0) as then:
+                assert [node.name for node in then.Walk()][1:] == ["written meanwhile"]
+
+    @pytest.mark.parametrize("reads", [False, True])
+    def test_inner_ones_that_fail_do_not_run_again_what_came_before(self, folder: Path, reads: bool) -> None:
+        normalized = 0
+
+        def normalize(text: str) -> list[str]:
+            nonlocal normalized
+            normalized += 1
+            return [text]
+
+        def import_rows(tree: KeywordTree, count: int) -> int:
+            before = normalized
+            with tree.Operation():
+                for n in range(count):
+                    node = tree.CreateKeyword(f"k{n}", "root")
+                    tree.UpdateKeyword(node.id, {"name": f"n{n}"}, 1)
+                    with contextlib.suppress(ZeroDivisionError), tree.Operation():
+                        tree.UpdateKeyword(node.id, {"name": "wrong"}, 2)
+                        if reads:
+                            assert tree.FindByName("wrong")
+                        raise ZeroDivisionError
+                    if reads:
+                        assert not tree.FindByName("wrong")
+                    with contextlib.suppress(DuplicateIdError):
+                        tree.BatchCreateKeywords([{"name": "refused"}, {"name": "refused", "id": node.id}])
+            return normalized - before
+
+        with KeywordTree(str(folder), normalizer=normalize) as tree:
+            few, many = import_rows(tree, 10), import_rows(tree, 40)
+            names = [node.name for node in tree.Walk()][1:]
+            assert tree.Verify() == []
+
+        assert many <= 5 * few
+        assert names == [f"n{n}" for n in range(10)] + [f"n{n}" for n in range(40)]

@@ -62,12 +62,6 @@ def set_limits(patch: pytest.MonkeyPatch | None = None, **limits: Any) -> None:
                 (patch or pytest.MonkeyPatch()).setattr(module, _LIMITS[name], value)
 
 
-def add_field(patch: pytest.MonkeyPatch, name: str) -> None:
-    """Let rows of keywords have one more field, as those of another version may."""
-    patch.setitem(kt._OPTIONAL_FIELDS[kt.KeywordNode], name, (str,))
-    patch.setattr(kt, "_SOUND_SHAPES", set())
-
-
 def padding(size: int) -> bytes:
     """Return what a log is made longer by, shorter than usual."""
     return b" " * (size - 1) + b"\n"
