@@ -463,11 +463,6 @@ class TestOpening:
         with pytest.raises(InvalidInputError, match="configuration"):
             Memory(config)
 
-    def test_a_bad_embedder_closes_what_was_opened(self, tmp_path: Path) -> None:
-        pytest.importorskip("numpy")
-        with pytest.raises(InvalidInputError, match="embedder"):
-            Memory(path=str(tmp_path), embedder="text-embedding-3")
-
     def test_it_needs_no_package(self, tmp_path: Path) -> None:
         code = (
             "import sys\n"

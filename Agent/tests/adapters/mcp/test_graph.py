@@ -48,11 +48,6 @@ class TestEntities:
         assert done.operation_id == ""
         assert len(graph.tree.History()) == before
 
-    def test_a_keyword_of_a_person_counts_as_there(self, graph: MemoryGraph) -> None:
-        graph.tree.CreateKeyword("Ada", "root")
-
-        assert graph.create_entities([entity("Ada")]).result == []
-
     def test_one_that_comes_twice_is_made_once_and_says_all(self, graph: MemoryGraph) -> None:
         graph.create_entities([entity("Ada", "person", "a"), entity("Ada", "person", "b")])
 

@@ -4,7 +4,6 @@
 import asyncio
 import json
 import os
-import re
 import signal
 import subprocess
 import sys
@@ -22,7 +21,6 @@ if not hasattr(mcp, "Client"):
 
 from Agent.adapters.mcp import graph, sdk
 from Agent.adapters.mcp.server import OPERATION, RESOURCE, build_server
-from Agent.base.language import choose
 from Agent.cli.command_line import mcp as main
 from Agent.keyword_tree import KeywordTree, StoreError
 from Agent.tests.support.missing import without
@@ -119,15 +117,6 @@ class TestTools:
 
         ask(build_server(tree), work)
 
-    def test_undo_without_an_id_takes_the_last_change_of_any_tool(self, tree: KeywordTree) -> None:
-        async def work(client: Any) -> Any:
-            await client.call_tool("create_entities", {"entities": [ADA]})
-            await client.call_tool("add_observations", {"observations": [{"entityName": "Ada", "contents": ["x"]}]})
-            await client.call_tool("undo", {})
-            return (await client.call_tool("read_graph", {})).structured_content
-
-        assert ask(build_server(tree), work)["entities"] == [ADA]
-
     def test_cost_a_model_no_more_than_1400_tokens(self, tree: KeywordTree) -> None:
         tools = ask(build_server(tree), lambda client: client.list_tools()).tools
         shown = [{"name": each.name, "description": each.description, "schema": each.input_schema} for each in tools]
@@ -150,27 +139,6 @@ class TestTools:
             assert len(result.content[0].text.encode()) <= limit, name
             assert reported["entities"], name
             assert reported["omitted"]["entities"] or reported["omitted"]["observations"], name
-
-    def test_a_client_walks_three_levels_down(self, tree: KeywordTree) -> None:
-        parent = "root"
-        for names in (["food", "drink"], [f"{letter}-tea" for letter in "abcdefgh"], [f"leaf {n}" for n in range(120)]):
-            made = [tree.CreateKeyword(name, parent) for name in names]
-            parent = made[-1].id
-        wanted = ["drink", "h-tea", "leaf 77"]
-
-        async def work(client: Any) -> list[str]:
-            place, path = "root", []
-            for name in wanted:
-                reported = (await client.call_tool("look_beneath", {"id": place})).structured_content
-                while reported["groups"]:
-                    group = next(g for g in reported["groups"] if g["from"] <= name <= g["to"])
-                    reported = (await client.call_tool("look_beneath", {"id": group["id"]})).structured_content
-                place = next(child["id"] for child in reported["children"] if child["name"] == name)
-                path.append(name)
-            found = (await client.call_tool("search", {"query": "/".join(path)})).structured_content
-            return list(found["match"]["path"])
-
-        assert ask(build_server(tree), work) == wanted
 
 
 class TestErrors:
@@ -212,13 +180,6 @@ class TestErrors:
         assert tree.data_dir not in result.content[0].text
         assert "not known" in result.content[0].text
         assert tree.data_dir in caplog.text
-
-    def test_a_closed_tree_is_reported_without_the_folder(self, tree: KeywordTree) -> None:
-        tree.Close()
-        result = call(tree, "read_graph")
-
-        assert result.is_error
-        assert tree.data_dir not in result.content[0].text
 
 
 class TestRecall:
@@ -422,21 +383,6 @@ class TestPrograms:
             said.append(capsys.readouterr().err)
 
         assert said == [f"there was no memory in {tmp_path / 'new'}: a new one was created\n", ""]
-
-    def test_its_help_is_in_the_language_of_the_locale(
-        self, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-    ) -> None:
-        monkeypatch.setenv("KEYWORD_TREE_LANG", "zh")
-        try:
-            for words in (["--help"], []):
-                main(words)
-        finally:
-            choose("en")
-        helped, refused = capsys.readouterr()
-
-        assert "用法：" in helped
-        assert not re.search(r"  [A-Z][a-z]+ [a-z]+", helped), helped
-        assert "请指明记忆所在的 FOLDER" in refused
 
     def test_a_missing_package_is_named_with_the_command_that_brings_it(
         self, capsys: pytest.CaptureFixture[str]
