@@ -4,12 +4,10 @@ Optional, with the extra `[postgres]`; the library in `Agent.keyword_tree` knows
 
     port         what this package knows of the core's inside
     rows         what a tree needs of the tables, wherever they are
-    reading      a log is read, and checked, as one chain of batches
+    reading      a log is read, and checked, as one chain of batches; states: all rows at one operation
     store        the store behind a tree: commit, conflict, lost answer
-    states       all rows at one operation, so that opening is fast
-    connections  a few connections for many trees, and what their errors mean
+    connections  a few connections for many trees, what their errors mean, and how statements are tried again
     statements   the tables in PostgreSQL, and every statement on them
-    running      how statements are run, and tried again
     tables       `Rows` in PostgreSQL
     copying      from a folder into the tables, and back
     shared_log   `SharedLog`, the door

@@ -11,14 +11,7 @@ from ..keyword_tree import InvalidInputError, KeywordTree
 from ..store.addresses import is_address
 from .shared_log import SharedLog
 
-__all__ = [
-    "Address",
-    "cache_folder",
-    "is_address",
-    "is_there",
-    "open_shared",
-    "parse_address",
-]
+__all__ = ["Address", "cache_folder", "is_address", "is_there", "open_shared", "parse_address"]
 
 
 class Address(NamedTuple):

@@ -12,8 +12,10 @@ import os
 import queue
 import re
 import select
+import threading
+import time
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeVar
 
 import psycopg
@@ -21,10 +23,12 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from psycopg.pq import TransactionStatus
 from psycopg.rows import TupleRow
 
+from ..base.forks import watch_forks
 from ..keyword_tree import InvalidInputError, StoreError
 from .rows import MissingTablesError, NotSentError, ReadOnlyError, UnansweredError
+from .statements import FORMAT, READ_FORMAT
 
-__all__ = ["Connection", "Pool"]
+__all__ = ["Connection", "Pool", "Runner", "refuse_warned", "run", "run_together"]
 
 T = TypeVar("T")
 
@@ -85,7 +89,7 @@ class Pool:
         self._idle: collections.deque[Connection] = collections.deque()
         self._permits = self._make_permits()
         weakref.finalize(self, _close_all, self._idle)
-        _POOLS.add(self)
+        watch_forks(self)
 
     def _make_permits(self) -> queue.SimpleQueue[None]:
         permits: queue.SimpleQueue[None] = queue.SimpleQueue()  # a signal handler may use it in the middle of a use
@@ -272,17 +276,6 @@ def _close_all(idle: collections.deque[Connection]) -> None:
             idle.pop().close()
 
 
-_POOLS: weakref.WeakSet[Pool] = weakref.WeakSet()
-
-
-def _renew_all_after_fork() -> None:
-    for pool in list(_POOLS):
-        pool.renew_after_fork()
-
-
-os.register_at_fork(after_in_child=_renew_all_after_fork)
-
-
 @contextlib.contextmanager
 def _no_standard_descriptors() -> Iterator[None]:
     """Keep 0, 1 and 2 taken: where a process has no standard output, what it prints would go to the server."""
@@ -295,3 +288,139 @@ def _no_standard_descriptors() -> Iterator[None]:
     finally:
         for descriptor in taken:
             os.close(descriptor)
+
+
+# Running statements
+
+
+class Runner(Pool):
+    """Runs statements: once, again while patience lasts, as a stream, or on a thread's own connection.
+
+    For the errors see `Rows`.
+    """
+
+    def __init__(self, dsn: str, size: int, patience: float, pooled: bool) -> None:
+        super().__init__(dsn, size, patience, pooled)
+        self._is_known = False  # whether the tables' format was looked at
+        self._own = threading.local()  # `connection`, while this thread reads in peace, or has its turn
+
+    def once(self, work: Callable[[Connection], T], is_long: bool = False) -> T:
+        """Use a connection for something that may not be tried twice: that of this thread's turn, or any."""
+        if not self._is_known:
+            self.check_format()
+        return self._on_any(work, is_long)
+
+    def _on_any(self, work: Callable[[Connection], T], is_long: bool = False) -> T:
+        own = self.own_connection()
+        return self.run(work, is_long) if own is None else self.use(own, work, is_long)
+
+    def own_connection(self) -> Connection | None:
+        """Return the connection that this thread holds."""
+        own: Connection | None = getattr(self._own, "connection", None)
+        if own is not None and own.closed:  # lost: others may have its place, this thread among them
+            self._own.connection = None
+            self.give_back(own)
+            own = None
+        return own
+
+    def ask(self, work: Callable[[Connection], T], until: float | None = None, is_long: bool = False) -> T:
+        """Use a connection for something that may be tried again, as long as patience lasts."""
+        end = time.monotonic() + self.patience if until is None else until
+        pause = 0.01
+        while True:
+            try:
+                return self.once(work, is_long)
+            except (UnansweredError, NotSentError) as error:
+                problem: StoreError = error
+            if time.monotonic() + pause > end:
+                raise problem
+            time.sleep(pause)
+            pause = min(2 * pause, 0.5)
+
+    def fetch(
+        self, statement: str, values: Sequence[Any], until: float | None = None, is_long: bool = False
+    ) -> list[tuple[Any, ...]]:
+        """Return all rows that a statement finds; it may be tried again.  Cost: one round trip."""
+        return self.ask(lambda connection: run(connection, statement, values).fetchall(), until, is_long)
+
+    def stream(self, statement: str, values: Sequence[Any]) -> Iterator[tuple[Any, ...]]:
+        """Yield rows as they arrive; one try."""
+        own = self.own_connection()
+        connection = own or self.take()
+        rows = connection.cursor(binary=True).stream(statement.encode(), values, binary=True)
+        try:
+            while (row := self.use(connection, lambda _: next(rows, None))) is not None:
+                yield row
+        finally:
+            if connection.info.transaction_status == TransactionStatus.ACTIVE:  # the rest is not wanted
+                connection.close()
+            if own is None:
+                self.give_back(connection)
+
+    def check_format(self) -> None:
+        """Raise StoreError where the tables have another format than this version's.  Cost: one round trip."""
+        row = self._on_any(lambda connection: run(connection, READ_FORMAT, ()).fetchone())
+        found = 0 if row is None else row[0]
+        if found != FORMAT:
+            hint = "use a newer version of the library" if found > FORMAT else "run setup"
+            raise StoreError(f"the tables have format {found}, this version reads and writes {FORMAT}: {hint}")
+        self._is_known = True
+
+    @contextlib.contextmanager
+    def owning(self, begin: Callable[[Connection], T]) -> Iterator[T | None]:
+        """Let this thread have a connection of its own, on which `begin` opens a transaction; undone at the end.
+
+        Gives what `begin` returned. Where none is to be had, or it is lost, the block goes on with any, and is given
+        None.
+        """
+        if getattr(self._own, "connection", None) is not None:
+            yield None
+            return
+        connection = begun = None
+        with contextlib.suppress(UnansweredError, NotSentError):  # each statement will see for itself
+            if not self._is_known:
+                self.check_format()
+            connection = self.take()
+        self._own.connection = connection
+        try:
+            if connection is not None:
+                with contextlib.suppress(UnansweredError, NotSentError):
+                    begun = self.use(connection, begin)
+            yield begun
+        finally:
+            if connection is not None and self._own.connection is connection:
+                self._own.connection = None
+                with contextlib.suppress(psycopg.Error):
+                    if not connection.closed and connection.info.transaction_status != TransactionStatus.IDLE:
+                        connection.execute("ROLLBACK")
+                self.give_back(connection)
+
+
+def run(connection: Connection, statement: str, values: Sequence[Any]) -> psycopg.Cursor[Any]:
+    """Run one statement, prepared unless a pooler stands between.  Cost: one round trip."""
+    prepare = None if connection.prepare_threshold is None else True
+    return connection.execute(statement.encode(), values, binary=True, prepare=prepare)
+
+
+def run_together(connection: Connection, *statements: tuple[str, Sequence[Any]]) -> list[tuple[int, list[Any]]]:
+    """Run statements in one round trip; return for each how many rows it touched, and those that it found.
+
+    They go out as one message: a process that is stopped in the middle cannot leave the server waiting for the rest,
+    with locks that no idle limit ends.
+    """
+    cursor = psycopg.ClientCursor(connection)
+    cursor.execute("; ".join(cursor.mogrify(statement.encode(), values) for statement, values in statements).encode())
+    found = []
+    while True:
+        found.append((cursor.rowcount, cursor.fetchall() if cursor.description else []))
+        if not cursor.nextset():
+            return found
+
+
+def refuse_warned(connection: Connection) -> None:
+    """Raise UnansweredError where the server has warned.
+
+    An operator who cancels a commit that waits for its standby leaves it committed here alone, with a warning.
+    """
+    if connection.is_warned:
+        raise UnansweredError("the server warned: what was committed may not be on a standby")

@@ -14,42 +14,6 @@ from typing import Any, NamedTuple, NoReturn, Protocol, Self, TypeAlias, cast
 from .. import keyword_tree as core
 from ..keyword_tree import KeywordTree, StoreCorruptError, StoreError
 
-__all__ = [
-    "CHUNK",
-    "FIRST_CRC",
-    "FORMAT_FIELD",
-    "LOST",
-    "BehindError",
-    "Chain",
-    "Health",
-    "Line",
-    "Operation",
-    "PastLog",
-    "Place",
-    "Records",
-    "ReplacedError",
-    "State",
-    "StatePart",
-    "Store",
-    "encode_lines",
-    "encode_state",
-    "id_in_row",
-    "is_beginning",
-    "locate",
-    "new_id",
-    "new_state",
-    "no_records",
-    "places_in",
-    "raise_corrupt",
-    "read_ahead",
-    "read_lines_back",
-    "read_state",
-    "records_of",
-    "shorten",
-    "store_of",
-    "unread",
-]
-
 BehindError = core.BehindError
 Health = core.Health
 ReplacedError = core.ReplacedError

@@ -18,18 +18,6 @@ from typing import NamedTuple, Protocol
 from ..keyword_tree import StoreError
 from .port import StatePart
 
-__all__ = [
-    "Batch",
-    "Mark",
-    "MissingTablesError",
-    "NotSentError",
-    "ReadOnlyError",
-    "Rows",
-    "Span",
-    "UnansweredError",
-    "UnkeptError",
-]
-
 
 class UnansweredError(StoreError):
     """A statement went out and no answer came back: whether it was carried out is not known."""
@@ -180,7 +168,7 @@ class Rows(Protocol):
         """Tell whether a state's parts are all there, and undamaged."""
 
     def read_parts(self, tree_id: str, seq: int, count: int) -> Iterator[StatePart]:
-        """Yield the parts of a state, in order; the server may send on while the caller is busy with one."""
+        """Yield the parts of a state, in order."""
 
     def write_state(self, tree_id: str, mark: Mark, parts: Iterable[StatePart]) -> bool:
         """Keep a state, all or nothing; return False where there is one, or the log has no such operation (any more).

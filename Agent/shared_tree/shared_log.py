@@ -12,10 +12,10 @@ from typing import Self
 from ..keyword_tree import InvalidInputError, KeywordTree, NotFoundError, StoreError
 from ..store.addresses import refuse_address
 from . import port
-from .connections import Pool
+from .connections import Runner
 from .copying import copy_in, copy_out
+from .reading import is_due, write_state
 from .rows import MissingTablesError
-from .states import is_due, write_state
 from .store import SharedStore
 from .tables import PostgresRows, create_tables
 
@@ -53,7 +53,7 @@ class SharedLog:
             raise InvalidInputError(f"connections must be a whole number from 2 on: {connections!r}")
         if not isinstance(patience, (int, float)) or not 0.1 <= patience <= 3600:
             raise InvalidInputError(f"patience must be seconds, from 0.1 to 3600: {patience!r}")
-        self._pool = Pool(dsn, connections, float(patience), bool(pooled))
+        self._pool = Runner(dsn, connections, float(patience), bool(pooled))
         self._size = connections
         self._rows = PostgresRows(self._pool)
         self.counts: Counter[str] = Counter()

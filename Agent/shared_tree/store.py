@@ -33,9 +33,8 @@ from typing import NoReturn
 
 from ..keyword_tree import ClosedError, NotFoundError, StoreError
 from . import port
-from .reading import PAGE, At, Reader
+from .reading import PAGE, At, Reader, write_state
 from .rows import Batch, NotSentError, ReadOnlyError, Rows, UnansweredError, UnkeptError
-from .states import write_state
 
 __all__ = ["PIECES_FROM", "SharedStore"]
 
@@ -45,6 +44,7 @@ _TURNS = 20  # commits that take turns after others have written
 _GUESS_S = 1.0  # since the last commit: later others may well have written, or the connection be gone
 _FOUND = 64  # batches fetched at once by what they hold
 _LOOK_S = 0.01  # between guesses that look whether another waits for its turn: looking takes a lock
+_AGAIN = UnansweredError, NotSentError, ReadOnlyError  # what may pass
 _PAUSES = (0.01, 0.5)  # seconds between tries: the first, and the longest
 
 
@@ -194,29 +194,23 @@ class SharedStore(Reader):
             StoreError: nothing was done, or with `outcome_unknown`, it may have been, or may still be.
         """
         end, (pause, longest) = time.monotonic() + self._rows.patience, _PAUSES
-        is_unsure, error = False, StoreError("")
+        is_unsure = False
         while True:
             try:
                 if attempt(is_unsure):
                     return True
-                if not is_unsure:
-                    return False
-                if not stands():
+                if not is_unsure or not stands():
                     return False
                 self._rows.settle(self.tree_id)
                 self._counts["resolved"] += 1
                 return True
-            except UnansweredError as problem:
-                self._counts["unanswered"] += 1
-                is_unsure, error = True, problem
-            except (NotSentError, ReadOnlyError) as problem:
-                if isinstance(problem, ReadOnlyError) and self.health is port.Health.READ_ONLY:
-                    raise
-                error = problem
             except StoreError as problem:
-                if not is_unsure:
+                is_final = isinstance(problem, ReadOnlyError) and self.health is port.Health.READ_ONLY
+                if is_final or not (is_unsure or isinstance(problem, _AGAIN)):
                     raise
-                error = problem
+                is_lost = isinstance(problem, UnansweredError)
+                self._counts["unanswered"] += is_lost
+                is_unsure, error = is_unsure or is_lost, problem
             if error.outcome_unknown or time.monotonic() + pause > end:
                 break
             time.sleep(pause)

@@ -11,10 +11,9 @@ from typing import Any
 
 from ..keyword_tree import StoreError
 from . import statements as sql
-from .connections import Connection, Pool
+from .connections import Connection, Pool, Runner, refuse_warned, run, run_together
 from .port import Place, StatePart
 from .rows import Batch, Mark, NotSentError, Span, UnansweredError, UnkeptError
-from .running import Runner, refuse_warned, run, run_together
 
 __all__ = ["PIECE", "PostgresRows", "create_tables"]
 
@@ -25,9 +24,9 @@ PIECE = 256 * 1024
 class PostgresRows:
     """`Rows` over a pool of connections."""
 
-    def __init__(self, pool: Pool) -> None:
-        self.patience = pool.patience
-        self._runner = Runner(pool)
+    def __init__(self, runner: Runner) -> None:
+        self.patience = runner.patience
+        self._runner = runner
 
     # -- the log --------------------------------------------------------------
 

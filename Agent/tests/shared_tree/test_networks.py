@@ -16,7 +16,7 @@ import pytest
 
 from Agent.keyword_tree import InvalidInputError, KeywordTree, StoreCorruptError, StoreError
 from Agent.shared_tree import SharedLog, statements, store
-from Agent.shared_tree.running import Runner
+from Agent.shared_tree.connections import Runner
 from Agent.store.log_follower import all_infos
 from Agent.tests.shared import storm_worker
 from Agent.tests.shared.faulty_proxy import PASS, Fault, FaultyProxy, delay, late, lose
