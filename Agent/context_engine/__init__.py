@@ -19,8 +19,8 @@ from .core.errors import (
 )
 from .core.objects import *  # noqa: F403  the objects are the vocabulary, and their module lists them
 from .core.objects import __all__ as _objects
-from .providers.library import LLMClientAdapter
-from .service.context_engine_service import AsyncContextEngineService, ContextEngineService
+from .providers import LLMClientAdapter
+from .service import AsyncContextEngineService, ContextEngineService
 
 __all__ = [
     "AccessDeniedError",

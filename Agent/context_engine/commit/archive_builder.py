@@ -1,11 +1,24 @@
 """`ArchiveBuilder`: what was said, as a node, in `messages.jsonl` as it came."""
 
 import contextlib
-import json
-from collections.abc import Mapping, Sequence
+import functools
+import re
+from collections import Counter
+from collections.abc import Sequence
 from typing import Any
 
-from ...base.text import CountTokens, count_tokens, cut_tokens, date_of, digest_of, one_line, strings_of
+from ...base.text import (
+    CountTokens,
+    count_tokens,
+    cut_tokens,
+    date_of,
+    digest_of,
+    one_line,
+    split_sentences,
+    strings_of,
+)
+from ...finding.texts import is_unspaced
+from ...memory.keywords import ChineseKeywordExtractor
 from ..core.config import (
     ABSTRACT,
     ARCHIVE_BYTES,
@@ -13,16 +26,17 @@ from ..core.config import (
     CONTENT,
     LEVEL_TOKENS,
     MESSAGES,
+    OF_A_PERSON,
+    OF_A_PREFERENCE,
     OVERVIEW,
     SEE_MESSAGES,
 )
 from ..core.errors import StoreError, check_list
 from ..core.messages import decode_messages, encode_message, encode_messages, read_messages, said_digest
 from ..core.objects import Message, RequestContext, SessionArchive
-from ..extraction.extractors import describe_tool
+from ..extraction import describe_tool
 from ..fs.context_fs import ContextFS
 from ..fs.uri import Uri, check_access, parse_uri, session_uri
-from ..providers.library import mask, telling_sentences, telling_words
 
 _SPEAKERS = 6
 _KNOWN_ARCHIVES = 10_000
@@ -50,7 +64,7 @@ class ArchiveBuilder:
         What the arguments are is said at `ContextEngineService.commit_session`.
         """
         is_read = all(isinstance(each, Message) for each in messages)
-        said: list[Message] = list(messages) if is_read else read_messages(messages, self._fs.clock(), mask)
+        said: list[Message] = list(messages) if is_read else read_messages(messages, self._fs.clock())
         above = session_uri(ctx)
         number = 1 + after + max((_number_of(name) for name in self.names(ctx)), default=0)
         spoken = "\0".join([part for message in said for part in (message.id, message.role, message.text)])
@@ -165,12 +179,83 @@ def render_archive(
     }
 
 
-def archive_metadata(archive: SessionArchive, ledger: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what an archive's metadata holds besides the engine's own fields."""
-    made = {"session": archive.session_id, "stats": archive.stats, "ledger": dict(ledger)}
-    return json.loads(json.dumps(made))  # type: ignore[no-any-return]
+_extract = ChineseKeywordExtractor().extract
+_WORDS = 40  # that sentences are chosen by
+_TEXTS = 100  # of more texts so many, evenly spread, tell what all of them are about
+_SAID_ALWAYS = """
+hey hello thanks thank yes yeah good great really like just know think get got one also much make made going want user
+assistant tool image sure okay noted welcome 你好 谢谢 好的 觉得 感觉 知道 喜欢 真的 今天 一下 记住 记下 收到 明白
+没问题 不客气 可以 有什么可以帮
+"""
+_SMALL_TALK = frozenset(_SAID_ALWAYS.split())
+# Taken out before a text is cut into words: without a dictionary 记住了 would be cut into 记住 and 住了.
+_find_talk = re.compile("|".join(sorted(filter(is_unspaced, _SMALL_TALK))))
+_find_clauses = re.compile("[^\n，。；！？：、,;!?:…]+").findall
+_CLAUSE = 30  # characters: a longer clause is no phrase
+
+_states_fact = re.compile(f"{OF_A_PREFERENCE}|{OF_A_PERSON}", re.IGNORECASE).search
 
 
-def archive_title(archive: SessionArchive) -> str:
-    """Return what an archive is called."""
-    return one_line(f"{archive.session_id} {date_of(archive.stats.get('at') or 0.0)}")
+def telling_words(texts: Sequence[str], count: int = 12) -> list[str]:
+    """Return the words that most of some texts turn on: said in several of them, and long enough to mean something.
+
+    Of a script without blanks it is the clause that a word is first said in: a word alone may be cut wrongly there.
+
+    >>> telling_words(["I adopted a puppy!", "Is the puppy called Oliver?", "Oliver it is."], 2)
+    ['oliver', 'puppy']
+    >>> telling_words(["我下周三去杭州出差，帮我订一张高铁票。"])
+    ['我下周三去杭州出差', '帮我订一张高铁票']
+    """
+    words = _rank_words(tuple(_some(texts)))
+    return list(dict.fromkeys(_clause_of(word, texts) if is_unspaced(word) else word for word in words))[:count]
+
+
+def _clause_of(word: str, texts: Sequence[str]) -> str:
+    clauses = (clause for text in texts if word in text for clause in _find_clauses(text))
+    clause = one_line(next((clause for clause in clauses if word in _find_talk.sub(" ", clause)), word))
+    return clause if len(clause) <= _CLAUSE else word
+
+
+def _some(texts: Sequence[str]) -> Sequence[str]:
+    return texts[:: 1 + len(texts) // _TEXTS]
+
+
+@functools.lru_cache(maxsize=4)  # an archive's abstract and its overview ask for the same
+def _rank_words(texts: tuple[str, ...]) -> tuple[str, ...]:
+    said: Counter[str] = Counter()
+    for text in texts:
+        said_now = _extract(_find_talk.sub(" ", text[:4000]))
+        words = (word for word in said_now if word not in _SMALL_TALK and not word.isdecimal())
+        said.update(list(dict.fromkeys(words)))  # each once, and equals in the order of saying in every run
+    best = sorted(said, key=lambda word: -said[word] * min(6, 2 * len(word) if not word.isascii() else len(word)))
+    return tuple(best[:_WORDS])
+
+
+def telling_sentences(texts: Sequence[str], limit: int, count: CountTokens = count_tokens) -> list[str]:
+    """Return sentences that say most of the telling words, in their order, within `limit` tokens.
+
+    A fact about a person, or what they like, counts double; what says thanks or "noted" alone is left out.
+
+    >>> telling_sentences(["我喜欢龙井,不加糖。", "记住了！", "我订一张周五去上海的火车票。"], 12)
+    ['我喜欢龙井,不加糖。']
+    """
+    words = telling_words(texts, _WORDS)
+    scored: list[tuple[float, int, int, str]] = []
+    for place, text in enumerate(_some(texts)):
+        for sentence in split_sentences(text[:4000]):
+            sentence = one_line(sentence)
+            folded = _find_talk.sub(" ", sentence.casefold())
+            said = [word for word in words if word in folded]
+            hits = sum(not any(word in other for other in said if other != word) for word in said)
+            if hits and len(sentence) <= 400:
+                hits *= 2 if _states_fact(sentence) else 1
+                scored.append((-hits / (4 + count(sentence)) ** 0.5, place, len(scored), sentence))
+    picked: list[tuple[int, int, str]] = []
+    used, seen = 0, set[str]()
+    for _, place, number, sentence in sorted(scored):
+        size = count(sentence) + 2
+        if used + size <= limit and sentence not in seen:
+            seen.add(sentence)
+            used += size
+            picked.append((place, number, sentence))
+    return [sentence for _, _, sentence in sorted(picked)]

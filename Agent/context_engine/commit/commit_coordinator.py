@@ -12,25 +12,37 @@ After a crash in between a worker takes the event up. A ledger, which lies in th
     waiting      the numbers of the messages that no extractor has read yet, or for whose candidates there was no room
     failed       the numbers of messages whose candidates were not all of use: `extract_again` asks for them, no worker
     applied      the ids of the candidates that were written: none is twice
-    failures     what went wrong, each with how often
+    failures     what went wrong, the last twenty of it
 
 It is read again in the second transaction: where two extract one archive at once, the candidates of each message are
 written by the one that is there first.
 """
 
-import re
-from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 from ...base.checks import shorten
-from ...base.text import mapping_of, strings_of
-from ..core.config import EXTRACT_ARCHIVE, LEASE_S, MODEL_SECONDS, SESSIONS, SKIP
+from ...base.text import (
+    clean,
+    count_tokens,
+    cut_tokens,
+    date_of,
+    fold,
+    mapping_of,
+    merge_unique,
+    one_line,
+        strings_of,
+)
+from ...keyword_tree import HideKeys
+from ..core.config import EXTRACT_ARCHIVE, LEASE_S, LEVEL_TOKENS, MODEL_SECONDS, OWNER_OF, SESSIONS, SKIP
 from ..core.entries import candidate_id
 from ..core.errors import ContextEngineError, InvalidInputError, ProviderDownError, StoreError, VersionConflictError
 from ..core.messages import forgotten_digest, read_messages, said_digest, tell_repeats
 from ..core.objects import (
+    LLM,
+    CandidateExtractor,
     CandidateMemory,
     CommitResult,
     Message,
@@ -40,24 +52,93 @@ from ..core.objects import (
     WritePlan,
     WriteResult,
 )
-from ..extraction.extractors import Allowance, ModelReader, Reading
-from ..fs.context_fs import ContextFS
+from ..extraction import Allowance, ModelReader, Reading, make_extractors
+from ..fs.context_fs import ContextFS, RelationStore
+from ..fs.main_store import Transaction
 from ..fs.meta import Staged, read_meta
-from ..fs.transaction import Transaction
-from ..fs.uri import parse_uri, session_uri
+from ..fs.uri import memory_uri, parse_uri, session_uri
 from ..index.outbox_store import OutboxStore
-from ..providers.library import mask
-from .archive_builder import (
-    ArchiveBuilder,
-    archive_metadata,
-    archive_title,
-    render_archive,
-    split_messages,
-)
-from .candidate_pipeline import CandidatePipeline, numbers_of
+from .archive_builder import ArchiveBuilder, render_archive, split_messages
 from .context_writer import ContextWriter, RelationWriter
-from .policies import MergeAdvisor
-from .policy_router import PolicyRouter
+from .policies import Ask, MergeAdvisor, PolicyRouter
+
+
+class CandidatePipeline:
+    """Calls all extractors; one that fails takes nothing from the others."""
+
+    def __init__(self, extractors: Sequence[CandidateExtractor]) -> None:
+        self.extractors = list(extractors)
+
+    def extract_candidates(
+        self, ctx: RequestContext, archive: SessionArchive, messages: Sequence[Message]
+    ) -> list[CandidateMemory]:
+        """Return what all extractors found; they run side by side.
+
+        In `archive.stats["reading"]`, where that is, stands how they failed: one may have missed something in any
+        message.
+        """
+        reading = archive.stats.get("reading")
+
+        def extract(extractor: CandidateExtractor) -> list[CandidateMemory] | Exception:
+            try:
+                return extractor.extract(messages, archive, ctx)
+            except Exception as error:  # an extractor may be the caller's own
+                return error
+
+        found: list[CandidateMemory] = []
+        with ThreadPoolExecutor(max(1, len(self.extractors))) as pool:
+            for extractor, made in zip(self.extractors, pool.map(extract, self.extractors), strict=True):
+                if not isinstance(made, Exception):
+                    found += made
+                elif reading is not None:
+                    text = HideKeys(f"{type(made).__name__}: {made}")[:300]
+                    reading.failures.append({"extractor": type(extractor).__name__, "error": text})
+                    reading.failed.update(range(1, len(messages) + 1))
+        return found
+
+    def normalize_candidates(self, ctx: RequestContext, candidates: Sequence[CandidateMemory]) -> list[CandidateMemory]:
+        """Return candidates that can be written, each once, with the sources of all that say the same.
+
+        What has no category, no text, or no name that can be a URI is left out.
+        """
+        merged: dict[tuple[str, ...], CandidateMemory] = {}
+        for candidate in map(_cleaned, candidates):
+            has_figures = candidate.category in ("skills", "tools") and candidate.overview
+            if candidate.category not in OWNER_OF or not (candidate.content.strip() or has_figures):
+                continue
+            try:
+                uri = memory_uri(ctx, candidate.category, candidate.routing_key or candidate.content[:60])
+            except ContextEngineError:
+                continue
+            made = replace(
+                candidate,
+                owner_scope=OWNER_OF[candidate.category],
+                routing_key=one_line(candidate.routing_key) or candidate.content[:60],
+                abstract=cut_tokens(one_line(candidate.abstract), LEVEL_TOKENS["L0"]),
+                overview=cut_tokens(candidate.overview, LEVEL_TOKENS["L1"]),
+            )
+            if count_tokens(made.content) > LEVEL_TOKENS["L2"]:
+                continue
+            key = (candidate.category, uri, fold(candidate.content))
+            known = merged.pop(key, None)  # what is said again goes behind what was said in between
+            refs = merge_unique(known.source_refs if known else [], made.source_refs)
+            merged[key] = replace(known or made, source_refs=refs, at=max(known.at if known else 0.0, made.at))
+        # What was said later is written later, whatever finds it: of one moment it takes the other's place.
+        return sorted(merged.values(), key=lambda made: (made.at, max(numbers_of(made), default=0)))
+
+
+def numbers_of(candidate: CandidateMemory) -> set[int]:
+    """Return the numbers of the messages that a candidate is from; none where it is from the whole archive."""
+    named = (str(ref.get("message") or "") for ref in candidate.source_refs)
+    return {int(name[1:]) for name in named if name[:1] == "m" and name[1:].isascii() and name[1:].isdecimal()}
+
+
+def _cleaned(candidate: CandidateMemory) -> CandidateMemory:
+    """Return a candidate whose texts can be written as UTF-8, also where an extractor gave others."""
+    names = ("routing_key", "abstract", "overview", "content", "key")
+    texts: dict[str, Any] = {name: clean(str(getattr(candidate, name))) for name in names}
+    return replace(candidate, **texts)
+
 
 _FAILURES = 20
 
@@ -68,19 +149,18 @@ class CommitCoordinator:
     def __init__(
         self,
         fs: ContextFS,
-        builder: ArchiveBuilder,
-        pipeline: CandidatePipeline,
-        router: PolicyRouter,
-        writer: ContextWriter,
-        relations: RelationWriter,
         outbox: OutboxStore,
-        settle: Callable[[Sequence[OutboxEvent]], None],
-        reader: ModelReader | None = None,
-        advisor: MergeAdvisor | None = None,
+        relations: RelationStore,
+        ask: Ask,
+        llm: LLM | None = None,
     ) -> None:
-        self._fs, self.builder, self._pipeline, self._router = fs, builder, pipeline, router
-        self._writer, self._relations, self._outbox, self._settle = writer, relations, outbox, settle
-        self._reader, self._advisor = reader, advisor
+        self._fs, self._outbox = fs, outbox
+        self._reader = ModelReader(llm, fs.count_tokens) if llm is not None else None
+        self._advisor = MergeAdvisor(llm) if llm is not None else None
+        self.builder = ArchiveBuilder(fs)
+        self._pipeline = CandidatePipeline(make_extractors(self._reader))
+        self._router = PolicyRouter(fs, ask, self._advisor)
+        self._writer, self._relations = ContextWriter(fs), RelationWriter(relations)
 
     @property
     def _versions(self) -> dict[str, int]:
@@ -98,9 +178,8 @@ class CommitCoordinator:
         """Archive what is new of a session, and write what is worth keeping; see `ContextEngineService`."""
         session_uri(ctx)  # refuses a request without a session
         is_background, is_delta = _read_options(options)
-        said = read_messages(messages, self._fs.clock(), mask)
+        said = read_messages(messages, self._fs.clock())
         archives, events, commit_id = self._archive(ctx, said, used_contexts, used_tools, is_background, is_delta)
-        self._settle(events)  # what was said is found while a model reads it, and where that hangs
         stats: dict[str, Any] = {"messages": len(said), "new": sum(len(each.recent_messages) for each in archives)}
         stats["archives"] = [archive.archive_uri for archive in archives]
         if not archives:
@@ -108,39 +187,37 @@ class CommitCoordinator:
         if is_background:
             stats["why"] = "a worker extracts it"
             return CommitResult(archives[-1], [], events, stats, "archived", commit_id)
-        results: list[WriteResult] = []
-        failures: list[dict[str, Any]] = []
-        waits: list[str] = []
-        candidates = 0
         allowance = self._begin()
-        for archive in archives:
-            place = archive.archive_uri, EXTRACT_ARCHIVE
-            event = next((each for each in events if (each.uri, each.event_type) == place), None)
-            if event is None:  # nothing of it is to be extracted
-                continue
-            if self._reader is not None and allowance.is_spent():
-                self._leave_to_worker(ctx, event)
-                waits.append(archive.archive_uri)
-                continue
-            try:
-                done = self.extract(ctx, archive.archive_uri, [event.event_id], allowance=allowance)
-            except ContextEngineError as error:
-                if isinstance(error, StoreError) and not error.is_committed:
-                    raise
-                failures.append({"extractor": "commit", "error": str(error)[:300]})
-                continue
-            results += done.write_results
-            events += done.outbox_events
-            failures += done.stats["failures"]
-            candidates += done.stats["candidates"]
-            waits += [archive.archive_uri] if done.stats["waits"] else []
-            commit_id = done.commit_id or commit_id
+        to_extract = {each.uri: each.event_id for each in events if each.event_type == EXTRACT_ARCHIVE}
+        done = [
+            self._extract_now(ctx, archive, to_extract[archive.archive_uri], allowance)
+            for archive in archives
+            if archive.archive_uri in to_extract
+        ]
+        results = [result for each in done for result in each.write_results]
+        failures = [failure for each in done for failure in each.stats["failures"]]
+        waits = [each.archive.archive_uri for each in done if each.archive and each.stats["waits"]]
+        candidates = sum(each.stats["candidates"] for each in done)
         stats |= {"candidates": candidates, "failures": failures, "waiting": waits}
-        written = [result for result in results if result.action != SKIP]
-        if not written:
+        events += [event for each in done for event in each.outbox_events]
+        is_written = any(result.action != SKIP for result in results)
+        if not is_written:
             stats["why"] = _why(candidates, failures, self._reader is not None)
-        status = "partial" if failures or waits else "committed" if written else "archived"
+        status = "partial" if failures or waits else "committed" if is_written else "archived"
+        commit_id = next((each.commit_id for each in reversed(done) if each.commit_id), commit_id)
         return CommitResult(archives[-1], results, events, stats, status, commit_id)
+
+    def _extract_now(
+        self, ctx: RequestContext, archive: SessionArchive, event_id: str, allowance: Allowance
+    ) -> CommitResult:
+        """Extract an archive of this commit; what fails here is left to a worker, since the archive is written."""
+        try:
+            return self.extract(ctx, archive.archive_uri, [event_id], allowance=allowance)
+        except ContextEngineError as error:
+            if isinstance(error, StoreError) and not error.is_committed:
+                raise
+            failure = {"extractor": "commit", "error": str(error)[:300]}
+            return CommitResult(archive, [], [], {"candidates": 0, "failures": [failure], "waits": False}, "partial")
 
     # -- the first transaction --
 
@@ -160,39 +237,31 @@ class CommitCoordinator:
             new = [each for each in (_new(message, known) for message in batch) if each is not None]
             if not new:
                 return [], [], ""
+            archives: list[SessionArchive] = []
+            parts = split_messages(new)
             with self._fs.transaction(ctx, "archive session") as tx:
-                archives = self._stage(ctx, tx, new, used_contexts, used_tools, is_background)
+                for place, (part, encoded) in enumerate(parts, 1):
+                    used = (used_contexts, used_tools) if place == len(parts) else (None, None)
+                    archives.append(self.builder.build_archive(ctx, part, *used, after=place - 1))
+                    self._stage(tx, archives[-1], encoded, is_background)
             return archives, list(tx.events), tx.commit_id
 
-    def _stage(
-        self,
-        ctx: RequestContext,
-        tx: Transaction,
-        new: Sequence[Message],
-        used_contexts: Sequence[str] | None,
-        used_tools: Sequence[Any] | None,
-        is_background: bool,
-    ) -> list[SessionArchive]:
-        archives = []
-        parts = split_messages(new)
-        for place, (part, encoded) in enumerate(parts):
-            is_last = place == len(parts) - 1
-            used = (used_contexts, used_tools) if is_last else (None, None)
-            archive = self.builder.build_archive(ctx, part, *used, after=place)
-            uri = parse_uri(archive.archive_uri)
-            meta = read_meta(uri, {})
-            # Without a model only the use of tools is derived; but a worker may have one.
-            is_done = self._reader is None and not archive.stats["used_tools"] and not is_background
-            ledger = Ledger(self._versions if is_done else {}, set() if is_done else _numbers(archive))
-            meta |= {"type": "session", "category": SESSIONS, "title": archive_title(archive)}
-            meta["metadata"] = {**archive_metadata(archive, ledger.as_json()), "agent": ctx.agent_id}
-            tx.put(uri, Staged(render_archive(part, archive.summary, encoded, self._fs.count_tokens), meta))
-            if not is_done:
-                # Its own process has a start before a worker takes it for dead, longer than it may ask a model.
-                due = 0.0 if is_background else LEASE_S + MODEL_SECONDS
-                self._outbox.append_batch([_to_extract(uri.text, _request(ctx))], due_in_s=due)
-            archives.append(archive)
-        return archives
+    def _stage(self, tx: Transaction, archive: SessionArchive, encoded: bytes, is_background: bool) -> None:
+        """Stage an archive, with an event that asks to extract it where anything is to be extracted."""
+        uri = parse_uri(archive.archive_uri)
+        # Without a model only the use of tools is derived; but a worker may have one.
+        is_done = self._reader is None and not archive.stats["used_tools"] and not is_background
+        ledger = Ledger(self._versions if is_done else {}, set() if is_done else _numbers(archive))
+        title = one_line(f"{archive.session_id} {date_of(archive.stats['at'])}")
+        own = {"session": archive.session_id, "stats": archive.stats, "ledger": ledger.as_json()}
+        meta = read_meta(uri, {}) | {"type": "session", "category": SESSIONS, "title": title}
+        meta["metadata"] = {**own, "agent": tx.ctx.agent_id}
+        files = render_archive(archive.recent_messages, archive.summary, encoded, self._fs.count_tokens)
+        tx.put(uri, Staged(files, meta))
+        if not is_done:
+            # Its own process has a start before a worker takes it for dead, longer than it may ask a model.
+            due = 0.0 if is_background else LEASE_S + MODEL_SECONDS
+            self._outbox.append_batch([_to_extract(uri.text, tx.ctx)], due_in_s=due)
 
     # -- the second transaction --
 
@@ -201,12 +270,6 @@ class CommitCoordinator:
         if self._advisor is not None:
             self._advisor.begin()
         return Allowance()
-
-    def _leave_to_worker(self, ctx: RequestContext, event: OutboxEvent) -> None:
-        """Let a worker take an archive at once: this commit may ask no more."""
-        with self._fs.transaction(ctx, "leave to a worker") as tx:
-            tx.ends.append(event.event_id)
-            self._outbox.append_batch([event])
 
     def extract(
         self,
@@ -218,11 +281,12 @@ class CommitCoordinator:
     ) -> CommitResult:
         """Extract what waits in an archive, and write what was not applied yet.
 
-        This is the end of the events `ends`; where some of the archive waits (`stats["waits"]`), another one takes
-        their place if anything was done (`stats["is_further"]`), and else they stay. With `must` it asks again where
-        something failed. A `ProviderDownError` says that nothing could be asked, and nothing was written.
+        This is the end of the events `ends`; where some of the archive waits (`stats["waits"]`), another event takes
+        their place, for a worker only if anything was done (`stats["is_further"]`): else it would never end. With
+        `must` it asks again where something failed. A commit gives the `allowance` that its archives share. A
+        `ProviderDownError` says that nothing could be asked, and nothing was written.
         """
-        allowance = allowance or self._begin()
+        is_commit, allowance = allowance is not None, allowance or self._begin()
         archive = self.builder.read(ctx, archive_uri)
         ledger = Ledger.read(self._fs.read_metadata(ctx, archive_uri)["metadata"], archive)
         wanted = ledger.wanted(self._versions, archive, must)
@@ -233,18 +297,18 @@ class CommitCoordinator:
             raise ProviderDownError(found.failures[-1]["error"])
         limit = None if self._reader is None else allowance.candidates
 
-        def write(tx: Transaction) -> tuple[Transaction, _Written]:
-            return tx, self._write(ctx, tx, archive, found, wanted, must, ends, limit)
+        def write(tx: Transaction) -> tuple[Transaction, CommitResult]:
+            done = self._write(ctx, tx, archive, found, wanted, must, limit)
+            if done.stats["is_further"] or is_commit or not done.stats["waits"]:
+                tx.ends += ends
+                if done.stats["waits"]:
+                    self._outbox.append_batch([_to_extract(archive.archive_uri, ctx)])
+            return tx, done
 
-        tx, written = self._fs.run(ctx, "extract session", write)
-        self._settle(tx.events)
-        allowance.candidates -= len(written.results)
-        failures = _summed([*found.failures, *written.failures])
-        stats = {"candidates": len(found.candidates), "failures": failures}
-        stats |= {"waits": written.waits, "is_further": written.is_further}
-        status = "partial" if failures or written.waits else "committed"
-        commit_id = tx.commit_id if tx.sequence else ""
-        return CommitResult(archive, written.results, list(tx.events), stats, status, commit_id)
+        tx, done = self._fs.run(ctx, "extract session", write)
+        allowance.candidates -= len(done.write_results)
+        done.outbox_events, done.commit_id = list(tx.events), tx.commit_id if tx.sequence else ""
+        return done
 
     def _read(self, ctx: RequestContext, archive: SessionArchive, wanted: set[int], allowance: Allowance) -> Reading:
         """Return what the wanted messages hold, and how asking went."""
@@ -260,9 +324,15 @@ class CommitCoordinator:
         return made
 
     def _write(
-        self, ctx: RequestContext, tx: Transaction, archive: SessionArchive, found: Reading, read: set[int],
-        must: bool, ends: Sequence[str], limit: int | None,
-    ) -> "_Written":  # fmt: skip
+        self,
+        ctx: RequestContext,
+        tx: Transaction,
+        archive: SessionArchive,
+        found: Reading,
+        read: set[int],
+        must: bool,
+        limit: int | None,
+    ) -> CommitResult:
         """Stage what was not applied yet, and the ledger; another process may have written there meanwhile."""
         uri = parse_uri(archive.archive_uri)
         staged = tx.look(uri)
@@ -280,18 +350,15 @@ class CommitCoordinator:
         waiting = (still - read) | (still & found.unread) | over
         # What was refused is asked about again, on request: so is what a check has dropped.
         held = ledger.failed - read | (still & found.failed) | cited([candidate for candidate, _ in refused])
-        failures = [failure for _, failure in refused]
-        is_further = bool(applied) or waiting != still
+        failures = merge_unique(found.failures, (failure for _, failure in refused))[-_FAILURES:]
         made = Ledger(self._versions, waiting, held - waiting, [*ledger.applied, *applied])
         if waiting or made.failed:
-            made.failures = _summed([*ledger.failures, *found.failures, *failures])
+            made.failures = merge_unique(ledger.failures, failures)[-_FAILURES:]
         own = {**mapping_of(meta.get("metadata")), "ledger": made.as_json()}
         tx.put(uri, Staged(staged.files, {**meta, "metadata": own}))
-        if is_further or not waiting:
-            tx.ends += ends
-        if is_further and waiting:
-            self._outbox.append_batch([_to_extract(archive.archive_uri, _request(ctx))])
-        return _Written(results, failures, bool(waiting), is_further)
+        stats: dict[str, Any] = {"candidates": len(found.candidates), "failures": failures}
+        stats |= {"waits": bool(waiting), "is_further": bool(applied) or waiting != still}
+        return CommitResult(archive, results, [], stats, "partial" if failures or waiting else "committed")
 
     def _apply(
         self, ctx: RequestContext, candidates: Sequence[CandidateMemory]
@@ -322,29 +389,14 @@ class CommitCoordinator:
             self._outbox.append_batch([OutboxEvent(**{**_EVENT, **row}) for row in plan.outbox_events])
         return result
 
-    def remember(self, ctx: RequestContext, candidate: CandidateMemory) -> tuple[WriteResult, list[OutboxEvent]]:
+    def remember(self, ctx: RequestContext, candidate: CandidateMemory) -> WriteResult:
         """Write the caller's own candidate, through the same policies; `InvalidInputError` says that none can."""
         made = self._pipeline.normalize_candidates(ctx, [candidate])
         if not made:
             self._router.select_policy(candidate, ctx)
             raise InvalidInputError(f"this cannot be remembered: {shorten(candidate.content)}")
         self._begin()
-
-        def write(tx: Transaction) -> tuple[WriteResult, list[OutboxEvent]]:
-            return self.apply_plan(ctx, self._router.build_plan(made[0], ctx)), tx.events
-
-        return self._fs.run(ctx, "remember", write)
-
-
-class _Written(NamedTuple):
-    """What a second transaction did."""
-
-    results: list[WriteResult]
-    failures: list[dict[str, Any]]
-    waits: bool
-    """Whether messages or candidates wait."""
-    is_further: bool
-    """Whether anything was done."""
+        return self._fs.run(ctx, "remember", lambda tx: self.apply_plan(ctx, self._router.build_plan(made[0], ctx)))
 
 
 @dataclass
@@ -366,14 +418,10 @@ class Ledger:
             rows = held.get(name)
             return _numbers(archive).intersection(rows if isinstance(rows, list) else ())
 
-        def rows(name: str) -> list[dict[str, Any]]:
-            value = held.get(name)
-            return [row for row in map(mapping_of, value) if row] if isinstance(value, list) else []
-
-        left = [ref.get("message", "") for row in rows("left") for ref in map(mapping_of, row.get("source_refs") or ())]
-        waiting = numbers("waiting") | {int(name[1:]) for name in left if re.fullmatch(r"m\d{1,6}", str(name))}
+        failures = held.get("failures")
+        kept = [row for row in map(mapping_of, failures if isinstance(failures, list) else ()) if row]
         extractors, applied = mapping_of(held.get("extractors")), strings_of(held.get("applied"))
-        return cls(extractors, waiting, numbers("failed"), applied, rows("failures"))
+        return cls(extractors, numbers("waiting"), numbers("failed"), applied, kept)
 
     def wanted(self, versions: Mapping[str, int], archive: SessionArchive, must: bool) -> set[int]:
         """Return the numbers of the messages that are to be read: all, where something else than these read it."""
@@ -390,19 +438,6 @@ class Ledger:
 
 def _numbers(archive: SessionArchive) -> set[int]:
     return set(range(1, len(archive.recent_messages) + 1))
-
-
-def _summed(failures: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Return failures, equal ones once with how often they were, and no more of them than a ledger should hold."""
-    times: Counter[tuple[str, str]] = Counter()
-    for failure in failures:
-        more = failure.get("times")
-        times[str(failure.get("extractor")), str(failure.get("error"))] += more if isinstance(more, int) else 1
-    rows: list[dict[str, Any]] = [
-        {"extractor": extractor, "error": error, **({"times": count} if count > 1 else {})}
-        for (extractor, error), count in times.items()
-    ]
-    return rows[-_FAILURES:]
 
 
 def _new(message: Message, known: Mapping[str, str]) -> Message | None:
@@ -427,13 +462,9 @@ def _read_options(options: Mapping[str, Any] | None) -> tuple[bool, bool]:
 _EVENT = {"event_id": "", "uri": "", "payload": {}, "status": "pending", "retry_count": 0, "created_at": 0.0}
 
 
-def _to_extract(archive_uri: str, payload: dict[str, Any]) -> OutboxEvent:
-    return OutboxEvent("", EXTRACT_ARCHIVE, archive_uri, payload, "pending", 0, 0.0)
-
-
-def _request(ctx: RequestContext) -> dict[str, Any]:
-    """Return what a worker needs to do a request's work."""
-    return {"user": ctx.user_id, "agent": ctx.agent_id, "session": ctx.session_id}
+def _to_extract(archive_uri: str, ctx: RequestContext) -> OutboxEvent:
+    owner = {"user": ctx.user_id, "agent": ctx.agent_id, "session": ctx.session_id}
+    return OutboxEvent("", EXTRACT_ARCHIVE, archive_uri, owner, "pending", 0, 0.0)
 
 
 def _is_down(failures: Sequence[Mapping[str, Any]]) -> bool:

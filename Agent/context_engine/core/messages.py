@@ -25,13 +25,15 @@ in older files, it is wrapped:
 import json
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, is_dataclass, replace
 from datetime import datetime
 from enum import Enum
 from typing import Any
 
 from ...base.checks import shorten
+from ...base.secrets_in_text import find_cookies, find_credentials
+from ...base.secrets_in_text import mask as _mask_shapes
 from ...base.text import clean, digest_of, mapping_of, one_line, read_time, time_of, to_json
 from .config import MESSAGE_BYTES, RAW_BYTES
 from .errors import InvalidInputError, StoreCorruptError
@@ -57,11 +59,11 @@ _SHOWN = 4_000  # characters of a part of an unknown shape
 _is_media = re.compile("(?i)image|audio|video|file|document|media|inlinedata|blob|pointer|sourceurl").search
 
 
-def read_messages(messages: object, now: float, mask: Callable[[str], str] = str) -> list[Message]:
+def read_messages(messages: object, now: float) -> list[Message]:
     """Return messages as they were given, each with an id that it will have again.
 
-    `now` is for those that do not say when; `mask` takes the secrets out of what tools were given, and gave. Those that
-    say nothing are left out; the error says which one is no message.
+    `now` is for those that do not say when. What tools were given, and gave, is kept without secrets. Those that say
+    nothing are left out; the error says which one is no message.
     """
     if isinstance(messages, (str, bytes, Mapping)) or not isinstance(messages, Iterable):
         raise InvalidInputError(f"messages must be a list, not {shorten(messages)}")
@@ -69,7 +71,7 @@ def read_messages(messages: object, now: float, mask: Callable[[str], str] = str
     occurrences: dict[str, int] = {}
     taken: dict[str, Message] = {}
     for place, raw in enumerate(messages):
-        message = read_message(raw, place, now, mask)
+        message = read_message(raw, place, now)
         if not message.text.strip():
             continue
         if not message.id:
@@ -207,7 +209,7 @@ def _unseen(message: Message) -> list[str]:
     ]
 
 
-def read_message(raw: object, place: int, now: float, mask: Callable[[str], str] = str) -> Message:
+def read_message(raw: object, place: int, now: float) -> Message:
     """Return one message of at most 16 MiB of text, and 48 MiB in all; its id is "" where it brings none."""
     raw = _as_mapping(raw)
     if not isinstance(raw, Mapping):
@@ -220,7 +222,7 @@ def read_message(raw: object, place: int, now: float, mask: Callable[[str], str]
     if len(written) > RAW_BYTES:
         raise InvalidInputError(f"message {place} is larger than {RAW_BYTES} bytes, with all that it carries")
     is_plain = isinstance(kept.get("content"), str) and not kept.keys() - _PLAIN and _role_of(kept) != "tool"
-    made = _read_json(kept if is_plain else _masked(kept, mask), place, now)
+    made = _read_json(kept if is_plain else _masked(kept), place, now)
     if not made.text.strip():
         opened = _opened(kept)
         aside = {*_SAID, *_TIMES, *_SPEAKERS}
@@ -256,22 +258,35 @@ def _written(value: object) -> object:
     raise TypeError(f"{type(value).__name__} is no JSON")
 
 
-def _masked(value: Any, mask: Callable[[str], str], is_tool: bool = False, name: str = "") -> Any:
+def _masked(value: Any, is_tool: bool = False, name: str = "") -> Any:
     """Return a message whose tool calls and results, in any shape, hold no secrets."""
     if isinstance(value, str) and is_tool:  # a name often says that its value is one
         head = f"{name}: "
         return mask(value) if not name else mask(head + value).removeprefix(head)
     if isinstance(value, list):
-        return [_masked(each, mask, is_tool, name) for each in value]
+        return [_masked(each, is_tool, name) for each in value]
     if isinstance(value, dict):
         is_tool = is_tool or _is_tool(_kind_of(value)) or _role_of(value) == "tool"
         return {
             key: each
             if key == "type" or key.lower().endswith("id")
-            else _masked(each, mask, is_tool or _is_tool(key), "" if key in _SAID else key)
+            else _masked(each, is_tool or _is_tool(key), "" if key in _SAID else key)
             for key, each in value.items()
         }
     return value
+
+
+def mask(text: str) -> str:
+    """Return a text without what looks like a secret.
+
+    >>> mask('{"password": "4f9a8b7c6d5e4f3a"}')
+    '{"password": "[secret]"}'
+    """
+    text = _mask_shapes(text)
+    for value in sorted({*find_credentials(text), *find_cookies(text)}, key=len, reverse=True):
+        if value not in "[secret]":  # it is masked already
+            text = text.replace(value, "[secret]")
+    return text
 
 
 def _read_json(kept: dict[str, Any], place: int, now: float, id: str = "") -> Message:

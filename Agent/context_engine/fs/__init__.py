@@ -5,8 +5,7 @@ folders         the one way to the operating system; a node's files as one image
 meta            a node's metadata and edges, and what callers may set of them
 journal         .ctx/journal.db: the write-ahead log, what was last written, and the outbox
 redo            what a dead process or a power cut left undone, and what a hand wrote while a commit ran
-transaction     staging changes, and the five steps of a commit
-main_store      `MainStore`: opening, the lock, transactions, checkpoints, where a node lies
+main_store      `MainStore`: opening, the lock, checkpoints, where a node lies; `Transaction`: the steps of a commit
 history         `History`: what commits made of a node, taking one back, what hands changed
 context_fs      `ContextFS`, what the other packages use: nodes, and `RelationStore`, their edges
 """

@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol, TypeAlias
 
-from ..core.config import FILE_BYTES, FILES, META, RELATIONS, SPACE, URI_SEGMENTS
+from ..core.config import FILE_BYTES, FILES, META, SPACE, URI_SEGMENTS
 from ..core.errors import StoreCorruptError, StoreError
 
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -29,10 +29,6 @@ _FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC  # a pipe in 
 
 class Disk:
     """What the store asks of the operating system."""
-
-    def open_root(self, path: str) -> int:
-        """Open the store's folder."""
-        return os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
 
     def open_folder(self, name: str, parent: int) -> int:
         """Open a folder in another one."""
@@ -75,14 +71,6 @@ class Disk:
         while len(data) < size and (more := os.read(fd, size - len(data))):
             data += more
         return data
-
-    def read_short(self, name: str, parent: int, size: int) -> bytes:
-        """Return what one call gives of a file by its name: of a plain one all, if it is shorter."""
-        fd = os.open(name, _FILE, dir_fd=parent)
-        try:
-            return os.read(fd, size)
-        finally:
-            os.close(fd)
 
     def look_up(self, name: str, parent: int) -> os.stat_result:
         """Return what is known of a name, without following it."""
@@ -219,8 +207,6 @@ NEW = ".new"  # what a file is called until it is whole, and then what was there
 OLD = ".old"  # what a hand has written, until what is merged with it is in its place
 _WAITS = (0.0, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05)  # for a program that has a file open for writing, seconds
 _REFUSED = (errno.EACCES, errno.EPERM)
-_NO_EDGES = 3  # bytes: `[]` and a line break
-_SHORT = 8192  # bytes
 _NO_FOLDERS = 2  # links
 
 
@@ -323,10 +309,10 @@ class Folders:
         finally:
             self._disk.close(fd)
 
-    def write(self, names: Sequence[str], change: Change, guard: Guard | None = None) -> None:
+    def write(self, names: Sequence[str], change: Change, guard: Guard) -> None:
         """Write some files of a node and remove others; the metadata is the last to come and the first to go.
 
-        A guard looks at the files that were there; None lets them go.
+        The guard looks at the files that were there.
         """
         try:
             if not any(data is not None for data in change.values()):
@@ -357,9 +343,7 @@ class Folders:
                         raise StoreError(f"{where}/{entry.name} is no plain file, where one belongs")
                 return
 
-    def _write_file(
-        self, name: str, data: bytes | None, parent: int, names: Sequence[str], guard: Guard | None
-    ) -> None:
+    def _write_file(self, name: str, data: bytes | None, parent: int, names: Sequence[str], guard: Guard) -> None:
         is_again = False
         while data is not None:
             fd = self._disk.create_file(name + NEW, parent)
@@ -369,9 +353,6 @@ class Folders:
                     left = left[self._disk.write(fd, bytes(left) if len(left) < len(data) else data) :]
             finally:
                 self._disk.close(fd)
-            if guard is None:
-                self._disk.rename(name + NEW, parent, name, parent)
-                return
             is_taken = self._put(name, parent)
             if is_again:
                 self._disk.remove_file(name + OLD, parent)  # what is in place now has all of it
@@ -410,21 +391,21 @@ class Folders:
             self._disk.remove_file(name + NEW, parent)
         return merged
 
-    def _take_away(self, name: str, parent: int, names: Sequence[str], guard: Guard | None) -> None:
+    def _take_away(self, name: str, parent: int, names: Sequence[str], guard: Guard) -> None:
         """Remove a file; what was not expected is kept."""
-        if guard is None:
-            self._disk.remove_file(name, parent)
-            return
         with contextlib.suppress(FileNotFoundError):
             self._disk.rename(name, parent, name + NEW, parent)
             self._look_at_taken(name, parent, names, guard, None)
 
-    def _remove(self, names: Sequence[str], change: Change, guard: Guard | None = None) -> None:
+    def _remove(self, names: Sequence[str], change: Change, guard: Guard) -> None:
         """Remove files, and the folders that nothing is left in."""
         with contextlib.suppress(FileNotFoundError), self._opened(names) as fd:
             for name in reversed(FILES):
                 if name in change:
                     self._take_away(name, fd, names, guard)
+        self._remove_folders(names)
+
+    def _remove_folders(self, names: Sequence[str]) -> None:
         self.drop_leftovers(names)
         for depth in range(len(names), 3, -1):  # a space's own folder stays
             with contextlib.suppress(FileNotFoundError), self._opened(names[: depth - 1]) as fd:
@@ -440,7 +421,7 @@ class Folders:
                 elif not self.exists((*names, entry.name)):
                     self.empty((*names, entry.name))
         if not keep:
-            self._remove(names, {})
+            self._remove_folders(names)
 
     def move(self, names: Sequence[str], to: Sequence[str]) -> bool:
         """Give a folder another place, with all under it, in one rename; False if something is there."""
@@ -487,8 +468,8 @@ class Folders:
     def walk(self, names: Sequence[str], files: Sequence[str] = (META,), depth: int = URI_SEGMENTS) -> Iterator[Entry]:
         """Yield a folder and those under it by name, parents first; what is a symlink is left out.
 
-        Of the `files`, the metadata first, what cannot be read is left out, as is a list of no edges. Cost: some 10 µs
-        a folder; see `_folders_in`.
+        Of the `files`, the metadata first, what cannot be read is left out. Cost: some 10 µs a folder; see
+        `_folders_in`.
         """
         with contextlib.suppress(FileNotFoundError), self._opened(names) as fd:
             inner, is_counted = self._folders_in(fd, False)
@@ -538,10 +519,7 @@ class Folders:
         image: Image = {}
         for name in files:
             try:
-                # Most nodes have no edges, and to look costs a third of reading.
-                if name != RELATIONS or self._disk.look_up(where + name, fd).st_size > _NO_EDGES:
-                    data = self._disk.read_short(where + name, fd, _SHORT)
-                    image[name] = data if len(data) < _SHORT else self._read_file(where + name, fd, (), False)[0]
+                image[name] = self._read_file(where + name, fd, (), False)[0]
             except FileNotFoundError:
                 if name == META:
                     return None

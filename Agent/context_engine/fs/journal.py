@@ -18,7 +18,6 @@ connection crosses a fork.
 
 import contextlib
 import json
-import logging
 import os
 import sqlite3
 import threading
@@ -26,16 +25,14 @@ import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
-from pathlib import Path
 from typing import Any, NamedTuple
+from urllib.parse import quote
 
 from ...base.forks import watch_forks
 from ...base.text import file_digest, to_json
 from ..core.config import FILES, MESSAGES, META
 from ..core.errors import StoreCorruptError, StoreError
 from ..core.objects import OutboxEvent
-
-_log = logging.getLogger(__name__)
 
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS counters(name TEXT PRIMARY KEY, value INTEGER NOT NULL) WITHOUT ROWID;
@@ -59,12 +56,6 @@ CREATE TABLE IF NOT EXISTS outbox(
 CREATE INDEX IF NOT EXISTS outbox_open ON outbox(status, due_at) WHERE status <> 'done';
 CREATE TABLE IF NOT EXISTS reports(at REAL NOT NULL, uri TEXT NOT NULL, text TEXT NOT NULL);
 """
-
-_LAST_COMMITS = "ORDER BY sequence DESC LIMIT 1000"
-"""What every opening looks at."""
-
-DAMAGED = "journal.damaged"
-"""A file beside the journal: it was found to be damaged, and the next opening reads all of it."""
 
 MOVE = ">"
 """What stands for a file's name in a step that moves a folder."""
@@ -136,11 +127,11 @@ def _unpack(uri: str, packed: bytes) -> list[Step]:
 
 
 @contextlib.contextmanager
-def _readable(uri: str) -> Iterator[None]:
+def _readable(what: str) -> Iterator[None]:
     try:
         yield
     except (zlib.error, ValueError, TypeError) as error:
-        raise sqlite3.DatabaseError(f"what changed {uri} cannot be read: {error}") from error
+        raise sqlite3.DatabaseError(f"what changed {what} cannot be read: {error}") from error
 
 
 class NodeRow(NamedTuple):
@@ -187,20 +178,19 @@ class Journal:
         self.readonly = readonly
         self._lock = threading.RLock()
         self._connections: dict[str, sqlite3.Connection] = {}
-        self._pid, self._inode = os.getpid(), 0
+        self._inode = 0
         self._abandoned: list[dict[str, sqlite3.Connection]] = []  # never closed: that would unlock the parent's
         watch_forks(self)
 
     def renew_after_fork(self) -> None:
         """Begin with a lock of its own; the connections stay the parent's."""
         self._lock = threading.RLock()  # another thread of the parent may have held it
+        self._abandoned.append(self._connections)
+        self._connections = {}
 
     # -- connections --
 
     def _connect(self, synchronous: str) -> sqlite3.Connection:
-        if self._pid != os.getpid():
-            self._abandoned.append(self._connections)
-            self._connections, self._pid = {}, os.getpid()
         made = self._connections.get(synchronous)
         if made is None:
             made = self._connections[synchronous] = self._open(synchronous)
@@ -229,15 +219,19 @@ class Journal:
         return made
 
     def _open_readonly(self) -> sqlite3.Connection:
-        """Open without writing a byte, even where no file for the WAL's index can be made."""
-        if (kept := _open_file_readonly(self.path)) is not None:
-            return kept
+        """Open without writing a byte; a journal that is missing or cannot be read is an empty one in memory."""
+        wal = f"{self.path}-wal"
+        has_wal = os.path.exists(wal) and os.path.getsize(wal) > 0
+        for mode in ("mode=ro", "immutable=1") if has_wal else ("immutable=1",):  # which makes no file beside it
+            with contextlib.suppress(sqlite3.Error):
+                made = sqlite3.connect(f"file:{quote(self.path)}?{mode}", uri=True, check_same_thread=False)
+                made.execute("SELECT count(*) FROM sqlite_schema").fetchall()
+                return made
         made = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
         _prepare(made)
         if os.path.exists(self.path):
             text = f"the journal at {self.path!r} cannot be read, so there is no history: `repair` sets it aside"
             made.execute("INSERT INTO reports VALUES (0, '', ?)", (text,))
-            _log.warning("%s", text)
         return made
 
     @contextlib.contextmanager
@@ -267,45 +261,31 @@ class Journal:
             connection.execute("SELECT sequence FROM commits ORDER BY sequence DESC LIMIT 1").fetchall()
             if not self.readonly:
                 self._connect("FULL")
-                _check_commits(connection, _LAST_COMMITS)
-
-    def restore_sequence(self) -> str:
-        """Return a sentence where the last sequence was damaged: it is the highest that the journal names, again."""
-        highest, last = self.query("SELECT max(sequence) FROM commits")[0][0] or 0, self.last_sequence()
-        if 0 < last < 1 << 53 and highest <= last:
-            return ""
-        if not (highest := max(highest, self.query("SELECT max(sequence) FROM nodes")[0][0] or 0)):
-            return ""
-        with self.writing() as connection:
-            connection.execute("DELETE FROM counters WHERE name = 'sequence'")
-            _set_sequence(connection, highest)
-        return f"the journal's last sequence was damaged, and is {highest} again"
 
     def follow(self) -> None:
         """Open the file again where another process has set the one that is open aside."""
         with self._lock, contextlib.suppress(FileNotFoundError):
-            if self._connections and self._pid == os.getpid() and os.stat(self.path).st_ino != self._inode:
+            if self._connections and os.stat(self.path).st_ino != self._inode:
                 self.close()
                 self.open()
 
-    def check(self, with_images: bool = True) -> None:
-        """Read all of the file, and what SQLite does not look into; `with_images` also what each commit changed."""
+    def check(self) -> None:
+        """Read the whole file, and raise `sqlite3.DatabaseError` where it is damaged."""
         with self._lock:
             connection = self._connect("NORMAL")
             rows = connection.execute("PRAGMA quick_check(1)").fetchall()
             if rows != [("ok",)]:
                 raise sqlite3.DatabaseError(str(rows))
-            _check_commits(connection)
-            sql = "SELECT uri, images FROM changes WHERE moved_to IS NULL"
-            for uri, images in connection.execute(sql) if with_images else ():
+            for uri, images in connection.execute("SELECT uri, images FROM changes WHERE moved_to IS NULL"):
                 _unpack(uri, images)
+            for (id,) in connection.execute("SELECT id FROM commits WHERE NOT json_valid(plans) LIMIT 1"):
+                raise sqlite3.DatabaseError(f"the plans of commit {id} cannot be read")
 
     def close(self) -> None:
         """Close both connections."""
         with self._lock:
-            if self._pid == os.getpid():
-                for connection in self._connections.values():
-                    connection.close()
+            for connection in self._connections.values():
+                connection.close()
             self._connections = {}
 
     # -- commits --
@@ -388,9 +368,9 @@ class Journal:
         )
         if not rows:
             return None
-        with self._lock, _translated(self.path):
-            _check_commits(self._connect("NORMAL"), f"WHERE sequence = {int(rows[0][0])}")
-        return _commit_of(rows[0], json.loads(rows[0][7]), self.steps(rows[0][0]))
+        with _translated(self.path), _readable(commit_id):
+            plans = json.loads(rows[0][7])
+        return _commit_of(rows[0], plans, self.steps(rows[0][0]))
 
     def images_of(self, uri: str, file: str) -> set[bytes]:
         """Return every image of a file that the journal holds."""
@@ -508,16 +488,6 @@ def _commit_of(row: tuple[Any, ...], plans: list[dict[str, Any]], steps: list[St
     return Commit(row[0], row[1], row[2], row[3], row[4], row[5], row[6], plans, steps)
 
 
-def _check_commits(connection: sqlite3.Connection, part: str = "") -> None:
-    """Refuse commits whose plans are no list, or that say of themselves what none of ours does."""
-    for (sequence,) in connection.execute(
-        f"SELECT sequence FROM (SELECT * FROM commits {part}) WHERE state NOT IN ('logged', 'applied', 'synced')"
-        " OR CASE WHEN typeof(plans) = 'text' AND json_valid(plans) THEN json_type(plans) END IS NOT 'array'"
-        " OR typeof(bytes) <> 'integer' OR typeof(at) NOT IN ('real', 'integer') OR typeof(id) <> 'text' LIMIT 1"
-    ):
-        raise sqlite3.DatabaseError(f"what commit {sequence} says of itself cannot be read")
-
-
 def _put_steps(connection: sqlite3.Connection, sequence: int, steps: Sequence[Step]) -> None:
     sql = "INSERT INTO changes(sequence, uri, moved_to, images) VALUES (?, ?, ?, ?)"
     for (uri, is_move), group in groupby(steps, lambda step: (step.uri, step.file == MOVE)):
@@ -533,9 +503,6 @@ def _put_steps(connection: sqlite3.Connection, sequence: int, steps: Sequence[St
 
 def _prepare(connection: sqlite3.Connection) -> None:
     """Make the tables that are not there."""
-    columns = {row[1] for row in connection.execute("PRAGMA table_info(changes)")}
-    if columns and "images" not in columns:
-        raise sqlite3.DatabaseError("its changes are kept as in no release")
     for statement in _SCHEMA.split(";"):
         connection.execute(statement)
 
@@ -575,29 +542,7 @@ def _translated(path: str) -> Iterator[None]:
             raise StoreError(f"the journal cannot be written or read: {text}") from error
         if isinstance(error, sqlite3.ProgrammingError):
             raise StoreError("the store was closed") from error
-        with contextlib.suppress(OSError):
-            Path(path).with_name(DAMAGED).touch()
         raise StoreCorruptError(f"the journal is damaged, `repair` sets it aside: {text}") from error
-
-
-def _open_file_readonly(path: str) -> sqlite3.Connection | None:
-    """Return a connection that only reads; None where the file is not there, or is none of sqlite3's.
-
-    A file without a WAL is opened as one that does not change, which makes no file beside it, on any file system.
-    """
-    quoted = path.replace("%", "%25").replace("?", "%3f").replace("#", "%23")
-    wal = f"{path}-wal"
-    has_wal = os.path.exists(wal) and os.path.getsize(wal) > 0
-    for mode in ("mode=ro", "immutable=1") if has_wal else ("immutable=1",):
-        with contextlib.suppress(sqlite3.Error):
-            made = sqlite3.connect(f"file:{quoted}?{mode}", uri=True, check_same_thread=False)
-            try:
-                made.execute("SELECT count(*) FROM sqlite_schema").fetchall()
-                return made
-            except sqlite3.Error:
-                made.close()
-                raise
-    return None
 
 
 def is_damage(error: BaseException) -> bool:

@@ -1,5 +1,16 @@
 """`MainStore`: the store's folder, the lock around writing, transactions, and where a node lies.
 
+A transaction stages changes and commits them together:
+
+    1  take the lock, and redo what a dead process left
+    2  compare: a node that is not as it was when this transaction first looked raises `VersionConflictError`
+    3  one synced transaction of the journal: images before and after, events held back.  This is the commit.
+    4  the files: new name, rename, no sync
+    5  one transaction without a sync: applied, events pending; unlock
+
+What was staged is what the same transaction reads. The events follow from the changes: no write misses the index.
+
+
 What a node is for its readers and writers is `ContextFS`, which builds on this.
 
 Readers take no lock. A node is whole if the digests in its metadata fit its files; else it is read again, at last under
@@ -18,35 +29,32 @@ import uuid
 import weakref
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
 from itertools import groupby
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeAlias, TypeVar
 from urllib.parse import unquote
 
 from ...base.forks import watch_forks
-from ...base.text import CountTokens, count_tokens, mapping_of
+from ...base.text import CountTokens, count_tokens, mapping_of, to_json
 from ...keyword_tree import LOG_NAME
 from ...store.addresses import refuse_address
-from ..core.config import (
-    CHECKPOINT_BYTES,
-    CHECKPOINT_COMMITS,
-    CONTENT,
-    EXTRACT_ARCHIVE,
-    FILES,
-    META,
-    SESSIONS,
-    SPACE,
-    UPSERT_CONTEXT,
-    URI_SEGMENTS,
-    WAL_BYTES,
+from ..core import config
+from ..core.config import CONTENT, FILES, META, RELATIONS, SESSIONS, UPSERT_CONTEXT
+from ..core.errors import (
+    ConflictError,
+    ContextEngineError,
+    InvalidInputError,
+    NodeNotFoundError,
+    StoreCorruptError,
+    StoreError,
+    VersionConflictError,
 )
-from ..core.errors import ContextEngineError, InvalidInputError, StoreCorruptError, StoreError, VersionConflictError
-from ..core.objects import OutboxEvent, RequestContext
+from ..core.objects import OutboxEvent, RequestContext, WritePlan
 from .folders import Disk, Entry, Folders, Image, boot_id
-from .journal import DAMAGED, MOVE, Commit, Journal, NodeRow, is_damage
-from .meta import is_whole, leads_on, read_meta, state_of
+from .journal import MOVE, Commit, Journal, NodeRow, Step, is_damage
+from .meta import Staged, is_whole, leads_on, read_meta, staged_of, state_of, write_meta
 from .redo import Rescue, redo
-from .transaction import Transaction
 from .uri import Uri, check_access, parse_uri, space_uris
 
 _log = logging.getLogger(__name__)
@@ -55,7 +63,197 @@ T = TypeVar("T")
 
 _ATTEMPTS = 50
 _KNOWN_EDITS = 1_024
-_BYTES = 64 * CHECKPOINT_BYTES
+_BYTES = 64 * config.CHECKPOINT_BYTES
+
+
+_EMPTY: Image = {config.ABSTRACT: b"", config.OVERVIEW: b"", CONTENT: b"", RELATIONS: b"[]\n"}
+"""What every node has, at least."""
+
+
+_Event: TypeAlias = tuple[str, str, dict[str, Any], float]
+"""Its type, URI and payload, and in how many seconds it is due."""
+
+
+@dataclass
+class Transaction:
+    """Changes that are committed together; made by `MainStore.transaction`."""
+
+    fs: "MainStore"
+    ctx: RequestContext
+    name: str
+    commit_id: str
+    plans: list[WritePlan] = field(default_factory=list)
+    """Kept in the journal with the commit."""
+    ends: list[str] = field(default_factory=list)
+    """Events that this commit is the end of."""
+    events: list[OutboxEvent] = field(default_factory=list)
+    """What the commit registered, once it is done."""
+    sequence: int = 0
+    """Of the commit; 0 where nothing was to be done."""
+    _base: dict[str, Image] = field(default_factory=dict)
+    _staged: dict[str, Staged] = field(default_factory=dict)
+    _move: tuple[Uri, Uri] | None = None
+    _more: list[_Event] = field(default_factory=list)
+    _musts: set[str] = field(default_factory=set)
+
+    # -- staging --
+
+    def look(self, uri: Uri) -> Staged:
+        """Return a node as this transaction sees it; `NodeNotFoundError` says that there is none."""
+        staged = self._staged.get(uri.text)
+        if staged is None:
+            return staged_of(uri, self._look_at_base(uri))
+        if staged.meta is None:
+            raise NodeNotFoundError(uri.text)
+        return Staged(dict(staged.files), {**staged.meta})
+
+    def _look_at_base(self, uri: Uri) -> Image:
+        if uri.text not in self._base:
+            self._base[uri.text] = self.fs.read_image(uri)
+        return self._base[uri.text]
+
+    def has(self, uri: Uri) -> bool:
+        """Whether there is such a node, as this transaction sees it."""
+        try:
+            self.look(uri)
+        except NodeNotFoundError:
+            return False
+        return True
+
+    def put(self, uri: Uri, staged: Staged, must: bool = False) -> None:
+        """Stage a node; with `must` it gets a version even where nothing in it differs."""
+        if self._move is not None:
+            raise InvalidInputError("a move is a transaction of its own")
+        if not uri.is_node:
+            raise InvalidInputError(f"no node can be at {uri.text!r}: it is a space, or above one")
+        self._look_at_base(uri)
+        self._staged[uri.text] = staged
+        if must:
+            self._musts.add(uri.text)
+
+    def move(self, uri: Uri, to: Uri) -> str:
+        """Stage a move, and return the commit's id; nothing else may be staged."""
+        if self._staged or self._move is not None:
+            raise InvalidInputError("a move is a transaction of its own")
+        self._move = (uri, to)
+        return self.commit_id
+
+    def add_event(self, event_type: str, uri: str, payload: dict[str, Any], due_in_s: float = 0.0) -> None:
+        """Register an event that follows from no change."""
+        self._more.append((event_type, uri, payload, due_in_s))
+
+    # -- committing --
+
+    def commit(self) -> None:
+        """Write all that is staged; see the top of this file."""
+        if not self._staged and self._move is None and not self._more and not self.ends:
+            return
+        fs = self.fs
+        with fs.locked():
+            for uri in self._staged:
+                self._compare(uri)
+                fs.folders.check_writable(parse_uri(uri).folders)
+            commit = Commit(
+                sequence=fs.journal.last_sequence() + 1,
+                id=self.commit_id,
+                name=self.name,
+                author=f"{self.ctx.user_id}/{self.ctx.agent_id}",
+                at=fs.clock(),
+                boot=fs.boot,
+                plans=[_describe(plan) for plan in self.plans],
+                ends=self.ends,
+            )
+            changed = self._move_steps(commit) if self._move else self._file_steps(commit)
+            if not commit.steps and not self._more and not self.ends:
+                return
+            for number, (kind, uri, payload, due_in) in enumerate([*changed, *self._more]):
+                event = OutboxEvent(
+                    f"{commit.id}-{number}", kind, uri, payload, "pending", 0, commit.at, commit.sequence
+                )
+                commit.events.append((event, commit.at + due_in))
+                self.events.append(event)
+            self.sequence = commit.sequence
+            fs.log_and_apply(commit)
+
+    def _compare(self, text: str) -> None:
+        uri = parse_uri(text)
+        present, base = self.fs.read_image(uri), self._base[text]
+        if present != base:
+            seen, current = (read_meta(uri, image)["version"] if image else 0 for image in (base, present))
+            raise VersionConflictError(text, seen, current)
+
+    def _file_steps(self, commit: Commit) -> list[_Event]:
+        changed: list[_Event] = []
+        for text, staged in self._staged.items():
+            uri, base = parse_uri(text), self._base[text]
+            after = self._image_of(uri, staged, base, commit)
+            # Of an edit that is adopted the journal has only what was there before: what the hand wrote is kept, too.
+            before = {**base, **self.fs.journal.last_images(text)} if text in self._musts else base
+            steps = [
+                Step(text, name, before.get(name), after.get(name))
+                for name in FILES
+                if before.get(name) != after.get(name)
+            ]
+            if not steps:
+                continue
+            commit.steps += steps
+            version = staged.meta["version"] if staged.meta else read_meta(uri, base)["version"]
+            commit.nodes.append(NodeRow(text, commit.sequence, version, state_of(after)))
+            changed.append((UPSERT_CONTEXT if after else config.DELETE_CONTEXT, text, {}, 0.0))
+            if after and base.get(RELATIONS, _EMPTY[RELATIONS]) != after[RELATIONS]:
+                changed.append((config.UPSERT_RELATION, text, {}, 0.0))
+        return changed
+
+    def _image_of(self, uri: Uri, staged: Staged, base: Image, commit: Commit) -> Image:
+        """Return a node's files after the commit, or its files before if nothing that counts has changed."""
+        if staged.meta is None:
+            return {}
+        before = read_meta(uri, base) if META in base and not leads_on(base[META]) else None
+        files = {**_EMPTY, **staged.files}
+        meta = staged.meta
+        if before is not None and uri.text not in self._musts:
+            kept = {name: before[name] for name in ("version", "sequence", "created_at", "updated_at")}
+            same = _write_meta(uri, {**meta, **kept}, files) == base[META]
+            if same and {**files, META: base[META]} == base:
+                return base
+        row = self.fs.journal.node(uri.text)  # a hand may have put an older version back: versions only rise
+        meta["version"] = max(before["version"] if before else 0, row.version if row else 0) + 1
+        meta["sequence"] = commit.sequence
+        meta["created_at"] = meta.get("created_at") or (before["created_at"] if before else 0.0) or commit.at
+        meta["updated_at"] = commit.at
+        return {**files, META: _write_meta(uri, meta, files)}
+
+    def _move_steps(self, commit: Commit) -> list[_Event]:
+        assert self._move is not None
+        uri, to = self._move
+        folders = self.fs.folders
+        stub = folders.read(to.folders, (META,)).get(META)
+        is_stub = stub is not None and leads_on(stub) and not folders.child_names(to.folders)
+        if folders.is_folder(to.folders) and not is_stub:
+            raise ConflictError(f"{to.text!r} is taken", uris=[to.text])
+        if not folders.is_folder(uri.folders):
+            raise NodeNotFoundError(uri.text)
+        if is_stub:  # it leads to a node that comes back, or to somewhere else; the history has it
+            commit.steps.append(Step(to.text, META, stub, None))
+        commit.steps.append(Step(uri.text, MOVE, None, to.text.encode()))
+        leads = to_json({"moved_to": to.text}).encode("utf-8") + b"\n"
+        commit.steps.append(Step(uri.text, META, None, leads))
+        return [(config.MOVE_CONTEXT, uri.text, {"to_uri": to.text, "recursive": True}, 0.0)]
+
+
+def _write_meta(uri: Uri, meta: dict[str, Any], files: Image) -> bytes:
+    try:
+        return write_meta(uri, meta, files)
+    except (TypeError, ValueError) as error:
+        raise InvalidInputError(f"metadata of {uri.text!r} is no JSON: {error}") from error
+
+
+def _describe(plan: WritePlan) -> dict[str, Any]:
+    """Return a plan as the journal keeps it; the texts stand in the images already."""
+    kept = {
+        name: getattr(plan, name) for name in ("action", "target_uri", "reason", "expected_version", "candidate_id")
+    }
+    return {**kept, "files": sorted(str(name) for name in plan.node_patch), "relations": len(plan.relation_ops)}
 
 
 class MainStore:
@@ -68,6 +266,9 @@ class MainStore:
         count_tokens: How long a text is for a model.
         disk: The door to the operating system.
         readonly: Whether nothing is written, not even a lock; None looks whether the folder can be written.
+
+    Attributes:
+        on_commit: Called with the events of what a thread has committed, once it has let go of the lock.
 
     Raises:
         StoreError: The folder cannot be made or read.
@@ -99,7 +300,7 @@ class MainStore:
         self._disk = disk or Disk()
         is_locked_out = self.root.is_dir() and not os.access(self.root, os.W_OK)
         self.readonly = is_locked_out if readonly is None else bool(readonly)
-        self.space = self.root / SPACE
+        self.space = self.root / config.SPACE
         self.aside = self.space / "aside"  # what hands wrote, and could not be merged
         self.folders = Folders(str(self.root), self._disk)
         self.journal = Journal(str(self.space / "journal.db"), self.readonly)
@@ -111,6 +312,8 @@ class MainStore:
         self._is_closed = False
         self._identity: tuple[int, int] | None = None
         self._commits_since, self._bytes_since = 0, 0  # the last checkpoint
+        self._committed: list[OutboxEvent] = []  # events of this thread's commits, until the lock is free
+        self.on_commit: Callable[[Sequence[OutboxEvent]], None] = lambda events: None
         self._known_edits: OrderedDict[str, str] = OrderedDict()  # uri -> state that was read under the lock
         watch_forks(self)
         if not self.readonly:
@@ -137,14 +340,9 @@ class MainStore:
             is_new = not os.path.exists(self.journal.path)
             try:
                 self.journal.open()
-                is_noted = (self.space / DAMAGED).exists()
-                if self._has_started_again() or is_noted:
-                    self.journal.check(with_images=is_noted)
+                if self._has_started_again():
+                    self.journal.check()
                     self._note_boot()
-                    (self.space / DAMAGED).unlink(missing_ok=True)
-                if text := self.journal.restore_sequence():
-                    self.journal.report(self.clock(), "", text)
-                    _log.warning("%s: %s", self.root, text)
             except (sqlite3.DatabaseError, StoreCorruptError) as error:
                 if not (isinstance(error, StoreCorruptError) or is_damage(error)):
                     self.journal.close()
@@ -154,8 +352,6 @@ class MainStore:
             redo(self.journal, self.folders, self.boot, self.aside)
             if is_new or not self.journal.last_sequence():
                 self._take_in()
-        for place in sorted(self.aside.glob("journal-*")):
-            _log.warning("a damaged journal of %s is in %s; delete it when nothing of it is wanted", self.root, place)
 
     def _has_started_again(self) -> bool:
         # Where the machine does not tell its starts, each opening may be the first one.
@@ -185,10 +381,10 @@ class MainStore:
         place.mkdir(mode=0o700, parents=True)
         for each in self.space.glob("journal.db*"):
             each.rename(place / each.name)
-        (self.space / DAMAGED).unlink(missing_ok=True)
         self.journal.open()
         self._note_boot()
         text = f"the journal was damaged ({error}) and set aside in .ctx/aside/{place.name}: what it could undo is gone"
+        _log.warning("%s: %s", self.root, text)
         self.journal.report(self.clock(), "", f"{text}; delete that folder when nothing of it is wanted")
 
     def _take_in(self) -> None:
@@ -205,7 +401,7 @@ class MainStore:
                     held = meta["metadata"]
                     if uri.category == SESSIONS and mapping_of(held.get("ledger")).get("state") == "waiting":
                         who = {"user": uri.segments[2], "agent": str(held.get("agent")), "session": uri.segments[-2]}
-                        events.append((EXTRACT_ARCHIVE, uri.text, who))
+                        events.append((config.EXTRACT_ARCHIVE, uri.text, who))
         last, now = max((row.sequence for row in rows), default=0), self.clock()
         made = [OutboxEvent(self.new_id(), *event, "pending", 0, now, last) for event in events]
         self.journal.take_in(rows, made, last)
@@ -236,6 +432,7 @@ class MainStore:
         """Hold the store's lock, behind a redo of what a dead process left; may be nested."""
         if self.readonly:
             raise StoreError(f"the store at {str(self.root)!r} is read-only")
+        committed: list[OutboxEvent] = []
         with self._thread_lock:
             self.require_open()
             if self._failure:
@@ -255,6 +452,9 @@ class MainStore:
                     fd, self._lock_fd = self._lock_fd, -1
                     self._disk.unlock(fd)  # closing would not do: a forked process may have it, too
                     self._disk.close(fd)
+                    committed, self._committed = self._committed, []
+        if committed:
+            self.on_commit(committed)
 
     def _recover(self) -> None:
         try:
@@ -280,13 +480,14 @@ class MainStore:
             text = f"commit {commit.id} is kept in the journal, its files follow with the next write: {error}"
             raise StoreError(text, is_committed=True) from error
         self.journal.mark_applied([commit.sequence], self.boot)
+        self._committed += [event for event, _ in commit.events]
         self._commits_since += 1
         self._bytes_since += commit.size
         size, wal = self.journal.sizes()
-        # A sync costs by the file: of a large store there are fewer.
-        if self._commits_since >= CHECKPOINT_COMMITS or self._bytes_since >= min(max(CHECKPOINT_BYTES, size), _BYTES):
+        enough = min(max(config.CHECKPOINT_BYTES, size), _BYTES)  # a sync costs by the file: a large store has fewer
+        if self._commits_since >= config.CHECKPOINT_COMMITS or self._bytes_since >= enough:
             self.checkpoint()
-        elif wal > max(WAL_BYTES, size // 8):
+        elif wal > max(config.WAL_BYTES, size // 8):
             self.journal.truncate()
 
     def checkpoint(self) -> None:
@@ -297,7 +498,7 @@ class MainStore:
         with self.locked():
             self._commits_since = self._bytes_since = 0
             if self.journal.waiting()[0]:
-                fd = self._disk.open_root(str(self.root))
+                fd, _ = self._disk.open_path(str(self.root), ())
                 try:
                     self._disk.sync_all(fd)
                 except OSError as error:
@@ -405,7 +606,7 @@ class MainStore:
                 return "/".join((to, *uri.segments[depth:]))
         return ""
 
-    def entries(self, uri: Uri, depth: int = URI_SEGMENTS) -> Iterator[tuple[Uri, Entry]]:
+    def entries(self, uri: Uri, depth: int = config.URI_SEGMENTS) -> Iterator[tuple[Uri, Entry]]:
         """Yield a folder and those under it, parents first; one that a hand has made and no URI has is left out."""
         above = {uri.folders: uri}
         for entry in self.folders.walk(uri.folders, depth=depth):
@@ -440,6 +641,7 @@ class MainStore:
         return [found.text for found in map(uri_of, folders) if found is not None]
 
 
+
 def uri_of(folders: tuple[str, ...]) -> Uri | None:
     """Return the URI whose folders these are; None where a hand has made one that no URI has."""
     try:
@@ -450,7 +652,7 @@ def uri_of(folders: tuple[str, ...]) -> Uri | None:
 
 
 def _prepare(root: Path) -> None:
-    space = root / SPACE
+    space = root / config.SPACE
     if (root / LOG_NAME).exists() and not space.exists():
         raise StoreError(f"{str(root)!r} holds a keyword tree, and no context engine: open it with KeywordTree")
     try:

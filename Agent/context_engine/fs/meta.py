@@ -8,16 +8,23 @@ What a hand wrote here is taken as far as it makes sense; where it makes none, a
 """
 
 import json
-import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Any
 
 from ...base.checks import shorten
-from ...base.text import digest_of, file_digest, mapping_of, merge_unique, read_time, strings_of, time_of, to_json
+from ...base.text import (
+    digest_of,
+    file_digest,
+    mapping_of,
+    merge_unique,
+    read_time,
+        strings_of,
+    time_of,
+    to_json,
+)
 from ..core.config import FILES, LEVELS, META
-from ..core.errors import InvalidInputError, StoreCorruptError, VersionConflictError
+from ..core.errors import InvalidInputError, NodeNotFoundError, StoreCorruptError, VersionConflictError
 from ..core.objects import RelationEdge
 from .folders import Image
 from .uri import Uri
@@ -34,6 +41,13 @@ class Staged:
 
     files: Image
     meta: dict[str, Any] | None
+
+
+def staged_of(uri: Uri, image: Image) -> Staged:
+    """Return the node that some files make; `NodeNotFoundError` says that they make none, or lead on to another."""
+    if not image or leads_on(image.get(META, b"")):
+        raise NodeNotFoundError(uri.text)
+    return Staged({name: data for name, data in image.items() if name != META}, read_meta(uri, image))
 
 
 def context_type_of(category: str) -> str:
@@ -99,21 +113,9 @@ def read_meta(uri: Uri, image: Image) -> dict[str, Any]:
     }
 
 
-# As the engine writes them, a field a line, with nothing in them that JSON has to write in another way.
-_find_head = re.compile(rb'\n "category": "([ !#-[\]-~]*)",\n(?:.*\n)+? "updated_at": "([ !#-[\]-~]*)",\n').search
-
-
 def read_head(uri: Uri, data: bytes) -> tuple[str, float]:
     """Return what a listing shows of a metadata file: the category, and when the node was written."""
-    found = _find_head(data)
-    if found and (seconds := _read_time(found[2])):
-        return found[1].decode(), seconds
     return _head_of(uri, _load(data))
-
-
-@lru_cache(1024)  # what a commit has written has one time
-def _read_time(data: bytes) -> float | None:
-    return read_time(data.decode())
 
 
 def _head_of(uri: Uri, held: dict[str, Any]) -> tuple[str, float]:

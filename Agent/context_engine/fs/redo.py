@@ -130,13 +130,13 @@ _BLOCK = 512
 def redo(journal: Journal, folders: Folders, boot: str, aside: Path) -> None:
     """Bring the files to what the journal says; the store's lock is held. Running it twice changes nothing more."""
     if commits := journal.unfinished(boot):
-        _make_moves(commits, folders)
+        _make_moves(commits, folders, Rescue(journal, aside, "", None, lambda name, taken: True))
         for uri, change in _newest_images(commits).items():
             _write_again(journal, folders, uri, change, aside)
         journal.mark_applied([commit.sequence for commit in commits], boot)
 
 
-def _make_moves(commits: Iterable[Commit], folders: Folders) -> None:
+def _make_moves(commits: Iterable[Commit], folders: Folders, stubs: Rescue) -> None:
     """Make the moves that were not made yet.
 
     The last one whose folder is at its new place, and not at its old one, was made, and so were those before: they are
@@ -152,7 +152,7 @@ def _make_moves(commits: Iterable[Commit], folders: Folders) -> None:
     first = len(made) - made[::-1].index(True) if True in made else 0
     for source, to in moves[first:]:
         if folders.is_taken(source) and not folders.is_taken(to):
-            folders.write(to, {META: None})  # what led on from there
+            folders.write(to, {META: None}, stubs)  # what led on from there
             folders.move(source, to)
 
 

@@ -15,19 +15,19 @@ characters. A space is `ctx://{account}/users/{id}` or `ctx://{account}/agents/{
 
 import contextlib
 import re
-import unicodedata
 from functools import lru_cache
 from typing import NamedTuple
 from urllib.parse import unquote
 
 from ...base.checks import shorten
+from ...base.names import encode_name, slug_of
+from ...base.text import digest_of
 from ..core.config import OWNER_OF, SESSIONS, URI_CHARACTERS, URI_SEGMENTS
 from ..core.errors import AccessDeniedError, ContextEngineError, InvalidUriError
 from ..core.objects import RequestContext
-from ..providers.library import encode_folder, make_slug
 
 _SCHEME = "ctx://"
-_UNSEEN = frozenset(("Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"))
+_find_forbidden = re.compile("[\\\\?#\u2028\u2029]").search
 _is_plain = re.compile("[a-z0-9_-]{1,200}").fullmatch  # is its own folder: most are, and the look at each takes long
 _OWNERS = {"users": "user", "agents": "agent"}
 
@@ -121,19 +121,40 @@ def parse_uri(uri: object) -> Uri:
 
 @lru_cache(maxsize=4096)  # the same few folders lead to all nodes
 def _folder_of(segment: str) -> str:
-    """Return a segment's folder; a `ValueError` says why it can be none."""
+    """Return a segment's folder, of which no two share one on any file system; a `ValueError` says why it has none."""
     if _is_plain(segment):
         return segment
     if segment in ("", ".", ".."):
         raise ValueError(f"a segment may not be {segment!r}")
-    if not segment.isascii() and not unicodedata.is_normalized("NFC", segment):
-        raise ValueError("a segment must be in NFC")
-    for char in segment:
-        if char in "\\?#" or unicodedata.category(char) in _UNSEEN:
-            raise ValueError(f"a segment may not hold {char!r}")
-    if not segment.strip():
-        raise ValueError("a segment may not be blank")
-    return encode_folder(segment)
+    if found := _find_forbidden(segment):
+        raise ValueError(f"a segment may not hold {found[0]!r}")
+    return encode_name("a segment", segment)
+
+
+def make_slug(name: str, limit: int = 160) -> str:
+    """Return a name as a segment, in its own script; a URI has no `#`, so that C# is written c♯.
+
+    >>> make_slug("喝 龙井!"), make_slug("C++"), make_slug("C#"), make_slug("../x")
+    ('喝-龙井', 'c++', 'c♯', 'x')
+    >>> len(_folder_of(make_slug("茶" * 500)).encode()) <= 160
+    True
+
+    `limit` is bytes of the folder's name; a longer slug ends in a digest.
+    """
+    slug = slug_of(name).replace("#", "♯")
+    if _folder_bytes(slug) <= limit:
+        return slug
+    digest = digest_of(slug, size=6)
+    while slug and _folder_bytes(slug) > limit - len(digest) - 1:
+        slug = slug[:-1]
+    return f"{slug.rstrip('-')}-{digest}"
+
+
+def _folder_bytes(slug: str) -> int:
+    return sum(1 if char in _PLAIN else 3 * len(char.encode()) for char in slug)  # what is coded takes three each
+
+
+_PLAIN = frozenset("abcdefghijklmnopqrstuvwxyz0123456789-_")
 
 
 def join_uri(*segments: str) -> str:

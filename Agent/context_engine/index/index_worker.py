@@ -15,9 +15,10 @@ import threading
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 from ...base.forks import watch_forks
-from ...finding.embedder import Embedder
+from ...base.text import digest_of
 from ...finding.index import LostIndexError
 from ...keyword_tree import HideKeys
 from ..core.config import (
@@ -33,13 +34,72 @@ from ..core.config import (
 )
 from ..core.errors import ContextEngineError, InvalidUriError, ProviderDownError, StoreCorruptError, StoreError
 from ..core.messages import decode_messages
-from ..core.objects import ContextNode, GraphStore, IndexBatchResult, OutboxEvent, RequestContext
+from ..core.objects import (
+    ContextNode,
+    GraphStore,
+    IndexBatchResult,
+    IndexRecord,
+    MoveProjection,
+    OutboxEvent,
+    RelationEdge,
+    RelationIndexRecord,
+    RequestContext,
+)
 from ..fs.context_fs import ContextFS
 from ..fs.meta import leads_on, read_edges
 from ..fs.uri import Uri, parse_uri
-from ..providers.word_index import IndexedNode, WordIndex, projected_digest
+from ..providers import EmbedderAdapter, IndexedNode, WordIndex, passages_of, projected_digest
 from .outbox_store import OutboxStore
-from .record_builder import IndexProjector
+
+
+def record_id(uri: str, level: int, part: int = 0) -> str:
+    """Return what identifies a level of a node in every index; from the second passage on, with its number."""
+    return digest_of(uri, str(level), *([str(part)] if part else []), size=8)
+
+
+class IndexProjector:
+    """A node's levels, its edges and its moves as records: pure functions.
+
+    Level 0 is the abstract with title and aliases, level 1 the overview; an archive has no level 1. Level 2 is a record
+    for each entry or passage of the content, and of an archive for each passage of each message, with who said it; the
+    node of an archive brings its messages in `metadata["messages"]`.
+    """
+
+    def build_context_records(self, node: ContextNode) -> list[IndexRecord]:
+        """Return a node's records: L0, L1, and each passage or message of L2."""
+        is_archive, meta = node.category == SESSIONS, node.metadata
+        filters = {"owner_space": node.owner_space, "account": node.uri.split("/")[2], "category": node.category}
+
+        def record(level: int, part: int, text: str, metadata: dict[str, Any]) -> IndexRecord:
+            place = node.uri, node.parent_uri, node.context_type, node.category
+            id, sequence = record_id(node.uri, level, part), int(meta.get("sequence") or 0)
+            return IndexRecord(id, *place, level, text, filters, metadata, part, sequence)
+
+        at = {"at": meta.get("updated_at") or 0.0}
+        names = [] if is_archive else [meta.get("title") or "", *meta.get("aliases", ())]
+        found = [record(0, 0, "\n".join(filter(None, [*dict.fromkeys(names), node.abstract])), at)]
+        if node.overview.strip() and not is_archive:  # an archive is found by its messages
+            found.append(record(1, 0, node.overview, at))
+        passages = passages_of(node, meta.get("messages") or ())
+        return [*found, *(record(2, part, text, metadata) for part, text, metadata in passages)]
+
+    def build_relation_records(self, uri: str, edges: Sequence[RelationEdge]) -> list[RelationIndexRecord]:
+        """Return a node's edges as records, one for each (from, to, type)."""
+        return [
+            RelationIndexRecord(
+                digest_of(uri, edge.to_uri, edge.relation_type, size=8),
+                uri,
+                edge.to_uri,
+                edge.relation_type,
+                {"reason": edge.reason, "weight": edge.weight},
+            )
+            for edge in edges
+        ]
+
+    def build_move_records(self, from_uri: str, to_uri: str) -> MoveProjection:
+        """Return what a move changes."""
+        return MoveProjection(from_uri, to_uri, parse_uri(from_uri).parent, parse_uri(to_uri).parent)
+
 
 _log = logging.getLogger(__name__)
 
@@ -47,7 +107,7 @@ _log = logging.getLogger(__name__)
 class IndexSpaces:
     """A folder for each space, `{account}/{space}/`."""
 
-    def __init__(self, folder: Path, readonly: bool = False, embedder: Embedder | None = None) -> None:
+    def __init__(self, folder: Path, readonly: bool = False, embedder: EmbedderAdapter | None = None) -> None:
         self.folder, self._readonly, self._embedder = folder, readonly, embedder
         self._lock = threading.Lock()
         self._open: dict[str, WordIndex] = {}
@@ -70,20 +130,20 @@ class IndexSpaces:
         """
         space = parse_uri(uri).space
         with self._lock:
-            made = self._open.get(space)
-            if made is None:
+            if space not in self._open:
                 try:
-                    path = self.folder_of(space) / "index.db"
-                    made = self._open[space] = WordIndex(path, self._readonly, self._embedder)
+                    self._open[space] = self._make(space)
                 except (sqlite3.Error, OSError, LostIndexError) as error:
-                    made = self._stand_in(space, error)
-            return made
+                    self._stand_in(space, error)
+            return self._open[space]
 
-    def _stand_in(self, space: str, error: BaseException) -> WordIndex:
+    def _make(self, space: str) -> WordIndex:
+        return WordIndex(self.folder_of(space) / "index.db", self._readonly, self._embedder)
+
+    def _stand_in(self, space: str, error: BaseException) -> None:
         self.notes[space] = f"the index of {space} cannot be used, its files are looked through: {error}"
         _log.warning("%s", self.notes[space])
-        made = self._open[space] = WordIndex(None)
-        return made
+        self._open[space] = WordIndex(None)
 
     def recover(self, uri: str, error: BaseException) -> None:
         """Let a space be found again after its index has failed.
@@ -103,7 +163,7 @@ class IndexSpaces:
         with self._lock:
             for space in list(self.notes):
                 with contextlib.suppress(sqlite3.Error, OSError, LostIndexError):
-                    made = WordIndex(self.folder_of(space) / "index.db", self._readonly, self._embedder)
+                    made = self._make(space)
                     with contextlib.nullcontext() if self._readonly else made.writing():
                         pass
                     self._open[space] = made
@@ -157,65 +217,53 @@ class IndexWorker:
         An event that fails comes again later; after 8 times, or where no retry helps, it is dead. What needs a provider
         that is down waits for it.
         """
-        result = IndexBatchResult()
         self._spaces.retry()
         events = self._outbox.claim_batch(self.worker_id, limit)
-        left = {event.event_id for event in events}
-        with self._renewing(left):
+        result = IndexBatchResult(claimed=len(events))
+        with self._renewing([event.event_id for event in events]):
             for batch in batches(events):
-                result.claimed += len(batch)
-                if len(batch) == 1 or not self._work_together(batch, result):
-                    for event in batch:
-                        self._work(event, result)
-                left.difference_update(event.event_id for event in batch)
+                self._work(batch, result)
         return result
 
-    def _work_together(self, events: Sequence[OutboxEvent], result: IndexBatchResult) -> bool:
-        """Handle events in one transaction; where that fails, nothing was done, and each is handled alone."""
+    def _work(self, events: Sequence[OutboxEvent], result: IndexBatchResult) -> None:
+        """Handle a batch; where it fails, nothing was done, and each of its events is handled alone."""
         try:
             self.handle_together(events)
-        except Exception:
-            return False
-        if self._spaces.note(events[0].uri):
-            return False
-        self._outbox.mark_done([event.event_id for event in events], self.worker_id)
-        result.succeeded += len(events)
-        return True
-
-    def _work(self, event: OutboxEvent, result: IndexBatchResult) -> None:
-        try:
-            self.handle_event(event, context_of(event.uri))
-            if note := self._spaces.note(event.uri):
-                raise StoreError(note)  # what is in memory alone is not done
-        except ProviderDownError as error:
-            self._outbox.postpone(event.event_type, HideKeys(str(error)))
-            result.retried += 1
         except Exception as error:  # whatever it is, the other events go on, and this one is not lost
+            if len(events) == 1:
+                self._fail(events[0], error, result)
+            else:
+                for event in events:
+                    self._work([event], result)
+        else:
+            self._outbox.mark_done([event.event_id for event in events], self.worker_id)
+            result.succeeded += len(events)
+
+    def _fail(self, event: OutboxEvent, error: Exception, result: IndexBatchResult) -> None:
+        said = HideKeys(f"{type(error).__name__}: {error}")  # of an embedder, say
+        _log.warning("event %s at %s failed: %s", event.event_type, event.uri, said)
+        is_final = isinstance(error, (StoreCorruptError, InvalidUriError, KeyError))
+        if isinstance(error, ProviderDownError):
+            self._outbox.postpone(event.event_type, said)
+        else:
             if isinstance(error, LostIndexError):
                 self._spaces.recover(event.uri, error)
-            is_final = isinstance(error, (StoreCorruptError, InvalidUriError, KeyError))
-            said = HideKeys(f"{type(error).__name__}: {error}")  # of an embedder, say
-            _log.warning("event %s at %s failed: %s", event.event_type, event.uri, said)
             self._outbox.mark_failed(event.event_id, said, not is_final, self.worker_id)
-            result.failed += is_final
-            result.retried += not is_final
-        else:
-            self._outbox.mark_done([event.event_id], self.worker_id)
-            result.succeeded += 1
+        result.failed += is_final
+        result.retried += not is_final
 
     @contextlib.contextmanager
-    def _renewing(self, event_ids: set[str]) -> Iterator[None]:
-        """Renew the leases of what is left of a batch for as long as it takes; most batches are over long before."""
+    def _renewing(self, event_ids: Sequence[str]) -> Iterator[None]:
+        """Renew the leases of a batch for as long as it takes; most batches are over long before."""
         is_over = threading.Event()
 
         def renew() -> None:
             while not is_over.wait(LEASE_S / 3):
-                for event_id in list(event_ids):
+                for event_id in event_ids:
                     self._outbox.renew(event_id, self.worker_id)
 
-        thread = threading.Thread(target=renew, daemon=True)
         if event_ids:
-            thread.start()
+            threading.Thread(target=renew, daemon=True).start()
         try:
             yield
         finally:
@@ -226,11 +274,16 @@ class IndexWorker:
         self.handlers[event.event_type](event, ctx)
 
     def handle_together(self, events: Sequence[OutboxEvent]) -> None:
-        """Handle a batch of `batches` in one transaction of its index: a term's postings are then written once."""
+        """Handle a batch of `batches` in one transaction of its index: a term's postings are then written once.
+
+        A `StoreError` says that it was done in memory alone, where the index cannot be used.
+        """
         words = self._spaces.words(events[0].uri)
         with words.writing() if len(events) > 1 else contextlib.nullcontext():
             for event in events:
                 self.handle_event(event, context_of(event.uri))
+        if note := self._spaces.note(events[0].uri):
+            raise StoreError(note)
 
     # -- looking --
 
@@ -323,18 +376,14 @@ def batches(events: Iterable[OutboxEvent]) -> Iterator[list[OutboxEvent]]:
     size = 0
     for event in events:
         is_look = event.event_type == UPSERT_CONTEXT and not event.payload.get("recursive")
-        weight = _ARCHIVE if f"/{SESSIONS}/" in event.uri else 1
-        if batch and not (is_look and _space_of(event) == _space_of(batch[0]) and size + weight <= _TOGETHER):
+        weight = _TOGETHER if not is_look else _ARCHIVE if f"/{SESSIONS}/" in event.uri else 1
+        if batch and (size + weight > _TOGETHER or parse_uri(event.uri).space != parse_uri(batch[0].uri).space):
             yield batch
             batch, size = [], 0
         batch.append(event)
-        size += weight if is_look else _TOGETHER
+        size += weight
     if batch:
         yield batch
-
-
-def _space_of(event: OutboxEvent) -> list[str]:
-    return event.uri.split("/")[:5]
 
 
 def _names_of(uri: Uri, node: ContextNode) -> Sequence[str]:

@@ -2,8 +2,8 @@
 
     held → pending → leased → done | dead
 
-A claim takes the oldest due event of each URI that no live lease holds; a recursive event and those under it exclude
-each other. A worker that has lost its lease marks nothing.
+A claim takes the oldest due event of each URI that no live lease holds, and is the end of others that ask for the same
+look; a recursive event and those under it exclude each other. A worker that has lost its lease marks nothing.
 """
 
 import json
@@ -15,9 +15,9 @@ from typing import Any
 from ..core.config import ATTEMPTS, BACKOFF_LIMIT_S, BACKOFF_S, LEASE_S, UPSERT_CONTEXT
 from ..core.objects import OutboxEvent
 from ..fs.journal import Journal, put_event
-from ..fs.transaction import Transaction
+from ..fs.main_store import Transaction
 
-_SAME = 10_000  # events of a claim that another one of it serves
+_SAME = 10_000  # events that one claim ends, since another one of it looks at their place
 _COLUMNS = "event_id, event_type, uri, payload, status, retry_count, created_at, sequence"
 
 
@@ -35,7 +35,6 @@ class OutboxStore:
         current: Callable[[], Transaction | None] = lambda: None,
     ) -> None:
         self._journal, self._clock, self._jitter, self._current = journal, clock, jitter, current
-        self._served: dict[str, list[str]] = {}  # by an event that was claimed: others that its look serves, too
 
     # -- registering --
 
@@ -81,28 +80,22 @@ class OutboxStore:
                 " OR (status = 'leased' AND lease_until <= ?) ORDER BY number",
                 (now, now),
             )
-            claimed: list[OutboxEvent] = []
-            looks: dict[tuple[str, str], str] = {}
-            again: dict[str, str] = {}
+            claimed: dict[tuple[str, str, str], OutboxEvent] = {}
+            same: list[tuple[str]] = []
             for row in rows:
-                if len(claimed) >= limit or len(again) >= _SAME:
+                if len(claimed) >= limit or len(same) >= _SAME:
                     break
-                if row[1] == UPSERT_CONTEXT and (row[2], row[3]) in looks:  # one look serves all that ask for it
-                    again[row[0]] = looks[row[2], row[3]]
+                if row[1] == UPSERT_CONTEXT and row[1:4] in claimed:
+                    same.append((row[0],))
                     continue
                 place = _Place(row[2], row[3])
                 if not any(place.excludes(other) for other in busy):
-                    if row[1] == UPSERT_CONTEXT:
-                        looks[row[2], row[3]] = row[0]
                     busy.append(place)
-                    claimed.append(_event(row, "leased"))
-            connection.executemany(
-                "UPDATE outbox SET status = 'leased', worker_id = ?, lease_until = ? WHERE event_id = ?",
-                [(worker_id, now + LEASE_S, id) for id in [*(event.event_id for event in claimed), *again]],
-            )
-        for id, first in again.items():
-            self._served.setdefault(first, []).append(id)
-        return claimed
+                    claimed[row[1:4]] = _event(row, "leased")
+            sql = "UPDATE outbox SET status = 'leased', worker_id = ?, lease_until = ? WHERE event_id = ?"
+            connection.executemany(sql, [(worker_id, now + LEASE_S, event.event_id) for event in claimed.values()])
+            connection.executemany("UPDATE outbox SET status = 'done' WHERE event_id = ?", same)
+        return list(claimed.values())
 
     def renew(self, event_id: str, worker_id: str) -> bool:
         """Keep an event for another minute; False if it is not this worker's any more."""
@@ -114,8 +107,7 @@ class OutboxStore:
         Nothing happens to an event that is another worker's; None marks those that are unclaimed, too.
         """
         ids = [event_id] if isinstance(event_id, str) else list(event_id)
-        served = [id for each in ids for id in self._served.pop(each, ())]
-        self._change("status = 'done', lease_until = NULL, error = ''", (), [*ids, *served], worker_id)
+        self._change("status = 'done', lease_until = NULL, error = ''", (), ids, worker_id)
 
     def mark_failed(self, event_id: str, error: str, retryable: bool = True, worker_id: str | None = None) -> None:
         """Say that an event failed: it comes again, later each time; after 8 times, or if no retry helps, it is dead.
@@ -134,7 +126,6 @@ class OutboxStore:
             [event_id],
             worker_id,
         )
-        self._change("status = 'pending', lease_until = NULL", (), self._served.pop(event_id, []), worker_id)
 
     def postpone(self, event_type: str, error: str, pause_s: float = 30.0) -> None:
         """Let all events of a kind wait, at no cost of attempts: what they need is not there."""
@@ -179,15 +170,6 @@ class OutboxStore:
         """Return the dead events, with what they died of."""
         rows = self._journal.query("SELECT event_id, event_type, uri, error FROM outbox WHERE status = 'dead'")
         return [dict(zip(("event_id", "event_type", "uri", "error"), row, strict=True)) for row in rows]
-
-    def of_commit(self, commit_id: str) -> list[OutboxEvent]:
-        """Return the events that a commit registered and that are not done."""
-        rows = self._journal.query(
-            f"SELECT {_COLUMNS} FROM outbox WHERE sequence = (SELECT sequence FROM commits WHERE id = ?)"
-            " AND status <> 'done' ORDER BY number",
-            (commit_id,),
-        )
-        return [_event(row, row[4]) for row in rows]
 
     def find(self, event_id: str) -> OutboxEvent | None:
         """Return an event as it is now, None where it is gone."""

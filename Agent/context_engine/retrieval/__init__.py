@@ -1,5 +1,579 @@
-"""From a question to blocks of text that fit a budget.
+"""From a question to hits, in three steps.
 
-searcher   from a question to hits: planned, then names and abstracts, then overviews, passages and messages
-assembler  blocks within a budget, each saying why it is there; one node's level, when it is wanted
+QueryPlanner          what is asked; a cue raises categories a little, only what the caller says excludes anything
+L0Retriever           names and confirmed queries, then words and vectors of the abstracts
+HierarchicalSearcher  overviews, passages and messages: every level is looked at, since reading is what costs, and a
+                      message is found by what it says, though nothing above it says so
 """
+
+import contextlib
+import re
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Set
+from dataclasses import replace
+from typing import Any, NamedTuple, TypeAlias, TypeVar
+
+from ...base.checks import shorten
+from ...base.text import clean, date_of, strings_of
+from ...memory.relation_words import ONE_AT_A_TIME, OTHER, SPEAKER, asked_relations, relation_of, subjects_of, words_of
+from ..core.config import (
+    BUDGET_TOKENS,
+    CONTENT,
+    MESSAGES,
+    OF_A_PERSON,
+    OF_A_PREFERENCE,
+    OVERVIEW,
+    OWNER_OF,
+    PASSAGE_CHARACTERS,
+    PLACES,
+    QUERY_CHARACTERS,
+    RELATIONS,
+    SESSIONS,
+)
+from ..core.errors import ContextEngineError, InvalidInputError, NodeNotFoundError, check_count, check_time
+from ..core.messages import lines_of
+from ..core.objects import (
+    ContextNode,
+    NodeHit,
+    RelationEdge,
+    RequestContext,
+    RetrievedBlock,
+    SeedHit,
+    SessionArchive,
+    TypedQuery,
+)
+from ..fs.context_fs import ContextFS, RelationStore
+from ..fs.meta import context_type_of, file_of, read_edges
+from ..fs.uri import check_access, is_visible, parse_uri, space_uris
+from ..providers import (
+    Filters,
+    WordHit,
+    WordIndex,
+    passage_of_archive,
+    passages_of,
+    projected_digest,
+    terms_of,
+)
+
+NAMED = 1.0
+"""The score of what the query names exactly."""
+
+
+def spaces_of(typed_query: TypedQuery, ctx: RequestContext) -> list[str]:
+    """Return the spaces that a query looks into."""
+    spaces = space_uris(ctx)
+    return [parse_uri(typed_query.target_uri).space] if typed_query.target_uri else list(dict.fromkeys(spaces))
+
+
+Near: TypeAlias = Callable[[str, str, int, Collection[int], Filters], list[WordHit]]
+"""Returns the rows of a space that are nearest in meaning to a question: at most so many, of some levels."""
+
+
+class L0Retriever:
+    """Looks at level 0 only, in the words and vectors of a space; what the store has not, `on_stale` is called with."""
+
+    def __init__(
+        self,
+        fs: ContextFS,
+        words: Callable[[str], WordIndex],
+        near: Near | None,
+        on_stale: Callable[[str], None],
+    ) -> None:
+        self._fs, self._words, self._near, self._on_stale = fs, words, near, on_stale
+
+    def search(self, typed_query: TypedQuery, ctx: RequestContext) -> list[SeedHit]:
+        """Return the nodes whose name or abstract fits, best first; what is gone is left out.
+
+        Cost: some milliseconds; with vectors, one call of the embedder for the question.
+        """
+        scores: dict[str, float] = {}
+        for space in spaces_of(typed_query, ctx):
+            words = self._words(space)
+            for uri in words.uris_by_name(typed_query.text):
+                if words.is_wanted(uri, filters_of(typed_query)):
+                    scores[uri] = NAMED
+            for uri, score in self._by_content(space, words, typed_query).items():
+                scores[uri] = max(scores.get(uri, 0.0), min(score, 0.999))
+        best = sorted(scores, key=lambda uri: (-scores[uri], uri))
+        seeds = (self._seed(ctx, uri, scores[uri]) for uri in best[: typed_query.top_k])
+        return [seed for seed in seeds if seed is not None]
+
+    def _by_content(self, space: str, words: WordIndex, query: TypedQuery) -> dict[str, float]:
+        filters = filters_of(query)
+        hits = words.rank(query.text, 3 * query.top_k, (0,), filters)
+        by_words = {hit.uri: hit.score * query.hints.get("raised", {}).get(hit.category, 1.0) for hit in hits}
+        if self._near is None:
+            return by_words
+        near = self._near(space, query.text, 3 * query.top_k, (0,), filters)
+        return fuse(by_words, {hit.uri: hit.score for hit in near})
+
+    def _seed(self, ctx: RequestContext, uri: str, score: float) -> SeedHit | None:
+        try:
+            node = self._fs.read_node(ctx, uri, include_content=False)
+        except ContextEngineError as error:
+            if isinstance(error, NodeNotFoundError):
+                self._on_stale(uri)
+            return None
+        if node.uri != uri:
+            self._on_stale(uri)
+        has = node.metadata.get("digests", {})
+        return SeedHit(
+            node.uri, score, node.category, node.owner_space, node.abstract, OVERVIEW in has and bool(node.overview),
+            CONTENT in has,
+        )  # fmt: skip
+
+
+def filters_of(query: TypedQuery) -> Filters:
+    """Return what a query excludes; there must be such a context type, and one of the categories of it."""
+    categories = query.categories
+    if query.context_type:
+        of_type = [name for name in (*OWNER_OF, SESSIONS) if context_type_of(name) == query.context_type]
+        categories = [name for name in of_type if not categories or name in categories]
+        if not of_type:
+            raise InvalidInputError(
+                f"context_type must be memory, session, skill or tool, not {shorten(query.context_type)}"
+            )
+        if not categories:
+            raise InvalidInputError(f"no category of {shorten(query.categories)} is of type {query.context_type!r}")
+    return Filters(query.target_uri, tuple(categories), query.filters.get("since"), query.filters.get("until"))
+
+
+Key = TypeVar("Key")
+
+_K = 60
+
+
+def fuse(*rankings: Mapping[Key, float]) -> dict[Key, float]:
+    """Return what some rankings hold, each scored by the sum of 1 / (60 + rank), from 0 to 1.
+
+    >>> fuse({"a": 0.9, "b": 0.2}, {"b": 0.8, "c": 0.1})
+    {'b': 0.9919..., 'a': 0.5, 'c': 0.4919...}
+    """
+    scores: dict[Key, float] = {}
+    for ranking in rankings:
+        for rank, key in enumerate(sorted(ranking, key=lambda key: -ranking[key]), 1):
+            scores[key] = scores.get(key, 0.0) + (_K + 1) / (_K + rank) / len(rankings)
+    return dict(sorted(scores.items(), key=lambda item: -item[1]))
+
+
+Place = tuple[str, int, int]
+_SHOWN_TERMS = 6
+_NOW = frozenset(terms_of("now currently today still 现在 目前 如今"))  # ask for the newest, whatever says them
+
+
+class HierarchicalSearcher:
+    """Looks at levels 1 and 2, in the words and vectors of a space."""
+
+    def __init__(self, words: Callable[[str], WordIndex], near: Near | None = None) -> None:
+        self._words, self._near = words, near
+
+    def expand(self, typed_query: TypedQuery, seeds: Sequence[SeedHit], ctx: RequestContext) -> list[NodeHit]:
+        """Return seeds, overviews, passages and messages that fit, best first.
+
+        Archives are returned message by message: their abstracts are for a first look, and make no hit of their own.
+
+        Cost: some milliseconds a space.
+        """
+        hits = [
+            NodeHit(seed.uri, seed.score, 0, 0, "named so" if seed.score >= NAMED else "its abstract fits")
+            for seed in seeds
+            if seed.category != SESSIONS
+        ]
+        for space in spaces_of(typed_query, ctx):
+            hits += self._look(space, typed_query.target_uri, typed_query)
+        return sorted(hits, key=lambda hit: (-hit.score, hit.uri, hit.level, hit.part))
+
+    def score_children(self, parent_uri: str, typed_query: TypedQuery, ctx: RequestContext) -> list[NodeHit]:
+        """Return what fits under a node, best first."""
+        parent = check_access(ctx, parent_uri)
+        hits = self._look(parent.space, parent.text, typed_query)
+        return sorted((hit for hit in hits if hit.uri != parent.text and hit.score > 0.0), key=lambda hit: -hit.score)
+
+    def _look(self, space: str, target: str, query: TypedQuery) -> list[NodeHit]:
+        words = self._words(space)
+        filters = filters_of(query)._replace(target=target)
+        count = 3 * query.top_k
+        found = [hit for level in (2, 1) for hit in words.rank(query.text, count, (level,), filters)]
+        raised = query.hints.get("raised", {})
+        scores = {_place(hit): hit.score * raised.get(hit.category, 1.0) for hit in found}
+        written = _written_terms(query.text)
+        reasons = {_place(hit): _reason(hit, written) for hit in found}
+        if self._near is not None:
+            near = self._near(space, query.text, count, (2,), filters)
+            for hit in near:
+                reasons.setdefault(_place(hit), f"near in meaning ({hit.score:.2f}){_where(hit)}")
+            scores = fuse(scores, {_place(hit): hit.score for hit in near})
+        weight = query.hints.get("weight", 1.0)
+        # "I moved to Rome" says where a person lives, and has no word of "Where do I live?": what such words alone find
+        # has no score, and is shown only before an older message that says the same (see `RetrievalAssembler`).
+        asked = sorted(asked_relations(query.text) & ONE_AT_A_TIME)
+        wider = f"{query.text} {words_of(asked)}"
+        others = words.rank(wider, count, (2,), filters) if asked else []
+        held = {_place(hit): hit for hit in [*found, *others]}
+        reasons = {_place(hit): _reason(hit, _written_terms(wider)) for hit in others} | reasons
+        return [
+            _with_source(
+                NodeHit(place[0], weight * min(1.0, scores.get(place, 0.0)), *place[1:], reason),
+                words, held.get(place), asked,
+            )
+            for place, reason in reasons.items()
+        ]  # fmt: skip
+
+
+def _with_source(made: NodeHit, words: WordIndex, hit: WordHit | None, asked: Sequence[str]) -> NodeHit:
+    """Return a hit with when a passage was said, what of the question it says, who said it, and of whom.
+
+    Of what was near in meaning alone nothing is known.
+    """
+    if hit is None or hit.level < 2:
+        return made
+    says = frozenset(relation_of(term, asked) for term in hit.terms) - _NOW
+    text = words.text_of(hit).removeprefix(f"{hit.speaker.partition(' ')[2]}: ") if asked else ""
+    stated = {relation: subjects for relation in asked if (subjects := subjects_of(text, relation))}
+    says = says.union(stated)
+    subjects = frozenset().union(*stated.values())
+    return replace(made, at=hit.at, says=says, speaker=hit.speaker, subjects=subjects, sequence=hit.sequence)
+
+
+def _place(hit: WordHit) -> Place:
+    return hit.uri, hit.level, hit.part
+
+
+def _reason(hit: WordHit, written: Mapping[str, str]) -> str:
+    answer = "; after a question" if hit.is_answer else ""
+    said = _surface(hit.terms, written)
+    says = f"says {', '.join(said)}" if said else "follows what fits"
+    return f"{says}{_where(hit)}{answer}"
+
+
+def _where(hit: WordHit) -> str:
+    parts = [part for part in (hit.said, date_of(hit.at) if hit.level == 2 and hit.at else "") if part]
+    return f" ({', '.join(parts)})" if parts else ""
+
+
+def _written_terms(query: str) -> dict[str, str]:
+    """Return how a query writes each of its terms."""
+    written: dict[str, str] = {}
+    for word in re.findall(r"[\w+#'’-]+", query):
+        for term in terms_of(word):
+            written.setdefault(term, word.casefold() if word.isascii() else term)
+    return written
+
+
+def _surface(terms: Iterable[str], written: Mapping[str, str]) -> list[str]:
+    """Return terms as the query writes them; a character that a pair holds is not listed twice."""
+    said = [written.get(term, term) for term in terms]
+    kept = [word for word in dict.fromkeys(said) if not any(word != other and word in other for other in said)]
+    return kept[:_SHOWN_TERMS]
+
+
+RAISED = 1.1
+
+_CUES = (
+    (r"\b(?:who|whose|whom)\b|谁", ("entities", "profile")),
+    (r"\b(?:when|what (?:day|date|time)|how long ago)\b|什么时候|何时|哪天|几号|几点", ("events",)),
+    (r"\bhow (?:do|to|can|should|did)\b|怎么|怎样|如何|步骤", ("skills", "cases", "patterns", "tools")),
+    (OF_A_PREFERENCE, ("preferences",)),
+    (OF_A_PERSON, ("profile",)),
+)
+_COMPILED = tuple((re.compile(pattern, re.IGNORECASE), categories) for pattern, categories in _CUES)
+_LAST = 3  # messages of the running session that a second query takes its words from
+
+
+class QueryPlanner:
+    """Turns a question into queries; asks no model.
+
+    >>> plan = QueryPlanner().plan("谁喜欢龙井?", ctx=RequestContext("acme", "ada", "helper"))[0]
+    >>> sorted(plan.hints["raised"]), plan.categories
+    (['entities', 'preferences', 'profile'], [])
+    """
+
+    def plan(
+        self,
+        query: str,
+        session_archive: SessionArchive | None = None,
+        hints: Mapping[str, Any] | None = None,
+        ctx: RequestContext | None = None,
+    ) -> list[TypedQuery]:
+        """Return the queries of a question, the question itself first.
+
+        Args:
+            query: The question, as it was asked.
+            session_archive: What was said just before; its last messages make a second query, which counts less.
+            hints: `context_type`, `categories`, `target_uri`, `top_k`, `filters`, `budget_tokens`.
+            ctx: The caller; needed.
+        """
+        if ctx is None:
+            raise InvalidInputError("a query needs the request's ctx")
+        space_uris(ctx)
+        if not isinstance(query, str):
+            raise InvalidInputError(f"query must be a text, not {shorten(query)}")
+        if session_archive is not None and not isinstance(session_archive, SessionArchive):
+            raise InvalidInputError(f"session_archive must be a SessionArchive, not {shorten(session_archive)}")
+        if len(query) > QUERY_CHARACTERS:
+            query = f"{query[: QUERY_CHARACTERS // 2]}\n{query[-QUERY_CHARACTERS // 2 :]}"
+        given = dict(hints or {})
+        target = given.get("target_uri")
+        planned = TypedQuery(
+            text=clean(query),
+            context_type=str(given.get("context_type") or ""),
+            categories=_check_categories(given.get("categories")),
+            target_uri=check_access(ctx, target).text if target not in (None, "") else "",
+            top_k=check_count("top_k", given.get("top_k", 10)),
+            filters=_check_filters(given.get("filters")),
+            hints={
+                "raised": _raised(query),
+                "budget_tokens": check_count("budget_tokens", given.get("budget_tokens", BUDGET_TOKENS)),
+                "weight": 1.0,
+            },
+        )
+        plans = [planned]
+        if session_archive is not None and session_archive.recent_messages:
+            last = " ".join(each.text[:400] for each in session_archive.recent_messages[-_LAST:])
+            plans.append(replace(planned, text=f"{last}\n{planned.text}", hints={**planned.hints, "weight": 0.5}))
+        return plans
+
+
+def _raised(query: str) -> dict[str, float]:
+    found = [category for pattern, categories in _COMPILED if pattern.search(query) for category in categories]
+    return dict.fromkeys(found, RAISED)
+
+
+def _check_categories(categories: object) -> list[str]:
+    names = strings_of(categories)
+    if categories is not None and (not isinstance(categories, (list, tuple)) or len(names) < len(categories)):
+        raise InvalidInputError(f"categories must be a list of names, not {shorten(categories)}")
+    for name in names:
+        if name not in OWNER_OF and name != SESSIONS:
+            raise InvalidInputError(f"a category is one of {', '.join([*OWNER_OF, SESSIONS])}, not {shorten(name)}")
+    return names
+
+
+def _check_filters(filters: object) -> dict[str, Any]:
+    if filters is None:
+        return {}
+    if not isinstance(filters, Mapping) or not set(filters) <= {"since", "until"}:
+        raise InvalidInputError(f"filters may hold since and until, in seconds, not {shorten(filters)}")
+    return {name: None if value is None else check_time(name, value) for name, value in filters.items()}
+
+
+_ALMOST = 0.8
+"""What scores so much of the best of its kind fits about equally."""
+
+
+class _Seen(NamedTuple):
+    node: ContextNode
+    messages: list[bytes]
+    """The lines of an archive's file: to split it costs more than to read one of them."""
+    passages: dict[int, str]
+    edges: list[RelationEdge]
+    is_stale: bool
+    """Whether the index knows it as it was: then a passage's number says nothing."""
+
+    def passage(self, part: int | None) -> tuple[str, str, str]:
+        """Return a passage, and of an archive its message and that one's role; no other message is read."""
+        if part is None or self.is_stale:
+            return "", "", ""
+        if self.node.category != SESSIONS:
+            return self.passages.get(part, ""), "", ""
+        with contextlib.suppress(ContextEngineError):  # a line that a hand has damaged is reported by `verify`
+            return passage_of_archive(self.messages, part, self.node.uri)
+        return "", "", ""
+
+
+class RetrievalAssembler:
+    """Makes blocks of hits; `on_stale` is called with a URI that the index does not have as the store has it."""
+
+    def __init__(
+        self, fs: ContextFS, words: Callable[[str], WordIndex], on_stale: Callable[[str], None]
+    ) -> None:
+        self._fs, self._words, self._count, self._on_stale = fs, words, fs.count_tokens, on_stale
+
+    def assemble(self, typed_query: TypedQuery, hits: Sequence[NodeHit], ctx: RequestContext) -> list[RetrievedBlock]:
+        """Return at most `top_k` blocks within `budget_tokens`, best first; `hints["total"]` counts those left out.
+
+        Of a node that a hand has changed since it was indexed no passage is shown; `on_stale` indexes it, and
+        `hints["stale"]` lists it: then another search finds it as it is, and shows its newest passage if none fits.
+
+        Cost: reads each node that makes a block.
+        """
+        left = int(typed_query.hints.get("budget_tokens", BUDGET_TOKENS))
+        seen: dict[str, _Seen | None] = {}
+        made: dict[tuple[str, str], RetrievedBlock] = {}
+        blocks: list[RetrievedBlock] = []
+        shown: set[str] = set()
+        excerpts: set[str] = set()
+        parts, newest = _best_parts(hits), dict.fromkeys(typed_query.hints.get("stale", ()), 0)
+        for hit in _newest_first(hits):
+            if len(made) >= typed_query.top_k:
+                break
+            if hit.uri not in seen:
+                seen[hit.uri] = self._look(ctx, hit.uri)
+            held = seen[hit.uri]
+            if held is None:
+                continue
+            excerpt, said, role = held.passage(hit.part if hit.level == 2 else parts.get(hit.uri, newest.get(hit.uri)))
+            key = (held.node.uri, said or excerpt)
+            if not excerpt and any(uri == held.node.uri for uri, _ in made):
+                continue
+            if key in made or (hit.level == 2 and not excerpt and not self._fs.readonly):
+                continue
+            block = self._block(hit, held, held.node.uri in shown, excerpt, role)
+            if block.content_excerpt and block.content_excerpt in excerpts:  # a memory has said the message already
+                continue
+            excerpts.add(block.content_excerpt)
+            made[key] = block
+            fitted = self._fit(block, left)
+            if fitted is not None:
+                shown.add(block.uri)
+                left -= self._count(fitted.abstract) + self._count(fitted.content_excerpt)
+                blocks.append(fitted)
+        typed_query.hints["total"] = len(made)
+        typed_query.hints["stale"] = [uri for uri, held in seen.items() if held is not None and held.is_stale]
+        return blocks
+
+    def _look(self, ctx: RequestContext, uri: str) -> _Seen | None:
+        try:
+            if parse_uri(uri).category == SESSIONS:
+                node = self._fs.read_node(ctx, uri, include_content=False)
+                # Never changed but to forget: each line stands for itself, and a digest costs more than the reading.
+                image = self._fs.folders.read(parse_uri(node.uri).folders, (RELATIONS, MESSAGES))
+            else:
+                node, image = self._fs.read_all(ctx, uri)
+        except NodeNotFoundError:
+            self._on_stale(uri)
+            return None
+        except ContextEngineError:  # damaged by hand: it is reported by `verify`, and does not hide the others
+            return None
+        passages = {} if node.category == SESSIONS else {part: text for part, text, _ in passages_of(node)}
+        edges = [edge for edge in read_edges(node.uri, image.get(RELATIONS, b"")) if is_visible(ctx, edge.to_uri)]
+        known = self._words(node.uri).node(node.uri)
+        digests = node.metadata["digests"]
+        is_stale = node.category != SESSIONS and (
+            known is None or known.digest != projected_digest(node.uri, node.metadata, node.category, digests)
+        )
+        if is_stale:
+            self._on_stale(node.uri)
+        return _Seen(node, lines_of(image.get(MESSAGES, b"")), passages, edges, is_stale)
+
+    def _block(self, hit: NodeHit, held: _Seen, is_known: bool, excerpt: str, role: str) -> RetrievedBlock:
+        level, score = f"L{hit.level}", round(hit.score, 4)
+        abstract = "" if is_known and excerpt else held.node.abstract
+        # Who reads the block must not take an answer, or what a tool gave, for the user's own word.
+        reason = f"{level} {hit.score:.2f}: {hit.reason}" + (f"; said by {role}" if role not in ("", "user") else "")
+        excerpt = excerpt[:PASSAGE_CHARACTERS]
+        return RetrievedBlock(held.node.uri, level, abstract, "", excerpt, held.edges, score, reason)
+
+    def _fit(self, block: RetrievedBlock, left: int) -> RetrievedBlock | None:
+        """Return a block as far as it fits: whole, then its abstract alone, then nothing."""
+        abstract, excerpt = self._count(block.abstract), self._count(block.content_excerpt)
+        if abstract + excerpt <= left:
+            return block
+        if block.abstract and abstract <= left:
+            block.content_excerpt = ""
+            return block
+        return None
+
+
+def _best_parts(hits: Sequence[NodeHit]) -> dict[str, int]:
+    """Return the passage of each memory that fits best: it is shown, too, where the node's abstract is what was hit."""
+    return {hit.uri: hit.part for hit in reversed(hits) if hit.level == 2 and parse_uri(hit.uri).category != SESSIONS}
+
+
+def _newest_first(hits: Sequence[NodeHit]) -> list[NodeHit]:
+    """Return hits, of those that fit about equally, have one speaker and are about the same one the newest first.
+
+    Equally fits what says the same of the question, and scores almost the best of these. Of a state that one is in
+    only once at a time, as where one lives, neither the score nor other words count: who moved said so in other words.
+    What comes before a better fit gets its score, so that scores fall from first to last.
+    """
+    order = {place: [hit] if hit.score > 0.0 else [] for place, hit in enumerate(hits)}
+    for places, is_state in _alike(hits):
+        best = hits[places[0]]
+        group = [hits[place] for place in places if is_state or hits[place].score >= _ALMOST * best.score]
+        newest = [hit for hit in sorted(group, key=_when, reverse=True) if hit.score > 0.0 or _when(hit) > _when(best)]
+        if best.score > 0.0:
+            if is_state:
+                newest[1:] = [replace(hit, reason=f"{hit.reason}; out of date") for hit in newest[1:]]
+            order.update({place: [] for place in places if hits[place] in group})
+            found = [place for place in places if hits[place] in group and hits[place].score > 0.0]
+            first = len(newest) - len(found) + 1
+            order[found[0]] = newest[:first]
+            order.update((place, [hit]) for place, hit in zip(found[1:], newest[first:], strict=True))
+    ordered = [hit for place in sorted(order) for hit in order[place]]
+    score = 0.0
+    for place in reversed(range(len(ordered))):
+        score = max(score, ordered[place].score)
+        ordered[place] = replace(ordered[place], score=score)
+    return ordered
+
+
+def _alike(hits: Sequence[NodeHit]) -> Iterator[tuple[list[int], bool]]:
+    """Yield the places of hits that say the same by one speaker, and whether it is a state of the same one."""
+    alike: dict[tuple[str, frozenset[str]], list[int]] = {}
+    states: list[tuple[tuple[str, frozenset[str]], set[str], list[int]]] = []
+    for place, hit in enumerate(hits):
+        kinds = hit.says & ONE_AT_A_TIME if hit.subjects else frozenset[str]()
+        if hit.at and kinds:
+            same = (each for each in states if each[0] == (hit.speaker, kinds) and _is_same(each[1], hit.subjects))
+            if (group := next(same, None)) is None:
+                states.append(((hit.speaker, kinds), set(hit.subjects), [place]))
+            else:
+                group[1].update(hit.subjects)
+                group[2].append(place)
+        elif hit.at and hit.says:
+            alike.setdefault((hit.speaker, hit.says), []).append(place)
+    yield from ((places, True) for _, _, places in states)
+    yield from ((places, False) for places in alike.values())
+
+
+def _is_same(one: Set[str], other: Set[str]) -> bool:
+    """Whether two statements may be about the same one: "she" is any other than the speaker."""
+    return bool(one & other) or (OTHER in one | other and SPEAKER not in one | other)
+
+
+def _when(hit: NodeHit) -> tuple[float, int, int]:
+    return hit.at, hit.sequence, hit.part % PLACES
+
+
+class MemoryReadService:
+    """Reads levels whole."""
+
+    def __init__(self, fs: ContextFS, relations: RelationStore) -> None:
+        self._fs, self._relations = fs, relations
+
+    def read(
+        self,
+        uri: str,
+        level: str = "L1",
+        expand_relations: bool = False,
+        max_relations: int = 0,
+        ctx: RequestContext | None = None,
+    ) -> RetrievedBlock:
+        """Return a node's level (`"L0"`, `"L1"` or `"L2"`), and what is above it.
+
+        With `expand_relations` it has at most `max_relations` of its edges, where 0 is all; one without a reason gets
+        its target's abstract. `ctx` is needed.
+        """
+        if ctx is None:
+            raise InvalidInputError("reading needs the request's ctx")
+        file_of(level)  # refuses what is none
+        check_count("max_relations", max_relations, least=0)
+        node = self._fs.read_node(ctx, uri, include_content=level == "L2")
+        edges = self._relations.get_edges(ctx, node.uri) if expand_relations else []
+        edges = [self._tell(ctx, edge) for edge in (edges[:max_relations] if max_relations else edges)]
+        overview, content = node.overview if level != "L0" else "", node.content if level == "L2" else ""
+        return RetrievedBlock(node.uri, level, node.abstract, overview, content, edges, 1.0, "read by its URI")
+
+    def _tell(self, ctx: RequestContext, edge: RelationEdge) -> RelationEdge:
+        if edge.reason:
+            return edge
+        try:
+            return replace(edge, reason=self._fs.read_level(ctx, edge.to_uri, "L0"))
+        except ContextEngineError:
+            return edge
+
+    def read_batch(
+        self, uris: Sequence[str], level: str = "L1", ctx: RequestContext | None = None
+    ) -> list[RetrievedBlock]:
+        """Return the same for several nodes, in their order."""
+        return [self.read(uri, level, ctx=ctx) for uri in uris]

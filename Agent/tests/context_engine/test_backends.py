@@ -56,7 +56,7 @@ class Backend:
     def __init__(self, folder: Path | None) -> None:
         self.clock = Clock()
         self.disk = FailingDisk()
-        self.engine = open_engine(folder, clock=self.clock, disk=self.disk)
+        self.engine = open_engine(folder, clock=self.clock, disk=self.disk, index="worker")
         self.fs, self.outbox, self.relations = self.engine.fs, self.engine.outbox, self.engine.relations
 
     def write(self, uri: str = TEA, text: str = "- no sugar\n", **metadata: Any) -> None:
@@ -300,6 +300,7 @@ class TestDay:
         said = [{"role": "user", "content": "I love jazz. 我喜欢龙井。"}]
         assert backend.engine.commit_session(ADA, said).status == "committed"
         assert backend.engine.commit_session(ADA, said).status == "unchanged"
+        backend.engine.work()
         assert backend.engine.search_memory(ADA, "龙井").blocks[0].content_excerpt == "我喜欢龙井。"
         assert backend.engine.search_memory(BOB, "龙井").blocks == []
         assert backend.engine.verify() == []

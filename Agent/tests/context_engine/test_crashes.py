@@ -64,7 +64,7 @@ def write_three(word: str) -> Operation:
                 uri = f"{MEMORIES}/entities/{name}"
                 engine.fs.write_node(ADA, ContextNode(uri, "", "memory", "entities", "", word, word, f"- {word}\n"))
 
-        engine._change(ADA, "three", change)
+        engine.fs.run(ADA, "three", change)
 
     return write
 

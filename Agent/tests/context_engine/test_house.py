@@ -38,17 +38,17 @@ OBJECTS = {
 }
 
 SIGNATURES = {
-    "extraction.extractors.ProfileExtractor": ["extract(messages, archive, ctx)"],
-    "extraction.extractors.PreferenceExtractor": ["extract(messages, archive, ctx)"],
-    "extraction.extractors.EntityEventExtractor": ["extract(messages, archive, ctx)"],
-    "extraction.extractors.ProcedureExtractor": ["extract(messages, archive, ctx)"],
+    "extraction.ProfileExtractor": ["extract(messages, archive, ctx)"],
+    "extraction.PreferenceExtractor": ["extract(messages, archive, ctx)"],
+    "extraction.EntityEventExtractor": ["extract(messages, archive, ctx)"],
+    "extraction.ProcedureExtractor": ["extract(messages, archive, ctx)"],
     "core.objects.CandidateExtractor": ["extract(messages, archive, ctx)"],
     "core.objects.MergePolicy": ["plan(candidate, existing_node, ctx)"],
     "commit.policies.ProfilePolicy": ["plan(candidate, existing_node, ctx)"],
     "commit.policies.AggregateTopicPolicy": ["plan(candidate, existing_node, ctx)"],
     "commit.policies.AppendOnlyPolicy": ["plan(candidate, existing_node, ctx)"],
     "commit.policies.SkillToolPolicy": ["plan(candidate, existing_node, ctx)"],
-    "service.context_engine_service.ContextEngineService": [
+    "service.ContextEngineService": [
         "commit_session(ctx, messages, used_contexts=None, used_tools=None, options=None)",
         "search_memory(ctx, query, target_uri=None, categories=None, top_k=10, session_archive=None)",
         "read_memory(ctx, uri, level='L1', expand_relations=False, max_relations=0)",
@@ -102,7 +102,7 @@ SIGNATURES = {
         "merge_node(ctx, uri, patch)",
         "append_node(ctx, uri, patch)",
     ],
-    "commit.context_writer.RelationWriter": ["apply_edges(ctx, uri, relation_ops)"],
+    "commit.relation_writer.RelationWriter": ["apply_edges(ctx, uri, relation_ops)"],
     "index.outbox_store.OutboxStore": [
         "append(event)",
         "append_batch(events)",
@@ -117,18 +117,18 @@ SIGNATURES = {
         "handle_event(event, ctx)",
         "reconcile(uri, recursive=False)",
     ],
-    "index.record_builder.IndexProjector": [
+    "index.index_projector.IndexProjector": [
         "build_context_records(node)",
         "build_relation_records(uri, edges)",
         "build_move_records(from_uri, to_uri)",
     ],
-    "retrieval.searcher.QueryPlanner": ["plan(query, session_archive=None, hints=None, ctx=None)"],
-    "retrieval.searcher.L0Retriever": ["search(typed_query, ctx)"],
-    "retrieval.searcher.HierarchicalSearcher": [
+    "retrieval.query_planner.QueryPlanner": ["plan(query, session_archive=None, hints=None, ctx=None)"],
+    "retrieval.l0_retriever.L0Retriever": ["search(typed_query, ctx)"],
+    "retrieval.hierarchical_searcher.HierarchicalSearcher": [
         "expand(typed_query, seeds, ctx)",
         "score_children(parent_uri, typed_query, ctx)",
     ],
-    "retrieval.assembler.MemoryReadService": [
+    "retrieval.memory_read_service.MemoryReadService": [
         "read(uri, level='L1', expand_relations=False, max_relations=0, ctx=None)",
         "read_batch(uris, level='L1', ctx=None)",
     ],
@@ -147,7 +147,7 @@ SIGNATURES = {
         "remove_edges(from_uri)",
         "neighbors(uri, relation_types=None, depth=1)",
     ],
-    "providers.library.LLMClientAdapter": ["complete_json(prompt, schema, ctx=None)"],
+    "providers.LLMClientAdapter": ["complete_json(prompt, schema, ctx=None)"],
 }
 
 
@@ -188,7 +188,7 @@ class TestAppendix:
             "AppendOnlyPolicy": ("events", "cases"),
             "SkillToolPolicy": ("skills", "tools"),
         }
-        for module, wanted in (("extraction.extractors", extractors), ("commit.policies", policies)):
+        for module, wanted in (("extraction", extractors), ("commit.policies", policies)):
             made = import_module(f"Agent.context_engine.{module}")
             assert {name: getattr(made, name).categories for name in wanted} == wanted
 

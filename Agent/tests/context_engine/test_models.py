@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 
 from Agent.context_engine import ContextEngineService, InvalidInputError, LLMClientAdapter, RequestContext
-from Agent.context_engine.commit.candidate_pipeline import CandidatePipeline
+from Agent.context_engine.commit.commit_coordinator import CandidatePipeline
 from Agent.context_engine.core.messages import read_messages
 from Agent.context_engine.core.objects import RerankScore, SessionArchive
-from Agent.context_engine.extraction.extractors import _candidate_of
+from Agent.context_engine.extraction import _candidate_of
 from Agent.keyword_tree import StubLLMClient
 from Agent.memory.extraction import SCHEMA, Shown, check_fact
 
@@ -330,7 +330,7 @@ class TestExtraction:
             result = engine.commit_session(ADA, SAID)
             failures = [
                 {"extractor": "model", "error": "100 facts beyond 400 of a reply"},
-                {"extractor": "model", "error": "a category that does not exist", "times": 400},
+                {"extractor": "model", "error": "a category that does not exist"},
             ]
             assert result.stats["failures"] == failures
             archive = result.stats["archives"][0]

@@ -10,9 +10,9 @@ from Agent.context_engine.core.config import UPSERT_CONTEXT
 from Agent.context_engine.core.errors import ProviderDownError
 from Agent.context_engine.core.objects import OutboxEvent, RelationEdge
 from Agent.context_engine.fs.context_fs import ContextFS
+from Agent.context_engine.index.index_worker import IndexProjector, record_id
 from Agent.context_engine.index.outbox_store import OutboxStore
-from Agent.context_engine.index.record_builder import IndexProjector, record_id
-from Agent.context_engine.providers.word_index import IndexedNode
+from Agent.context_engine.providers import IndexedNode
 from Agent.tests.support.threads import in_threads
 
 pytestmark = pytest.mark.usefixtures("own_words")

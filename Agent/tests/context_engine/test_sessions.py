@@ -31,7 +31,6 @@ from Agent.context_engine import (
 from Agent.context_engine.core.config import FILE_BYTES, FILES, MESSAGES, RAW_BYTES
 from Agent.context_engine.core.errors import StoreCorruptError
 from Agent.context_engine.core.messages import decode_messages, encode_messages, own_words, read_message, read_messages
-from Agent.context_engine.providers.library import mask
 from Agent.keyword_tree import KeywordTree, KeywordTreeError
 from Agent.memory.keywords import ChineseKeywordExtractor, cut_ngrams
 from Agent.tests.support.plain_reader import open_engine
@@ -174,7 +173,7 @@ class TestMessages:
             {"type": "ai", "data": {"content": "", "tool_calls": [call]}},
             {"role": "assistant", "content": "", "toolInvocations": [{"toolName": "login", "args": call["args"]}]},
         ):
-            (read,) = read_messages([raw], 5.0, mask)
+            (read,) = read_messages([raw], 5.0)
             assert "hunter2" not in read.text + str(read.raw)
 
     @pytest.mark.parametrize("said_at", [
@@ -595,7 +594,7 @@ class TestWithoutAModel:
     ) -> None:
         if not has_dictionary:
             extract = ChineseKeywordExtractor(cut=cut_ngrams).extract
-            monkeypatch.setattr("Agent.context_engine.providers.library._extract", extract)
+            monkeypatch.setattr("Agent.context_engine.commit.archive_builder._extract", extract)
         said = [
             *say("我对花生过敏，点菜的时候请帮我避开。"), *say("记住了！", role="assistant"),
             *say("我订一张周五去上海的火车票。"), *say("好的，没问题。有什么可以帮你？", role="assistant"),

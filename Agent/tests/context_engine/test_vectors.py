@@ -12,7 +12,7 @@ import pytest
 
 from Agent.context_engine import ContextEngineService, InvalidInputError, RequestContext
 from Agent.context_engine.core.objects import EmbeddingVector, IndexRecord, VectorHit
-from Agent.context_engine.providers.vector_index import EmbedderAdapter
+from Agent.context_engine.providers import EmbedderAdapter
 from Agent.finding.embedder import HashingEmbedder
 from Agent.tests.support.plain_reader import open_engine
 

@@ -8,8 +8,8 @@ import pytest
 
 from Agent.context_engine.core.config import PLACES
 from Agent.context_engine.core.objects import IndexRecord
-from Agent.context_engine.index.record_builder import record_id
-from Agent.context_engine.providers.word_index import Filters, IndexedNode, WordIndex
+from Agent.context_engine.index.index_worker import record_id
+from Agent.context_engine.providers import Filters, IndexedNode, WordIndex
 from Agent.finding.index import LostIndexError
 
 SPACE = "ctx://acme/users/ada"

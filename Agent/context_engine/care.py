@@ -13,25 +13,23 @@ import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
 
-from ...base.checks import shorten
-from ...base.text import mapping_of, strings_of
-from ...finding.index import LostIndexError
-from ..commit.archive_builder import describe_archive, render_archive
-from ..commit.commit_coordinator import Ledger
-from ..core.config import CONTENT, FILES, MESSAGES, META, RELATIONS, SESSIONS
-from ..core.errors import ContextEngineError, InvalidInputError, NodeNotFoundError, StoreError
-from ..core.messages import decode_messages, forgotten_digest
-from ..core.objects import ForgetResult, Message, OutboxEvent, RequestContext, SessionArchive
-from ..fs.context_fs import ContextFS
-from ..fs.folders import Image
-from ..fs.main_store import uri_of
-from ..fs.meta import Staged, digests_of, is_whole, leads_on, read_edges, read_meta, write_edges
-from ..fs.transaction import Transaction
-from ..fs.uri import Uri, check_access, parse_uri, space_uris
-from ..index.index_worker import IndexSpaces, IndexWorker, context_of
-from ..index.outbox_store import OutboxStore
-from ..providers.vector_index import AnyVectors
-from ..providers.word_index import projected_digest
+from ..base.checks import shorten
+from ..base.text import mapping_of, strings_of
+from ..finding.index import LostIndexError
+from .commit.archive_builder import describe_archive, render_archive
+from .commit.commit_coordinator import Ledger
+from .core.config import CONTENT, FILES, MESSAGES, META, RELATIONS, SESSIONS
+from .core.errors import ContextEngineError, InvalidInputError, NodeNotFoundError, StoreError
+from .core.messages import decode_messages, forgotten_digest
+from .core.objects import ForgetResult, Message, OutboxEvent, RequestContext, SessionArchive
+from .fs.context_fs import ContextFS
+from .fs.folders import Image
+from .fs.main_store import Transaction, uri_of
+from .fs.meta import Staged, digests_of, leads_on, read_edges, read_meta, write_edges
+from .fs.uri import Uri, check_access, parse_uri, space_uris
+from .index.index_worker import IndexSpaces, IndexWorker, context_of
+from .index.outbox_store import OutboxStore
+from .providers import IndexedVectors, projected_digest
 
 FORGET = "FORGET_CONTEXT"
 
@@ -41,7 +39,7 @@ class Forgetter:
 
     def __init__(
         self, fs: ContextFS, worker: IndexWorker, spaces: IndexSpaces, outbox: OutboxStore,
-        vectors: Mapping[str, AnyVectors],
+        vectors: Mapping[str, IndexedVectors],
     ) -> None:  # fmt: skip
         self._fs, self._worker, self._spaces, self._outbox, self._vectors = fs, worker, spaces, outbox, vectors
 
@@ -268,13 +266,9 @@ def _files(fs: ContextFS, space: str) -> Iterator[str]:
     yield from (f"files: {uri} was changed by hand; `adopt` makes a version of it" for uri in edits)
     for each in fs.walk(parse_uri(space)):
         try:
-            image = fs.folders.read(each.folders)
             fs.read_node(context_of(each.text), each.text)
         except ContextEngineError as error:
             yield f"files: {each.text} cannot be read: {error}"
-            continue
-        if META in image and not is_whole(image) and each.text not in edits:
-            yield f"files: {each.text} is not what its metadata says"
 
 
 def _index(fs: ContextFS, spaces: IndexSpaces, space: str) -> Iterator[str]:

@@ -12,10 +12,10 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
-from ...base.text import CountTokens, clean, cut_tokens, fold, mapping_of, one_line, read_time, time_of, to_json
-from ...keyword_tree import HideKeys
-from ...memory.extraction import SCHEMA, Fact, Shown, check_fact, make_question, within
-from ..core.config import (
+from ..base.text import CountTokens, clean, cut_tokens, fold, mapping_of, one_line, read_time, time_of, to_json
+from ..keyword_tree import HideKeys
+from ..memory.extraction import SCHEMA, Fact, Shown, check_fact, make_question, within
+from .core.config import (
     CHUNK_TOKENS,
     LEVEL_TOKENS,
     MODEL_CALLS,
@@ -24,9 +24,8 @@ from ..core.config import (
     MODEL_THREADS,
     OWNER_OF,
 )
-from ..core.messages import own_words
-from ..core.objects import LLM, CandidateMemory, Message, RequestContext, SessionArchive
-from ..providers.library import mask
+from .core.messages import mask, own_words
+from .core.objects import LLM, CandidateMemory, Message, RequestContext, SessionArchive
 
 _ROWS = 400  # so many statements 6,000 tokens may hold, of 15 tokens each
 
@@ -45,10 +44,6 @@ class Allowance:
     def seconds_left(self) -> float:
         """Return how long its models may still be waited for."""
         return self._until - time.monotonic()
-
-    def is_spent(self) -> bool:
-        """Whether nothing is left of it."""
-        return self.calls <= 0 or self.candidates <= 0 or self.seconds_left() <= 0
 
 
 @dataclass
@@ -93,7 +88,7 @@ class ModelReader:
             except Exception as error:  # the model's port: whatever happens there, the archive is kept
                 return [], [], error
 
-        asked = chunks[: allowance.calls]
+        asked = chunks[: allowance.calls if allowance.candidates > 0 else 0]
         allowance.calls -= len(asked)
         made.unread.update(number for chunk in chunks[len(asked) :] for number, _ in chunk)
         with ThreadPoolExecutor(getattr(self._llm, "concurrency", None) or MODEL_THREADS) as pool:

@@ -20,6 +20,7 @@ import asyncio
 import contextlib
 import functools
 import logging
+import operator
 import os
 import re
 import sqlite3
@@ -27,28 +28,21 @@ import threading
 import time
 import unicodedata
 import uuid
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
+from dataclasses import astuple
 from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 
-from ...base.checks import shorten
-from ...base.text import CountTokens, clean, count_tokens, fold, one_line
-from ...finding.index import LostIndexError
-from ...keyword_tree import HideKeys, LLMClient
-from ..commit.archive_builder import ArchiveBuilder
-from ..commit.candidate_pipeline import CandidatePipeline
-from ..commit.commit_coordinator import CommitCoordinator
-from ..commit.context_writer import ContextWriter, RelationWriter
-from ..commit.policies import (
+from ..base.checks import shorten
+from ..base.text import CountTokens, clean, count_tokens, fold, one_line
+from ..finding.index import LostIndexError
+from ..keyword_tree import HideKeys, LLMClient
+from .care import FORGET, Forgetter, verify_store
+from .commit.commit_coordinator import CommitCoordinator
+from .commit.policies import (
     DANGER,
-    AggregateTopicPolicy,
-    AppendOnlyPolicy,
-    MergeAdvisor,
-    ProfilePolicy,
-    SkillToolPolicy,
 )
-from ..commit.policy_router import PolicyRouter
-from ..core.config import BUDGET_TOKENS, EXTRACT_ARCHIVE, OWNER_OF
-from ..core.errors import (
+from .core.config import BUDGET_TOKENS, EXTRACT_ARCHIVE, OWNER_OF
+from .core.errors import (
     ContextEngineError,
     InvalidInputError,
     NodeNotFoundError,
@@ -56,7 +50,7 @@ from ..core.errors import (
     check_count,
     check_time,
 )
-from ..core.objects import (
+from .core.objects import (
     LLM,
     Brief,
     CandidateMemory,
@@ -79,18 +73,13 @@ from ..core.objects import (
     TypedQuery,
     VectorIndex,
 )
-from ..extraction.extractors import ModelReader, make_extractors
-from ..fs.context_fs import ContextFS, RelationStore
-from ..fs.folders import Disk
-from ..fs.uri import category_uri, is_visible, parse_uri, space_uris
-from ..index.index_worker import IndexSpaces, IndexWorker, batches, context_of
-from ..index.outbox_store import OutboxStore
-from ..providers.library import as_llm
-from ..providers.vector_index import AnyVectors, EmbedderAdapter, IndexedVectors, SpaceVectors
-from ..providers.word_index import WordIndex
-from ..retrieval.assembler import MemoryReadService, RetrievalAssembler
-from ..retrieval.searcher import HierarchicalSearcher, L0Retriever, QueryPlanner
-from .care import FORGET, Forgetter, verify_store
+from .fs.context_fs import ContextFS, RelationStore
+from .fs.folders import Disk
+from .fs.uri import category_uri, is_visible, parse_uri, space_uris
+from .index.index_worker import IndexSpaces, IndexWorker, batches, context_of
+from .index.outbox_store import OutboxStore
+from .providers import EmbedderAdapter, Filters, IndexedVectors, WordHit, WordIndex, as_llm
+from .retrieval import HierarchicalSearcher, L0Retriever, MemoryReadService, QueryPlanner, RetrievalAssembler
 
 _log = logging.getLogger(__name__)
 
@@ -160,7 +149,6 @@ class ContextEngineService:
     ) -> None:
         if index not in ("inline", "worker"):
             raise InvalidInputError(f"index must be 'inline' or 'worker', not {shorten(index)}")
-        self._is_inline = index == "inline"
         if vector_index is not None and embedder is None:
             raise InvalidInputError("vector_index needs an embedder, which makes the vectors")
         self._reranker, self._embedder, self._vector_index = reranker, embedder, vector_index
@@ -171,39 +159,20 @@ class ContextEngineService:
         self.spaces = IndexSpaces(self.fs.space / "index", self.fs.readonly, own)
         self.worker = IndexWorker(self.fs, self.outbox, self.spaces, graph=graph)
         self._lock = threading.RLock()
-        self._vectors: dict[str, AnyVectors] = {}
-        self._build(as_llm(llm))
-        self.worker.handlers[EXTRACT_ARCHIVE] = self._extract_event
-        self.worker.handlers[FORGET] = self._finish_forgetting
-        if self._is_inline and not self.fs.readonly:
-            self._work_off()
-
-    def _build(self, llm: LLM | None) -> None:
-        """Put the parts together."""
-        count = self.fs.count_tokens
-        reader = ModelReader(llm, count) if llm is not None else None
-        advisor = MergeAdvisor(llm) if llm is not None else None
-        kinds = (ProfilePolicy, AggregateTopicPolicy, AppendOnlyPolicy, SkillToolPolicy)
-        policies = [made(advisor, count) for made in kinds]
-        self.coordinator = CommitCoordinator(
-            self.fs,
-            ArchiveBuilder(self.fs),
-            CandidatePipeline(make_extractors(reader)),
-            PolicyRouter(self.fs, self._ask, policies, advisor),
-            ContextWriter(self.fs),
-            RelationWriter(self.relations),
-            self.outbox,
-            self._settle,
-            reader,
-            advisor,
-        )
-        vectors = self.vectors if self._embedder is not None else None
+        self._vectors: dict[str, IndexedVectors] = {}
+        self.coordinator = CommitCoordinator(self.fs, self.outbox, self.relations, self._ask, as_llm(llm))
+        near = self._near if embedder is not None else None
         self.planner = QueryPlanner()
-        self.retriever = L0Retriever(self.fs, self.words, vectors, self._on_stale)
-        self.searcher = HierarchicalSearcher(self.words, vectors)
-        self.assembler = RetrievalAssembler(self.fs, self.words, count, self._on_stale)
+        self.retriever = L0Retriever(self.fs, self.words, near, self._on_stale)
+        self.searcher = HierarchicalSearcher(self.words, near)
+        self.assembler = RetrievalAssembler(self.fs, self.words, self._on_stale)
         self.reader = MemoryReadService(self.fs, self.relations)
         self._forgetter = Forgetter(self.fs, self.worker, self.spaces, self.outbox, self._vectors)
+        self.worker.handlers[EXTRACT_ARCHIVE] = self._extract_event
+        self.worker.handlers[FORGET] = self._finish_forgetting
+        if index == "inline" and not self.fs.readonly:
+            self.fs.on_commit = self._settle
+            self._work_off()
 
     def close(self) -> None:
         """Let all that was written last, and close the store.  Closing twice is no error."""
@@ -243,21 +212,24 @@ class ContextEngineService:
     def _ask(self, uri: str, ask: Callable[[WordIndex], T]) -> T:
         return self._safely([uri], lambda: ask(self.words(uri)))
 
-    def vectors(self, uri: str) -> AnyVectors:
-        """Return the vectors of the space that a URI lies in."""
-        space = parse_uri(uri).space
+    def _indexed(self, space: str) -> IndexedVectors | None:
+        """Return the vectors of a space in the caller's index; None where the engine's own index has them."""
+        if self._vector_index is None:
+            return None
         with self._lock:
-            made = self._vectors.get(space)
-            if made is None:
+            if space not in self._vectors:
                 name = uuid.uuid5(uuid.NAMESPACE_OID, EmbedderAdapter(self._embedder).name).hex[:12]
-                path = None if self.fs.readonly else self.spaces.folder_of(space) / f"vectors-{name}.vectors"
-                if self._vector_index is None:
-                    made = SpaceVectors()
-                else:
-                    noted = path.with_suffix(".known") if path is not None else None
-                    made = IndexedVectors(self._embedder, self._vector_index, noted, space)
-                self._vectors[space] = made
-            return made
+                noted = None if self.fs.readonly else self.spaces.folder_of(space) / f"vectors-{name}.known"
+                self._vectors[space] = IndexedVectors(self._embedder, self._vector_index, noted, space)
+            return self._vectors[space]
+
+    def _near(
+        self, space: str, query: str, count: int, levels: Collection[int], filters: Filters
+    ) -> list[WordHit]:
+        words, indexed = self.words(space), self._indexed(space)
+        if indexed is None:
+            return words.nearest(query, count, levels, filters)
+        return indexed.nearest(query, count, levels, words, filters)
 
     def _on_stale(self, uri: str) -> None:
         """Look again where the index has what the store has not."""
@@ -267,23 +239,18 @@ class ContextEngineService:
 
     def _settle(self, events: Sequence[OutboxEvent]) -> None:
         """Let the index follow a commit, before it returns; what fails stays in the outbox for a worker."""
-        mine = (each for each in events if self._is_inline and each.event_type not in (EXTRACT_ARCHIVE, FORGET))
+        mine = (each for each in events if each.event_type not in (EXTRACT_ARCHIVE, FORGET))
         for batch in batches(sorted(mine, key=lambda event: parse_uri(event.uri).space)):
-            space = parse_uri(batch[0].uri).space
             try:
-                self._ask(space, lambda words, batch=batch: self.worker.handle_together(batch))  # type: ignore[misc]
-                if not self.spaces.note(space):  # what is in memory alone is to be done again
-                    self.outbox.mark_done([event.event_id for event in batch])
+                self._ask(batch[0].uri, lambda words, batch=batch: self.worker.handle_together(batch))  # type: ignore[misc]
+                self.outbox.mark_done([event.event_id for event in batch])
             except Exception as error:  # the commit has happened; the index comes after
                 _log.warning("the index does not follow %s yet: %s", batch[0].uri, error)
 
     def _work_off(self) -> IndexBatchResult:
         total = IndexBatchResult()
         while (done := self.worker.run_once()).claimed:
-            total.claimed += done.claimed
-            total.succeeded += done.succeeded
-            total.failed += done.failed
-            total.retried += done.retried
+            total = IndexBatchResult(*map(operator.add, astuple(total), astuple(done)))
         return total
 
     def work(self, adopt: bool = False) -> IndexBatchResult:
@@ -298,9 +265,11 @@ class ContextEngineService:
         if adopt:
             self.adopt_all()
         for space in self.fs.spaces() if self._embedder is not None else ():
-            vectors = self.vectors(space)
-            vectors.take(self.words(space))
-            vectors.catch_up()
+            if (indexed := self._indexed(space)) is None:
+                self.words(space).embed()
+            else:
+                indexed.take(self.words(space))
+                indexed.catch_up()
         return total
 
     # -- committing --
@@ -392,9 +361,7 @@ class ContextEngineService:
         said_at = check_time("at", at) or self.fs.clock()
         candidate = CandidateMemory(category, OWNER_OF[category], topic, "", "", text, 1.0, [], key, said_at)
         self._ask(category_uri(ctx, category), lambda words: None)
-        result, events = self.coordinator.remember(ctx, candidate)
-        self._settle(events)
-        return result.uri
+        return self.coordinator.remember(ctx, candidate).uri
 
     # -- finding --
 
@@ -444,6 +411,8 @@ class ContextEngineService:
         spaces = space_uris(ctx)
         with self.fs.reading_once():
             found = self._safely(spaces, lambda: self._search(ctx, query, plans))
+            if plans[0].hints["stale"] and not self.fs.readonly:  # what a hand has changed is indexed now
+                found = self._safely(spaces, lambda: self._search(ctx, query, plans))
         found.note = "; ".join(filter(None, map(self.spaces.note, spaces)))
         return found
 
@@ -549,31 +518,21 @@ class ContextEngineService:
             confirmed = self.fs.read_metadata(ctx, found.text)["confirmed"]
             self.fs.write_metadata(ctx, found.text, {"confirmed": [*confirmed, one_line(clean(query))]})
 
-        self._change(ctx, "confirm", change)
+        self.fs.run(ctx, "confirm", change)
 
     # -- correcting --
 
-    def _change(self, ctx: RequestContext, name: str, change: Callable[[Any], Any]) -> None:
-        """Run a change as a transaction, and let the index follow."""
-
-        def run(tx: Any) -> list[OutboxEvent]:
-            change(tx)
-            events: list[OutboxEvent] = tx.events
-            return events
-
-        self._settle(self.fs.run(ctx, name, run))
-
     def write_node(self, ctx: RequestContext, node: ContextNode) -> None:
         """Write a whole node; see `ContextFS.write_node`."""
-        self._change(ctx, "write_node", lambda tx: self.fs.write_node(ctx, node))
+        self.fs.write_node(ctx, node)
 
     def move_node(self, ctx: RequestContext, from_uri: str, to_uri: str) -> None:
         """Give a node another place; the old one leads on. See `ContextFS.move_node`."""
-        self._change(ctx, "move_node", lambda tx: self.fs.move_node(ctx, from_uri, to_uri))
+        self.fs.move_node(ctx, from_uri, to_uri)
 
     def delete_node(self, ctx: RequestContext, uri: str, recursive: bool = False) -> None:
         """Delete a node; `undo` brings it back, `forget` would not. See `ContextFS.delete_node`."""
-        self._change(ctx, "delete_node", lambda tx: self.fs.delete_node(ctx, uri, recursive))
+        self.fs.delete_node(ctx, uri, recursive)
 
     def history(self, ctx: RequestContext, uri: str, limit: int = 50) -> list[HistoryEntry]:
         """Return what commits made of a node, newest first."""
@@ -581,17 +540,11 @@ class ContextEngineService:
 
     def undo(self, ctx: RequestContext, commit_id: str) -> str:
         """Take a commit back, as a new one, and return its id; see `ContextFS.undo`."""
-        undone = self.fs.undo(ctx, commit_id)
-        self._settle(self.outbox.of_commit(undone))
-        return undone
+        return self.fs.undo(ctx, commit_id)
 
     def adopt(self, ctx: RequestContext, uri: str) -> bool:
         """Make a version of what a hand has changed in a node; False where nothing is new."""
-        is_new = self.fs.adopt(ctx, uri)
-        with contextlib.suppress(ContextEngineError):
-            if self._is_inline:
-                self.worker.reconcile(self.fs.follow(ctx, uri).text)
-        return is_new
+        return self.fs.adopt(ctx, uri)
 
     def adopt_all(self, ctx: RequestContext | None = None) -> list[str]:
         """Make versions of all that hands have changed in a request's spaces, or in all, and return the URIs.
