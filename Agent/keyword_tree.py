@@ -3260,7 +3260,7 @@ class _State:
         return self._tokens
 
 
-_FindSeparators = re.compile(r"\s*[/>›→]\s*").finditer
+_FindSeparators = re.compile(r"(?:(?<!\s)\s+)?[/>›→]\s*").finditer
 _PATH_CUTS = 12  # separators of a query that are tried; a text with more is no path
 _PATH_STEPS = 200_000  # levels that are walked, over all nodes with a name of the path
 

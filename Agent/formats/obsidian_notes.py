@@ -149,7 +149,7 @@ _FRONT_LIMIT = 65_536  # characters; the parser of YAML takes seconds for each f
 _TAG_LIMIT = 512  # characters
 # A block to its fence or to the end of the note, and code within a line, between as many backticks on both sides.
 _CODE = re.compile(
-    r"^[ >]*(?P<fence>```+|~~~+)[^\n]*\n(?s:.*?)(?:^[ >]*(?P=fence)|\Z)"
+    r"^[ >]*(?P<fence>```++|~~~++)[^\n]*\n(?s:.*?)(?:^[ >]*(?P=fence)|\Z)"
     r"|(?<!`)(?P<ticks>`+)(?!`)[^\n]*?(?<!`)(?P=ticks)(?!`)",
     re.MULTILINE,
 )

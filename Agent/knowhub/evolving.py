@@ -105,7 +105,7 @@ _NUMBER_WORD = re.compile(
     r"|thousand|million|half|twice|once|double)\b|[两二三四五六七八九十百千万]+"
 )
 _FLAG = re.compile(r"(?<![\w-])--?[A-Za-z][\w-]*")
-_CALL = re.compile(r"(?m)^\s*(?:[$>#]\s+)(.+)$|\b([a-z][\w.-]*)(?=\s+(?:-{1,2}[A-Za-z]|\.{0,2}/))")
+_CALL = re.compile(r"(?m)^[^\S\n]*[$>#]\s+(.+)$|(?<![\w.-])([a-z][\w.-]*+)(?=\s+(?:-{1,2}[A-Za-z]|\.{0,2}/))")
 
 
 def _check_sense(olds: Sequence[str], new: str, feedback: str) -> list[str]:

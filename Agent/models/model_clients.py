@@ -734,4 +734,4 @@ def _repaired(text: str) -> object:
     return made
 
 
-_CUT_NUMBER = re.compile(r"[-+.\d]+([eE][-+]?\d*)?$")
+_CUT_NUMBER = re.compile(r"(?<![-+.\d])[-+.\d]+([eE][-+]?\d*)?$")

@@ -1,30 +1,27 @@
-"""Every regular expression of the package, against 100,000 characters of its worst kind: none takes 0.1 s.
+"""Every regular expression of the package, against 100,000 characters of its worst kind: none takes half a second.
+
+What looks 200 characters ahead at each character takes a quarter of that; a quadratic one takes minutes.
 
 The texts are built from the pattern itself: each character, class and group of it over and over, alone, in pairs, and
-with an end that does not fit, so that whatever can be tried again is tried again. `make storm` takes all modules.
+with an end that does not fit, so that whatever can be tried again is tried again. A pattern is used as its module does.
 """
 
 import importlib
-import os
+import inspect
 import pkgutil
 import re
 import time
 import warnings
 from collections.abc import Iterator
+from types import ModuleType
 from typing import Any
 
 import pytest
 
 import Agent
 
-SIZE, SECONDS = 100_000, 0.1
-STORM = bool(os.environ.get("KEYWORD_TREE_STORM"))  # else the modules that read what people say to an agent
-READERS = (
-    *("Agent.base.speech", "Agent.base.text"),
-    *("Agent.memory.extraction", "Agent.memory.relation_words", "Agent.memory.keywords"),
-    *("Agent.models.lexical_client", "Agent.context_engine.core"),
-)
-COVERED = {"finding", "memory", "context_engine", "knowhub", "secrets_in_text", "formats", "cli", "lexical_client"}
+SIZE, SECONDS = 100_000, 0.5
+COVERED = {"keyword_tree", "base", "finding", "memory", "context_engine", "knowhub", "models", "formats"}
 _SKIPPED = re.compile(r"\.(?:test_keyword_tree|tests|__main__)(?:\.|$)")
 
 
@@ -33,30 +30,36 @@ def find_patterns() -> dict[str, tuple[re.Pattern[Any], str]]:
     found: dict[str, tuple[re.Pattern[Any], str]] = {}
     seen: set[tuple[Any, int, str]] = set()
     for module in pkgutil.walk_packages(Agent.__path__, "Agent."):
-        if _SKIPPED.search(module.name) or not (STORM or module.name.startswith(READERS)):
+        if _SKIPPED.search(module.name):
             continue
         try:
             with warnings.catch_warnings():
-                warnings.simplefilter("ignore")  # a module at its former path
-                held = vars(importlib.import_module(module.name))
+                warnings.simplefilter("ignore")
+                imported = importlib.import_module(module.name)
         except ImportError:  # of an extra that is not installed
             continue
-        for name, value in list(held.items()):
-            for pattern, use in _patterns_in(value):
+        for name, value in list(vars(imported).items()):
+            for pattern, use in _patterns_in(value, _uses_of(name, imported)):
                 if (pattern.pattern, pattern.flags, use) not in seen:
                     seen.add((pattern.pattern, pattern.flags, use))
                     found[f"{module.name}.{name} {len(found)}"] = pattern, use
     return found
 
 
-def _patterns_in(value: Any, depth: int = 2) -> Iterator[tuple[re.Pattern[Any], str]]:
+def _uses_of(name: str, module: ModuleType) -> set[str]:
+    """Return the methods that a module calls of a pattern: those that anchor it, and `finditer` for all others."""
+    called = set(re.findall(rf"\b{name}\.(\w+)\(", inspect.getsource(module)))
+    return {use if use in ("match", "fullmatch", "search") else "finditer" for use in called} or {"finditer"}
+
+
+def _patterns_in(value: Any, uses: set[str], depth: int = 2) -> Iterator[tuple[re.Pattern[Any], str]]:
     if isinstance(value, re.Pattern):
-        yield value, "finditer"
+        yield from ((value, use) for use in sorted(uses))
     elif isinstance(getattr(value, "__self__", None), re.Pattern):  # `re.compile(…).search`
         yield value.__self__, value.__name__ if value.__name__ in ("match", "fullmatch", "search") else "finditer"
     elif depth and isinstance(value, (list, tuple, dict)):
         for each in value.values() if isinstance(value, dict) else value:
-            yield from _patterns_in(each, depth - 1)
+            yield from _patterns_in(each, {"finditer"}, depth - 1)
 
 
 PATTERNS = find_patterns()
@@ -86,8 +89,7 @@ def build(text: tuple[str, str, str], size: int) -> str:
 
 
 def test_there_are_patterns() -> None:
-    assert len(PATTERNS) > 20
-    assert not STORM or {name.split(".")[1] for name in PATTERNS} >= COVERED
+    assert {name.split(".")[1] for name in PATTERNS} >= COVERED
 
 
 @pytest.mark.parametrize("name", PATTERNS)
@@ -97,7 +99,8 @@ def test_takes_no_time(name: str) -> None:
     texts = worst_texts(source)
     texts.sort(key=lambda text: -_time(pattern, use, build(text, SIZE // 100)))
     for text in texts[:3]:
-        assert _time(pattern, use, build(text, SIZE)) < SECONDS, text
+        for size in (SIZE // 10, SIZE):
+            assert _time(pattern, use, build(text, size)) < SECONDS, (size, text)
 
 
 def _time(pattern: re.Pattern[Any], use: str, text: str) -> float:
