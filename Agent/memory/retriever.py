@@ -37,11 +37,18 @@ from ..finding import texts
 from ..finding.embedder import Embedder, Meaning
 from ..keyword_tree import Info, InvalidInputError, KeywordTree
 from .graph import ENTITY_TYPES, GraphEntity, KnowledgeGraph, RelationDirection
-from .keywords import ChineseKeywordExtractor, KeywordExtractor
-from .knowledge import KnowledgeStore
+from .keywords import (
+    SPEAKER,
+    ChineseKeywordExtractor,
+    KeywordExtractor,
+    asked_relations,
+    asked_subjects,
+    says_change,
+    subjects_of,
+    words_of,
+)
 from .memories import Choice, Filters, Found, InfoFacts, Memories
 from .memory_fields import Memory, memory_fields
-from .relation_words import SPEAKER, asked_relations, asked_subjects, says_change, subjects_of, words_of
 from .scoring import (
     HALF_LIFE_S,
     DiceOverlap,
@@ -53,7 +60,7 @@ from .scoring import (
     temporal_decay,
     text_overlap,
 )
-from .tree_graph import TreeGraph
+from .tree_graph import KnowledgeStore, TreeGraph
 
 _Scored: TypeAlias = tuple[float, str, ScoreBreakdown]
 

@@ -82,14 +82,14 @@ class _Column(NamedTuple):
     """What is known of one field."""
 
     name: str
-    wire: str
     kind: type
     """The type of the value, or of the list's elements."""
     many: bool
     nullable: bool
-    required: bool
-    one_of: tuple[str, ...]
     field: Field[Any]
+    wire: str
+    required: bool = False
+    one_of: tuple[str, ...] = ()
 
 
 class _Record:
@@ -97,17 +97,9 @@ class _Record:
 
     __dataclass_fields__: ClassVar[dict[str, Field[Any]]]
 
-    _known_columns: ClassVar[tuple[_Column, ...]]
-
-    @classmethod
-    def _columns(cls) -> tuple[_Column, ...]:
-        if "_known_columns" not in cls.__dict__:  # not at the class's birth: `dataclass` comes after it
-            cls._known_columns = _columns_of(cls)
-        return cls._known_columns
-
     def to_dict(self) -> dict[str, Any]:
         """Return the record as JSON has it; it shares nothing with this one."""
-        return {column.wire: _encode(getattr(self, column.name)) for column in self._columns()}
+        return {column.wire: _encode(getattr(self, column.name)) for column in _columns_of(type(self))}
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Self:
@@ -118,35 +110,31 @@ class _Record:
         """
         if not isinstance(data, Mapping):
             raise ValueError(f"{cls.__name__} must be an object, not {type(data).__name__}")
-        return cls(**{column.name: _read(cls.__name__, column, data) for column in cls._columns()})
+        return cls(**{column.name: _read(cls.__name__, column, data) for column in _columns_of(cls)})
 
     def validate(self) -> list[str]:
         """Return a message for everything that is wrong; none if nothing is."""
-        return [message for column in self._columns() for message in _complain(type(self).__name__, column, self)]
+        return [
+            message for column in _columns_of(type(self)) for message in _complain(type(self).__name__, column, self)
+        ]
+
+
+_known: dict[type, tuple[_Column, ...]] = {}
 
 
 def _columns_of(record: type[_Record]) -> tuple[_Column, ...]:
-    columns = []
-    hints = get_type_hints(record)
+    if record in _known:
+        return _known[record]
+    columns, hints = [], get_type_hints(record)
     for declared in fields(record):
-        rules = declared.metadata or _rules()
-        hint = hints[declared.name]
+        hint, rules = hints[declared.name], dict(declared.metadata)
         nullable = type(None) in get_args(hint)
         hint = get_args(hint)[0] if nullable else hint
         many = get_origin(hint) is list
-        columns.append(
-            _Column(
-                name=declared.name,
-                wire=rules["wire"] or declared.name,
-                kind=get_args(hint)[0] if many else hint,
-                many=many,
-                nullable=nullable,
-                required=rules["required"],
-                one_of=rules["one_of"],
-                field=declared,
-            )
-        )
-    return tuple(columns)
+        rules["wire"] = rules.get("wire") or declared.name
+        columns.append(_Column(declared.name, get_args(hint)[0] if many else hint, many, nullable, declared, **rules))
+    _known[record] = tuple(columns)
+    return _known[record]
 
 
 def _encode(value: Any) -> Any:
@@ -154,12 +142,9 @@ def _encode(value: Any) -> Any:
         return value.to_dict()
     if isinstance(value, datetime):
         return _to_utc_isoformat(value)
-    # One level: lists within lists are no field's, and may be nested deeper than anything can follow.
-    return (
-        [_encode(item) if isinstance(item, (_Record, datetime)) else item for item in value]
-        if isinstance(value, list)
-        else value
-    )
+    if isinstance(value, list):  # one level: lists within lists may be nested deeper than anything can follow
+        return [_encode(item) if isinstance(item, (_Record, datetime)) else item for item in value]
+    return value
 
 
 def _read(record: str, column: _Column, data: Mapping[str, Any]) -> Any:

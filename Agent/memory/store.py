@@ -52,13 +52,12 @@ from ..keyword_tree import InvalidInputError, KeywordTree, KeywordTreeError, LLM
 from ..models.judge import SHOWN, judge
 from ..store.addresses import refuse_address
 from .eviction import EvictionPolicy, ForgettingPlan, RecallLog, RecallStats, plan_forgetting
-from .knowledge import KnowledgeStore
 from .memories import Filters
 from .memory_fields import Memory, Record, record_of, with_recalls
 from .reading import MemoryReader
 from .retriever import MemoryRetriever, Retrieved, RetrieverConfig
 from .schemas import as_utc
-from .tree_graph import TreeGraph
+from .tree_graph import KnowledgeStore, TreeGraph
 from .writing import MemoryWriter, Remembered
 
 if TYPE_CHECKING:

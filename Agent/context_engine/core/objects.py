@@ -272,7 +272,7 @@ class NodeHit:
     speaker: str = ""
     """The role, a space and the name of who said it."""
     subjects: frozenset[str] = frozenset()
-    """Who is in the states that it says, where the question asks for some; see `relation_words.subjects_of`."""
+    """Who is in the states that it says, where the question asks for some; see `keywords.subjects_of`."""
     sequence: int = 0
     """Of the commit that wrote the node: of what was said in one second, the later one."""
 

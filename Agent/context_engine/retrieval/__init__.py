@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 from ...base.checks import shorten
 from ...base.text import clean, date_of, strings_of
-from ...memory.relation_words import ONE_AT_A_TIME, OTHER, SPEAKER, asked_relations, relation_of, subjects_of, words_of
+from ...memory.keywords import ONE_AT_A_TIME, OTHER, SPEAKER, asked_relations, relation_of, subjects_of, words_of
 from ..core.config import (
     BUDGET_TOKENS,
     CONTENT,

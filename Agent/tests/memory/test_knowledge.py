@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from Agent.keyword_tree import InvalidInputError, KeywordTree, NotFoundError
-from Agent.memory.knowledge import KnowledgePage, KnowledgeStore
 from Agent.memory.store import MemoryStore
+from Agent.memory.tree_graph import KnowledgePage, KnowledgeStore
 
 
 @pytest.fixture

@@ -14,7 +14,6 @@ from Agent.finding.calibration import ANSWER_BAR
 from Agent.keyword_tree import InvalidInputError, KeywordTree
 from Agent.memory.graph import GraphRelation
 from Agent.memory.keywords import SimpleKeywordExtractor
-from Agent.memory.knowledge import KnowledgeStore
 from Agent.memory.memories import Filters
 from Agent.memory.retriever import MemoryRetriever, RetrievalStrategy, RetrieverConfig
 from Agent.memory.scoring import (
@@ -27,7 +26,7 @@ from Agent.memory.scoring import (
     TextOverlap,
     text_overlap,
 )
-from Agent.memory.tree_graph import TreeGraph
+from Agent.memory.tree_graph import KnowledgeStore, TreeGraph
 from Agent.tests.support.clocks import Clock
 
 pytestmark = pytest.mark.usefixtures("own_words")

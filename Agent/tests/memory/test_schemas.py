@@ -516,7 +516,7 @@ class TestStated:
         assert STATED[message].validate() == [message]
 
     def test_names_constants_and_defaults_stand_as_they_are_stated(self) -> None:
-        from Agent.memory import eviction, graph, knowledge, retriever, scoring
+        from Agent.memory import eviction, graph, retriever, scoring, tree_graph
 
         assert PHASES == ("REASON", "ACT", "REFLECT", "VERIFY")
         assert scoring.ScoreWeights() == scoring.ScoreWeights(overlap=0.5, graph=0.2, temporal=0.1, reference=0.2)
@@ -531,7 +531,7 @@ class TestStated:
         ports = {
             graph.KnowledgeGraph: "add_entity get_entity remove_entity add_relation remove_relation get_related "
             "find_by_keywords find_tags entity_count_by_tag set_entity_tags tag_constraints",
-            knowledge.KnowledgeStore: "find_by_keywords",
+            tree_graph.KnowledgeStore: "find_by_keywords",
         }
         for port, names in ports.items():
             assert all(callable(getattr(port, name)) for name in names.split())
