@@ -1043,7 +1043,7 @@ def _Fields(text: str) -> dict[str, tuple[type, ...]]:
 # the file.
 _STAMPS = "metadata:d version:i created_at:f updated_at:f created_by:s"
 _NODE = "id:s ordinal:i deleted:b parent_id:p name:s aliases:l normalized:l level:i children:l description:s "
-ROW_FIELDS: dict[type, dict[str, tuple[type, ...]]] = {
+_ROW_FIELDS: dict[type, dict[str, tuple[type, ...]]] = {
     KeywordNode: _Fields(_NODE + _STAMPS),
     Info: _Fields(f"id:s deleted:b source:s {_STAMPS} content:s"),
     InfoKeywordLink: _Fields("info_id:s keyword_id:s ordinal:i deleted:b relation:s created_by:s created_at:f"),
@@ -1058,7 +1058,7 @@ for _kind in _TYPES:
     for _field in dataclasses.fields(_kind):
         if _field.default is not dataclasses.MISSING:
             raise TypeError(f"{_field.name} needs a default_factory: an attribute of the class hides what a row holds")
-    _others = [each for each in dataclasses.fields(_kind) if each.name not in ROW_FIELDS[_kind]]
+    _others = [each for each in dataclasses.fields(_kind) if each.name not in _ROW_FIELDS[_kind]]
     _OPTIONAL_FIELDS[_kind] = {each.name: _TYPES_OF[cast("str", each.type)] for each in _others}
     _EMPTY[_kind] = {each.name: cast("Callable[[], Any]", each.default_factory) for each in _others}
 
@@ -1154,7 +1154,7 @@ def _EncodeLink(
 
 
 _ENCODERS: dict[type, tuple[Any, Any]] = {  # encoder, and what gets its arguments from the fields
-    kind: (encode, operator.itemgetter(*(name for name in ROW_FIELDS[kind] if name != "children")))
+    kind: (encode, operator.itemgetter(*(name for name in _ROW_FIELDS[kind] if name != "children")))
     for kind, encode in zip(_TYPES, (_EncodeNode, _EncodeInfo, _EncodeLink), strict=True)
 }
 
@@ -1173,7 +1173,7 @@ def _DecodeRow(row: bytes, kind: type) -> _Row:
         raise _Malformed("a row is no object", row)
     shape = (kind, *decoded, *map(type, decoded.values()))
     if shape not in _SOUND_SHAPES:
-        required = ROW_FIELDS[kind]
+        required = _ROW_FIELDS[kind]
         known = {**required, **_OPTIONAL_FIELDS[kind]}
         is_known = required.keys() <= decoded.keys() <= known.keys()
         if not is_known or any(type(value) not in known[name] for name, value in decoded.items()):
@@ -1282,7 +1282,7 @@ def _EmptyRow(record: _NodeOrInfo, row: bytes) -> bytes:
         return row
     kind, values = type(record), record._Decode()
     emptied = object.__new__(kind)
-    empty = {name: make for name, (make, *_) in ROW_FIELDS[kind].items()} | _EMPTY[kind]
+    empty = {name: make for name, (make, *_) in _ROW_FIELDS[kind].items()} | _EMPTY[kind]
     left = {name: values[name] if name in _LEFT else make() for name, make in empty.items()}
     _FieldsOf(emptied).update(left)
     return _EncodeRecord(emptied)
@@ -5475,10 +5475,6 @@ _STEP_KEYS = {
 _Step: TypeAlias = dict[str, Any]
 
 
-class _TakeBackError(Exception):
-    """Ends an operation that was only tried."""
-
-
 def _ProposePlan(tree: KeywordTree, scope_id: str) -> dict[str, Any]:
     """Return a plan for what lies below a keyword; see `KeywordTree.Reorganize`.
 
@@ -5507,7 +5503,10 @@ def _ProposePlan(tree: KeywordTree, scope_id: str) -> dict[str, Any]:
         touched = {scope.id, *_IdsIn(steps)}
         newest = heapq.nlargest(10 * _ASKED, nodes, key=lambda node: node.ordinal)
         asked = [node for node in newest if node.id not in touched][:_ASKED]
-        steps = _KeepPossible(tree, steps, [step for node in asked for step in _AskAbout(tree, node)])
+        for step in [step for node in asked for step in _AskAbout(tree, node)]:
+            if touched.isdisjoint(_IdsIn([step])):  # else it may not be possible after the steps before it
+                steps.append(step)
+                touched.update(_IdsIn([step]))
     else:
         note = "no model that chooses by meaning is connected: only what needs no judgement is proposed"
     seen = {id: _LookOf(tree, id) for id in _IdsIn(steps)}
@@ -5609,22 +5608,6 @@ def _AskAbout(tree: KeywordTree, node: KeywordNode) -> Iterator[_Step]:
     path = [above.id for above in tree.GetPath(place[0])] if place else []
     if place and path and node.id not in path and place[0] != node.parent_id:
         yield {"action": "move", "id": node.id, "new_parent_id": place[0], "why": _ByModel(place)}
-
-
-def _KeepPossible(tree: KeywordTree, steps: list[_Step], asked: list[_Step]) -> list[_Step]:
-    """Return the steps that can be carried out one after another: tries it in an operation, and takes that back."""
-    kept, gone = list[_Step](), set[str]()
-    with contextlib.suppress(_TakeBackError), tree.Operation("reorganize", "agent"):
-        for number, step in enumerate([*steps, *asked]):
-            is_merge = step["action"] == "merge"
-            if number >= len(steps) and is_merge and not gone.isdisjoint((step["src_id"], step["dst_id"])):
-                continue  # an id that was merged leads on, but that is not what a model proposed
-            with contextlib.suppress(KeywordTreeError):
-                _CarryOutStep(tree, step, "agent")
-                kept.append(step)
-                gone.update([step["src_id"]] if is_merge else [])
-        raise _TakeBackError
-    return kept
 
 
 def _CarryOut(tree: KeywordTree, plan: object, changed_by: str) -> str:
