@@ -153,6 +153,11 @@ class InfoFollower:
         """Up to where what is derived follows the log."""
         return self._follower.position
 
+    def resume(self, position: Position) -> bool:
+        """Go on from where a reader kept what it had derived; says whether the log still has that place."""
+        self._is_begun = self._follower.resume(position)
+        return self._is_begun
+
     def catch_up(self) -> None:
         """Take in what is new: the first time, all there is.  Cost: see `LogFollower.catch_up`."""
         is_begun, self._is_begun = self._is_begun, False  # what fails halfway begins again
