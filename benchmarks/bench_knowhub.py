@@ -242,7 +242,7 @@ def percentile(values: list[float], share: float) -> float:
 def measure_servers(folder: str, entries: int, seconds: float) -> None:
     """Print requests per second of both servers, in turns, and their ratio."""
     from Agent.knowhub.hub import LOCAL, KnowHub
-    from Agent.knowhub.schemas import RIGHTS
+    from Agent.knowhub.records import RIGHTS
 
     chooser = random.Random(7)
     rows = [entry(number, chooser) for number in range(entries)]
@@ -438,7 +438,7 @@ async def judge_over_http(urls: list[str], token: str, id: str, clients: int, ea
 def measure_workers(folder: str) -> None:
     """Print how many of the 2,000 judgements of eight clients of two workers are there."""
     from Agent.knowhub.hub import LOCAL, KnowHub
-    from Agent.knowhub.schemas import RIGHTS
+    from Agent.knowhub.records import RIGHTS
 
     place = f"{folder}/workers"
     with KnowHub(f"{place}/hub") as hub:

@@ -8,8 +8,7 @@ import asyncio
 import os
 import tempfile
 
-from keyword_tree.knowhub.goal_tool import goal, open_trace, reflect
-from keyword_tree.knowhub.goals import ServerTraceStore
+from keyword_tree.knowhub.goal_tool import ServerTraceStore, goal, open_trace, reflect
 from keyword_tree.knowhub.tools import (
     ProgramCall,
     close_local,

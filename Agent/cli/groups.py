@@ -42,6 +42,7 @@ LOOK_S = 60.0
 
 # -- context: sessions of agents as folders ----------------------------------------------------------------------------
 
+
 def _variable(option: str) -> str:
     return f"CONTEXT_ENGINE_{option.upper()}"
 
@@ -364,15 +365,15 @@ def _of_hub(name: str, text: str, *parameters: Option, has_json: bool = False, d
     """Make a command of what `knowhub.commands` has under its name, or as `does` says."""
 
     def run(session: Session, /, **named: Any) -> int:
-        from ..knowhub import commands  # needs the extra, which the help does not
+        from ..knowhub import commands, files  # need the extra, which the help does not
 
         given = session.given
-        place = commands.place_of(given.get("data"), given.get("log"), may_ask=name == "ask")
+        place = files.hub_place(given.get("data"), given.get("log"))
         if MODELS in parameters:
             named["models"] = [one for one in given.get("models", "").split(",") if one]
         if has_json:
             named["as_json"] = session.as_json
-        return int(getattr(commands, does or name)(place, **named))
+        return int(getattr(commands, does or name)(place, **named) or 0)
 
     run.__doc__ = text
     command(name, of=hub, has_json=has_json)(_with(parameters, run))
@@ -398,14 +399,6 @@ _of_hub(
     click.option("--org", metavar="NAME", default="", help="Whose knowledge is shared by default; the folder's name."),
     click.option("--allow-secret-shapes", is_flag=True, help="Take knowledge that looks like a key."),
     MODELS,
-)
-_of_hub(
-    "ask",
-    "Search from the terminal.",
-    click.argument("question"),
-    click.option("--top-k", type=int, default=3, show_default=True, help="How many are shown."),
-    MODELS,
-    has_json=True,
 )
 _of_hub(
     "token",

@@ -2,12 +2,13 @@
 
 Needs the extra `[knowhub]`; the library in `keyword_tree` knows nothing of it. Read in this order:
 
-    schemas     records, limits and errors             ledger      records in a KeywordTree; following: what is derived
-    catalog     who sees what, counters, full text     tokens      callers and their rights
-    vault       secrets, sealed outside of the tree    files       where tokens and secrets are: a folder, or PostgreSQL
-    routing     the search in two stages               evolving    rewriting and merging, with guards
+    records     records, times, errors                 schemas     what may be said, and its limits
+    ledger      records in a KeywordTree               following, catalog   what is derived: votes, sight, full text
+    tokens      callers and their rights               vault       secrets, sealed outside of the tree
+    files       where tokens and secrets are: a folder, or PostgreSQL
+    routing     the models                             evolving    guards of rewriting and merging
     services    what a hub does, a subject each        hub         `KnowHub`, the API in process
-    gate, server, answers, application, serving        REST        pages, templates           for people
-    mcp_server  for other agents' hosts                program, commands, identity            the command `knowhub`
-    tools, calling, goals, goal_tool, prompts, skills  the agent's side
+    gate, server, answers, application                 REST        pages, templates           for people
+    mcp_server  for other agents' hosts                serving, commands    the command `knowhub`
+    tools, calling, goal_tool, prompts, skills         the agent's side
 """

@@ -1,11 +1,11 @@
-"""What a hub answers: the types that its methods return are those that the document describes."""
+"""The forms of answers, as the document of the API describes them."""
 
 from typing import NotRequired
 
 from pydantic import ConfigDict, with_config
 from typing_extensions import TypedDict
 
-from .schemas import Json
+from .records import Json
 
 
 class Judged(TypedDict):
@@ -22,18 +22,6 @@ class JudgedCases(Judged):
 
     helpful_history: list[Json]
     harmful_history: list[Json]
-
-
-class SourceOut(TypedDict):
-    """Where an entry comes from."""
-
-    name: str
-    category: str
-    urls: list[str]
-    agent_id: str
-    submitted_by: str
-    timestamp: str
-    message_id: str
 
 
 class EntryFields(TypedDict):
@@ -54,7 +42,7 @@ class EntryOut(EntryFields):
     """An entry, whole."""
 
     message_id: str
-    source: SourceOut
+    source: Json
     eval: JudgedCases
     created_at: str
     updated_at: str
@@ -84,16 +72,6 @@ class SearchOut(TypedDict):
     usage: Json | None
 
 
-class EvolutionOut(TypedDict):
-    """What became of a wish to rewrite."""
-
-    state: str
-    reason: str
-    operation_id: str
-    proposal_id: str
-    usage: NotRequired[Json | None]
-
-
 class ChangedOut(TypedDict):
     """An entry as it became."""
 
@@ -107,7 +85,8 @@ class UpdatedOut(ChangedOut):
     note: str
     """Why a vote does not count; "" where it does."""
 
-    evolution: NotRequired[EvolutionOut]
+    evolution: NotRequired[Json]
+    """`state` (applied, proposed or queued), `reason`, `operation_id`, `proposal_id`, `usage` of the model."""
 
 
 class SavedOut(ChangedOut):
@@ -129,23 +108,18 @@ class ListOut(TypedDict):
 class PageOut(TypedDict):
     """A page of anything."""
 
+    id: NotRequired[str]
+    """Of a history: the record."""
     results: list[Json]
     count: int
     next_cursor: NotRequired[str | None]
 
 
-class HistoryOut(TypedDict):
-    """The versions of an entry."""
-
-    id: str
-    results: list[Json]
-    count: int
-
-
 class DoneOut(TypedDict):
     """What was changed, and the operation that `undo` takes."""
 
-    id: str
+    id: NotRequired[str]
+    undone: NotRequired[str]
     operation_id: NotRequired[str]
 
 
@@ -200,27 +174,14 @@ class SecretOut(TypedDict):
     secure_body: str
 
 
-class UndoneOut(TypedDict):
-    """What was undone, and the operation that undoes the undoing."""
-
-    operation_id: str
-    undone: str
-
-
 class GoalsOut(TypedDict):
     """A goal tree."""
 
     trace_id: str
-    goals: list[Json]
     version: int
-
-
-class GoalsKeptOut(TypedDict):
-    """That a goal tree was kept."""
-
-    trace_id: str
-    version: int
-    operation_id: str
+    goals: NotRequired[list[Json]]
+    operation_id: NotRequired[str]
+    """Of a tree that was kept."""
 
 
 class TokenOut(TypedDict):

@@ -18,24 +18,22 @@ import logging
 from collections.abc import AsyncIterator, Callable
 from typing import Any
 
+from fastapi import FastAPI, Request, Response
+from fastapi.exceptions import RequestValidationError
+from prometheus_client import Gauge, generate_latest
+from pydantic import TypeAdapter
+from starlette.concurrency import run_in_threadpool
+from starlette.exceptions import HTTPException
+from starlette.middleware.cors import CORSMiddleware
+from starlette.routing import Match
+
 from .answers import ProblemOut
 from .gate import Gate, Receive, Scope, Send, Settings, problem
 from .hub import KnowHub
-from .schemas import Json, KnowHubError, problem_of
-from .server import Who, add_routes, answer
+from .records import Json, KnowHubError
+from .schemas import problem_of
+from .server import Who, answer, router
 from .tokens import need
-
-try:
-    from fastapi import FastAPI, Request, Response
-    from fastapi.exceptions import RequestValidationError
-    from prometheus_client import Gauge, generate_latest
-    from pydantic import TypeAdapter
-    from starlette.concurrency import run_in_threadpool
-    from starlette.exceptions import HTTPException
-    from starlette.middleware.cors import CORSMiddleware
-    from starlette.routing import Match
-except ImportError as error:  # pragma: no cover - the tests run with the extra
-    raise ImportError("KnowHub's server needs its extra: pip install '.[knowhub]' in its repository") from error
 
 __all__ = ["Application", "create_app"]
 
@@ -73,16 +71,16 @@ class Application:
             allowed = ["Authorization", "Content-Type", "If-Match", "Idempotency-Key"]
             shown = ["ETag", "Retry-After", "X-Request-Id"]
             self._outer = CORSMiddleware(self.gate, [settings.cors], methods, allowed, expose_headers=shown)
-        registry = self.gate.registry
+        figures: dict[str, tuple[str, Callable[[], float]]] = {
+            "largest_share": ("Entries and resources of the principal with most", hub.catalog.largest_share),
+            "quota_entries": ("What one principal may keep: entries", lambda: hub.quota.entries),
+            "quota_bytes": ("What one principal may keep: bytes", lambda: hub.quota.size),
+            "model_calls": ("Calls of models", lambda: hub.models.calls),
+        }
         for kind in ("knowledge", "feedback", "resource", "proposal"):
-            gauge = Gauge(f"knowhub_{kind}_records", f"Records: {kind}", registry=self.gate.registry)
-            gauge.set_function(lambda kind=kind: hub.catalog.counts().get(kind, 0))  # type: ignore[misc]
-        share = Gauge("knowhub_largest_share", "Entries and resources of the principal with most", registry=registry)
-        share.set_function(hub.catalog.largest_share)
-        for name, limit in (("entries", hub.quota.entries), ("bytes", hub.quota.size)):
-            Gauge(f"knowhub_quota_{name}", f"What one principal may keep: {name}", registry=registry).set(limit)
-        calls = Gauge("knowhub_model_calls", "Calls of models", registry=self.gate.registry)
-        calls.set_function(lambda: hub.models.calls)
+            figures[f"{kind}_records"] = f"Records: {kind}", lambda kind=kind: hub.catalog.counts().get(kind, 0)  # type: ignore[misc]
+        for name, (does, count) in figures.items():
+            Gauge(f"knowhub_{name}", does, registry=self.gate.registry).set_function(count)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request."""
@@ -127,7 +125,8 @@ def _make_api(application: Application, closes_hub: bool) -> FastAPI:
         telemetry={"tracing": False, "metrics": False, "logs": False, "auto_configure": False},
     )
     _handle_errors(api, application)
-    add_routes(api, hub)
+    api.state.hub = hub
+    api.include_router(router)
     _add_house(api, application)
     _describe_problems(api)
     return api
@@ -178,7 +177,7 @@ def _handle_errors(api: FastAPI, application: Application) -> None:
 def _methods_of(api: FastAPI, scope: Scope) -> set[str]:
     """Return all methods of a path; each function is a route of its own."""
     found: set[str] = set()
-    for route in api.router.routes:
+    for route in (*api.router.routes, *router.routes):
         match, _ = route.matches({**scope, "method": "GET"})
         methods = getattr(route, "methods", None)
         if match is not Match.NONE and methods:
@@ -203,10 +202,10 @@ def _add_house(api: FastAPI, application: Application) -> None:
         return answer({**state, "disk_writable": is_writable}, 200 if is_ready else 503)
 
     @api.get("/metrics", include_in_schema=False)
-    def metrics(token: Who) -> Response:
+    def metrics(who: Who) -> Response:
         """Return figures for Prometheus: they count the records of all, so only for a token that sees all."""
-        need(token, "read")
-        if "*" not in token.scopes:
+        need(who.token, "read")
+        if not who.token.sees_all():
             raise KnowHubError("forbidden", "the figures count the records of all: the token needs the scope *")
         return Response(generate_latest(application.gate.registry), media_type="text/plain; version=0.0.4")
 

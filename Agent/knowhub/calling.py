@@ -108,7 +108,7 @@ def _local(folder: str) -> tuple[Any, str]:
         from .application import create_app
         from .gate import Settings
         from .hub import KnowHub
-        from .identity import agents_token
+        from .tokens import agents_token
 
         hub = KnowHub(place)
         text = os.environ.get("KNOWHUB_TOKEN") or agents_token(hub.tokens)[0]

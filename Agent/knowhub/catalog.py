@@ -5,8 +5,8 @@ one takes it back. Of each principal the last feedback counts, and none of the e
 was merged into another counts for that.
 """
 
-import bisect
 import contextlib
+import itertools
 import json
 import math
 import sqlite3
@@ -21,18 +21,20 @@ from ..finding import texts
 from ..finding.embedder import Embedder, Meaning
 from ..keyword_tree import Info, KeywordTreeError
 from ..memory.memories import Memories
-from .following import COLUMNS, Entry, Following, Known, family_of, get, known_of, lead_of, read_record, shared_by
+from .following import COLUMNS, Entry, Following, family_of, get, lead_of, read_record, record_of_row, shared_by
 from .ledger import TreeLedger
-from .schemas import Json, kind_of
-from .tokens import Token, is_visible
+from .records import OWNER_SCOPE, Json, Record, kind_of
+from .tokens import Token, sees
 
-__all__ = ["Catalog", "Known"]
+__all__ = ["Catalog"]
 
 _LEAST_FIT = 0.02  # above the score of a text with nothing that is asked for, see `finding.calibration`
 _ELIGIBLE_KEPT = 4  # sets of what a search may find: each of some 1 MB, among 30,000
 _COUNTED, _COMPARED = 2_000, 100  # entries with a term that are counted, and that are compared with a new one
 _PAGE = 500  # rows that are read at once
 _LATEST = (1e300, "")
+_STALE = ["journal.sqlite", "journal.sqlite-journal", "knowhub.known"]
+_STALE += ["catalog.sqlite", "catalog.sqlite-wal", "catalog.sqlite-shm"]
 
 
 class Catalog(Following):
@@ -40,15 +42,15 @@ class Catalog(Following):
 
     Args:
         ledger: Whose records.
-        folder: Where its two files are kept: `catalog.sqlite`, and the full-text index; None keeps all in memory.
+        folder: Where its two files are kept: `records.sqlite`, and the full-text index; None keeps all in memory.
         meaning: See `finding.index.Index`.
     """
 
     def __init__(
         self, ledger: TreeLedger, folder: Path | None = None, meaning: Meaning | Embedder | bool = True
     ) -> None:
-        super().__init__(ledger, None if folder is None else folder / "catalog.sqlite")
-        for stale in ("journal.sqlite", "journal.sqlite-journal", "knowhub.known") if folder is not None else ():
+        super().__init__(ledger, None if folder is None else folder / "records.sqlite")
+        for stale in _STALE if folder is not None else ():
             with contextlib.suppress(OSError):  # of earlier versions: what was purged since may stand there
                 (folder / stale).unlink(missing_ok=True)  # type: ignore[operator]
         # Not joined: entries would count that the caller must not see.
@@ -88,17 +90,18 @@ class Catalog(Following):
 
     # -- records --
 
-    def get(self, id: str) -> Known | None:
-        """Return what is known of a record."""
+    def get(self, id: str) -> Record | None:
+        """Return a record as it is now, as far as this process knows."""
         return self._do(lambda db: get(db, id))
 
-    def lead(self, id: str) -> Known | None:
+    def several(self, ids: Collection[str]) -> dict[str, Record]:
+        """Return records by their ids, those that are there."""
+        sql = f"SELECT {COLUMNS} FROM record WHERE id IN (SELECT value FROM json_each(?)) AND NOT is_gone"
+        return {row[0]: record_of_row(row) for row in self._all(sql, json.dumps(list(ids)))}
+
+    def lead(self, id: str) -> Record | None:
         """Return the entry that an id means: of one that was merged, what it was merged into."""
         return self._do(lambda db: lead_of(db, id))
-
-    def sees(self, token: Token, known: Known) -> bool:
-        """Return whether a token sees a record."""
-        return is_visible(token, known.scopes, known.principal)
 
     def eligible(self, token: Token, types: str | None, min_score: int) -> frozenset[str]:
         """Return the entries that a search may find, of some types, with commas, or of all.
@@ -110,11 +113,12 @@ class Catalog(Following):
         sql += " AND score + helpful - 2 * harmful >= 0"
         values: list[Any] = [min_score]
         if types is not None:
-            sql += " AND EXISTS (SELECT 1 FROM json_each(types) WHERE value IN (SELECT value FROM json_each(?)))"
+            of_types = "SELECT 1 FROM json_each(said, '$[1].types') WHERE value IN (SELECT value FROM json_each(?))"
+            sql += f" AND EXISTS ({of_types})"
             values.append(json.dumps(types.split(",")))
         if not token.sees_all():
             sql += " AND id IN (SELECT id FROM scope WHERE scope IN (SELECT value FROM json_each(?)))"
-            values.append(json.dumps([*token.scopes, shared_by("user:owner", token.principal)]))
+            values.append(json.dumps([*token.scopes, shared_by(OWNER_SCOPE, token.principal)]))
         asked = (token.sees_all(), *map(str, values), token.principal)
 
         def work(db: sqlite3.Connection) -> frozenset[str]:
@@ -131,35 +135,26 @@ class Catalog(Following):
         return self._do(work)
 
     def page(
-        self, kind: str, wanted: Callable[[Known], bool], limit: int, before: tuple[float, str] | None
-    ) -> tuple[list[Known], bool]:
+        self, kind: str, wanted: Callable[[Record], bool], limit: int, before: tuple[float, str] | None
+    ) -> tuple[list[Record], bool]:
         """Return the newest records of a kind behind a place in time, and whether there are more."""
         self.look()
-        found: list[Known] = []
-        for known in self._backwards(kind, before or _LATEST):
-            if wanted(known):
-                if len(found) == limit:
-                    return found, True
-                found.append(known)
-        return found, False
+        found = list(itertools.islice(filter(wanted, self._walk(kind, before or _LATEST, "<", "DESC")), limit + 1))
+        return found[:limit], len(found) > limit
 
-    def _backwards(self, kind: str, before: tuple[float, str]) -> Iterator[Known]:
-        sql = f"SELECT {COLUMNS} FROM record WHERE kind = ? AND NOT is_gone AND (created_at, id) < (?, ?)"
-        while rows := self._all(f"{sql} ORDER BY created_at DESC, id DESC LIMIT {_PAGE}", kind, *before):
-            yield from map(known_of, rows)
-            before = (rows[-1][2], rows[-1][0])
-
-    def all(self, kind: str) -> Iterator[Known]:
+    def all(self, kind: str) -> Iterator[Record]:
         """Yield all records of a kind, oldest first; memory does not grow with how many there are."""
-        sql = f"SELECT {COLUMNS} FROM record WHERE kind = ? AND NOT is_gone AND (created_at, id) > (?, ?)"
-        after: tuple[float, str] = (-1e300, "")
-        while rows := self._all(f"{sql} ORDER BY created_at, id LIMIT {_PAGE}", kind, *after):
-            yield from map(known_of, rows)
-            after = (rows[-1][2], rows[-1][0])
+        return self._walk(kind, (-1e300, ""), ">", "ASC")
+
+    def _walk(self, kind: str, place: tuple[float, str], side: str, order: str) -> Iterator[Record]:
+        sql = f"SELECT {COLUMNS} FROM record WHERE kind = ? AND NOT is_gone AND (created_at, id) {side} (?, ?)"
+        while rows := self._all(f"{sql} ORDER BY created_at {order}, id {order} LIMIT {_PAGE}", kind, *place):
+            yield from map(record_of_row, rows)
+            place = (rows[-1][5], rows[-1][0])
 
     def count_hidden(self, token: Token) -> int:
         """Return how many entries a token does not see."""
-        scopes = json.dumps([*token.scopes, shared_by("user:owner", token.principal)])
+        scopes = json.dumps([*token.scopes, shared_by(OWNER_SCOPE, token.principal)])
         seen = "SELECT id FROM scope WHERE scope IN (SELECT value FROM json_each(?))"
         sql = "SELECT count(*) FROM record WHERE kind = 'knowledge' AND NOT is_gone AND merged_into = ''"
         return int(self._all(f"{sql} AND id NOT IN ({seen})", scopes)[0][0])
@@ -177,19 +172,13 @@ class Catalog(Following):
 
     def secret_references(self) -> set[str]:
         """Return the references of all secrets that a resource holds."""
-        sql = "SELECT secret_ref FROM record WHERE kind = 'resource' AND NOT is_gone AND secret_ref != ''"
-        return {row[0] for row in self._all(sql)}
+        return {str(known.fields.get("secret_ref")) for known in self.all("resource")} - {"", "None"}
 
     def counts(self) -> dict[str, int]:
         """Return how many records of each kind there are."""
         return dict(self._all("SELECT kind, count(*) FROM record WHERE NOT is_gone GROUP BY kind"))
 
     # -- votes --
-
-    def votes(self, id: str) -> tuple[int, int]:
-        """Return how often an entry was helpful and harmful, what was merged into it included."""
-        found = self._all("SELECT helpful, harmful FROM record WHERE id = ?", id)
-        return (found[0][0], found[0][1]) if found else (0, 0)
 
     def has_voted(self, id: str, principal: str) -> bool:
         """Return whether a principal's vote on an entry, or on what was merged into it, is there."""
@@ -207,7 +196,7 @@ class Catalog(Following):
 
     def feedback(
         self, id: str, limit: int, *, before: tuple[float, str] | None = None, is_helpful: bool | None = None
-    ) -> list[Known]:
+    ) -> list[Record]:
         """Return an entry's newest feedback, of one kind or of both; of what was merged into it, too.
 
         Cost: grows with `limit`, not with how much there is.
@@ -216,11 +205,11 @@ class Catalog(Following):
         sql = f"SELECT {COLUMNS} FROM record WHERE kind = 'feedback' AND NOT is_gone AND entry = ? AND is_helpful = ?"
         sql += f" AND (created_at, id) < (?, ?) ORDER BY created_at DESC, id DESC LIMIT {limit}"
 
-        def work(db: sqlite3.Connection) -> list[Known]:
-            found: list[Known] = []
+        def work(db: sqlite3.Connection) -> list[Record]:
+            found: list[Record] = []
             for one in family_of(db, id):
                 for kind in kinds:
-                    found += map(known_of, db.execute(sql, (one, kind, *(before or _LATEST))))
+                    found += map(record_of_row, db.execute(sql, (one, kind, *(before or _LATEST))))
             return found
 
         return sorted(self._do(work), key=lambda known: known.key, reverse=True)[:limit]
@@ -234,7 +223,7 @@ class Catalog(Following):
         found = self._index.rank(query, limit, None if is_all else among, quotes=0)
         return [one.id for one in found if one.id in among and one.score >= _LEAST_FIT]
 
-    def resembling(self, token: Token, task: str, least: float, limit: int) -> list[tuple[float, Known]]:
+    def resembling(self, token: Token, task: str, least: float, limit: int) -> list[tuple[float, Record]]:
         """Return the entries that a token sees whose tasks are similar to a text, the most similar first.
 
         Args:
@@ -249,7 +238,7 @@ class Catalog(Following):
         # What shares at least so many of all has one of the `first` rarest, two of one more, and so on.
         first = len(terms) - math.ceil(least * len(terms)) + 1
 
-        def work(db: sqlite3.Connection) -> list[Known]:
+        def work(db: sqlite3.Connection) -> list[Record]:
             some = f"(SELECT id FROM term WHERE term = ? LIMIT {_COUNTED})"
             sizes = {term: db.execute(f"SELECT count(*) FROM {some}", (term,)).fetchone()[0] for term in terms}
             rarest = sorted(terms, key=sizes.__getitem__)[: first + 2]
@@ -258,15 +247,14 @@ class Catalog(Following):
             shared = Counter(row[0] for term in rarest for row in db.execute(f"SELECT id FROM {some}", (term,)))
             likely = [id for id, count in shared.most_common() if count > len(rarest) - first]
             found = (get(db, id) for id in likely[: 5 * _COMPARED])
-            return [each for each in found if each and not each.merged_into and self.sees(token, each)][:_COMPARED]
+            return [each for each in found if each and not each.merged_into and sees(token, each)][:_COMPARED]
 
-        alike: list[tuple[float, Known]] = []
+        alike = list[tuple[float, Record]]()
         for known in self._do(work):
-            theirs = set(texts.terms(known.task))
-            similarity = len(terms & theirs) / len(terms | theirs)
-            if similarity >= least:
-                bisect.insort(alike, (similarity, known), key=lambda pair: -pair[0])
-        return alike[:limit]
+            theirs = set(texts.terms(known.fields["task"]))
+            alike.append((len(terms & theirs) / len(terms | theirs), known))
+        alike.sort(key=lambda pair: -pair[0])
+        return [pair for pair in alike if pair[0] >= least][:limit]
 
     # -- operations --
 

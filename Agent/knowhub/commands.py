@@ -1,11 +1,8 @@
-"""What the commands of `knowhub` do; the words for them are read by `cli.groups`."""
+"""What the commands of `knowhub` do, each under its name; the words for them are read by `cli.groups`."""
 
-import asyncio
 import contextlib
-import gc
 import ipaddress
 import json
-import logging
 import os
 import re
 import shutil
@@ -13,67 +10,22 @@ import socket
 import sys
 import threading
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 from pydantic import TypeAdapter
 
-from ..base.language import is_chinese, say
-from ..keyword_tree import LLMClient
-from ..models.model_clients import client_from_environment
+from ..base.language import say
 from ..store.addresses import open_tree
 from ..store.backup import backup as copy_tree
-from .calling import CallError, request
-from .files import Files, FolderFiles, HubFiles, open_files, sync_folder
+from .files import FolderFiles, HubFiles, open_files, sync_folder
 from .hub import LOCAL, KnowHub
-from .identity import agents_token, agents_token_path, hub_place, own_principal, own_token, token_path
-from .prompts import WORDS
-from .schemas import RIGHTS, Json, KnowHubError, Scope
-from .services.store import Quota
-from .tokens import Tokens
+from .records import RIGHTS, Json, KnowHubError
+from .routing import make_models
+from .schemas import Scope
+from .tokens import Tokens, agents_token, agents_token_path, own_principal, own_token, token_path
 from .vault import Vault, key_path
-
-__all__ = [
-    "ask",
-    "audit",
-    "backup",
-    "doctor",
-    "export",
-    "key",
-    "make_app",
-    "mcp",
-    "place_of",
-    "purge",
-    "restore",
-    "serve",
-]
-__all__ += ["take_in", "token"]
-
-_SETTINGS = "KNOWHUB_SERVE"  # how the workers of one server answer
-
-
-def make_models(names: Sequence[str]) -> dict[str, LLMClient]:
-    """Return clients for models by name, or the one that the environment names."""
-    found: dict[str, LLMClient] = {}
-    for name in names or [""]:
-        client = client_from_environment(**({"model": name} if name else {}))
-        if client is not None:
-            found[name or client.model] = client
-        elif name:
-            raise KnowHubError("invalid", f"no service is set up for the model {name!r}: see OPENAI_API_KEY")
-    return found
-
-
-def place_of(data: str | None, log: str | None, *, may_ask: bool = False) -> str | Path:
-    """Return where the hub is, which a folder or the address of a log names; None leaves it to the environment.
-
-    With `may_ask` it is "" where the environment names a server, or a token for one, and no hub of this machine.
-    """
-    local = data or log or os.environ.get("KNOWHUB_DATA") or os.environ.get("KNOWHUB_LOG")
-    if may_ask and not local and (os.environ.get("KNOWHUB_URL") or os.environ.get("KNOWHUB_TOKEN")):
-        return ""
-    return hub_place(data, log)
 
 
 def _there(place: str | Path) -> str | Path:
@@ -84,28 +36,6 @@ def _there(place: str | Path) -> str | Path:
 
 
 # Serving
-
-
-def make_app() -> Any:
-    """Return the application of a worker, of the settings in the environment."""
-    from .application import create_app
-    from .gate import Settings
-    from .pages import add_pages
-    from .serving import add_mcp
-
-    _log_lines()
-    stored = json.loads(os.environ[_SETTINGS])
-    shapes = stored["allow_secret_shapes"]
-    quota = Quota(stored["quota_entries"], stored["quota_bytes"])
-    hub = KnowHub(stored["data"], models=make_models(stored["models"]), allow_secret_shapes=shapes, quota=quota)
-    hosts, calls = tuple(stored["hosts"]), stored["quota_calls"]
-    settings = Settings(hosts, stored["cors"], stored["rate"], stored["is_secure"], calls_per_minute=calls)
-    app = create_app(hub, settings, closes_hub=True)
-    add_pages(app)
-    with contextlib.suppress(ImportError):  # the extra `[knowhub-mcp]`
-        add_mcp(app)
-    gc.freeze()  # what a hub holds stays: to look through 30,000 entries for garbage stops everything for 0.2 s
-    return app
 
 
 def serve(
@@ -120,11 +50,11 @@ def serve(
     behind_proxy: bool,
     org: str = "",
     **settings: Any,
-) -> int:
+) -> None:
     """Serve a hub until it is stopped; `settings` are models, cors, rate and allow_secret_shapes of each worker."""
     import uvicorn
 
-    from .serving import Connection
+    from .serving import SETTINGS, Connection
 
     is_sealed = allowed_hosts and (tls_cert or behind_proxy)
     if not _is_loopback(host) and not is_sealed:
@@ -141,7 +71,7 @@ def serve(
     scheme = "https" if tls_cert else "http"
     hosts = [name.lower() for name in ("127.0.0.1", "localhost", "[::1]", *allowed_hosts)]
     stored: Json = {**settings, "data": str(place), "hosts": hosts, "is_secure": bool(tls_cert or behind_proxy)}
-    os.environ[_SETTINGS] = json.dumps(stored)
+    os.environ[SETTINGS] = json.dumps(stored)
     address = f"{scheme}://{host if ':' not in host else f'[{host}]'}:{port}"
     said = say("KnowHub on {}   data: {}   your token: {}", address, files.shown, token_path())
     if allowed_hosts:  # the address that it listens on may be none that it answers to: 0.0.0.0, say
@@ -161,7 +91,7 @@ def serve(
     threading.Thread(target=announce, daemon=True).start()
     _allow_connections()
     uvicorn.run(
-        f"{__package__}.commands:make_app",
+        f"{__package__}.serving:make_app",
         factory=True,
         host=host,
         port=port,
@@ -178,7 +108,6 @@ def serve(
         ws="none",
         lifespan="on",
     )
-    return 0
 
 
 def _scope_of(name: str) -> str:
@@ -220,16 +149,6 @@ def _is_loopback(host: str) -> bool:
         return False
 
 
-def _log_lines() -> None:
-    handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(logging.Formatter("%(message)s"))
-    for name in {"keyword_tree.knowhub", __package__, "uvicorn.error"}:  # the first two are one where it is installed
-        logger = logging.getLogger(name)
-        logger.addHandler(handler)
-        logger.setLevel(logging.WARNING if name == "uvicorn.error" else logging.INFO)
-        logger.propagate = False
-
-
 def _allow_connections() -> None:
     """Ask for as many open files as may be had: a connection is one."""
     import resource
@@ -244,54 +163,6 @@ def _allow_connections() -> None:
 # The other commands
 
 
-def ask(place: str | Path, *, question: str, top_k: int, models: Sequence[str], as_json: bool) -> int:
-    """Search a hub of this machine, or with the place "" the server of the environment; print what was found."""
-    query, is_empty = {"q": question, "top_k": top_k, "min_score": 1}, False
-    began = time.perf_counter()
-    if not place:
-        try:
-            found = asyncio.run(request("GET", "/api/knowledge/search", params=query))
-        except CallError as error:
-            raise KnowHubError("invalid", str(error)) from None
-    else:
-        with KnowHub(_there(place), models=make_models(models)) as hub:
-            began = time.perf_counter()
-            found = hub.search(LOCAL, query)
-            is_empty = not hub.catalog.counts().get("knowledge")
-    took_ms = (time.perf_counter() - began) * 1000
-    if as_json:
-        print(json.dumps(found, ensure_ascii=False))
-    else:
-        _show(found, took_ms)
-        if is_empty:
-            print(say("The hub is empty: `knowhub import FILE` reads knowledge in."))
-    return 0 if found["results"] else 1
-
-
-def _show(found: Mapping[str, Any], took_ms: float) -> None:
-    for result in found["results"]:
-        judged = result["eval"]
-        print(result["task"])
-        counts = judged["score"], judged["helpful"], judged["harmful"]
-        print("  " + say("score {}, helpful {}, harmful {}, {}", *counts, result["id"]))
-        for line in result["content"].strip().splitlines()[:6]:
-            print(f"  {_printable(line)[:110]}")
-        print()
-    words = WORDS["zh" if is_chinese() else "en"]
-    why = say(" ({})", words[found["reason"]]) if found["reason"] else ""
-    if found["results"]:
-        how = words[found["routing"]] + why
-        print(say("{} of {} entries, {}, {:.1f} ms", found["count"], found["eligible"], how, took_ms))
-    else:
-        print(say("nothing found in {} entries{}, {:.1f} ms", found["eligible"], why, took_ms))
-        if found["hidden"]:
-            print(say("{} entries that you may not see", found["hidden"]))
-
-
-def _printable(text: str) -> str:
-    return "".join(char if char.isprintable() else " " for char in text)
-
-
 def token(
     place: str | Path,
     *,
@@ -302,7 +173,7 @@ def token(
     scopes: str | None = None,
     days: float = 0.0,
     port: int = 0,
-) -> int:
+) -> None:
     """Make, list or revoke tokens, or log a browser in."""
     tokens = Tokens(open_files(place).tokens)
     if action == "list":
@@ -332,14 +203,13 @@ def token(
         until = time.time() + days * 86_400 if days else None
         chosen = [scope for scope in (tokens.org if scopes is None else scopes).split(",") if scope]
         print(tokens.make(principal or own_principal(), named, chosen, until)[0])
-    return 0
 
 
-def key(place: str | Path, *, action: str, drop_old: bool) -> int:
+def key(place: str | Path, *, action: str, drop_old: bool) -> None:
     """Rotate the master keys, or say where they are."""
     if action == "path":
         print("KNOWHUB_KEY" if os.environ.get("KNOWHUB_KEY") else key_path())
-        return 0
+        return
     is_given = bool(os.environ.get("KNOWHUB_KEY"))
     with KnowHub(_there(place)) as hub:
         if is_given and len(hub.vault.ring()) < 2:
@@ -349,11 +219,10 @@ def key(place: str | Path, *, action: str, drop_old: bool) -> int:
     if is_given:
         print(say("{} secrets are wrapped by the first key of KNOWHUB_KEY", count))
         print(say("The old keys still open old backups and other hubs; take them out of KNOWHUB_KEY."))
-        return 0
+        return
     print(say("{} secrets are wrapped by a new key in {}", count, key_path()))
     if not drop_old:
         print(say("The old keys still open old backups and other hubs; --drop-old takes them away."))
-    return 0
 
 
 def take_in(place: str | Path, *, file: str, as_json: bool) -> int:
@@ -382,7 +251,7 @@ def _lines(source: Iterable[str]) -> Iterator[Json]:
             yield row if isinstance(row, dict) else {"kind": "no object"}
 
 
-def export(place: str | Path, *, file: str = "-") -> int:
+def export(place: str | Path, *, file: str = "-") -> None:
     """Write all as JSON lines."""
     with KnowHub(_there(place)) as hub, contextlib.ExitStack() as stack:
         out: Any = sys.stdout
@@ -391,10 +260,9 @@ def export(place: str | Path, *, file: str = "-") -> int:
             out = stack.enter_context(open(descriptor, "w", encoding="utf-8"))
         for line in hub.export(LOCAL):
             out.write(json.dumps(line, ensure_ascii=False) + "\n")
-    return 0
 
 
-def audit(place: str | Path, *, limit: int, as_json: bool) -> int:
+def audit(place: str | Path, *, limit: int, as_json: bool) -> None:
     """Print who read which secret, and who was refused, the newest first."""
     with KnowHub(_there(place)) as hub:
         found = hub.accesses(LOCAL, {"limit": limit})["results"]
@@ -403,7 +271,6 @@ def audit(place: str | Path, *, limit: int, as_json: bool) -> int:
         print(json.dumps(each, ensure_ascii=False) if as_json else "  ".join(shown))
     if not found and not as_json:
         print(say("No secret was read in the last 90 days."))
-    return 0
 
 
 def doctor(place: str | Path) -> int:
@@ -444,30 +311,29 @@ def _look(place: str | Path) -> list[str]:
     return problems
 
 
-def backup(place: str | Path, *, folder: str) -> int:
+def backup(place: str | Path, *, folder: str) -> None:
     """Copy a hub into a new folder, also while it serves."""
-    files = open_files(_there(place))
-    with open_tree(files.tree) as tree, _whole(Path(folder)) as target:
-        copy_tree(tree, target / "tree")
-        # After the tree: what it names is there, but for a secret that was destroyed since, and that stays so.
-        for name, kind in (("vault", files.secrets), ("tokens", files.tokens)):
-            _copy_files(kind, FolderFiles(target / name))
+    _copy(open_files(_there(place)), Path(folder))
     print(say("The copy is in {}. The vault's key is not in it: keep {} elsewhere.", folder, key_path()))
-    return 0
 
 
-def restore(place: str | Path, *, folder: str) -> int:
+def restore(place: str | Path, *, folder: str) -> None:
     """Make a hub of a copy, in a folder where there is none."""
-    source = open_files(_there(Path(folder)))
     if not isinstance(place, Path):
         raise KnowHubError("invalid", "a copy becomes a hub in a folder: name it with --data")
-    with open_tree(source.tree) as tree, _whole(place) as target:
-        copy_tree(tree, target / "tree")
-        for name, kind in (("vault", source.secrets), ("tokens", source.tokens)):
-            _copy_files(kind, FolderFiles(target / name))
+    _copy(open_files(_there(Path(folder))), place)
     _check_key(open_files(place))
     print(say("The hub is in {}.", place))
-    return 0
+
+
+def _copy(source: HubFiles, folder: Path) -> None:
+    with open_tree(source.tree) as tree, _whole(folder) as target:
+        copy_tree(tree, target / "tree")
+        # After the tree: what it names is there, but for a secret that was destroyed since, and that stays so.
+        for kind, copied in ((source.secrets, "vault"), (source.tokens, "tokens")):
+            for name in kind.names():
+                if not name.startswith(".") and (data := kind.read(name)) is not None:
+                    FolderFiles(target / copied).write(name, data)
 
 
 @contextlib.contextmanager
@@ -483,13 +349,7 @@ def _whole(folder: Path) -> Iterator[Path]:
     sync_folder(target.parent)
 
 
-def _copy_files(source: Files, target: FolderFiles) -> None:
-    for name in source.names():
-        if not name.startswith(".") and (data := source.read(name)) is not None:
-            target.write(name, data)
-
-
-def purge(place: str | Path, *, yes: bool) -> int:
+def purge(place: str | Path, *, yes: bool) -> None:
     """Forget history and what was deleted."""
     if not yes:
         raise KnowHubError("invalid", "it forgets all history and what was deleted, for good: say --yes")
@@ -498,10 +358,9 @@ def purge(place: str | Path, *, yes: bool) -> int:
     for indexes in (hub.folder / "indexes", hub.folder / "tree" / "indexes"):
         shutil.rmtree(indexes, ignore_errors=True)
     print(say("What was deleted is gone; snapshots, if there are any, still hold it."))
-    return 0
 
 
-def mcp(place: str | Path, *, models: Sequence[str]) -> int:
+def mcp(place: str | Path, *, models: Sequence[str]) -> None:
     """Serve one host on stdin and stdout."""
     from .mcp_server import serve_stdio
 
@@ -509,4 +368,3 @@ def mcp(place: str | Path, *, models: Sequence[str]) -> int:
     with KnowHub(place, models=make_models(models)) as hub:
         _, token = own_token(hub.tokens)
         serve_stdio(hub, token)
-    return 0

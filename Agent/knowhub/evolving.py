@@ -4,22 +4,19 @@
 []
 >>> check_rewrite("Wait 7 s before `retry()`.", "Wait a while before `retry()`.", "")
 ['it loses 7', 'it changes a word (7)']
->>> check_rewrite("Wait 7 s before `retry()`.", "Wait 9 s before `retry()`.", "7 s is too short, 9 works")
-['it changes a number (7)', 'it changes a number (9)', 'it changes a word (7)']
 >>> check_rewrite("Wait 7 s and retry.", "Wait 7 s at http://evil.example", "be clearer")
 ['it brings in evil.example', 'it brings in http://evil.example', 'it changes a word (retry)']
 
 A *specific* is what a paraphrase would lose: a number, an address, code, a quotation, an identifier, a resource id.
 Each of the old text must be in the new one, or in the feedback, which speaks of it. Addresses, code and the shape of a
-secret must not be in the new text unless one of the two has them. A negation or order, a command, a number or a host
-that changes stops a rewriting, whatever the feedback says; so does a word that is lost, moved, or in neither text. What
-a guard stops becomes a proposal for a person.
+secret must not be in the new text unless one of the two has them. A word that is lost, moved, or in neither text stops
+a rewriting, too. What a guard stops becomes a proposal for a person.
 """
 
 import re
 import unicodedata
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from difflib import SequenceMatcher
 
 from ..base.secrets_in_text import secret_shape
@@ -43,7 +40,7 @@ _QUOTED = re.compile(r"\"[^\"\n]{2,200}\"|“[^”\n]{2,200}”|「[^」\n]{2,20
 _NUMBER = re.compile(r"(?<![\w.])[-+]?\d+(?:[.,:/]\d+)*%?")
 _IDENTIFIER = re.compile(
     r"(?<![\w/.-])(?:[A-Za-z][\w]*_[\w]+|[a-z]+(?:[A-Z][a-z0-9]*)+|[A-Z][a-z0-9]+(?:[A-Z][a-z0-9]+)+"
-    r"|--?[a-z][\w-]*|[\w.-]+(?:/[\w.-]+)+|\w+(?:\.\w+)*\(\)|[A-Za-z]+[-.]?\d[\w.-]*)"
+    r"|--?[A-Za-z][\w-]*|[\w.-]+(?:/[\w.-]+)+|\w+(?:\.\w+)*\(\)|[A-Za-z]+[-.]?\d[\w.-]*)"
 )
 
 
@@ -93,35 +90,23 @@ def _check_form(olds: Sequence[str], new: str, most: int) -> list[str]:
     return said + (["it is written in another script"] if len(scripts) == 1 and scripts - {"", script_of(new)} else [])
 
 
-# What turns advice around: a change of one of them is for a person, whatever the feedback says.
-_TURNS = re.compile(
-    r"(?i)\b(?:not|never|no|none|nor|neither|nothing|without|cannot|avoid|stop|skip|except|unless|instead|only|always|must"
-    r"|before|after|enable[sd]?|disable[sd]?|allow(?:s|ed)?|den(?:y|ies|ied)|forbid(?:s|den)?|accept|reject|trust|ignore"
-    r"|safe|unsafe|insecure|true|false|more|less|increase|decrease|remove|delete|root|sudo)\b|n['’]t\b"
-    r"|不|没|無|无|勿|别|禁|非|未|莫|必须|总是|始终|只|之前|之后|允许|拒绝|启用|停用|关闭|打开|删|忽略|安全|危险"
-)
-_NUMBER_WORD = re.compile(
-    r"\b(?:two|three|four|five|six|seven|eight|nine|ten|eleven|twelve|twenty|thirty|forty|fifty|sixty|ninety|hundred"
-    r"|thousand|million|half|twice|once|double)\b|[两二三四五六七八九十百千万]+"
-)
-_FLAG = re.compile(r"(?<![\w-])--?[A-Za-z][\w-]*")
-_CALL = re.compile(r"(?m)^[^\S\n]*[$>#]\s+(.+)$|(?<![\w.-])([a-z][\w.-]*+)(?=\s+(?:-{1,2}[A-Za-z]|\.{0,2}/))")
-
-
 def _check_sense(olds: Sequence[str], new: str, feedback: str) -> list[str]:
-    """Return what a text loses or brings in of what only a person may change, whatever the feedback names."""
-    said = dict[str, None]()
-    for kind, read in _FIXED.items():
-        before = Counter[str]()
-        for old in olds:
-            before |= read(old)
-        for verb, changed in (("loses", before - read(new)), ("brings in", read(new) - before)):
-            for each in changed:
-                is_named = each.strip('`"“”「」『』\n ') in feedback
-                if not (is_named and kind == "a specific"):
-                    is_kind = is_named or kind == "a negation or an order"
-                    said[f"it changes {kind} ({_short(each)})" if is_kind else f"it {verb} {_short(each)}"] = None
+    """Return which specifics a text loses, and which addresses and code it has from nowhere."""
+    kept = set(specifics_of(new))
+    lost = [each for old in olds for each in specifics_of(old) if each not in kept]
+    found = [each for each in _brought_in(new) if not any(each in _brought_in(old) for old in olds)]
+    said = dict.fromkeys([f"it loses {_short(each)}" for each in lost if each.strip(_MARKS) not in feedback])
+    said |= dict.fromkeys([f"it brings in {_short(each)}" for each in found if each.strip(_MARKS) not in feedback])
     return list(said)
+
+
+_MARKS = '`"“”「」『』\n '
+
+
+def _brought_in(text: str) -> list[str]:
+    """Return the hosts, addresses and code of a text, which must not come from nowhere."""
+    urls = [url.rstrip(".,;:!?") for url in _URL.findall(text)]
+    return [*_HOST.findall(text.lower()), *urls, *_CODE.findall(text)]
 
 
 # Words without advice in them. All others must stay, in their order: no list holds every pair of opposites, and "back
@@ -149,30 +134,6 @@ def _check_words(old: str, new: str, others: Sequence[str]) -> list[str]:
 
 def _words_in(text: str) -> list[str]:
     return [word for word in _WORD.findall(text.lower()) if word not in _FILLERS]
-
-
-def _commands_in(text: str) -> list[str]:
-    calls = [part.strip() for match in _CALL.findall(text) for part in match if part]
-    return _CODE.findall(text) + _FLAG.findall(_CODE.sub(" ", text)) + calls
-
-
-def _numbers_in(text: str) -> list[str]:
-    rest = _URL.sub(" ", text)
-    return [match.rstrip(".,:-") for match in _NUMBER.findall(rest)] + _NUMBER_WORD.findall(rest.lower())
-
-
-def _each_once(read: Callable[[str], Iterable[str]]) -> Callable[[str], Counter[str]]:
-    return lambda text: Counter(dict.fromkeys(read(text), 1))
-
-
-_FIXED: Mapping[str, Callable[[str], Counter[str]]] = {
-    "a negation or an order": lambda text: Counter(_TURNS.findall(_CODE.sub(" ", text.lower()))),
-    "a command": _each_once(_commands_in),
-    "a number": _each_once(_numbers_in),
-    "a host": _each_once(lambda text: _HOST.findall(text.lower())),
-    "a specific": _each_once(specifics_of),
-}
-"""What only a person may change, by its kind."""
 
 
 def _short(text: str) -> str:

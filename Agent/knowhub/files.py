@@ -18,13 +18,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from ..keyword_tree import InvalidInputError, StoreError
-from ..store.addresses import is_address
-from .schemas import KnowHubError
+from ..store.addresses import is_address, refuse_address
+from .records import KnowHubError
 
 if TYPE_CHECKING:
     from ..shared_tree.connections import Pool
-
-__all__ = ["Files", "FolderFiles", "HubFiles", "TableFiles", "open_files", "sync_folder", "write_new"]
 
 FRESH_S = 1.0
 """Seconds for which a row that was read counts as the present one: so soon a token revoked elsewhere is refused."""
@@ -297,3 +295,36 @@ def sync_folder(folder: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+# A person's own files
+
+
+def config_folder() -> Path:
+    """Return where a person's own files lie: token and master key."""
+    return Path(os.environ.get("XDG_CONFIG_HOME") or home_folder() / ".config", "knowhub").absolute()
+
+
+def home_folder() -> Path:
+    """Return a person's home.
+
+    Raises:
+        KnowHubError: `invalid`: there is none, and nothing is written to a folder that is called `~`.
+    """
+    try:
+        return Path.home()
+    except RuntimeError:
+        detail = "there is no home directory: set HOME, or XDG_CONFIG_HOME and XDG_DATA_HOME"
+        raise KnowHubError("invalid", detail) from None
+
+
+def hub_place(given: str | None = None, log: str | None = None) -> str | Path:
+    """Return where a hub is: an address (given, or KNOWHUB_LOG), else a folder (given, or KNOWHUB_DATA)."""
+    if address := log or ("" if given else os.environ.get("KNOWHUB_LOG")):
+        if not is_address(address):
+            raise InvalidInputError("--log must be the address of a tree: postgresql://host/database#name")
+        return address
+    if place := given or os.environ.get("KNOWHUB_DATA"):
+        refuse_address(place, "the data folder")
+        return Path(place).absolute()
+    return Path(os.environ.get("XDG_DATA_HOME") or home_folder() / ".local" / "share", "knowhub").absolute()

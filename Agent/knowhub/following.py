@@ -16,18 +16,17 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 from ..base.text import clean
 from ..finding import texts
 from ..keyword_tree import Change, Info, KeywordTreeError
 from ..store.log_follower import LogFollower, Position
 from .ledger import TreeLedger, record_of
-from .schemas import OWNER_SCOPE, Record, from_iso, kind_of
+from .records import OWNER_SCOPE, Json, Record
 
-__all__ = ["Entry", "Following", "Known"]
+__all__ = ["Entry", "Following"]
 
 FOLLOW_S = 0.05
 """Seconds after which a read looks at the log again."""
@@ -37,17 +36,16 @@ _T = TypeVar("_T")
 _log = logging.getLogger(__name__)
 
 _SCHEMA = """
-PRAGMA journal_mode=WAL; PRAGMA synchronous=NORMAL; PRAGMA secure_delete=ON; PRAGMA user_version=1;
+PRAGMA journal_mode=WAL; PRAGMA synchronous=NORMAL; PRAGMA secure_delete=ON;
 CREATE TABLE IF NOT EXISTS place (seq INTEGER, id TEXT);
 CREATE TABLE IF NOT EXISTS operation (seq INTEGER PRIMARY KEY, id TEXT UNIQUE, op TEXT, at REAL, mark TEXT);
 CREATE TABLE IF NOT EXISTS change (record TEXT, seq INTEGER, before TEXT, after TEXT, PRIMARY KEY (seq, record));
 CREATE INDEX IF NOT EXISTS change_of ON change (record, seq);
 CREATE INDEX IF NOT EXISTS marked ON operation (mark) WHERE mark != '';
 CREATE TABLE IF NOT EXISTS record (
-    id TEXT PRIMARY KEY, version INTEGER, created_at REAL, principal TEXT, scopes TEXT, owner TEXT, types TEXT,
-    score INTEGER, task TEXT, tags TEXT, merged_into TEXT, state TEXT, entry TEXT, is_helpful INTEGER, secret_ref TEXT,
-    expires_at REAL, kind TEXT, is_gone INTEGER, helpful INTEGER DEFAULT 0, harmful INTEGER DEFAULT 0,
-    early_helpful INTEGER, early_harmful INTEGER, size INTEGER) WITHOUT ROWID;
+    id TEXT PRIMARY KEY, said TEXT, principal TEXT, version INTEGER, created_at REAL, updated_at REAL, kind TEXT,
+    is_gone INTEGER, score INTEGER, merged_into TEXT, entry TEXT, is_helpful INTEGER, early_helpful INTEGER,
+    early_harmful INTEGER, size INTEGER, helpful INTEGER DEFAULT 0, harmful INTEGER DEFAULT 0, content TEXT);
 CREATE INDEX IF NOT EXISTS written_by ON record (principal, size) WHERE NOT is_gone;
 CREATE INDEX IF NOT EXISTS in_time ON record (kind, created_at, id) WHERE NOT is_gone;
 CREATE INDEX IF NOT EXISTS merged ON record (merged_into) WHERE merged_into != '';
@@ -71,37 +69,9 @@ Else anybody could let their own entry, and its feedback, count for an entry tha
 """
 
 
-class Known(NamedTuple):
-    """What listing, filtering and ranking need of a record."""
-
-    id: str
-    version: int
-    created_at: float
-    principal: str
-    scopes: frozenset[str]
-    owner: str
-    types: tuple[str, ...] = ()
-    score: int = 0
-    task: str = ""
-    tags: tuple[tuple[str, str], ...] = ()
-    merged_into: str = ""
-    state: str = ""
-    """Of a proposal."""
-    of: str = ""
-    """Of feedback and proposals: the entry."""
-    is_helpful: bool = False
-    secret_ref: str = ""
-    expires_at: float | None = None
-
-    @property
-    def key(self) -> tuple[float, str]:
-        """Its place in the order of time."""
-        return (self.created_at, self.id)
-
-
-COLUMNS = "id, version, created_at, principal, scopes, owner, types, score, task, tags, merged_into, state, entry"
-COLUMNS += ", is_helpful, secret_ref, expires_at"
-_MORE = ", kind, is_gone, early_helpful, early_harmful, size"
+COLUMNS = "id, content, said, principal, version, created_at, updated_at, helpful, harmful"
+"""What `record_of_row` reads."""
+_MORE = ", kind, is_gone, score, merged_into, entry, is_helpful, early_helpful, early_harmful, size"
 _FIELDS = ("id", "content", "source", "fields", "created_by", "version", "created_at", "updated_at", "deleted")
 
 
@@ -305,56 +275,43 @@ class Following:
     def _take(self, db: sqlite3.Connection, record: Record) -> None:
         # The writer reports it first, and the log once more. Of one life of a record the higher version is the newer;
         # of two lives, one deleted and one made again, clocks may say anything: the log has the last word.
-        sql = "SELECT created_at, version, merged_into, entry, principal FROM record WHERE id = ?"
+        sql = "SELECT created_at, version, merged_into FROM record WHERE id = ?"
         old = db.execute(sql, (record.id,)).fetchone()
         if old is not None and old[0] == record.created_at and old[1] >= record.version:
             return
         self._writes += 1
-        kind, known = kind_of(record.id), _know(record)
-        for table in ("scope", "term") if kind == "knowledge" and old is not None else ():
-            db.execute(f"DELETE FROM {table} WHERE id = ?", (record.id,))
-        row = [*known[:4], json.dumps(sorted(known.scopes)), known.owner, json.dumps(known.types), *known[7:9]]
-        row += [
-            json.dumps(known.tags),
-            *known[10:],
-            kind,
-            record.deleted,
-            *_judged(record),
-            len(clean(record.content).encode()),
-        ]
-        row = [clean(each) if isinstance(each, str) else each for each in row]
-        db.execute(f"INSERT OR REPLACE INTO record ({COLUMNS}{_MORE}) VALUES ({'?, ' * 20}?)", row)
-        touched = [known.of]
+        own, kind, principal = record.fields, record.kind, clean(record.created_by)
+        content = clean(record.content)
+        row = [record.id, content, json.dumps([record.source, own]), principal, record.version]
+        row += [record.created_at, record.updated_at, 0, 0, kind, record.deleted, own.get("score")]
+        entry = clean(str(own.get("of") or ""))
+        row += [clean(record.merged_into), entry, own.get("helpful") is True]
+        row += [*_early(own), len(content.encode())]
+        db.execute(f"INSERT OR REPLACE INTO record ({COLUMNS}{_MORE}) VALUES ({', '.join('?' * 18)})", row)
         if kind == "knowledge":
-            touched = [record.id, old[2] if old is not None else ""]
+            if old is not None:
+                for table in ("scope", "term"):
+                    db.execute(f"DELETE FROM {table} WHERE id = ?", (record.id,))
             if not record.deleted:
-                scopes = [shared_by(each, known.principal) for each in known.scopes]
-                db.executemany("INSERT OR IGNORE INTO scope VALUES (?, ?)", [(each, record.id) for each in scopes])
-                terms = [(term, record.id) for term in set(texts.terms(clean(known.task)))]
+                scopes = [(clean(shared_by(each, record.created_by)), record.id) for each in own["scopes"]]
+                db.executemany("INSERT OR IGNORE INTO scope VALUES (?, ?)", scopes)
+                terms = [(term, record.id) for term in set(texts.terms(clean(own["task"])))]
                 db.executemany("INSERT OR IGNORE INTO term VALUES (?, ?)", terms)
+            self._weigh(db, record.id)
+            if old is not None and old[2]:
+                self._weigh(db, old[2])
         elif kind == "feedback":
-            self._vote(db, known, is_gone=record.deleted)
-        if kind in ("knowledge", "feedback"):
-            for id in filter(None, touched):
-                self._weigh(db, id)
+            self._vote(db, entry, principal)
 
-    def _vote(self, db: sqlite3.Connection, known: Known, *, is_gone: bool) -> None:
-        """Count a feedback, or count it no more: of its principal the last one counts."""
-        if is_gone:
-            db.execute(
-                "DELETE FROM vote WHERE entry = ? AND principal = ? AND id = ?", (known.of, known.principal, known.id)
-            )
-            newest = "WHERE kind = 'feedback' AND NOT is_gone AND entry = ? AND principal = ?"
-            newest += " ORDER BY created_at DESC, id DESC LIMIT 1"
-            values: tuple[Any, ...] = (known.of, known.principal)
-        else:
-            newest, values = "WHERE id = ?", (known.id,)
+    def _vote(self, db: sqlite3.Connection, entry: str, principal: str) -> None:
+        """Count the last feedback of a principal on an entry, and none where it has none."""
+        db.execute("DELETE FROM vote WHERE entry = ? AND principal = ?", (entry, principal))
         db.execute(
-            f"INSERT INTO vote SELECT entry, principal, created_at, id, is_helpful FROM record {newest}"
-            " ON CONFLICT DO UPDATE SET created_at = excluded.created_at, id = excluded.id,"
-            " is_helpful = excluded.is_helpful WHERE (excluded.created_at, excluded.id) >= (vote.created_at, vote.id)",
-            values,
+            "INSERT INTO vote SELECT entry, principal, created_at, id, is_helpful FROM record WHERE kind = 'feedback'"
+            " AND NOT is_gone AND entry = ? AND principal = ? ORDER BY created_at DESC, id DESC LIMIT 1",
+            (entry, principal),
         )
+        self._weigh(db, entry)
 
     def _weigh(self, db: sqlite3.Connection, id: str) -> None:
         """Note the votes of what an entry became: of each principal the last one, and none of its own."""
@@ -365,7 +322,7 @@ class Following:
         votes = "SELECT vote.principal, created_at, vote.id, is_helpful FROM vote, family WHERE entry = family.id"
         for principal, *said in db.execute(_FAMILY + votes, (known.id,)):
             last[principal] = max((said[0], said[1], said[2]), last.get(principal, (-1e300, "", 0)))
-        last.pop(known.principal, None)
+        last.pop(known.created_by, None)
         helpful = sum(is_helpful for _, _, is_helpful in last.values())
         before = "SELECT sum(early_helpful), sum(early_harmful) FROM record, family WHERE record.id = family.id"
         early = db.execute(_FAMILY + before, (known.id,)).fetchone()
@@ -373,13 +330,13 @@ class Following:
         db.execute("UPDATE record SET helpful = ?, harmful = ? WHERE id = ?", counted)
 
 
-def lead_of(db: sqlite3.Connection, id: str) -> Known | None:
+def lead_of(db: sqlite3.Connection, id: str) -> Record | None:
     """Return the entry that an id means: of one that was merged, what it was merged into."""
     seen, known = set[str](), get(db, id)
     while known is not None and known.merged_into and known.id not in seen:
         seen.add(known.id)
         target = get(db, known.merged_into)
-        known = target if target is not None and target.principal == known.principal else None
+        known = target if target is not None and target.created_by == known.created_by else None
     return known
 
 
@@ -388,32 +345,23 @@ def family_of(db: sqlite3.Connection, id: str) -> list[str]:
     return [row[0] for row in db.execute(_FAMILY + "SELECT id FROM family", (id,))]
 
 
-def get(db: sqlite3.Connection, id: str) -> Known | None:
-    """Return what is known of a record."""
+def get(db: sqlite3.Connection, id: str) -> Record | None:
+    """Return a record as it is now."""
     row = db.execute(f"SELECT {COLUMNS} FROM record WHERE id = ? AND NOT is_gone", (clean(id),)).fetchone()
-    return None if row is None else known_of(row)
+    return None if row is None else record_of_row(row)
 
 
-def known_of(row: Sequence[Any]) -> Known:
-    """Return what a row of `COLUMNS` says."""
-    scopes, types, tags = _scopes(row[4]), tuple(_list(row[6])), tuple(map(tuple, _list(row[9])))
-    return Known._make([*row[:4], scopes, row[5], types, *row[7:9], tags, *row[10:13], bool(row[13]), *row[14:]])
+def record_of_row(row: Sequence[Any]) -> Record:
+    """Return the record of a row of `COLUMNS`."""
+    source, fields = json.loads(row[2])
+    made = Record(row[0], row[1], source, fields, *row[3:7])
+    made.helpful, made.harmful = row[7:9]
+    return made
 
 
 def shared_by(scope: str, principal: str) -> str:
     """Return a scope as the index has it: `user:owner` is another one for each principal."""
     return f"{OWNER_SCOPE}\0{principal}" if scope == OWNER_SCOPE else scope
-
-
-@lru_cache(maxsize=4096)
-def _scopes(text: str) -> frozenset[str]:
-    return frozenset(json.loads(text))
-
-
-@lru_cache(maxsize=4096)
-def _list(text: str) -> list[Any]:
-    found: list[Any] = json.loads(text)
-    return found
 
 
 @contextlib.contextmanager
@@ -446,43 +394,8 @@ def read_record(text: str) -> Record:
     return Record(**dict(zip(_FIELDS, json.loads(text), strict=True)))
 
 
-def _know(record: Record) -> Known:
-    own, kind = record.fields, kind_of(record.id)
-    base = (
-        record.id,
-        record.version,
-        record.created_at,
-        record.created_by,
-        _names(own.get("scopes")),
-        str(own.get("owner", "")),
-    )
-    if kind == "knowledge":
-        tags, score = own.get("tags"), own.get("score")
-        return Known(
-            *base,
-            types=tuple(map(str, own.get("types") or ())),
-            score=score if isinstance(score, int) else 0,
-            task=str(own.get("task", "")),
-            tags=tuple((str(key), str(value)) for key, value in tags.items()) if isinstance(tags, dict) else (),
-            merged_into=str(own.get("merged_into") or ""),
-        )
-    if kind == "resource":
-        secret_ref, expires_at = str(own.get("secret_ref") or ""), from_iso(own.get("expires_at"))
-        return Known(*base, task=record.source, secret_ref=secret_ref, expires_at=expires_at)
-    of, is_helpful, state = (
-        str(own.get("of", "")),
-        own.get("helpful") is True,
-        str(own.get("state", own.get("outcome", ""))),
-    )
-    return Known(*base, of=of, is_helpful=is_helpful, state=state)
-
-
-def _judged(record: Record) -> list[int]:
+def _early(own: Json) -> list[int]:
     """Return the votes that an imported record had before."""
-    held = record.fields.get("judged")
+    held = own.get("judged")
     counts = [held.get(name) for name in ("helpful", "harmful")] if isinstance(held, dict) else [0, 0]
     return [count if isinstance(count, int) and 0 <= count <= 1_000_000 else 0 for count in counts]
-
-
-def _names(value: object) -> frozenset[str]:
-    return frozenset(name for name in value if isinstance(name, str)) if isinstance(value, list) else frozenset()

@@ -18,15 +18,13 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import unquote
 
-from .schemas import REQUEST_LIMIT, Json, KnowHubError
-from .tokens import Token, Tokens
+from prometheus_client import CollectorRegistry, Counter, Histogram
+from starlette.concurrency import run_in_threadpool
+from starlette.responses import Response
 
-try:
-    from prometheus_client import CollectorRegistry, Counter, Histogram
-    from starlette.concurrency import run_in_threadpool
-    from starlette.responses import Response
-except ImportError as error:  # pragma: no cover - the tests run with the extra
-    raise ImportError("KnowHub's server needs its extra: pip install '.[knowhub]' in its repository") from error
+from .records import Json, KnowHubError
+from .schemas import REQUEST_LIMIT
+from .tokens import Token, Tokens
 
 __all__ = ["Gate", "Settings", "problem", "wants_chinese"]
 

@@ -37,8 +37,7 @@ from .files import open_files
 from .ledger import TreeLedger
 from .routing import Models
 from .services.finding import Finding
-from .services.keeping import Keeping
-from .services.operations import Operations
+from .services.keeping import Keeping, Operations
 from .services.slimming import Slimming
 from .services.store import Quota
 from .services.transfer import Transfer

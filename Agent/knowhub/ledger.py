@@ -33,7 +33,7 @@ from ..keyword_tree import (
 )
 from ..store.addresses import open_tree
 from ..store.log_follower import all_infos
-from .schemas import KnowHubError, Record, kind_of, not_found
+from .records import KnowHubError, Record, kind_of, not_found
 
 __all__ = ["OWN", "TreeLedger", "record_of"]
 
@@ -48,6 +48,7 @@ _T = TypeVar("_T")
 
 _SHARED = (("scopes", list), ("owner", str))
 _KEPT = ("scopes", "owner", "of")  # of a deleted record
+_OF_TEXTS = ("scopes", "types", "resource_ids")  # lists that hold nothing else
 _FORMS: Mapping[str, Sequence[tuple[str, type | tuple[type, ...]]]] = {
     "knowledge": (
         *(*_SHARED, ("task", str), ("types", list), ("tags", dict), ("resource_ids", list), ("message_id", str)),
@@ -72,9 +73,10 @@ def record_of(info: Info) -> Record | None:
     form = _SHARED if is_gone else _FORMS.get(kind_of(info.id))
     if form is None:
         return None
-    for name, kind in form:
-        if not isinstance(own.get(name), kind):
-            return None
+    if not all(isinstance(own.get(name), kind) for name, kind in form):
+        return None
+    if not all(isinstance(each, str) for name, _ in form if name in _OF_TEXTS for each in own[name]):
+        return None
     made = Record(info.id, info.content, info.source, own, info.created_by, info.version)
     made.created_at, made.updated_at, made.deleted = info.created_at, info.updated_at, info.deleted or is_gone
     return made
@@ -219,10 +221,6 @@ class TreeLedger:
         info = self.tree.GetInfo(id)
         return None if info is None else record_of(info)
 
-    def records(self) -> Iterator[Record]:
-        """Yield all records."""
-        return (found for info in all_infos(self.tree) if (found := record_of(info)) is not None)
-
     def odd_ids(self) -> list[str]:
         """Return the ids of infos that are called like records and are none.  Cost: reads all."""
         return [info.id for info in all_infos(self.tree) if kind_of(info.id) and record_of(info) is None]
@@ -257,17 +255,12 @@ def _places(record: Record) -> list[tuple[str, ...]]:
     if record.fields.get("gone"):
         return []
     if record.kind == "knowledge":
-        types = [("types", str(name)) for name in _list(record.fields.get("types"))]
-        tags = record.fields.get("tags")
-        named = tags.items() if isinstance(tags, Mapping) else ()
-        return list(dict.fromkeys([*types, *(("tags", str(key), str(value)) for key, value in named)]))
+        types = [("types", name) for name in record.fields["types"]]
+        tags = [("tags", key, str(value)) for key, value in record.fields["tags"].items()]
+        return list(dict.fromkeys([*types, *tags]))
     if record.kind == "resource":
         return [("resources", *record.id.split("/")[1:-1])]
     return []
-
-
-def _list(value: object) -> list[Any]:
-    return value if isinstance(value, list) else []
 
 
 @contextlib.contextmanager

@@ -20,7 +20,7 @@ from .calling import Connection, connected
 from .goal_tool import reflect as draft_of
 from .hub import KnowHub
 from .prompts import KNOWLEDGE_EXTRACTION_PROMPT, language_of, research_skill
-from .schemas import KnowHubError
+from .records import KnowHubError
 from .tokens import Token
 from .tools import TOOLS, Tool, ToolResult, knowledge_get
 

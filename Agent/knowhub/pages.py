@@ -8,7 +8,6 @@ that it was sent from these pages (Sec-Fetch-Site, else Origin); the cookie is H
 import contextlib
 import difflib
 import json
-import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
@@ -16,23 +15,21 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qsl, quote, urlencode, urlsplit
 
+from jinja2 import Environment, FileSystemLoader
+from markdown_it import MarkdownIt
+from markupsafe import Markup
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, RedirectResponse, Response
+
 from ..base.language import say_in
 from .application import Application
 from .gate import wants_chinese
 from .hub import KnowHub
 from .prompts import WORDS
-from .schemas import CONTENT_TYPES, RIGHTS, TYPES, Json, KnowHubError, kind_of
-from .tokens import SESSION_S, Token
-
-try:
-    from jinja2 import Environment, FileSystemLoader
-    from markdown_it import MarkdownIt
-    from markupsafe import Markup
-    from starlette.concurrency import run_in_threadpool
-    from starlette.requests import Request
-    from starlette.responses import HTMLResponse, RedirectResponse, Response
-except ImportError as error:  # pragma: no cover - the tests run with the extra
-    raise ImportError("KnowHub's pages need their extra: pip install '.[knowhub]' in its repository") from error
+from .records import RIGHTS, Json, KnowHubError, kind_of
+from .schemas import CONTENT_TYPES, TYPES
+from .tokens import SESSION_S, Token, sees
 
 __all__ = ["add_pages", "render_markdown"]
 
@@ -105,11 +102,14 @@ class Pages:
     def __init__(self, application: Application) -> None:
         self.app = application
         self.hub: KnowHub = application.hub
-        self._environment = Environment(loader=FileSystemLoader(_FOLDER), autoescape=True, trim_blocks=True)
-        self._environment.filters["markdown"] = render_markdown
-        self._environment.filters["time"] = show_time
-        self._environment.filters["pathquote"] = lambda text: quote(str(text), safe="")
-        self._environment.filters["idquote"] = lambda text: quote(str(text), safe="/")
+        environment = Environment(loader=FileSystemLoader(_FOLDER), autoescape=True, trim_blocks=True)
+        environment.filters |= {"markdown": render_markdown, "time": show_time}
+        environment.filters["pathquote"] = lambda text: quote(str(text), safe="")
+        environment.filters["idquote"] = lambda text: quote(str(text), safe="/")
+        environment.globals["parts"] = environment.get_template("parts.html").module
+        files = [environment.get_template(f"{name}.html") for name in ("knowledge", "house")]
+        self._frame = environment.get_template("base.html")
+        self._files = {block: file for file in files for block in file.blocks}
 
     def language(self, request: Request) -> str:
         """Return the language that a browser asked for here, or asks for in general."""
@@ -126,12 +126,13 @@ class Pages:
         shared = {"t": WORDS[language], "language": language, "token": token, "here": path, "types_known": TYPES}
         if isinstance(error := values.get("problem"), KnowHubError):
             values["problem"] = error.to_json(in_chinese=language == "zh")
-        template = self._environment.get_template(name)
-        return HTMLResponse(template.render(**shared, **values), status)
+        file = self._files[name]
+        main = Markup("".join(file.blocks[name](file.new_context({**shared, **values}))))
+        return HTMLResponse(self._frame.render(**shared, title=values.get("title"), main=main), status)
 
     def refuse(self, request: Request, error: KnowHubError) -> Response:
         """Return the page of a problem."""
-        return self.show(request, "problem.html", error.status, problem=error)
+        return self.show(request, "problem", error.status, problem=error)
 
 
 async def _form(request: Request) -> dict[str, str]:
@@ -224,10 +225,10 @@ def _add_login(pages: Pages, route: Route) -> None:
         """Log a browser in, by a link that is good once or by a token."""
         given = form.get("token", "") if request.method == "POST" else request.query_params.get("code", "")
         if not given or request.method == "HEAD":  # a program that only looks must not use the link up
-            return pages.show(request, "login.html", failed=False)
+            return pages.show(request, "login", failed=False)
         made = hub.tokens.log_in(given.strip())
         if made is None:
-            return pages.show(request, "login.html", 401, failed=True)
+            return pages.show(request, "login", 401, failed=True)
         gate.count(made[1])
         answer = RedirectResponse(_local(request.query_params.get("next", "/")), 303)
         kept: Json = {"max_age": SESSION_S, "httponly": True, "samesite": "strict", "secure": is_secure}
@@ -264,7 +265,7 @@ def _add_login(pages: Pages, route: Route) -> None:
             for path, operations in pages.app.api.openapi()["paths"].items()
             for method, operation in operations.items()
         ]
-        return pages.show(request, "api.html", rows=rows, say=say)
+        return pages.show(request, "api", rows=rows, say=say)
 
 
 def _judge(hub: KnowHub, token: Token, id: str, form: Form) -> None:
@@ -299,6 +300,10 @@ def _query(request: Request, *names: str) -> Json:
     return {name: value for name in names if (value := request.query_params.get(name))}
 
 
+def _page(request: Request, *names: str) -> Json:
+    return {"limit": 20, **_query(request, "cursor", *names)}
+
+
 def _add_entries(pages: Pages, route: Route) -> None:
     hub = pages.hub
 
@@ -313,18 +318,18 @@ def _add_entries(pages: Pages, route: Route) -> None:
         else:
             wanted = {"limit": 10, **_query(request, "cursor", "tag", "types")}
             more["newest"] = hub.list_knowledge(token, wanted)
-        return pages.show(request, "home.html", **more)
+        return pages.show(request, "home", **more)
 
     @route("/knowledge/new", "GET", "POST")
     def new(request: Request, token: Token, form: Form) -> Response:
         if request.method != "POST":
             shared = [hub.tokens.org] if hub.tokens.org else ["user:owner", *sorted(token.scopes - {"*"})]
             form = {"scopes": "\n".join(shared), "score": "3"}
-            return pages.show(request, "edit.html", form=form)
+            return pages.show(request, "edit", form=form)
         try:
             made = hub.save(token, _entry_of(form))
         except KnowHubError as error:
-            return pages.show(request, "edit.html", error.status, form=form, problem=error)
+            return pages.show(request, "edit", error.status, form=form, problem=error)
         return RedirectResponse(f"/knowledge/{made['entry']['id']}", 303)
 
     @route("/knowledge/{id:knowledge_id}")
@@ -333,14 +338,16 @@ def _add_entries(pages: Pages, route: Route) -> None:
         cases = hub.feedback(token, found["id"], {"limit": 20})
         paths = [["types", name] for name in found["types"]] + [["tags", *pair] for pair in found["tags"].items()]
         is_own = found["created_by"] == token.principal or token.may("curate")
-        return pages.show(request, "entry.html", entry=found, cases=cases, paths=paths, is_own=is_own)
+        return pages.show(
+            request, "entry", title=found["task"][:80], entry=found, cases=cases, paths=paths, is_own=is_own
+        )
 
     @route("/knowledge/{id:knowledge_id}/edit", "GET", "POST")
     def edit(request: Request, token: Token, form: Form) -> Response:
         id = request.path_params["id"]
         found = hub.get(token, id)
         if request.method != "POST":
-            return pages.show(request, "edit.html", entry=found, form=_fields_of(found))
+            return pages.show(request, "edit", entry=found, form=_fields_of(found))
         body = _entry_of(form, found["tags"])
         patch = {name: body[name] for name in _changed(form, _fields_of(found))}
         try:
@@ -350,7 +357,7 @@ def _add_entries(pages: Pages, route: Route) -> None:
             there = hub.get(token, id)
             shown: Json = {**there, "score": there["eval"]["score"]}
             lines = _difference(shown, {**shown, **patch}) if error.code == "changed" else []
-            return pages.show(request, "edit.html", error.status, entry=shown, form=form, problem=error, lines=lines)
+            return pages.show(request, "edit", error.status, entry=shown, form=form, problem=error, lines=lines)
         return RedirectResponse(f"/knowledge/{id}", 303)
 
     @route("/knowledge/{id:knowledge_id}/history")
@@ -358,7 +365,7 @@ def _add_entries(pages: Pages, route: Route) -> None:
         found = hub.history(token, request.path_params["id"])
         versions = found["results"]
         _compare(versions)
-        return pages.show(request, "history.html", id=found["id"], versions=versions)
+        return pages.show(request, "history", id=found["id"], versions=versions)
 
     @route("/tree")
     def tree(request: Request, token: Token, form: Form) -> Response:
@@ -366,17 +373,17 @@ def _add_entries(pages: Pages, route: Route) -> None:
         chosen = _query(request, "types", "tag", "cursor")
         found = hub.list_knowledge(token, {"limit": 20, **chosen}) if chosen else None
         counts, tags = _count_tree(hub, token)
-        return pages.show(request, "tree.html", counts=counts, tags=tags, found=found, chosen=chosen)
+        return pages.show(request, "tree", counts=counts, tags=tags, found=found, chosen=chosen)
 
 
 def _count_tree(hub: KnowHub, token: Token) -> tuple[Mapping[str, int], dict[str, dict[str, int]]]:
     """Return how many entries a token sees of each type, and of the most frequent values of each tag."""
     counts, tags = Counter(dict.fromkeys(TYPES, 0)), defaultdict[str, Counter[str]](Counter)
     for known in hub.catalog.all("knowledge"):
-        if not known.merged_into and hub.catalog.sees(token, known):
-            counts.update(known.types)
-            for key, value in known.tags:
-                tags[key][value] += 1
+        if not known.merged_into and sees(token, known):
+            counts.update(known.fields["types"])
+            for key, value in known.fields["tags"].items():
+                tags[key][str(value)] += 1
     return counts, {key: dict(values.most_common(50)) for key, values in sorted(tags.items())}
 
 
@@ -384,21 +391,6 @@ def _compare(versions: Sequence[Json]) -> None:
     """Let each version, newest first, say what it changed in the one before it; of many, the newest."""
     for place, (newer, older) in enumerate(zip(versions, [*versions[1:], None], strict=True)):
         newer["lines"] = _difference(older, newer) if place < _VERSIONS_COMPARED else []
-
-
-def _compare_proposals(proposals: Sequence[Json], language: str) -> None:
-    for each in proposals:
-        each["why"] = _say_why(each["why"], language)
-        each["lines"] = _difference({"content": each["old_content"]}, {"content": each["content"]})
-
-
-def _say_why(reasons: str, language: str) -> str:
-    """Return why something waits for a person, in a language; what follows a verb or stands in brackets is a value."""
-    said = []
-    for reason in reasons.split("; "):
-        text, *value = re.split(r" (?=\()|(?<=^it loses) |(?<=^it brings in) ", reason, maxsplit=1)
-        said.append(" ".join((say_in(language, text), *value)))
-    return ("；" if language == "zh" else "; ").join(said)
 
 
 def _difference(older: Mapping[str, Any] | None, newer: Mapping[str, Any]) -> list[tuple[str, str]]:
@@ -481,9 +473,10 @@ def _add_judging(pages: Pages, route: Route) -> None:
 
     @route("/proposals")
     def proposals(request: Request, token: Token, form: Form) -> Response:
-        found = hub.proposals(token, {"limit": 20, **_query(request, "state", "cursor")})
-        _compare_proposals(found["results"], pages.language(request))
-        return pages.show(request, "proposals.html", found=found)
+        found = hub.proposals(token, _page(request, "state"))
+        for each in found["results"]:
+            each["lines"] = _difference({"content": each["old_content"]}, {"content": each["content"]})
+        return pages.show(request, "proposals", found=found)
 
     @route("/slim", "GET", "POST")
     def slim(request: Request, token: Token, form: Form) -> Response:
@@ -496,9 +489,7 @@ def _add_judging(pages: Pages, route: Route) -> None:
             return RedirectResponse("/operations", 303)
         found = hub.slim(token, {"dry_run": True})
         plan = json.dumps(found["plan"], ensure_ascii=False)
-        for each in found["skipped"]:
-            each["reason"] = _say_why(each["reason"], pages.language(request))
-        return pages.show(request, "slim.html", found=found, plan=plan)
+        return pages.show(request, "slim", found=found, plan=plan)
 
 
 _RESOURCE_FIELDS = ("title", "content_type", "body", "expires_at", "scopes")
@@ -514,9 +505,9 @@ def _add_resources(pages: Pages, route: Route) -> None:
     hub = pages.hub
 
     def show_all(request: Request, token: Token, form: Json, problem: KnowHubError | None = None) -> Response:
-        found = hub.list_resources(token, {"limit": 20, **_query(request, "prefix", "cursor")})
+        found = hub.list_resources(token, _page(request, "prefix"))
         status, more = problem.status if problem else 200, {"content_types": CONTENT_TYPES, "problem": problem}
-        return pages.show(request, "resources.html", status, found=found, form=form, **more)
+        return pages.show(request, "resources", status, found=found, form=form, **more)
 
     def show(
         request: Request, token: Token, id: str, form: Json | None = None, problem: KnowHubError | None = None,
@@ -527,7 +518,7 @@ def _add_resources(pages: Pages, route: Route) -> None:
         form = {**(form or _resource_fields(found)), "id": id, "version": found["version"]}
         status, more = problem.status if problem else 200, {"content_types": CONTENT_TYPES, "problem": problem}
         return pages.show(
-            request, "resource.html", status, resource=found, secret=secret, history=history, form=form, **more
+            request, "resource", status, resource=found, secret=secret, history=history, form=form, **more
         )
 
     @route("/resources")
@@ -567,21 +558,20 @@ def _add_others(pages: Pages, route: Route) -> None:
 
     @route("/operations")
     def operations(request: Request, token: Token, form: Form) -> Response:
-        found = hub.operations(token, {"limit": 20, **_query(request, "cursor")})
-        return pages.show(request, "operations.html", found=found, kind_of=kind_of)
+        return pages.show(request, "operations", found=hub.operations(token, _page(request)), kind_of=kind_of)
 
     @route("/access")
     def access(request: Request, token: Token, form: Form) -> Response:
-        return pages.show(request, "access.html", found=hub.accesses(token, {"limit": 20, **_query(request, "cursor")}))
+        return pages.show(request, "access", found=hub.accesses(token, _page(request)))
 
     @route("/goals")
     def goals(request: Request, token: Token, form: Form) -> Response:
-        from .goals import GoalTree
+        from .goal_tool import GoalTree
 
-        found = hub.list_goals(token, {"limit": 20, **_query(request, "cursor")})
+        found = hub.list_goals(token, _page(request))
         for each in found["results"]:
             each["text"] = GoalTree.from_json(each).render()
-        return pages.show(request, "goals.html", found=found)
+        return pages.show(request, "goals", found=found)
 
     @route("/tokens", "GET", "POST")
     def tokens(request: Request, token: Token, form: Form) -> Response:
@@ -590,7 +580,7 @@ def _add_others(pages: Pages, route: Route) -> None:
             body = {"principal": form.get("principal", ""), "rights": _list(form.get("rights"))}
             made = hub.make_token(token, {**body, "scopes": _list(form.get("scopes"))})
         found = hub.list_tokens(token)
-        return pages.show(request, "tokens.html", found=found, made=made, rights=RIGHTS)
+        return pages.show(request, "tokens", found=found, made=made, rights=RIGHTS)
 
 
 def _list(text: str | None) -> list[str]:

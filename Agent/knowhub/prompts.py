@@ -16,16 +16,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-__all__ = [
-    "KNOWLEDGE_EXTRACTION_PROMPT",
-    "SYSTEM_GUIDANCE",
-    "WORDS",
-    "knowledge_block",
-    "language_of",
-    "research_skill",
-    "tidy",
-]
-
 CONTENT_SHOWN = 600
 """Characters of each content in a block."""
 
@@ -35,15 +25,12 @@ BLOCK_LIMIT = 4_000
 _FOLDER = Path(__file__).parent / "skills"
 
 
-def _read(name: str) -> dict[str, str]:
-    english, _, chinese = (_FOLDER / name).read_text(encoding="utf-8").strip().partition("\n\n---\n\n")
-    return {"en": english, "zh": chinese}
+_GUIDANCE = (_FOLDER / "prompts.md").read_text(encoding="utf-8").strip().split("\n\n---\n\n")
 
-
-SYSTEM_GUIDANCE: Mapping[str, str] = _read("guidance.md")
+SYSTEM_GUIDANCE: Mapping[str, str] = {"en": _GUIDANCE[0], "zh": _GUIDANCE[1]}
 """What a system prompt says of knowledge, by language."""
 
-KNOWLEDGE_EXTRACTION_PROMPT: Mapping[str, str] = _read("extraction.md")
+KNOWLEDGE_EXTRACTION_PROMPT: Mapping[str, str] = {"en": _GUIDANCE[2], "zh": _GUIDANCE[3]}
 """What a model is asked in order to draft lessons, by language."""
 
 

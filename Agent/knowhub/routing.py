@@ -20,7 +20,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..keyword_tree import LLMClient
-from .schemas import Json, KnowHubError
+from ..models.model_clients import client_from_environment
+from .records import Json, KnowHubError
 
 __all__ = ["Models", "Reply", "chat", "read_chosen"]
 
@@ -273,10 +274,13 @@ def _usage(name: str, client: LLMClient) -> Json:
     return shown
 
 
-def order_by_quality(chosen: Sequence[str], quality: Mapping[str, float], limit: int) -> list[str]:
-    """Return the best of what was chosen, ties as they were chosen.
-
-    >>> order_by_quality(["a", "b", "c"], {"a": 3, "b": 5, "c": 3}, 2)
-    ['b', 'a']
-    """
-    return sorted(chosen, key=lambda id: -quality[id])[:limit]
+def make_models(names: Sequence[str]) -> dict[str, LLMClient]:
+    """Return clients for models by name, or the one that the environment names."""
+    found: dict[str, LLMClient] = {}
+    for name in names or [""]:
+        client = client_from_environment(**({"model": name} if name else {}))
+        if client is not None:
+            found[name or client.model] = client
+        elif name:
+            raise KnowHubError("invalid", f"no service is set up for the model {name!r}: see OPENAI_API_KEY")
+    return found

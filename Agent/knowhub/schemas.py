@@ -1,4 +1,4 @@
-"""What may be said to a hub, within which limits, and what it answers where something is wrong.
+"""What may be said to a hub, and within which limits.
 
 >>> KnowledgeIn(task="boil an egg", content="Seven minutes.", types=["usecase"]).scopes
 ['user:owner']
@@ -14,33 +14,23 @@ import math
 import re
 import unicodedata
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from functools import lru_cache
-from typing import Annotated, Any, Literal, TypeAlias, TypeVar, get_args
-from urllib.parse import quote
+from typing import Annotated, Any, Literal, TypeVar, get_args
 
-from ..base.language import say_in
-from ..keyword_tree import KeywordTreeError
+from pydantic import (
+    AfterValidator,
+    AwareDatetime,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    SecretStr,
+    StringConstraints,
+    ValidationError,
+    model_validator,
+)
 
-try:
-    from pydantic import (
-        AfterValidator,
-        AwareDatetime,
-        BaseModel,
-        BeforeValidator,
-        ConfigDict,
-        Field,
-        SecretStr,
-        StringConstraints,
-        ValidationError,
-        model_validator,
-    )
-except ImportError as error:  # pragma: no cover - the tests run with the extra
-    raise ImportError("KnowHub needs its extra: pip install '.[knowhub]' in its repository") from error
-
-Json: TypeAlias = dict[str, Any]
-"""A JSON object, as it goes over the wire."""
+from .records import LAST_S, OWNER_SCOPE, Json, KnowHubError, from_iso, invalid
 
 Type = Literal["user_profile", "strategy", "tool", "usecase", "definition", "plan"]
 TYPES: tuple[str, ...] = get_args(Type)
@@ -51,11 +41,6 @@ CONTENT_TYPES: tuple[str, ...] = get_args(ContentType)
 """What a resource can be."""
 
 Right = Literal["read", "write", "curate", "secrets", "admin"]
-RIGHTS: tuple[str, ...] = get_args(Right)
-"""What a token may: see, save and judge, change others', read secrets, keep the house."""
-
-OWNER_SCOPE = "user:owner"
-"""In an entry's scopes: its principal alone."""
 
 REQUEST_LIMIT = 1024 * 1024
 """Bytes of a request's body."""
@@ -68,156 +53,6 @@ BODY_LIMIT = 262_144
 RESOURCE_ID_LIMIT = 200
 """Characters of a resource's id."""
 _SHORT = 200
-
-
-# Errors: one form for all interfaces
-
-
-class KnowHubError(KeywordTreeError):
-    """What a hub refuses, as RFC 9457 has it; `code` is one of `PROBLEMS`, and nothing that was said is repeated."""
-
-    def __init__(
-        self, code: str, detail: str, errors: list[dict[str, str]] | None = None, retry_after_s: float = 0.0
-    ) -> None:
-        super().__init__(detail)
-        self.code = code
-        self.detail = detail
-        self.errors = errors or []
-        self.retry_after_s = retry_after_s
-
-    @property
-    def status(self) -> int:
-        """The HTTP status."""
-        return PROBLEMS[self.code][0]
-
-    def to_json(self, instance: str = "", *, in_chinese: bool = False) -> Json:
-        """Return the problem as it is sent, its title in English or in Chinese."""
-        status, title = PROBLEMS[self.code]
-        shown = say_in("zh" if in_chinese else "en", title)
-        problem: Json = {"type": f"/problems/{self.code}", "title": shown, "status": status}
-        return problem | {"detail": self.detail, "instance": quote(instance, safe="/"), "errors": self.errors}
-
-
-PROBLEMS: Mapping[str, tuple[int, str]] = {
-    "bad-request": (400, "The request cannot be read"),
-    "unauthenticated": (401, "A valid token is needed"),
-    "forbidden": (403, "The token does not have the right"),
-    "not-found": (404, "There is no such thing, or it is not for this token"),
-    "method-not-allowed": (405, "The path knows other methods"),
-    "timeout": (408, "The request took too long to arrive"),
-    "conflict": (409, "Something stands in the way"),
-    "key-reused": (409, "The Idempotency-Key was used for another request"),
-    "gone": (410, "The secret has expired or was destroyed"),
-    "changed": (412, "It has another version by now"),
-    "too-large": (413, "The request is too large"),
-    "wrong-host": (421, "This server does not answer to that name"),
-    "invalid": (422, "The request is not valid"),
-    "secret-shape": (422, "Knowledge must not hold what looks like a secret"),
-    "version-needed": (428, "If-Match must say which version is meant"),
-    "too-many-requests": (429, "Too many requests"),
-    "headers-too-large": (431, "The request's head is too large"),
-    "internal": (500, "The server made a mistake"),
-    "outcome-unknown": (500, "Whether it was written is not known"),
-    "store-damaged": (500, "The store is damaged"),
-    "vault-locked": (503, "The vault cannot be opened"),
-    "busy": (503, "The server is busy"),
-    "quota-exceeded": (507, "The share of the principal is used up"),
-    "disk-full": (507, "The disk refuses to take it"),
-}
-"""Code → status and title."""
-
-
-def not_found() -> KnowHubError:
-    """Return the one answer for what is not there and for what is not to be seen."""
-    return KnowHubError("not-found", "there is no such thing, or it is not for this token")
-
-
-def invalid(pointer: str, detail: str) -> KnowHubError:
-    """Return the refusal of one field."""
-    return KnowHubError("invalid", f"{pointer or 'body'}: {detail}", [{"pointer": pointer, "detail": detail}])
-
-
-# Times
-
-
-@lru_cache(maxsize=4096)  # of an entry that is read again and again it takes a tenth of the time
-def iso_time(seconds: float) -> str:
-    """Return a time as ISO 8601 in UTC.
-
-    >>> iso_time(0)
-    '1970-01-01T00:00:00Z'
-    """
-    within = min(max(seconds, _FIRST_S), _LAST_S)  # what a calendar has: no stored number may stop a whole list
-    return datetime.fromtimestamp(within, UTC).isoformat(timespec="auto").replace("+00:00", "Z")
-
-
-_FIRST_S, _LAST_S = -62_135_596_800, 253_402_300_799  # the years 1 to 9999
-
-
-def from_iso(text: object) -> float | None:
-    """Return the seconds since the epoch of an ISO 8601 time; without a zone it is UTC, and None is no time.
-
-    >>> from_iso("1970-01-01T00:00:01Z"), from_iso("soon")
-    (1.0, None)
-    """
-    if not isinstance(text, str):
-        return None
-    try:
-        time = datetime.fromisoformat(text)
-    except ValueError:
-        return None
-    try:
-        return (time if time.tzinfo else time.replace(tzinfo=UTC)).timestamp()
-    except (OverflowError, ValueError, OSError):
-        return None
-
-
-# Records
-
-
-@dataclass(slots=True)
-class Record:
-    """One record of the ledger."""
-
-    id: str
-    """The kind, see `kind_of`."""
-    content: str
-    """The text."""
-    source: str
-    """A title, or where it is from."""
-    fields: Json
-    """All else."""
-    created_by: str
-    """The principal: taken from the token, never claimed."""
-    version: int = 1
-    """One more with every write."""
-    created_at: float = 0.0
-    updated_at: float = 0.0
-    """Seconds since the epoch, UTC."""
-    deleted: bool = False
-    """Whether it went."""
-
-    @property
-    def kind(self) -> str:
-        """`"knowledge"`, `"feedback"`, `"proposal"`, `"resource"`, `"trace"`, or "" for what is not ours."""
-        return kind_of(self.id)
-
-    def changed(self, content: str | None = None, **fields: Any) -> "Record":
-        """Return what is to take the place of this version: another content, other fields."""
-        return replace(self, content=self.content if content is None else content, fields={**self.fields, **fields})
-
-
-_KIND = re.compile(r"(knowledge|feedback|proposal)-|(resource|trace|call|access)/")
-
-
-def kind_of(id: str) -> str:
-    """Return what a record is, by its id.
-
-    >>> kind_of("knowledge-20260305-a1b2"), kind_of("resource/code/login"), kind_of("a keyword")
-    ('knowledge', 'resource', '')
-    """
-    found = _KIND.match(id)
-    return (found[1] or found[2]) if found else ""
 
 
 # Bodies
@@ -324,22 +159,6 @@ class Source(Body):
 class KnowledgeIn(Body):
     """New knowledge."""
 
-    model_config = ConfigDict(
-        json_schema_extra={
-            "examples": [
-                {
-                    "task": "Log in to a site that checks for automated browsers",
-                    "content": "undetected_chromedriver passes most checks: set a user agent, wait at random.",
-                    "types": ["tool", "strategy"],
-                    "tags": {"domain": "browser"},
-                    "scopes": ["user:owner"],
-                    "source": {"name": "own trial", "category": "exp", "urls": ["https://example.com"]},
-                    "score": 4,
-                }
-            ]
-        }
-    )
-
     task: Task
     content: Content
     types: Types
@@ -417,10 +236,6 @@ class Case(Body):
 class KnowledgeUpdate(Body):
     """What an entry did, and what it is to become."""
 
-    model_config = ConfigDict(
-        json_schema_extra={"examples": [{"add_helpful_case": {"task": "nightly import", "outcome": "worked"}}]}
-    )
-
     add_helpful_case: Case | None = None
     add_harmful_case: Case | None = None
     update_score: Score | None = None
@@ -483,14 +298,6 @@ class SlimIn(Body):
 class ResourceIn(Body):
     """A resource: what all may read who see it, and what is sealed."""
 
-    model_config = ConfigDict(
-        json_schema_extra={
-            "examples": [
-                {"title": "A test account", "body": "100 calls a day", "secure_body": "…", "content_type": "credential"}
-            ]
-        }
-    )
-
     title: Name
     body: Annotated[str, StringConstraints(max_length=BODY_LIMIT), _Storable] = ""
     secure_body: Annotated[SecretStr, Field(max_length=CONTENT_LIMIT)] | None = None
@@ -506,7 +313,7 @@ class ResourceIn(Body):
         _check_json(self.metadata)
         ends_at = self.ends_at()
         # A caller who says when a secret ends relies on it.
-        if self.metadata.get("expires_at") is not None and (ends_at is None or not 0 <= ends_at <= _LAST_S):
+        if self.metadata.get("expires_at") is not None and (ends_at is None or not 0 <= ends_at <= LAST_S):
             raise ValueError("metadata.expires_at must be a time in ISO 8601, or seconds since the epoch")
         return self
 

@@ -1,38 +1,32 @@
-"""REST over a hub: a table of calls. What goes in and comes out is what the methods of `KnowHub` say of themselves.
+"""REST over a hub: a function for each call, named as the document names it.
 
 Calls run in the thread pool of 40, of which at most `routing.POOL_SIZE` wait for a model; but a known entry with few
-votes is answered in the event loop (`_get`), and `slim` has a thread of its own. See `application` for what is around.
+votes is answered in the event loop (`get_knowledge`), and `slim_knowledge` has a thread of its own. See `application`
+for what is around.
 """
 
 import asyncio
 import inspect
 import json
 import re
-import typing
 from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any, NamedTuple, TypeAlias
 
-from pydantic import BaseModel
+from fastapi import APIRouter, Depends, Header, Path, Query, Request, Response
+from fastapi.responses import StreamingResponse
+from pydantic_core import to_json
+from starlette.concurrency import run_in_threadpool
+from starlette.convertors import StringConvertor, register_url_convertor
 
-from . import answers
+from . import answers, schemas
 from .gate import PROBLEM_TYPE
 from .hub import KnowHub
-from .schemas import PROBLEMS, RESOURCE_ID_LIMIT, RESOURCE_ID_PATTERN, Json, KnowHubError, ResourceIn
+from .records import PROBLEMS, Json, KnowHubError
+from .schemas import RESOURCE_ID_LIMIT, RESOURCE_ID_PATTERN
 from .services.store import asker_of
 from .tokens import Token, need
-
-try:
-    from fastapi import Depends, FastAPI, Header, Path, Query, Request, Response
-    from fastapi.responses import StreamingResponse
-    from pydantic_core import to_json
-    from starlette.concurrency import run_in_threadpool
-    from starlette.convertors import StringConvertor, register_url_convertor
-except ImportError as error:  # pragma: no cover - the tests run with the extra
-    raise ImportError("KnowHub's server needs its extra: pip install '.[knowhub]' in its repository") from error
-
-__all__ = ["CALLS", "Who", "add_routes", "answer"]
 
 
 class _KnowledgeId(StringConvertor):
@@ -47,94 +41,45 @@ register_url_convertor("knowledge_id", _KnowledgeId())
 register_url_convertor("proposal_id", _ProposalId())
 
 
-class Call(NamedTuple):
-    """One call of the API."""
+class Caller(NamedTuple):
+    """Who asks, and whom."""
 
-    method: str
-    path: str
-    name: str
-    """What the document and generated clients call it."""
-    does: str
-    """The method of `KnowHub`."""
-    status: int = 200
-    also: tuple[int, ...] = ()
-    """Statuses that only some calls have."""
+    hub: KnowHub
+    token: Token
 
 
-_KNOWLEDGE, _PROPOSAL, _RESOURCE, _GOALS = "/api/knowledge", "/api/proposal", "/api/resource", "/api/trace/{id}/goals"
-_ENTRY, _ONE_PROPOSAL = _KNOWLEDGE + "/{id:knowledge_id}", _PROPOSAL + "/{id:proposal_id}"
-
-CALLS = (
-    Call("GET", f"{_KNOWLEDGE}/search", "knowledge_search", "search"),
-    Call("GET", _KNOWLEDGE, "list_knowledge", "list_knowledge"),
-    Call("POST", _KNOWLEDGE, "save_knowledge", "save", 201),
-    Call("POST", f"{_KNOWLEDGE}/batch_update", "batch_update_knowledge", "batch_update"),
-    Call("POST", f"{_KNOWLEDGE}/slim", "slim_knowledge", "slim"),
-    Call("GET", _ENTRY, "get_knowledge", "get"),
-    Call("PUT", _ENTRY, "update_knowledge", "update"),
-    Call("PATCH", _ENTRY, "patch_knowledge", "patch", also=(412, 428)),
-    Call("DELETE", _ENTRY, "delete_knowledge", "delete", also=(412, 428)),
-    Call("GET", f"{_ENTRY}/history", "knowledge_history", "history"),
-    Call("GET", f"{_ENTRY}/feedback", "knowledge_feedback", "feedback"),
-    Call("GET", _PROPOSAL, "list_proposals", "proposals"),
-    Call("POST", f"{_ONE_PROPOSAL}/accept", "accept_proposal", "accept"),
-    Call("POST", f"{_ONE_PROPOSAL}/reject", "reject_proposal", "reject", also=(412,)),
-    Call("GET", _RESOURCE, "list_resources", "list_resources"),
-    Call("GET", f"{_RESOURCE}/{{id:path}}", "get_resource", "get_resource"),
-    Call("PUT", f"{_RESOURCE}/{{id:path}}", "put_resource", "put_resource", also=(201, 412, 428)),
-    Call("DELETE", f"{_RESOURCE}/{{id:path}}", "delete_resource", "delete_resource", also=(412, 428)),
-    Call("GET", "/api/secret/{id:path}", "get_secret", "reveal", also=(410,)),
-    Call("GET", "/api/access", "list_accesses", "accesses"),
-    Call("GET", "/api/operation", "list_operations", "operations"),
-    Call("POST", "/api/operation/{id}/undo", "undo_operation", "undo"),
-    Call("GET", _GOALS, "get_goals", "get_goals"),
-    Call("PUT", _GOALS, "put_goals", "put_goals"),
-    Call("DELETE", _GOALS, "delete_goals", "delete_goals"),
-    Call("GET", "/api/me", "get_me", "me"),
-    Call("GET", "/api/token", "list_tokens", "list_tokens"),
-    Call("POST", "/api/token", "make_token", "make_token", 201),
-    Call("DELETE", "/api/token/{id}", "revoke_token", "revoke_token"),
-    Call("GET", "/api/group", "list_groups", "list_groups"),
-    Call("PUT", "/api/group/{id}", "put_group", "put_group"),
-    Call("GET", "/api/export", "export", "export"),
-    Call("POST", "/api/import", "take_in", "take_in"),
-)
-
-
-async def _who(request: Request) -> Token:  # not sync: that would be a thread of its own for each request
+async def _caller(request: Request) -> Caller:  # not sync: that would be a thread of its own for each request
     token = request.state.token
     if not isinstance(token, Token):
         raise KnowHubError("unauthenticated", "send `Authorization: Bearer kh_…`; `knowhub token` makes one")
-    return token
+    return Caller(request.app.state.hub, token)
 
 
-Who = Annotated[Token, Depends(_who)]
-_Key = Annotated[
-    str | None,
-    Header(
-        alias="Idempotency-Key",
-        pattern=r"^[\x21-\x7e]{1,200}$",
-        description="of the caller's choice: the same request once more gets the first answer",
-    ),
-]
+Who: TypeAlias = Annotated[Caller, Depends(_caller)]
+_KEY = Header(
+    alias="Idempotency-Key",
+    pattern=r"^[\x21-\x7e]{1,200}$",
+    description="of the caller's choice: the same request once more gets the first answer",
+)
+
+
+async def _key(key: Annotated[str | None, _KEY] = None) -> str:
+    return key or ""
+
+
+Key: TypeAlias = Annotated[str, Depends(_key)]
 _TAG = r'(W/)?"?[0-9]{1,15}"?'
 _IF_MATCH = rf"^(\*|{_TAG}(, ?{_TAG}){{0,19}})$"
-_IfMatch = Annotated[
-    str | None,
-    Header(alias="If-Match", pattern=_IF_MATCH, description='the ETag that was seen, as `"3"`, several, or `*`'),
-]
+_VERSION = Header(alias="If-Match", pattern=_IF_MATCH, description='the ETag that was seen, as `"3"`, several, or `*`')
+IfMatch: TypeAlias = Annotated[str | None, _VERSION]
 _RESOURCE_ID = Path(max_length=RESOURCE_ID_LIMIT, pattern=RESOURCE_ID_PATTERN, examples=["credentials/website_a"])
-_IDS = {
-    "knowledge": Path(pattern=rf"^{_KnowledgeId.regex}$", examples=["knowledge-20260305-a1b2"]),
-    "proposal": Path(pattern=rf"^{_ProposalId.regex}$"),
-    "resource": _RESOURCE_ID,
-    "secret": _RESOURCE_ID,
-    "operation": Path(max_length=100),
-    "trace": Path(pattern=r"^[A-Za-z0-9_-][A-Za-z0-9._-]{0,99}$"),
-    "token": Path(pattern="^[0-9a-f]{64}$"),
-    "group": Path(pattern=r"^[A-Za-z0-9_-][A-Za-z0-9._-]{0,99}$"),
-}
-"""The form of an id, by what the path is of."""
+KnowledgeId: TypeAlias = Annotated[str, Path(pattern=rf"^{_KnowledgeId.regex}$", examples=["knowledge-20260305-a1b2"])]
+ProposalId: TypeAlias = Annotated[str, Path(pattern=rf"^{_ProposalId.regex}$")]
+ResourceId: TypeAlias = Annotated[str, _RESOURCE_ID]
+OperationId: TypeAlias = Annotated[str, Path(max_length=100)]
+Name: TypeAlias = Annotated[str, Path(pattern=r"^[A-Za-z0-9_-][A-Za-z0-9._-]{0,99}$")]
+Digest: TypeAlias = Annotated[str, Path(pattern="^[0-9a-f]{64}$")]
+Page: TypeAlias = Annotated[schemas.PageQuery, Query()]
 
 
 # Forms that all answers have
@@ -147,91 +92,48 @@ def answer(data: Any, status: int = 200, version: int | None = None) -> Response
 
 
 _EVERYWHERE = (400, 401, 403, 404, 405, 408, 409, 413, 421, 422, 429, 431, 500, 503, 507)
-_VERSIONED: dict[Any, str] = {  # answers with an ETag, and what in them has the version
-    **dict.fromkeys([answers.EntryOut, answers.ResourceOut], ""),
-    **dict.fromkeys([answers.SavedOut, answers.UpdatedOut, answers.ChangedOut], "entry"),
-    answers.KeptOut: "resource",
-}
+_LINES = {"schema": {"type": "string"}}  # as text, too, for generated clients: they cannot read the other type
+_TAGGED = {"ETag": {"description": "the version, for If-Match", "schema": {"type": "string"}}}
+router = APIRouter()
 
 
-def _described(call: Call, model: Any) -> Json:
-    """Return what the document says of a call: its answers, and that it needs a token."""
+def _call(
+    method: str, path: str, model: Any, *, status: int = 200, also: tuple[int, ...] = (), has_tag: bool = False
+) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Make a function a route: what it answers is documented, and sent as it is.
+
+    Args:
+        method: Of HTTP.
+        path: With its parameters.
+        model: The form of a good answer; None is JSON lines.
+        status: Of a good answer.
+        also: Statuses that only some calls have.
+        has_tag: Whether an answer has the version as its ETag.
+    """
     titles = dict(reversed(list(PROBLEMS.values())))
     content = {PROBLEM_TYPE: {"schema": {"$ref": "#/components/schemas/ProblemOut"}}}
-    statuses = sorted({*_EVERYWHERE, *call.also} - {201})
-    described: dict[int | str, Json] = {code: {"description": titles[code], "content": content} for code in statuses}
-    good: Json = {"model": model, "description": inspect.getdoc(model)}
-    if model in _VERSIONED:
-        good["headers"] = {"ETag": {"description": "the version, for If-Match", "schema": {"type": "string"}}}
-    if call.does == "export":
-        lines = {"schema": {"type": "string"}}  # as text, too, for generated clients: they cannot read the other type
-        good = {"description": "JSON lines", "content": {"application/x-ndjson": lines, "text/plain": lines}}
-    described |= {status: good for status in (call.status, *call.also) if status < 300}
-    return {"responses": described, "openapi_extra": {"security": [{"token": []}]}, "status_code": call.status}
+    described: dict[int | str, Json] = {
+        code: {"description": titles[code], "content": content} for code in sorted({*_EVERYWHERE, *also} - {201})
+    }
+    good: Json = {"model": model, "description": inspect.getdoc(model)} | ({"headers": _TAGGED} if has_tag else {})
+    if model is None:
+        good = {"description": "JSON lines", "content": {"application/x-ndjson": _LINES, "text/plain": _LINES}}
+    described |= {code: good for code in (status, *also) if code < 300}
+    # The class keeps FastAPI from naming JSON as a third type of the export.
+    kind: Json = {"response_class": StreamingResponse} if model is None else {}
+    secured: Json = {"security": [{"token": []}]}
+    return router.api_route(
+        path,
+        methods=[method],
+        status_code=status,
+        responses=described,
+        openapi_extra=secured,
+        response_model=None,
+        **kind,
+    )
 
 
-# Routes
-
-
-def add_routes(api: FastAPI, hub: KnowHub) -> None:
-    """Add all calls to an application."""
-    for call in CALLS:
-        does = getattr(hub, call.does)
-        function = _SPECIAL.get(call.does, _make)(hub, call)
-        function.__doc__ = str(inspect.getdoc(does)).split("\n\n")[0].split("  Cost: ")[0]
-        described = _described(call, typing.get_type_hints(does)["return"])
-        # The class keeps FastAPI from naming JSON as a third type of the export.
-        kind: Json = {"response_class": StreamingResponse} if call.does == "export" else {}
-        api.add_api_route(call.path, function, methods=[call.method], name=call.name, **described, **kind)
-
-
-def _make(hub: KnowHub, call: Call) -> Callable[..., Any]:
-    """Return the function of a call: its parameters are those of the hub's method."""
-    does = getattr(hub, call.does)
-    parameters, place = _parameters(call, does), _VERSIONED.get(typing.get_type_hints(does)["return"])
-    own_names = dict(zip((each.name for each in parameters), inspect.signature(does).parameters, strict=True))
-
-    def function(**given: Any) -> Response:
-        if "version" in given:
-            reader = hub.get if call.path.startswith(_KNOWLEDGE) else hub.get_resource
-            given["version"] = _read_version(given["version"], lambda: reader(given["token"], given["id"])["version"])
-        # What is not given has the method's own default.
-        made = getattr(hub, call.does)(**{own_names[name]: value for name, value in given.items() if value is not None})
-        if place is None:
-            return answer(made, call.status)
-        versioned = made[place] if place else made
-        return answer(made, call.status, versioned["version"])
-
-    function.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
-    return function
-
-
-def _parameters(call: Call, does: Callable[..., Any]) -> list[inspect.Parameter]:
-    """Return what FastAPI is to read of a request: the body or the query, the headers, the id of the path."""
-    hints, kind = typing.get_type_hints(does), call.path.split("/")[2]
-    found: list[inspect.Parameter] = []
-    for name, given in inspect.signature(does).parameters.items():
-        models = [
-            each for each in typing.get_args(hints[name]) if isinstance(each, type) and issubclass(each, BaseModel)
-        ]
-        default: Any = given.empty
-        if name == "token":
-            hint: Any = Who
-        elif name in ("version", "key"):
-            hint, default = (_IfMatch if name == "version" else _Key), None
-        elif models and call.method == "GET":
-            hint = Annotated[models[0], Query()]
-        elif models:
-            # No request merges entries without saying so.
-            is_needed = given.default is given.empty or call.does == "slim"
-            hint, default = (models[0], default) if is_needed else (models[0] | None, None)
-        else:
-            name, hint = "id", Annotated[str, _IDS[kind]]
-        found.append(inspect.Parameter(name, given.KEYWORD_ONLY, default=default, annotation=hint))
-    return found
-
-
-def _read_version(if_match: str | None, newest: Callable[[], int]) -> int | None:
+def _read_version(if_match: str | None, read: Callable[[], Json]) -> int | None:
     """Return the version that If-Match names; None is any. Of several it is the newest, where that is among them.
 
     A proxy that compresses makes a strong tag weak: both name a version here.
@@ -242,80 +144,266 @@ def _read_version(if_match: str | None, newest: Callable[[], int]) -> int | None
     if if_match is None:
         raise KnowHubError("version-needed", "If-Match must name the version that was seen, as its ETag does")
     named = [int(found) for found in re.findall("[0-9]+", if_match)]
-    return None if not named else named[0] if len(named) == 1 else next((v for v in [newest()] if v in named), named[0])
+    newest = int(read()["version"]) if len(named) > 1 else None
+    return newest if newest in named else named[0] if named else None
 
 
-# The calls that are not a method's plain call
+def _entry(made: Json, status: int = 200) -> Response:
+    return answer(made, status, made["entry"]["version"])
+
+
+# Knowledge
+
+_KNOWLEDGE, _ENTRY = "/api/knowledge", "/api/knowledge/{id:knowledge_id}"
+_CHANGED = (412, 428)
+
+
+@_call("GET", f"{_KNOWLEDGE}/search", answers.SearchOut)
+def knowledge_search(who: Who, query: Annotated[schemas.SearchQuery, Query()]) -> Response:
+    """Find what helps with a task: what fits, and of that the best by score and votes."""
+    return answer(who.hub.search(who.token, query))
+
+
+@_call("GET", _KNOWLEDGE, answers.ListOut)
+def list_knowledge(who: Who, query: Annotated[schemas.ListQuery, Query()]) -> Response:
+    """Return a page of entries, newest first."""
+    return answer(who.hub.list_knowledge(who.token, query))
+
+
+@_call("POST", _KNOWLEDGE, answers.SavedOut, status=201, has_tag=True)
+def save_knowledge(who: Who, body: schemas.KnowledgeIn, key: Key) -> Response:
+    """Keep new knowledge; return `entry`, `operation_id`, and `similar`: up to three that it resembles."""
+    return _entry(who.hub.save(who.token, body, key), 201)
+
+
+@_call("POST", f"{_KNOWLEDGE}/batch_update", answers.BatchOut)
+def batch_update_knowledge(who: Who, body: schemas.BatchIn, key: Key) -> Response:
+    """Judge several entries: all or none, unless `atomic` is false, when each has a result."""
+    return answer(who.hub.batch_update(who.token, body, key))
+
+
+_slimming = ThreadPoolExecutor(1, "KnowHub slim")  # it may take minutes, and must hold no thread that writes need
+
+
+@_call("POST", f"{_KNOWLEDGE}/slim", answers.SlimOut)
+async def slim_knowledge(who: Who, body: schemas.SlimIn, key: Key) -> Response:
+    """Merge entries that say the same; `dry_run` gives the plan, `plan` applies one. One operation, undoable."""
+    need(who.token, "curate")
+    slim = asyncio.get_running_loop().run_in_executor(_slimming, who.hub.slim, who.token, body, key)
+    return answer(await slim)
 
 
 _FEW_VOTES = 20
 """An entry with so many takes longer than a thread's turn."""
 
 
-def _get(hub: KnowHub, call: Call) -> Callable[..., Any]:
-    async def get_knowledge(id: Annotated[str, _IDS["knowledge"]], token: Who) -> Response:
-        # What is known is answered from memory, without a thread.
-        is_here = hub.catalog.is_fresh() and hub.catalog.get(id) is not None and not hub.tokens.files.is_remote
-        is_quick = is_here and sum(hub.catalog.votes(id)) < _FEW_VOTES
-        entry = hub.get(token, id) if is_quick else await run_in_threadpool(hub.get, token, id)
-        return answer(entry, version=entry["version"])
-
-    return get_knowledge
-
-
-def _slim(hub: KnowHub, call: Call) -> Callable[..., Any]:
-    slimming = ThreadPoolExecutor(1, "KnowHub slim")  # it may take minutes, and must hold no thread that writes need
-    slim = _make(hub, call)
-
-    async def slim_knowledge(**given: Any) -> Response:
-        need(given["token"], "curate")
-        return await asyncio.get_running_loop().run_in_executor(slimming, lambda: slim(**given))
-
-    slim_knowledge.__signature__ = inspect.signature(slim)  # type: ignore[attr-defined]
-    return slim_knowledge
+@_call("GET", _ENTRY, answers.EntryOut, has_tag=True)
+async def get_knowledge(who: Who, id: KnowledgeId) -> Response:
+    """Return an entry whole."""
+    hub = who.hub
+    # What is known is answered without a thread.
+    known = hub.catalog.get(id) if hub.catalog.is_fresh() and not hub.tokens.files.is_remote else None
+    is_quick = known is not None and known.helpful + known.harmful < _FEW_VOTES
+    entry = hub.get(who.token, id) if is_quick else await run_in_threadpool(hub.get, who.token, id)
+    return answer(entry, version=entry["version"])
 
 
-def _put_resource(hub: KnowHub, call: Call) -> Callable[..., Any]:
-    def put_resource(
-        id: Annotated[str, _RESOURCE_ID], body: ResourceIn, token: Who, key: _Key = None, if_match: _IfMatch = None
-    ) -> Response:
-        def newest() -> int:
-            return hub.get_resource(token, id)["version"]
+@_call("PUT", _ENTRY, answers.UpdatedOut, has_tag=True)
+def update_knowledge(who: Who, id: KnowledgeId, body: schemas.KnowledgeUpdate, key: Key) -> Response:
+    """Judge an entry, score it, or let it be rewritten; what is judged is one operation."""
+    return _entry(who.hub.update(who.token, id, body, key))
 
-        version = None if if_match is None else _read_version(if_match, newest)
-        if version is None and if_match is not None:
-            version = newest()
-        made = hub.put_resource(token, id, body, version, key or "")
-        version = made["resource"]["version"]
-        return answer(made, 201 if version == 1 else 200, version)
 
-    return put_resource
+@_call("PATCH", _ENTRY, answers.ChangedOut, also=_CHANGED, has_tag=True)
+def patch_knowledge(
+    who: Who, id: KnowledgeId, body: schemas.KnowledgePatch, key: Key, if_match: IfMatch = None
+) -> Response:
+    """Change what a body names of an entry, if it still has the version that was seen."""
+    return _entry(who.hub.patch(who.token, id, body, _read_version(if_match, lambda: who.hub.get(who.token, id)), key))
+
+
+@_call("DELETE", _ENTRY, answers.DoneOut, also=_CHANGED)
+def delete_knowledge(who: Who, id: KnowledgeId, key: Key, if_match: IfMatch = None) -> Response:
+    """Hide an entry, undoably; its bytes stay in the log until a purge."""
+    return answer(who.hub.delete(who.token, id, _read_version(if_match, lambda: who.hub.get(who.token, id)), key))
+
+
+@_call("GET", f"{_ENTRY}/history", answers.PageOut)
+def knowledge_history(who: Who, id: KnowledgeId) -> Response:
+    """Return the newest 200 versions of an entry, newest first: those that this token could see."""
+    return answer(who.hub.history(who.token, id))
+
+
+@_call("GET", f"{_ENTRY}/feedback", answers.PageOut)
+def knowledge_feedback(who: Who, id: KnowledgeId, query: Page) -> Response:
+    """Return a page of an entry's feedback, newest first; what is not visible makes a page shorter."""
+    return answer(who.hub.feedback(who.token, id, query))
+
+
+@_call("GET", "/api/proposal", answers.PageOut)
+def list_proposals(who: Who, query: Annotated[schemas.ProposalQuery, Query()]) -> Response:
+    """Return a page of proposals, newest first."""
+    return answer(who.hub.proposals(who.token, query))
+
+
+@_call("POST", "/api/proposal/{id:proposal_id}/accept", answers.ChangedOut, has_tag=True)
+def accept_proposal(who: Who, id: ProposalId, key: Key, body: schemas.AcceptIn | None = None) -> Response:
+    """Give an entry the text that was proposed, or that a person wrote instead; needs the entry, or `curate`."""
+    return _entry(who.hub.accept(who.token, id, body or {}, key))
+
+
+@_call("POST", "/api/proposal/{id:proposal_id}/reject", answers.DoneOut, also=(412,))
+def reject_proposal(who: Who, id: ProposalId, key: Key) -> Response:
+    """Close a proposal; the entry stays as it is."""
+    return answer(who.hub.reject(who.token, id, key))
+
+
+# Resources and secrets
+
+_RESOURCE = "/api/resource/{id:path}"
+
+
+@_call("GET", "/api/resource", answers.PageOut)
+def list_resources(who: Who, query: Annotated[schemas.ResourceQuery, Query()]) -> Response:
+    """Return a page of resources, newest first."""
+    return answer(who.hub.list_resources(who.token, query))
+
+
+@_call("GET", _RESOURCE, answers.ResourceOut, has_tag=True)
+def get_resource(who: Who, id: ResourceId) -> Response:
+    """Return a resource without its secret; `secret` says `none`, `sealed`, `expired` or `destroyed`."""
+    found = who.hub.get_resource(who.token, id)
+    return answer(found, version=found["version"])
+
+
+@_call("PUT", _RESOURCE, answers.KeptOut, also=(201, *_CHANGED), has_tag=True)
+def put_resource(who: Who, id: ResourceId, body: schemas.ResourceIn, key: Key, if_match: IfMatch = None) -> Response:
+    """Keep a resource, or take the place of one that has this version; `secure_body` goes to the vault alone."""
+    version = None if if_match is None else _read_version(if_match, lambda: who.hub.get_resource(who.token, id))
+    if if_match == "*":
+        version = who.hub.get_resource(who.token, id)["version"]
+    made = who.hub.put_resource(who.token, id, body, version, key)
+    version = made["resource"]["version"]
+    return answer(made, 201 if version == 1 else 200, version)
+
+
+@_call("DELETE", _RESOURCE, answers.DoneOut, also=_CHANGED)
+def delete_resource(who: Who, id: ResourceId, key: Key, if_match: IfMatch = None) -> Response:
+    """Hide a resource, undoably, and destroy its secret, for good."""
+    return answer(
+        who.hub.delete_resource(
+            who.token, id, _read_version(if_match, lambda: who.hub.get_resource(who.token, id)), key
+        )
+    )
+
+
+@_call("GET", "/api/secret/{id:path}", answers.SecretOut, also=(410,))
+def get_secret(who: Who, id: ResourceId) -> Response:
+    """Return a secret to one with the right, and log who read it."""
+    return answer(who.hub.reveal(who.token, id))
+
+
+@_call("GET", "/api/access", answers.PageOut)
+def list_accesses(who: Who, query: Page) -> Response:
+    """Return a page of who read which secret, and who was refused, newest first: of one's own, or with `admin` all."""
+    return answer(who.hub.accesses(who.token, query))
+
+
+# The keeping of the hub
+
+
+@_call("GET", "/api/operation", answers.PageOut)
+def list_operations(who: Who, query: Page) -> Response:
+    """Return a page of the operations on what this token sees, newest first."""
+    return answer(who.hub.operations(who.token, query))
+
+
+@_call("POST", "/api/operation/{id}/undo", answers.DoneOut)
+def undo_operation(who: Who, id: OperationId, key: Key) -> Response:
+    """Take back an operation of one's own, or with `curate` another's, if all that it touched is seen."""
+    return answer(who.hub.undo(who.token, id, key))
+
+
+@_call("GET", "/api/trace/{id}/goals", answers.GoalsOut)
+def get_goals(who: Who, id: Name) -> Response:
+    """Return a goal tree of one's own."""
+    return answer(who.hub.get_goals(who.token, id))
+
+
+@_call("PUT", "/api/trace/{id}/goals", answers.GoalsOut)
+def put_goals(who: Who, id: Name, body: schemas.GoalsIn, key: Key) -> Response:
+    """Keep a goal tree, in the place of the one that is there: it is its principal's alone."""
+    return answer(who.hub.put_goals(who.token, id, body, key))
+
+
+@_call("GET", "/api/me", answers.MeOut)
+def get_me(who: Who) -> Response:
+    """Return who a token is, and what it shares with whom where it does not say so."""
+    return answer(who.hub.me(who.token))
+
+
+@_call("GET", "/api/token", answers.PageOut)
+def list_tokens(who: Who) -> Response:
+    """Return all tokens, without their texts."""
+    return answer(who.hub.list_tokens(who.token))
+
+
+@_call("POST", "/api/token", answers.TokenOut, status=201)
+def make_token(who: Who, body: schemas.TokenIn, key: Key) -> Response:
+    """Make a token; its text is shown this once."""
+    return answer(who.hub.make_token(who.token, body, key), 201)
+
+
+@_call("DELETE", "/api/token/{id}", answers.DoneOut)
+def revoke_token(who: Who, id: Digest) -> Response:
+    """End a token, and the browsers that it logged in."""
+    return answer(who.hub.revoke_token(who.token, id))
+
+
+@_call("GET", "/api/group", answers.PageOut)
+def list_groups(who: Who) -> Response:
+    """Return the groups that give no more than this token sees."""
+    return answer(who.hub.list_groups(who.token))
+
+
+@_call("PUT", "/api/group/{id}", answers.DoneOut)
+def put_group(who: Who, id: Name, body: schemas.GroupIn) -> Response:
+    """Let principals see scopes as members of a group; a group without members goes."""
+    return answer(who.hub.put_group(who.token, id, body))
+
+
+# In and out
+
+
+@_call("POST", "/api/import", answers.ImportOut)
+def take_in(who: Who, body: schemas.ImportIn, key: Key) -> Response:
+    """Write what an export holds; what is there already is skipped, so a second time changes nothing."""
+    return answer(who.hub.take_in(who.token, body, key))
 
 
 EXPORTS = 2
 """Exports of one caller at once."""
 
-
-def _export(hub: KnowHub, call: Call) -> Callable[..., Any]:
-    running = Counter[str]()
-
-    async def export(request: Request, token: Who) -> Response:
-        need(token, "read")
-        if running[asker_of(token)] >= EXPORTS:
-            raise KnowHubError("too-many-requests", f"{EXPORTS} exports at once", retry_after_s=5.0)
-        is_text = request.headers.get("accept", "").startswith("text/plain")
-        media_type = "text/plain" if is_text else "application/x-ndjson"
-        return StreamingResponse(_in_blocks(hub, token, running), media_type=media_type)
-
-    return export
-
-
 BLOCK_SIZE = 64 * 1024
 
+_exporting = Counter[tuple[int, str]]()  # by hub and caller
 
-async def _in_blocks(hub: KnowHub, token: Token, running: Counter[str]) -> AsyncIterator[str]:
+
+@_call("GET", "/api/export", None)
+async def export(who: Who, request: Request) -> Response:
+    """Yield all that a token sees, without secrets, an object a line: what an import reads."""
+    need(who.token, "read")
+    caller = id(who.hub), asker_of(who.token)
+    if _exporting[caller] >= EXPORTS:
+        raise KnowHubError("too-many-requests", f"{EXPORTS} exports at once", retry_after_s=5.0)
+    is_text = request.headers.get("accept", "").startswith("text/plain")
+    media_type = "text/plain" if is_text else "application/x-ndjson"
+    return StreamingResponse(_in_blocks(who, caller), media_type=media_type)
+
+
+async def _in_blocks(who: Caller, caller: tuple[int, str]) -> AsyncIterator[str]:
     """Write lines of JSON, many at once, since each block costs a change of threads; end with the token."""
-    found, is_more = hub.export(token), True
+    found, is_more = who.hub.export(who.token), True
 
     def read() -> str:
         nonlocal is_more
@@ -326,14 +414,9 @@ async def _in_blocks(hub: KnowHub, token: Token, running: Counter[str]) -> Async
         is_more = size >= BLOCK_SIZE
         return "".join(lines)
 
-    running[asker_of(token)] += 1
+    _exporting[caller] += 1
     try:
-        while is_more and hub.tokens.is_good(token):
+        while is_more and who.hub.tokens.is_good(who.token):
             yield await run_in_threadpool(read)
     finally:
-        running[asker_of(token)] -= 1
-
-
-_SPECIAL: dict[str, Callable[[KnowHub, Call], Callable[..., Any]]] = {
-    "get": _get, "slim": _slim, "put_resource": _put_resource, "export": _export,
-}  # fmt: skip
+        _exporting[caller] -= 1

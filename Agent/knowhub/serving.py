@@ -1,24 +1,61 @@
-"""What a server runs with besides its application: `/mcp`, and connections with deadlines.
+"""What a server runs: the application of a worker with its pages and `/mcp`, and connections with deadlines.
 
 A connection whose head does not come in time, or that does not read its answer, is closed.
 """
 
 import asyncio
 import contextlib
+import gc
+import json
+import logging
+import os
+import sys
 from importlib.metadata import version
 from typing import Any
 
-from .application import Application
-from .gate import Receive, Scope, Send
+from starlette.concurrency import run_in_threadpool
+from starlette.routing import Route
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-try:
-    from starlette.concurrency import run_in_threadpool
-    from starlette.routing import Route
-    from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
-except ImportError as error:  # pragma: no cover - the tests run with the extra
-    raise ImportError("KnowHub's server needs its extra: pip install '.[knowhub]' in its repository") from error
+from .application import Application, create_app
+from .gate import Receive, Scope, Send, Settings
+from .hub import KnowHub
+from .pages import add_pages
+from .routing import make_models
+from .services.store import Quota
 
-__all__ = ["HEAD_S", "WRITE_S", "Connection", "add_mcp"]
+__all__ = ["SETTINGS", "Connection", "add_mcp", "make_app"]
+
+SETTINGS = "KNOWHUB_SERVE"
+"""The variable that tells the workers of one server how to answer."""
+
+
+def make_app() -> Any:
+    """Return the application of a worker, of the settings in the environment."""
+    _log_lines()
+    stored = json.loads(os.environ[SETTINGS])
+    shapes = stored["allow_secret_shapes"]
+    quota = Quota(stored["quota_entries"], stored["quota_bytes"])
+    hub = KnowHub(stored["data"], models=make_models(stored["models"]), allow_secret_shapes=shapes, quota=quota)
+    hosts, calls = tuple(stored["hosts"]), stored["quota_calls"]
+    settings = Settings(hosts, stored["cors"], stored["rate"], stored["is_secure"], calls_per_minute=calls)
+    app = create_app(hub, settings, closes_hub=True)
+    add_pages(app)
+    with contextlib.suppress(ImportError):  # the extra `[knowhub-mcp]`
+        add_mcp(app)
+    gc.freeze()  # what a hub holds stays: to look through 30,000 entries for garbage stops everything for 0.2 s
+    return app
+
+
+def _log_lines() -> None:
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(logging.Formatter("%(message)s"))
+    for name in {"keyword_tree.knowhub", __package__, "uvicorn.error"}:  # the first two are one where it is installed
+        logger = logging.getLogger(name)
+        logger.addHandler(handler)
+        logger.setLevel(logging.WARNING if name == "uvicorn.error" else logging.INFO)
+        logger.propagate = False
+
 
 HEAD_S = 20.0
 """Seconds that a request's head may take to arrive, from the connection's beginning or from its first byte."""

@@ -13,9 +13,11 @@ token. A browser's session is a token of its own, which ends with the one that l
 """
 
 import contextlib
+import getpass
 import hashlib
 import re
 import secrets
+import subprocess
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass, replace
@@ -23,10 +25,11 @@ from pathlib import Path
 
 from pydantic import TypeAdapter
 
-from .files import Files, FolderFiles
-from .schemas import OWNER_SCOPE, RIGHTS, KnowHubError, Record, invalid, is_plain
+from .files import Files, FolderFiles, config_folder, write_new
+from .records import OWNER_SCOPE, RIGHTS, KnowHubError, Record, invalid
+from .schemas import is_plain
 
-__all__ = ["LOCAL", "SESSION_S", "Token", "Tokens", "is_visible", "need", "sees"]
+__all__ = ["LOCAL", "Token", "Tokens", "agents_token", "is_visible", "need", "own_token", "sees", "sees_said"]
 
 AGENTS = "agents-of-"
 """How the principal of a person's agents begins."""
@@ -117,8 +120,12 @@ def is_visible(token: Token, scopes: Collection[str], principal: str) -> bool:
 
 def sees(token: Token, record: Record) -> bool:
     """Return whether a token sees a record, as it stood in the version given."""
-    scopes = record.fields.get("scopes")
-    return is_visible(token, scopes if isinstance(scopes, list) else (), record.created_by)
+    return is_visible(token, record.fields.get("scopes", ()), record.created_by)
+
+
+def sees_said(token: Token, record: Record) -> bool:
+    """Return whether a token sees what somebody said of an entry: as that was visible then."""
+    return is_visible(token, record.fields.get("scopes", ()), str(record.fields.get("owner")))
 
 
 class Tokens:
@@ -324,3 +331,63 @@ def _is_name(text: str) -> bool:
 
 
 _is_digest = re.compile("[0-9a-f]{64}").fullmatch
+
+
+# A person's own tokens
+
+
+def own_principal() -> str:
+    """Return who one is: the e-mail address that git knows, else the name one is logged in by."""
+    with contextlib.suppress(OSError, subprocess.SubprocessError):
+        said = subprocess.run(["git", "config", "user.email"], capture_output=True, text=True, timeout=5, check=False)
+        name = said.stdout.strip()
+        if name and not any(char.isspace() for char in name) and len(name) <= 100:
+            return name
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):
+        return "owner"
+
+
+def token_path() -> Path:
+    """Return where a person's own token lies."""
+    return config_folder() / "token"
+
+
+def agents_token_path() -> Path:
+    """Return where the token of a person's agents lies."""
+    return config_folder() / "agents-token"
+
+
+def own_token(tokens: Tokens) -> tuple[str, Token]:
+    """Return a person's own token for a hub; it may do all."""
+    return _token_at(tokens, token_path(), own_principal(), RIGHTS)
+
+
+def agents_token(tokens: Tokens) -> tuple[str, Token]:
+    """Return the token of a person's agents for a hub: another principal, so that their votes on one's entries count.
+
+    They see what the person sees, and may do all but make tokens, and export or import all.
+    """
+    rights = [right for right in RIGHTS if right != "admin"]
+    return _token_at(tokens, agents_token_path(), f"{AGENTS}{own_principal()}"[:100], rights)
+
+
+def _token_at(tokens: Tokens, path: Path, principal: str, rights: Collection[str]) -> tuple[str, Token]:
+    """Return the token that a file holds; a hub that never had one takes it, any other that does not know it a new one.
+
+    So one file opens all of a person's hubs, and what was revoked stays so.
+    """
+    text = ""
+    with contextlib.suppress(OSError, UnicodeDecodeError):
+        text = path.read_text(encoding="ascii").strip()
+        found = tokens.find(text)
+        if found is not None:
+            return text, found
+    if not re.fullmatch(r"kh_[A-Za-z0-9_-]{43}", text) or not tokens.is_new(principal, text):
+        text = ""
+    made = tokens.make(principal, rights, ["*"], text=text)
+    if not text:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        write_new(path, made[0].encode() + b"\n")
+    return made

@@ -27,16 +27,13 @@ import time
 from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 
-from .files import Files, FolderFiles, write_new
-from .schemas import KnowHubError
+from cryptography.exceptions import InvalidTag
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
-try:
-    from cryptography.exceptions import InvalidTag
-    from cryptography.hazmat.primitives.ciphers.aead import AESGCM
-except ImportError as error:  # pragma: no cover - the tests run with the extra
-    raise ImportError("KnowHub's vault needs its extra: pip install '.[knowhub]' in its repository") from error
+from .files import Files, FolderFiles, config_folder, write_new
+from .records import KnowHubError
 
-__all__ = ["KeyRing", "Vault", "config_folder", "find_ring", "home_folder", "key_path"]
+__all__ = ["KeyRing", "Vault", "find_ring", "key_path"]
 
 ORPHAN_S = 3600
 """Seconds after which a sealed file that no resource names is destroyed: its operation was never written."""
@@ -52,24 +49,6 @@ def _locked(detail: str) -> KnowHubError:
 
 
 # Master keys
-
-
-def config_folder() -> Path:
-    """Return where a person's own files lie: token and master key."""
-    return Path(os.environ.get("XDG_CONFIG_HOME") or home_folder() / ".config", "knowhub").absolute()
-
-
-def home_folder() -> Path:
-    """Return a person's home.
-
-    Raises:
-        KnowHubError: `invalid`: there is none, and nothing is written to a folder that is called `~`.
-    """
-    try:
-        return Path.home()
-    except RuntimeError:
-        detail = "there is no home directory: set HOME, or XDG_CONFIG_HOME and XDG_DATA_HOME"
-        raise KnowHubError("invalid", detail) from None
 
 
 def key_path() -> Path:

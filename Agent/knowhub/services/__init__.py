@@ -3,6 +3,5 @@
 store        what all use                          finding        the search
 entries      knowledge itself                      judging        feedback, rewriting and proposals
 resources    public bodies and sealed secrets      slimming       merging what says the same
-operations   what was done, and undoing it         transfer       export and import
-keeping      goal trees and tokens
+transfer     export and import                     keeping        operations and undo, goals, tokens, groups
 """

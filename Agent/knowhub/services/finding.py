@@ -5,11 +5,11 @@ import time
 from collections.abc import Collection, Mapping
 from typing import Any
 
-from ..answers import Judged, ResultOut, SearchOut
-from ..routing import ROUTE_S, SHOWN_LIMIT, order_by_quality, read_chosen, shown_text
-from ..schemas import Json, Record, SearchQuery, parse
+from ..records import Json
+from ..routing import ROUTE_S, SHOWN_LIMIT, read_chosen, shown_text
+from ..schemas import SearchQuery, parse
 from ..tokens import Token, need, sees
-from .store import Store, asker_of, entry_fields
+from .store import Store, asker_of, entry_fields, judgement_of
 
 __all__ = ["Finding"]
 
@@ -17,7 +17,7 @@ __all__ = ["Finding"]
 class Finding(Store):
     """The search."""
 
-    def search(self, token: Token, query: SearchQuery | Mapping[str, Any]) -> SearchOut:
+    def search(self, token: Token, query: SearchQuery | Mapping[str, Any]) -> Json:
         """Find what helps with a task: what fits, and of that the best by score and votes.
 
         Cost: some milliseconds by words among 30,000; with a model, its time, at most 3 s.
@@ -56,41 +56,36 @@ class Finding(Store):
             return 0
         return self.catalog.count_hidden(token)
 
-    def _results(self, token: Token, ids: list[str], limit: int) -> list[ResultOut]:
-        """Return the best of what was found, by quality."""
-        quality, results = self.catalog.qualities(ids), list[ResultOut]()
-        for id in order_by_quality([id for id in ids if id in quality], quality, len(ids)):
-            record = self.ledger.read(id)
-            # A model takes its time: what was hidden meanwhile must not come out.
-            if record is not None and sees(token, record) and not record.fields.get("merged_into"):
-                results.append(self._result(record, quality[id]))
-                if len(results) == limit:
-                    break
-        return results
+    def _results(self, token: Token, ids: list[str], limit: int) -> list[Json]:
+        """Return the best of what was found, by quality, ties as they were found."""
+        found = self.catalog.several(ids)
+        # A model takes its time: what was hidden meanwhile must not come out.
+        seen = [found[id] for id in ids if id in found and sees(token, found[id]) and not found[id].merged_into]
+        best = sorted(seen, key=lambda record: -record.quality)[:limit]
+        return [{**entry_fields(each), "eval": judgement_of(each), "quality_score": each.quality} for each in best]
 
     def _candidates(self, eligible: Collection[str], recalled: list[str]) -> list[str]:
         """Return what a model is shown: up to 100 all there is, else what words found, filled up by quality."""
         if len(eligible) <= SHOWN_LIMIT:
-            return sorted(eligible, key=self._newest_first)
+            return [
+                each.id for each in sorted(self.catalog.several(eligible).values(), key=lambda each: -each.created_at)
+            ]
         left = set(eligible).difference(recalled)
         quality = self.catalog.qualities(left)
         best = heapq.nlargest(SHOWN_LIMIT - len(recalled), quality, key=lambda id: (quality[id], id))
         return recalled + best
 
-    def _newest_first(self, id: str) -> tuple[float, str]:
-        known = self.catalog.get(id)
-        return (-known.created_at if known else 0.0, id)
-
     def _choose(
         self, token: Token, query: str, candidates: list[str], limit: int
     ) -> tuple[list[str] | None, str, Json | None]:
         """Return what a model chose, why it chose nothing (None), and what that used."""
-        shown, versions = [], []
-        for idx, id in enumerate(candidates):
-            known = self.catalog.get(id)
-            types, task = (list(known.types), shown_text(known.task)) if known else ([], "")
-            shown.append({"idx": idx, "types": types, "task": task})
-            versions.append((id, known.version if known else 0))
+        known = self.catalog.several(candidates)
+        candidates = [id for id in candidates if id in known]
+        shown = [
+            {"idx": idx, "types": known[id].fields["types"], "task": shown_text(known[id].fields["task"])}
+            for idx, id in enumerate(candidates)
+        ]
+        versions = [(id, known[id].version) for id in candidates]
         models, model = self.models, self.models.choose()
         cache_key = model, query, limit, tuple(versions)
         chosen: list[str] | None = models.cached(cache_key)
@@ -106,14 +101,3 @@ class Finding(Store):
         if reply.data is not None:
             models.keep(cache_key, reply.data)
         return reply.data, reply.reason, reply.usage
-
-    def _result(self, record: Record, quality: float) -> ResultOut:
-        own = record.fields
-        helpful, harmful = self.catalog.votes(record.id)
-        judged: Judged = {
-            "score": own["score"],
-            "helpful": helpful,
-            "harmful": harmful,
-            "confidence": own["confidence"],
-        }
-        return {**entry_fields(record), "eval": judged, "quality_score": quality}

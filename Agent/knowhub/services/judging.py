@@ -11,30 +11,14 @@ from typing import Any
 
 from ...base.secrets_in_text import secret_shape
 from ...keyword_tree import DuplicateIdError, VersionConflictError
-from ..answers import BatchOut, ChangedOut, DoneOut, EvolutionOut, PageOut, UpdatedOut
-from ..catalog import Known
 from ..evolving import check_rewrite
 from ..following import Entry
 from ..ledger import ATTEMPTS
-from ..schemas import (
-    AcceptIn,
-    BatchIn,
-    Case,
-    Json,
-    KnowHubError,
-    KnowledgeUpdate,
-    PageQuery,
-    ProposalQuery,
-    Record,
-    is_text,
-    iso_time,
-    kind_of,
-    not_found,
-    parse,
-)
-from ..tokens import Token, is_visible, need
+from ..records import Json, KnowHubError, Record, iso_time, kind_of, not_found
+from ..schemas import AcceptIn, BatchIn, Case, KnowledgeUpdate, PageQuery, ProposalQuery, is_text, parse
+from ..tokens import Token, need, sees, sees_said
 from .entries import Entries
-from .store import asker_of, read_case, read_cursor, under_way, write_cursor
+from .store import asker_of, page_of, read_case, read_cursor, under_way
 
 __all__ = ["Judging"]
 
@@ -42,7 +26,7 @@ __all__ = ["Judging"]
 class Judging(Entries):
     """Feedback, the wishes in it, and what becomes of them."""
 
-    def update(self, token: Token, id: str, body: KnowledgeUpdate | Mapping[str, Any], key: str = "") -> UpdatedOut:
+    def update(self, token: Token, id: str, body: KnowledgeUpdate | Mapping[str, Any], key: str = "") -> Json:
         """Judge an entry, score it, or let it be rewritten; what is judged is one operation.
 
         Cost: one sync; with `evolve_feedback` a model's time, at most 20 s, and one sync more.
@@ -68,8 +52,8 @@ class Judging(Entries):
             made.append(proposal)
         note = self._note(token, record) if given else ""
         operation_id, records = self._judge(token, record, made, body.update_score, mark)
-        entry = self._show(token, next((each for each in records if each.id == record.id), record))
-        answer: UpdatedOut = {"entry": entry, "operation_id": operation_id, "note": note}
+        entry = self._show(token, self._record(token, record.id, "knowledge"))
+        answer: Json = {"entry": entry, "operation_id": operation_id, "note": note}
         if proposal is not None:
             stored = next(each for each in records if each.id == proposal.id)
             answer["evolution"] = self._evolve(token, record.id, stored, body)
@@ -115,9 +99,9 @@ class Judging(Entries):
         stored.setdefault("timestamp", iso_time(self.clock()))
         return Record(id, json.dumps(stored, ensure_ascii=False), "", own, token.principal)
 
-    def _first_answer(self, token: Token, entry: Record, earlier: Entry) -> UpdatedOut:
+    def _first_answer(self, token: Token, entry: Record, earlier: Entry) -> Json:
         """Return what a call that comes again was answered the first time, and what became of it since."""
-        answer: UpdatedOut = {"entry": self._show(token, entry), "operation_id": earlier.operation_id, "note": ""}
+        answer: Json = {"entry": self._show(token, entry), "operation_id": earlier.operation_id, "note": ""}
         for record in self._as_now(earlier):
             if record.kind == "proposal":
                 is_applied = record.fields["state"] == "accepted"
@@ -127,7 +111,7 @@ class Judging(Entries):
                 answer["evolution"] = {"state": state, "reason": why, "operation_id": id, "proposal_id": record.id}
         return answer
 
-    def batch_update(self, token: Token, body: BatchIn | Mapping[str, Any], key: str = "") -> BatchOut:
+    def batch_update(self, token: Token, body: BatchIn | Mapping[str, Any], key: str = "") -> Json:
         """Judge several entries: all or none, unless `atomic` is false, when each has a result.
 
         Cost: one sync.
@@ -160,20 +144,13 @@ class Judging(Entries):
                 raise under_way() from error
         return {"updated": len(made), "operation_id": operation_id, "results": results}
 
-    def feedback(self, token: Token, id: str, query: PageQuery | Mapping[str, Any] = {}) -> PageOut:  # noqa: B006
+    def feedback(self, token: Token, id: str, query: PageQuery | Mapping[str, Any] = {}) -> Json:  # noqa: B006
         """Return a page of an entry's feedback, newest first; what is not visible makes a page shorter."""
         need(token, "read")
-        query, known = parse(PageQuery, query), self._known(token, id, "knowledge")
+        query, known = parse(PageQuery, query), self._record(token, id, "knowledge")
         read = self.catalog.feedback(known.id, query.limit + 1, before=read_cursor(query.cursor))
-        page = [each for each in read[: query.limit] if is_visible(token, each.scopes, each.owner)]
-        results = [
-            {"id": each.id, "knowledge_id": each.of, "is_helpful": each.is_helpful, "case": read_case(record)}
-            | {"created_by": each.principal, "created_at": iso_time(each.created_at)}
-            for each in page
-            if (record := self.ledger.read(each.id)) is not None
-        ]
-        cursor = write_cursor(read[query.limit - 1].key) if len(read) > query.limit else None
-        return {"results": results, "count": len(results), "next_cursor": cursor}
+        page = [each for each in read[: query.limit] if sees_said(token, each)]
+        return page_of(list(map(_told_case, page)), read[query.limit - 1].key if len(read) > query.limit else None)
 
     # -- rewriting --
 
@@ -183,7 +160,7 @@ class Judging(Entries):
         own |= {"scopes": token.owned(record.fields["scopes"]), "owner": record.created_by}
         return Record(self._new_id("proposal", token, key), "", "", own, token.principal)
 
-    def _evolve(self, token: Token, id: str, proposal: Record, body: KnowledgeUpdate) -> EvolutionOut:
+    def _evolve(self, token: Token, id: str, proposal: Record, body: KnowledgeUpdate) -> Json:
         """Let a model rewrite an entry: what it wrote is applied, or left to a person."""
         record, feedback = self._record(token, id, "knowledge"), body.evolve_feedback
         question = {"query": record.fields["task"], "content": record.content, "feedback": feedback}
@@ -194,13 +171,8 @@ class Judging(Entries):
 
         reply = self.models.ask("evolve_knowledge", question, read, asker_of(token), body.model)
         text = reply.data or ""
-        answer: EvolutionOut = {
-            "state": "queued",
-            "reason": reply.reason,
-            "operation_id": "",
-            "proposal_id": proposal.id,
-            "usage": reply.usage,
-        }
+        answer: Json = {"state": "queued", "reason": reply.reason, "operation_id": "", "proposal_id": proposal.id}
+        answer["usage"] = reply.usage
         if not text:
             return answer
         stopped = check_rewrite(record.content, text, str(feedback))
@@ -224,24 +196,24 @@ class Judging(Entries):
         changed = record.changed(text), proposal.changed(text, state="accepted")
         return self._write(token, "evolve", lambda: [*map(self.ledger.update, changed)], mark)[0]
 
-    def _sees_proposal(self, token: Token, known: Known) -> bool:
+    def _sees_proposal(self, token: Token, known: Record) -> bool:
         """Return whether a token sees both the entry as it is, and as it was when the proposal was written."""
-        entry = self.catalog.lead(known.of)
-        return entry is not None and self.catalog.sees(token, entry) and is_visible(token, known.scopes, known.owner)
+        entry = self.catalog.lead(known.fields["of"])
+        return entry is not None and sees(token, entry) and sees_said(token, known)
 
-    def proposals(self, token: Token, query: ProposalQuery | Mapping[str, Any] = {}) -> PageOut:  # noqa: B006
+    def proposals(self, token: Token, query: ProposalQuery | Mapping[str, Any] = {}) -> Json:  # noqa: B006
         """Return a page of proposals, newest first."""
         need(token, "read")
         query = parse(ProposalQuery, query)
-        records, cursor = self._page(
-            "proposal", lambda known: known.state == query.state and self._sees_proposal(token, known), query
-        )
-        found = [self._told_proposal(each) for each in records]
-        return {"results": found, "count": len(found), "next_cursor": cursor}
+
+        def wanted(known: Record) -> bool:
+            return known.fields["state"] == query.state and self._sees_proposal(token, known)
+
+        return self._page("proposal", wanted, query, self._told_proposal)
 
     def _told_proposal(self, record: Record) -> Json:
         own = record.fields
-        entry = self.ledger.read(own["of"])
+        entry = self.catalog.get(own["of"])
         answer: Json = {"id": record.id, "knowledge_id": own["of"], "state": own["state"], "feedback": own["feedback"]}
         answer |= {"why": own["why"], "content": record.content, "old_content": entry.content if entry else ""}
         answer["task"] = entry.fields["task"] if entry else own["of"]
@@ -250,12 +222,11 @@ class Judging(Entries):
     def _open_proposal(self, token: Token, id: str) -> tuple[Record, Record]:
         """Return an open proposal and its entry, for one who may decide on it."""
         need(token, "write")
-        known = self.catalog.get(id) if kind_of(id) == "proposal" else None
-        if known is None and kind_of(id) == "proposal":
+        proposal = self.catalog.get(id) if kind_of(id) == "proposal" else None
+        if proposal is None and kind_of(id) == "proposal":
             self.catalog.catch_up()
-            known = self.catalog.get(id)
-        proposal = self.ledger.read(id) if known is not None and self._sees_proposal(token, known) else None
-        if proposal is None:
+            proposal = self.catalog.get(id)
+        if proposal is None or not self._sees_proposal(token, proposal):
             raise not_found()
         record = self._record(token, proposal.fields["of"], "knowledge")
         self._check_owner(token, record)
@@ -264,7 +235,7 @@ class Judging(Entries):
             raise KnowHubError("conflict", f"the proposal was {proposal.fields['state']} already")
         return proposal, record
 
-    def accept(self, token: Token, id: str, body: AcceptIn | Mapping[str, Any] = {}, key: str = "") -> ChangedOut:  # noqa: B006
+    def accept(self, token: Token, id: str, body: AcceptIn | Mapping[str, Any] = {}, key: str = "") -> Json:  # noqa: B006
         """Give an entry the text that was proposed, or that a person wrote instead; needs the entry, or `curate`."""
         body = parse(AcceptIn, body)
         mark, earlier = self._repeated(token, key, "accept", id, body)
@@ -289,7 +260,7 @@ class Judging(Entries):
             raise KnowHubError("conflict", "the entry was changed since: it outgrew the proposal") from error
         return {"entry": self.get(token, record.id), "operation_id": operation_id}
 
-    def reject(self, token: Token, id: str, key: str = "") -> DoneOut:
+    def reject(self, token: Token, id: str, key: str = "") -> Json:
         """Close a proposal; the entry stays as it is."""
         mark, earlier = self._repeated(token, key, "reject", id)
         if earlier:
@@ -298,3 +269,9 @@ class Judging(Entries):
         closed = proposal.changed(state="rejected")
         operation_id, _ = self._change(token, "reject", lambda: [self.ledger.update(closed)], mark)
         return {"id": id, "operation_id": operation_id}
+
+
+def _told_case(record: Record) -> Json:
+    own, at = record.fields, iso_time(record.created_at)
+    said: Json = {"id": record.id, "knowledge_id": own["of"], "is_helpful": own["helpful"], "case": read_case(record)}
+    return said | {"created_by": record.created_by, "created_at": at}

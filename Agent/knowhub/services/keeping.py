@@ -1,36 +1,150 @@
-"""What is kept beside knowledge: goal trees, each its principal's alone, and the tokens."""
+"""The keeping of a hub: its operations and their undoing, goal trees, tokens and groups."""
 
 import contextlib
 import json
 from collections.abc import Collection, Mapping
+from dataclasses import replace
 from typing import Any
 
 from ...keyword_tree import DuplicateIdError, VersionConflictError
-from ..answers import DoneOut, GoalsKeptOut, GoalsOut, MeOut, PageOut, TokenOut
+from ..following import Entry
 from ..ledger import ATTEMPTS
-from ..schemas import (
-    OWNER_SCOPE,
-    GoalsIn,
-    GroupIn,
-    Json,
-    KnowHubError,
-    PageQuery,
-    Record,
-    TokenIn,
-    iso_time,
-    not_found,
-    parse,
-)
-from ..tokens import Token, need
-from .store import Store
+from ..records import OWNER_SCOPE, Json, KnowHubError, Record, from_iso, iso_time, not_found
+from ..schemas import GoalsIn, GroupIn, PageQuery, TokenIn, parse
+from ..tokens import Token, need, sees, sees_said
+from ..vault import ORPHAN_S
+from .store import ACCESS, CALL, Store, page_of, read_cursor, told_operation
 
-__all__ = ["Keeping", "told_token"]
+__all__ = ["Keeping", "Operations", "told_token"]
+
+_PURGED_AT_ONCE, _READ_AT_ONCE = 500, 200
+
+
+class Operations(Store):
+    """The log, as far as a token sees what it says."""
+
+    def operations(self, token: Token, query: PageQuery | Mapping[str, Any] = {}) -> Json:  # noqa: B006
+        """Return a page of the operations on what this token sees, newest first.
+
+        Of those who see little a page can be short, or empty: it ends where so much of the log was read that others
+        must have their turn. `next_cursor` goes on from there.
+
+        Cost: decodes up to 500 operations.
+        """
+        need(token, "read")
+        query = parse(PageQuery, query)
+        place = read_cursor(query.cursor)
+        before = None if place is None else int(place[0])
+        read = self.catalog.operations_before(before, _READ_AT_ONCE)
+        found, last = list[Json](), None
+        for last in read:
+            shown = self._told_entry(token, last)
+            if shown is not None:
+                found.append(shown)
+                if len(found) == query.limit:
+                    break
+        has_more = last is not None and (last is not read[-1] or len(read) == _READ_AT_ONCE)
+        return page_of(found, (float(last.seq), "") if last is not None and has_more else None)
+
+    def _told_entry(self, token: Token, entry: Entry) -> Json | None:
+        if entry.op.split(":")[0] != "kh" or entry.verb in (ACCESS, CALL):
+            return None
+        ids = list(dict.fromkeys(record.id for record in entry.after if self._sees_version(token, record)))
+        if not ids:
+            return None
+        may_undo = token.may("write") and (entry.principal == token.principal or token.may("curate"))
+        return {**told_operation(entry), "records": ids, "may_undo": may_undo}
+
+    def _sees_version(self, token: Token, record: Record) -> bool:
+        if record.kind in (ACCESS, CALL):
+            return False
+        if record.kind == "trace":
+            return record.created_by == token.principal
+        if record.kind in ("feedback", "proposal"):
+            entry = self.catalog.lead(str(record.fields.get("of")))
+            return sees_said(token, record) and (entry is None or sees(token, entry))
+        return sees(token, record)
+
+    def undo(self, token: Token, operation_id: str, key: str = "") -> Json:
+        """Take back an operation of one's own, or with `curate` another's, if all that it touched is seen.
+
+        A secret that went does not come back: its resource says `destroyed` then.
+        """
+        need(token, "write")
+        mark, earlier = self._repeated(token, key, "undo", operation_id)
+        if earlier:
+            return {"operation_id": earlier[0].operation_id, "undone": operation_id}
+        entry = self.catalog.operation(operation_id) if 0 < len(operation_id) <= 100 else None
+        touched = [] if entry is None else [*entry.before, *entry.after]
+        if entry is None or not touched or not all(self._sees_version(token, record) for record in touched):
+            raise not_found()
+        for record in touched:
+            now = self.ledger.read(record.id)
+            if now is not None and not self._sees_version(token, now):
+                raise not_found()
+            if now is not None and now.kind in ("knowledge", "resource"):
+                self._check_owner(token, now)  # who could curate then may be unable to now
+        if entry.principal != token.principal and not token.may("curate"):
+            raise KnowHubError("forbidden", "it is another's operation: undoing it needs the right `curate`")
+
+        undone, _ = self._change(token, "undo", lambda: self._put_back(token, entry), mark)
+        for record in entry.after:  # a secret that is named no more
+            reference = str(record.fields.get("secret_ref") or "")
+            now = self.ledger.read(record.id)
+            if reference and (now is None or now.fields.get("secret_ref") != reference):
+                self.vault.destroy(reference)
+        return {"operation_id": undone, "undone": operation_id}
+
+    def _put_back(self, token: Token, entry: Entry) -> list[Record]:
+        """Write what an operation changed as it was, where nothing changed it since and the token may write that."""
+        before, after = ({record.id: record for record in side} for side in (entry.before, entry.after))
+        written = []
+        for id in before | after:
+            was, became, now = before.get(id), after.get(id), self.ledger.stored(id)
+            if became is None or now is None or _state(now) != _state(became):
+                raise KnowHubError("conflict", "later changes stand in the way: undo these first")
+            if was is None or was.deleted:
+                if not now.deleted:
+                    written.append(self.ledger.delete(id, now.version))
+                continue
+            if was.kind in ("knowledge", "resource"):
+                self._check_scopes(token, was.fields["scopes"], now)
+                self._check_targets(token, now.fields, was.fields.get("metadata") or {})
+            written.append(self.ledger.update(replace(was, version=now.version)))
+        return written
+
+    def purge(self, token: Token) -> None:
+        """Forget for good what was deleted, the cases and proposals of it, what was merged into it, and all history.
+
+        Secrets that expired over an hour ago, and sealed files that no resource names, are destroyed.
+
+        Cost: reads and writes all.
+        """
+        need(token, "admin")
+        while hanging := self._hanging()[:_PURGED_AT_ONCE]:
+            ids = [known.id for known in hanging]
+            self._write(token, "purge", lambda ids=ids: [self.ledger.drop(id) for id in ids])  # type: ignore[misc]
+        self.ledger.forget()
+        self.catalog.forget()
+        self.catalog.catch_up()
+        for known in self.catalog.all("resource"):
+            reference, ends = str(known.fields.get("secret_ref") or ""), from_iso(known.fields.get("expires_at"))
+            if ends is not None and self.clock() >= ends + ORPHAN_S:
+                self.vault.destroy(reference)
+        self.vault.sweep(self.catalog.secret_references(), is_purge=True)
+
+    def _hanging(self) -> list[Record]:
+        """Return the cases and proposals of what is gone, and what was merged into it."""
+        all_of, known = self.catalog.all, self.catalog.get
+        said = [*all_of("feedback"), *all_of("proposal")]
+        said = [each for each in said if known(each.fields["of"]) is None]
+        return said + [each for each in all_of("knowledge") if each.merged_into and not known(each.merged_into)]
 
 
 class Keeping(Store):
     """Goal trees, and tokens for those who may `admin`."""
 
-    def get_goals(self, token: Token, trace_id: str) -> GoalsOut:
+    def get_goals(self, token: Token, trace_id: str) -> Json:
         """Return a goal tree of one's own."""
         need(token, "read")
         record = self._newest(f"trace/{trace_id}")
@@ -38,7 +152,7 @@ class Keeping(Store):
             raise not_found()
         return {"trace_id": trace_id, "goals": record.fields["goals"], "version": record.version}
 
-    def put_goals(self, token: Token, trace_id: str, body: GoalsIn | Mapping[str, Any], key: str = "") -> GoalsKeptOut:
+    def put_goals(self, token: Token, trace_id: str, body: GoalsIn | Mapping[str, Any], key: str = "") -> Json:
         """Keep a goal tree, in the place of the one that is there: it is its principal's alone."""
         need(token, "write")
         goals = parse(GoalsIn, body).model_dump(mode="json")["goals"]
@@ -63,26 +177,19 @@ class Keeping(Store):
             self.ledger.refresh()
         raise KnowHubError("conflict", "others changed it each time: try again")
 
-    def delete_goals(self, token: Token, trace_id: str, key: str = "") -> DoneOut:
-        """Hide a goal tree of one's own, undoably."""
-        need(token, "write")
-        mark, earlier = self._repeated(token, key, "drop goals", trace_id)
-        if earlier:
-            return {"id": trace_id, "operation_id": earlier[0].operation_id}
-        version = self.get_goals(token, trace_id)["version"]
-        operation_id, _ = self._change(token, "drop", lambda: [self.ledger.delete(f"trace/{trace_id}", version)], mark)
-        return {"id": trace_id, "operation_id": operation_id}
-
-    def list_goals(self, token: Token, query: PageQuery | Mapping[str, Any] = {}) -> PageOut:  # noqa: B006
+    def list_goals(self, token: Token, query: PageQuery | Mapping[str, Any] = {}) -> Json:  # noqa: B006
         """Return a page of one's own goal trees, newest first."""
         need(token, "read")
-        records, cursor = self._page("trace", lambda known: known.principal == token.principal, parse(PageQuery, query))
-        found = [{"trace_id": each.id.removeprefix("trace/"), "goals": each.fields["goals"]} for each in records]
-        return {"results": found, "count": len(found), "next_cursor": cursor}
+
+        def show(record: Record) -> Json:
+            return {"trace_id": record.id.removeprefix("trace/"), "goals": record.fields["goals"]}
+
+        query = parse(PageQuery, query)
+        return self._page("trace", lambda known: known.created_by == token.principal, query, show)
 
     # -- tokens --
 
-    def me(self, token: Token) -> MeOut:
+    def me(self, token: Token) -> Json:
         """Return who a token is, and what it shares with whom where it does not say so."""
         return {
             "principal": token.principal,
@@ -92,7 +199,7 @@ class Keeping(Store):
             "default_scopes": self.tokens.default_scopes(token),
         }
 
-    def make_token(self, token: Token, body: TokenIn | Mapping[str, Any], key: str = "") -> TokenOut:
+    def make_token(self, token: Token, body: TokenIn | Mapping[str, Any], key: str = "") -> Json:
         """Make a token; its text is shown this once."""
         need(token, "admin")
         body = parse(TokenIn, body)
@@ -122,16 +229,13 @@ class Keeping(Store):
         if not self._grants_own(token, scopes) or not set(rights) <= token.rights or not is_ours:
             raise KnowHubError("forbidden", "`admin` of some scopes gives no more than these, and its own rights")
 
-    def list_groups(self, token: Token) -> PageOut:
+    def list_groups(self, token: Token) -> Json:
         """Return the groups that give no more than this token sees."""
         need(token, "admin")
         groups = self.tokens.groups().items()
-        found: list[Json] = [
-            {"id": name, **group} for name, group in groups if self._grants_own(token, group["scopes"])
-        ]
-        return {"results": found, "count": len(found)}
+        return page_of([{"id": name, **group} for name, group in groups if self._grants_own(token, group["scopes"])])
 
-    def put_group(self, token: Token, id: str, body: GroupIn | Mapping[str, Any]) -> DoneOut:
+    def put_group(self, token: Token, id: str, body: GroupIn | Mapping[str, Any]) -> Json:
         """Let principals see scopes as members of a group; a group without members goes."""
         need(token, "admin")
         body = parse(GroupIn, body)
@@ -144,13 +248,12 @@ class Keeping(Store):
     def _grants_own(self, token: Token, scopes: Collection[str]) -> bool:
         return token.sees_all() or set(scopes) <= token.scopes
 
-    def list_tokens(self, token: Token) -> PageOut:
+    def list_tokens(self, token: Token) -> Json:
         """Return all tokens, without their texts."""
         need(token, "admin")
-        found: list[Json] = [{**told_token(each)} for each in self.tokens.all() if self._governs(token, each)]
-        return {"results": found, "count": len(found)}
+        return page_of([told_token(each) for each in self.tokens.all() if self._governs(token, each)])
 
-    def revoke_token(self, token: Token, id: str) -> DoneOut:
+    def revoke_token(self, token: Token, id: str) -> Json:
         """End a token, and the browsers that it logged in."""
         need(token, "admin")
         listed = token.sees_all() or any(each.digest == id and self._governs(token, each) for each in self.tokens.all())
@@ -159,7 +262,7 @@ class Keeping(Store):
         return {"id": id}
 
 
-def told_token(token: Token) -> TokenOut:
+def told_token(token: Token) -> Json:
     """Return what is shown of a token."""
     return {
         "id": token.digest,
@@ -169,3 +272,7 @@ def told_token(token: Token) -> TokenOut:
         "created_at": iso_time(token.created_at),
         "expires_at": iso_time(token.expires_at) if token.expires_at is not None else None,
     }
+
+
+def _state(record: Record) -> tuple[str, str, Json, bool]:
+    return record.content, record.source, record.fields, record.deleted

@@ -8,22 +8,11 @@ from datetime import UTC, datetime
 from typing import Any
 
 from ...keyword_tree import DuplicateIdError
-from ..answers import DoneOut, KeptOut, PageOut, ResourceOut, SecretOut
 from ..following import Entry
-from ..schemas import (
-    Json,
-    KnowHubError,
-    PageQuery,
-    Record,
-    ResourceIn,
-    ResourceQuery,
-    check_resource_id,
-    from_iso,
-    iso_time,
-    parse,
-)
+from ..records import Json, KnowHubError, Record, from_iso, iso_time
+from ..schemas import PageQuery, ResourceIn, ResourceQuery, check_resource_id, parse
 from ..tokens import LOCAL, Token, need, sees
-from .store import ACCESS, Store
+from .store import ACCESS, Store, stamps
 
 __all__ = ["RESOURCE_NAMES", "Resources"]
 
@@ -52,7 +41,7 @@ class Resources(Store):
         *,
         created_by: str = "",
         mark: str = "",
-    ) -> KeptOut:
+    ) -> Json:
         """Keep a resource, or take the place of one that has this version; `secure_body` goes to the vault alone.
 
         A body that says nothing of a secret leaves the one that is there; `null` or "" destroys it.
@@ -109,7 +98,7 @@ class Resources(Store):
 
     def _keep(
         self, token: Token, verb: str, id: str, old: Record | None, body: ResourceIn, own: Json, whose: str, mark: str
-    ) -> KeptOut:
+    ) -> Json:
         """Seal the secret, then write the operation that names it, then destroy the one whose place it takes."""
         before = str(old.fields.get("secret_ref") or "") if old is not None else ""
         sealed = self.vault.seal(id, body.secret()) if body.secret() else ""
@@ -137,7 +126,7 @@ class Resources(Store):
             raise KnowHubError("conflict", "the id is in use")
         return None if old is None or old.deleted else old
 
-    def _kept_before(self, token: Token, id: str, earlier: Entry, body: ResourceIn) -> KeptOut:
+    def _kept_before(self, token: Token, id: str, earlier: Entry, body: ResourceIn) -> Json:
         """Return what a call that comes again wrote, as it is now; another secret in it is another request."""
         if not earlier.after:
             return {"resource": self.get_resource(token, id), "operation_id": ""}
@@ -149,23 +138,11 @@ class Resources(Store):
                 raise KnowHubError("key-reused", "the Idempotency-Key was used for another body")
         return {"resource": self._told_resource(now), "operation_id": earlier.operation_id}
 
-    def _told_resource(self, record: Record) -> ResourceOut:
-        own = record.fields
-        return {
-            "id": record.id.removeprefix("resource/"),
-            "title": record.source,
-            "body": record.content,
-            "content_type": own["content_type"],
-            "metadata": own["metadata"],
-            "scopes": own["scopes"],
-            "owner": own["owner"],
-            "expires_at": own.get("expires_at"),
-            "secret": self._secret_state(record),
-            "version": record.version,
-            "created_by": record.created_by,
-            "created_at": iso_time(record.created_at),
-            "updated_at": iso_time(record.updated_at),
-        }
+    def _told_resource(self, record: Record) -> Json:
+        shown: Json = {"id": record.id.removeprefix("resource/"), "title": record.source, "body": record.content}
+        shown |= {name: record.fields.get(name) for name in RESOURCE_NAMES}
+        shown |= {"secret": self._secret_state(record), "created_by": record.created_by}
+        return shown | stamps(record)
 
     def _secret_state(self, record: Record) -> str:
         reference = str(record.fields.get("secret_ref") or "")
@@ -176,24 +153,24 @@ class Resources(Store):
         expires_at = from_iso(record.fields.get("expires_at"))
         return "expired" if expires_at is not None and self.clock() >= expires_at else "sealed"
 
-    def get_resource(self, token: Token, id: str) -> ResourceOut:
+    def get_resource(self, token: Token, id: str) -> Json:
         """Return a resource without its secret; `secret` says `none`, `sealed`, `expired` or `destroyed`."""
         need(token, "read")
         check_resource_id(id)
         return self._told_resource(self._record(token, f"resource/{id}", "resource"))
 
-    def list_resources(self, token: Token, query: ResourceQuery | Mapping[str, Any] = {}) -> PageOut:  # noqa: B006
+    def list_resources(self, token: Token, query: ResourceQuery | Mapping[str, Any] = {}) -> Json:  # noqa: B006
         """Return a page of resources, newest first."""
         need(token, "read")
         query = parse(ResourceQuery, query)
         prefix = f"resource/{query.prefix or ''}"
-        records, cursor = self._page(
-            "resource", lambda known: known.id.startswith(prefix) and self.catalog.sees(token, known), query
-        )
-        found: list[Json] = [{**self._told_resource(each)} for each in records]
-        return {"results": found, "count": len(found), "next_cursor": cursor}
 
-    def delete_resource(self, token: Token, id: str, version: int | None = None, key: str = "") -> DoneOut:
+        def wanted(known: Record) -> bool:
+            return known.id.startswith(prefix) and sees(token, known)
+
+        return self._page("resource", wanted, query, self._told_resource)
+
+    def delete_resource(self, token: Token, id: str, version: int | None = None, key: str = "") -> Json:
         """Hide a resource, undoably, and destroy its secret, for good."""
         need(token, "write")
         check_resource_id(id)
@@ -207,7 +184,7 @@ class Resources(Store):
         self.catalog.catch_up()
         return {"id": id, "operation_id": operation_id}
 
-    def reveal(self, token: Token, id: str) -> SecretOut:
+    def reveal(self, token: Token, id: str) -> Json:
         """Return a secret to one with the right, and log who read it.
 
         Raises:
@@ -216,8 +193,8 @@ class Resources(Store):
         check_resource_id(id)
         if not token.may("secrets"):
             there = self.catalog.get(f"resource/{id}")
-            if there is not None and self.catalog.sees(token, there):
-                self._note_access(token, there.id, there.principal, "refused")
+            if there is not None and sees(token, there):
+                self._note_access(token, there.id, there.created_by, "refused")
         need(token, "secrets")
         record = self._record(token, f"resource/{id}", "resource")
         state = self._secret_state(record)
@@ -243,27 +220,18 @@ class Resources(Store):
         own: Json = {"of": id, "outcome": outcome, "scopes": [], "owner": owner}
         self._create(token, ACCESS, [Record(f"{ACCESS}/{secrets.token_hex(10)}", "", "", own, token.principal)])
 
-    def accesses(self, token: Token, query: PageQuery | Mapping[str, Any] = {}) -> PageOut:  # noqa: B006
+    def accesses(self, token: Token, query: PageQuery | Mapping[str, Any] = {}) -> Json:  # noqa: B006
         """Return a page of who read which secret, and who was refused, newest first: of one's own, or with `admin` all.
 
         They are kept for 90 days.
         """
         need(token, "read")
         is_all = token.may("admin") and token.sees_all()
-        mine = token.principal
-        records, cursor = self._page(
-            ACCESS, lambda known: is_all or mine in (known.owner, known.principal), parse(PageQuery, query)
-        )
-        found: list[Json] = [
-            {
-                "resource_id": str(each.fields["of"]).removeprefix("resource/"),
-                "principal": each.created_by,
-                "outcome": each.fields["outcome"],
-                "timestamp": iso_time(each.created_at),
-            }
-            for each in records
-        ]
-        return {"results": found, "count": len(found), "next_cursor": cursor}
+
+        def wanted(known: Record) -> bool:
+            return is_all or token.principal in (known.fields["owner"], known.created_by)
+
+        return self._page(ACCESS, wanted, parse(PageQuery, query), _told_access)
 
     def sweep(self) -> None:
         """Destroy sealed files that no resource has named for an hour, and end browsers' sessions.
@@ -278,6 +246,11 @@ class Resources(Store):
         old = itertools.takewhile(lambda each: each.created_at < self.clock() - KEPT_S, self.catalog.all(ACCESS))
         if ids := [each.id for each in itertools.islice(old, 500)]:
             self._write(LOCAL, ACCESS, lambda: [self.ledger.drop(id) for id in ids])
+
+
+def _told_access(record: Record) -> Json:
+    id, at = str(record.fields["of"]).removeprefix("resource/"), iso_time(record.created_at)
+    return {"resource_id": id, "principal": record.created_by, "outcome": record.fields["outcome"], "timestamp": at}
 
 
 def _merged(old: Record, body: ResourceIn) -> ResourceIn:

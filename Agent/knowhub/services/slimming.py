@@ -9,11 +9,11 @@ from typing import Any
 
 from ...finding.texts import terms as terms_of
 from ...keyword_tree import VersionConflictError
-from ..answers import SlimOut
-from ..catalog import Known, text_of
+from ..catalog import text_of
 from ..evolving import SLIM_SHARE, check_merge, find_clusters
-from ..schemas import CONTENT_LIMIT, TASK_LIMIT, Cluster, Json, KnowHubError, Plan, Record, SlimIn, is_text, parse
-from ..tokens import Token, need
+from ..records import Json, KnowHubError, Record
+from ..schemas import CONTENT_LIMIT, TASK_LIMIT, Cluster, Plan, SlimIn, is_text, parse
+from ..tokens import Token, need, sees
 from .store import Store, asker_of
 
 __all__ = ["Slimming"]
@@ -28,7 +28,7 @@ class Slimming(Store):
     slimming: threading.Lock
     """One at a time."""
 
-    def slim(self, token: Token, body: SlimIn | Mapping[str, Any] = {}, key: str = "") -> SlimOut:  # noqa: B006
+    def slim(self, token: Token, body: SlimIn | Mapping[str, Any] = {}, key: str = "") -> Json:  # noqa: B006
         """Merge entries that say the same; `dry_run` gives the plan, `plan` applies one. One operation, undoable.
 
         Cost: a ranking for each entry; a call of a model, 20 s at most, for each cluster of similar ones.
@@ -37,7 +37,7 @@ class Slimming(Store):
         body = parse(SlimIn, body)
         mark, earlier = self._repeated(token, key, "slim", body)
         if earlier:
-            merged = sum(bool(each.fields.get("merged_into")) for each in earlier[0].after)
+            merged = sum(bool(each.merged_into) for each in earlier[0].after)
             id, plan = earlier[0].operation_id, {"clusters": list[Json]()}
             return {"model": "", "merged": merged, "operation_id": id, "skipped": [], "plan": plan}
         if not self.slimming.acquire(blocking=False):
@@ -47,7 +47,7 @@ class Slimming(Store):
                 self._plan_slim(token, body.model) if body.plan is None else (self._read_plan(token, body.plan), "", [])
             )
             planned = Plan(clusters=clusters).model_dump()
-            shown: SlimOut = {"model": model, "merged": 0, "operation_id": "", "skipped": skipped, "plan": planned}
+            shown: Json = {"model": model, "merged": 0, "operation_id": "", "skipped": skipped, "plan": planned}
             if body.dry_run or not clusters:
                 return shown
             operation_id = self._merge(token, clusters, mark)
@@ -59,16 +59,16 @@ class Slimming(Store):
         entries = self._visible(token)
         budget = math.ceil(len(entries) * SLIM_SHARE)
         model = "" if self.models.available(wanted) else self.models.choose(wanted)
-        families: dict[tuple[frozenset[str], str], list[Known]] = {}
+        families: dict[tuple[frozenset[str], str], list[Record]] = {}
         for known in entries:
-            families.setdefault((known.scopes, known.principal), []).append(known)
+            families.setdefault((frozenset(known.fields["scopes"]), known.created_by), []).append(known)
         clusters: list[Cluster] = []
         skipped: list[Json] = []
         for family in families.values():
             if len(family) < 2 or budget <= 0:
                 continue
             for ids in self._alike(family, with_model=bool(model)):
-                records = [record for id in ids if (record := self.ledger.read(id)) is not None]
+                records = [record for id in ids if (record := self.catalog.get(id)) is not None]
                 cluster, why = self._write_cluster(token, records, model) if len(records) > 1 else (None, "gone")
                 if cluster is None:
                     skipped.append({"ids": ids, "reason": why})
@@ -79,22 +79,18 @@ class Slimming(Store):
                     clusters.append(cluster)
         return clusters, model, skipped
 
-    def _visible(self, token: Token) -> list[Known]:
-        catalog = self.catalog
-        return [each for each in catalog.all("knowledge") if not each.merged_into and catalog.sees(token, each)]
+    def _visible(self, token: Token) -> list[Record]:
+        return [each for each in self.catalog.all("knowledge") if not each.merged_into and sees(token, each)]
 
-    def _alike(self, family: list[Known], *, with_model: bool) -> list[list[str]]:
+    def _alike(self, family: list[Record], *, with_model: bool) -> list[list[str]]:
         """Return groups of entries that say the same, and, where a model will look at them, of similar ones."""
-        quality = self.catalog.qualities([known.id for known in family])
-        ordered = sorted(family, key=lambda known: (-quality.get(known.id, 0.0), known.key))
+        ordered = sorted(family, key=lambda known: (-known.quality, known.key))
         equal: dict[str, list[str]] = {}
         texts: dict[str, str] = {}
         for known in ordered:
-            record = self.ledger.read(known.id)
-            if record is not None:
-                texts[known.id] = text_of(record.fields, record.content)
-                same = f"{known.task.strip()}\0{record.content.strip()}"
-                equal.setdefault(same, []).append(known.id)
+            texts[known.id] = text_of(known.fields, known.content)
+            same = f"{known.fields['task'].strip()}\0{known.content.strip()}"
+            equal.setdefault(same, []).append(known.id)
         groups = [ids for ids in equal.values() if len(ids) > 1]
         if not with_model:
             return groups

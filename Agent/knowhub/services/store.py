@@ -14,25 +14,12 @@ from pydantic import BaseModel
 from ...base.secrets_in_text import secret_shape
 from ...base.text import clean
 from ...keyword_tree import VersionConflictError
-from ..answers import EntryFields
-from ..catalog import Catalog, Known
+from ..catalog import Catalog
 from ..following import Entry
 from ..ledger import TreeLedger, attempt
+from ..records import OWNER_SCOPE, Json, KnowHubError, Record, iso_time, kind_of, not_found
 from ..routing import Models
-from ..schemas import (
-    OWNER_SCOPE,
-    Json,
-    KnowHubError,
-    KnowledgeIn,
-    KnowledgeLine,
-    ListQuery,
-    PageQuery,
-    Record,
-    ResourceIn,
-    iso_time,
-    kind_of,
-    not_found,
-)
+from ..schemas import KnowledgeIn, KnowledgeLine, PageQuery, ResourceIn
 from ..tokens import Token, Tokens, sees
 from ..vault import Vault
 
@@ -98,7 +85,7 @@ class Store:
         Raises:
             KnowHubError: `conflict`: it was deleted since, and is not made again.
         """
-        there = [self.ledger.read(record.id) for record in earlier.after]
+        there = [self.catalog.get(record.id) for record in earlier.after]
         if not all(there):
             raise gone_since()
         return [record for record in there if record is not None]
@@ -122,7 +109,13 @@ class Store:
                     self.ledger.create([Record(f"{CALL}/{mark[:32]}", "", "", own, token.principal)])
             return operation.id if is_change else "", records
 
-        operation_id, records = attempt(run)
+        try:
+            operation_id, records = attempt(run)
+        except (VersionConflictError, KnowHubError) as error:
+            if isinstance(error, KnowHubError) and error.code != "not-found":
+                raise
+            self.ledger.refresh()  # the catalog that processes share may know more than the tree of this one
+            operation_id, records = attempt(run)
         self.catalog.take(records)
         return operation_id, records
 
@@ -156,24 +149,13 @@ class Store:
             record = self.ledger.stored(id)
         return record
 
-    def _known(self, token: Token, id: str, kind: str) -> Known:
-        """Return what is known of a record that a token sees; of what was merged, what it was merged into."""
-        self.catalog.look()
-        known = self.catalog.lead(id) if kind_of(id) == kind else None
-        if known is None and kind_of(id) == kind:
-            self.catalog.catch_up()  # another process may have just written it
-            known = self.catalog.lead(id)
-        if known is None or not self.catalog.sees(token, known):
-            raise not_found()
-        return known
-
     def _record(self, token: Token, id: str, kind: str) -> Record:
-        """Return a record that a token sees, as it is now."""
-        known = self._known(token, id, kind)
-        record = self.ledger.read(known.id)
-        if record is None:  # another process wrote it, and has taken it into the catalog that both share
-            self.catalog.catch_up()
-            record = self.ledger.read(known.id)
+        """Return a record that a token sees, as it is now; of what was merged, what it was merged into."""
+        self.catalog.look()
+        record = self.catalog.lead(id) if kind_of(id) == kind else None
+        if record is None and kind_of(id) == kind:
+            self.catalog.catch_up()  # another process may have just written it
+            record = self.catalog.lead(id)
         if record is None or not sees(token, record):
             raise not_found()
         return record
@@ -184,8 +166,10 @@ class Store:
         Raises:
             KnowHubError: `changed`: it has another one by now.
         """
-        self._newest(id, version)
         record = self._record(token, id, kind)
+        if version is not None and version > record.version:  # another process told it
+            self.catalog.catch_up()
+            record = self._record(token, id, kind)
         if version not in (None, record.version):
             raise KnowHubError("changed", f"it has version {record.version} by now: read it again")
         return record
@@ -207,12 +191,11 @@ class Store:
         return ids[0] if there is None else there.id
 
     def _page(
-        self, kind: str, wanted: Callable[[Known], bool], query: ListQuery | PageQuery
-    ) -> tuple[list[Record], str | None]:
-        """Return a page of records of a kind, newest first, and where the next one begins."""
+        self, kind: str, wanted: Callable[[Record], bool], query: PageQuery, show: Callable[[Record], Json]
+    ) -> Json:
+        """Return a page of records of a kind as they are shown, newest first, and where the next one begins."""
         found, has_more = self.catalog.page(kind, wanted, query.limit, read_cursor(query.cursor))
-        records = [record for known in found if (record := self.ledger.read(known.id)) is not None]
-        return records, write_cursor(found[-1].key) if has_more else None
+        return page_of([show(each) for each in found], found[-1].key if has_more else None)
 
     # -- what is refused --
 
@@ -291,20 +274,30 @@ def told_operation(entry: Entry) -> Json:
     return shown | {"timestamp": iso_time(entry.timestamp)}
 
 
-def entry_fields(record: Record) -> EntryFields:
+def entry_fields(record: Record) -> Json:
     """Return what every form of an entry has."""
-    own = record.fields
-    return {
-        "id": record.id,
-        "task": own["task"],
-        "content": record.content,
-        "types": own["types"],
-        "tags": own["tags"],
-        "scopes": own["scopes"],
-        "owner": own["owner"],
-        "resource_ids": own["resource_ids"],
-        "created_by": record.created_by,
-    }
+    shown: Json = {"id": record.id, "content": record.content, "created_by": record.created_by}
+    return shown | {name: record.fields[name] for name in _SHOWN}
+
+
+_SHOWN = ("task", "types", "tags", "scopes", "owner", "resource_ids")
+
+
+def judgement_of(record: Record) -> Json:
+    """Return how an entry is judged."""
+    shown: Json = {name: record.fields[name] for name in ("score", "confidence")}
+    return shown | {"helpful": record.helpful, "harmful": record.harmful}
+
+
+def stamps(record: Record) -> Json:
+    """Return when a record was made and changed, and which version it is."""
+    made, changed = iso_time(record.created_at), iso_time(record.updated_at)
+    return {"created_at": made, "updated_at": changed, "version": record.version}
+
+
+def page_of(found: list[Json], next_key: tuple[float, str] | None = None) -> Json:
+    """Return a page of a list, and where the next one begins."""
+    return {"results": found, "count": len(found), "next_cursor": write_cursor(next_key) if next_key else None}
 
 
 def read_case(record: Record) -> Json:

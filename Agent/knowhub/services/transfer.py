@@ -5,23 +5,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from ...keyword_tree import DuplicateIdError
-from ..answers import ImportOut
-from ..schemas import (
-    FeedbackLine,
-    ImportIn,
-    Json,
-    KnowHubError,
-    KnowledgeLine,
-    Record,
-    ResourceLine,
-    check_resource_id,
-    invalid,
-    iso_time,
-    kind_of,
-    not_found,
-    parse,
-)
-from ..tokens import Token, is_visible, need, sees
+from ..records import Json, KnowHubError, Record, invalid, iso_time, kind_of, not_found
+from ..schemas import FeedbackLine, ImportIn, KnowledgeLine, ResourceLine, check_resource_id, parse
+from ..tokens import Token, need, sees, sees_said
 from .entries import ENTRY_NAMES
 from .judging import Judging
 from .resources import RESOURCE_NAMES, Resources
@@ -43,16 +29,13 @@ class Transfer(Judging, Resources):
         """
         need(token, "read")
         for kind in ("knowledge", "resource", "feedback"):
-            for known in self.catalog.all(kind):
+            for record in self.catalog.all(kind):
                 if kind == "feedback":
-                    entry = self.catalog.lead(known.of)
-                    is_seen = is_visible(token, known.scopes, known.owner)
-                    if not is_seen or entry is None or not self.catalog.sees(token, entry):
-                        continue
-                elif not self.catalog.sees(token, known):
-                    continue
-                record = self.ledger.read(known.id)
-                if record is not None and (kind == "feedback" or sees(token, record)):
+                    entry = self.catalog.lead(record.fields["of"])
+                    is_seen = sees_said(token, record) and entry is not None and sees(token, entry)
+                else:
+                    is_seen = sees(token, record)
+                if is_seen:
                     yield {"kind": kind, **self._exported(record)}
 
     def _exported(self, record: Record) -> Json:
@@ -65,12 +48,12 @@ class Transfer(Judging, Resources):
             exported |= {"knowledge_id": own["of"], "is_helpful": own["helpful"], "case": read_case(record)}
             return exported | {"created_by": record.created_by}
         exported |= {"content": record.content, **{name: own[name] for name in (*ENTRY_NAMES, "message_id")}}
-        exported |= {"source": {"name": record.source, **own["source"]}, "merged_into": own.get("merged_into") or ""}
+        exported |= {"source": {"name": record.source, **own["source"]}, "merged_into": record.merged_into}
         if own.get("judged"):
             exported["eval"] = {"score": own["score"], "confidence": own["confidence"], **own["judged"]}
         return exported | {"created_at": iso_time(record.created_at), "created_by": record.created_by}
 
-    def take_in(self, token: Token, lines: ImportIn | Iterable[Mapping[str, Any]], key: str = "") -> ImportOut:
+    def take_in(self, token: Token, lines: ImportIn | Iterable[Mapping[str, Any]], key: str = "") -> Json:
         """Write what an export holds; what is there already is skipped, so a second time changes nothing.
 
         Who may `admin` keeps whose it was; for others all becomes their own.
@@ -81,7 +64,7 @@ class Transfer(Judging, Resources):
         elif key:
             lines = list(lines)
         mark, earlier = self._repeated(token, key, "import", json.dumps(lines, sort_keys=True) if key else "")
-        report: ImportOut = {"written": 0, "skipped": 0, "errors": [], "notes": []}
+        report: Json = {"written": 0, "skipped": 0, "errors": [], "notes": []}
         waiting: list[Record] = []
         kind: Any = ""
         for number, line in enumerate(lines, 1):
@@ -106,7 +89,7 @@ class Transfer(Judging, Resources):
             self._create(token, "import", [], mark)
         return report
 
-    def _flush(self, token: Token, waiting: list[Record], report: ImportOut, mark: str) -> None:
+    def _flush(self, token: Token, waiting: list[Record], report: Json, mark: str) -> None:
         """Write what an import has gathered, as one operation; where one of them is there by now, one by one."""
         if not waiting:
             return
@@ -130,7 +113,7 @@ class Transfer(Judging, Resources):
         line: Mapping[str, Any],
         waiting: list[Record],
         mark: str,
-        report: ImportOut,
+        report: Json,
         *,
         is_again: bool,
     ) -> Record | bool:
@@ -163,7 +146,7 @@ class Transfer(Judging, Resources):
         if body.merged_into:
             into = self._own_id(token, body.merged_into)
             target = self.catalog.get(into)
-            if target is not None and target.principal != whose.principal:
+            if target is not None and target.created_by != whose.principal:
                 raise not_found()
             own["merged_into"] = into
         self._take_judgement(token, body, own, report)
@@ -171,7 +154,7 @@ class Transfer(Judging, Resources):
             own["source"]["timestamp"] = iso_time(body.created_at.timestamp())
         return Record(id, body.content, body.source.name, own, whose.principal)
 
-    def _take_judgement(self, token: Token, body: KnowledgeLine, own: Json, report: ImportOut) -> None:
+    def _take_judgement(self, token: Token, body: KnowledgeLine, own: Json, report: Json) -> None:
         """Take over how a record was judged elsewhere; its votes for who may `admin`: others would make some up."""
         if body.eval is None:
             return

@@ -249,7 +249,7 @@ REFUSED = {
         *("import bad.jsonl", "import a.csv --encoding klingon", "import a.csv --format html", "export -"),
         *("export - --format csv", "export a.xyz", "export no/such/folder.json", "export memory/change_log.jsonl"),
         *("undo 1", "compact --forget-history"),
-        *("repair memory", "repair no/such/folder", "add kitchen", "add 编程/Python", "export a.csv", "hub ask x"),
+        *("repair memory", "repair no/such/folder", "add kitchen", "add 编程/Python", "export a.csv"),
         *("context --data . prune --days -1", "context --data . prune --days 9"),
     ],
     1: [
@@ -661,7 +661,7 @@ class TestNewcomer:
 
 class TestGroups:
     def test_json_is_an_option_of_what_answers_in_json(self, program: Program) -> None:
-        assert "--json" in program.run("hub", "ask", "--help")
+        assert "--json" in program.run("hub", "audit", "--help")
         assert "--json" not in program.run("hub", "serve", "--help") + program.run("mcp", "--help")
 
     def test_a_group_without_a_command_shows_its_help_and_no_error(self, program: Program) -> None:

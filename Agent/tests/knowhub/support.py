@@ -13,7 +13,7 @@ import uvicorn
 from Agent.knowhub.application import Application, create_app
 from Agent.knowhub.gate import Settings
 from Agent.knowhub.hub import KnowHub
-from Agent.knowhub.schemas import RIGHTS
+from Agent.knowhub.records import RIGHTS
 from Agent.knowhub.serving import Connection
 
 __all__ = ["Served", "serve"]

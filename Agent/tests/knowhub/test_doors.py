@@ -18,10 +18,10 @@ import httpx
 import pytest
 
 from Agent.knowhub import gate, serving
+from Agent.knowhub.files import hub_place
 from Agent.knowhub.hub import LOCAL, KnowHub
-from Agent.knowhub.identity import agents_token, hub_place, own_token
 from Agent.knowhub.services.store import Quota
-from Agent.knowhub.tokens import Tokens
+from Agent.knowhub.tokens import Tokens, agents_token, own_token
 from Agent.tests.knowhub.support import Served, serve
 
 ENTRY = {"task": "boil an egg", "content": "Seven minutes.", "types": ["tool"], "scopes": ["org:x"]}
@@ -66,7 +66,7 @@ class TestTokens:
         else:
             assert tokens.revoke(made.digest)
         if way == "another address":
-            monkeypatch.setattr("Agent.knowhub.identity.own_principal", lambda: "ada@elsewhere.example")
+            monkeypatch.setattr("Agent.knowhub.tokens.own_principal", lambda: "ada@elsewhere.example")
 
         again = Tokens(tmp_path / "tokens", lambda: now[0])
         assert own_token(again)[0] != text

@@ -22,7 +22,7 @@ pytest.importorskip("psycopg", reason="the extra [postgres] is not installed")
 
 from Agent.knowhub.files import open_files
 from Agent.knowhub.hub import KnowHub
-from Agent.knowhub.schemas import RIGHTS, KnowHubError
+from Agent.knowhub.records import RIGHTS, KnowHubError
 from Agent.knowhub.tokens import Tokens
 from Agent.knowhub.vault import Vault
 from Agent.tests.shared.own_server import OwnServer, find_programs, free_port

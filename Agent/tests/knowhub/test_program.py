@@ -17,8 +17,7 @@ import pytest
 from Agent.base import language
 from Agent.cli.command_line import hub as main
 from Agent.knowhub.hub import LOCAL, KnowHub
-from Agent.knowhub.identity import own_token
-from Agent.knowhub.tokens import Token, Tokens
+from Agent.knowhub.tokens import Token, Tokens, own_token
 
 ENTRY = {"task": "boil an egg", "content": "Seven minutes.", "types": ["usecase"]}
 
@@ -31,18 +30,6 @@ def data(tmp_path: Path) -> str:
 def run(capsys: pytest.CaptureFixture[str], *arguments: str, status: int = 0) -> str:
     assert main(list(arguments)) == status
     return capsys.readouterr().out
-
-
-class TestAsk:
-    def test_an_empty_hub_says_what_to_do(self, capsys: pytest.CaptureFixture[str], data: str) -> None:
-        run(capsys, "ask", "--data", data, "anything", status=2)
-        assert not Path(data).exists()
-        with KnowHub(data) as hub:
-            assert "knowhub import" in run(capsys, "ask", "--data", data, "anything", status=1)
-            hub.save(LOCAL, ENTRY)
-        assert "\n\n1 of 1 entries, found by words (no model is set up), " in run(capsys, "ask", "--data", data, "egg")
-        said = run(capsys, "ask", "--data", data, "Mars", status=1)
-        assert said.startswith("nothing found in 1 entries (no model is set up), ")
 
 
 class TestTokens:
@@ -108,7 +95,6 @@ class TestCarrying:
             assert capsys.readouterr().err.startswith("错误：it forgets all history")
             with KnowHub(data) as hub:
                 hub.save(LOCAL, ENTRY)
-            assert "1 条中的 1 条，按词查到（没有配置模型），" in run(capsys, "ask", "--data", data, "egg")
             assert "知识：1\n" in run(capsys, "doctor", "--data", data)
         finally:
             language.choose("en")
@@ -335,7 +321,7 @@ def test_help_is_in_the_language_that_was_chosen(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("KEYWORD_TREE_LANG", "zh")
-    for words in ([], *([command] for command in ("serve", "ask", "token", "key", "import", "export", "purge", "mcp"))):
+    for words in ([], *([command] for command in ("serve", "token", "key", "import", "export", "purge", "mcp"))):
         assert main([*words, "--help"]) == 0
         shown = capsys.readouterr().out.replace("usage:", "")
         assert re.findall("[a-z]{3,} [a-z]{2,} [a-z]{2,}", shown) == []

@@ -10,7 +10,7 @@ import pytest
 
 from Agent.knowhub.following import Following
 from Agent.knowhub.hub import LOCAL, KnowHub
-from Agent.knowhub.schemas import Json
+from Agent.knowhub.records import Json
 from Agent.knowhub.tokens import Token
 from Agent.tests.knowhub.support import Served, serve
 
@@ -320,7 +320,7 @@ class TestJournal:
         made = hub.save(LOCAL, ENTRY)
         hub.catalog.catch_up()
         Following.close(hub.catalog)
-        (hub.folder / "indexes" / "catalog.sqlite").write_bytes(b"nonsense" * 1000)
+        (hub.folder / "indexes" / "records.sqlite").write_bytes(b"nonsense" * 1000)
 
         hub.undo(LOCAL, made["operation_id"])
         assert hub.list_knowledge(LOCAL)["count"] == 0
@@ -334,14 +334,16 @@ class TestKeys:
         return [done(client.request(method, path, headers=headers, **more)) for _ in range(2)]
 
     def test_each_writing_call_is_done_once(self, served: Served, alice: Any) -> None:
-        path = f"/api/knowledge/{save(alice)['id']}"
+        path = f"/api/knowledge/{(id := save(alice)['id'])}"
+        judged = {"knowledge_id": id, "is_helpful": False}
         calls: list[tuple[str, str, int, Json]] = [
             ("PATCH", path, 1, {"json": {"content": "Eight."}}),
             ("PUT", path, 0, {"json": {"add_helpful_case": {}, "update_score": 4}}),
+            ("POST", "/api/knowledge", 0, {"json": {**ENTRY, "task": "fry an egg"}}),
+            ("POST", "/api/knowledge/batch_update", 0, {"json": {"feedback_list": [judged]}}),
             ("PUT", "/api/resource/a/b", 0, {"json": {"title": "t", "scopes": ["org:x"]}}),
             ("DELETE", "/api/resource/a/b", 1, {}),
             ("PUT", "/api/trace/t/goals", 0, {"json": {"goals": []}}),
-            ("DELETE", "/api/trace/t/goals", 0, {}),
             ("DELETE", path, 3, {}),
         ]
         for method, place, version, more in calls:

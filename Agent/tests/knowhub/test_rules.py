@@ -8,13 +8,9 @@ from typing import Any
 
 import pytest
 
-from Agent.cli.groups import hub as hub_commands
-from Agent.knowhub import evolving, following, gate, routing, schemas, tokens, vault
-from Agent.knowhub.answers import UpdatedOut
+from Agent.knowhub import records
 from Agent.knowhub.hub import LOCAL, KnowHub
-from Agent.knowhub.ledger import ATTEMPTS
-from Agent.knowhub.schemas import Json, KnowHubError
-from Agent.knowhub.services import entries
+from Agent.knowhub.records import Json, KnowHubError
 
 ENTRY = {"task": "boil an egg", "content": "Seven minutes.", "types": ["usecase"]}
 
@@ -23,18 +19,6 @@ def refused(code: str, call: Any, *args: Any) -> None:
     with pytest.raises(KnowHubError) as caught:
         call(*args)
     assert caught.value.code == code, caught.value.detail
-
-
-def test_numbers_of_the_contract() -> None:
-    assert (following.FOLLOW_S, ATTEMPTS, entries.HISTORY_LIMIT, entries.SIMILAR_LIMIT) == (0.05, 8, 20, 3)
-    assert (routing.ROUTE_S, routing.REWRITE_S, routing.REST_S, routing.FAILURES) == (3.0, 20.0, 30.0, 3)
-    assert (routing.POOL_SIZE, routing.CALLS_PER_MINUTE, routing.SHOWN_LIMIT) == (8, 60, 100)
-    assert (evolving.SLIM_SHARE, evolving.LENGTHS) == (0.2, (0.5, 2.0))
-    assert (schemas.REQUEST_LIMIT, schemas.TASK_LIMIT, schemas.CONTENT_LIMIT) == (1024 * 1024, 2_000, 65_536)
-    assert (schemas.BODY_LIMIT, schemas.RESOURCE_ID_LIMIT) == (262_144, 200)
-    assert (gate.Settings().requests_per_second, tokens.SESSION_S, vault.ORPHAN_S) == (50.0, 12 * 3600, 3600)
-    served = {option.name: option.default for option in hub_commands.commands["serve"].params}
-    assert [served[name] for name in ("host", "port", "workers", "rate")] == ["127.0.0.1", 8790, 1, 50.0]
 
 
 @pytest.mark.parametrize(
@@ -100,7 +84,7 @@ def test_answers_have_the_names_of_the_appendix(hub: KnowHub) -> None:
 
 def test_scores_of_many_at_once_are_all_made(hub: KnowHub) -> None:
     id = hub.save(LOCAL, ENTRY)["entry"]["id"]
-    made: list[UpdatedOut] = []
+    made: list[Json] = []
 
     def score(number: int) -> None:
         made.append(hub.update(LOCAL, id, {"update_score": number}))
@@ -127,5 +111,5 @@ def test_a_sync_that_fails_is_an_outcome_that_nobody_knows(hub: KnowHub, monkeyp
             patch.setattr(os, name, fail)
         refused("outcome-unknown", hub.save, LOCAL, ENTRY)
 
-    assert schemas.PROBLEMS["outcome-unknown"][0] == 500
+    assert records.PROBLEMS["outcome-unknown"][0] == 500
     assert hub.list_knowledge(LOCAL)["count"] >= 1

@@ -11,8 +11,7 @@ import pytest
 
 from Agent.keyword_tree import StubLLMClient
 from Agent.knowhub import tools
-from Agent.knowhub.goal_tool import focus_goal, goal, open_trace, reflect
-from Agent.knowhub.goals import Goal, GoalTree, ServerTraceStore, TraceStore
+from Agent.knowhub.goal_tool import Goal, GoalTree, ServerTraceStore, TraceStore, focus_goal, goal, open_trace, reflect
 from Agent.knowhub.hub import KnowHub
 from Agent.knowhub.prompts import KNOWLEDGE_EXTRACTION_PROMPT, SYSTEM_GUIDANCE, knowledge_block, research_skill
 from Agent.knowhub.tools import (
