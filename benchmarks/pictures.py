@@ -176,7 +176,7 @@ def look(name: str, everyday: str, keyword: str, language: str) -> None:
         which, _ = finding_sets.everyday_tree(finding_sets.EVERYDAY / f"{everyday}.txt")
         with KeywordTree(str(Path(folder, "memory"))) as tree:
             bench_finding.fill(tree, which.units, source="聊天" if language.startswith("zh") else "chat")
-            export_file(tree, Path(folder, "page.html"), with_history=False)
+            export_file(tree, Path(folder, "page.html"))
         page = Page(Path(folder, "browser"))
         try:
             agent = page.run("navigator.userAgent")

@@ -17,8 +17,7 @@ about log n to the base 50 calls.
 from collections.abc import Iterable
 from typing import Any, TypeAlias
 
-from ..formats.records import ROOT_ID
-from ..formats.text import is_blank
+from ..formats.records import ROOT_ID, is_blank
 from ..formats.view import pages
 from ..keyword_tree import (
     Change,

@@ -85,9 +85,8 @@ def import_(
 @click.argument("path", type=click.Path(allow_dash=True))
 @click.option("--format", "format_name", type=click.Choice(FORMATS), help="Without it, the file's suffix decides.")
 @click.option("--from", "start", default="/", help="Where to begin.  [default: the root]")
-@click.option("--no-history", is_flag=True, help="Leave out of a page (html) what was changed and replaced.")
 @click.option("--force", is_flag=True, help="Replace a file that is there.")
-def export(session: Session, path: str, format_name: str | None, start: str, no_history: bool, force: bool) -> None:
+def export(session: Session, path: str, format_name: str | None, start: str, force: bool) -> None:
     r"""Write the whole tree, or the part under a keyword, to a file.
 
     The suffix of PATH decides the format; a PATH without one becomes a folder of notes, - is standard output.
@@ -103,12 +102,12 @@ def export(session: Session, path: str, format_name: str | None, start: str, no_
         )
     if path != "-" and Path(path).is_file() and not force:
         raise InvalidInputError(say("{!r} is there already: --force replaces it", path))
-    options: dict[str, Any] = {"with_history": not no_history, "language": session.given.get("lang", "")}
+    language = session.given.get("lang", "")
     with session.open() as tree, tempfile.TemporaryDirectory() as aside:
         root_id = session.find(tree, start).id
         target = Path(aside, "export") if path == "-" else Path(path)
         with show_progress(say("exporting to {}", path), session.messages) as progress, user_files():
-            count = export_file(tree, target, format_name, root_id=root_id, progress=progress, **options)
+            count = export_file(tree, target, format_name, root_id=root_id, language=language, progress=progress)
         if path == "-":
             with target.open("rb") as file:
                 shutil.copyfileobj(file, sys.stdout.buffer)

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 import click
 
 from ..base.language import count_of, parts, say
-from ..formats.loading import import_id, undone_by
+from ..formats.records import import_id, undone_by
 from ..keyword_tree import (
     Change,
     ConflictError,

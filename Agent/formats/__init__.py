@@ -24,8 +24,6 @@ ImportReport(keywords=0, infos=0, links=0, skipped=2)
 | notes    | a folder        | yes  | as csv, in the order of the files                                   |
 | markdown | .md, .markdown  | yes  | as opml, with new ids, and an info once for each of its keywords     |
 | mcp      | .jsonl          | yes  | names, places and contents                                          |
-| mermaid  | .mmd, .mermaid  | no   |                                                                     |
-| dot      | .dot, .gv       | no   |                                                                     |
 | html     | .html, .htm     | no   |                                                                     |
 
 Infos without a keyword are in json and html alone. Each module says exactly what it keeps. `markdown` and `notes` need
@@ -42,8 +40,18 @@ from pathlib import Path
 from typing import NamedTuple
 
 from ..keyword_tree import InvalidInputError, KeywordTree, NotFoundError
-from .loading import BATCH, ImportReport, Progress, load, undo_import
-from .records import ROOT_ID, Outline, Source, refuse, refuse_encoding
+from .records import (
+    BATCH,
+    ROOT_ID,
+    ImportReport,
+    Outline,
+    Progress,
+    Source,
+    load,
+    refuse,
+    refuse_encoding,
+    undo_import,
+)
 from .view import View
 
 __all__ = [
@@ -63,7 +71,6 @@ class _Format(NamedTuple):
     suffixes: tuple[str, ...]
     options: dict[str, str] = {}  # noqa: RUF012  it is not changed
     encoding: str = "utf-8"
-    write: str = "write"
     is_read: bool = True
 
 
@@ -76,8 +83,6 @@ _FORMATS = {
     "notes": _Format("obsidian_notes", ()),
     "markdown": _Format("markdown_outline", (".md", ".markdown")),
     "mcp": _Format("mcp_memory", (".jsonl",)),
-    "mermaid": _Format("diagrams", (".mmd", ".mermaid"), write="write_mermaid", is_read=False),
-    "dot": _Format("diagrams", (".dot", ".gv"), write="write_dot", is_read=False),
     "html": _Format("html_page", (".html", ".htm"), is_read=False),
 }
 
@@ -169,7 +174,6 @@ def export_file(
     format_name: str | None = None,
     *,
     root_id: str = ROOT_ID,
-    with_history: bool = True,
     language: str = "",
     progress: Progress | None = None,
 ) -> int:
@@ -183,7 +187,6 @@ def export_file(
         path: of the file or folder.
         format_name: one of `FORMATS`; None goes by the path's suffix, and is "notes" where it has none.
         root_id: the keyword with which to begin.
-        with_history: whether a page (html) shows what was changed and replaced; no other format has a place for it.
         language: of a page's own words (html), "en" or "zh"; "" is that of the reader's browser.
         progress: called now and then with the keywords done, and their share of the tree (None for a part of one).
 
@@ -210,8 +213,8 @@ def export_file(
         raise InvalidInputError(f"{str(path)!r} is a link, a device or a pipe, and is not replaced")
     if path.is_dir() and any(path.iterdir()):
         raise InvalidInputError(f"the folder {str(path)!r} is not empty: notes go into a new or an empty one")
-    view = View(tree, root_id, progress, with_history=with_history, language=language)
-    write: Callable[..., None] = getattr(import_module(f"{__name__}.{chosen.module}"), chosen.write)
+    view = View(tree, root_id, progress, language=language)
+    write: Callable[..., None] = import_module(f"{__name__}.{chosen.module}").write
     beside = Path(tempfile.mkdtemp(prefix=f".{path.name}.", dir=path.absolute().parent))
     try:
         draft = beside / "draft"

@@ -30,8 +30,7 @@ from collections.abc import Iterator
 from typing import TextIO
 
 from ..keyword_tree import RelationType
-from .records import Outline, Record, Source, refuse
-from .text import join_names, split_names
+from .records import Outline, Record, Source, join_names, refuse, split_names
 from .view import View
 
 COLUMNS = ("keyword_id", "path", "aliases", "description", "info_id", "relation", "info", "source")

@@ -36,8 +36,7 @@ try:
 except ImportError as error:
     raise ImportError("Markdown needs markdown-it-py: pip install '.[formats]' in its repository") from error
 
-from .records import Keyword, Outline, Record, Source, refuse
-from .text import inert_json, is_blank, printable, split_front_matter
+from .records import Keyword, Outline, Record, Source, inert_json, is_blank, printable, refuse, split_front_matter
 from .view import View
 
 _HEADINGS = 2

@@ -34,8 +34,7 @@ from collections.abc import Container, Iterator
 from typing import Any, TextIO
 
 from ..keyword_tree import Info, KeywordNode, RelationType
-from .records import ROOT_ID, Fact, Keyword, Outline, Record, Source, refuse
-from .text import is_blank
+from .records import ROOT_ID, Fact, Keyword, Outline, Record, Source, is_blank, refuse
 from .view import View
 
 BENEATH = "is beneath"

@@ -39,8 +39,19 @@ except ImportError as error:
     raise ImportError("notes need PyYAML: pip install '.[formats]' in its repository") from error
 
 from ..keyword_tree import Info, RelationType
-from .records import ROOT_ID, Fact, Link, Outline, Record, Source, refuse, refuse_encoding
-from .text import inert_json, is_blank, split_front_matter
+from .records import (
+    ROOT_ID,
+    Fact,
+    Link,
+    Outline,
+    Record,
+    Source,
+    inert_json,
+    is_blank,
+    refuse,
+    refuse_encoding,
+    split_front_matter,
+)
 from .view import View
 
 _Front: TypeAlias = dict[str, Any]

@@ -32,8 +32,7 @@ from typing import TextIO
 from xml.parsers import expat
 from xml.sax.saxutils import escape, quoteattr
 
-from .records import DEFAULT_ENCODING, Outline, Record, Source, refuse
-from .text import is_blank, join_names, printable, split_names
+from .records import DEFAULT_ENCODING, Outline, Record, Source, is_blank, join_names, printable, refuse, split_names
 from .view import View
 
 _ADDRESSES = ("url", "xmlUrl", "htmlUrl")

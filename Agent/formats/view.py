@@ -1,26 +1,14 @@
 """A tree to be exported, read through its public methods alone."""
 
 from collections.abc import Callable, Iterator, Sequence
-from heapq import heappop, heappush
 from pathlib import Path
 from typing import TypeVar
 
-from ..keyword_tree import (
-    Change,
-    Info,
-    InfoKeywordLink,
-    KeywordNode,
-    KeywordTree,
-    NotFoundError,
-    RelationType,
-)
+from ..keyword_tree import Info, InfoKeywordLink, KeywordNode, KeywordTree, NotFoundError, RelationType
 from ..store.log_follower import all_infos
-from .loading import BATCH, Progress
-from .records import ROOT_ID
+from .records import BATCH, ROOT_ID, Progress
 
 _PAGE = 500  # records asked of the tree at once
-
-_HISTORY_RECORDS = 50_000  # beyond these the oldest changes are left out
 
 _T = TypeVar("_T")
 
@@ -47,7 +35,6 @@ class View:
         root_id: str = ROOT_ID,
         progress: Progress | None = None,
         *,
-        with_history: bool = True,
         language: str = "",
     ) -> None:
         root = tree.GetKeyword(root_id)
@@ -60,7 +47,6 @@ class View:
         self.keyword_count = 0
         self._tree = tree
         self._progress = progress
-        self._with_history = with_history
         knows_total = progress is not None and root_id == ROOT_ID
         self._total = tree.TreeMetrics()["keywords"] if knows_total else 0
 
@@ -81,16 +67,6 @@ class View:
                 self._count()
             yield depth + len(levels) - 1, node
             levels.append(self.children(node.id))
-
-    def by_creation(self) -> Iterator[KeywordNode]:
-        """Yield the keywords, each after its parent, and otherwise in the order in which they were made."""
-        waiting = [(self.root.ordinal, self.root.id, self.root)]
-        while waiting:
-            _, id, node = heappop(waiting)
-            self._count()
-            yield node
-            for child in self.children(id):
-                heappush(waiting, (child.ordinal, child.id, child))
 
     def lead(self, id: str) -> str:
         """Return the id of the keyword that this one was merged into, its own where it was not or is gone."""
@@ -119,23 +95,6 @@ class View:
     def links(self, info_id: str) -> list[InfoKeywordLink]:
         """Return an info's links, to keywords outside of this view too."""
         return self._tree.GetLinks(info_id)
-
-    def name_of(self, id: str | None) -> str | None:
-        """Return the name of a keyword of this view; None for any other one."""
-        path = self._tree.GetPath(id) if id else []
-        return path[-1].name if any(node.id == self.root.id for node in path) else None
-
-    def history(self) -> list[Change]:
-        """Return the newest operations, newest first: up to some 50,000 records; none where no history is wanted."""
-        limit = 10
-        while True:
-            if not self._with_history:
-                return []
-            changes = self._tree.History(limit=limit)
-            # How much an operation holds is unknown before it is read; so the log is read again, four times as far.
-            if len(changes) < limit or 4 * sum(len(change.after) for change in changes) > _HISTORY_RECORDS:
-                return changes
-            limit *= 4
 
     def keywords_of(self, info_id: str) -> list[tuple[str, RelationType]]:
         """Return the ids of an info's keywords, outside of this view too, and how it belongs to them."""

@@ -36,8 +36,7 @@ from ...formats.mcp_memory import (
     said_of,
     type_keyword,
 )
-from ...formats.records import ROOT_ID, Fact, Keyword, Outline
-from ...formats.text import is_blank
+from ...formats.records import ROOT_ID, Fact, Keyword, Outline, is_blank
 from ...keyword_tree import InvalidInputError, KeywordTree, SearchStatus
 from ..operations import Done, try_again
 from ..walking import cut

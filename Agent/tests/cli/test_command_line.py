@@ -1271,16 +1271,14 @@ class TestCarrying:
             "6 keywords written to notes as notes\ninfos on no keyword are not in it: 1; json has them\n"
         )
 
-    def test_a_page_can_be_written_without_its_history(self, program: Program) -> None:
+    def test_a_page_holds_nothing_that_was_replaced_and_speaks_the_chosen_language(self, program: Program) -> None:
         program.run("rename", "kitchen", "厨房")
-        for options in ([], ["--no-history"]):
-            program.run("export", "page.html", "--force", *options)
-            text = (program.data.parent / "page.html").read_text(encoding="utf-8")
+        program.run("export", "page.html", "--lang", "zh")
+        text = (program.data.parent / "page.html").read_text(encoding="utf-8")
 
-            assert ('"kitchen"' in text) == (not options)
-            assert text.startswith("<!DOCTYPE html>\n<html>\n")
-        program.run("export", "page.html", "--force", "--lang", "zh")
-        assert '<html lang="zh">' in (program.data.parent / "page.html").read_text(encoding="utf-8")
+        assert '"厨房"' in text
+        assert '"kitchen"' not in text
+        assert '<html lang="zh">' in text
 
     def test_shows_progress_on_a_terminal(self, program: Program, tmp_path: Path) -> None:
         (tmp_path / "many.csv").write_text("path\n" + "".join(f"n{i}\n" for i in range(1500)), encoding="utf-8")

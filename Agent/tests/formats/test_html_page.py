@@ -20,8 +20,7 @@ from typing import Any
 import pytest
 
 from Agent.formats import export_file
-from Agent.formats.loading import load
-from Agent.formats.records import Fact, Keyword, Record
+from Agent.formats.records import Fact, Keyword, Record, load
 from Agent.keyword_tree import KeywordTree, RelationType
 from Agent.memory.graph import GraphRelation
 from Agent.memory.store import MemoryStore
@@ -193,12 +192,6 @@ def data_of(path: Path) -> dict[str, Any]:
     return data
 
 
-def changes_of(path: Path, name: str) -> list[list[Any]]:
-    """Return what the page shows of a keyword's changes, each without its time and operation."""
-    [row] = [row for row in data_of(path)["nodes"] if row[1] == name]
-    return [entry[1:] for entry in (row[6] if len(row) > 6 else []) if isinstance(entry, list)]
-
-
 def fact(id: str, content: str, source: str, keyword_id: str) -> Fact:
     return Fact(id, content, source, [(keyword_id, RelationType.PRIMARY)])
 
@@ -305,81 +298,7 @@ class TestRelations:
         assert data_of(export(tmp_path, SMALL))["relations"] == []
 
 
-class TestHistory:
-    def test_tells_what_was_changed_newest_first(self, tmp_path: Path) -> None:
-        with KeywordTree(str(tmp_path / "store")) as tree:
-            load(tree, SMALL)
-            tree.UpdateKeyword("py", {"name": "Python 3", "aliases": ["蟒蛇", "py"], "metadata": {"a": 1}}, 1)
-            tree.MoveKeyword("py", "f")
-            with tree.Operation("he asked"):
-                tree.Confirm("which snake?", "py")
-                tree.LinkInfo("2", "py", RelationType.EXAMPLE, "Ada")
-            tree.MergeKeywords("r", "py")
-            tree.DeleteInfo("2")
-            tree.UnlinkInfo("1", "py")
-            export_file(tree, tmp_path / "page.html")
-        data = data_of(tmp_path / "page.html")
-        [row] = [row for row in data["nodes"] if row[1] == "Python 3"]
-
-        assert changes_of(tmp_path / "page.html", "Python 3") == [
-            [["info-", "PEP 703 makes the GIL optional.\nSince 3.13."]],
-            [["info×", "全局解释器锁可以关闭。"]],
-            [["alias+", "Rust"], ["merged", "Rust"]],
-            [["confirmed+", "which snake?"], ["relation", "全局解释器锁可以关闭。", "Ada", "EXAMPLE"]],
-            [["parent", "编程", "食物"]],
-            [["name", "Python", "Python 3"], ["alias-", "CPython"], ["alias+", "py"], ["metadata"]],
-        ]
-        assert [data["operations"][entry[0]][1:] for entry in row[6]] == [
-            ["unlink_info", False],
-            ["delete_info", False],
-            ["merge_keywords", False],
-            ["he asked", False],
-            ["move_keyword", False],
-            ["update_keyword", False],
-        ]
-
-    def test_tells_what_became_of_an_info_and_who_linked_it(self, tmp_path: Path) -> None:
-        with KeywordTree(str(tmp_path / "store")) as tree:
-            load(tree, SMALL)
-            tree.UpdateInfo("1", {"content": "x" * 1000 + "new" + "y" * 1000})
-            tree.UpdateInfo("1", {"content": "x" * 1000 + "old" + "y" * 1000, "source": "a book"})
-            tree.LinkInfo("1", "f", created_by="Ada")
-            tree.UnlinkInfo("1", "py")
-            export_file(tree, tmp_path / "page.html")
-        [row] = [row for row in data_of(tmp_path / "page.html")["infos"] if row[1] == "a book"]
-        [[content, source]] = [entry[1:] for entry in row[3] if entry[1][0] == "content" and len(entry) == 3]
-
-        assert [entry[1:] for entry in row[3][:2]] == [[["keyword-", "Python"]], [["keyword+", "食物", "Ada"]]]
-        assert content[0] == "content"
-        assert all(text.startswith("…xx") and text.endswith("yy…") and len(text) <= 122 for text in content[1:])
-        assert ["new" in content[1], "old" in content[2]] == [True, True]
-        assert source == ["source", "https://peps.python.org/pep-0703/", "a book"]
-
-    def test_tells_the_newest_few_and_how_many_more_there_were(self, tmp_path: Path) -> None:
-        with KeywordTree(str(tmp_path / "store")) as tree:
-            node = tree.CreateKeyword("0", "root")
-            for number in range(1, 13):
-                node = tree.UpdateKeyword(node.id, {"name": str(number)}, node.version)
-            tree.UpdateKeyword(node.id, {"aliases": [f"a{number}" for number in range(9)]}, node.version)
-            export_file(tree, tmp_path / "page.html")
-        [row] = [row for row in data_of(tmp_path / "page.html")["nodes"] if row[1] == "12"]
-        newest, second, *_, rest = row[6]
-
-        assert newest[1:] == [*(["alias+", f"a{number}"] for number in range(5)), 4]
-        assert second[1:] == [["name", "11", "12"]]
-        assert (len(row[6]), rest) == (8 + 1, 13 - 8)
-
-    def test_reads_no_more_of_the_log_than_can_be_held(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr("Agent.formats.view._HISTORY_RECORDS", 100)
-        with KeywordTree(str(tmp_path / "store")) as tree:
-            node = tree.CreateKeyword("0", "root")
-            for number in range(1, 100):
-                node = tree.UpdateKeyword(node.id, {"name": str(number)}, node.version)
-            export_file(tree, tmp_path / "page.html")
-        [row] = [row for row in data_of(tmp_path / "page.html")["nodes"] if row[1] == "99"]
-
-        assert row[6][-1] == 40 - 8
-
+class TestWhatIsOnIt:
     def test_who_made_it_and_when_stands_once_for_a_batch(self, tmp_path: Path) -> None:
         with KeywordTree(str(tmp_path / "store"), clock=lambda: 1_700_000_000) as tree:
             load(tree, [*SMALL, Keyword("a", "root", "A", created_by="agent")])
@@ -387,46 +306,7 @@ class TestHistory:
         data = data_of(tmp_path / "page.html")
 
         assert data["made"] == [[1_700_000_000, "agent"], [1_700_000_000, "user"]]
-        assert data["operations"] == []
         assert [row[2] for row in data["nodes"]] == [0, 1, 1, 1, 1, 0]
-
-    def test_can_be_left_out(self, tmp_path: Path) -> None:
-        with KeywordTree(str(tmp_path / "store")) as tree:
-            load(tree, SMALL)
-            tree.UpdateInfo("1", {"content": "what is known now"})
-            tree.UpdateKeyword("py", {"name": "Python 3"}, 1)
-            export_file(tree, tmp_path / "page.html", with_history=False)
-
-        assert "PEP 703" not in (tmp_path / "page.html").read_text(encoding="utf-8")
-        assert changes_of(tmp_path / "page.html", "Python 3") == []
-
-    def test_of_a_part_names_nothing_outside_of_it(self, tmp_path: Path) -> None:
-        with KeywordTree(str(tmp_path / "store")) as tree:
-            load(tree, [*SMALL, Keyword("s", "root", "secret")])
-            tree.MoveKeyword("py", "s")
-            tree.LinkInfo("1", "s")
-            tree.MoveKeyword("py", "p")
-            tree.UpdateKeyword("s", {"name": "a secret"}, 1)
-            export_file(tree, tmp_path / "page.html", root_id="p")
-
-        assert "secret" not in (tmp_path / "page.html").read_text(encoding="utf-8")
-        assert changes_of(tmp_path / "page.html", "Python") == [[["parent", None, "编程"]], [["parent", "编程", None]]]
-
-    def test_hostile_texts_in_it_end_neither_the_data_nor_the_script(self, tmp_path: Path) -> None:
-        names = [name for name in HOSTILE if len(name) < 120]
-        with KeywordTree(str(tmp_path / "store")) as tree:
-            plain = export(tmp_path / "plain", []).read_text(encoding="utf-8")
-            for name in names:
-                node = tree.CreateKeyword("k", "root")
-                with tree.Operation(name):
-                    tree.UpdateKeyword(node.id, {"name": name, "description": name, "aliases": [name]}, 1)
-            export_file(tree, tmp_path / "page.html")
-        text = (tmp_path / "page.html").read_text(encoding="utf-8")
-        data = data_of(tmp_path / "page.html")
-
-        assert Reader(text).seen == Reader(plain).seen
-        assert [operation[1] for operation in reversed(data["operations"])] == names
-        assert [row[6][0][1][2] for row in data["nodes"][1:]] == names
 
     def test_infos_without_a_keyword_are_on_the_page_of_everything(self, tmp_path: Path) -> None:
         load_both: list[Record] = [*SMALL, Fact("3", "nowhere")]
@@ -514,13 +394,10 @@ class TestInABrowser:
         assert page.text("h2") == "Rome"
         assert page.run(shown)[:2] == ["Rome", "Ada"]
         labels = page.run("[...document.querySelectorAll('.graph svg > text')].map((label) => label.textContent)")
-        assert sorted(label.split("Ada")[0][:-2] for label in labels) == ["lives in", "works on"]
-        assert sorted(label.split("Ada")[1] for label in labels) == [" lives in Rome.", " works on Apollo."]
+        assert [label.split("Ada")[0][:-2] for label in labels] == ["lives in"]
+        assert [label.split("Ada")[1] for label in labels] == [" lives in Rome."]
         assert "Ada lives in Rome." in page.run("document.querySelector('.graph li').textContent")
         page.keep_screen("graph")
-        before = page.run("document.querySelector('.graph svg').getAttribute('viewBox')")
-        page.run("document.querySelector('.graph svg').dispatchEvent(new WheelEvent('wheel', {deltaY: 1}))")
-        assert page.run("document.querySelector('.graph svg').getAttribute('viewBox')") != before
 
     def test_leads_to_what_is_under_above_and_beside(self, page: Page, tmp_path: Path) -> None:
         both = Fact("3", "shared", "", [("r", RelationType.SOURCE), ("f", RelationType.PRIMARY)])
@@ -539,38 +416,6 @@ class TestInABrowser:
         page.click("编程", "main .path", ".step")
 
         assert page.text("h2") == "编程"
-
-    def test_tells_who_made_and_changed_it_when_that_is_opened(self, page: Page, tmp_path: Path) -> None:
-        hostile = "<img src=x onerror=alert(1)>"
-        with KeywordTree(str(tmp_path / "store"), clock=lambda: 1_700_000_000) as tree:
-            load(tree, [*SMALL, Keyword("h", "p", hostile, created_by=hostile)])
-            tree.UpdateKeyword("h", {"description": hostile, "aliases": [hostile]}, 1)
-            with tree.Operation(hostile):
-                tree.MoveKeyword("py", "h")
-                tree.UpdateInfo("1", {"content": "It is optional."})
-            export_file(tree, tmp_path / "page.html")
-        page.open(tmp_path / "page.html")
-        page.type("optional")
-        page.click("Python", "#found")
-        first, second = ("main article details", "main > details")
-        closed = page.run("[...document.querySelectorAll('main details')].map((one) => one.open)")
-        for place in (first, second):
-            page.run(f"document.querySelector('{place} summary').click()")
-
-        assert closed == [False, False]
-        assert page.text(f"{second} summary") == "History (1)"
-        assert page.text(f"{second} li > div + div") == f"moved: 编程 → {hostile}"
-        assert page.text(f"{first} li > div + div").endswith("Since 3.13. → It is optional.")
-        assert hostile in page.text(f"{first} li > div")
-        assert page.text(f"{second} li:last-child").endswith("by user")
-
-        page.keep_screen("history")
-        page.press("Escape")
-        page.click(hostile)
-        page.run("document.querySelector('main > details summary').click()")
-
-        assert page.text("main > details li:last-child").endswith(f"by {hostile}")
-        assert page.run("document.querySelectorAll('img').length") == 0
 
     def test_shows_where_the_words_stand_if_not_in_the_name(self, page: Page, tmp_path: Path) -> None:
         page.open(export(tmp_path, SMALL))
@@ -720,29 +565,16 @@ class TestInABrowser:
         finally:
             page.call("Emulation.setUserAgentOverride", userAgent=agent, acceptLanguage="en-US")
 
-    def test_is_walked_by_keys(self, page: Page, tmp_path: Path) -> None:
-        page.open(export(tmp_path, SMALL))
-        page.run("document.querySelector('#tree .name').focus()")
-        focused = []
-        for key in ("ArrowDown", "ArrowRight", "ArrowDown", "ArrowLeft", "ArrowLeft", "ArrowDown"):
-            page.press(key)
-            focused.append(page.run("document.activeElement.querySelector('bdi').textContent"))
-
-        assert focused == ["编程", "编程", "Python", "编程", "编程", "食物"]
-
-    def test_keys_lead_to_the_search_and_through_what_it_found(self, page: Page, tmp_path: Path) -> None:
+    def test_keys_lead_to_the_search_and_back(self, page: Page, tmp_path: Path) -> None:
         page.open(export(tmp_path, SMALL))
         page.press("/")
         page.type("p")
-        focused = []
-        for key in ("ArrowDown", "End", "Home", "ArrowUp"):
-            page.press(key)
-            focused.append(
-                page.run("document.activeElement.querySelector('bdi')?.textContent ?? document.activeElement.id")
-            )
+
+        assert page.run("document.activeElement.id") == "query"
+        assert page.names("#found") == ["Python", "编程"]
+
         page.press("Escape")
 
-        assert focused == ["Python", "编程", "Python", "query"]
         assert page.names() == ["KeywordTree", "编程", "Python", "Rust", "食物"]
 
     def test_hostile_names_are_text(self, page: Page, tmp_path: Path) -> None:
@@ -779,12 +611,8 @@ class TestInABrowser:
         page.click("name 950", "#found")
         page.press("Escape")
 
-        assert page.names()[1:] == [f"name {number}" for number in range(850, 1000)]
-        assert page.text(".more") == "… earlier: 850"
-
-        page.run("document.querySelector('.more').click()")
-
-        assert page.names()[1:] == [f"name {number}" for number in range(650, 1000)]
+        assert page.names()[1:] == [f"name {number}" for number in range(1000)]
+        assert page.text('#tree .name[aria-current="true"] bdi') == "name 950"
 
     def test_stays_quick_with_43118_chinese_keywords(self, page: Page, tmp_path: Path) -> None:
         if not ADMIN.exists():
