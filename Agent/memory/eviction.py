@@ -28,8 +28,7 @@ from typing import cast
 from ..base.checks import check_count, check_string, shorten
 from ..keyword_tree import InvalidInputError, KeywordTree
 from .memories import Memories
-from .memory_fields import RECORD_TYPES, memory_fields, record_of, strings_in, with_recalls
-from .memory_rows import InfoFacts
+from .memory_fields import RECORD_TYPES, record_of, with_recalls
 from .scoring import DAY_S, temporal_decay
 
 __all__ = ["DAY_S", "Candidate", "Capacity", "Eviction", "EvictionPolicy", "ForgettingPlan", "HybridEviction"]
@@ -50,6 +49,11 @@ class RecallStats:
     """The sum of its scores."""
     last_recall_at: float = 0.0
     """Seconds since the epoch, UTC; 0 is never."""
+
+    def __add__(self, other: "RecallStats") -> "RecallStats":
+        """Return both together."""
+        last = max(self.last_recall_at, other.last_recall_at)  # a clock may be put back
+        return RecallStats(self.recall_count + other.recall_count, self.total_score + other.total_score, last)
 
     @property
     def average_score(self) -> float:
@@ -257,10 +261,7 @@ class RecallLog:
         now = self._clock()
         with self._lock:
             for id, score in scores.items():
-                stats = self._new.setdefault(id, RecallStats())
-                stats.recall_count += 1
-                stats.total_score += score
-                stats.last_recall_at = max(stats.last_recall_at, now)  # a clock may be put back
+                self._new[id] = self._new.get(id, RecallStats()) + RecallStats(1, score, now)
             self._new_count += len(scores)
             due = self._new_count >= max(self._write_after, self._row_count)  # the file is written whole
         if due:
@@ -296,12 +297,7 @@ class RecallLog:
     def _sum(self) -> dict[str, RecallStats]:
         known = self._read()
         for id, new in self._new.items():
-            old = known.get(id, RecallStats())
-            known[id] = RecallStats(
-                old.recall_count + new.recall_count,
-                old.total_score + new.total_score,
-                max(old.last_recall_at, new.last_recall_at),
-            )
+            known[id] = known.get(id, RecallStats()) + new
         return known
 
     def _read(self) -> dict[str, RecallStats]:
@@ -334,8 +330,6 @@ class ForgettingPlan:
     """What would go."""
     kept: int
     """How many would stay, pinned ones included."""
-    referred: Mapping[str, str] = field(default_factory=dict)
-    """What would go, too, and stays, since what stays refers to it: id → id of what refers to it."""
     versions: Mapping[str, int] = field(default_factory=dict, repr=False)
     """What the memories that would go looked like: of one that has changed since, `forget` keeps its hands off."""
 
@@ -345,50 +339,14 @@ def plan_forgetting(
 ) -> ForgettingPlan:
     """Return what a policy would forget of a tree's memories, and why; see `MemoryStore.plan_forgetting`."""
     known = index.facts()
-    whole = {id: _add_up(stats, index.walk_back([id])) for id in known}
+    whole = {id: sum((stats[each] for each in index.walk_back([id]) if each in stats), RecallStats()) for id in known}
     importance: dict[str, float] = {}
-    links: dict[str, tuple[str, ...]] = {}
     for id in (id for id, facts in known.items() if facts.kind in RECORD_TYPES):
         info, recalls = tree.GetInfo(id), whole[id]
         record = None if info is None else with_recalls(record_of(info), recalls.recall_count, recalls.last_recall_at)
-        if info is not None and record is not None:
+        if record is not None:
             importance[id] = record.current_importance(datetime.fromtimestamp(now, UTC))
-            links[id] = strings_in(memory_fields(info).get("links"))
-    times, referred = _lifetimes(known, now), dict[str, str]()
-    while True:
-        candidates = [
-            Candidate(id, times[id], facts.pinned or id in referred, importance.get(id)) for id, facts in known.items()
-        ]
-        evictions = choose_evictions(candidates, policy, whole, now)
-        going = {eviction.id for eviction in evictions}
-        needed = {target: id for id, targets in links.items() if id not in going for target in targets}
-        if not (needed := {target: id for target, id in needed.items() if target in going}):
-            break
-        referred |= needed
+    candidates = [Candidate(id, facts.time, facts.pinned, importance.get(id)) for id, facts in known.items()]
+    evictions = choose_evictions(candidates, policy, whole, now)
     infos = [info for eviction in evictions if (info := tree.GetInfo(eviction.id)) is not None]
-    versions = {info.id: info.version for info in infos}
-    return ForgettingPlan(evictions, len(candidates) - len(evictions), referred, versions)
-
-
-def _lifetimes(known: Mapping[str, InfoFacts], now: float) -> dict[str, float]:
-    """Return since when memories live, given in the order of writing: no later one is older than an earlier one.
-
-    So a clock that went back shortens no life; a time to come counts for its own memory alone.
-    """
-    times, latest = dict[str, float](), -math.inf
-    for id, facts in known.items():
-        if facts.kind == "episode":  # which says itself when it was
-            times[id] = facts.time
-            continue
-        latest = max(latest, facts.time) if facts.time <= now else latest
-        times[id] = max(facts.time, latest)
-    return times
-
-
-def _add_up(stats: Mapping[str, RecallStats], ids: Iterable[str]) -> RecallStats:
-    found = [stats[id] for id in ids if id in stats]
-    return RecallStats(
-        sum(each.recall_count for each in found),
-        sum(each.total_score for each in found),
-        max((each.last_recall_at for each in found), default=0.0),
-    )
+    return ForgettingPlan(evictions, len(known) - len(evictions), {info.id: info.version for info in infos})

@@ -22,7 +22,7 @@ from ..keyword_tree import Info, KeywordNode
 from .graph import GraphEntity, GraphRelation, RelationDirection, Saying, TagConstraints, entity_text, units_of_entity
 from .memory_fields import TAG, is_relation, is_waiting, own_entity, read_sayings, split_relation_key
 
-__all__ = ["TABLES", "clear_tables", "count_tagged", "entities_with", "has_relations", "has_said_tags", "lead"]
+__all__ = ["TABLES", "clear_tables", "count_tagged", "entities_with", "has_relations", "lead"]
 __all__ += ["read_entity", "read_relations", "take_keyword", "take_sayings", "who_says"]
 
 TABLES = """
@@ -221,12 +221,6 @@ def _storable(text: str) -> str:
 def has_relations(db: sqlite3.Connection) -> bool:
     """Tell whether there is any relation."""
     return bool(db.execute("select exists (select 1 from relation) or exists (select 1 from stated)").fetchone()[0])
-
-
-def has_said_tags(db: sqlite3.Connection, id: str) -> bool:
-    """Tell whether memories give an entity tags."""
-    given = "select 1 from about a join leads l on l.written = a.entity where l.id = ? and a.tags <> '[]'"
-    return db.execute(given, (id,)).fetchone() is not None
 
 
 def who_says(db: sqlite3.Connection, relation: GraphRelation) -> list[str]:

@@ -271,8 +271,7 @@ class Memories:
         if info.deleted or (self._passages_of is not None and not passages):
             self._remove(db, info.id, touched)
             return []
-        row = write_row(db, info, passages, touched, numbers)
-        if row.is_hidden:
+        if write_row(db, info, touched, numbers):
             self._index.remove([info.id])
             return []
         first, rest = (passages[0], passages[1:]) if passages else ("", [])

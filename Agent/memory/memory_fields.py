@@ -22,7 +22,7 @@ What a keyword says of itself as an entity of the graph:
     "relation:works_on:<id>": {"weight": 0.8, "number": 12} numbered in the order of adding; to itself: <id> empty
 
 A colon within a relation's type is written %3A, and % is written %25; an id is written as it is. `"tag:"` alone says
-that the tags were chosen by hand, although memories say others.
+that the tags were chosen by hand: memories add none.
 """
 
 import contextlib

@@ -21,7 +21,7 @@ from ..keyword_tree import Info, InvalidInputError
 from . import graph_rows
 from .memory_fields import MEMORY_KEY, memory_fields, sources_of, strings_in, superseded_ids
 
-__all__ = ["LAYOUT", "NOTHING_MORE", "Filters", "InfoFacts", "Row", "Touched", "conditions", "create_tables"]
+__all__ = ["LAYOUT", "NOTHING_MORE", "Filters", "InfoFacts", "Touched", "conditions", "create_tables"]
 __all__ += ["facts_of", "find_newer", "find_older", "find_questions_before", "in_order_of_saying", "key_of_text"]
 __all__ += ["note_superseded", "remove_row", "select_rows", "time_of", "write_row"]
 
@@ -30,7 +30,7 @@ LAYOUT = "7"
 TABLES = """
 create table if not exists memory(
     id primary key, num integer not null, is_hidden integer not null, kind text not null, source text not null,
-    time real not null, asks integer not null, sum integer not null, more text, same integer
+    time real not null, asks integer not null, more text, same integer
 ) without rowid;
 create index if not exists memory_source on memory(source, num) where source <> '';
 create index if not exists memory_same on memory(same);
@@ -94,16 +94,6 @@ class InfoFacts:
     """Its place in the order of writing, whatever the clocks said."""
 
 
-@dataclass(slots=True)
-class Row:
-    """A row that was written, and what became of it."""
-
-    was: tuple[Any, ...] | None
-    """The row before: num, asks, source, sum, is_hidden, time; None where there was none."""
-    is_hidden: bool
-    checksum: int
-
-
 def key_of_text(text: str) -> int:
     """Return by what equal texts are found: texts that differ in case, width and blanks alone have the same."""
     return zlib.crc32(fold(text).encode("utf-8", "surrogatepass"))
@@ -121,7 +111,7 @@ class Touched:
 
 def create_tables(db: sqlite3.Connection) -> None:
     """Make the tables where they are not there, and those of another layout again."""
-    if any(row[1] == "sayings" for row in db.execute("pragma table_info(memory)")):
+    if any(row[1] == "sum" for row in db.execute("pragma table_info(memory)")):
         for table in ("memory", "named", "related"):
             db.execute(f"drop table if exists {table}")
     for statement in f"{TABLES}{graph_rows.TABLES}".split(";"):
@@ -130,26 +120,23 @@ def create_tables(db: sqlite3.Connection) -> None:
     graph_rows.clear_tables(db)
 
 
-def write_row(
-    db: sqlite3.Connection, info: Info, passages: Sequence[str], touched: Touched, numbers: Iterator[int]
-) -> Row:
-    """Note what filters, scores and the graph need of an info."""
+def write_row(db: sqlite3.Connection, info: Info, touched: Touched, numbers: Iterator[int]) -> bool:
+    """Note what filters, scores and the graph need of an info; says whether it was superseded."""
     key, own = to_key(info.id), memory_fields(info)
-    columns = "num, asks, source, sum, is_hidden, time"
+    columns = "num, asks, source, is_hidden, time"
     row = db.execute(f"select {columns} from memory where id = ?", (key,)).fetchone()
     is_hidden = bool(own.get("superseded_by")) or bool(find_newer(db, info.id))
     time, is_pinned = time_of(info), own.get("pinned") is True
     metadata = {key: value for key, value in info.metadata.items() if key != MEMORY_KEY}
     more = _to_json([metadata, is_pinned]) if metadata or is_pinned else None
     asks = "?" in info.content or "？" in info.content
-    if row is not None and (row[1], row[2], row[4]) != (asks, info.source, is_hidden):
+    if row is not None and (row[1], row[2], row[3]) != (asks, info.source, is_hidden):
         for source in (row[2], info.source):
             touched.followers |= dict.fromkeys(following(db, row[0], source))
-    checksum = zlib.crc32("\0".join(passages).encode("utf-8", "surrogatepass"))
-    is_new = row is None or (was_said_again(info) and row[5] != time)
+    is_new = row is None or (was_said_again(info) and row[4] != time)
     num, kind, same = next(numbers) if is_new else row[0], str(own.get("kind", "fact")), key_of_text(info.content)
-    settle = "insert or replace into memory values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
-    db.execute(settle, (key, num, is_hidden, kind, info.source, time, asks, checksum, more, same))
+    settle = "insert or replace into memory values (?, ?, ?, ?, ?, ?, ?, ?, ?)"
+    db.execute(settle, (key, num, is_hidden, kind, info.source, time, asks, more, same))
     if row is not None:
         db.execute("delete from refers where source = ?", (key,))
         db.execute("delete from also where id = ?", (key,))
@@ -160,7 +147,7 @@ def write_row(
         db.executemany("insert into also values (?, ?)", others)
     if row is not None or "graph" in own:
         touched.entities |= graph_rows.take_sayings(db, key, None if is_hidden else info)
-    return Row(row, is_hidden, checksum)
+    return is_hidden
 
 
 def remove_row(db: sqlite3.Connection, id: str, touched: Touched) -> bool:

@@ -35,7 +35,7 @@ from ..keyword_tree import (
     RelationType,
     VersionConflictError,
 )
-from .graph import ENTITY_TYPES, normalize_tag
+from .graph import normalize_tag
 from .memory_fields import MEMORY_KEY, is_waiting, memory_fields
 from .tree_graph import TreeGraph
 
@@ -218,9 +218,7 @@ class MemoryReader:
         return {"by": self.means, "entities": entities, "relations": relations}
 
     def _reuse(self, tags: Iterable[str]) -> list[str]:
-        reported = list(filter(None, map(normalize_tag, tags)))
-        if all(tag in ENTITY_TYPES for tag in reported):
-            return reported
+        reported = filter(None, map(normalize_tag, tags))
         return self._graph.reuse_tags(reported)[: self._graph.tag_constraints().max_tags_per_entity]
 
     def _merge_doubles(self, names: Iterable[str]) -> None:

@@ -375,8 +375,7 @@ class MemoryStore(MemoryWriter):
     def plan_forgetting(self, policy: EvictionPolicy) -> ForgettingPlan:
         """Return what a policy would forget, and why; changes nothing.
 
-        A memory that was corrected has the recalls of what it superseded, too. What a memory that stays refers to
-        stays, and is listed in `referred`.
+        A memory that was corrected has the recalls of what it superseded, too.
 
         Raises:
             InvalidInputError: it is no policy, or weighs recalls, though the log is shared: each machine knows its own.

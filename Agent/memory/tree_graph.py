@@ -187,12 +187,10 @@ class TreeGraph(KnowledgeGraph):
     @override
     def set_entity_tags(self, entity_id: str, tags: Iterable[str]) -> int:
         node, keys = self._find(entity_id), _tag_keys(tags)
-        said = self._read(lambda db: graph_rows.has_said_tags(db, node.id))
-        chosen = {TAG: CHOSEN} if said else {}
 
         def patch(node: KeywordNode) -> dict[str, Any]:
             kept = {key: value for key, value in node.metadata.items() if not key.startswith(TAG)}
-            return {"metadata": {**kept, **keys, **chosen}}
+            return {"metadata": {**kept, **keys, TAG: CHOSEN}}
 
         self._update(node.id, patch)
         return len(keys)

@@ -12,7 +12,7 @@ import anyio
 import pytest
 
 from Agent.keyword_tree import InvalidInputError, KeywordTree, NotFoundError, StubLLMClient
-from Agent.memory.eviction import DAY_S, Ttl
+from Agent.memory.eviction import DAY_S
 from Agent.memory.retriever import MemoryRetriever, RetrievalStrategy, RetrieverConfig
 from Agent.memory.schemas import ProceduralSkill
 from Agent.memory.store import AsyncMemoryStore, MemoryStore
@@ -124,15 +124,6 @@ class TestWhatWasSaidLater:
         assert [each.text for each in store.recall("What does Bo drive?")] == ["It is a Saab."]
         store.tree.DeleteInfo(car)
         assert store.recall("Volvo") == []
-
-    def test_a_clock_that_goes_back_shortens_no_life(self, store: MemoryStore, clock: Clock) -> None:
-        store.remember("first")
-        clock.now -= 50 * DAY_S
-        store.remember("second")
-        clock.now += 60 * DAY_S
-
-        assert store.plan_forgetting(Ttl(20 * DAY_S)).evictions == []
-        assert [each.text for each in store.list()] == ["second", "first"]
 
 
 class TestLists:

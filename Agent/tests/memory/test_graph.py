@@ -581,7 +581,7 @@ class TestTreeGraph:
 
         node = tree.GetKeyword(tea.id)
         assert node is not None
-        assert node.metadata == {"mine": [1], "entity_type": "drink"}
+        assert node.metadata == {"mine": [1], "entity_type": "drink", "tag:": -1}
 
     def test_minds_no_metadata_of_another_form(self, tree: KeywordTree) -> None:
         values = [5, None, "x", {}, {"weight": 2, "number": 1}, {"weight": "x", "number": 1}, {"weight": 1}]

@@ -728,19 +728,3 @@ class TestWhatStays:
 
             for policy in (RecallBased(max_items=1), Capacity(max_items=1), HybridEviction(max_items=1)):
                 assert [each.id for each in store.plan_forgetting(policy).evictions] == [new.id]
-
-    def test_forgetting_leaves_no_link_to_nothing(self, tmp_path: Path) -> None:
-        now = datetime(2026, 11, 20, tzinfo=UTC)
-        with MemoryStore(tmp_path, clock=now.timestamp) as store:
-            old = EpisodeTrace.create("t", "a", "the fire", now=now - timedelta(60))
-            other = EpisodeTrace.create("t", "a", "small talk", now=now - timedelta(60))
-            pattern = SemanticPattern.create("Fires are hot", "heat", now=now)
-            pattern.source_episodes, pattern.importance = [old.id], 1.0
-            for record in (old, other, pattern):
-                store.remember(record, pinned=record is pattern)
-            plan = store.plan_forgetting(Ttl(ttl_secs=30 * 86_400))
-
-            assert [each.id for each in plan.evictions] == [other.id]
-            assert plan.referred == {old.id: pattern.id}
-            store.forget(plan)
-            assert store.tree.GetInfo(old.id) is not None
