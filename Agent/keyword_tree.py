@@ -158,7 +158,7 @@ class InvalidInputError(KeywordTreeError, ValueError):
 
 
 class DuplicateIdError(KeywordTreeError, ValueError):
-    """An id that was brought along comes twice, is in use, or leads to what its keyword was merged into."""
+    """A given id occurs twice, is in use, or belongs to a merged keyword."""
 
     def __init__(self, id: str) -> None:
         super().__init__(f"id {_Shorten(id)} is in use already")
@@ -237,7 +237,7 @@ class RelationType(str, Enum):  # noqa: UP042  a StrEnum would print as its valu
 
 
 class SearchStatus(str, Enum):  # noqa: UP042  see RelationType
-    """What a search ended with."""
+    """The outcome of a search."""
 
     MATCHED = "matched"
     AMBIGUOUS = "ambiguous"
@@ -383,7 +383,7 @@ class Change:
 
 @dataclass
 class DescentStep:
-    """One round with the model: what it did, and why."""
+    """One round with the model: its action and its reason."""
 
     action: str  # the action of the reply, or `"?"` where it could not be read
     reason: str  # the model's own words, at most 200 characters, or what was wrong
@@ -395,7 +395,7 @@ class DescentStep:
 
 @dataclass(repr=False)
 class SearchResult:
-    """What a search found, what it cost, and why it ended so."""
+    """The result of a search, its cost, and its reason."""
 
     status: SearchStatus  # MATCHED, AMBIGUOUS or NOT_FOUND
     node: KeywordNode | None = None  # the keyword, where MATCHED
@@ -520,7 +520,7 @@ class InfoSpec(TypedDict, total=False):
 
 
 class KeywordPatch(TypedDict, total=False):
-    """What `UpdateKeyword` may change; None empties aliases or metadata."""
+    """The fields that `UpdateKeyword` may change; None empties aliases or metadata."""
 
     name: str
     aliases: list[str]
@@ -529,7 +529,7 @@ class KeywordPatch(TypedDict, total=False):
 
 
 class InfoPatch(TypedDict, total=False):
-    """What `UpdateInfo` may change; None empties metadata."""
+    """The fields that `UpdateInfo` may change; None empties metadata."""
 
     content: str
     source: str
@@ -639,7 +639,7 @@ def _SystemText(intent: str) -> str:
 
 
 class LLMClient(ABC):
-    """What the tree asks of a language model: one JSON answer to one question."""
+    """The port to a language model: one JSON answer to one question."""
 
     candidate_fields: Collection[str] = ()
     """What a client wants to know of each candidate besides name and path, read when a tree is opened with it:
@@ -3304,7 +3304,7 @@ _See: TypeAlias = Callable[[], contextlib.AbstractContextManager["_State"]]  # t
 
 
 class KeywordTexts(NamedTuple):
-    """By what a keyword is found."""
+    """The texts by which a keyword is found."""
 
     id: str
     names: list[str]  # its name, then its aliases
@@ -3315,7 +3315,7 @@ class KeywordTexts(NamedTuple):
 
 
 class TreeView:
-    """What a ranker may read of its tree.
+    """A ranker's access to its tree.
 
     Each call sees whole operations only, and takes the tree's lock for moments.  A closed tree raises ClosedError, a
     call within a write of the same thread (from a signal handler, say) StoreError.
@@ -3409,7 +3409,7 @@ _NO_EVIDENCE = Evidence(0.0)
 
 
 class Fits(NamedTuple):
-    """What fits a text."""
+    """The keywords that fit a text."""
 
     ids: list[str]  # best first, without the root; some may be gone by now
     evidence: dict[str, Evidence]  # of the first ones, and of those that were asked for
@@ -3437,7 +3437,7 @@ class Ranker(Protocol):
         """
 
     def Close(self) -> None:
-        """The tree is about to be closed: keep on disk what is worth it."""
+        """Save an index to the disk, if at all: the tree is about to be closed."""
 
 
 _FindWords = re.compile(rf"[{_UNSPACED}]+|[^\W_{_UNSPACED}]+").findall
@@ -4648,7 +4648,7 @@ class _EndOfBlock:
 
 
 class OpenOperation:
-    """What `KeywordTree.Operation` returns: a block whose writes become one operation.
+    """A block whose writes become one operation, as `KeywordTree.Operation` returns it.
 
     It keeps the plans of its writes, and the tree as they leave it.  Others may commit meanwhile: where they change
     what the block has changed, or refers to, its plans run again at once, and in any case at its end, and what no
@@ -6163,7 +6163,7 @@ class KeywordTree:
 
     @property
     def recovery(self) -> tuple[str, ...]:
-        """What opening had to cut or rebuild after a crash or damage, in sentences; normally empty."""
+        """The cuts and repairs of opening after a crash or damage, in sentences; normally empty."""
         return tuple(self._engine.store.recovery)
 
     @property
@@ -6460,7 +6460,7 @@ class KeywordTree:
             return self._writer.CreateKeywords(specs)
 
     def Ensure(self, path: str | Sequence[str], created_by: str = "user") -> KeywordNode:
-        """Return the keyword at the end of a path of names from the root; make what is missing, in one operation.
+        """Return the keyword at the end of a path of names from the root; make the missing part, in one operation.
 
         Args:
             path: names joined by `/`, or a list of names where a name holds one.
@@ -6592,7 +6592,7 @@ class KeywordTree:
         self._InvalidateNodeFromCache(_CheckId("id", id))
 
     def Confirm(self, query: str, id: str, changed_by: str = "user") -> KeywordNode:
-        """Keep that `query` means this keyword: from now on it is found at once, and similar queries rank better.
+        """Store that `query` means this keyword: it is found at once from then on, and similar queries rank better.
 
         A keyword keeps its newest 20; a query that was confirmed for several is ambiguous, and one that is a keyword's
         name goes on finding that.  Cost: one sync.
@@ -6675,7 +6675,7 @@ class KeywordTree:
         return self._journal.Newest(None if id is None else _CheckId("id", id), limit)
 
     def Changes(self, since: int = 0) -> Iterator[Change]:
-        """Yield the operations after sequence number `since`, oldest first: what derived indexes follow.
+        """Yield the operations after sequence number `since`, oldest first, for derived indexes.
 
         What other processes wrote and what undo and restore changed is among them.  Where a compaction has come
         between, its first `Change` is called "state" and the records of all "state" changes together are all there
@@ -6693,7 +6693,7 @@ class KeywordTree:
             self.Refresh()
 
     def At(self, at: int | float) -> KeywordTree:
-        """Open the tree as it was, to be read: what was believed on Monday?
+        """Open the tree as it was at an operation or a time, to be read.
 
         Args:
             at: the number of an operation (an int, `Change.seq`), or a time (a float, seconds since the epoch, UTC).
@@ -6712,7 +6712,7 @@ class KeywordTree:
         return self._OpenPast(store=store)
 
     def Undo(self, operation_id: str | None, changed_by: str = "user") -> str:
-        """Put back what an operation changed, as a new operation, and return the id of that.
+        """Undo an operation by a new one, and return the id of that.
 
         Every field is as it was but `version` and `updated_at`, which go on rising.  Where nothing had to change
         nothing is written, and the id leads nowhere, as that of a block does that changed nothing.  None, as
@@ -6746,7 +6746,7 @@ class KeywordTree:
         return self._engine.Exclusively(lambda: self._engine.store.Snapshot(stamp, copy))
 
     def Restore(self, snapshot_ts: str, changed_by: str = "user") -> str:
-        """Make everything what it was when a snapshot was taken, as one operation; return its id, for `Undo`.
+        """Return to the state of a snapshot, as one operation; return its id, for `Undo`.
 
         A keyword that was gone then and is gone now stays as it is: where its id leads, by a merge, is not set back.
 
@@ -6793,7 +6793,7 @@ class KeywordTree:
     # -- looking after the tree -----------------------------------------------
 
     def Verify(self) -> list[str]:
-        """Compare memory, projections and all invariants with the bytes on disk; return what is wrong, in sentences.
+        """Compare memory, projections and all invariants with the bytes on disk; return the differences, in sentences.
 
         It changes nothing but what any write would: a torn end that a dead process left is cut, kept and reported.  It
         does not look at the ranking.
@@ -6823,7 +6823,7 @@ class KeywordTree:
         return {**measured, "bytes_on_disk": self._engine.store.Sizes(), **self._descent.spent}
 
     def Reorganize(self, scope_id: str | None = None) -> dict[str, Any]:
-        """Look for what is out of order, and return a plan; changes nothing.
+        """Look for crowded, doubled and misplaced keywords, and return a plan; changes nothing.
 
         By rule it proposes only what needs no judgement, all else where a model is connected that `judges`; what that
         is says `_ProposePlan`.
@@ -6844,7 +6844,7 @@ class KeywordTree:
         return _ProposePlan(self, scope_id)
 
     def ApplyReorganizePlan(self, plan: dict[str, Any], changed_by: str = "user") -> str:
-        """Carry out a plan, or what the caller left of it, as one operation; return its id, for `Undo`.
+        """Carry out a plan, or the steps that the caller left in it, as one operation; return its id, for `Undo`.
 
         Raises:
             ConflictError: a keyword in it has changed since.
@@ -6912,7 +6912,7 @@ class KeywordTree:
     # -- keeping the store ----------------------------------------------------
 
     def Refresh(self) -> None:
-        """Take in what other trees have written to the folder.  Cost: reads the last line if there is nothing new."""
+        """Read the writes of other processes.  Cost: reads the last line if there is nothing new."""
         self._engine.Exclusively(lambda: None)
 
     def Close(self) -> None:

@@ -169,7 +169,7 @@ def compact(session: Session, forget_history: bool, yes: bool) -> None:
 @command("repair", "Maintenance")
 @click.argument("new", metavar="NEW_FOLDER", type=click.Path())
 def repair(session: Session, new: str) -> int:
-    """Save what a damaged memory holds into a NEW_FOLDER.
+    """Rescue the whole lines of a damaged memory into a NEW_FOLDER.
 
     The damaged one, named by --data, is not changed.  Exit code 3 where data could not be saved; 0 where it is only
     history that is missing.
@@ -218,7 +218,7 @@ def describe_step(tree: KeywordTree, step: dict[str, Any]) -> Text:
 
 @command("doctor", "Maintenance", asks=True)
 def doctor(session: Session) -> None:
-    """Show what is installed, and which memory and model are used."""
+    """Show the installed extras, the memory and the model."""
     has_memory, problems = True, list[str]()
     try:
         with session.open(reports=False) as tree:

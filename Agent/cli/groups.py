@@ -169,7 +169,7 @@ def _remember(engine: ContextEngineService, ctx: RequestContext, text: str, cate
 def _search(
     engine: ContextEngineService, ctx: RequestContext, query: str, top: int, budget: int, beneath: str
 ) -> _Answer:
-    """Find what fits a question."""
+    """Search for a question."""
     target = _uri(ctx, beneath) if beneath else None
     found = engine.search_memory(ctx, query, target, top_k=top, budget_tokens=budget)
     least = max(HARDLY, BESIDE * max((block.score for block in found.blocks), default=0.0))
@@ -227,7 +227,7 @@ def _log(engine: ContextEngineService, ctx: RequestContext, limit: int) -> _Answ
 
 @_of_context("show", URI)
 def _show(engine: ContextEngineService, ctx: RequestContext, uri: str) -> _Answer:
-    """Show what commits made of a node."""
+    """Show the commits of a node."""
     entries = engine.history(ctx, _uri(ctx, uri))
     if not entries:
         engine.get_node(ctx, _uri(ctx, uri))  # which says where nothing is there
@@ -278,7 +278,7 @@ def _forget(engine: ContextEngineService, ctx: RequestContext, uri: str, sources
 
 @_of_context("adopt", ANY_URI)
 def _adopt(engine: ContextEngineService, ctx: RequestContext, uri: str) -> _Answer:
-    """Commit what was edited by hand."""
+    """Commit edits by hand."""
     whole = _uri(ctx, uri)
     adopted = ([whole] if engine.adopt(ctx, whole) else []) if uri else engine.adopt_all(ctx)
     return adopted, "\n".join(adopted) or say("nothing has changed")
@@ -286,7 +286,7 @@ def _adopt(engine: ContextEngineService, ctx: RequestContext, uri: str) -> _Answ
 
 @_of_context("worker", click.option("--once", is_flag=True, help="Work off what is due, and end."))
 def _worker(engine: ContextEngineService, ctx: RequestContext, once: bool) -> _Answer:
-    """Process the outbox, and commit what was edited by hand, until it is stopped."""
+    """Process the outbox, and commit edits by hand, until it is stopped."""
     next_look = 0.0
     while True:
         done = engine.work(adopt=once)
@@ -301,7 +301,7 @@ def _worker(engine: ContextEngineService, ctx: RequestContext, once: bool) -> _A
 
 @_of_context("status")
 def _status(engine: ContextEngineService, ctx: RequestContext) -> _Answer:
-    """Show what waits in the outbox, what has failed, and what was reported."""
+    """Show waiting and failed events of the outbox, and reports."""
     found = engine.status()
     unsynced = {"commits that are not in the files yet": found["unsynced"]["commits"]}
     shown = {**found["outbox"], **unsynced, "last commit": found["sequence"]}
@@ -321,7 +321,7 @@ DAYS = click.option(
 
 @_of_context("prune", DAYS, click.option("--yes", is_flag=True, help="Do not ask."))
 def _prune(engine: ContextEngineService, ctx: RequestContext, days: float, yes: bool) -> _Answer:
-    """Drop the history of commits older than some days; what is now stays."""
+    """Drop the history of commits older than some days; the present files stay."""
     if not yes:
         message = say("commits older than {} days can never be undone after this: add --yes", f"{days:g}")
         raise InvalidInputError(message)
@@ -338,7 +338,7 @@ def _verify(engine: ContextEngineService, ctx: RequestContext) -> _Answer:
 
 @_of_context("repair")
 def _repair(engine: ContextEngineService, ctx: RequestContext) -> _Answer:
-    """Rebuild the index, and retry what has failed in the outbox."""
+    """Rebuild the index, and retry failed events of the outbox."""
     found = engine.repair()
     return found, "\n".join(found) or say("all agrees"), NOT_FOUND if found else 0
 
@@ -438,7 +438,7 @@ _of_hub(
 )
 _of_hub(
     "purge",
-    "Forget history and what was deleted, for good.",
+    "Erase history and deleted entries for good.",
     click.option("--yes", is_flag=True, help="Do not ask."),
 )
 _of_hub("mcp", "Serve MCP on stdin and stdout.", MODELS)

@@ -175,7 +175,7 @@ class ContextEngineService:
             self._work_off()
 
     def close(self) -> None:
-        """Let all that was written last, and close the store.  Closing twice is no error."""
+        """Sync all files, and close the store.  Closing twice is no error."""
         self.fs.close()
         self.spaces.close()
 
@@ -254,7 +254,7 @@ class ContextEngineService:
         return total
 
     def work(self, adopt: bool = False) -> IndexBatchResult:
-        """Work off what is due in the outbox, and embed what waits: what a worker does in a loop.
+        """Process due events of the outbox, and embed waiting texts: the body of a worker's loop.
 
         Args:
             adopt: Also make versions of what hands have changed in the files.
@@ -282,7 +282,7 @@ class ContextEngineService:
         used_tools: Sequence[Any] | None = None,
         options: Mapping[str, Any] | None = None,
     ) -> CommitResult:
-        """Keep what is new of a session, and what of it is worth a memory.
+        """Archive the new messages of a session, and extract memories from them.
 
         Nothing that was said is lost once this returns, whatever a model does. Committing the same again changes no
         file; of a longer transcript only what is new is taken.
@@ -325,7 +325,7 @@ class ContextEngineService:
             raise ProviderDownError(late)  # it is tried again for as long as that lasts
 
     def extract_again(self, ctx: RequestContext, archive_uri: str) -> CommitResult:
-        """Extract what waits, what failed, or what an older extractor did; what was applied is not applied twice.
+        """Extract waiting and failed parts, or those of an older extractor; applied facts are not applied twice.
 
         With a model it asks as much as a commit does; where `stats["waits"]`, `work` goes on with the rest.
 
@@ -337,7 +337,7 @@ class ContextEngineService:
     def remember(
         self, ctx: RequestContext, text: str, category: str = "preferences", routing_key: str = "", at: float = 0.0
     ) -> str:
-        """Keep what the caller says, through the same policies, and return the memory's URI.
+        """Store a statement of the caller, through the same policies, and return the memory's URI.
 
         Args:
             ctx: Who.
@@ -379,7 +379,7 @@ class ContextEngineService:
         until: float | None = None,
         context_type: str = "",
     ) -> SearchResult:
-        """Return what fits a question, best first, within a budget of tokens.
+        """Return the blocks that fit a question, best first, within a budget of tokens.
 
         Args:
             ctx: The caller: its user's and its agent's memories are searched, and no others.
@@ -459,7 +459,7 @@ class ContextEngineService:
         return self.reader.read(uri, level, expand_relations, max_relations, ctx)
 
     def get_node(self, ctx: RequestContext, uri: str) -> ContextNode:
-        """Return a node with all that the request may know of it: not what others' messages gave an agent."""
+        """Return a node, without the sources from other users' sessions."""
         node = self.fs.read_node(ctx, uri)
         refs = node.metadata["source_refs"]
         node.metadata["source_refs"] = [ref for ref in refs if is_visible(ctx, ref.get("archive", ""))]
@@ -468,11 +468,11 @@ class ContextEngineService:
     def list_children(
         self, ctx: RequestContext, uri: str, recursive: bool = False, depth: int = 1
     ) -> list[NodeSummary]:
-        """Return what lies under a URI."""
+        """Return the nodes under a URI."""
         return self.fs.list_children(ctx, uri, recursive, depth)
 
     def brief(self, ctx: RequestContext, budget_tokens: int = 600) -> Brief:
-        """Return what an agent should know before the first word: profile, preferences, newest events.
+        """Return a beginning for a system prompt: profile, preferences, newest events.
 
         What is pinned (`{"pinned": True}` in a node's `metadata`) comes first, then what a model or `{"danger": True}`
         marks as a danger, or what names one, as an allergy does, then the newest. They rank low in searches, since few
@@ -527,7 +527,7 @@ class ContextEngineService:
         self.fs.write_node(ctx, node)
 
     def move_node(self, ctx: RequestContext, from_uri: str, to_uri: str) -> None:
-        """Give a node another place; the old one leads on. See `ContextFS.move_node`."""
+        """Move a node to another URI; the old one leads on. See `ContextFS.move_node`."""
         self.fs.move_node(ctx, from_uri, to_uri)
 
     def delete_node(self, ctx: RequestContext, uri: str, recursive: bool = False) -> None:
@@ -535,7 +535,7 @@ class ContextEngineService:
         self.fs.delete_node(ctx, uri, recursive)
 
     def history(self, ctx: RequestContext, uri: str, limit: int = 50) -> list[HistoryEntry]:
-        """Return what commits made of a node, newest first."""
+        """Return the commits of a node, newest first."""
         return self.fs.history(ctx, uri, limit)
 
     def undo(self, ctx: RequestContext, commit_id: str) -> str:
@@ -543,11 +543,11 @@ class ContextEngineService:
         return self.fs.undo(ctx, commit_id)
 
     def adopt(self, ctx: RequestContext, uri: str) -> bool:
-        """Make a version of what a hand has changed in a node; False where nothing is new."""
+        """Make a version of edits by hand in a node; False where there are none."""
         return self.fs.adopt(ctx, uri)
 
     def adopt_all(self, ctx: RequestContext | None = None) -> list[str]:
-        """Make versions of all that hands have changed in a request's spaces, or in all, and return the URIs.
+        """Make versions of all edits by hand in a request's spaces, or in all, and return the URIs.
 
         What cannot be read is left as it is, and reported by `verify`. Cost: reads every node there.
         """
@@ -560,7 +560,7 @@ class ContextEngineService:
         return adopted
 
     def forget(self, ctx: RequestContext, uri: str, sources: str = "remove") -> ForgetResult:
-        """Take a memory, and what it was made from, out of every file; nothing brings it back.
+        """Erase a memory, and the messages that it was made from, from every file, for good.
 
         Args:
             ctx: The caller.
@@ -583,7 +583,7 @@ class ContextEngineService:
     # -- care --
 
     def status(self) -> dict[str, Any]:
-        """Return the state of the store, for its operator: the outbox, dead events, what waits for a sync, reports."""
+        """Return the state of the store, for its operator: the outbox, dead events, waiting syncs, reports."""
         commits, size = self.fs.journal.waiting()
         return {
             "outbox": self.outbox.counts(),
@@ -596,7 +596,7 @@ class ContextEngineService:
         }
 
     def prune(self, before: float) -> int:
-        """Drop the history of commits older than a time, in seconds since the epoch; what is now stays.
+        """Drop the history of commits older than a time, in seconds since the epoch; the present files stay.
 
         Returns:
             How many commits it were; they cannot be undone any more.
@@ -610,7 +610,7 @@ class ContextEngineService:
         return verify_store(self.fs, self.spaces, self.outbox)
 
     def repair(self) -> list[str]:
-        """Make the index again from the files, free dead events, and return what `verify` still says.
+        """Rebuild the index from the files, free dead events, and return the remaining problems, as `verify` does.
 
         A damaged journal is set aside: the files are the store; what can be undone is gone with it.
 

@@ -43,7 +43,7 @@ __all__ = [
 
 
 class Embedder(Protocol):
-    """What turns texts into vectors. It may be called from several threads, and may raise whatever it likes."""
+    """A model that turns texts into vectors. It may be called from several threads, and may raise whatever it likes."""
 
     @property
     def name(self) -> str:

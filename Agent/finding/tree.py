@@ -243,7 +243,7 @@ def _unit(keyword: KeywordTexts, contents: dict[str, str]) -> Unit:
 
 
 class EmbeddingTree(KeywordTree):
-    """A `KeywordTree` that ranks by words, and by the meaning that a given model sees.
+    """A `KeywordTree` that ranks by words, and by the vectors of a given model.
 
     Args:
         data_dir: As in `KeywordTree`. The vectors are kept in its folder `indexes`, and may be deleted at any time.
@@ -272,7 +272,7 @@ class EmbeddingTree(KeywordTree):
         return ranker
 
     def catch_up(self, limit: int | None = None) -> int:
-        """Embed what has no vector, and return how many texts still have none; waits as long as the model does.
+        """Embed texts without a vector, and return how many are left; waits for the model without limit.
 
         Args:
             limit: At most so many texts; None is all.
@@ -287,7 +287,7 @@ class EmbeddingTree(KeywordTree):
 
     @override
     def CompactStorage(self, keep_history: bool = True) -> dict[str, Any]:
-        """As in `KeywordTree`; without history the vectors of what was deleted go, too."""
+        """As in `KeywordTree`; without history the vectors of deleted texts go, too."""
         report = super().CompactStorage(keep_history)
         if not keep_history:
             self.recall.follow()

@@ -205,7 +205,7 @@ Progress: TypeAlias = Callable[[int, float | None], None]
 
 @dataclass
 class ImportReport:
-    """What an import wrote."""
+    """The counts of an import."""
 
     keywords: int = 0
     """New keywords."""

@@ -141,7 +141,7 @@ def reporting(title: str) -> Callable[[Callable[_P, Awaitable[ToolResult]]], Cal
 # The eight tools
 
 
-@tool("Find what others learned about a task: say what is to be done, in any language.")
+@tool("Find lessons of others about a task: state the task, in any language.")
 async def knowledge_search(
     query: str, top_k: int = 5, min_score: int = 3, types: list[str] | None = None
 ) -> ToolResult:

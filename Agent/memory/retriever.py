@@ -80,7 +80,7 @@ class RetrievalStrategy(str, Enum):  # noqa: UP042  as the enumerations of the l
 
 @dataclass(frozen=True)
 class RetrieverConfig:
-    """How to look, and how to weigh what was found."""
+    """The channels and weights of a recall."""
 
     strategy: RetrievalStrategy = RetrievalStrategy.HYBRID
     """Which channels."""
@@ -214,7 +214,7 @@ class MemoryRetriever:
                 reach *= 4  # equal texts take one place: further ones are wanted
 
     def known(self) -> dict[str, InfoFacts]:
-        """Return what may be found, by id: kind, source, time and metadata of each."""
+        """Return kind, source, time and metadata of each memory, by id."""
         self.index.catch_up()
         return self.index.facts()
 

@@ -239,7 +239,7 @@ class MemoryStore(MemoryWriter):
                 yield Memory(info)
 
     def list(self, limit: int | None = None) -> builtins.list[Memory]:
-        """Return the memories that may be recalled, the newest first, at most so many; None: all."""
+        """Return the recallable memories, the newest first, at most `limit`; None is all."""
         if limit is not None:
             check_count("limit", limit, 0)
         return [memory for memory, _ in zip(self, range(limit), strict=False)] if limit is not None else [*self]
@@ -252,7 +252,7 @@ class MemoryStore(MemoryWriter):
     # -- reading for the graph --
 
     def extract(self, id: str) -> bool:
-        """Read a memory for the graph, whatever was read of it before; says whether that could be done.
+        """Read a memory for the graph, again if it was read before; return whether it could be read.
 
         It is how memories that were kept without a model come into the graph.
 
@@ -264,7 +264,7 @@ class MemoryStore(MemoryWriter):
         return self._reader.read(id)
 
     def extract_pending(self, limit: int | None = None) -> int:
-        """Read memories that wait, the oldest first, at most so many, and return how many could be read.
+        """Read waiting memories, the oldest first, at most `limit`, and return how many could be read.
 
         Those wait that could not be read, and what a process had still to read when it died.
         """
@@ -325,7 +325,7 @@ class MemoryStore(MemoryWriter):
         return found
 
     def record_recall(self, id: str, score: float) -> None:
-        """Count one recall of a memory; what `recall` does by itself.
+        """Count one recall of a memory, as `recall` does.
 
         Args:
             id: The memory.
@@ -341,7 +341,7 @@ class MemoryStore(MemoryWriter):
     # -- what was said --
 
     def history(self, id: str) -> builtins.list[Version]:
-        """Return what a memory said over time, the present one first, with the patterns that it took the place of.
+        """Return the versions of a memory, the present one first, with the patterns that it replaced.
 
         What a record was before it was remembered again is in `tree.History(id)`.
 
@@ -373,7 +373,7 @@ class MemoryStore(MemoryWriter):
     # -- forgetting --
 
     def plan_forgetting(self, policy: EvictionPolicy) -> ForgettingPlan:
-        """Return what a policy would forget, and why; changes nothing.
+        """Return the memories that a policy would forget, with reasons; changes nothing.
 
         A memory that was corrected has the recalls of what it superseded, too.
 

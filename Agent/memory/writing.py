@@ -90,7 +90,7 @@ class MemoryWriter:
         pinned: bool = False,
         created_by: str = "agent",
     ) -> Remembered:
-        """Keep a record or a plain fact, and return its id.
+        """Store a record or a plain fact, and return its id.
 
         A record whose id is there already takes its place: a skill learned again is the same skill. So does a fact
         whose text is there already, but for blanks: it keeps its id, gets this source and these keywords besides,
@@ -226,7 +226,7 @@ class MemoryWriter:
     def relate(
         self, source: str, relation_type: str, target: str, weight: float = 1.0, created_by: str = "agent"
     ) -> None:
-        """State what one keyword has to do with another; what is stated so has the last word over what was read.
+        """Relate one keyword to another; this takes precedence over relations from memories.
 
         Args:
             source: Name or path of a keyword, as in `remember`; one that is not there is made.
@@ -389,7 +389,7 @@ class MemoryWriter:
             self.tree.UpdateInfo(info.id, {"metadata": {**info.metadata, MEMORY_KEY: own}})
 
     def forget(self, what: str | ForgettingPlan) -> str:
-        """Delete one memory, or what a plan says, with all that it superseded, and return the operation's id.
+        """Delete one memory, or those of a plan, with all their former versions, and return the operation's id.
 
         A memory of a plan that was pinned, changed, corrected or deleted since is passed over; one that is named goes,
         pinned or not. Where nothing is left to be deleted, the id leads nowhere. Until the log is compacted without its
@@ -416,7 +416,7 @@ class MemoryWriter:
         return operation.id
 
     def undo(self, operation_id: str | None, changed_by: str = "user") -> str:
-        """Put back what an operation changed, as a new operation, and return the id of that.
+        """Undo an operation by a new one, and return the id of that.
 
         As `tree.Undo`; but where later memories are linked to a keyword that the operation made, that keyword stays.
 

@@ -100,11 +100,11 @@ _T = TypeVar("_T")
 
 
 class ModelClientError(KeywordTreeError):
-    """Base of what these clients raise on purpose."""
+    """Base of the errors of these clients."""
 
 
 class ServiceError(ModelClientError, ConnectionError):
-    """The service cannot be reached, refuses, or answers what is no answer: look at address, key and model."""
+    """The service cannot be reached, refuses, or answers with nothing usable: check address, key and model."""
 
     def __init__(self, message: str, *, status: int = 0) -> None:
         super().__init__(message)
@@ -113,7 +113,7 @@ class ServiceError(ModelClientError, ConnectionError):
 
 
 class ReplyError(ModelClientError, ValueError):
-    """The model answered, and what it said cannot be read: another model, or another wording, may do better."""
+    """The model answered, and its reply cannot be read: another model, or another wording, may do better."""
 
 
 class BudgetError(ModelClientError, RuntimeError):
@@ -124,7 +124,7 @@ class BudgetError(ModelClientError, RuntimeError):
 
 
 class Prices(NamedTuple):
-    """What a model costs per million tokens, in any currency."""
+    """The price of a model per million tokens, in any currency."""
 
     input_per_million: float
     output_per_million: float
@@ -144,7 +144,7 @@ class Prices(NamedTuple):
 
 @dataclass(frozen=True)
 class Usage:
-    """What was used, as far as the service reports it."""
+    """The tokens of a call, as far as the service reports them."""
 
     calls: int = 0
     """Requests that were sent, those that failed and were tried again included."""

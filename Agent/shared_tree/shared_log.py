@@ -72,7 +72,7 @@ class SharedLog:
             self.setup()
 
     def tree(self, tree_id: str) -> Callable[[], SharedStore]:
-        """Return what `KeywordTree(…, store=…)` takes to open this tree; a new one begins empty.
+        """Return the store of a tree, for `KeywordTree(…, store=…)`; a new one begins empty.
 
         Args:
             tree_id: 1 to 1,000 bytes of UTF-8, all of them visible.

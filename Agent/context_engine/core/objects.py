@@ -431,7 +431,7 @@ class LLM(Protocol):
 
 
 class Embedder(Protocol):
-    """What turns texts into vectors."""
+    """A model that turns texts into vectors."""
 
     def embed_texts(self, texts: Sequence[str], model: str | None = None) -> list[EmbeddingVector]:
         """Return a vector for each text, in their order."""

@@ -407,7 +407,7 @@ class MainStore:
         self.journal.take_in(rows, made, last)
 
     def close(self) -> None:
-        """Let all that was written last, and close the store.  Closing twice is no error."""
+        """Sync all files, and close the store.  Closing twice is no error."""
         if self._is_closed:
             return
         try:
