@@ -308,7 +308,6 @@ class ContextEngineService:
 
         Cost: two syncs; a model is asked once for each 6,000 tokens, at most 8 times.
         """
-        self._ask(space_uris(ctx)[0], lambda words: None)
         return self.coordinator.commit(ctx, messages, used_contexts, used_tools, options)
 
     def _extract_event(self, event: OutboxEvent, ctx: RequestContext) -> None:
@@ -360,7 +359,6 @@ class ContextEngineService:
         topic = routing_key or ("profile" if category == "profile" else one_line(text)[:60])
         said_at = check_time("at", at) or self.fs.clock()
         candidate = CandidateMemory(category, OWNER_OF[category], topic, "", "", text, 1.0, [], key, said_at)
-        self._ask(category_uri(ctx, category), lambda words: None)
         return self.coordinator.remember(ctx, candidate).uri
 
     # -- finding --

@@ -57,22 +57,21 @@ class ArchiveBuilder:
         used_contexts: Sequence[str] | None = None,
         used_tools: Sequence[Any] | None = None,
         *,
-        after: int = 0,
+        number: int = 0,
     ) -> SessionArchive:
-        """Return the archive that these messages make, the next of their session `after` so many that are yet to come.
+        """Return the archive that these messages make, of this `number` in its session; 0 is the next one.
 
         What the arguments are is said at `ContextEngineService.commit_session`.
         """
         is_read = all(isinstance(each, Message) for each in messages)
         said: list[Message] = list(messages) if is_read else read_messages(messages, self._fs.clock())
-        above = session_uri(ctx)
-        number = 1 + after + max((_number_of(name) for name in self.names(ctx)), default=0)
+        number = number or next_number(self.names(ctx))
         spoken = "\0".join([part for message in said for part in (message.id, message.role, message.text)])
         digest = digest_of(spoken, size=4)
         stats: dict[str, Any] = {
             "messages": len(said),
-            "speakers": list(dict.fromkeys(message.name or message.role for message in said))[:_SPEAKERS],
-            "at": max((message.at for message in said), default=self._fs.clock()),
+            "speakers": _speakers(said),
+            "at": max([message.at for message in said], default=self._fs.clock()),
             "used_contexts": [
                 check_access(ctx, uri).text for uri in strings_of(check_list("used_contexts", used_contexts))
             ],
@@ -80,13 +79,14 @@ class ArchiveBuilder:
                 made for tool in check_list("used_tools", used_tools) if (made := describe_tool(tool))["name"]
             ],
         }
-        uri = f"{above}/{number:04d}-{digest}"
+        uri = f"{session_uri(ctx)}/{number:04d}-{digest}"
         return SessionArchive(ctx.session_id, uri, describe_archive(said, self._fs.count_tokens), said, stats)
 
     def names(self, ctx: RequestContext) -> list[str]:
         """Return the names of a session's archives, in their order, those included that were deleted or have moved."""
         found = self._fs.folders.child_names(parse_uri(session_uri(ctx)).folders)
-        return sorted((name for name in found if _number_of(name)), key=lambda name: (_number_of(name), name))
+        numbered = sorted([(number_of(name), name) for name in found])
+        return [name for number, name in numbered if number]
 
     def known_ids(self, ctx: RequestContext, names: Sequence[str]) -> dict[str, str]:
         """Return the ids of all messages that some archives of a session hold, each with a digest of its text.
@@ -95,7 +95,7 @@ class ArchiveBuilder:
         changes, and its name has a digest of them.
         """
         found: dict[str, str] = {}
-        above = session_uri(ctx)
+        above = session_uri(ctx) if names else ""
         for name in names:
             uri = f"{above}/{name}"
             ids = self._ids.get(uri)
@@ -126,7 +126,13 @@ class ArchiveBuilder:
         return SessionArchive(session, node.uri, node.abstract, said, dict(stats) if isinstance(stats, dict) else {})
 
 
-def _number_of(name: str) -> int:
+def next_number(names: Sequence[str]) -> int:
+    """Return the number after the last one of a session's archives, whose names are in order."""
+    return number_of(names[-1]) + 1 if names else 1
+
+
+def number_of(name: str) -> int:
+    """Return the number in an archive's name; 0 for a folder that is none."""
     head = name.partition("-")[0]
     return int(head) if head.isascii() and head.isdecimal() and len(head) < 10 else 0
 
@@ -139,12 +145,16 @@ def split_messages(messages: Sequence[Message]) -> list[tuple[list[Message], byt
         line = encode_message(message, before)  # with its images: a file of them must stay readable
         if not parts or len(parts[-1][0]) >= ARCHIVE_MESSAGES or size + len(line) > ARCHIVE_BYTES:
             parts.append(([], []))
-            size, line = 0, encode_message(message)
+            size, line = 0, encode_message(message) if before is not None else line
         parts[-1][0].append(message)
         parts[-1][1].append(line)
         size += len(line)
         before = message.at
     return [(part, b"".join(lines)) for part, lines in parts]
+
+
+def _speakers(messages: Sequence[Message]) -> list[str]:
+    return list(dict.fromkeys([message.name or message.role for message in messages]))[:_SPEAKERS]
 
 
 def describe_archive(messages: Sequence[Message], count: CountTokens = count_tokens) -> str:
@@ -154,7 +164,7 @@ def describe_archive(messages: Sequence[Message], count: CountTokens = count_tok
         return "(forgotten)"
     days = sorted({date_of(message.at) for message in kept} - {""})
     when = " to ".join(dict.fromkeys([*days[:1], *days[-1:]]))
-    speakers = list(dict.fromkeys(message.name or message.role for message in kept))[:_SPEAKERS]
+    speakers = _speakers(kept)
     words = telling_words([message.text for message in kept if message.role != "tool"])
     while True:
         mark = ", " if " ".join(words).isascii() else "，"
@@ -170,7 +180,7 @@ def render_archive(
     """Return an archive's files; `encoded` are its messages as `encode_messages` has them, if that was done before."""
     kept = [message.text for message in messages if not message.forgotten and message.role != "tool"]
     limit = min(LEVEL_TOKENS["L1"] - 20, max(_SHORT, sum(map(count, kept)) // 8))
-    overview = "\n".join(f"- {sentence}" for sentence in telling_sentences(kept, limit, count))
+    overview = "\n".join([f"- {sentence}" for sentence in telling_sentences(kept, limit, count)])
     return {
         ABSTRACT: abstract.encode(),
         OVERVIEW: overview.encode(),
@@ -207,7 +217,7 @@ def telling_words(texts: Sequence[str], count: int = 12) -> list[str]:
     ['我下周三去杭州出差', '帮我订一张高铁票']
     """
     words = _rank_words(tuple(_some(texts)))
-    return list(dict.fromkeys(_clause_of(word, texts) if is_unspaced(word) else word for word in words))[:count]
+    return list(dict.fromkeys([_clause_of(word, texts) if is_unspaced(word) else word for word in words]))[:count]
 
 
 def _clause_of(word: str, texts: Sequence[str]) -> str:
@@ -225,7 +235,7 @@ def _rank_words(texts: tuple[str, ...]) -> tuple[str, ...]:
     said: Counter[str] = Counter()
     for text in texts:
         said_now = _extract(_find_talk.sub(" ", text[:4000]))
-        words = (word for word in said_now if word not in _SMALL_TALK and not word.isdecimal())
+        words = [word for word in said_now if word not in _SMALL_TALK and not word.isdecimal()]
         said.update(list(dict.fromkeys(words)))  # each once, and equals in the order of saying in every run
     best = sorted(said, key=lambda word: -said[word] * min(6, 2 * len(word) if not word.isascii() else len(word)))
     return tuple(best[:_WORDS])
@@ -246,7 +256,7 @@ def telling_sentences(texts: Sequence[str], limit: int, count: CountTokens = cou
             sentence = one_line(sentence)
             folded = _find_talk.sub(" ", sentence.casefold())
             said = [word for word in words if word in folded]
-            hits = sum(not any(word in other for other in said if other != word) for word in said)
+            hits = len(said) - len([word for word in said if "\n".join(said).count(word) > 1])  # but parts of others
             if hits and len(sentence) <= 400:
                 hits *= 2 if _states_fact(sentence) else 1
                 scored.append((-hits / (4 + count(sentence)) ** 0.5, place, len(scored), sentence))

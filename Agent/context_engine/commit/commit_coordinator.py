@@ -58,7 +58,7 @@ from ..fs.main_store import Transaction
 from ..fs.meta import Staged, read_meta
 from ..fs.uri import memory_uri, parse_uri, session_uri
 from ..index.outbox_store import OutboxStore
-from .archive_builder import ArchiveBuilder, render_archive, split_messages
+from .archive_builder import ArchiveBuilder, next_number, render_archive, split_messages
 from .context_writer import ContextWriter, RelationWriter
 from .policies import Ask, MergeAdvisor, PolicyRouter
 
@@ -232,7 +232,8 @@ class CommitCoordinator:
     ) -> tuple[list[SessionArchive], list[OutboxEvent], str]:
         """Write what is new as archives; none where nothing is. Under the lock: another one may commit the same."""
         with self._fs.locked():
-            known = self.builder.known_ids(ctx, self.builder.names(ctx))
+            names = self.builder.names(ctx)
+            known = self.builder.known_ids(ctx, names)
             batch = tell_repeats(said, [id if digest else "" for id, digest in known.items()], is_delta)
             new = [each for each in (_new(message, known) for message in batch) if each is not None]
             if not new:
@@ -240,9 +241,9 @@ class CommitCoordinator:
             archives: list[SessionArchive] = []
             parts = split_messages(new)
             with self._fs.transaction(ctx, "archive session") as tx:
-                for place, (part, encoded) in enumerate(parts, 1):
-                    used = (used_contexts, used_tools) if place == len(parts) else (None, None)
-                    archives.append(self.builder.build_archive(ctx, part, *used, after=place - 1))
+                for number, (part, encoded) in enumerate(parts, next_number(names)):
+                    used = (used_contexts, used_tools) if part is parts[-1][0] else (None, None)
+                    archives.append(self.builder.build_archive(ctx, part, *used, number=number))
                     self._stage(tx, archives[-1], encoded, is_background)
             return archives, list(tx.events), tx.commit_id
 

@@ -103,6 +103,8 @@ def tell_repeats(messages: Sequence[Message], known: Sequence[str], is_delta: bo
     System messages, which a program puts before each batch, change nothing about that, and are known once said. `known`
     are the ids of the session's messages, in their order, "" for what a hand has spoilt.
     """
+    if not known:
+        return list(messages)
     lead = next((place for place, message in enumerate(messages) if message.role != "system"), len(messages))
     taken = set(known)
     said = {message.id: _said(message) for message in messages if not _own_id(message.raw)}

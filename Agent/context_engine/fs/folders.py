@@ -223,6 +223,9 @@ class Entry(NamedTuple):
 class Guard(Protocol):
     """What looks at each file that a write has taken from its place."""
 
+    def expects(self, name: str) -> bool:
+        """Whether a file is expected in the place."""
+
     def is_known(self, name: str, taken: bytes) -> bool:
         """Whether it is what was expected, so that it may go."""
 
@@ -246,7 +249,7 @@ class Folders:
         try:
             fd, depth = self._disk.open_path(self.root, names)
         except FileNotFoundError as error:
-            raise StoreError(f"the store's folder {self.root!r} is gone") from error
+            raise StoreError(f"the store's folder {self.root!r} was removed or replaced: open it again") from error
         except OSError as error:
             if error.errno in (errno.ELOOP, errno.ENOTDIR):
                 raise StoreError(f"{error.filename!r} is a symlink or a file, where a folder belongs") from error
@@ -353,21 +356,23 @@ class Folders:
                     left = left[self._disk.write(fd, bytes(left) if len(left) < len(data) else data) :]
             finally:
                 self._disk.close(fd)
-            is_taken = self._put(name, parent)
+            is_taken = self._put(name, parent, guard.expects(name))
             if is_again:
                 self._disk.remove_file(name + OLD, parent)  # what is in place now has all of it
             data = self._look_at_taken(name, parent, names, guard, data) if is_taken else None
             is_again = True
 
-    def _put(self, name: str, parent: int) -> bool:
+    def _put(self, name: str, parent: int, is_expected: bool) -> bool:
         """Let a new file take its place, and whether something was there, which has the new one's name now."""
         while True:  # a hand may make or remove the file between two steps
-            with contextlib.suppress(FileNotFoundError):
-                self._disk.swap(name + NEW, name, parent)
-                return True
+            if is_expected:
+                with contextlib.suppress(FileNotFoundError):
+                    self._disk.swap(name + NEW, name, parent)
+                    return True
             with contextlib.suppress(FileExistsError):
                 self._disk.place(name + NEW, name, parent)
                 return False
+            is_expected = True
 
     def _look_at_taken(
         self, name: str, parent: int, names: Sequence[str], guard: Guard, data: bytes | None

@@ -25,6 +25,7 @@ import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
+from operator import itemgetter
 from typing import Any, NamedTuple
 from urllib.parse import quote
 
@@ -102,11 +103,13 @@ def _pack(steps: Sequence[Step]) -> bytes:
     head: list[list[str | int | None]] = []
     images: list[bytes] = []
     for step in steps:
-        kept = (step.before, None if _is_apart(step) else step.after)
-        head.append([step.file, *(None if image is None else len(image) for image in kept)])
-        if _is_apart(step):
-            head[-1][2] = file_digest(step.after or b"")
-        images += [image for image in kept if image is not None]
+        after: bytes | str | None = file_digest(step.after or b"") if _is_apart(step) else step.after
+        row: list[str | int | None] = [step.file]
+        for image in (step.before, after):
+            if isinstance(image, bytes):
+                images.append(image)
+            row.append(len(image) if isinstance(image, bytes) else image)
+        head.append(row)
     made = zlib.compressobj(zdict=_SCAFFOLD)
     return made.compress(b"".join([to_json(head).encode(), b"\n", *images])) + made.flush()
 
@@ -490,15 +493,17 @@ def _commit_of(row: tuple[Any, ...], plans: list[dict[str, Any]], steps: list[St
 
 def _put_steps(connection: sqlite3.Connection, sequence: int, steps: Sequence[Step]) -> None:
     sql = "INSERT INTO changes(sequence, uri, moved_to, images) VALUES (?, ?, ?, ?)"
-    for (uri, is_move), group in groupby(steps, lambda step: (step.uri, step.file == MOVE)):
+    for uri, group in groupby(steps, itemgetter(0)):
         mine = list(group)
-        for step in mine if is_move else ():
-            connection.execute(sql, (sequence, uri, (step.after or b"").decode(), None))
-        if not is_move:
-            connection.execute(sql, (sequence, uri, None, _pack(mine)))
-        for step in filter(_is_apart, mine):
-            image = zlib.compress(step.after or b"", 1)
-            connection.execute("INSERT INTO unsynced VALUES (?, ?, ?)", (sequence, uri, image))
+        files = [step for step in mine if step.file != MOVE]
+        for step in mine:
+            if step.file == MOVE:
+                connection.execute(sql, (sequence, uri, (step.after or b"").decode(), None))
+            elif _is_apart(step):
+                image = zlib.compress(step.after or b"", 1)
+                connection.execute("INSERT INTO unsynced VALUES (?, ?, ?)", (sequence, uri, image))
+        if files:
+            connection.execute(sql, (sequence, uri, None, _pack(files)))
 
 
 def _prepare(connection: sqlite3.Connection) -> None:

@@ -90,8 +90,8 @@ class Transaction:
     """What the commit registered, once it is done."""
     sequence: int = 0
     """Of the commit; 0 where nothing was to be done."""
-    _base: dict[str, Image] = field(default_factory=dict)
-    _staged: dict[str, Staged] = field(default_factory=dict)
+    _base: dict[Uri, Image] = field(default_factory=dict)
+    _staged: dict[Uri, Staged] = field(default_factory=dict)
     _move: tuple[Uri, Uri] | None = None
     _more: list[_Event] = field(default_factory=list)
     _musts: set[str] = field(default_factory=set)
@@ -100,7 +100,7 @@ class Transaction:
 
     def look(self, uri: Uri) -> Staged:
         """Return a node as this transaction sees it; `NodeNotFoundError` says that there is none."""
-        staged = self._staged.get(uri.text)
+        staged = self._staged.get(uri)
         if staged is None:
             return staged_of(uri, self._look_at_base(uri))
         if staged.meta is None:
@@ -108,9 +108,9 @@ class Transaction:
         return Staged(dict(staged.files), {**staged.meta})
 
     def _look_at_base(self, uri: Uri) -> Image:
-        if uri.text not in self._base:
-            self._base[uri.text] = self.fs.read_image(uri)
-        return self._base[uri.text]
+        if uri not in self._base:
+            self._base[uri] = self.fs.read_image(uri)
+        return self._base[uri]
 
     def has(self, uri: Uri) -> bool:
         """Whether there is such a node, as this transaction sees it."""
@@ -127,7 +127,7 @@ class Transaction:
         if not uri.is_node:
             raise InvalidInputError(f"no node can be at {uri.text!r}: it is a space, or above one")
         self._look_at_base(uri)
-        self._staged[uri.text] = staged
+        self._staged[uri] = staged
         if must:
             self._musts.add(uri.text)
 
@@ -150,9 +150,9 @@ class Transaction:
             return
         fs = self.fs
         with fs.locked():
-            for uri in self._staged:
-                self._compare(uri)
-                fs.folders.check_writable(parse_uri(uri).folders)
+            for each in self._staged:
+                self._compare(each)
+                fs.folders.check_writable(each.folders)
             commit = Commit(
                 sequence=fs.journal.last_sequence() + 1,
                 id=self.commit_id,
@@ -175,17 +175,16 @@ class Transaction:
             self.sequence = commit.sequence
             fs.log_and_apply(commit)
 
-    def _compare(self, text: str) -> None:
-        uri = parse_uri(text)
-        present, base = self.fs.read_image(uri), self._base[text]
+    def _compare(self, uri: Uri) -> None:
+        present, base = self.fs.read_image(uri), self._base[uri]
         if present != base:
             seen, current = (read_meta(uri, image)["version"] if image else 0 for image in (base, present))
-            raise VersionConflictError(text, seen, current)
+            raise VersionConflictError(uri.text, seen, current)
 
     def _file_steps(self, commit: Commit) -> list[_Event]:
         changed: list[_Event] = []
-        for text, staged in self._staged.items():
-            uri, base = parse_uri(text), self._base[text]
+        for uri, staged in self._staged.items():
+            text, base = uri.text, self._base[uri]
             after = self._image_of(uri, staged, base, commit)
             # Of an edit that is adopted the journal has only what was there before: what the hand wrote is kept, too.
             before = {**base, **self.fs.journal.last_images(text)} if text in self._musts else base

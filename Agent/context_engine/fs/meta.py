@@ -83,7 +83,10 @@ def is_whole(image: Image, files: Sequence[str] = FILES) -> bool:
 
 def state_of(image: Image) -> str:
     """Return a digest of all of a node's files; "" for none."""
-    return digest_of(*(part for name in FILES if name in image for part in (name, image[name]))) if image else ""
+    parts: list[str | bytes] = []
+    for name in FILES:
+        parts += [name, image[name]] if name in image else []
+    return digest_of(*parts) if parts else ""
 
 
 def read_meta(uri: Uri, image: Image) -> dict[str, Any]:

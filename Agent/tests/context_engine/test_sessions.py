@@ -1224,6 +1224,7 @@ class TestCare:
 
     def test_indexes_later_where_a_worker_does_it(self, tmp_path: Path) -> None:
         with open_engine(tmp_path, index="worker") as engine:
+            assert excerpts(engine, "jazz") == []  # an index that is new is made with all that is there
             engine.commit_session(ADA, say("I love jazz."))
             assert excerpts(engine, "jazz") == []
             engine.work()
