@@ -102,6 +102,8 @@ class WordHit(NamedTuple):
     speaker: str
     """The role, a space and the name of who said it; "" where it is no passage."""
     sequence: int = 0
+    number: int = 0
+    """The finder's, of its unit."""
 
     @property
     def said(self) -> str:
@@ -223,11 +225,18 @@ class WordIndex:
             sql = f"select {_NODE} from node where uri = ? or (uri >= ? and uri < ?) order by uri"
             return [IndexedNode(*row) for row in db.execute(sql, (uri, f"{uri}/", f"{uri}0"))]
 
-    def uris_by_name(self, text: str) -> list[str]:
-        """Return the nodes that a text names exactly, but for case and width."""
+    def digests(self, uris: Collection[str]) -> dict[str, str]:
+        """Return what the index knows some nodes by; those that it has not are left out."""
+        sql = "select uri, digest from node where uri in (select value from json_each(?))"
         with self.reading() as db:
-            rows = db.execute("select uri from name where name = ? order by uri", (fold(clean(text)),))
-            return [row[0] for row in rows]
+            return dict(db.execute(sql, (json.dumps(list(uris)),)))
+
+    def uris_by_name(self, text: str, filters: Filters = ALL) -> list[str]:
+        """Return the nodes that a text names exactly, but for case and width."""
+        sql = "select uri, category, at from name join node using (uri) join row on node = num and level = 0"
+        with self.reading() as db:
+            rows = db.execute(f"{sql} where name = ? order by uri", (fold(clean(text)),))
+            return [row[0] for row in rows if filters.lets(*row)]
 
     def uris_named_in(self, text: str, under: str) -> list[str]:
         """Return the nodes under a URI whose names a text has in it; see `phrases_of`."""
@@ -236,12 +245,6 @@ class WordIndex:
             sql = "select uri from name where name in (select value from json_each(?)) and uri >= ? and uri < ?"
             rows = db.execute(f"{sql} order by uri", (json.dumps(phrases), f"{under}/", f"{under}0"))
             return list(dict.fromkeys(row[0] for row in rows))
-
-    def is_wanted(self, uri: str, filters: Filters) -> bool:
-        """Whether a node is one of those that some filters let through."""
-        with self.reading() as db:
-            row = db.execute("select num from node where uri = ?", (uri,)).fetchone()
-            return row is not None and _is_wanted(db, (row[0], 0, 0), filters)
 
     def rows(self) -> list[tuple[WordHit, str]]:
         """Return each row, scored 0, with each of its texts, for vectors."""
@@ -352,20 +355,18 @@ class WordIndex:
             hits: dict[Row, WordHit] = {}
             ranked = [each for each in ranked if int(each.id[0]) in levels]
             units = self._index.units([each.number for each in ranked])
-            sql = "select uri, category, at, speaker, sequence from row join node on num = node"
-            sql += " where (node, level, part) = (?, ?, ?)"
+            rows = _rows_of(db, [each.id for each in ranked])
             for each in _spread(asked, ranked):
                 num, level, part = _parse_id(each.id)
-                uri, category, at, speaker, sequence = db.execute(sql, (num, level, part)).fetchone()
-                key = num, level, part % PLACES if category == SESSIONS else part
+                row = rows[each.id]
+                key = num, level, part % PLACES if row.category == SESSIONS else part
                 if key not in hits:
                     own = _gains(asked, each)
                     above = units.get(units[each.number].above or 0)
                     answers = above is not None and above.document is not None and asked.gains_of(above.document)
                     terms = tuple(term for term in asked.weights if term in own)
-                    hits[key] = WordHit(
-                        uri, scale(each.score), level, part, category, at, terms, bool(answers), speaker, sequence
-                    )
+                    place = row.uri, scale(each.score), level, part, row.category, row.at
+                    hits[key] = WordHit(*place, terms, bool(answers), row.speaker, row.sequence, each.number)
                     if len(hits) == limit:
                         break
             return list(hits.values())
@@ -378,26 +379,25 @@ class WordIndex:
     def nearest(self, query: str, count: int, levels: Collection[int], filters: Filters = ALL) -> list[WordHit]:
         """Return the rows of some levels that are nearest in meaning; none where there is no embedder, or it fails."""
         self._index.ask(query)
-        sql = "select uri, category, at, speaker from row join node on num = node where (node, level, part) = (?, ?, ?)"
         hits = list[WordHit]()
         with self.reading() as db:
             compared = self._index.vectors.compare(query) if self._index.vectors is not None else None
             best = compared.best(4 * count) if compared is not None else []
             owners = self._index.owners(document for document, _ in best)
             units = self._index.units({*owners.values()})
+            rows = _rows_of(db, {units[owner].id for owner in owners.values()})
             for document, similarity in best:
-                num, level, part = _parse_id(units[owners[document]].id)
-                uri, category, at, speaker = db.execute(sql, (num, level, part)).fetchone()
-                if level in levels and filters.lets(uri, category, at):
-                    hits.append(WordHit(uri, round(similarity, 4), level, part, category, at, (), False, speaker))
+                id = units[owners[document]].id
+                (_, level, part), row = _parse_id(id), rows[id]
+                if level in levels and filters.lets(row.uri, row.category, row.at):
+                    place = row.uri, round(similarity, 4), level, part, row.category, row.at
+                    hits.append(WordHit(*place, (), False, row.speaker, row.sequence))
         return hits[:count]
 
-    def text_of(self, hit: WordHit) -> str:
-        """Return what a passage that was found says, as it is indexed."""
-        sql = "select 2 * num from unit where grp is not null and id = (select ? || num from node where uri = ?)"
-        with self.reading() as db:
-            row = db.execute(sql, (f"{hit.level} {hit.part} ", hit.uri)).fetchone()
-            return self._index.read(row)[row[0]][1] if row else ""
+    def texts_of(self, hits: Sequence[WordHit]) -> list[str]:
+        """Return what passages say that `rank` found within the same `reading`, as they are indexed."""
+        said = self._index.read([2 * hit.number for hit in hits])
+        return [said[2 * hit.number][1] for hit in hits]
 
     def _ranked(
         self, db: sqlite3.Connection, query: str, filters: Filters, limit: int
@@ -449,10 +449,22 @@ Row: TypeAlias = tuple[int, int, int]
 """The node's number, level, part."""
 
 
-def _is_wanted(db: sqlite3.Connection, row: Row, filters: Filters) -> bool:
-    sql = "select uri, category, at from row join node on num = node where (node, level, part) = (?, ?, ?)"
-    found = db.execute(sql, row).fetchone()
-    return found is not None and filters.lets(*found)
+class _Row(NamedTuple):
+    uri: str
+    category: str
+    at: float
+    speaker: str
+    sequence: int
+
+
+def _rows_of(db: sqlite3.Connection, ids: Iterable[str]) -> dict[str, _Row]:
+    """Return what the tables say of some units, by their ids: one question for all of them."""
+    sql = (
+        "select level || ' ' || part || ' ' || node, uri, category, at, speaker, sequence from json_each(?) wanted"
+        " join row on node = json_extract(wanted.value, '$[0]') and level = json_extract(wanted.value, '$[1]')"
+        " and part = json_extract(wanted.value, '$[2]') join node on num = node"
+    )
+    return {id: _Row(*row) for id, *row in db.execute(sql, (json.dumps([_parse_id(id) for id in ids]),))}
 
 
 def _among(db: sqlite3.Connection, filters: Filters) -> score.Among:
@@ -461,9 +473,12 @@ def _among(db: sqlite3.Connection, filters: Filters) -> score.Among:
     sql += f" limit {_FEW + 1}"
     target = filters.target
     under = db.execute(sql, (target, f"{target}/", f"{target}0")).fetchall() if target else None
-    if under is not None and len(under) <= _FEW:
-        return frozenset(_id_of(*row) for row in under if _is_wanted(db, row, filters))
-    return lambda ids: {id for id in ids if _is_wanted(db, _parse_id(id), filters)}
+
+    def wanted(ids: Collection[str]) -> frozenset[str]:
+        rows = _rows_of(db, ids).items()
+        return frozenset([id for id, row in rows if filters.lets(row.uri, row.category, row.at)])
+
+    return wanted([_id_of(*row) for row in under]) if under is not None and len(under) <= _FEW else wanted
 
 
 def _asks(text: str) -> bool:

@@ -88,9 +88,7 @@ class L0Retriever:
         scores: dict[str, float] = {}
         for space in spaces_of(typed_query, ctx):
             words = self._words(space)
-            for uri in words.uris_by_name(typed_query.text):
-                if words.is_wanted(uri, filters_of(typed_query)):
-                    scores[uri] = NAMED
+            scores |= dict.fromkeys(words.uris_by_name(typed_query.text, filters_of(typed_query)), NAMED)
             for uri, score in self._by_content(space, words, typed_query).items():
                 scores[uri] = max(scores.get(uri, 0.0), min(score, 0.999))
         best = sorted(scores, key=lambda uri: (-scores[uri], uri))
@@ -179,21 +177,28 @@ class HierarchicalSearcher:
             if seed.category != SESSIONS
         ]
         for space in spaces_of(typed_query, ctx):
-            hits += self._look(space, typed_query.target_uri, typed_query)
+            hits += self._look(self._words(space), space, typed_query.target_uri, typed_query)
         return sorted(hits, key=lambda hit: (-hit.score, hit.uri, hit.level, hit.part))
 
     def score_children(self, parent_uri: str, typed_query: TypedQuery, ctx: RequestContext) -> list[NodeHit]:
         """Return what fits under a node, best first."""
         parent = check_access(ctx, parent_uri)
-        hits = self._look(parent.space, parent.text, typed_query)
+        hits = self._look(self._words(parent.space), parent.space, parent.text, typed_query)
         return sorted((hit for hit in hits if hit.uri != parent.text and hit.score > 0.0), key=lambda hit: -hit.score)
 
-    def _look(self, space: str, target: str, query: TypedQuery) -> list[NodeHit]:
-        words = self._words(space)
+    def _look(self, words: WordIndex, space: str, target: str, query: TypedQuery) -> list[NodeHit]:
         filters = filters_of(query)._replace(target=target)
-        count = 3 * query.top_k
-        found = [hit for level in (2, 1) for hit in words.rank(query.text, count, (level,), filters)]
-        raised = query.hints.get("raised", {})
+        count, raised = 3 * query.top_k, query.hints.get("raised", {})
+        # "I moved to Rome" says where a person lives, and has no word of "Where do I live?": what such words alone find
+        # has no score, and is shown only before an older message that says the same (see `RetrievalAssembler`).
+        asked = sorted(asked_relations(query.text) & ONE_AT_A_TIME)
+        wider = f"{query.text} {words_of(asked)}"
+        with words.reading():
+            found = [hit for level in (2, 1) for hit in words.rank(query.text, count, (level,), filters)]
+            others = words.rank(wider, count, (2,), filters) if asked else []
+            held = {_place(hit): hit for hit in [*found, *others]}
+            passages = [hit for hit in held.values() if hit.level == 2]
+            sources = dict(zip(map(_place, passages), words.texts_of(passages), strict=True)) if asked else {}
         scores = {_place(hit): hit.score * raised.get(hit.category, 1.0) for hit in found}
         written = _written_terms(query.text)
         reasons = {_place(hit): _reason(hit, written) for hit in found}
@@ -202,32 +207,24 @@ class HierarchicalSearcher:
             for hit in near:
                 reasons.setdefault(_place(hit), f"near in meaning ({hit.score:.2f}){_where(hit)}")
             scores = fuse(scores, {_place(hit): hit.score for hit in near})
-        weight = query.hints.get("weight", 1.0)
-        # "I moved to Rome" says where a person lives, and has no word of "Where do I live?": what such words alone find
-        # has no score, and is shown only before an older message that says the same (see `RetrievalAssembler`).
-        asked = sorted(asked_relations(query.text) & ONE_AT_A_TIME)
-        wider = f"{query.text} {words_of(asked)}"
-        others = words.rank(wider, count, (2,), filters) if asked else []
-        held = {_place(hit): hit for hit in [*found, *others]}
         reasons = {_place(hit): _reason(hit, _written_terms(wider)) for hit in others} | reasons
-        return [
-            _with_source(
-                NodeHit(place[0], weight * min(1.0, scores.get(place, 0.0)), *place[1:], reason),
-                words, held.get(place), asked,
-            )
-            for place, reason in reasons.items()
-        ]  # fmt: skip
+        weight = query.hints.get("weight", 1.0)
+        made = []
+        for place, reason in reasons.items():
+            node_hit = NodeHit(place[0], weight * min(1.0, scores.get(place, 0.0)), *place[1:], reason)
+            made.append(_with_source(node_hit, held.get(place), asked, sources.get(place, "")))
+        return made
 
 
-def _with_source(made: NodeHit, words: WordIndex, hit: WordHit | None, asked: Sequence[str]) -> NodeHit:
+def _with_source(made: NodeHit, hit: WordHit | None, asked: Sequence[str], text: str) -> NodeHit:
     """Return a hit with when a passage was said, what of the question it says, who said it, and of whom.
 
     Of what was near in meaning alone nothing is known.
     """
     if hit is None or hit.level < 2:
         return made
-    says = frozenset(relation_of(term, asked) for term in hit.terms) - _NOW
-    text = words.text_of(hit).removeprefix(f"{hit.speaker.partition(' ')[2]}: ") if asked else ""
+    says = frozenset([relation_of(term, asked) for term in hit.terms]) - _NOW
+    text = text.removeprefix(f"{hit.speaker.partition(' ')[2]}: ")
     stated = {relation: subjects for relation in asked if (subjects := subjects_of(text, relation))}
     says = says.union(stated)
     subjects = frozenset().union(*stated.values())
@@ -402,12 +399,15 @@ class RetrievalAssembler:
         blocks: list[RetrievedBlock] = []
         shown: set[str] = set()
         excerpts: set[str] = set()
+        known: dict[str, str] = {}
+        for space in spaces_of(typed_query, ctx):
+            known |= self._words(space).digests({hit.uri for hit in hits})
         parts, newest = _best_parts(hits), dict.fromkeys(typed_query.hints.get("stale", ()), 0)
         for hit in _newest_first(hits):
             if len(made) >= typed_query.top_k:
                 break
             if hit.uri not in seen:
-                seen[hit.uri] = self._look(ctx, hit.uri)
+                seen[hit.uri] = self._look(ctx, hit.uri, known)
             held = seen[hit.uri]
             if held is None:
                 continue
@@ -431,7 +431,7 @@ class RetrievalAssembler:
         typed_query.hints["stale"] = [uri for uri, held in seen.items() if held is not None and held.is_stale]
         return blocks
 
-    def _look(self, ctx: RequestContext, uri: str) -> _Seen | None:
+    def _look(self, ctx: RequestContext, uri: str, known: Mapping[str, str]) -> _Seen | None:
         try:
             if parse_uri(uri).category == SESSIONS:
                 node = self._fs.read_node(ctx, uri, include_content=False)
@@ -446,11 +446,8 @@ class RetrievalAssembler:
             return None
         passages = {} if node.category == SESSIONS else {part: text for part, text, _ in passages_of(node)}
         edges = [edge for edge in read_edges(node.uri, image.get(RELATIONS, b"")) if is_visible(ctx, edge.to_uri)]
-        known = self._words(node.uri).node(node.uri)
-        digests = node.metadata["digests"]
-        is_stale = node.category != SESSIONS and (
-            known is None or known.digest != projected_digest(node.uri, node.metadata, node.category, digests)
-        )
+        projected = projected_digest(node.uri, node.metadata, node.category, node.metadata["digests"])
+        is_stale = node.category != SESSIONS and known.get(node.uri) != projected
         if is_stale:
             self._on_stale(node.uri)
         return _Seen(node, lines_of(image.get(MESSAGES, b"")), passages, edges, is_stale)
