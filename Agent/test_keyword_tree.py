@@ -62,19 +62,16 @@ except ModuleNotFoundError as missing:
         raise
     import keyword_tree as kt  # type: ignore[no-redef]
     from keyword_tree import (  # type: ignore[assignment]
-        AgentDecision,
         ClosedError,
         DuplicateIdError,
         Info,
         InfoKeywordLink,
         InvalidInputError,
-        KeywordNode,
         KeywordTree,
         KeywordTreeError,
         LLMClient,
         NotFoundError,
         RelationType,
-        SearchResult,
         SearchStatus,
         StoreCorruptError,
         StoreError,
