@@ -651,8 +651,8 @@ class LLMClient(ABC):
     """Whether candidates come as one text each, `"0 编程 / Python"`, instead of objects: half as many tokens."""
 
     short_list: int = 8
-    """How many of the best a search shows first, with a fact of each; the whole view follows where the model looks
-    further. 0: the whole view at once, and always."""
+    """How many of the best a search, a placement and a linking show first, with a fact of each; the whole view follows
+    where the model looks further. 0: the whole view at once, and always."""
 
     concurrency: int | None = None
     """How many calls at a time are worth it; 1 of a model in this process, None where a service decides."""
@@ -3753,8 +3753,8 @@ class _Descent:
                 trace.fits = self.Rank(question, intent)
             return self._Conclude(trace, _Reading("silent", "missing", words=silence), _ROOT_ID)
         fits = trace.fits = self.Rank(question, intent)
-        best = fits.ids[: self._short_list] if intent == "search" else []
-        if best and not self.always_ask and self._IsSure(fits):
+        best = fits.ids[: self._short_list]
+        if intent == "search" and best and not self.always_ask and self._IsSure(fits):
             return self._Conclude(trace, _Reading("ranked", "match", best[:1]), _ROOT_ID)
         with self._see() as state:
             start = position = _Position(_ROOT_ID, [], self._ListChildren(state, _ROOT_ID))

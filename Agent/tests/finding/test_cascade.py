@@ -111,6 +111,28 @@ class TestCascade:
         assert client.views[1]["path"] == ["People"]
 
 
+    def test_a_placement_and_a_linking_begin_with_the_few_too(self, tmp_path: Path) -> None:
+        client = Asked({"action": "match", "targets": [0]})
+        with KeywordTree(str(tmp_path), client) as tree:
+            fill(tree)
+            placed = tree.CreateKeyword("drawer for peanuts", description="what Anna is allergic to")
+            linked = tree.CreateInfo("Anna carries pills against her allergy to peanuts.", auto_link=True)
+
+            assert placed.parent_id == tree.GetKeyword(placed.parent_id).id != "root"  # type: ignore[union-attr]
+            assert [node.name for node, _ in tree.GetKeywordsOfInfo(linked.id)] == ["Anna"]
+        assert [view["intent"] for view in client.views] == ["suggest_parent", "link_info"]
+        assert all(1 <= len(view["candidates"]) <= client.short_list for view in client.views)
+        assert client.views[1]["candidates"][0]["excerpt"] == "Anna is allergic to peanuts."
+
+    def test_a_placement_looks_further_where_the_model_wants_to(self, tmp_path: Path) -> None:
+        client = Asked(FURTHER, MISSING)
+        with KeywordTree(str(tmp_path), client) as tree:
+            fill(tree)
+            tree.CreateKeyword("a drawer for peanuts")
+
+        assert len(client.views[1]["candidates"]) > len(client.views[0]["candidates"])
+
+
 class TestConfidence:
     @pytest.mark.parametrize("told", [0.8, "0.8", AgentDecision("match", 0, confidence=0.8)])
     def test_of_a_model_goes_before_that_of_words(self, told: Any, tmp_path: Path) -> None:
@@ -153,7 +175,7 @@ class TestLean:
         assert any(line.endswith(" tea 0 People: wire money: green tea") for line in lines)
 
     def test_a_reply_makes_five_links_at_most(self, tmp_path: Path) -> None:
-        client = Asked({"action": "match", "node_id": 0, "node_ids": list(range(20))})
+        client = Asked({"action": "match", "node_id": 0, "node_ids": list(range(8))})
         with KeywordTree(str(tmp_path), client) as tree:
             fill(tree)
             info = tree.CreateInfo("All drawers were emptied.", auto_link=True)
