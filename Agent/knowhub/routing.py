@@ -12,7 +12,7 @@ One that fails three times in a row rests for 30 s; meanwhile words choose, and 
 import json
 import threading
 import time
-from collections import OrderedDict, deque
+from collections import Counter, OrderedDict, deque
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from concurrent.futures import TimeoutError as FutureTimeoutError
@@ -153,7 +153,7 @@ class Models:
         self._clock = clock
         self._lock = threading.Lock()
         self._pool = ThreadPoolExecutor(POOL_SIZE, "KnowHub model")
-        self._running = 0
+        self._running: Counter[str] = Counter()  # calls under way, by model
         self._failures: dict[str, int] = {}
         self._rests_until: dict[str, float] = {}
         self._calls: dict[str, deque[float]] = {}  # by who
@@ -223,13 +223,13 @@ class Models:
         name = self.choose(name)
         why = self.available(name)
         with self._lock:
-            if not why and self._running >= POOL_SIZE:
+            if not why and (self._running.total() >= POOL_SIZE or self._running[name] >= self._at_once(name)):
                 why = "model_busy"
             if not why and self._wait_s(who) > 0.0:
                 why = "model_limit"
             if why:
                 return Reply(reason=why)
-            self._running += 1
+            self._running[name] += 1
             self.calls += 1
             self._calls.setdefault(who, deque()).append(self._clock())
         try:
@@ -246,6 +246,10 @@ class Models:
                 self._failures[name] = 0
         return reply
 
+    def _at_once(self, name: str) -> int:
+        """Return how many calls of a model at a time are worth it; more would wait for each other in the model."""
+        return getattr(self._clients[name], "concurrency", None) or POOL_SIZE
+
     def _call(self, name: str, intent: str, question: Json) -> Reply:
         client, data, reason = self._clients[name], None, ""
         try:
@@ -256,7 +260,7 @@ class Models:
             reason = "model_failure"
         finally:
             with self._lock:
-                self._running -= 1
+                self._running[name] -= 1
         return Reply(data, reason, _usage(name, client))
 
     def close(self) -> None:

@@ -3,8 +3,9 @@
 Models of 0.1 to 2 billion parameters know the name and not its number, and do not end a list. So a question about a
 tree is put in another form: candidates first, the question last, the answer a *name*. Nothing is generated: the
 log-probabilities of the names are read from a trie of their tokens, with the question and without it; what the question
-adds is the score, so that a name that is likely anyway is not chosen for that. All other questions get a reply under a
-grammar of their own schema, with bounds.
+adds is the score, so that a name that is likely anyway is not chosen for that. How much it must add, the model tells
+itself: more than one question that says nothing adds to another. All other questions get a reply under a grammar of
+their own schema, with bounds.
 
 `cyllama` and not `llama-cpp-python` runs the model: it comes as a wheel for Python 3.10 to 3.14, which installs in
 seconds, the other is compiled for a quarter of an hour; and a computation can be cancelled in its middle.
@@ -43,6 +44,7 @@ LEAST_CONTEXT = 512
 _SHOWN = 12  # candidates of a view of the whole tree that a small model is shown: those that rank best
 _WIDE = 4.0  # of log-probability: branches of the trie that are less likely by that are not opened
 _FLOOR = 6.0  # what an option that was not opened counts below the best
+_EMPTY = ("…", "?")  # questions that say nothing
 _TASKS = {
     "search": ("You find the entry of a list that a question is about or that answers it.", "Question"),
     "suggest_parent": ("You file a new entry: you find the entry that it is a kind, a part or an instance of.", "New"),
@@ -63,7 +65,8 @@ class LocalLLMClient(LLMClient):
         threads: of the processor; None: all. They wait for each other: on a busy machine fewer are faster.
         timeout_s: for a whole `Chat`, waiting for others included, in seconds.
         margin: by how much the question must make a name likelier, itself and beside "none", in natural logarithms of
-            probability; what is below is answered with `missing`.
+            probability; what is below is answered with `missing`. None: by more than a question that says nothing does,
+            as this model has it for these names.
         chat_template: the name of a template that `llama.cpp` knows, such as `"chatml"`; "" takes the file's.
         progress: called while the file is loaded, with a share from 0 to 1.
 
@@ -86,7 +89,7 @@ class LocalLLMClient(LLMClient):
         n_ctx: int = 4096,
         threads: int | None = None,
         timeout_s: float = 60.0,
-        margin: float = 0.5,
+        margin: float | None = None,
         chat_template: str = "",
         progress: Callable[[float], None] | None = None,
     ) -> None:
@@ -186,10 +189,11 @@ class LocalLLMClient(LLMClient):
         if question.get("description"):
             asked += f" ({question['description']})"
         listed = "\n".join(f"- {_fact_of(each)}" for each in shown)
-        gains = self._gains(f"{task} {_END}", f"{listed}\n\n{what}: {{}}\nThe entry's name, or none:", asked, labels)
+        text = f"{listed}\n\n{what}: {{}}\nThe entry's name, or none:"
+        gains, margin = self._gains(f"{task} {_END}", text, asked, labels)
         best = max(range(len(gains)), key=gains.__getitem__)
         lead = min(gains[best], gains[best] - gains[0])
-        confidence = 1.0 / (1.0 + math.exp(min(50.0, self._margin - lead)))
+        confidence = 1.0 / (1.0 + math.exp(min(50.0, margin - lead)))
         if best == 0 or confidence < 0.5:
             return {"action": "missing", "targets": [], "reason": "no name is likely enough"}
         reason = f"its name is likelier by {gains[best]:.1f} for the question"
@@ -200,19 +204,24 @@ class LocalLLMClient(LLMClient):
         answers = []
         for each in question["candidates"]:
             text = f"Text: {_line(each['text'])}\n\nQuestion: {{}}\nDoes the text answer the question, yes or no?"
-            no, yes = self._gains(_JUDGE, text, question["query"], ["yes"], none="no")
-            if yes - no >= self._margin:
+            (no, yes), margin = self._gains(_JUDGE, text, question["query"], ["yes"], none="no")
+            if yes - no >= margin:
                 answers.append(each["idx"])
         return {"targets": answers}
 
-    def _gains(self, system: str, text: str, asked: str, labels: Sequence[str], none: str = "none") -> list[float]:
-        """Return by how much a question makes each answer likelier, `none` first."""
+    def _gains(
+        self, system: str, text: str, asked: str, labels: Sequence[str], none: str = "none"
+    ) -> tuple[list[float], float]:
+        """Return by how much a question makes each answer likelier, `none` first, and from where on that counts."""
         options = [self._tokens(label) for label in (none, *labels)]
         scores = []
-        for question in (_line(asked), "…"):
+        for question in (_line(asked), *_EMPTY):
             prompt = self._format([("system", system), ("user", text.replace("{}", question))])
             scores.append(self._score(prompt, options))
-        return [with_it - without for with_it, without in zip(*scores, strict=True)]
+        with_it, *without = scores
+        gains = [score - sum(empty) / len(empty) for score, *empty in zip(with_it, *without, strict=True)]
+        chance = max(max(empty) - min(empty) for empty in list(zip(*without, strict=True))[1:])
+        return gains, chance if self._margin is None else self._margin
 
     def _score(self, prompt: list[int], options: Sequence[Sequence[int]]) -> list[float]:
         """Return the log-probabilities of whole answers: a trie whose improbable branches are not opened."""

@@ -80,8 +80,12 @@ class TestForm:
         assert found.input_tokens > 0
         assert found.status.value == "not_found" or found.confidence >= 0.5
 
+    def test_a_question_that_says_nothing_chooses_nothing(self, client: LocalLLMClient) -> None:
+        for question in ("…", "?"):
+            assert client.Chat(asked(question, listed(*FACTS)), {})["action"] == "missing"
+
     def test_names_are_told_apart_by_what_the_model_thinks_of_them(self, client: LocalLLMClient) -> None:
-        """The margin decides: without one something is chosen, with a huge one nothing is."""
+        """The margin decides: with a huge one nothing is chosen."""
         sure, client._margin = client._margin, 50.0
         try:
             assert client.Chat(asked("tea", listed("Tea", "Tom")), {})["action"] == "missing"

@@ -405,6 +405,26 @@ class TestRouting:
 
             assert hub.search(LOCAL, {"q": "tea"})["reason"] == "model_busy"
 
+    def test_a_model_that_takes_one_call_at_a_time_gets_one(self, tmp_path: Path) -> None:
+        begun, go_on = threading.Event(), threading.Event()
+
+        class Slow(StubLLMClient):
+            concurrency = 1
+
+            def Chat(self, messages: Any, json_schema: Any) -> Json:
+                begun.set()
+                go_on.wait(10)
+                return {"chosen": [0]}
+
+        with KnowHub(tmp_path, Slow([1])) as hub:
+            save(hub, task="green tea")
+            first = threading.Thread(target=hub.search, args=(LOCAL, {"q": "tea"}))
+            first.start()
+            assert begun.wait(10)
+            assert hub.search(LOCAL, {"q": "green"})["reason"] == "model_busy"
+            go_on.set()
+            first.join()
+
     def test_a_tokens_share_of_calls_ends(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr("Agent.knowhub.routing.CALLS_PER_MINUTE", 1)
         hub, _ = model_hub(tmp_path, *[{"chosen": [0]}] * 3)
