@@ -39,19 +39,16 @@ import typing_extensions
 try:
     from Agent import keyword_tree as kt
     from Agent.keyword_tree import (
-        AgentDecision,
         ClosedError,
         DuplicateIdError,
         Info,
         InfoKeywordLink,
         InvalidInputError,
-        KeywordNode,
         KeywordTree,
         KeywordTreeError,
         LLMClient,
         NotFoundError,
         RelationType,
-        SearchResult,
         SearchStatus,
         StoreCorruptError,
         StoreError,
