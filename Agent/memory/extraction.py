@@ -39,11 +39,10 @@ from typing_extensions import override
 from ..base.checks import shorten
 from ..base.speech import NOT_OWN, is_asked, own_words, sentences_around
 from ..base.text import count_tokens, fold_case, sentence_spans
-from ..finding.texts import passages
+from ..finding.texts import find_runs, passages
 from ..keyword_tree import KeywordTreeError, LLMClient
 from ..models.model_clients import within
 from .graph import ENTITY_TYPES
-from .keywords import find_runs
 
 __all__ = ["CATEGORIES", "ENTITY_TYPES", "MODEL_SECONDS", "SCHEMA", "ExtractedEntity", "ExtractedRelation"]
 __all__ += ["Extraction", "Extractor", "Fact", "FindKnown", "ModelExtractor", "ReplyFormError", "Shown"]

@@ -37,8 +37,8 @@ from typing_extensions import override
 
 from ..base.checks import check_count, check_string, check_strings, shorten
 from ..base.text import fold_case as fold
+from ..finding.texts import find_runs
 from ..keyword_tree import InvalidInputError, NotFoundError
-from .keywords import find_runs
 from .scoring import graph_distance
 
 __all__ = ["ENTITY_TYPES", "GraphEntity", "GraphRelation", "InMemoryGraph", "KnowledgeGraph", "RelationDirection"]
@@ -220,7 +220,10 @@ class KnowledgeGraph(ABC):
 
         Cost: one reading of the relations of each entity within reach, more only where a longer way is the better one.
         """
-        direction = check_walk(depth, direction, relation_types)
+        check_count("depth", depth, 0)
+        if isinstance(relation_types, str):  # each of its characters would be taken for a type
+            raise InvalidInputError(f"relation_types must be a list of strings, not {shorten(relation_types)}")
+        direction = check_direction(direction)
         if self.get_entity(entity_id) is None:
             raise NotFoundError("keyword", entity_id)
         best = {entity_id: 1.0}
@@ -332,7 +335,7 @@ def keyword_fit(entity: GraphEntity, keywords: Iterable[str]) -> int:
     description has it. Words count whole, whatever is between them ("go" is not in "Django", "green tea" is in
     "Green-Tea"); in scripts without spaces any run of characters counts (绿茶 is in 喝绿茶).
     """
-    return _fit({units_of(keyword) for keyword in keywords}, entity_text(entity))
+    return _fit({*units_of(keywords)}, entity_text(entity))
 
 
 class EntityText(NamedTuple):
@@ -344,8 +347,8 @@ class EntityText(NamedTuple):
 
 
 def entity_text(entity: GraphEntity) -> EntityText:
-    names = (entity.name, *entity.aliases, *entity.tags)
-    return EntityText(tuple(map(units_of, names)), units_of(entity.description))
+    *names, description = units_of([entity.name, *entity.aliases, *entity.tags, entity.description])
+    return EntityText(tuple(names), description)
 
 
 def _fit(keywords: Set[str], text: EntityText) -> int:
@@ -358,14 +361,18 @@ def _fit_one(keyword: str, names: tuple[str, ...], description: str) -> int:
     return 2 if any(keyword in name for name in names) else 1 if keyword in description else 0
 
 
-def units_of(text: str) -> str:
-    """Return the words of `text`, the characters where words are not spaced, and runs of symbols, each between blanks.
+def units_of(texts: Iterable[str]) -> list[str]:
+    """Return the words of texts, the characters where words are not spaced, and runs of symbols, each between blanks.
 
     Words lose their English plural: what is called birthdays is found by "birthday". So a text has a keyword where the
     one string has the other. Symbols count, since C, C++ and C# are three things.
     """
+    return [_units_of(text) for text in [*map(fold, texts)]]
+
+
+def _units_of(text: str) -> str:
     units: list[str] = []
-    for symbols, run in groupby(fold(text), _is_symbol):
+    for symbols, run in groupby(text, _is_symbol):
         if symbols:
             units.append("".join(run))
         else:
@@ -401,13 +408,6 @@ def check_direction(direction: object) -> RelationDirection:
     return RelationDirection(direction)
 
 
-def check_walk(depth: object, direction: object, relation_types: object) -> RelationDirection:
-    check_count("depth", depth, 0)
-    if isinstance(relation_types, str):  # each of its characters would be taken for a type
-        raise InvalidInputError(f"relation_types must be a list of strings, not {shorten(relation_types)}")
-    return check_direction(direction)
-
-
 def check_relation(relation: GraphRelation) -> None:
     _check_text("GraphRelation.relation_type", relation.relation_type)
     weight = relation.weight
@@ -424,7 +424,7 @@ def check_keywords(keywords: Iterable[str], limit: int | None) -> Set[str]:
     """Return the keywords as `units_of` writes them."""
     if limit is not None:
         check_count("limit", limit)
-    return {units_of(name) for name in check_strings("keywords", keywords)}
+    return {*units_of(check_strings("keywords", keywords))}
 
 
 # The simplest implementation

@@ -34,15 +34,13 @@ from typing_extensions import override
 
 from ..base.speech import NOT_OWN, own_words
 from ..base.text import fold_case, sentence_spans
-
-# The recall's own way of telling scripts with spaces from those without: two of them would disagree one day.
-from ..finding import texts as _texts
 from ..finding.texts import STOP_WORDS as ASKING_WORDS
+from ..finding.texts import find_runs
 from ..finding.texts import terms as terms_of
 
 __all__ = ["CHINESE_STOP_WORDS", "ONE_AT_A_TIME", "OTHER", "SPEAKER", "STOP_WORDS", "ChineseKeywordExtractor"]
 __all__ += ["KeywordExtractor", "SimpleKeywordExtractor", "asked_relations", "asked_subjects", "cut_ngrams"]
-__all__ += ["cut_words", "find_runs", "find_words", "relation_of", "says_change", "subjects_of", "words_of"]
+__all__ += ["cut_words", "find_words", "relation_of", "says_change", "subjects_of", "words_of"]
 
 Cut: TypeAlias = Callable[[str], Sequence[str]]
 """Cuts a text without spaces into words."""
@@ -157,15 +155,6 @@ def _find_rjieba() -> Any:
         return import_module("rjieba")
     except ImportError:
         return None
-
-
-def find_runs(text: str) -> list[tuple[str, str]]:
-    """Return each run of a script without spaces as (run, ""), and each other word as ("", word), in their order.
-
-    >>> find_runs("喝绿茶 with Ada_L")
-    [('喝绿茶', ''), ('', 'with'), ('', 'Ada'), ('', 'L')]
-    """
-    return _texts.find_runs(text)
 
 
 def find_words(text: str) -> Iterator[tuple[str, str]]:

@@ -25,9 +25,10 @@ the words that the name says and the text does not count twice.
 import inspect
 import math
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence, Set
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from enum import Enum
+from itertools import repeat
 from pathlib import Path
 from typing import TypeAlias
 
@@ -35,7 +36,7 @@ from ..base.checks import check_count, check_string, shorten
 from ..base.text import fold
 from ..finding import texts
 from ..finding.embedder import Embedder, Meaning
-from ..keyword_tree import Info, InvalidInputError, KeywordTree
+from ..keyword_tree import Info, InvalidInputError, KeywordNode, KeywordTree
 from .graph import ENTITY_TYPES, GraphEntity, KnowledgeGraph, RelationDirection
 from .keywords import (
     SPEAKER,
@@ -225,7 +226,8 @@ class MemoryRetriever:
         limit = [_ENTITIES] if self._takes_limit else []
         named = {entity.id: entity for entity in self._graph.find_by_keywords(keywords, *limit)[:_ENTITIES]}
         near = dict.fromkeys(named, 1.0)
-        for id in named:
+        is_bare = isinstance(self._graph, TreeGraph) and not self._graph.has_relations()
+        for id in () if is_bare else named:
             for other in self._graph.get_related(id, depth, RelationDirection.BOTH, None):
                 near[other.entity.id] = max(other.score, near.get(other.entity.id, 0.0))
         return named, dict(sorted(near.items(), key=lambda item: -item[1]))
@@ -237,7 +239,8 @@ class _Search:
     def __init__(self, retriever: MemoryRetriever, query: str, among: Choice | None, config: RetrieverConfig) -> None:
         self._index, self._tree, self._among, self._config = retriever.index, retriever._tree, among, config
         self._query, self._now = query, retriever._clock()
-        self._infos, self._links = dict[str, Info | None](), dict[str, list[str]]()
+        self._infos, self._nodes = dict[str, Info | None](), dict[str, list[KeywordNode]]()
+        self._keywords = dict[str, KeywordNode]()
         self._graph_only = config.strategy is RetrievalStrategy.GRAPH_ONLY
         self._scoring = config.scoring or (GraphDistance() if self._graph_only else TextOverlap())
         weights = self._scoring.weights
@@ -254,20 +257,22 @@ class _Search:
 
     # -- reading the tree --
 
+    def _read(self, ids: Iterable[str]) -> None:
+        """Read infos and what they hang on, those that were not read yet, all together."""
+        new = [id for id in ids if id not in self._nodes]
+        self._infos |= {id: self._tree.GetInfo(id) for id in new if id not in self._infos}
+        hung = [self._tree.GetKeywordsOfInfo(id) for id in new]
+        for id, nodes in zip(new, hung, strict=True):  # of one keyword one record: each decodes its row when looked at
+            self._nodes[id] = [self._keywords.setdefault(node.id, node) for node, _ in nodes]
+
     def _info(self, id: str) -> Info | None:
         if id not in self._infos:
             self._infos[id] = self._tree.GetInfo(id)
         return self._infos[id]
 
-    def _keyword_ids(self, id: str) -> list[str]:
-        if id not in self._links:
-            self._links[id] = [link.keyword_id for link in self._tree.GetLinks(id)]
-        return self._links[id]
-
-    def _nearest(self, id: str) -> tuple[float, str]:
-        """Return how near the keyword of an info is that is nearest to what the question names, and that keyword."""
-        ids = self._keyword_ids(id) if self._near else []
-        return max(((self._near.get(each, 0.0), each) for each in ids), default=(0.0, ""), key=lambda each: each[0])
+    def _nearest(self, id: str) -> KeywordNode | None:
+        """Return the keyword of an info that is nearest to what the question names, else its first one."""
+        return max(self._nodes[id], key=lambda node: self._near.get(node.id, 0.0), default=None)
 
     def _hang(self, named: Mapping[str, GraphEntity]) -> None:
         """Look at the infos of keywords, the nearest first; lend those of named ones the words of their names."""
@@ -283,7 +288,7 @@ class _Search:
             tags = [tag for tag in entity.tags if tag not in ENTITY_TYPES]
             names[id] = asked.intersection(texts.terms(" ".join([entity.name, *getattr(entity, "aliases", ()), *tags])))
         for id, on in found.items():
-            hung = self._keyword_ids(id) if is_cut else on
+            hung = [link.keyword_id for link in self._tree.GetLinks(id)] if is_cut else on
             if shared := set[str]().union(*(names.get(keyword_id, ()) for keyword_id in hung)):
                 self._lent[id] = dict.fromkeys(shared, 1.0)
         self._hanging = [*found]
@@ -292,11 +297,11 @@ class _Search:
         """Return the first infos of a keyword that may be found."""
         ids: list[str] = []
         for page in range(_PAGES):
-            infos = self._tree.GetInfosOfKeyword(keyword_id, page=page)
+            infos = self._tree.GetInfosOfKeyword(keyword_id, page=page, size=_HANGING // 4)
             self._infos |= {info.id: info for info in infos}
             allowed = _allowed(self._among, [info.id for info in infos])
             ids += [info.id for info in infos if info.id in allowed]
-            if not infos or len(ids) >= _HANGING // 4:
+            if len(infos) < _HANGING // 4 or len(ids) >= _HANGING // 4:
                 break
         return ids
 
@@ -310,46 +315,47 @@ class _Search:
         ranked = [] if self._graph_only else self._index.rank(self._query, reach, self._among, self._lent)
         said = {found.id: found for found in ranked}
         known = self._index.facts([*dict.fromkeys([*said, *([] if self._text_alone else self._hanging)])])
-        scored = []
-        for id, facts in known.items():
-            overlap = self._dice(id) if by_dice else said[id].score if id in said else 0.0
-            fresh = temporal_decay(self._now - facts.time, self._config.half_life_s)
-            breakdown = ScoreBreakdown(overlap, self._nearest(id)[0], fresh, reference_count(facts.referred))
-            total = self._scoring.total(breakdown)
-            if total > 0.0 and total >= self._config.min_score:
-                scored.append((total, id, breakdown))
+        self._read(known)
+        overlaps = [self._dice(id) if by_dice else said[id].score if id in said else 0.0 for id in known]
+        nearest = map(self._nearest, known)
+        distances = [0.0 if node is None else self._near.get(node.id, 0.0) for node in nearest]
+        ages, counts = [self._now - facts.time for facts in known.values()], [each.referred for each in known.values()]
+        fresh = map(temporal_decay, ages, repeat(self._config.half_life_s))
+        breakdowns = [*map(ScoreBreakdown, overlaps, distances, fresh, map(reference_count, counts))]
+        scored = [*zip(map(self._scoring.total, breakdowns), known, breakdowns, strict=True)]
+        scored = [each for each in scored if each[0] > 0.0 and each[0] >= self._config.min_score]
         scored.sort(key=lambda item: (-item[0], -known[item[1]].number))  # of equals the newest
         later = dict[str, str]()
         if scored and not self._graph_only:
             scored, later = self._newest_first(scored, limit, known)
-        results = dict[str, Retrieved]()
-        for total, id, breakdown in scored:
-            info = self._info(id)
-            if len(results) == limit:
-                break
-            if info is not None and not memory_fields(info).get("superseded_by"):  # not meanwhile
-                text = fold(info.content)  # what a newer one says already takes no second place
-                results[text] = results.get(text) or self._result(info, total, breakdown, said.get(id), later)
-        return [*results.values()], len(said) < reach
+        self._read(id for _, id, _ in scored)
+        there = [(each, info) for each in scored if (info := self._infos[each[1]]) is not None]
+        there = [each for each in there if not memory_fields(each[1]).get("superseded_by")]  # not meanwhile
+        # What a newer one says already takes no second place.
+        folds = [*map(fold, [info.content for _, info in there])]
+        first = {text: place for place, text in reversed([*enumerate(folds)])}
+        chosen = [each for place, each in enumerate(there) if first[folds[place]] == place][:limit]
+        return self._results(chosen, said, later), len(said) < reach
 
-    def _result(
-        self, info: Info, total: float, breakdown: ScoreBreakdown, found: Found | None, later: Mapping[str, str]
-    ) -> Retrieved:
-        """Return a memory with its path, the passage that fits best, and what else counts as said."""
-        nodes = {node.id: node for node, _ in self._tree.GetKeywordsOfInfo(info.id)}
-        node = nodes.get(self._nearest(info.id)[1]) or next(iter(nodes.values()), None)
-        path = [] if node is None else [node.name]
-        if node is not None and node.parent_id != "root":
-            path = [each.name for each in self._tree.GetPath(node.id)[1:]]
-        passage, note = info.content[:_PASSAGE], "" if found is None else found.note
-        # What it took the place of may have been what fits.
-        if found is not None and found.passage and _words(found.passage.strip("…")) in _words(info.content):
-            passage = found.passage
-        names = (text for each in nodes.values() for text in (each.name, *each.aliases))
-        before = self._index.questions_before([info.id]) if info.source else {}
-        context = "\n".join([*names, before.get(info.id, "")])
-        more = {"later": later.get(info.id, ""), "note": note, "query": self._query, "context": context}
-        return Retrieved(info, total, breakdown, path, passage, self._scoring, **more)
+    def _results(
+        self, chosen: Sequence[tuple[_Scored, Info]], said: Mapping[str, Found], later: Mapping[str, str]
+    ) -> list[Retrieved]:
+        """Return memories with their paths, the passages that fit best, and what else counts as said."""
+        before = self._index.questions_before([info.id for _, info in chosen if info.source])
+        results = []
+        for (total, id, breakdown), info in chosen:
+            node, found, passage = self._nearest(id), said.get(id), info.content[:_PASSAGE]
+            path = [] if node is None else [node.name]
+            if node is not None and node.parent_id != "root":
+                path = [each.name for each in self._tree.GetPath(node.id)[1:]]
+            # What it took the place of may have been what fits.
+            if found is not None and found.passage and _words(found.passage.strip("…")) in _words(info.content):
+                passage = found.passage
+            names = (text for each in self._nodes[id] for text in (each.name, *each.aliases))
+            context = "\n".join([*names, before.get(id, "")])
+            more = {"later": later.get(id, ""), "note": "" if found is None else found.note, "context": context}
+            results.append(Retrieved(info, total, breakdown, path, passage, self._scoring, query=self._query, **more))
+        return results
 
     def _newest_first(
         self, scored: list[_Scored], limit: int, known: Mapping[str, InfoFacts]
@@ -406,7 +412,7 @@ class _Search:
 
     def _dice(self, id: str) -> float:
         """Return the overlap with an info, whose keywords are the title, and their descriptions the summary."""
-        info, keywords = self._info(id), [node for node, _ in self._tree.GetKeywordsOfInfo(id)]
+        info, keywords = self._infos[id], self._nodes[id]
         title, summary = " ".join(node.name for node in keywords), " ".join(node.description for node in keywords)
         return text_overlap(self._query, title, summary.strip(), "" if info is None else info.content)
 

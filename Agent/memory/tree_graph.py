@@ -45,7 +45,6 @@ from .graph import (
     check_entity,
     check_keywords,
     check_relation,
-    check_walk,
     normalize_tag,
     normalize_tags,
     rank_entities,
@@ -247,12 +246,12 @@ class TreeGraph(KnowledgeGraph):
         direction: RelationDirection = RelationDirection.OUTGOING,
         relation_types: Collection[str] | None = None,
     ) -> list[ScoredEntity]:
-        id = self._find(entity_id).id
-        check_walk(depth, direction, relation_types)
-        if not self._read(graph_rows.has_relations):
-            return []
         with self._index.caught_up():
-            return super().get_related(id, depth, direction, relation_types)
+            return super().get_related(self._find(entity_id).id, depth, direction, relation_types)
+
+    def has_relations(self) -> bool:
+        """Tell whether there is any relation."""
+        return self._read(graph_rows.has_relations)
 
     @override
     def find_by_keywords(self, keywords: Iterable[str], limit: int | None = None) -> list[GraphEntity]:
