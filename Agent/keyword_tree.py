@@ -1,8 +1,8 @@
 """Long-term memory for an agent: a tree of keywords that never loses a fact.
 
 Infos are linked to keywords, keywords form a tree.  A name or an alias is
-found at once, without a model; what has no exact name is found by a language
-model that walks the tree from a short list of names and paths.  Every write is
+found at once, without a model; a question is answered by a ranking, or by a
+language model that walks the tree from a short list of names and paths.  Every write is
 durable before the call returns, whole or not at all, and one line of a log
 that a person can read.
 
@@ -23,24 +23,24 @@ that a person can read.
     >>> tree.Close()
     >>> folder.cleanup()
 
-The sections, in order from what is stored up to the public class; each opens with its rule or its format:
+The sections, in order from records up to the public class; each opens with its rule or its format:
 
-    Errors       what can go wrong, grouped by what a caller would do about it
-    Records      what is stored and what is returned
+    Errors       the errors, grouped by a caller's reaction
+    Records      the stored and returned records
     Model        the port to a language model, its prompts, and a scripted model
     Text         folding, normalising, checking and encoding untrusted text
     Rows         how a record stands in a JSONL line, and is read without decoding it all
     Files        the one class through which all input and output goes
     Log          the line format of change_log.jsonl, how to tell a torn tail from damage, and its reader
-    Store        the port behind which the log lies, and its first implementation, in a folder
-    State        what opening rebuilds in memory, and an overlay on it
+    Store        the port to a log's place, and its first implementation, a folder
+    State        the memory that opening rebuilds, and an overlay on it
     Ranking      the port to a ranking of keywords, and a plain one
-    Descent      the table of replies: what each answer of a model leads to
-    Changes      what each change of the tree decides, undo and restore too
+    Descent      the table of replies: the outcome of each answer of a model
+    Changes      the plan of each change of the tree, undo and restore too
     Commit       how a change becomes durable and visible, in groups
     Past         the tree as it was, which `At` opens
-    Inspection   what is wrong in a tree, how large it is, a drawing of it
-    Plans        what is out of order in a tree, and how a plan is carried out
+    Inspection   problems of a tree, its size, a drawing of it
+    Plans        plans to reorganise a tree, and carrying one out
     Tree         the readers, writers and finders that KeywordTree, the public class, delegates to
 
 Three ways through it, from the public call inwards:
@@ -53,7 +53,7 @@ Three ways through it, from the public call inwards:
     a search  KeywordTree.Search, _Searcher.FindExactly; else _Descent.Walk: in each round Rank, which asks the ranker
               (Ranker.Fit), and a view from BuildView; _AskRound asks the model and reads its reply (_ReadReply),
               _Settle compares it with the tree as it is now, and at the end _Conclude; then _Searcher.BuildResult
-    an undo   KeywordTree.Undo, which first takes in what others wrote; _Journal.Find, which reads the log backwards in
+    an undo   KeywordTree.Undo, which first reads the writes of others; _Journal.Find, which reads the log backwards in
               _FileStore.ReadBack; then a write (_Writer.WriteAs) of _PlanUndo, at its end _Transaction.FindDangling
 """
 
@@ -4650,11 +4650,11 @@ class _EndOfBlock:
 class OpenOperation:
     """A block whose writes become one operation, as `KeywordTree.Operation` returns it.
 
-    It keeps the plans of its writes, and the tree as they leave it.  Others may commit meanwhile: where they change
-    what the block has changed, or refers to, its plans run again at once, and in any case at its end, and what no
-    longer fits raises.  So nothing is locked while the block is under way.
+    It keeps the plans of its writes, and the tree as they leave it.  Nothing is locked: if others commit changes of
+    records that the block has changed, or refers to, its plans run again at once, and in any case at its end; one that
+    no longer fits raises.
 
-    Whether it is open stands here, see `is_open`; its tree has weak references to those that may be.
+    `is_open` is kept here; the tree has weak references to blocks that may be open.
     """
 
     id: str  # what `Undo` takes, once the block has ended
@@ -6033,19 +6033,19 @@ class KeywordTree:
     """A tree of keywords with infos on it, durable in one folder.
 
     Safe to use from many threads; several trees, in one process or in many, may open the same folder and write.
-    Reading waits for no sync and no model; `History`, `Changes`, `At` and `Undo` take in first what others write, as
-    writing does.  A context manager: leaving the block closes the tree.
+    Reading waits for no sync and no model; `History`, `Changes`, `At` and `Undo` first read the writes of other
+    processes, as writing does.  A context manager: leaving the block closes the tree.
 
     For all methods:
 
-    - What is returned is the caller's own: changing it changes nothing in the tree.
-    - The id of a keyword that was merged into another leads to that.  Where an id is wanted, a keyword or an info that
-      was returned may be given instead.
+    - Returned records belong to the caller: changing them changes nothing in the tree.
+    - The id of a keyword that was merged into another leads to that.  A returned keyword or info may be given in place
+      of its id.
     - `page` counts from 0, and None, where it is the default, asks for all at once; a page has `size` records.
     - `metadata` is a JSON object of the caller's own, `created_by` and `changed_by` name the author: the log
       keeps it as `Change.author`.
     - A write is durable when it returns, one line of the log, and can be undone.  It costs one sync; before that,
-      where a model is to choose, one descent: a ranking and a call for each of at most `descend_max_rounds` rounds.
+      where a model chooses, one descent: a ranking and a call for each of at most `descend_max_rounds` rounds.
     - An argument that cannot be used raises InvalidInputError, an id that leads nowhere NotFoundError (reading finds
       nothing instead), a disk that refuses StoreError, a closed tree ClosedError.  Nothing is written then.
     """
@@ -6076,21 +6076,21 @@ class KeywordTree:
 
         Args:
             data_dir: folder, relative to the current one; made for its owner alone (0700).
-            llm_client: decides where words alone do not; None is `StubLLMClient()`, which never does.
-            mru_capacity: how many recently used keywords are remembered.
-            max_candidates: how many names a model is shown in a round; at least 3, two of which may be groups.
-            descend_max_rounds: how often a model is called for one search; at least 1.
+            llm_client: decides where the ranking does not; None is `StubLLMClient()`, which never does.
+            mru_capacity: number of recently used keywords that are remembered.
+            max_candidates: names shown to a model in a round; at least 3, two of which may be groups.
+            descend_max_rounds: calls of a model for one search, at most; at least 1.
             normalizer: replaces `_Normalize`: text → tokens by which the last step of an exact look-up finds it (add
                 pinyin, say).  Must give the same tokens every time.
-            log_messages: keep whole messages to the model in the log, not only what was shown.
-            learn_matches: confirm by itself what a model matched, see `Confirm`; not within an `Operation`.
+            log_messages: keep whole messages to the model in the log, not only the ids shown.
+            learn_matches: confirm a model's matches automatically, see `Confirm`; not within an `Operation`.
             show_descriptions: show each candidate's description too, at most 200 characters of it: better choices (a
                 published ablation lost 17.5 % without) for a prompt half as long again.
             clock: seconds since the epoch.
             new_id: returns an id that was never used.
-            ranker: makes what ranks keywords, of a `TreeView`; None is `default_ranker`.
-            store: makes what keeps the log, where that is no file in `data_dir`, see `Store` in `shared_tree/port.py`;
-                called again to open it again.
+            ranker: makes a `Ranker` of a `TreeView`; None is `default_ranker`.
+            store: makes the store of the log, where that is no file in `data_dir`, see `Store` in
+                `shared_tree/port.py`; called again to open it again.
             bar: the confidence, 0 to 1, from which on a search is answered: without the model where words and meaning
                 reach it, and by a model that tells its own confidence only where that does.
             always_ask: ask the model also where words and meaning are sure.
@@ -6209,11 +6209,11 @@ class KeywordTree:
         Args:
             query: a name, a path or a question.
             llm_expand_query: whether the model may be asked.
-            context: what the query is about; by it the model may choose among several that have the name.
+            context: the subject, by which the model may choose among keywords of one name.
 
         Returns:
-            MATCHED with node, path and the first infos; AMBIGUOUS with candidates; or NOT_FOUND.  Whatever a model
-            does, this is one of the three.  Nothing is written, but with `learn_matches` what was confirmed.
+            MATCHED with node, path and the first infos; AMBIGUOUS with candidates; or NOT_FOUND, whatever a model
+            does.  Nothing is written, except a confirmed query with `learn_matches`.
 
         Cost: an exact hit a few dictionary look-ups, and reading those of its first 50 infos that are above 4 KiB from
         the disk; else one descent.
@@ -6245,11 +6245,11 @@ class KeywordTree:
             return self._reader.Nodes(state, _Page(state.ByName(name), page, size))
 
     def RankCandidates(self, query: str, limit: int = 10) -> list[tuple[KeywordNode, float]]:
-        """Return at most `limit` keywords that fit `query`, any text, best by words alone, best first.
+        """Return at most `limit` keywords that fit `query`, any text, best first, without a language model.
 
         Each comes with a confidence from 0 to 1, see `Evidence`; the order goes by more, so these need not fall.
 
-        Cost: one ranking, some milliseconds; no model.
+        Cost: one ranking, some milliseconds.
         """
         query, limit = self._Enter(query=query, limit=limit)
         fits = self._engine.Fit(query[:_QUERY_LIMIT], count=limit)
@@ -6285,7 +6285,7 @@ class KeywordTree:
     def Walk(self, id: str = _ROOT_ID, depth: int | None = None) -> Iterator[KeywordNode]:
         """Yield a keyword and all below it, each before its children; `depth` 0 yields it alone, None all.
 
-        Others may write meanwhile: what is gone when its turn has come is left out.  Cost: a step for each.
+        A keyword that others delete before its turn is left out.  Cost: a step for each.
         """
         (id,) = self._Enter(id=id)
         if depth is not None:
@@ -6416,12 +6416,12 @@ class KeywordTree:
             parent_id: its parent; None lets the model choose if `llm_auto_place` is true, and is the root
                 otherwise, or where the model does not know: a line of the log of level INFO then says why.
             aliases: further names; each is kept once.
-            description: what it means; at most 65,536 characters.
+            description: its meaning; at most 65,536 characters.
             llm_auto_place: without effect where `parent_id` is given.
             id: an id of the caller's own; None makes a UUID4.
 
         Raises:
-            DuplicateIdError: the id is in use, or leads to what it was merged into.
+            DuplicateIdError: the id is in use, or belongs to a merged keyword.
         """
         name = _CheckName("name", name)
         if created_by != "user":
@@ -6583,7 +6583,7 @@ class KeywordTree:
         Args:
             id: must not be one that was merged into another.
             cascade: delete all below it, too; without it the children move up to its parent.
-            info_policy: what becomes of the infos: `reattach` links them to the parent, `detach` leaves them without
+            info_policy: the fate of the infos: `reattach` links them to the parent, `detach` leaves them without
                 this link, `delete` deletes those that no other keyword holds.
 
         Cost: one sync; a row for each record that changes.
@@ -6644,14 +6644,14 @@ class KeywordTree:
     def Operation(self, name: str = "operation", changed_by: str | None = None) -> OpenOperation:
         """Put all writes of a `with` block into one line of the log, which calls it `name`; its `id` is for `Undo`.
 
-        The block's own thread or asyncio task reads what it has written; others, those that it starts too, see it
-        when the block has ended, and write for themselves.  An exception takes all of it back.  Nothing is locked
-        meanwhile: if others write, the block's writes are made again on what they left, and what no longer fits
-        raises at the block's end.  A model is shown the tree without what the block has written.  A block inside
-        another becomes a part of it.  A generator that yields within its block leaves it open to its caller's writes.
+        The block's own thread or asyncio task reads its writes; others, those that it starts too, see them when the
+        block has ended, and write for themselves.  An exception takes all of it back.  Nothing is locked: if others
+        write, the block's writes are made again on the new state, and one that no longer fits raises at the block's
+        end.  A model sees the tree before the block.  A block inside another becomes a part of it.  A generator that
+        yields within its block leaves it open to its caller's writes.
 
         Args:
-            name: what the log calls it.
+            name: its name in the log.
             changed_by: the author; None is that of the block's first write.
 
         Cost: one sync at the end.
@@ -6677,9 +6677,8 @@ class KeywordTree:
     def Changes(self, since: int = 0) -> Iterator[Change]:
         """Yield the operations after sequence number `since`, oldest first, for derived indexes.
 
-        What other processes wrote and what undo and restore changed is among them.  Where a compaction has come
-        between, its first `Change` is called "state" and the records of all "state" changes together are all there
-        is: what is not among them is gone.
+        Writes of other processes, undo and restore are included.  After a compaction the first `Change` is called
+        "state", and the records of all "state" changes together are the whole tree: any other record is gone.
 
         Cost: reads the log backwards to `since`, holding the lines that it yields.
         """
@@ -6698,8 +6697,8 @@ class KeywordTree:
         Args:
             at: the number of an operation (an int, `Change.seq`), or a time (a float, seconds since the epoch, UTC).
 
-        What that operation, or the last one until that time, left is found as it was then.  Writing to it raises
-        StoreError; what is written to this tree meanwhile does not show in it.
+        The opened tree is the state after that operation, or after the last one until that time.  Writing to it
+        raises StoreError; later writes to this tree do not show in it.
 
         Raises:
             InvalidInputError: no such operation yet, or the log does not reach so far (compacted without history).
@@ -6719,7 +6718,7 @@ class KeywordTree:
         `last_operation` is before the first, is refused.
 
         Raises:
-            ConflictError: a later one wrote the same records, or needs what this one made.
+            ConflictError: a later one wrote the same records, or needs records that this one made.
 
         Cost: reads the log backwards to the operation; one sync.
         """
@@ -6770,11 +6769,11 @@ class KeywordTree:
 
         Args:
             keep_history: set the old log aside in `history/`, where `History` and `Undo` go on reading it.  With
-                False nothing that was deleted or replaced, nothing a model was asked and no cut tail stays in the
-                folder, but for what snapshots hold.
+                False no deleted or replaced data, no request to a model and no cut tail stays in the folder, except
+                in snapshots.
 
         Returns:
-            `{"bytes_before", "bytes_after", "snapshots"}`; the last names what may hold deleted data.
+            `{"bytes_before", "bytes_after", "snapshots"}`; the last names snapshots, which may hold deleted data.
 
         Cost: writes all live rows twice, and reads them again.
         """
@@ -6795,7 +6794,7 @@ class KeywordTree:
     def Verify(self) -> list[str]:
         """Compare memory, projections and all invariants with the bytes on disk; return the differences, in sentences.
 
-        It changes nothing but what any write would: a torn end that a dead process left is cut, kept and reported.  It
+        It changes nothing, except that a torn end of a dead process is cut, kept and reported, as by any write.  It
         does not look at the ranking.
 
         Cost: reads all files and decodes every row, while writers wait.
@@ -6825,16 +6824,15 @@ class KeywordTree:
     def Reorganize(self, scope_id: str | None = None) -> dict[str, Any]:
         """Look for crowded, doubled and misplaced keywords, and return a plan; changes nothing.
 
-        By rule it proposes only what needs no judgement, all else where a model is connected that `judges`; what that
-        is says `_ProposePlan`.
+        By rule it proposes only steps without judgement; all others need a model that `judges`, see `_ProposePlan`.
 
         Args:
             scope_id: look only below this keyword; None takes the whole tree.
 
         Returns:
             `{"scope_id", "steps", "seen", "note"}`, JSON whose steps may be cut down: each has `action`, `why` ("by
-            rule: …" or "the model: …") and what `ApplyReorganizePlan` needs; `seen` is by what it knows an outgrown
-            plan, `note` why less is proposed than could be, or "".
+            rule: …" or "the model: …") and the data for `ApplyReorganizePlan`; `seen` tells an outgrown plan, `note`
+            the reason for fewer proposals than possible, or "".
 
         Cost: some calls of the tree for each keyword in the scope; with a model at most 20 calls for duplicates and 40
         descents.
@@ -6866,13 +6864,13 @@ class KeywordTree:
         """Let the model choose a keyword; return its id and the model's reason, None where it chooses none or several.
 
         Args:
-            query: what it is to be chosen for.
+            query: the text to choose for.
             intent: one of those that a model knows: `search`, `suggest_parent`, `link_info`, `dedup_check`, …
             among: the ids to choose from; None lets the model walk the tree.
             about: `description`, `content` or `context`, shown to the model.
 
         Raises:
-            InvalidInputError: another intent or another word of what it is about, or an id that is none.
+            InvalidInputError: an unknown intent, an unknown word in `about`, or an unusable id.
 
         Cost: one call, or one descent.
         """
