@@ -48,8 +48,8 @@ Three ways through it, from the public call inwards:
     a write   KeywordTree.CreateKeyword, _Writer.CreateBeneath, _Engine.Write and Run, _GroupCommit.Run and
               _Engine._WorkUpToDate, which takes the store's lock in _FileStore.Begin; in _Engine._CommitJobs the row,
               made the straight way, _FileStore.Append (after the log's line to the projections, LogPosition.Project)
-              and _State.AddNode.  Where that is not so simple: _PlanNode on a _Transaction, whose Rows go to Append
-              and to _State.Apply
+              and _State.AddNode or AddInfo.  Where that is not so simple: _PlanNode on a _Transaction, whose Rows go to
+              Append and to _State.Apply
     a search  KeywordTree.Search, _Searcher.FindExactly; else _Descent.Walk: in each round Rank, which asks the ranker
               (Ranker.Fit), and a view from BuildView; _AskRound asks the model and reads its reply (_ReadReply),
               _Settle compares it with the tree as it is now, and at the end _Conclude; then _Searcher.BuildResult
@@ -2986,16 +2986,25 @@ class _State:
         self.tokens.AddLast((token, id) for token, (fold, id) in found_by if token and token != fold)
         return True
 
-    def AddNode(self, id: str, row: bytes, ordinal: int, parent_id: str, folds: Iterable[str]) -> None:
-        """Take in a new keyword, the newest, whose id was never used and that `folds` lead to."""
+    def AddNode(self, id: str, row: bytes, ordinal: int, parent_id: str, folds: list[str], tokens: list[str]) -> None:
+        """Take in a new keyword, the newest, whose id was never used and that `folds`, and other `tokens`, lead to."""
         self.change_count += 1
         self.next_ordinal = ordinal + 1
         self.nodes[id] = row
         self.children.Add(parent_id, id, True)
         for fold in folds:
             self.names.Add(fold, id, True)
-            if (token := _TokenOf(fold)) != fold:
-                self.tokens.Add(token, id, True)
+        for token in tokens:
+            self.tokens.Add(token, id, True)
+
+    def AddInfo(self, info: Info, row: bytes, held: Any, links: list[tuple[str, bytes]]) -> None:
+        """Take in a new info, whose id was never used, and its links: of keywords, the newest."""
+        self.change_count += 1
+        self._ApplyInfo(info, row, held)
+        for keyword_id, link in links:
+            self.by_info.Add(info.id, link, True)
+            self.by_node.Add(keyword_id, link, True)
+        self.next_ordinal += len(links)
 
     def _ApplyNode(self, head: KeywordNode, row: bytes) -> None:
         id, ordinal = head.id, head.ordinal
@@ -5742,6 +5751,7 @@ class _Writer:
         description, metadata, created_by = texts
         folds = [_Fold(name), *map(_Fold, aliases)] if aliases else [_Fold(name)]
         tokens = [fold if fold.isalnum() else _TokenOf(fold) for fold in folds]
+        others = [token for fold, token in zip(folds, tokens, strict=True) if token != fold]
         if aliases:
             folds, tokens = list(dict.fromkeys(folds)), list(dict.fromkeys(tokens))
 
@@ -5754,7 +5764,7 @@ class _Writer:
             rows = _MakeRows(([row], [], [], {}, {}))
             operation = LoggedOperation("create_keyword", operation_id, now, _NOTHING, rows, created_by)
             node = _DeferNode(id, row, level, self._reader.ListChildren)
-            return operation, partial(state.AddNode, id, row, ordinal, parent_id, folds), node
+            return operation, partial(state.AddNode, id, row, ordinal, parent_id, folds, others), node
 
         def Plan(tx: _Transaction) -> KeywordNode:
             node = self.DraftNode(id, name, aliases, description, metadata, created_by)
@@ -5772,13 +5782,12 @@ class _Writer:
                 return None
             info.created_at = info.updated_at = now = clock()
             row = _EncodeInfo(info.id, False, source, metadata, 1, now, now, created_by, content)
-            heads: dict[bytes, Any] = {row: info}
+            links = []
             for number, id in enumerate(keyword_ids, ordinal):
-                link = _EncodeLink(info.id, id, number, False, RelationType.PRIMARY, created_by, now)
-                heads[link] = 2, info.id, id
-            rows = _MakeRows(([], [row], list(heads)[1:], {}, heads))
+                links.append((id, _EncodeLink(info.id, id, number, False, RelationType.PRIMARY, created_by, now)))
+            rows = _MakeRows(([], [row], [link for _, link in links], {}, {}))
             operation = LoggedOperation("create_info", operation_id, now, _NOTHING, rows, created_by)
-            return operation, partial(state.Apply, rows), info
+            return operation, lambda: state.AddInfo(info, row, rows.places.get(0, row), links), info
 
         plan = partial(_PlanInfo, info, keyword_ids, [])
         return self._engine.Write("create_info", plan, created_by, (), GoStraight)

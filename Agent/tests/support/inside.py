@@ -266,7 +266,7 @@ def around_taking_in(
     patch: pytest.MonkeyPatch, before: Callable[[], object] | None = None, behind: Callable[[], object] | None = None
 ) -> None:
     """Do something before, or behind, what an operation brings is taken into memory, on either way."""
-    for name in ("Apply", "AddNode"):
+    for name in ("Apply", "AddNode", "AddInfo"):
         real = getattr(kt._State, name)
 
         def apply(*arguments: Any, real: Callable[..., None] = real) -> None:
