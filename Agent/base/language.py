@@ -60,7 +60,7 @@ def choose(language: str) -> None:
 
 
 def choose_from_environment() -> None:
-    """Speak what the environment asks for."""
+    """Choose the language of the environment."""
     choose(language_of(os.environ))
 
 

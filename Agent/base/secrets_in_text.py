@@ -1,4 +1,4 @@
-r"""Find what looks like a secret: by its own shape, or by the words before it.
+r"""Find apparent secrets: by its own shape, or by the words before it.
 
 >>> secret_shape("-----BEGIN RSA PRIVATE KEY-----"), secret_shape("the key sk-… is in the vault")
 ('private key', '')

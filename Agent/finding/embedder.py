@@ -123,7 +123,7 @@ class OpenAIEmbedder:
         base_url: "" takes it from OPENAI_BASE_URL, else it is OpenAI's. Others: `http://localhost:11434/v1` (Ollama),
             `http://localhost:8000/v1` (vLLM), `https://dashscope.aliyuncs.com/compatible-mode/v1` (Qwen).
         dimensions: Shorter vectors, where the model can; 0 is its own dimension.
-        batch_size: So many texts go into a request. Some services take ten.
+        batch_size: Texts in a request. Some services take ten.
         timeout_s: For a request, in seconds; a failed one is sent once more.
 
     Raises:

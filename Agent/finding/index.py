@@ -42,7 +42,7 @@ class Hit(NamedTuple):
 
 
 class Ranking(NamedTuple):
-    """What fits a question, best first."""
+    """The units that fit a question, best first."""
 
     asked: score.Query
     found: list[score.Found]
@@ -109,7 +109,7 @@ class Index(Rows):
         lent: Mapping[str, Mapping[str, float]] | None = None,
         quotes: int | None = None,
     ) -> list[Hit]:
-        """Return what fits a question, best first, ties in the order in which it was put.
+        """Return the units that fit a question, best first, ties in the order of putting.
 
         Meaning counts where `ask` had the question read.
 

@@ -118,7 +118,7 @@ class LostIndexError(Exception):
 
 
 class Unit(NamedTuple):
-    """What is found, by what."""
+    """One thing to be found, and its texts."""
 
     id: str
     names: Sequence[str] = ()

@@ -29,7 +29,7 @@ _LONGEST = 6  # characters of a Chinese word
 
 
 class Thesaurus(Protocol):
-    """What knows near words; another one can be given to an index."""
+    """A source of near words; another one can be given to an index."""
 
     def near(self, term: str) -> Sequence[tuple[str, float]] | None:
         """Return the near words of a term with their shares, 0 to 1, the nearest first.

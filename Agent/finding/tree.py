@@ -275,7 +275,7 @@ class EmbeddingTree(KeywordTree):
         """Embed texts without a vector, and return how many are left; waits for the model without limit.
 
         Args:
-            limit: At most so many texts; None is all.
+            limit: The number of texts, at most; None is all.
 
         Worth a call after an import; otherwise searches bring it along. A text that the model refuses is not counted,
         but in `recall.vectors.refused`.

@@ -1,20 +1,20 @@
-"""What an agent remembers besides keywords: facts, episodes, patterns and skills, and how they are related.
+"""An agent's memories: facts, episodes, patterns and skills, and their relations.
 
 Optional; the library in `keyword_tree.keyword_tree` knows nothing of it. Read in this order:
 
-    schemas         the records: what was done, what was learned from it, what can be done
-    keywords        what a question is about, in English and Chinese, and which states it asks for
-    scoring         how well a memory fits, as figures from 0 to 1 that explain themselves
+    schemas         the records: episodes, patterns, skills
+    keywords        the subject of a question, in English and Chinese, and the states that it asks for
+    scoring         scores from 0 to 1, with an explanation
     graph           the interface: entities, their relations and their tags; a graph in memory
-    memory_fields   what is in the metadata of infos and keywords: kind, record, sources, what they say of the graph
+    memory_fields   the metadata of infos and keywords: kind, record, sources, statements for the graph
     graph_rows      the graph of a tree as rows beside the index of words
-    memory_rows     rows beside it for filters and scores, and for what supersedes what
-    memories        which infos say what is asked for: an index of words (`finding`) that follows the log
-    tree_graph      the keywords of a tree as a graph, with all that memories say, and as pages: "what is X"
-    extraction      what a model says of a text or a session, as far as its quotes prove it; also the context engine's
-    reading         memories are read for the graph: at once, later, or in a thread; and taken back
+    memory_rows     rows beside it for filters, scores and supersession
+    memories        an index of infos (`finding`) that follows the log
+    tree_graph      the keywords of a tree as a graph, with the statements of memories, and as pages
+    extraction      a model's reading of a text or a session, as far as its quotes prove it; also the context engine's
+    reading         memories are read for the graph, at once or later, and removed from it
     retriever       finds memories for a question, through both channels
-    eviction        what may be forgotten, and why
+    eviction        policies of forgetting
     writing         remember, correct, forget, undo
     store           `MemoryStore`, the API
 """

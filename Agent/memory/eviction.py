@@ -1,4 +1,4 @@
-"""Decide what may be forgotten: what was never recalled, what is old, what does not fit any more.
+"""Policies of forgetting: memories that were never recalled, old ones, those beyond a capacity.
 
 >>> now = 100 * DAY_S
 >>> memories = [Candidate("often", now - 90 * DAY_S), Candidate("never", now - 90 * DAY_S), Candidate("new", now)]
@@ -9,8 +9,8 @@ never the least valuable of 3, where 2 may stay: 0.03 = 0.3 Ã— ln(1 + 0) + 0.5 Ã
 >>> [eviction.id for eviction in choose_evictions(memories, Ttl(30 * DAY_S), stats, now)]
 ['often', 'never']
 
-Nothing here deletes: `MemoryStore.plan_forgetting` shows what would go, `MemoryStore.forget` lets it go as one
-operation that can be undone. What is pinned stays, and does not count.
+Nothing here deletes: `MemoryStore.plan_forgetting` lists memories, `MemoryStore.forget` deletes them as one operation
+that can be undone. Pinned memories stay, and do not count.
 """
 
 import json
@@ -112,7 +112,7 @@ def value_of(
 
 
 class EvictionPolicy:
-    """What may be forgotten."""
+    """A policy of forgetting."""
 
     ttl_secs: float | None = None
     """Seconds after which a memory goes; None keeps memories of any age."""
@@ -132,7 +132,7 @@ class NoEviction(EvictionPolicy):
 
 @dataclass(frozen=True)
 class Ttl(EvictionPolicy):
-    """What was written longer ago than this goes, recalled or not."""
+    """Forgets memories above an age, recalled or not."""
 
     ttl_secs: float
 
@@ -159,7 +159,7 @@ class RecallBased(EvictionPolicy):
 
 @dataclass(frozen=True)
 class HybridEviction(EvictionPolicy):
-    """First what is too old goes, then the least valuable until `max_items` are left."""
+    """Forgets memories above an age, then the least valuable until `max_items` are left."""
 
     ttl_secs: float | None = None
     max_items: int | None = None
@@ -324,7 +324,7 @@ _LAST_SECOND = 253_402_300_799  # of the year 9999
 
 @dataclass(frozen=True)
 class ForgettingPlan:
-    """What would be forgotten, and why; nothing was changed."""
+    """The memories to be forgotten, with reasons; nothing was changed."""
 
     evictions: Sequence[Eviction]
     """What would go."""

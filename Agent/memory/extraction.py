@@ -90,7 +90,7 @@ class ExtractedEntity:
 
 @dataclass(frozen=True)
 class ExtractedRelation:
-    """What a text says one entity has to do with another."""
+    """A relation of one entity to another, as a text states it."""
 
     source: str
     """The name of the entity it goes out from."""
@@ -155,11 +155,11 @@ class ReplyFormError(KeywordTreeError, ValueError):
 
 
 class Extractor(ABC):
-    """What finds entities and relations in a text."""
+    """Finds entities and relations in a text."""
 
     @abstractmethod
     def extract(self, text: str, find_known: FindKnown = lambda _: None) -> Extraction:
-        """Return what a text says.
+        """Return the entities and relations of a text.
 
         Args:
             text: Any text; its first 8,000 characters are looked at.
@@ -295,7 +295,7 @@ def make_question(
 
 
 class ModelExtractor(Extractor):
-    """What a language model finds, as far as the text says it.
+    """Entities and relations by a language model, as far as the text states them.
 
     Args:
         client: The model, by the tree's port.

@@ -1,4 +1,4 @@
-"""Find infos by what they say: an index of words beside the tree, which follows its log.
+"""Find infos by their text: an index of words beside the tree, which follows its log.
 
 >>> import tempfile
 >>> with tempfile.TemporaryDirectory() as folder, KeywordTree(folder) as tree:

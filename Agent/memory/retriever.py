@@ -145,7 +145,7 @@ class Retrieved(Memory):
         return list(dict.fromkeys(found))
 
     def explain(self) -> str:
-        """Return the sum as a person would write it down, and what the memory lacks."""
+        """Return the sum of the score, and the words of the question that the memory lacks."""
         lacking = self.lacking()
         return "\n".join(
             [self.breakdown.explain(self.scoring), *([f"lacking: {', '.join(lacking)}"] if lacking else [])]

@@ -308,7 +308,7 @@ class Link(_Record):
 
 @dataclass
 class ErrorFix(_Record):
-    """A common error of a skill, and what helps."""
+    """A common error of a skill, and its remedy."""
 
     error: str = field(metadata=_REQUIRED)
     """What goes wrong."""
@@ -318,7 +318,7 @@ class ErrorFix(_Record):
 
 @dataclass
 class TaskContext(_Record):
-    """What surrounds a task. Wire name of `files`: `files_involved`."""
+    """The surroundings of a task. Wire name of `files`: `files_involved`."""
 
     goal: str = field(metadata=_REQUIRED)
     """What is to be reached."""
@@ -439,7 +439,7 @@ class EpisodeTrace(_Memory):
 
 @dataclass
 class SemanticPattern(_Memory):
-    """What holds beyond one task (semantic memory)."""
+    """A lesson that holds beyond one task (semantic memory)."""
 
     id: str = field(metadata=_REQUIRED)
     """As `create` makes it: `sem-timestamp-uuid`."""
@@ -555,5 +555,5 @@ class ProceduralSkill(_Memory):
         return cls(f"{id_prefix}-{slug_of(name)}", name, description, steps=list(steps))
 
     def add_error_fix(self, error: str, fix: str) -> None:
-        """Add a common error and what helps; `validate` reports it if one of them is empty."""
+        """Add a common error and its remedy; `validate` reports it if one of them is empty."""
         self.common_errors.append(ErrorFix(error, fix))

@@ -170,7 +170,7 @@ _NAMES = ("text overlap", "graph distance", "temporal decay", "reference count")
 
 @dataclass(frozen=True)
 class ScoreWeights:
-    """What each of the four figures counts. Only their proportions matter: a total stays within 0 and 1."""
+    """The weights of the four figures. Only their proportions matter: a total stays within 0 and 1."""
 
     overlap: float = 0.5
     """Text overlap, measured by the question itself."""
@@ -190,7 +190,7 @@ class ScoreWeights:
 
 
 class ScoringStrategy(ABC):
-    """What counts, and how much. Six forms are below; another one needs only `weights`."""
+    """The figures of a score, and their weights. Six forms are below; another one needs only `weights`."""
 
     @property
     @abstractmethod

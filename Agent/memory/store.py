@@ -23,8 +23,8 @@
 []
 >>> folder.cleanup()
 
-A memory is an info of the tree: its text is the content, its keywords are the tree's, and what else is known of it
-is in the info's metadata under `"memory"`, see `memory_fields`. So a program that opens the folder as a `KeywordTree`
+A memory is an info of the tree: its text is the content, its keywords are the tree's, and its other data are in the
+info's metadata under `"memory"`, see `memory_fields`. So a program that opens the folder as a `KeywordTree`
 reads all of it. Every method that writes is one operation of the tree, and can be undone.
 
 A fact that is there already is not kept twice: it has both sources, and counts as said now.
@@ -107,7 +107,7 @@ class Version:
     created_at: float
     """Seconds since the epoch, UTC: when it was written."""
     superseded_by: str | None
-    """The id of what took its place; None is the present one."""
+    """The id of its successor; None is the present one."""
     record: Record | None = field(default=None, repr=False)
     """The record, where it is none of the plain facts."""
 
@@ -118,31 +118,30 @@ class Version:
 class MemoryStore(MemoryWriter):
     """An agent's memory in a folder, or in a tree; a context manager, and safe to use from many threads.
 
-    It is what a program calls: what it delegates to is public, and each of its parts can be used alone. What it writes
-    with is `MemoryWriter`'s.
+    Writing is inherited from `MemoryWriter`. The parts that it delegates to are public, and can be used alone.
 
     Args:
         place: A folder, which holds one directory for each namespace; or an open `KeywordTree`, which `close` leaves
             open.
-        user, agent, session: The namespace in a folder; what is written in one is never seen in another.
+        user, agent, session: The namespace in a folder; no other namespace sees its memories.
         llm_client: The model, for the tree and for `extract="model"`.
-        extract: What finds entities and relations in what is remembered: `"model"`, the `llm_client`; an `Extractor`;
-            None, nothing: a memory is its text, on the keywords that the caller names. See `reading`.
-        config: How `recall` looks.
+        extract: The reader of entities and relations: `"model"`, the `llm_client`; an `Extractor`; None, no one: a
+            memory is its text, on the keywords that the caller names. See `reading`.
+        config: The channels and weights of `recall`.
         meaning: How to compare by meaning: a `Meaning` or an `Embedder`; True is the small model of the extra `[local]`
             where it is installed, False compares words alone.
-        judge: A model that is shown the best few memories with each question; what does not answer it is not recalled.
+        judge: A model that is shown the best few memories with each question; only those that answer it are recalled.
             None, the default, asks none.
         clock: Seconds since the epoch.
-        log: Who keeps the logs, where no folder does: `SharedLog.tree`, say. Takes the namespace's name, and returns
-            what `KeywordTree(store=…)` takes; the folder then holds derived indexes only, and recalls are counted on
+        log: Keeps the logs in place of the folder, as `SharedLog.tree` does. Takes the namespace's name, and returns a
+            store for `KeywordTree(store=…)`; the folder then holds derived indexes only, and recalls are counted on
             each machine alone, so that no policy of forgetting weighs them.
 
     Attributes:
         tree: All of it as a `KeywordTree`.
         graph: The same as a `TreeGraph`: its entities and relations.
-        retriever: What `recall` asks.
-        knowledge: The same as pages: what is known of each keyword.
+        retriever: The retriever of `recall`.
+        knowledge: The same as pages, one for each keyword.
     """
 
     def __init__(
@@ -266,7 +265,7 @@ class MemoryStore(MemoryWriter):
     def extract_pending(self, limit: int | None = None) -> int:
         """Read waiting memories, the oldest first, at most `limit`, and return how many could be read.
 
-        Those wait that could not be read, and what a process had still to read when it died.
+        A memory waits where it could not be read, or where its process died before.
         """
         return self._reader.read_pending(limit)
 
@@ -300,13 +299,13 @@ class MemoryStore(MemoryWriter):
         Args:
             query: The question, as it was asked.
             limit: At most this many; with a `judge` at most the 8 that it is shown.
-            min_score: Only what scores as much, from 0 to 1; None: what `config` says.
+            min_score: The least score, from 0 to 1; None is that of `config`.
             kinds: Only `"fact"`, `"episode"`, `"pattern"`, `"skill"`.
             sources: Only from these.
             since: Not older than this; seconds since the epoch, or a datetime, without a time zone in UTC.
             until: Older than this, likewise.
             metadata: Only with these keys and values.
-            config: Another way of looking, this once.
+            config: Other channels and weights, for this call.
 
         Raises:
             InvalidInputError: A kind is unknown, and an argument that cannot be used.
@@ -343,7 +342,7 @@ class MemoryStore(MemoryWriter):
     def history(self, id: str) -> builtins.list[Version]:
         """Return the versions of a memory, the present one first, with the patterns that it replaced.
 
-        What a record was before it was remembered again is in `tree.History(id)`.
+        Former states of a record that was remembered again are in `tree.History(id)`.
 
         Args:
             id: Of any of its versions.
@@ -375,7 +374,7 @@ class MemoryStore(MemoryWriter):
     def plan_forgetting(self, policy: EvictionPolicy) -> ForgettingPlan:
         """Return the memories that a policy would forget, with reasons; changes nothing.
 
-        A memory that was corrected has the recalls of what it superseded, too.
+        A corrected memory has the recalls of its former versions, too.
 
         Raises:
             InvalidInputError: it is no policy, or weighs recalls, though the log is shared: each machine knows its own.

@@ -16,9 +16,9 @@ Both are durable and undoable as the tree is.
 ...     [page.title for page in store.find_by_keywords(["hangzhou"])], store.what_is("龙井").summary
 (['龙井'], 'A green tea.')
 
-A page's title is a keyword's name, its summary the description, its body one info of its own. So what is written as a
-page is found as a keyword, and the other way round; what else is linked to the keyword, as memories that name it are,
-is beside the body and only read here.
+A page's title is a keyword's name, its summary the description, its body one info of its own. A page is
+found as a keyword, and the other way round; other infos of the keyword, as memories that name it, stand beside the body
+and are only read here.
 """
 
 import contextlib
@@ -298,7 +298,7 @@ def _tag_keys(tags: Iterable[str]) -> dict[str, int]:
 
 @dataclass
 class KnowledgePage:
-    """What is known of one thing."""
+    """The page of one subject."""
 
     id: str
     """Empty for one that is to be added: then the store chooses it."""

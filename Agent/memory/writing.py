@@ -36,7 +36,7 @@ _SAME_NAMES = 1_000  # keywords of one name that a path may lead through
 
 
 class Remembered(str):
-    """The id of a memory that was written, which is a string, and what `undo` takes besides.
+    """The id of a written memory, a string; `undo` takes it, too.
 
     Attributes:
         operation: The operation that wrote it; "" where nothing had to be written.
@@ -49,21 +49,21 @@ class Remembered(str):
     note: str
 
     def __new__(cls, id: str, operation: str | None = None, note: str = "") -> Self:
-        """Return an id with what its writing was."""
+        """Return an id with its operation and note."""
         made = super().__new__(cls, id)
         made.operation, made.note = operation or "", note
         return made
 
 
 class MemoryWriter:
-    """What writes the memories of a tree; `MemoryStore` also opens, recalls and lists them.
+    """Writes the memories of a tree; `MemoryStore` also opens, recalls and lists them.
 
     Args:
-        tree: Where they are.
+        tree: The tree.
         graph: The same as a graph.
-        retriever: What knows them.
-        reader: What reads them for the graph.
-        lock: Of two corrections of one fact, the second corrects what the first left.
+        retriever: Finds them.
+        reader: Reads them for the graph.
+        lock: Of two corrections of one fact, the second corrects the result of the first.
         clock: Seconds since the epoch.
     """
 
@@ -98,15 +98,15 @@ class MemoryWriter:
         stays.
 
         Args:
-            record: What is to be kept; a string is a plain fact.
+            record: The record; a string is a plain fact.
             keywords: Names or paths (`drinks/tea`) of keywords to link it to, as they are written, but for case and
                 width; one that is not there is made as `tree.Ensure` makes it. Two processes that name the same new one
                 in the same moment may make two.
-            source: Where it is from: a conversation, a document. What has the same source belongs together, in the
+            source: Where it is from: a conversation, a document. Memories of one source belong together, in the
                 order of remembering.
             metadata: A JSON object of the caller's own, to filter by; `"memory"` is taken.
             pinned: Whether it stays when others are forgotten.
-            created_by: Who says so.
+            created_by: The author.
 
         Raises:
             InvalidInputError: The record is not valid (its messages), its id is that of a memory of another kind, or an
@@ -233,7 +233,7 @@ class MemoryWriter:
             target: Likewise.
             relation_type: `works_on`, `lives_in`, …
             weight: 0.0 to 1.0.
-            created_by: Who says so.
+            created_by: The author.
 
         Raises:
             InvalidInputError: An argument cannot be stored.
@@ -280,10 +280,10 @@ class MemoryWriter:
         The new one has the same keywords, and a `supersedes` link to the old one, which stays in the history.
 
         Args:
-            id: Of the old one; where that was superseded already, what superseded it is meant.
+            id: Of the old one; of one that was superseded already, its successor is corrected.
             record: The new fact.
             source: Where it is from; None is the old one's source.
-            created_by: Who says so.
+            created_by: The author.
             keywords: Further keywords.
 
         Raises:
@@ -421,7 +421,7 @@ class MemoryWriter:
         As `tree.Undo`; but where later memories are linked to a keyword that the operation made, that keyword stays.
 
         Args:
-            operation_id: What `remember`, `correct` or `forget` returned, `store.tree.last_operation` after another
+            operation_id: The result of `remember`, `correct` or `forget`, `store.tree.last_operation` after another
                 call, or one of `tree.History()`.
             changed_by: The author.
 

@@ -11,7 +11,7 @@ reply or repr contains a key; a log does only where a service repeats it in a he
 >>> client.usage                                                                 # doctest: +SKIP
 Usage(calls=1, input_tokens=912, output_tokens=41, cached_tokens=0, cost=None)
 
-What a model says is read as tolerantly as is safe:
+Replies are read as tolerantly as is safe:
 
 >>> read_reply('Sure!\n```json\n{"action": "match", "node_id": 3}\n```\nAnything else?')
 {'action': 'match', 'node_id': 3}
@@ -132,7 +132,7 @@ class Prices(NamedTuple):
     """Of input that came from the service's cache; None: as any other input."""
 
     def cost(self, input_tokens: int, output_tokens: int, cached_tokens: int) -> float:
-        """Return what these tokens cost.
+        """Return the price of these tokens.
 
         >>> Prices(3.0, 15.0, 0.3).cost(1_000_000, 100_000, 500_000)
         3.15
@@ -340,7 +340,7 @@ class _ChatClient(LLMClient):
         Raises:
             TimeoutError: `timeout_s` has passed, over all attempts.
             ServiceError: the service cannot be reached, or refuses.
-            ReplyError: the model refused, or said what is no JSON object, or was cut before its end.
+            ReplyError: the model refused, or its reply is no JSON object, or was cut before its end.
             BudgetError: the budget is used up, before the first request or before another attempt.
 
         Cost: one request, and up to `retries` more. Where the service refuses a form, one for each weaker one; once

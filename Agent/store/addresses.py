@@ -20,8 +20,8 @@ def register_scheme(scheme: str, opener: Callable[..., KeywordTree]) -> None:
     """Let `open_tree` take addresses of a scheme.
 
     Args:
-        scheme: What stands before the colon, as `postgresql`.
-        opener: Called with the address and the options of `KeywordTree`; an ImportError of its tells what to install.
+        scheme: The part before the colon, as `postgresql`.
+        opener: Called with the address and the options of `KeywordTree`; its ImportError names the extra to install.
     """
     _openers[f"{scheme}:/"] = opener  # a Path of an address has one slash
 
@@ -32,7 +32,7 @@ def is_address(place: str | os.PathLike[str]) -> bool:
 
 
 def refuse_address(place: str | os.PathLike[str], what: str) -> None:
-    """Raise InvalidInputError for what is no path, and for an address, which the message does not show."""
+    """Raise InvalidInputError for an address, which the message does not show, and for anything but a path."""
     if not isinstance(place, str | os.PathLike) or not os.fspath(place):
         raise InvalidInputError(f"{what} must be a path, and not empty: {place!r}")
     if is_address(place):

@@ -33,7 +33,7 @@ def backup(tree: KeywordTree, folder: str | os.PathLike[str]) -> int:
 
     Raises:
         InvalidInputError: the folder is not empty, or the tree does not lie in a folder.
-        StoreCorruptError: what was copied is damaged; no folder is made.
+        StoreCorruptError: the copied bytes are damaged; no folder is made.
 
     Cost: reads the log and the history twice, the copy's rows once; writers wait for the snapshot alone.
     """

@@ -1,4 +1,4 @@
-"""Save what can be saved of a damaged store: `repair(damaged, new)`, or `keyword-tree --data DAMAGED repair NEW`.
+"""Rescue the whole lines of a damaged store: `repair(damaged, new)`, or `keyword-tree --data DAMAGED repair NEW`.
 
 Opening a tree never guesses: a store whose log holds damage that no crash explains is refused, and left as it is. A
 repair reads the damaged folder without changing a byte of it, writes a new store beside it, and lists what could not be
@@ -109,7 +109,7 @@ class Loss:
 
 @dataclass(frozen=True, repr=False)
 class RepairReport:
-    """What a repair saved, and what it could not save; `str()` of it is for people."""
+    """The saved records of a repair, and its losses; `str()` of it is for people."""
 
     damaged_dir: str
     """The folder that was read."""
@@ -529,7 +529,7 @@ def repair(damaged_dir: str | os.PathLike[str], new_dir: str | os.PathLike[str])
         new_dir: folder to be made; must not exist, while the one it is made in must.
 
     Returns:
-        What was saved, and what was not.
+        The saved records, and the losses.
 
     Raises:
         RepairError: the damaged folder holds nothing of a keyword tree, or one of a newer format; or the new one
