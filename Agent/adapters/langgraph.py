@@ -87,6 +87,9 @@ AUTHOR = "langgraph"
 HELD_LIMIT = 64 * 1024 * 1024
 """So many characters of values stay decoded in memory; others are read from the tree when they are asked for."""
 
+BAR = 0.1
+"""The score that an item needs to be found by words, 0 to 1: what only shares an everyday word has less."""
+
 LABELS = 100
 """So many labels a namespace may have: each is a level of the tree."""
 
@@ -460,7 +463,8 @@ class KeywordTreeStore(BaseStore, MayOpenAgain):
         near = self._ranking.rank_by_similarity(op.query, candidates.keys())
         if near is None:
             words = self._ranking.rank_by_words(op.query, min(stop, len(candidates)), candidates.keys())
-            return [(candidates[id], score) for id, score in list(words.items())[first:stop]]
+            best = [id for id, score in words.items() if score >= BAR]
+            return [(candidates[id], words[id]) for id in best[first:stop]]
         ranked = sorted(near, key=lambda id: -near[id])
         others = [id for id in candidates if id not in near]  # without a vector: last, as in the originals
         return [(candidates[id], near.get(id)) for id in [*ranked, *others][first:stop]]

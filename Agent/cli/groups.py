@@ -539,7 +539,8 @@ def _remove(session: Session, tree: str) -> None:
               help="Serve on this port of 127.0.0.1, not on stdin.")  # fmt: skip
 @click.option("--session", "served", metavar="ACCOUNT/USER/AGENT/SESSION",
               help="Serve this session of a context engine's folder, and no tree.")  # fmt: skip
-def mcp(session: Session, folder: str | None, http: int | None, served: str | None) -> None:
+@click.option("--judge", is_flag=True, help="Let a model tell which facts `recall` returns answer the question.")
+def mcp(session: Session, folder: str | None, http: int | None, served: str | None, judge: bool) -> None:
     r"""Serve the memory to MCP hosts, on stdin and stdout or over HTTP.
 
     FOLDER may be the address of a tree on a server; without it, --data says where the memory is.
@@ -552,4 +553,7 @@ def mcp(session: Session, folder: str | None, http: int | None, served: str | No
 
     if folder is None and not session.is_data_named:  # a host starts it in any folder
         raise click.UsageError(say("name the FOLDER of the memory"))
-    serve(folder or session.data, http, served)
+    client = session.client() if judge else None
+    if session.is_lexical:
+        raise click.UsageError(say("--judge needs a model: set KEYWORD_TREE_MODEL and a service's key or address"))
+    serve(folder or session.data, http, served, client)

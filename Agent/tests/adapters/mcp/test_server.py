@@ -363,6 +363,7 @@ class TestPrograms:
         [
             (["/dev/null/x"], 3, "cannot open"),
             ([], 2, "FOLDER"),
+            (["x", "--judge"], 2, "KEYWORD_TREE_MODEL"),
             (["x", "--http", "70000"], 2, "70000 is not in the range"),
         ],
     )
