@@ -52,9 +52,9 @@ class KeywordTreeRetriever(BaseRetriever):
     k: int = Field(default=5, ge=1)
     """At most this many documents; `invoke(question, k=…)` says otherwise for once."""
     min_score: float = Field(default=0.0, ge=0.0, le=1.0)
-    """What scores less is left out."""
+    """The least score of a document."""
     filter: dict[str, Any] | None = None
-    """What a document's metadata must fit: `{"source": "notes", "page": {"$gt": 3}}`, with `$eq $ne $gt $gte $lt $lte`,
+    """Conditions on a document's metadata: `{"source": "notes", "page": {"$gt": 3}}`, with `$eq $ne $gt $gte $lt $lte`,
     `$in $nin`; None fits all. `invoke(question, filter=…)` says otherwise for once."""
     _retriever: MemoryRetriever = PrivateAttr()
 

@@ -135,7 +135,7 @@ class KeywordTreeStore(BaseStore, MayOpenAgain):
 
     Args:
         tree: Where the items are; who opened it closes it.
-        index: What `search(query=…)` compares by. None ranks by words, in Chinese and English alike. `{"embed": …}` is
+        index: The comparison of `search(query=…)`. None ranks by words, in Chinese and English alike. `{"embed": …}` is
             LangGraph's: an `Embeddings`, a function or an asynchronous one; with `"fields"`, and with `"name"` the
             model's name, by which its vectors are kept on disk. Where it fails, words rank, and a log line says so.
         ttl: LangGraph's: `default_ttl` in minutes, `refresh_on_read` (True), `sweep_interval_minutes`.

@@ -74,7 +74,7 @@ class Memory(MayOpenAgain):
         config: mem0's configuration as a dict; see `from_config`.
         tree: Where the memories are; who opened it closes it.
         path: The folder of a tree to be opened instead, or the address of one on a server.
-        llm_client: What extracts facts from conversations where `infer` is true; None stores the messages themselves.
+        llm_client: Extracts facts from conversations where `infer` is true; None stores the messages themselves.
         embedder: An `Embedder`; None searches by words, Chinese and English alike.
 
     Each call that changes something is one operation of the tree, and costs one sync.
@@ -346,7 +346,7 @@ class Memory(MayOpenAgain):
             filters: Which may be found: at least one of `user_id`, `agent_id` and `run_id`, and any field of theirs by
                 value, by one of a list, by `"*"` (any, or none), or by eq, ne, in, nin, gt, gte, lt, lte, contains,
                 icontains, of which none fits a field that is not there; AND, OR and NOT take lists of filters.
-            threshold: What scores less is left out, 0 to 1, and 0 leaves out none; a score is the share of the
+            threshold: The least score, 0 to 1, and 0 leaves out none; a score is the share of the
                 question's words that a memory says, or with an embedder its similarity, whichever is higher.
             rerank: Refused.
             explain: Return `score_details` with each.
@@ -433,7 +433,7 @@ class Memory(MayOpenAgain):
 
         Args:
             memory_id: Which one.
-            text: What it says from now on.
+            text: The new text.
             metadata: Joins the one that is there; ids in it are ignored, and a log line says so.
             expiration_date: `YYYY-MM-DD`; None clears it.
             data: mem0's former name of `text`.

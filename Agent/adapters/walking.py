@@ -1,4 +1,4 @@
-"""What a model does in a tree by itself: recall, find, look under, place, remember, look back, and undo.
+"""The steps of a model in a tree: recall, find, look under, place, remember, look back, and undo.
 
 The MCP server and LangChain's tools serve it. The caller is a language model, so it walks the tree itself: it looks
 under a keyword, chooses, and looks again, and no other model is called. A level of more than 50 keywords is returned as
@@ -51,7 +51,7 @@ class TreeWalk:
     """A tree for a model that looks around in it by itself. Any number of threads may use it.
 
     Args:
-        tree: What is looked at; others may write to it.
+        tree: The tree; others may write to it.
         author: Who makes what is made here.
         judge: A model that tells which of the best facts answer a question; None recalls what ranks best.
     """
@@ -90,8 +90,8 @@ class TreeWalk:
         """Return the keyword that a name, alias or path means, with its facts, or else what could be meant, with some.
 
         Args:
-            query: What is looked for.
-            context: What it is about; of several that have the name, what fits it comes first.
+            query: A name or a question.
+            context: The subject; of several keywords of the name, the fitting ones come first.
 
         Cost: an exact hit a few look-ups; else one ranking, some milliseconds.
         """
@@ -194,7 +194,7 @@ class TreeWalk:
 
         Args:
             name: Of the new keyword.
-            description: What it means.
+            description: Its meaning.
             parent_id: The keyword under which it is to be; "root" is the top.
 
         Raises:
@@ -230,7 +230,7 @@ class TreeWalk:
         """Store a fact, and link it to keywords; those that are missing are made, and named in the result's `made`.
 
         Args:
-            content: What is to be remembered; not blank.
+            content: The fact; not blank.
             keywords: Their ids, names or paths; without any it is found by what it says.
 
         Raises:

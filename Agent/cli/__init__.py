@@ -1,4 +1,4 @@
-"""What `keyword-tree` is made of: `screen` draws, `session` opens and names, `program` finds a command and ends it.
+"""The parts of `keyword-tree`: `screen` draws, `session` opens and names, `program` finds a command and ends it.
 
 What people type is in `looking` (finding and showing), `writing` (and correcting), `undoing`, `care` (the store, import
 and export) and `groups` (`context`, `hub`, `shared`, `mcp`). They speak English as it stands there and, by

@@ -1,6 +1,6 @@
 """The context engine: a long-term memory in folders that people can read.
 
-A session is committed, what is worth keeping becomes nodes, a disposable index finds them, and three levels (L0 a line,
+A session is committed, facts worth keeping become nodes, a disposable index finds them, and three levels (L0 a line,
 L1 a page, L2 all) decide what reading costs. Nothing said is lost: archive first. Read `service` for the door, then
 `commit`, `fs`, `retrieval`, `index`; `core` is what all share, `extraction` finds what is worth keeping, and
 `providers` is where models, vectors and the rest of the library come in.

@@ -333,7 +333,7 @@ class IndexFile:
 
     @property
     def position(self) -> str:
-        """What has been taken in, in the words of whoever fills the index; "" for an empty one."""
+        """The position up to which the index is filled, in its owner's form; "" for an empty one."""
         return str(self.kept("position"))
 
     @position.setter
@@ -381,7 +381,7 @@ class IndexFile:
 
 
 class Rows(IndexFile):
-    """What an index holds; see the head of this module, and `IndexFile` for the arguments and errors of all methods."""
+    """The rows of an index; see the head of this module, and `IndexFile` for arguments and errors of all methods."""
 
     thesaurus: Thesaurus | None = None
     """Of near words, for a question."""

@@ -112,7 +112,7 @@ class Vectors:
         self._index, self._embedder, self._patience_s = index, meaning.embedder, meaning.patience_s
         self._is_given, self._clock = meaning.is_given, clock
         self.failure = ""
-        """What the model last failed with; empty when it worked since."""
+        """The model's last failure; empty when it worked since."""
         self.refused = 0
         """How many texts the model failed at, each alone, while it answered otherwise."""
         self._rest_until = -float("inf")

@@ -1,4 +1,4 @@
-"""What a reader yields: records, with ids that the same source gives again.
+"""The records that a reader yields, with ids that the same source gives again.
 
 Here is also how they are written into a tree, in batches, and taken back; the file that they come from, and its texts.
 

@@ -27,7 +27,7 @@ ATTEMPTS = 2
 
 
 class CallError(Exception):
-    """What the server refused, or why it could not be asked.
+    """A refusal of the server, or the reason why it could not be asked.
 
     Attributes:
         code: As `schemas.PROBLEMS` has it; "" where there was no answer.

@@ -37,7 +37,7 @@ STATUSES = {"open": "○", "focused": "●", "done": "✓", "abandoned": "✗"}
 
 @dataclass
 class Goal:
-    """What is to be reached."""
+    """A goal of an agent."""
 
     id: str
     description: str
@@ -46,7 +46,7 @@ class Goal:
     parent_id: str = ""
     """"" is the top."""
     knowledge: list[dict[str, Any]] = field(default_factory=list)
-    """What was found when it was focused."""
+    """The knowledge found when it was focused."""
 
 
 class GoalTree:
@@ -244,7 +244,7 @@ async def focus_goal(goal_id: str, goal_tree: GoalTree, trace_store: TraceStore,
 
 @dataclass
 class Draft:
-    """What is worth keeping of a transcript; nothing of it is saved yet."""
+    """Lessons and resources of a transcript; nothing is saved yet."""
 
     resources: list[Json] = field(default_factory=list)
     """Arguments of `resource_save`."""
@@ -264,7 +264,7 @@ def reflect(transcript: str | Sequence[Mapping[str, Any]], goal: str, llm_client
 
     Args:
         transcript: Text, or messages with `role` and `content`.
-        goal: What was to be reached.
+        goal: The goal of the transcript.
         llm_client: Who drafts the lessons.
     """
     texts = [transcript] if isinstance(transcript, str) else [str(each.get("content") or "") for each in transcript]

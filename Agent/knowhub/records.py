@@ -23,14 +23,14 @@ OWNER_SCOPE = "user:owner"
 """In an entry's scopes: its principal alone."""
 
 RIGHTS = ("read", "write", "curate", "secrets", "admin")
-"""What a token may: see, save and judge, change others', read secrets, keep the house."""
+"""The rights of a token: see, save and judge, change others' entries, read secrets, administrate."""
 
 
 # Errors: one form for all interfaces
 
 
 class KnowHubError(KeywordTreeError):
-    """What a hub refuses, as RFC 9457 has it; `code` is one of `PROBLEMS`, and nothing that was said is repeated."""
+    """A refusal of the hub, in the form of RFC 9457; `code` is one of `PROBLEMS`, and no input is repeated."""
 
     def __init__(
         self, code: str, detail: str, errors: list[dict[str, str]] | None = None, retry_after_s: float = 0.0
@@ -173,7 +173,7 @@ class Record:
 
     @property
     def quality(self) -> float:
-        """What an entry is worth: `score + helpful − 2·harmful`."""
+        """The worth of an entry: `score + helpful − 2·harmful`."""
         return float(self.fields["score"]) + self.helpful - 2.0 * self.harmful
 
     def changed(self, content: str | None = None, **fields: Any) -> "Record":

@@ -1,4 +1,4 @@
-"""What may be said to a hub, and within which limits.
+"""The bodies and queries of the hub, and their limits.
 
 >>> KnowledgeIn(task="boil an egg", content="Seven minutes.", types=["usecase"]).scopes
 ['user:owner']
@@ -34,11 +34,11 @@ from .records import LAST_S, OWNER_SCOPE, Json, KnowHubError, from_iso, invalid
 
 Type = Literal["user_profile", "strategy", "tool", "usecase", "definition", "plan"]
 TYPES: tuple[str, ...] = get_args(Type)
-"""What knowledge can be; an entry may be several."""
+"""The types of knowledge; an entry may have several."""
 
 ContentType = Literal["text", "code", "credential", "cookie"]
 CONTENT_TYPES: tuple[str, ...] = get_args(ContentType)
-"""What a resource can be."""
+"""The types of a resource."""
 
 Right = Literal["read", "write", "curate", "secrets", "admin"]
 
@@ -139,7 +139,7 @@ Tags = Annotated[dict[Name, Name], Field(max_length=20)]
 
 
 class Body(BaseModel):
-    """What all bodies and queries share: unknown fields are refused, and no error shows what was said."""
+    """Base of all bodies and queries: unknown fields are refused, and no error shows the input."""
 
     model_config = ConfigDict(extra="forbid", hide_input_in_errors=True)
 
@@ -207,7 +207,7 @@ class KnowledgeLine(KnowledgeIn):
 
 
 class KnowledgePatch(Body):
-    """What is to change of an entry; what is not given stays."""
+    """The fields of an entry to change; others stay."""
 
     task: Task | None = None
     content: Content | None = None
@@ -234,7 +234,7 @@ class Case(Body):
 
 
 class KnowledgeUpdate(Body):
-    """What an entry did, and what it is to become."""
+    """Judgements of an entry, and the wish for a rewriting."""
 
     add_helpful_case: Case | None = None
     add_harmful_case: Case | None = None
@@ -271,10 +271,10 @@ class Cluster(Body):
     keep: KnowledgeId
     """The best by quality: its id stays."""
     merge: Annotated[list[KnowledgeId], Field(min_length=1, max_length=10_000)]
-    """What is to be merged into it."""
+    """The entries to be merged into it."""
     task: Task
     content: Content
-    """What the one that stays is to say."""
+    """The text of the entry that stays."""
     reason: Short = ""
     """`"equal"`, or `"model"`."""
     versions: Annotated[dict[KnowledgeId, int], Field(max_length=10_001)]
@@ -282,13 +282,13 @@ class Cluster(Body):
 
 
 class Plan(Body):
-    """What a dry run of slimming gives, and what is to be merged then."""
+    """The plan of a dry run of slimming, and the merges to carry out."""
 
     clusters: list[Cluster]  # as many as a request holds
 
 
 class SlimIn(Body):
-    """What to merge, and who writes it."""
+    """The merges to carry out, and the model to write them."""
 
     model: Model = ""
     dry_run: Flag = False
@@ -385,12 +385,12 @@ class TokenIn(Body):
     principal: Principal
     rights: Annotated[list[Right], Field(min_length=1, max_length=5)] = ["read", "write"]
     scopes: Annotated[list[TokenScope], Field(max_length=20)] | None = None
-    """What it sees besides its own; None is the hub's organisation, where it has one."""
+    """Its scopes; None is the hub's organisation, where it has one."""
     expires_at: Time | None = None
 
 
 class GroupIn(Body):
-    """Who sees what as a member of a group."""
+    """The members of a group, and their scopes."""
 
     members: Annotated[list[Principal], Field(max_length=1000)]
     scopes: Annotated[list[TokenScope], Field(max_length=20)]
@@ -403,7 +403,7 @@ class ImportIn(Body):
 
 
 class AcceptIn(Body):
-    """What a person wants instead of the text proposed; nothing takes it as it stands."""
+    """A text in place of the proposed one; without it the proposal is taken."""
 
     content: Content | None = None
 
@@ -427,7 +427,7 @@ Cursor = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_-]{1,300}$")]
 
 
 class SearchQuery(Body):
-    """What to look for."""
+    """A search."""
 
     q: Annotated[Query, Field(description="what is to be done", examples=["log in with selenium"])]
     top_k: Annotated[int, Field(ge=1, le=50)] = 5

@@ -53,7 +53,7 @@ class Token:
     rights: frozenset[str] = frozenset()
     """Of `RIGHTS`."""
     scopes: frozenset[str] = frozenset()
-    """What it sees besides its principal's own; `*` is all. `user:owner` is none: every token has that for its own."""
+    """Its scopes, besides its principal's own entries; `*` is all. `user:owner` is no scope of a token."""
     expires_at: float | None = None
     """Seconds since the epoch, UTC."""
     digest: str = ""

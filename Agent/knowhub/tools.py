@@ -46,10 +46,10 @@ _R_co = TypeVar("_R_co", covariant=True)
 
 @dataclass
 class ToolResult:
-    """What a tool has to say; always true, as long as its items."""
+    """The answer of a tool; always true, as long as its items."""
 
     title: str
-    """What was done, in a few words."""
+    """The action, in a few words."""
     output: str = ""
     """For the model."""
     metadata: Json = field(default_factory=dict)
@@ -381,7 +381,7 @@ async def fill_secrets(call: _Call, allowed: Collection[str]) -> _Call:
     with a port where it is not 443) or `metadata.allowed_programs`.
 
     Args:
-        call: What the tool is about to do.
+        call: The call that the tool is about to make.
         allowed: The resources that this tool may use.
 
     Raises:

@@ -119,7 +119,7 @@ class LocalLLMClient(LLMClient):
 
     @property
     def last_usage(self) -> Usage:
-        """What the latest `Chat` of this thread used, or of one whose context it took over, also if it failed."""
+        """The usage of the latest `Chat` of this thread, or of one whose context it took over, also if it failed."""
         return self._last.get()
 
     def cancel(self) -> None:

@@ -245,7 +245,7 @@ class _ChatClient(LLMClient):
     model = _host = ""  # so that one whose making fails can still be shown in a traceback, and collected
     _service: Any = None
     usage = Usage()
-    """What all calls so far have used."""
+    """The usage of all calls so far."""
 
     def __init__(
         self,
@@ -315,7 +315,7 @@ class _ChatClient(LLMClient):
 
     @property
     def last_usage(self) -> Usage:
-        """What the latest `Chat` of this thread used, or of one whose context it took over, also if it failed."""
+        """The usage of the latest `Chat` of this thread, or of one whose context it took over, also if it failed."""
         call = self._last.get()
         return self._nothing if call is None else call.usage
 

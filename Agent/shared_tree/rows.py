@@ -1,4 +1,4 @@
-"""What a shared tree needs of the tables in which its log is; an implementation of them is a `Rows`.
+"""The requirements of a shared tree on the tables of its log; an implementation of them is a `Rows`.
 
     batch      (tree, after)        the log: lines after + 1 … upto, with the checksum of the last
     state      (tree, seq, part)    all rows at one operation, so that opening need not read the whole log

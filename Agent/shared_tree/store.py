@@ -49,7 +49,7 @@ _PAUSES = (0.01, 0.5)  # seconds between tries: the first, and the longest
 
 
 class SharedStore(Reader):
-    """What the core asks of a store, over `Rows`; its methods bear the core's names."""
+    """The core's port of a store, over `Rows`; its methods bear the core's names."""
 
     def __init__(self, rows: Rows, tree_id: str, known: dict[str, str], counts: Counter[str]) -> None:
         """Open nothing yet.

@@ -323,7 +323,7 @@ def build_server(tree: KeywordTree, place: str = "", judge: LLMClient | None = N
     """Return the MCP server of a tree: an `MCPServer` of the SDK 2.x, a `FastMCP` of 1.x.
 
     Args:
-        tree: What it serves; who opened it closes it.
+        tree: The tree to serve; its opener closes it.
         place: Where it may be opened again, if its log loses what was read: a folder or an address.
         judge: A model that tells which facts answer a question, for `recall`; None returns what ranks best.
     """

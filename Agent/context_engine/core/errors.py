@@ -1,4 +1,4 @@
-"""What can go wrong, grouped by what a caller would do about it; and the checks that say so.
+"""The errors, grouped by a caller's reaction; and the checks that raise them.
 
     ContextEngineError (KeywordTreeError)
     ├── InvalidUriError       (ValueError)       it is no URI: correct it
@@ -57,7 +57,7 @@ class VersionConflictError(ContextEngineError, ValueError):
 
 
 class ConflictError(ContextEngineError, ValueError):
-    """What is there already, or what came later, stands in the way; `uris` and `commits` name it."""
+    """Existing nodes or later commits are in conflict; `uris` and `commits` name them."""
 
     def __init__(self, message: str, uris: Sequence[str] = (), commits: Sequence[str] = ()) -> None:
         super().__init__(message)

@@ -61,11 +61,11 @@ class Message:
     role: str
     """`"user"`, `"assistant"`, `"tool"`, `"system"`, or `"unknown"`."""
     text: str
-    """What was said, tool calls and their results included; of an image its place."""
+    """The text, tool calls and their results included; of an image its place."""
     at: float
     """When; the time of the commit where the message does not say."""
     name: str = ""
-    """Who spoke, where the message says so."""
+    """The speaker's name, if the message has one."""
     raw: Mapping[str, Any] = field(default_factory=dict, compare=False, repr=False)
     """As it came."""
     forgotten: bool = False
@@ -87,7 +87,7 @@ class ContextNode:
     overview: str = ""
     content: str = ""
     metadata: dict[str, Any] = field(default_factory=dict)
-    """What `.meta.json` holds besides: `version`, `sequence`, `title`, `aliases`, `confirmed`, `created_at`,
+    """Further fields of `.meta.json`: `version`, `sequence`, `title`, `aliases`, `confirmed`, `created_at`,
     `updated_at`, `source_refs`, `digests`, and the caller's own object under `metadata`. Writing a node that has a
     `version` fails where the store has another one by now."""
 
@@ -105,7 +105,7 @@ class RelationEdge:
 
 @dataclass
 class SessionArchive:
-    """What a session said, once for all."""
+    """The messages of a session, archived."""
 
     session_id: str
     archive_uri: str
@@ -119,7 +119,7 @@ class SessionArchive:
 
 @dataclass
 class CandidateMemory:
-    """What may become a memory; how it is stored is its policy's business."""
+    """A candidate for a memory; its policy decides the form of storage."""
 
     category: str
     owner_scope: str
@@ -140,7 +140,7 @@ class CandidateMemory:
 
 @dataclass
 class WritePlan:
-    """What a policy wants to be written; it is kept in the journal with the commit."""
+    """The changes that a policy plans; they are kept in the journal with the commit."""
 
     action: str
     target_uri: str
@@ -156,7 +156,7 @@ class WritePlan:
 
 @dataclass(frozen=True)
 class WriteResult:
-    """What became of a plan."""
+    """The result of a plan."""
 
     uri: str
     action: str
@@ -167,7 +167,7 @@ class WriteResult:
 
 @dataclass
 class CommitResult:
-    """What became of a session."""
+    """The result of a commit."""
 
     archive: SessionArchive | None
     """The last one that was written; None where nothing was new."""
@@ -182,7 +182,7 @@ class CommitResult:
 
 @dataclass
 class IndexRecord:
-    """What the index keeps of one level of a node, or of one passage of it."""
+    """One level of a node, or one passage of it, in the index."""
 
     id: str
     uri: str
@@ -201,7 +201,7 @@ class IndexRecord:
 
 @dataclass
 class IndexBatchResult:
-    """What a round of a worker did."""
+    """The counts of a worker's round."""
 
     claimed: int = 0
     succeeded: int = 0
@@ -244,7 +244,7 @@ class TypedQuery:
 
 @dataclass(frozen=True)
 class SeedHit:
-    """What the first round found."""
+    """A hit of the first round."""
 
     uri: str
     score: float
@@ -268,18 +268,18 @@ class NodeHit:
     at: float = 0.0
     """When it was said, in seconds since the epoch; 0.0 where that is unknown."""
     says: frozenset[str] = frozenset()
-    """What of the question a passage says: its terms, and the relations that it asks for."""
+    """The part of the question that a passage says: its terms, and the relations that it asks for."""
     speaker: str = ""
     """The role, a space and the name of who said it."""
     subjects: frozenset[str] = frozenset()
-    """Who is in the states that it says, where the question asks for some; see `keywords.subjects_of`."""
+    """The subjects of the states that it says, where the question asks for some; see `keywords.subjects_of`."""
     sequence: int = 0
     """Of the commit that wrote the node: of what was said in one second, the later one."""
 
 
 @dataclass
 class RetrievedBlock:
-    """What a search or a read shows of a node."""
+    """A block of a node, as a search or a read returns it."""
 
     uri: str
     level_hit: str
@@ -293,7 +293,7 @@ class RetrievedBlock:
 
 @dataclass
 class SearchResult:
-    """What a search found."""
+    """The blocks of a search."""
 
     query_plan: list[TypedQuery]
     seed_hits: list[SeedHit]
@@ -321,7 +321,7 @@ class NodeSummary:
 
 @dataclass(frozen=True)
 class NodeStat:
-    """What is known of a node without reading it."""
+    """The facts about a node, without its text."""
 
     uri: str
     exists: bool
@@ -333,7 +333,7 @@ class NodeStat:
 
 @dataclass(frozen=True)
 class MoveProjection:
-    """What a move changes in an index."""
+    """The changes of an index by a move."""
 
     old_uri: str
     new_uri: str
@@ -343,7 +343,7 @@ class MoveProjection:
 
 @dataclass(frozen=True)
 class VectorHit:
-    """What is near a vector."""
+    """A record near a vector."""
 
     id: str
     uri: str
@@ -389,7 +389,7 @@ class HistoryEntry:
     commit_id: str
     sequence: int
     name: str
-    """What the commit was called."""
+    """The name of the commit."""
     at: float
     author: str
     """`user/agent` of the request."""
@@ -402,7 +402,7 @@ class HistoryEntry:
 
 @dataclass
 class ForgetResult:
-    """What `forget` removed, and what it kept."""
+    """The removed and the kept nodes of `forget`."""
 
     uris: list[str]
     """Memories that are gone."""
@@ -416,7 +416,7 @@ class ForgetResult:
 
 @dataclass
 class Brief:
-    """What an agent should know before the first word: rendered text, and where it is from."""
+    """A beginning for a system prompt: its text, and the nodes that it comes from."""
 
     text: str
     uris: list[str]
@@ -456,7 +456,7 @@ class VectorIndex(Protocol):
 
 
 class Reranker(Protocol):
-    """What reads a question and documents together."""
+    """A model that reads a question and documents together."""
 
     def rerank(self, query: str, documents: Sequence[dict[str, str]], top_k: int | None = None) -> list[RerankScore]:
         """Return a score for each document, `{"uri": …, "text": …}`."""
@@ -476,7 +476,7 @@ class GraphStore(Protocol):
 
 
 class CandidateExtractor(Protocol):
-    """What finds in messages that which is worth keeping."""
+    """Extracts candidates for memories from messages."""
 
     categories: tuple[str, ...]
 

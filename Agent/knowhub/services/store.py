@@ -41,7 +41,7 @@ _Scoped = TypeVar("_Scoped", KnowledgeIn, KnowledgeLine, ResourceIn)
 
 @dataclass(frozen=True)
 class Quota:
-    """What one principal may keep; 0 is no limit."""
+    """The limits of one principal; 0 is no limit."""
 
     entries: int = 0
     """Entries and resources."""
