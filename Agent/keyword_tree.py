@@ -3036,7 +3036,9 @@ class _State:
             table.Add(key, id, is_last)
 
     def _Entries(self, head: KeywordNode) -> set[tuple[_Multimap[str], str]]:
-        """Return the tables that lead to a keyword, each with the key; nothing leads to the root or what is gone."""
+        """Return the tables that lead to a keyword, each with the key; nothing leads to the root or what is gone.
+        `_FindPlainNodes` and `_HaveSameLead` know where in a row what leads here stands.
+        """
         if head.deleted or head.parent_id is None:
             return set()
         entries = {(self.children, head.parent_id), (self.names, _Fold(head.name))}

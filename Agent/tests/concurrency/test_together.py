@@ -510,19 +510,6 @@ class TestRankings:
 
 
 class TestLostLogs:
-    def test_a_foreign_log_is_refused_until_the_folder_is_opened_again(self, tree: KeywordTree, tmp_path: Path) -> None:
-        tree.CreateKeyword("mine", "root")
-        with KeywordTree(str(tmp_path / "other")) as other:
-            for number in range(9):
-                other.CreateKeyword(f"another's {number}", "root")
-        foreign = (tmp_path / "other" / "change_log.jsonl").read_bytes()
-        (tmp_path / "store" / "change_log.jsonl").write_bytes(foreign)
-        for _ in range(3):
-            with pytest.raises(StoreCorruptError, match="changed, or cut, while it was open"):
-                tree.CreateKeyword("more", "root")
-
-        assert (tmp_path / "store" / "change_log.jsonl").read_bytes() == foreign
-
     def test_a_log_that_is_gone_is_not_begun_again(self, tree: KeywordTree, tmp_path: Path) -> None:
         tree.CreateKeyword("mine", "root")
         (tmp_path / "store").rename(tmp_path / "elsewhere")

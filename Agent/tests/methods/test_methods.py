@@ -1195,15 +1195,6 @@ class TestSurroundings:
         assert held > before
         assert len(os.listdir("/proc/self/fd")) <= before
 
-    def test_a_clock_that_fails_at_a_checkpoint_fails_nothing_that_is_durable(self, folder: Path) -> None:
-        now = [1.5]
-        with opened(folder, clock=lambda: now[0]) as tree:
-            add(tree, "acknowledged")
-            now[0] = float("nan")
-        with opened(folder) as tree:
-            assert names_under(tree, "root") == ["acknowledged"]
-            assert tree.recovery == ()
-
     @pytest.mark.skipif(os.name == "nt", reason="descriptors are not numbered so there")
     def test_what_a_library_prints_where_there_is_no_output_does_not_get_into_the_log(self, folder: Path) -> None:
         program = (

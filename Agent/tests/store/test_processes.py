@@ -39,7 +39,6 @@ import pytest
 from Agent import keyword_tree as kt
 from Agent.keyword_tree import (
     DuplicateIdError,
-    InfoKeywordLink,
     KeywordTree,
     StoreError,
 )
@@ -781,31 +780,6 @@ class TestFork:
             tree.Refresh()
             assert sorted(node.name for node in tree.GetChildren("root")) == ["before", "child", "parent"]
 
-    def test_leaves_a_closed_tree_closed(self, folder: Path, start: Start) -> None:
-        tree = KeywordTree(str(folder))
-        tree.Close()
-
-        def work(tell: Tell) -> None:
-            with pytest.raises(kt.ClosedError):
-                tree.CreateKeyword("too late", "root")
-
-        assert start(work).end() == 0
-
-    def test_goes_on_in_the_same_folder_after_the_current_one_changed(
-        self, folder: Path, start: Start, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        elsewhere = folder.parent / "elsewhere"
-        elsewhere.mkdir()
-        monkeypatch.chdir(folder.parent)
-        with KeywordTree(folder.name) as tree:
-            monkeypatch.chdir(elsewhere)
-            child = start(lambda tell: write_keywords(tree, "child", 3, tell))
-            assert child.end() == 0
-            write_keywords(tree, "parent", 3, child.lines.append)
-
-        assert list(elsewhere.iterdir()) == []
-        assert check_told(folder, [child]) == 6
-
     def test_while_other_threads_write_loses_nothing(
         self, folder: Path, start: Start, say: Callable[[str], None]
     ) -> None:
@@ -1050,24 +1024,6 @@ class TestThreads:
 @pytest.mark.usefixtures("hasty")
 class TestConflicts:
     """Two threads want the same, and stand in one group: the second is checked against the first."""
-
-    def test_of_one_pair_make_one_link(self, folder: Path) -> None:
-        with KeywordTree(str(folder)) as tree:
-            for turn in range(times(60, 1000)):
-                node = tree.CreateKeyword(f"{turn}", "root")
-                info = tree.CreateInfo(f"{turn}")
-                links: list[InfoKeywordLink] = []
-
-                def link(links: list[InfoKeywordLink] = links, pair: tuple[str, str] = (info.id, node.id)) -> None:
-                    links.append(tree.LinkInfo(*pair))
-
-                run_together([link, link])
-                assert links[0] == links[1]
-                assert [found.id for found in tree.GetInfosOfKeyword(node.id)] == [info.id]
-                assert [found.id for found, _ in tree.GetKeywordsOfInfo(info.id)] == [node.id]
-        log = (folder / LOG).read_bytes()
-        links_logged = [row for operation in read_log(log) for row in rows_of(operation)["links"]]
-        assert len(links_logged) == times(60, 1000), "a link that was there was written again"
 
     def test_between_two_trees_let_exactly_one_win(self, folder: Path) -> None:
         with KeywordTree(str(folder)) as one, KeywordTree(str(folder)) as two:

@@ -3,28 +3,19 @@
 from __future__ import annotations
 
 import errno
-import math
 import os
 from collections.abc import Callable
 from typing import ClassVar
 
 import pytest
 
-from Agent.keyword_tree import KeywordTree, StoreCorruptError, StoreError
+from Agent.keyword_tree import KeywordTree, StoreError
 from Agent.tests.store.faults.worlds import FOLDER, LOG, LONG, SYNC, WRITE, Step, Traps, step
 from Agent.tests.support.faulty_files import Door, Mode
 
 
 class TestFolders:
     """What a folder of the system, a mount or another process may do while the store is at work."""
-
-    def test_a_mount_that_syncs_no_folders_is_tolerated(self, traps: Traps) -> None:
-        traps.fault(errno.EINVAL, math.inf, "fsync")
-        traps.world.run([Step("b", "open"), step("b", "second")])
-        traps.world.trees["b"].CompactStorage()
-        traps.world.do(step("b", "third"))
-
-        assert traps.names_after(Mode("killed")) == {"first", "second", "third"}
 
     def test_a_folder_whose_sync_fails_is_not_served(self, traps: Traps) -> None:
         traps.fault(errno.EIO, 1, "fsync")
@@ -56,13 +47,6 @@ class TestFolders:
             traps.disk.kill(f"b{number}")
 
         assert [tail for tail in tails if tail not in traps.disk.read_all().values()] == []
-
-    def test_a_log_that_was_cut_while_it_was_open_is_refused(self, traps: Traps) -> None:
-        traps.world.do(step("a", "second"))
-        log = traps.disk.read_all()[LOG]
-        traps.disk.spoil(LOG, log[: log.index(b'"second"')])
-        with pytest.raises(StoreCorruptError):
-            traps.world.trees["a"].Refresh()
 
 
 def write_in_an_operation(tree: KeywordTree) -> None:
