@@ -1,10 +1,11 @@
 """From scores to confidence, a number between 0 and 1: how often the best one is right.
 
-odds of the best = words^0.27 · e^(7.4 · coverage^1.5 · lead - 1.4)
+odds of the best = (1 + own)^1.4 / texts^0.24 · e^(6.1 · coverage^1.5 · lead - 0.65)
                    coverage: the share of the question's words, by their weight, that the text says or nearly says
                    lead: 1 - rival / score, at most 0.7, since few texts have no rival; where the text says all of it,
                    0.3 at least, since several may answer; the rival is the next text that says something else
-                   words: how many unknown words the question weighs
+                   own: how many unknown words those weigh that the text has itself
+                   texts: of the index, at least 100; among many, more of them have some of any question by chance
 odds of another  = odds of the best · (score / score of the best)²
 
 A text that lacks a name or a number of the question is no answer, however much else it has, nor is one that has nothing
@@ -23,7 +24,8 @@ __all__ = ["ANSWER_BAR", "certainty_of", "fuse", "plain", "scale_of"]
 
 ANSWER_BAR = 0.5
 """The score from which on something is an answer."""
-LEAD, WORDS, BASE = 7.4, 0.27, 1.4
+LEAD, OWN, TEXTS, BASE = 6.1, 1.4, 0.24, 0.65
+CROWD = 100  # texts: fewer do not show which words are common
 MOST_LEAD, LEAST_LEAD = 0.7, 0.3
 LACKING, TELLS = 0.29, 0.08  # what is left of a score; the share of the question that a name needs
 BESIDE = 0.15  # the share of what is asked about a name that an answer has
@@ -71,9 +73,9 @@ def _sure(query: "score.Query", found: "Sequence[score.Found]", lent: Mapping[st
     coverage = math.fsum(weight * share for _, _, weight, share in said) / (mass or 1.0)
     if query.is_empty or not coverage:
         return NOTHING
-    words = max(0.3, mass / query.idf(""))
+    own = math.fsum(weight for _, _, weight, share in said if share >= score.MISSPELLED) / query.idf("")
     lead = max(min(MOST_LEAD, 1.0 - _rival(query, found)), LEAST_LEAD * coverage**8)
-    sure = 1 / (1 + math.exp(-(LEAD * coverage**1.5 * lead + WORDS * math.log(words) - BASE)))
+    sure = 1 / (1 + math.exp(BASE - LEAD * coverage**1.5 * lead) * max(CROWD, query.total) ** TEXTS / (1 + own) ** OWN)
     if coverage < HALF and all(share < score.MISSPELLED for _, _, _, share in said):
         return min(sure, LACKING)  # less than half of it, and that in other words
     is_text = passage is not None or not index.names_of(first.number)
@@ -82,12 +84,15 @@ def _sure(query: "score.Query", found: "Sequence[score.Found]", lent: Mapping[st
 
 def _lacks_what_is_asked(said: "Sequence[tuple[str, bool, float, float]]", mass: float, is_text: bool) -> bool:
     """Return whether a text lacks a name or number of the question, or has nothing else of it."""
-    names = [(weight, share) for _, is_name, weight, share in said if is_name]
+    names = [(word, weight, share) for word, is_name, weight, share in said if is_name]
     rest = [(weight, share) for _, is_name, weight, share in said if not is_name]
     asked = math.fsum(weight for weight, _ in rest)
     if names and asked >= TELLS * mass and math.fsum(weight * share for weight, share in rest) < BESIDE * asked:
         return True
-    return is_text and any(share < score.MISSPELLED and weight >= TELLS * mass for weight, share in names)
+    return any(
+        share < score.MISSPELLED and weight >= TELLS * mass and (is_text or texts.has_digit(word))
+        for word, weight, share in names
+    )
 
 
 def _said(query: "score.Query", shares: Mapping[str, float]) -> "list[tuple[str, bool, float, float]]":

@@ -118,7 +118,7 @@ def test_a_fact_that_is_said_again_is_as_certain_as_before() -> None:
     other.put([Unit("1", text=fact), Unit("2", text="Carla left her notes with each password in our office today.")])
     scores = [index.search(question, 1)[0].score for index in (once, again, other)]
     assert scores[1] > 0.7 * scores[0]  # its words are less rare
-    assert scores[2] < 0.6 * scores[0]
+    assert scores[2] < 0.7 * scores[0]  # another text says as much
     assert again.search(question, 1) == again.search(question, 10)[:1]
 
 
