@@ -8,6 +8,12 @@ odds of the best = (1 + own)^1.4 / texts^0.24 · e^(6.1 · coverage^1.5 · lead 
                    texts: of the index, at least 100; among many, more of them have some of any question by chance
 odds of another  = odds of the best · (score / score of the best)²
 
+Where meaning is compared, too, it has its part in the order, and the order in the confidence:
+
+order = (1.2 · coverage of the best by words + 0.05) · score / best score + nearness / nearness of the nearest
+odds of the best = e^(3.8 · nearness + 2.8 · confidence by words + 4.3 · lead - 1.8) / texts^0.35
+                   nearness: 0 for what is as near as usual, 1 for what says the question itself; lead: of the order
+
 A text that lacks a name or a number of the question is no answer, however much else it has, nor is one that has nothing
 else, or less than half and none of it in the question's own words: LACKING at most. The numbers are a logistic
 regression on the even cases of the sets of `bench_finding`; where a Chinese word begins and ends is said by the
@@ -17,14 +23,17 @@ thesaurus, so that one bar serves all languages.
 import math
 import re
 from collections.abc import Callable, Mapping, Sequence
+from typing import TypeAlias
 
 from . import score, texts
 
-__all__ = ["ANSWER_BAR", "certainty_of", "fuse", "plain", "scale_of"]
+__all__ = ["ANSWER_BAR", "blend", "plain", "scale_of"]
 
 ANSWER_BAR = 0.5
 """The score from which on something is an answer."""
 LEAD, OWN, TEXTS, BASE = 6.1, 1.4, 0.24, 0.65
+SAID, ASIDE, NEAR = 1.2, 0.05, 0.15
+NEARNESS, WORDS, MEANT_LEAD, MEANT_TEXTS, MEANT_BASE = 3.8, 2.8, 4.3, 0.35, 1.8
 CROWD = 100  # texts: fewer do not show which words are common
 MOST_LEAD, LEAST_LEAD = 0.7, 0.3
 LACKING, TELLS = 0.29, 0.08  # what is left of a score; the share of the question that a name needs
@@ -38,6 +47,9 @@ _SURNAMES = frozenset(
     "汪范金石廖贾夏韦付方白邹孟熊秦邱江尹薛闫段雷侯龙史陶黎贺顾毛郝龚邵万钱严覃武戴莫孔向汤小老阿大"
 )
 
+
+Said: TypeAlias = tuple[str, bool, float, float]
+"""A word of a question, whether it is a name, its weight, and the share of it that a text says."""
 
 _has_numeral = re.compile(r"\d|[二三四五六七八九]").search
 
@@ -55,13 +67,8 @@ def scale_of(
 ) -> Callable[[float], float]:
     """Return what makes scores of a question's ranking comparable; `found` is all of it, best first."""
     sure = _sure(query, found, (lent or {}).get(found[0].id)) if found and found[0].score > 0 else 0.0
-    odds, best = sure / (1.0 - sure), found[0].score if found else 1.0
-
-    def scale(one: float) -> float:
-        own = odds * (one / best) ** 2
-        return max(round(own / (1 + own), 4), 0.0001 * (one > 0))  # what fits is never rounded to nothing
-
-    return scale
+    best = found[0].score if found else 1.0
+    return lambda one: _share_of(sure, one / best)
 
 
 def _sure(query: "score.Query", found: "Sequence[score.Found]", lent: Mapping[str, float] | None) -> float:
@@ -74,29 +81,36 @@ def _sure(query: "score.Query", found: "Sequence[score.Found]", lent: Mapping[st
     if query.is_empty or not coverage:
         return NOTHING
     own = math.fsum(weight for _, _, weight, share in said if share >= score.MISSPELLED) / query.idf("")
-    lead = max(min(MOST_LEAD, 1.0 - _rival(query, found)), LEAST_LEAD * coverage**8)
-    sure = 1 / (1 + math.exp(BASE - LEAD * coverage**1.5 * lead) * max(CROWD, query.total) ** TEXTS / (1 + own) ** OWN)
+    rival = _rival(query, [(each.documents[0], each.score) for each in found[:RIVALS]])
+    lead = max(min(MOST_LEAD, 1.0 - rival), LEAST_LEAD * coverage**8)
+    strength = LEAD * coverage**1.5 * lead + OWN * math.log(1 + own) - TEXTS * math.log(max(CROWD, query.total)) - BASE
+    sure = 1 / (1 + math.exp(-strength))
     if coverage < HALF and all(share < score.MISSPELLED for _, _, _, share in said):
         return min(sure, LACKING)  # less than half of it, and that in other words
     is_text = passage is not None or not index.names_of(first.number)
-    return min(sure, LACKING) if _lacks_what_is_asked(said, mass, is_text) else sure
+    return min(sure, LACKING) if _lacks_a_name(said, is_text) or _has_a_name_alone(said) else sure
 
 
-def _lacks_what_is_asked(said: "Sequence[tuple[str, bool, float, float]]", mass: float, is_text: bool) -> bool:
-    """Return whether a text lacks a name or number of the question, or has nothing else of it."""
-    names = [(word, weight, share) for word, is_name, weight, share in said if is_name]
-    rest = [(weight, share) for _, is_name, weight, share in said if not is_name]
-    asked = math.fsum(weight for weight, _ in rest)
-    if names and asked >= TELLS * mass and math.fsum(weight * share for weight, share in rest) < BESIDE * asked:
-        return True
+def _lacks_a_name(said: Sequence[Said], is_text: bool) -> bool:
+    """Return whether a text lacks a name or number of the question; a keyword may, but for a number."""
+    mass = math.fsum(weight for _, _, weight, _ in said)
     return any(
         share < score.MISSPELLED and weight >= TELLS * mass and (is_text or texts.has_digit(word))
-        for word, weight, share in names
+        for word, is_name, weight, share in said
+        if is_name
     )
 
 
-def _said(query: "score.Query", shares: Mapping[str, float]) -> "list[tuple[str, bool, float, float]]":
-    """Return the words of a question, each with whether it is a name, its weight, and the share that a text says."""
+def _has_a_name_alone(said: Sequence[Said]) -> bool:
+    """Return whether a text has a name of the question, and of what is asked about it nothing."""
+    rest = [(weight, share) for _, is_name, weight, share in said if not is_name]
+    asked, mass = math.fsum(weight for weight, _ in rest), math.fsum(weight for _, _, weight, _ in said)
+    is_about = len(rest) < len(said) and asked >= TELLS * mass
+    return is_about and math.fsum(weight * share for weight, share in rest) < BESIDE * asked
+
+
+def _said(query: "score.Query", shares: Mapping[str, float]) -> list[Said]:
+    """Return the words of a question as a text says them."""
     found, names = [], _names(query)
     for at, (word, terms) in enumerate(query.words):
         known = [term for term in terms if term in query.weights and (term in query.telling)]
@@ -106,23 +120,43 @@ def _said(query: "score.Query", shares: Mapping[str, float]) -> "list[tuple[str,
     return found
 
 
-def certainty_of(query: "score.Query", found: "Sequence[score.Found]") -> float:
-    """Return how sure words are of the best, from 0 to 1: at most √coverage, since similar letters say nothing."""
-    return math.sqrt(found[0].coverage) if found else 0.0
+def blend(
+    query: "score.Query",
+    found: "Sequence[score.Found]",
+    words: Mapping[str, float],
+    near: Mapping[str, tuple[float, int, int]],
+) -> dict[str, float]:
+    """Return id → confidence by words and by meaning, best first; see the head of this module.
 
-
-def fuse(words: Mapping[str, float], certainty: float, meaning: Mapping[str, float]) -> dict[str, float]:
-    """Return the scores by words and by meaning together, each of them id → 0 to 1.
-
-    order = certainty · words / words of the best + √meaning     what words score depends on how long the texts are
-    score = order / order of the first · (1 - (1 - certainty · words) · (1 - meaning)) of the first     a noisy-or:
-            either one alone can make an answer, two weak signs do not
+    Args:
+        query: The question.
+        found: What fits by words, best first.
+        words: id → confidence by words alone.
+        near: id → nearness, number and nearest document, also of what fits by words.
     """
-    weight = certainty / (max(words.values(), default=0.0) or 1.0)
-    ranked = {id: weight * words.get(id, 0.0) + math.sqrt(meaning.get(id, 0.0)) for id in (*words, *meaning)}
-    best = max(ranked, key=ranked.__getitem__, default="")
-    shown = 1.0 - (1.0 - certainty * words.get(best, 0.0)) * (1.0 - meaning.get(best, 0.0))
-    return {id: shown * one / (ranked[best] or 1.0) for id, one in ranked.items()}
+    scores, documents = {each.id: each.score for each in found}, {each.id: each.documents[0] for each in found}
+    weight = found[0].coverage * SAID + ASIDE if found else 0.0
+    most, nearest = max(scores.values(), default=0.0) or 1.0, max(NEAR, *(each[0] for each in near.values()))
+    order = {id: weight * scores.get(id, 0.0) / most + each[0] / nearest for id, each in near.items()}
+    ranked = sorted(order, key=lambda id: -order[id])
+    if not ranked or not order[ranked[0]]:
+        return {}
+    first = ranked[0]
+    nearness, number, at = near[first]
+    lead = 1.0 - _rival(query, [(documents.get(id, near[id][2]), order[id]) for id in ranked[:RIVALS]])
+    strength = NEARNESS * nearness + WORDS * words.get(first, 0.0) + MEANT_LEAD * lead
+    sure = 1 / (1 + math.exp(MEANT_TEXTS * math.log(max(CROWD, query.total)) + MEANT_BASE - strength))
+    passage = next((each for each in (documents.get(first, at), at) if each & 1), None)
+    shares = score.Evidence(query, query.index.units([number])).shares(number, passage)
+    if _lacks_a_name(_said(query, shares), passage is not None or not query.index.names_of(number)):
+        sure = min(sure, LACKING)
+    return {id: _share_of(sure, order[id] / order[first]) for id in ranked}
+
+
+def _share_of(sure: float, part: float) -> float:
+    """Return the confidence of what scores a part of the best one, of which that is sure."""
+    odds = sure / (1.0 - sure) * part * part
+    return max(round(odds / (1 + odds), 4), 0.0001 * (part > 0))  # what fits is never rounded to nothing
 
 
 def _names(query: "score.Query") -> set[int]:
@@ -148,20 +182,19 @@ def _names(query: "score.Query") -> set[int]:
     return found
 
 
-def _rival(query: "score.Query", found: "Sequence[score.Found]") -> float:
+def _rival(query: "score.Query", ranked: Sequence[tuple[int, float]]) -> float:
     """Return the score of the first that says something else than the best, beside the best's own."""
-    ranked = found[:RIVALS]
-    if len(ranked) < 2 or not ranked[0].score:
+    if len(ranked) < 2 or not ranked[0][1]:
         return 0.0
-    read = query.index.read([each.documents[0] for each in ranked])
+    read = query.index.read([document for document, _ in ranked])
 
-    def terms_of(each: "score.Found") -> set[str]:
-        called, text = read[each.documents[0]]
+    def terms_of(document: int) -> set[str]:
+        called, text = read[document]
         return {*texts.terms(" ".join([*called, text[:_COMPARED]]))}
 
-    said = terms_of(ranked[0])
-    for each in ranked[1:]:
-        terms = terms_of(each)
+    said = terms_of(ranked[0][0])
+    for document, one in ranked[1:]:
+        terms = terms_of(document)
         if len(terms & said) < SAME * len(terms | said):
-            return each.score / ranked[0].score
+            return one / ranked[0][1]
     return 0.0

@@ -157,8 +157,9 @@ class Index(Rows):
             scores, nearest = {each.id: scale(each.score) for each in found}, dict[str, int]()
             if compared is not None:
                 units = near | self.numbers(besides) | {each.id: each.number for each in found}
-                nearness, nearest = self._nearness(compared, units)
-                scores = calibration.fuse(scores, calibration.certainty_of(asked, found), nearness)
+                nearness = self._nearness(compared, units)
+                nearest = {id: document for id, (_, _, document) in nearness.items()}
+                scores = calibration.blend(asked, found, scores, nearness)
             return Ranking(asked, found, dict(sorted(scores.items(), key=lambda pair: -pair[1])), nearest)
 
     def _nearest(
@@ -173,8 +174,8 @@ class Index(Rows):
             if row.document is not None and row.id in allowed and (groups is None or row.group in groups)
         }
 
-    def _nearness(self, compared: "Compared", units: Mapping[str, int]) -> tuple[dict[str, float], dict[str, int]]:
-        """Return how near units are to a question, and the nearest document of each, by their ids.
+    def _nearness(self, compared: "Compared", units: Mapping[str, int]) -> dict[str, tuple[float, int, int]]:
+        """Return how near units are to a question, each with its number and its nearest document, by their ids.
 
         0 is as near as usual, 1 what says the question itself.
         """
@@ -186,7 +187,5 @@ class Index(Rows):
         nearest = {number: max(part, key=similar.__getitem__) for number, part in documents.items()}
         usual = compared.usual
         own = {at: max(0.0, similar[nearest[at]] - usual) / max(1e-4, 1.0 - usual) for at in rows}
-        return {
-            id: min(1.0, max(own[number], _BESIDE * own.get(rows[number].above or 0, 0.0)))
-            for id, number in units.items()
-        }, {id: nearest[number] for id, number in units.items()}
+        near = {at: min(1.0, max(own[at], _BESIDE * own.get(rows[at].above or 0, 0.0))) for at in units.values()}
+        return {id: (near[number], number, nearest[number]) for id, number in units.items()}

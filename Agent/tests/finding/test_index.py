@@ -16,7 +16,6 @@ from typing import Any
 import pytest
 
 from Agent.finding import score, texts
-from Agent.finding.calibration import fuse
 from Agent.finding.index import Index, LostIndexError, Unit
 from Agent.finding.packing import to_id, to_key
 from Agent.tests.support import inside
@@ -734,33 +733,3 @@ def test_a_forked_child_does_not_wait_for_a_lock_of_its_parent(call: Any, tmp_pa
     thread.join()
 
     assert status == 0
-
-
-BY_WORDS = {"first": 0.4, "second": 0.2, "third": 0.1}
-
-
-class TestBesideAnotherRanking:
-    def test_sure_words_decide_and_unsure_ones_leave_it_to_meaning(self) -> None:
-        meaning = {"second": 0.5, "other": 0.3}
-        sure, unsure = fuse(BY_WORDS, 1.0, meaning), fuse(BY_WORDS, 0.1, meaning)
-
-        assert sorted(sure, key=lambda id: -sure[id]) == ["second", "first", "other", "third"]
-        assert sorted(unsure, key=lambda id: -unsure[id]) == ["second", "other", "first", "third"]
-        assert unsure["second"] == pytest.approx(1 - (1 - 0.1 * 0.2) * (1 - 0.5))
-        assert fuse({}, 0.0, {}) == {}
-
-    @pytest.mark.parametrize("factor", [0.01, 2.0])
-    def test_how_long_the_texts_are_makes_no_other_order(self, factor: float) -> None:
-        """What words score depends on that: of a long conversation little, however well they know what is right."""
-        meaning = {"third": 0.2, "other": 0.3}
-        by_both = [fuse({id: scale * one for id, one in BY_WORDS.items()}, 0.6, meaning) for scale in (1.0, factor)]
-        first, second = (sorted(each, key=lambda id: -each[id]) for each in by_both)
-
-        assert first == second == ["first", "third", "other", "second"]
-        assert all(0 <= one <= 1 for each in by_both for one in each.values())
-
-    def test_one_ranking_alone_keeps_its_order(self) -> None:
-        assert fuse(BY_WORDS, 1.0, {}) == pytest.approx(BY_WORDS)
-        by_meaning = fuse({}, 0.0, {"first": 0.9, "second": 0.4})
-        assert by_meaning["first"] == pytest.approx(0.9)
-        assert by_meaning["second"] == pytest.approx(0.6)
