@@ -63,7 +63,7 @@ class Meaning:
     Args:
         embedder: Turns texts into vectors.
         patience_s: Seconds that a question waits for its vector, and for those of texts that have none yet. A model
-            that is late has failed: words rank alone, and it is left alone for half a minute.
+            that is late has failed: words rank alone, and it is left alone until it answers, half a minute at most.
 
     Raises:
         InvalidInputError: `embedder` has no name or no method `embed`, or `patience_s` is not above 0 or more than a
