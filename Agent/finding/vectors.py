@@ -15,8 +15,8 @@
          vector, and while texts have none, →  texts that have none, the newest first, in calls of about `CALL_S`
          `patience_s` at most
 
-What comes later is kept all the same. A model that fails is left alone for `RETRY_S`, a late one until it answers: words
-rank alone, and `note` says why. A text that fails alone, where others do not, gets no vector before it changes.
+What comes later is kept all the same. A model that fails is left alone for `RETRY_S`, a late one until it answers:
+words rank alone, and `note` says why. A text that fails alone, where others do not, gets no vector before it changes.
 
 A document has a vector of each of its names, of its name with its context's before it, and of its text; a passage has
 one, of its unit's name and itself: what is asked is seldom a whole path, and a passage seldom says what it is about.
