@@ -14,10 +14,7 @@ import pytest
 
 from Agent.context_engine import (
     AccessDeniedError,
-    ConflictError,
     ContextNode,
-    NodeNotFoundError,
-    RelationEdge,
     RequestContext,
     StoreError,
     VersionConflictError,
@@ -160,18 +157,6 @@ class TestRedo:
 
         assert backend.texts() == {TEA: "- later\n", MATE: "- no sugar\n"}
 
-    def test_a_failed_sync_stops_all_writes(self, backend: Backend) -> None:
-        backend.write()
-        backend.disk.failing = "sync_all"
-        with pytest.raises(StoreError, match="sync"):
-            backend.fs.checkpoint()
-        backend.disk.failing = ""
-        with pytest.raises(StoreError, match="open the store again"):
-            backend.write(MATE)
-
-        assert backend.texts() == {TEA: "- no sugar\n"}
-
-
 class TestClaims:
     def test_an_event_is_one_workers_until_its_lease_ends(self, backend: Backend) -> None:
         backend.write()
@@ -252,15 +237,6 @@ class TestIsolation:
         assert backend.fs.log(BOB) == []
         assert backend.texts() == {TEA: "- no sugar\n"}
 
-    def test_edges_lead_nowhere_outside(self, backend: Backend) -> None:
-        backend.write()
-        with pytest.raises(AccessDeniedError):
-            backend.relations.upsert_edges(ADA, TEA, [RelationEdge(TEA, "ctx://acme/users/bob/x", "near")])
-        backend.relations.upsert_edges(ADA, TEA, [RelationEdge(TEA, MATE, "near")])
-
-        assert [edge.to_uri for edge in backend.relations.get_edges(ADA, TEA)] == [MATE]
-
-
 class TestTakingBack:
     def test_every_change_can_be_undone(self, backend: Backend) -> None:
         backend.write()
@@ -275,25 +251,6 @@ class TestTakingBack:
             change()
             backend.fs.undo(ADA, backend.fs.log(ADA)[0]["id"])
             assert backend.texts() == before
-
-    def test_a_move_leads_on_and_takes_no_taken_place(self, backend: Backend) -> None:
-        backend.write()
-        backend.write(f"{TEAS}/cola")
-        backend.fs.move_node(ADA, TEA, MATE)
-        with pytest.raises(ConflictError):
-            backend.fs.move_node(ADA, MATE, f"{TEAS}/cola")
-
-        assert backend.fs.read_node(ADA, TEA).uri == MATE
-
-    def test_what_is_forgotten_is_in_no_past(self, backend: Backend) -> None:
-        backend.write()
-        backend.engine.forget(ADA, TEA)
-
-        assert backend.fs.history(ADA, TEA) == []
-        with pytest.raises(NodeNotFoundError):
-            backend.fs.read_node(ADA, TEA)
-        assert backend.engine.verify() == []
-
 
 class TestDay:
     def test_sessions_are_committed_searched_and_mended(self, backend: Backend) -> None:

@@ -13,10 +13,8 @@ from typing import Any
 
 import pytest
 
-from Agent.base.text import read_time, time_of
 from Agent.context_engine import ContextEngineService, ContextNode, InvalidInputError, RequestContext, StoreError
 from Agent.context_engine.core.entries import parse_entries
-from Agent.context_engine.core.objects import OutboxEvent
 from Agent.tests.support.plain_reader import open_engine
 
 ADA = RequestContext("acme", "ada", "helper", "s1")
@@ -287,10 +285,6 @@ class TestStrangeArguments:
         engine.commit_session(ADA, [message])
         assert engine.search_memory(ADA, "hi").blocks[0].content_excerpt == "hi"
 
-    def test_of_times_are_none(self) -> None:
-        assert [read_time(value) for value in (10**400, -(10**400), 1e308, float("nan"))] == [None] * 4
-        assert time_of(1e300) == ""
-
     @pytest.mark.parametrize(
         "metadata", [{"aliases": 5}, {"confirmed": "text"}, {"source_refs": 5}, {"source_refs": ["x"]}], ids=str
     )
@@ -328,17 +322,6 @@ class TestManyAtOnce:
                 indexing.join(10)
                 assert not indexing.is_alive()
 
-    def test_events_of_more_than_a_thousand_rounds_are_all_worked_off(
-        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        with open_engine(tmp_path, index="worker") as engine:
-            engine.outbox.append_batch(
-                [OutboxEvent("", "UPSERT_CONTEXT", f"{TEA}{number}", {}, "", 0, 0.0) for number in range(1_100)]
-            )
-            run_once = engine.worker.run_once
-            monkeypatch.setattr(engine.worker, "run_once", lambda: run_once(1))
-            assert engine.work().succeeded == 1_100
-
     def test_a_commit_reads_no_archive_that_was_read_before(
         self, engine: ContextEngineService, monkeypatch: pytest.MonkeyPatch
     ) -> None:
@@ -357,25 +340,6 @@ class TestManyAtOnce:
             counts.append(len(read))
 
         assert len(set(counts[2:])) == 1
-
-    def test_forgetting_holds_the_images_of_what_it_changes_alone(
-        self, engine: ContextEngineService, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        engine.commit_session(ADA, [{"role": "user", "content": "I love tea."}])
-        for number in range(20):
-            engine.remember(ADA, f"likes band {number}", "preferences", f"band {number}")
-        read: set[str] = set()
-        read_image = engine.fs.read_image
-
-        def note(uri: Any, **more: Any) -> Any:
-            if engine.fs.current() is not None:
-                read.add(uri.text)
-            return read_image(uri, **more)
-
-        monkeypatch.setattr(engine.fs, "read_image", note)
-        engine.forget(ADA, TEA)
-
-        assert len(read) == 2  # the memory and its archive
 
     def test_a_hundred_changes_of_one_node_are_one_look(self, tmp_path: Path) -> None:
         with open_engine(tmp_path, index="worker") as engine:

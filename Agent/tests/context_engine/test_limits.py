@@ -2,10 +2,7 @@
 
 from pathlib import Path
 
-import pytest
-
 from Agent.context_engine import ContextEngineService, RequestContext
-from Agent.context_engine.core.errors import InvalidInputError
 
 ADA = RequestContext("acme", "ada", "helper", "s1")
 PREFERENCES = "ctx://acme/users/ada/memories/preferences"
@@ -41,12 +38,6 @@ def test_many_small_sessions_leave_no_long_wal(tmp_path: Path) -> None:
         wals = {path.name: path.stat().st_size for path in (tmp_path / ".ctx").rglob("*-wal")}
         assert max(wals.values()) < 6_000_000, wals
         assert engine.prune(engine.fs.clock() + 1) >= 150
-
-
-def test_metadata_has_no_other_fields_than_its_own(engine: ContextEngineService) -> None:
-    uri = engine.remember(ADA, "Likes tea.", "preferences", "tea")
-    with pytest.raises(InvalidInputError, match="colour"):
-        engine.fs.write_metadata(ADA, uri, {"colour": "green"})
 
 
 def test_secrets_of_tool_calls_reach_no_file(tmp_path: Path) -> None:

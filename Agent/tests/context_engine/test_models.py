@@ -134,47 +134,33 @@ class TestExtraction:
             assert len(result.stats["failures"]) == 1
             assert [each.uri for each in result.write_results] == [f"{MEMORIES}/entities/dog"]
 
-    @pytest.mark.parametrize(
-        ("said", "text", "key"),
-        [
-            ("我住在罗马。", "lives_in: 巴黎", "lives_in"),
-            ("I live in Rome.", "lives_in: paris", "lives_in"),
-            ("我今年三十岁。", "age: 50", "age"),
-            ("I also like tea.", "name: Al", "name"),
-            ("我是医生。", "works_as: 老师", "works_as"),
-            ("I write C++ all day.", "language: C#", "language"),
-        ],
-    )
-    def test_believes_no_profile_that_the_user_does_not_state(
-        self, tmp_path: Path, said: str, text: str, key: str
+    @pytest.mark.parametrize(("said", "text", "key", "status"), [
+        ("我住在罗马。", "lives_in: 巴黎", "lives_in", "partial"),
+        ("I live in Rome.", "lives_in: paris", "lives_in", "partial"),
+        ("我今年三十岁。", "age: 50", "age", "partial"),
+        ("I also like tea.", "name: Al", "name", "partial"),
+        ("我是医生。", "works_as: 老师", "works_as", "partial"),
+        ("I write C++ all day.", "language: C#", "language", "partial"),
+        ("我住在罗马。", "lives_in: 罗马", "lives_in", "committed"),
+        ("我家在杭州西湖区。", "住在杭州西湖区", "lives_in", "committed"),
+        ("我今年三十岁。", "age: 三十岁", "age", "committed"),
+        ("I'm Lena, a nurse in Hamburg.", "name: Lena", "name", "committed"),
+        ("I hike every weekend.", "hobby: hike", "hobby", "committed"),
+        ("我是王芳,在杭州当老师。", "works_as: 老师", "works_as", "committed"),
+        ("我是王芳,在杭州当老师。", "用户名叫王芳", "", "committed"),
+        ("我在Google工作。", "works_at: Google", "works_at", "committed"),
+        ("我是护士。", "用户是一名护士", "", "committed"),
+        ("I work night shifts at the hospital.", "User works night shifts at a hospital.", "", "committed"),
+        ("I write C++ all day.", "language: C++", "language", "committed"),
+        ("My birthday is 2001-05-08.", "birthday: 2001-05-08", "birthday", "committed"),
+    ])  # fmt: skip
+    def test_believes_of_a_profile_what_the_user_states(
+        self, tmp_path: Path, said: str, text: str, key: str, status: str
     ) -> None:
         model = Script(extracting(fact(text, [0], "profile", "", key, said)))
         with ContextEngineService(tmp_path, llm=model) as engine:
-            assert engine.commit_session(ADA, [{"role": "user", "content": said}]).status == "partial"
-            assert not engine.fs.exists(ADA, f"{MEMORIES}/profile")
-
-    @pytest.mark.parametrize(
-        ("said", "text", "key"),
-        [
-            ("我住在罗马。", "lives_in: 罗马", "lives_in"),
-            ("我家在杭州西湖区。", "住在杭州西湖区", "lives_in"),
-            ("我今年三十岁。", "age: 三十岁", "age"),
-            ("I'm Lena, a nurse in Hamburg.", "name: Lena", "name"),
-            ("I hike every weekend.", "hobby: hike", "hobby"),
-            ("我是王芳,在杭州当老师。", "works_as: 老师", "works_as"),
-            ("我是王芳,在杭州当老师。", "用户名叫王芳", ""),
-            ("我在Google工作。", "works_at: Google", "works_at"),
-            ("我是护士。", "用户是一名护士", ""),
-            ("I work night shifts at the hospital.", "User works night shifts at a hospital.", ""),
-            ("I write C++ all day.", "language: C++", "language"),
-            ("My birthday is 2001-05-08.", "birthday: 2001-05-08", "birthday"),
-        ],
-    )
-    def test_believes_what_the_user_states(self, tmp_path: Path, said: str, text: str, key: str) -> None:
-        model = Script(extracting(fact(text, [0], "profile", "", key, said)))
-        with ContextEngineService(tmp_path, llm=model) as engine:
-            assert engine.commit_session(ADA, [{"role": "user", "content": said}]).status == "committed"
-            assert engine.fs.exists(ADA, f"{MEMORIES}/profile")
+            assert engine.commit_session(ADA, [{"role": "user", "content": said}]).status == status
+            assert engine.fs.exists(ADA, f"{MEMORIES}/profile") == (status == "committed")
 
     @pytest.mark.parametrize(
         ("said", "text", "kept"),

@@ -74,18 +74,6 @@ class TestClaiming:
 
 
 class TestLeases:
-    def test_end_after_a_minute_and_whoever_lost_one_marks_nothing(self, outbox: OutboxStore, clock: Any) -> None:
-        made = outbox.append(event(TEA))
-        outbox.claim_batch("slow", 1)
-        clock.now += 61
-        assert not outbox.renew(made.event_id, "slow")
-        assert len(outbox.claim_batch("quick", 1)) == 1
-        outbox.mark_done(made.event_id, "slow")
-        outbox.mark_failed(made.event_id, "late", worker_id="slow")
-
-        found = outbox.find(made.event_id)
-        assert found is not None
-        assert found.status == "leased"
 
     def test_can_be_renewed(self, outbox: OutboxStore, clock: Any) -> None:
         made = outbox.append(event(TEA))

@@ -92,18 +92,6 @@ class TestOneFileOfSeveralProcesses:
         assert found(index, "boat") == ["n0"]
         other.close()
 
-    def test_of_the_format_before_is_begun_again_and_leaves_no_byte(self, tmp_path: Path) -> None:
-        path = tmp_path / "index.db"
-        maker = sqlite3.connect(path)
-        maker.executescript("PRAGMA journal_mode = WAL; CREATE TABLE passages(text)")
-        maker.executescript("INSERT INTO passages VALUES ('kiwi')")
-        maker.close()
-        index = WordIndex(path)
-
-        assert index.is_new
-        assert not [each for each in tmp_path.iterdir() if b"kiwi" in each.read_bytes()]
-        index.close()
-
     def test_with_the_tables_of_a_version_before_is_begun_again(self, index: WordIndex) -> None:
         fill(index, "kiwi")
         index.mark_whole()
