@@ -1,8 +1,8 @@
-"""`Forgetter`, and `verify_store`: whether files, journal, index and outbox agree.
+"""`Forgetter`, which erases memories, and `verify_store`, which compares files, journal, index and outbox.
 
-What `forget` takes out of every file: the memory with all that lies in its folder, the messages it cites, what names
-it elsewhere (edges that lead to it, archives that count it as used), their images in the journal, their words and
-vectors in the index, and what was put aside of them.
+`forget` removes from every file: the memory with its whole folder, the messages it cites, references to it (edges,
+archives that count it as used), their images in the journal, their words and vectors in the index, and copies in
+`.ctx/aside/`.
 
 One transaction deletes the memory, empties the messages, and registers what is left to do; a worker finishes it after a
 crash. What stays of a message is its id and a digest, so that the session, committed again, does not bring it back.
@@ -147,7 +147,7 @@ class Forgetter:
     def _look_around(self, ctx: RequestContext, uris: set[str], found: Uri) -> "tuple[list[_Row], list[Uri]]":
         """Return the request's nodes that may name one of some URIs, and the stubs that lead to a node, or under it.
 
-        Only the files say it, since a hand may have written there. Cost: the metadata of each node, and the edges of
+        The files are read, since they may have been edited. Cost: the metadata of each node, and the edges of
         those that have any, once; again for each step of a move that the history has not.
         """
         while True:

@@ -27,7 +27,7 @@ from .core.config import (
 from .core.messages import mask, own_words
 from .core.objects import LLM, CandidateMemory, Message, RequestContext, SessionArchive
 
-_ROWS = 400  # so many statements 6,000 tokens may hold, of 15 tokens each
+_ROWS = 400  # statements in a chunk of 6,000 tokens, at 15 tokens each
 
 
 Chunk: TypeAlias = list[tuple[int, Message]]

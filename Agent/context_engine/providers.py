@@ -44,7 +44,7 @@ _COVERED = 0.8
 view, and a question with two halves finds both. Among five hits it finds 1.2 % more of MemDaily's evidence, and 0.5 %
 more of LoCoMo's; among ten 0.8 % more and 0.5 % less."""
 _NAMED_WORDS = 400  # of a text, that are looked at for names
-_FEW = 2_000  # rows: so many are given to the finder as a set
+_FEW = 2_000  # rows of a target that are given to the finder as a set
 
 _TABLES = """
 create table node(num integer primary key, uri text unique not null, sequence integer not null, digest text not null,
@@ -603,7 +603,7 @@ class IndexedVectors:
                 rows = self._rows[uri]
                 vectors = self._embedder.embed([text for _, text in rows])
                 self._index.upsert([self._record(*row, list(v)) for row, v in zip(rows, vectors, strict=True)])
-            except Exception as error:  # the ports: words rank alone meanwhile
+            except Exception as error:  # the ports: words rank alone until then
                 _log.warning("vectors of %s wait: %s", uri, error)
                 break
             self._known[uri] = self._digest(uri)

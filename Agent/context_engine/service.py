@@ -91,7 +91,7 @@ def _unmarked(text: str) -> str:
     return "".join(char for char in unicodedata.normalize("NFKD", fold(text)) if not unicodedata.combining(char))
 
 
-_BRIEF = {"preferences": 1_000, "events": 20}  # so many, the newest, are looked at
+_BRIEF = {"preferences": 1_000, "events": 20}  # the newest nodes that are read
 _WARNS = """
 allerg alerg alerji anaphyla anafila intoleran celiac coeliac celiaq zoliakie epilep diabet cukrzyc asthma astma
 medicat medikament medicament medicin emergenc notfall urgence 过敏 不耐受 忌口 癫痫 糖尿病 哮喘 急救 用药
@@ -198,7 +198,7 @@ class ContextEngineService:
         return found
 
     def _safely(self, uris: Sequence[str], run: Callable[[], T]) -> T:
-        """Run what asks the index; one that is damaged is made again, one that cannot be used is kept in memory."""
+        """Run a call that uses indexes; a damaged one is rebuilt, an unusable one is replaced by one in memory."""
         for _ in range(2):
             try:
                 return run()
@@ -232,13 +232,13 @@ class ContextEngineService:
         return indexed.nearest(query, count, levels, words, filters)
 
     def _on_stale(self, uri: str) -> None:
-        """Look again where the index has what the store has not."""
+        """Index a place again where index and store differ."""
         if not self.fs.readonly:
             with contextlib.suppress(ContextEngineError):
                 self.worker.reconcile(uri, recursive=True)
 
     def _settle(self, events: Sequence[OutboxEvent]) -> None:
-        """Let the index follow a commit, before it returns; what fails stays in the outbox for a worker."""
+        """Index the nodes of a commit before it returns; failures stay in the outbox for a worker."""
         mine = (each for each in events if each.event_type not in (EXTRACT_ARCHIVE, FORGET))
         for batch in batches(sorted(mine, key=lambda event: parse_uri(event.uri).space)):
             try:
@@ -257,7 +257,7 @@ class ContextEngineService:
         """Process due events of the outbox, and embed waiting texts: the body of a worker's loop.
 
         Args:
-            adopt: Also make versions of what hands have changed in the files.
+            adopt: Also make versions of files that were edited.
 
         Cost: that of the events; with `adopt` it reads all of the store.
         """
@@ -314,7 +314,7 @@ class ContextEngineService:
         """Do what a commit left to be done, or died before doing."""
         user, agent, session = (str(event.payload.get(name) or "") for name in ("user", "agent", "session"))
         owner = RequestContext(parse_uri(event.uri).account, user, agent, session)
-        with contextlib.suppress(NodeNotFoundError):  # deleted meanwhile
+        with contextlib.suppress(NodeNotFoundError):  # deleted since
             done = self.coordinator.extract(owner, event.uri, [event.event_id])
             if done.stats["waits"] and not done.stats["is_further"]:  # it is tried again later, and not for ever
                 raise ContextEngineError(f"the rest of {event.uri} waits: {done.stats['failures']}"[:300])
@@ -384,7 +384,7 @@ class ContextEngineService:
             query: The question, as it was asked.
             target_uri: Only this node and what is under it.
             categories: Only these; `"sessions"` are the archives.
-            top_k: At most so many blocks.
+            top_k: The largest number of blocks.
             session_archive: What was said just before.
             budget_tokens: What all blocks together may cost their reader.
             since: Not older, in seconds since the epoch: of a message when it was said, of a memory when it was last
@@ -409,7 +409,7 @@ class ContextEngineService:
         spaces = space_uris(ctx)
         with self.fs.reading_once():
             found = self._safely(spaces, lambda: self._search(ctx, query, plans))
-            if plans[0].hints["stale"] and not self.fs.readonly:  # what a hand has changed is indexed now
+            if plans[0].hints["stale"] and not self.fs.readonly:  # their edited text is indexed now
                 found = self._safely(spaces, lambda: self._search(ctx, query, plans))
         found.note = "; ".join(filter(None, map(self.spaces.note, spaces)))
         return found
@@ -541,11 +541,11 @@ class ContextEngineService:
         return self.fs.undo(ctx, commit_id)
 
     def adopt(self, ctx: RequestContext, uri: str) -> bool:
-        """Make a version of edits by hand in a node; False where there are none."""
+        """Make a version of manual edits of a node; False where there are none."""
         return self.fs.adopt(ctx, uri)
 
     def adopt_all(self, ctx: RequestContext | None = None) -> list[str]:
-        """Make versions of all edits by hand in a request's spaces, or in all, and return the URIs.
+        """Make versions of all manual edits in a request's spaces, or in all, and return the URIs.
 
         What cannot be read is left as it is, and reported by `verify`. Cost: reads every node there.
         """

@@ -1,4 +1,4 @@
-"""`ArchiveBuilder`: what was said, as a node, in `messages.jsonl` as it came."""
+"""`ArchiveBuilder`: the messages of a session as a node, unchanged in `messages.jsonl`; its abstract and overview."""
 
 import contextlib
 import functools
@@ -112,7 +112,7 @@ class ArchiveBuilder:
     def _read_ids(self, uri: Uri) -> dict[str, str]:
         data = self._fs.folders.read(uri.folders, (MESSAGES,)).get(MESSAGES, b"")
         said = decode_messages(data, uri.text, damage=[])
-        return {  # what a hand has spoilt has a name that no message has, and no digest
+        return {  # a damaged line has an id that no message has, and no digest
             each.id or f"{uri.text}#{place}": each.text if each.forgotten else said_digest(each)
             for place, each in enumerate(said)
         }
@@ -191,7 +191,7 @@ def render_archive(
 
 _extract = ChineseKeywordExtractor().extract
 _WORDS = 40  # that sentences are chosen by
-_TEXTS = 100  # of more texts so many, evenly spread, tell what all of them are about
+_TEXTS = 100  # texts that are looked at; of more, evenly spread ones
 _SAID_ALWAYS = """
 hey hello thanks thank yes yeah good great really like just know think get got one also much make made going want user
 assistant tool image sure okay noted welcome 你好 谢谢 好的 觉得 感觉 知道 喜欢 真的 今天 一下 记住 记下 收到 明白

@@ -334,7 +334,7 @@ class CommitCoordinator:
         must: bool,
         limit: int | None,
     ) -> CommitResult:
-        """Stage what was not applied yet, and the ledger; another process may have written there meanwhile."""
+        """Stage what was not applied yet, and the ledger; another process may have written there since."""
         uri = parse_uri(archive.archive_uri)
         staged = tx.look(uri)
         meta = staged.meta or {}
@@ -412,7 +412,7 @@ class Ledger:
 
     @classmethod
     def read(cls, metadata: Mapping[str, Any], archive: SessionArchive) -> "Ledger":
-        """Return the ledger of an archive, as far as a hand has left it."""
+        """Return the ledger of an archive; values of a wrong type, after an edit, are left out."""
         held = mapping_of(metadata.get("ledger"))
 
         def numbers(name: str) -> set[int]:

@@ -278,7 +278,7 @@ def _fit(entries: list[Entry], count: CountTokens) -> tuple[list[Entry], list[En
     """Return what fits into a node, and what moves on: superseded entries leave first, which the history has."""
     limit = LEVEL_TOKENS["L2"] - 100
     sizes = {id(entry): count(entry.render()) + 1 for entry in entries}
-    sizes = {key: size for key, size in sizes.items() if size < limit}  # a longer one, by a hand, stays where it is
+    sizes = {key: size for key, size in sizes.items() if size < limit}  # a longer one was edited, and stays
     total = sum(sizes.values())
     dropped: set[int] = set()
     older: list[Entry] = []

@@ -1,8 +1,8 @@
 """What all packages of the engine share, and what knows none of them.
 
-objects    the dataclasses that go in and out; what may be exchanged: model, embedder, vectors, reranker, graph
+objects    the dataclasses that go in and out; the ports: model, embedder, vectors, reranker, graph
 errors     the tree of errors, and checks of arguments
 config     limits, levels, names of files, categories and their owners
-messages   messages in every shape of the field, as one
+messages   messages of all common formats, read into one; repeated messages
 entries    lists of entries, which people can read and edit
 """

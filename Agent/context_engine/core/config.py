@@ -16,7 +16,7 @@ SEE_MESSAGES = b"[messages.jsonl](messages.jsonl)\n"
 """The content of an archive, whose L2 is a page of its messages: what was said is in one file, in any language."""
 
 LEVEL_TOKENS: Mapping[str, int] = MappingProxyType({"L0": 100, "L1": 500, "L2": 5_000})
-"""What the engine writes at most; an edit by hand may be longer."""
+"""The longest text that the engine writes; an edited one may be longer."""
 
 FILE_BYTES = 64 * 1024 * 1024
 """A larger file of a node is not read: it cannot be the engine's."""
@@ -28,7 +28,7 @@ ARCHIVE_BYTES, ARCHIVE_MESSAGES = 1024 * 1024, 1_000
 """A longer session goes into several archives, so that reading one message of it stays cheap."""
 
 PLACES = 1 << 20
-"""A passage of an archive has the number of its message, and so many more for each passage of that before it."""
+"""A passage of an archive is numbered: its message, plus this for each passage of the message before it."""
 
 SPACE = ".ctx"
 """Holds all that is no memory: the journal, the lock, the index, pieces kept aside."""

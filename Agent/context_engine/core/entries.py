@@ -3,7 +3,7 @@ r"""Lists of entries, which people can read and edit: what a profile, an aggrega
     - lives_in: Rome <!-- e:9f2c41d0ab12 at:2026-11-20T08:00:00Z from:0002-1f3a9c04#m7 -->
     - ~~lives_in: Paris~~ <!-- e:41d09f2cab34 at:2026-03-02 until:2026-11-20T08:00:00Z by:9f2c41d0ab12 -->
 
-A time is a moment in UTC; a day alone is its midnight. A bullet without a comment, as a hand writes it, is an entry,
+A time is a moment in UTC; a day alone is its midnight. A bullet without a comment, as people write it, is an entry,
 too. All other lines stay where they are.
 
 >>> entries = parse_entries("# Tea\n- no sugar\n")
@@ -28,7 +28,7 @@ _parse_key = re.compile(r"^([a-z_]{2,32}): ").match
 
 @dataclass(frozen=True)
 class Entry:
-    """One line of a list: an entry, or (`is_entry` false) a line written by hand."""
+    """One line of a list: an entry, or (`is_entry` false) any other line."""
 
     text: str
     id: str = ""
@@ -89,7 +89,7 @@ def candidate_id(candidate: CandidateMemory) -> str:
 
 
 def parse_entries(content: str, category: str = "", slug: str = "") -> list[Entry]:
-    """Return the lines of a content; entries that a hand wrote get the id that their text makes."""
+    """Return the lines of a content; entries without an id get the one that follows from their text."""
     found = []
     for line in content.splitlines():
         stripped = line.strip()

@@ -101,7 +101,7 @@ def tell_repeats(messages: Sequence[Message], known: Sequence[str], is_delta: bo
                                                     the session began with, up to what differs, is known
 
     System messages, which a program puts before each batch, change nothing about that, and are known once said. `known`
-    are the ids of the session's messages, in their order, "" for what a hand has spoilt.
+    are the ids of the session's messages, in their order, "" for a damaged line.
     """
     if not known:
         return list(messages)
@@ -138,7 +138,7 @@ def tell_repeats(messages: Sequence[Message], known: Sequence[str], is_delta: bo
 def _begins_as(batch: Sequence[str], before: Sequence[str]) -> bool:
     """Whether the first two messages are those of the session, or, where the first differs, the next two.
 
-    What a hand has spoilt in the archives ("") may have been anything.
+    A damaged line of the archives ("") may have been any message.
     """
     whole = [place for place in range(min(len(before), 1_000)) if before[place]][:3]
     fits = [place < len(batch) and batch[place] == before[place] for place in whole]
@@ -448,7 +448,7 @@ def decode_messages(
     """Return the messages of a file, which an error calls `where`; of a forgotten one the id alone.
 
     `at` is the time of those whose line has none, where none before them has one. `damage` takes what is wrong with
-    lines that a hand has spoilt, for each of which a forgotten message without an id stands; None raises.
+    damaged lines, each of which becomes a forgotten message without an id; None raises.
     """
     found: list[Message] = []
     for number, line in enumerate(lines_of(data), 1):

@@ -301,7 +301,7 @@ class SearchResult:
     total: int
     """How many blocks there are, those left out included."""
     omitted: int = 0
-    """So many did not fit into the budget."""
+    """How many did not fit into the budget."""
     note: str = ""
     """Why less was looked at than usual, or in another way."""
 

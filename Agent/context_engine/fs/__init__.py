@@ -1,11 +1,10 @@
 """The main store: nodes as folders that people can read, and a journal that makes each write whole or nothing.
 
-uri             what a URI is, whose it is, and what its folder is called
-folders         the one way to the operating system; a node's files as one image; symlinks are errors
-meta            a node's metadata and edges, and what callers may set of them
-journal         .ctx/journal.db: the write-ahead log, what was last written, and the outbox
-redo            what a dead process or a power cut left undone, and what a hand wrote while a commit ran
-main_store      `MainStore`: opening, the lock, checkpoints, where a node lies; `Transaction`: the steps of a commit
-history         `History`: what commits made of a node, taking one back, what hands changed
-context_fs      `ContextFS`, what the other packages use: nodes, and `RelationStore`, their edges
+uri         parsing and owners of URIs, slugs, names of folders
+folders     all calls of the operating system; a node's files as one image; symlinks are errors
+meta        a node's metadata and edges: reading, writing, checks
+journal     .ctx/journal.db: the write-ahead log, the state of each node, the outbox
+redo        recovery after a crash or a power cut; merging of edits that were made during a commit
+main_store  `Transaction`, and `MainStore`: opening, the lock, checkpoints, walks
+context_fs  `History`: log, undo, prune, manual edits; `ContextFS`: nodes; `RelationStore`: edges
 """

@@ -14,8 +14,8 @@
 ''
 >>> fs.close(); folder.cleanup()
 
-What is written is staged in a transaction, and what was staged is read there. `MainStore` has the lock, the journal and
-the whereabouts; `History` what commits and hands made.
+Writes are staged in a transaction, and read back there. `MainStore` has the lock and the journal, `History` the past
+and manual edits.
 """
 
 import contextlib
@@ -173,7 +173,7 @@ class History(MainStore):
 
         Raises:
             InvalidInputError: No commit has the id.
-            ConflictError: Later commits, or a hand, changed the same nodes; it names them. Or a part was forgotten.
+            ConflictError: Later commits or manual edits changed the same nodes; it names them. Or a part was forgotten.
         """
         commit = self.journal.find_commit(clean(commit_id)) if isinstance(commit_id, str) else None
         if commit is None:
@@ -264,7 +264,7 @@ class History(MainStore):
                 shutil.rmtree(place)
             return self.journal.rewrite()
 
-    # -- what hands changed --
+    # -- manual edits --
 
     def is_edited(self, uri: Uri) -> bool:
         """Whether a node differs from what the journal last wrote. Cost: reads the node."""
@@ -273,7 +273,7 @@ class History(MainStore):
         return bool(image) and not leads_on(image.get(META, b"")) and (row is None or row.state != state_of(image))
 
     def adopt(self, ctx: RequestContext, uri: str) -> bool:
-        """Make a version of what a hand has changed in a node, or made as a new one; False where nothing is new."""
+        """Make a version of manual edits of a node, or of a new node; False where nothing is new."""
         found = self.follow(ctx, uri)
         with self.locked():
             image = self.folders.read(found.folders)
@@ -291,7 +291,7 @@ class History(MainStore):
         return True
 
     def _adopt_absence(self, uri: Uri) -> bool:
-        """Take note of a node that a hand has removed."""
+        """Note that a node was removed manually."""
         with self.journal.writing() as connection:
             connection.execute("UPDATE nodes SET state = '' WHERE uri = ?", (uri.text,))
             event = OutboxEvent(self.new_id(), UPSERT_CONTEXT, uri.text, {}, "pending", 0, self.clock(), 0)
@@ -300,13 +300,13 @@ class History(MainStore):
         return True
 
     def find_edits(self, space: str) -> list[str]:
-        """Return the nodes of a space that a hand has changed, made or removed. Cost: reads all of its nodes."""
+        """Return the nodes of a space that were edited, created or removed manually. Cost: reads all of its nodes."""
         root = parse_uri(space)
         known = {row.uri for row in self.journal.nodes_beneath(root.text)}
         found = []
         for uri, entry in self.entries(root):
             with contextlib.suppress(StoreError):  # what cannot be looked at is reported by `verify`
-                is_bare = entry.image is None  # a hand may have put a content there, and no metadata
+                is_bare = entry.image is None  # a node may be created with a content alone
                 if not is_bare or self.folders.exists(uri.folders, CONTENT):
                     known.discard(uri.text)
                     found += [uri.text] if is_bare or self.is_edited(uri) else []
@@ -440,7 +440,7 @@ class ContextFS(History):
     ) -> list[NodeSummary]:
         """Return what lies under a node, a folder or a space, by name, parents first.
 
-        `depth` is so many levels, `recursive` all of them. Cost: some 20 µs a row.
+        `depth` is the number of levels, `recursive` means all. Cost: some 20 µs a row.
         """
         root, found = self.follow(ctx, uri), []
         for each, entry in self.entries(root, URI_SEGMENTS if recursive else check_count("depth", depth)):
@@ -563,7 +563,7 @@ class ContextFS(History):
         self.run(ctx, "delete_node", change)
 
     def _check_lengths(self, uri: Uri, files: Image, present: Image) -> None:
-        """Refuse a level that is too long; where a hand has made it longer, it may grow by what one may have."""
+        """Refuse a level that is too long; one that was edited to be longer may grow by the limit once."""
         for level, name in LEVELS.items():
             tokens, limit = self.count_tokens(files.get(name, b"").decode()), LEVEL_TOKENS[level]
             if tokens > limit:

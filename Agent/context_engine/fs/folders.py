@@ -2,9 +2,9 @@
 
 `Disk` is the one door to the operating system: a call each, so that a test can stand behind it and let any fail.
 
-A file is written under another name, and changes names with what was there; nothing is synced here. What was there is
-compared then: what a hand has put there meanwhile is not lost. `Image` maps a file's name to its bytes; None stands for
-a file that is to be gone.
+A file is written under another name and exchanged with the present one; nothing is synced here. The former file is
+compared after that, so that an edit made in between is not lost. `Image` maps a file's name to its bytes; None stands
+for a file to be removed.
 """
 
 import contextlib
@@ -66,7 +66,7 @@ class Disk:
         return os.open(name, _FILE, dir_fd=parent)
 
     def read(self, fd: int, size: int) -> bytes:
-        """Return a file's bytes, at most so many."""
+        """Return at most `size` bytes of a file."""
         data = os.read(fd, size)
         while len(data) < size and (more := os.read(fd, size - len(data))):
             data += more
@@ -204,7 +204,7 @@ Image: TypeAlias = dict[str, bytes]
 Change: TypeAlias = Mapping[str, bytes | None]
 
 NEW = ".new"  # what a file is called until it is whole, and then what was there before
-OLD = ".old"  # what a hand has written, until what is merged with it is in its place
+OLD = ".old"  # an edit, until the merged file is in place
 _WAITS = (0.0, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05)  # for a program that has a file open for writing, seconds
 _REFUSED = (errno.EACCES, errno.EPERM)
 _NO_FOLDERS = 2  # links
@@ -364,7 +364,7 @@ class Folders:
 
     def _put(self, name: str, parent: int, is_expected: bool) -> bool:
         """Let a new file take its place, and whether something was there, which has the new one's name now."""
-        while True:  # a hand may make or remove the file between two steps
+        while True:  # an editor may create or remove the file between two steps
             if is_expected:
                 with contextlib.suppress(FileNotFoundError):
                     self._disk.swap(name + NEW, name, parent)
@@ -417,7 +417,7 @@ class Folders:
                 self._disk.remove_folder(names[depth - 1], fd)
 
     def empty(self, names: Sequence[str], keep: Sequence[str] = ()) -> None:
-        """Remove all files of a folder but some, of the store and of hands; in folders that are no nodes, too."""
+        """Remove all files of a folder except `keep`, and all in its folders that are no nodes."""
         with contextlib.suppress(FileNotFoundError), self._opened(names) as fd:
             for entry in self._disk.list_folder(fd):
                 if not entry.is_dir(follow_symlinks=False):

@@ -10,11 +10,8 @@ A transaction stages changes and commits them together:
 
 What was staged is what the same transaction reads. The events follow from the changes: no write misses the index.
 
-
-What a node is for its readers and writers is `ContextFS`, which builds on this.
-
 Readers take no lock. A node is whole if the digests in its metadata fit its files; else it is read again, at last under
-the lock, behind a redo: then what is there is an edit by hand, and that is what is read.
+the lock, after a redo: what differs then is a manual edit, and is read.
 """
 
 import contextlib
@@ -186,7 +183,7 @@ class Transaction:
         for uri, staged in self._staged.items():
             text, base = uri.text, self._base[uri]
             after = self._image_of(uri, staged, base, commit)
-            # Of an edit that is adopted the journal has only what was there before: what the hand wrote is kept, too.
+            # Of an adopted node the former text is in the journal, and the edited one on disk.
             before = {**base, **self.fs.journal.last_images(text)} if text in self._musts else base
             steps = [
                 Step(text, name, before.get(name), after.get(name))
@@ -215,7 +212,7 @@ class Transaction:
             same = _write_meta(uri, {**meta, **kept}, files) == base[META]
             if same and {**files, META: base[META]} == base:
                 return base
-        row = self.fs.journal.node(uri.text)  # a hand may have put an older version back: versions only rise
+        row = self.fs.journal.node(uri.text)  # an older version may have been restored manually: versions only rise
         meta["version"] = max(before["version"] if before else 0, row.version if row else 0) + 1
         meta["sequence"] = commit.sequence
         meta["created_at"] = meta.get("created_at") or (before["created_at"] if before else 0.0) or commit.at
@@ -300,7 +297,7 @@ class MainStore:
         is_locked_out = self.root.is_dir() and not os.access(self.root, os.W_OK)
         self.readonly = is_locked_out if readonly is None else bool(readonly)
         self.space = self.root / config.SPACE
-        self.aside = self.space / "aside"  # what hands wrote, and could not be merged
+        self.aside = self.space / "aside"  # edits that could not be merged
         self.folders = Folders(str(self.root), self._disk)
         self.journal = Journal(str(self.space / "journal.db"), self.readonly)
         self._thread_lock = threading.RLock()
@@ -606,7 +603,7 @@ class MainStore:
         return ""
 
     def entries(self, uri: Uri, depth: int = config.URI_SEGMENTS) -> Iterator[tuple[Uri, Entry]]:
-        """Yield a folder and those under it, parents first; one that a hand has made and no URI has is left out."""
+        """Yield a folder and those under it, parents first; folders that no URI has are left out."""
         above = {uri.folders: uri}
         for entry in self.folders.walk(uri.folders, depth=depth):
             found = uri
@@ -642,7 +639,7 @@ class MainStore:
 
 
 def uri_of(folders: tuple[str, ...]) -> Uri | None:
-    """Return the URI whose folders these are; None where a hand has made one that no URI has."""
+    """Return the URI whose folders these are; None for folders that no URI has."""
     try:
         found = parse_uri("ctx://" + "/".join(map(unquote, folders)))
     except ContextEngineError:

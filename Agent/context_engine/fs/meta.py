@@ -4,7 +4,7 @@
      "owner_space": "user:ada", "title": "tea", "aliases": [], "confirmed": [], "created_at": "2026-11-22T08:00:00Z",
      "updated_at": …, "source_refs": [{"archive": …, "message": …}], "digests": {"content.md": …}, "metadata": {}}
 
-What a hand wrote here is taken as far as it makes sense; where it makes none, a node has what its place says.
+Edited values are taken where their type is right; for others a node has the defaults of its URI.
 """
 
 import json

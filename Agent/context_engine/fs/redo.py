@@ -1,7 +1,7 @@
 """What a dead process or a power cut left undone is done again, from the images in the journal.
 
 For each file the newest image counts. A file that equals it stays; one that is missing, empty, torn, or an older image
-is written. Any other may be an edit by hand: it is copied to `.ctx/aside/` first, and reported. So is one that is only
+is written. Any other may be a manual edit: it is copied to `.ctx/aside/` first, and reported. So is one that is only
 shorter than the image: a power cut may have done that, or an edit that deleted its last lines.
 
     torn    no longer than the image, and each block of it is the image's or zeros, of which it has some
@@ -60,7 +60,7 @@ class Rescue:
         place = put_aside(self._aside, self._uri, {name: taken} if link is None else {})
         if link is not None:
             link(str(place / name.lstrip(".")))
-        why = "was changed by hand while a commit wrote it" if link is None else "was open in another program"
+        why = "was edited while a commit wrote it" if link is None else "was open in another program"
         self._journal.report(time.time(), self._uri, f"{name} of {self._uri} {why}: it is in {place.name}")
         return None
 
@@ -68,7 +68,7 @@ class Rescue:
 def merge(base: bytes, hand: bytes, data: bytes) -> bytes | None:
     r"""Return a text with the changes of two, line by line; None where both have changed the same lines.
 
-    What both have added at one place is kept, the hand's after the other's.
+    Lines that both added at one place are kept, those of the edit last.
 
     >>> merge(b"- a\n- b\n", b"- a\n- b\n- mine\n", b"- new\n- a\n- b\n")
     b'- new\n- a\n- b\n- mine\n'

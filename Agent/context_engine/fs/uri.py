@@ -81,7 +81,7 @@ class Uri(NamedTuple):
         return rest[0] if rest and rest[0] in (SESSIONS, "skills", "tools") else ""
 
     def child(self, folder: str) -> "Uri | None":
-        """Return the URI of a folder within this one's; None where a hand has made one that no URI has."""
+        """Return the URI of a folder within this one's; None for a folder that no URI has."""
         segment, is_ours = folder, bool(_is_plain(folder))
         if not is_ours:
             segment = unquote(folder)

@@ -159,7 +159,7 @@ class IndexSpaces:
                 self._stand_in(space, error)
 
     def retry(self) -> None:
-        """Try the files again of what is kept in memory meanwhile."""
+        """Try the files again of indexes that are kept in memory."""
         with self._lock:
             for space in list(self.notes):
                 with contextlib.suppress(sqlite3.Error, OSError, LostIndexError):
@@ -336,7 +336,7 @@ class IndexWorker:
             return
         records = self._projector.build_context_records(node)
         sequence = int(node.metadata["sequence"])
-        held = known.sequence if known is not None else 0  # a hand may have put an older one back
+        held = known.sequence if known is not None else 0  # an older one may have been restored manually
         named = IndexedNode(uri.text, max(sequence, held), digest, node.category)
         index.replace(named, records, _names_of(uri, node), uri.parent if node.category == SESSIONS else "")
 

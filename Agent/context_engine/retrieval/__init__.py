@@ -1,9 +1,12 @@
-"""From a question to hits, in three steps.
+"""From a question to blocks of text, in four steps.
 
-QueryPlanner          what is asked; a cue raises categories a little, only what the caller says excludes anything
+QueryPlanner          the question as queries; cues raise categories a little, only the caller's arguments exclude any
 L0Retriever           names and confirmed queries, then words and vectors of the abstracts
-HierarchicalSearcher  overviews, passages and messages: every level is looked at, since reading is what costs, and a
-                      message is found by what it says, though nothing above it says so
+HierarchicalSearcher  overviews, passages and messages: all levels are searched, since reading costs more than ranking,
+                      and a message is found although nothing above it has its words
+RetrievalAssembler    blocks within a budget, each with the reason of its match
+
+`MemoryReadService` reads one level of a node whole.
 """
 
 import contextlib
@@ -65,11 +68,11 @@ def spaces_of(typed_query: TypedQuery, ctx: RequestContext) -> list[str]:
 
 
 Near: TypeAlias = Callable[[str, str, int, Collection[int], Filters], list[WordHit]]
-"""Returns the rows of a space that are nearest in meaning to a question: at most so many, of some levels."""
+"""`(space, query, limit, levels, filters)` → the rows nearest in meaning, best first."""
 
 
 class L0Retriever:
-    """Looks at level 0 only, in the words and vectors of a space; what the store has not, `on_stale` is called with."""
+    """Searches level 0 only, by words and vectors; `on_stale` gets the URI of a hit that the store no longer has."""
 
     def __init__(
         self,
@@ -372,13 +375,13 @@ class _Seen(NamedTuple):
             return "", "", ""
         if self.node.category != SESSIONS:
             return self.passages.get(part, ""), "", ""
-        with contextlib.suppress(ContextEngineError):  # a line that a hand has damaged is reported by `verify`
+        with contextlib.suppress(ContextEngineError):  # `verify` reports a damaged line
             return passage_of_archive(self.messages, part, self.node.uri)
         return "", "", ""
 
 
 class RetrievalAssembler:
-    """Makes blocks of hits; `on_stale` is called with a URI that the index does not have as the store has it."""
+    """Makes blocks of hits; `on_stale` gets the URI of a node that the index has in another state than the store."""
 
     def __init__(
         self, fs: ContextFS, words: Callable[[str], WordIndex], on_stale: Callable[[str], None]
@@ -388,8 +391,8 @@ class RetrievalAssembler:
     def assemble(self, typed_query: TypedQuery, hits: Sequence[NodeHit], ctx: RequestContext) -> list[RetrievedBlock]:
         """Return at most `top_k` blocks within `budget_tokens`, best first; `hints["total"]` counts those left out.
 
-        Of a node that a hand has changed since it was indexed no passage is shown; `on_stale` indexes it, and
-        `hints["stale"]` lists it: then another search finds it as it is, and shows its newest passage if none fits.
+        Of a node that was edited after it was indexed no passage is shown; `on_stale` indexes it again, and
+        `hints["stale"]` lists it: a second search finds its present text, or shows its newest passage if none fits.
 
         Cost: reads each node that makes a block.
         """
@@ -442,7 +445,7 @@ class RetrievalAssembler:
         except NodeNotFoundError:
             self._on_stale(uri)
             return None
-        except ContextEngineError:  # damaged by hand: it is reported by `verify`, and does not hide the others
+        except ContextEngineError:  # damaged: `verify` reports it, the other hits are shown
             return None
         passages = {} if node.category == SESSIONS else {part: text for part, text, _ in passages_of(node)}
         edges = [edge for edge in read_edges(node.uri, image.get(RELATIONS, b"")) if is_visible(ctx, edge.to_uri)]

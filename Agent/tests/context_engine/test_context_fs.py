@@ -142,8 +142,8 @@ class TestNodes:
 
         held = fs.read_metadata(ADA, TEA)
         assert (held["title"], held["aliases"], held["metadata"], held["version"]) == ("Tea", ["cha"], {"a": 1}, 2)
-        wrong: list[dict[str, Any]] = [{"title": ""}, {"aliases": "x"}, {"aliases": [1]}, {"metadata": []}, {"colour": "red"}]
-        for bad in [*wrong, {"metadata": {"x": object()}}]:
+        wrong: list[dict[str, Any]] = [{"title": ""}, {"aliases": "x"}, {"aliases": [1]}, {"metadata": []}]
+        for bad in [*wrong, {"colour": "red"}, {"metadata": {"x": object()}}]:
             with pytest.raises(InvalidInputError):
                 fs.write_metadata(ADA, TEA, bad)
 
