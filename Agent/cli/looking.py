@@ -18,6 +18,8 @@ import itertools
 import re
 import sys
 from collections.abc import Iterator
+from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +32,18 @@ from ..keyword_tree import Info, KeywordNode, KeywordTree, SearchResult, SearchS
 from ..store.log_follower import all_infos
 from .program import command, program
 from .screen import draw_tree, line, shorten, spell_row
-from .session import FOUND, NOT_FOUND, ROOT_ID, Session, path_of, spell_keyword, spell_links, spell_places
+from .session import (
+    FOUND,
+    NEAR,
+    NOT_FOUND,
+    ROOT_ID,
+    Session,
+    path_of,
+    spell_keyword,
+    spell_links,
+    spell_places,
+    user_files,
+)
 
 REASONS = {
     "exact": "exact name or alias",
@@ -68,6 +81,9 @@ RECALLED = 3
 
 LEAST_RECALLED = 0.03
 """Score of an info that is shown: what shares hardly a character with the question is no answer to it."""
+
+VIEWED = 20
+"""Infos and keywords that a search of the page finds."""
 
 SENTENCE_SHOWN = 400
 """Characters of a sentence that are shown."""
@@ -262,6 +278,35 @@ def draw_recalled(texts: list[dict[str, Any]]) -> list[Text]:
 
 
 # Showing
+
+
+@command("view", "Look")
+@click.option("--port", type=click.IntRange(0, 65_535), default=8765, show_default=True, help="The port of 127.0.0.1.")
+def view(session: Session, port: int) -> None:
+    """Serve the memory as a page on this machine, until Ctrl-C; its search finds as `ask` does."""
+    from ..formats.html_page import make_server  # imported here: it takes as long as most commands
+
+    with session.open() as tree:
+        with user_files():
+            server = make_server(tree, partial(find_places, session, tree), port, session.given.get("lang", ""))
+        with server:
+            address = f"http://127.0.0.1:{server.server_port}/"
+            session.answer({"address": address}, line(say("the memory is at {}; Ctrl-C ends it", address)))
+            sys.stdout.flush()
+            with suppress(KeyboardInterrupt):
+                server.serve_forever()
+
+
+def find_places(session: Session, tree: KeywordTree, question: str) -> list[dict[str, str]]:
+    """Return the keywords of the infos that answer a question, and those that it names, each once, best first."""
+    places: dict[str, str] = {}
+    for text in recall(session, tree, question, VIEWED) if question.strip() else ():
+        for node, _ in tree.GetKeywordsOfInfo(text["id"], 0, 1):
+            places.setdefault(node.id, text["sentence"])
+    for node, confidence in tree.RankCandidates(question, VIEWED):
+        if confidence >= NEAR:
+            places.setdefault(node.id, "")
+    return [{"id": id, "excerpt": excerpt} for id, excerpt in places.items()]
 
 
 @command("show", "Look")

@@ -19,14 +19,21 @@ data is in it as JSON in which no character can end the script, and the page sho
 
 import base64
 import hashlib
+import json
 import re
 import time
+from collections.abc import Callable
 from html import escape
+from http import HTTPStatus
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from io import StringIO
 from pathlib import Path
 from typing import Any, TextIO
-from urllib.parse import unquote
+from urllib.parse import parse_qs, unquote, urlsplit
 
-from ..keyword_tree import Info, KeywordNode, RelationType
+from typing_extensions import override
+
+from ..keyword_tree import Info, KeywordNode, KeywordTree, RelationType
 from ..memory.memory_fields import is_relation, memory_fields, read_sayings, split_relation_key
 from .records import ROOT_ID, inert_json
 from .view import View
@@ -36,8 +43,14 @@ _TEMPLATE = Path(__file__).with_name("page.html")
 _EXCERPT = 120  # characters shown of a sentence that says a relation
 
 
-def write(view: View, out: TextIO) -> None:
+def write(view: View, out: TextIO, is_live: bool = False) -> None:
     """Write the page.
+
+    Args:
+        view: what it shows.
+        out: where it goes.
+        is_live: whether a server gives it, which answers `search?q=…` with `[{"id": keyword's, "excerpt"}, …]`, best
+            first; else the page searches by itself.
 
     Cost: holds the ids of all infos. The page has each keyword and each info once.
     """
@@ -46,8 +59,9 @@ def write(view: View, out: TextIO) -> None:
     template = _TEMPLATE.read_text(encoding="utf-8")
     head, _, foot = template.partition("@DATA@")
     head = head.replace("@LANGUAGE@", f' lang="{escape(view.language)}"' if view.language else "")
-    out.write(head.replace("@POLICY@", _policy(template)).replace("@TITLE@", escape(title)))
-    _Data(view, out).write(title, owner)
+    policy = _policy(template) + ("; connect-src 'self'" if is_live else "")
+    out.write(head.replace("@POLICY@", policy).replace("@TITLE@", escape(title)))
+    _Data(view, out).write(title, owner, is_live)
     out.write(foot)
 
 
@@ -57,12 +71,60 @@ def _owner_of(folder: Path) -> str:
     return unquote(user.removeprefix("user="))
 
 
+def make_server(
+    tree: KeywordTree, find: Callable[[str], list[dict[str, str]]], port: int = 0, language: str = ""
+) -> ThreadingHTTPServer:
+    """Return a server of 127.0.0.1 that gives the page of a tree as it is at each request; the caller lets it serve.
+
+    Args:
+        tree: what is shown; it is only read.
+        find: what answers a search, see `write`.
+        port: 0 takes a free one.
+        language: of the page's own words, "en" or "zh"; "" is that of the reader's browser.
+
+    Raises:
+        OSError: the port is taken.
+    """
+
+    class Handler(BaseHTTPRequestHandler):
+        @override
+        def log_message(self, format: str, *args: Any) -> None:
+            """Write nothing: what is asked stays between the two."""
+
+        def do_GET(self) -> None:
+            url = urlsplit(self.path)
+            # A page from elsewhere could ask under a name of its own that leads here.
+            if self.headers.get("Host") not in [f"{name}:{server.server_port}" for name in ("127.0.0.1", "localhost")]:
+                self.send_error(HTTPStatus.MISDIRECTED_REQUEST)
+            elif url.path == "/search":
+                self._send("application/json", json.dumps(find(parse_qs(url.query).get("q", [""])[0])))
+            elif url.path == "/":
+                page = StringIO()
+                write(View(tree, language=language), page, is_live=True)
+                self._send("text/html", page.getvalue())
+            else:
+                self.send_error(HTTPStatus.NOT_FOUND)
+
+        def _send(self, kind: str, text: str) -> None:
+            body = text.encode()
+            self.send_response(HTTPStatus.OK)
+            self.send_header("Content-Type", f"{kind}; charset=utf-8")
+            self.send_header("Content-Length", str(len(body)))
+            self.send_header("Cache-Control", "no-store")
+            self.end_headers()
+            self.wfile.write(body)
+
+    server = ThreadingHTTPServer(("127.0.0.1", port), Handler)
+    return server
+
+
 class _Data:
     """What the page shows, as JSON.
 
         {"title": …, "owner": the user whose memory it is, or "", "exported": …,
          "nodes": [[parent's place, name, made, aliases, description, infos, confirmed], …],
          "infos": [[content, source, made], …], "loose": [info's place, …], "made": [[time, by], …],
+         "ids": [the id of each node, …] where a server gives the page, else null,
          "relations": [[source's place, type, target's place, weight, info's place or -1, sentence], …]}
 
     The end of a row is left out where it is empty. Infos are named by their place; by [place, relation] where they are
@@ -77,8 +139,9 @@ class _Data:
         self._made: dict[tuple[int, str], int] = {}
         self._said = _Relations(view)
 
-    def write(self, title: str, owner: str) -> None:
+    def write(self, title: str, owner: str, is_live: bool) -> None:
         path: list[int] = []
+        ids: list[str] = []
         top = 0 if self._view.root.id == ROOT_ID else 1
         self._out.write(
             f'{{"title":{inert_json(title)},"owner":{inert_json(owner)},"exported":{int(time.time())},"nodes":[\n'
@@ -88,6 +151,7 @@ class _Data:
             self._write_row(number, self._node_row(path[-1] if path else 0, node))
             self._said.take_node(node)
             path.append(number)
+            ids.append(node.id)
         # What a memory was before it was corrected has no keyword, and does not hold.
         unlinked = (info for info in self._view.unlinked() if not memory_fields(info).get("superseded_by"))
         loose = [self._place(info.id) for info in unlinked]
@@ -98,6 +162,7 @@ class _Data:
             if info is not None:
                 self._said.take_info(number, info)
         rest: dict[str, Any] = {"loose": loose, "made": list(self._made), "relations": self._said.rows()}
+        rest["ids"] = ids if is_live else None
         self._out.write("],\n" + inert_json(rest)[1:])
 
     def _write_row(self, number: int, row: list[Any]) -> None:

@@ -27,6 +27,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 from unittest import mock
+from urllib.request import urlopen
 
 import pytest
 
@@ -341,7 +342,7 @@ class TestEveryCommand:
 
     def test_finds_no_store_in_an_empty_folder_and_makes_none(self, tmp_path: Path) -> None:
         nothing = Program(tmp_path / "none")
-        lines = "show|search x|ask x|info x --to y|info x --change y|link a b|export x.json|rename a b"
+        lines = "show|view|search x|ask x|info x --to y|info x --change y|link a b|export x.json|rename a b"
         lines += "|alias a b|confirm a b|move a b|merge a b|delete a|history|undo"
         lines += "|backup b|verify|compact|repair new|reorganize"
         for line in lines.split("|"):
@@ -945,6 +946,26 @@ class TestShow:
         assert len(said) == 2
         assert said[1] == "… 1 more"
         assert {info["content"] for info in program.ask("show", "--unlinked")["infos"]} == {"one", "other"}
+
+
+class TestView:
+    def test_serves_the_page_until_it_is_stopped_and_finds_as_ask_does(self, program: Program) -> None:
+        command = [*PROGRAM, "view", "--port", "0", "--data", str(program.data)]
+        with subprocess.Popen(command, env=ENVIRONMENT, stdout=subprocess.PIPE, text=True) as process:
+            assert process.stdout is not None
+            address = process.stdout.readline().split()[4].rstrip(";")
+            with urlopen(f"{address}search?q=what+is+optional", timeout=30) as answer:
+                [found] = [one for one in json.load(answer) if one["excerpt"]]
+            with urlopen(address, timeout=30) as answer:
+                page = answer.read().decode()
+            taken = program.run("view", "--port", address.rpartition(":")[2].rstrip("/"), code=2)
+            process.send_signal(signal.SIGINT)
+            process.wait(timeout=30)
+
+        assert process.returncode == 0
+        assert found["excerpt"] == "PEP 703 makes the GIL optional."
+        assert f'"{found["id"]}"' in page
+        assert "Address already in use" in taken
 
 
 class TestNaming:

@@ -11,15 +11,19 @@ import os
 import re
 import shutil
 import subprocess
+import threading
 import time
 from collections.abc import Iterator
 from html.parser import HTMLParser
+from http.client import HTTPConnection
+from http.server import HTTPServer
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from Agent.formats import export_file
+from Agent.formats.html_page import make_server
 from Agent.formats.records import Fact, Keyword, Record, load
 from Agent.keyword_tree import KeywordTree, RelationType
 from Agent.memory.graph import GraphRelation
@@ -646,3 +650,65 @@ class TestInABrowser:
         assert page.run("document.querySelectorAll('#tree li').length") < 1000
         if os.environ.get("KEYWORD_TREE_SCREENS"):
             print(f"{path.stat().st_size:,} bytes, opened in {opened:.2f} s, searched in {searched:.2f} s")
+
+
+def ask(server: HTTPServer, path: str, host: str = "") -> tuple[int, str]:
+    """Ask a server that runs in a thread; return the status and the text."""
+    connection = HTTPConnection("127.0.0.1", server.server_port, timeout=30)
+    try:
+        connection.request("GET", path, headers={"Host": host} if host else {})
+        answer = connection.getresponse()
+        return answer.status, answer.read().decode()
+    finally:
+        connection.close()
+
+
+class TestServed:
+    @pytest.fixture
+    def tree(self, tmp_path: Path) -> Iterator[KeywordTree]:
+        with KeywordTree(str(tmp_path / "store")) as tree:
+            load(tree, SMALL)
+            yield tree
+
+    @pytest.fixture
+    def server(self, tree: KeywordTree) -> Iterator[HTTPServer]:
+        def find(question: str) -> list[dict[str, str]]:
+            return [{"id": node.id, "excerpt": f"{question}!"} for node, _ in tree.RankCandidates(question, 3)]
+
+        with make_server(tree, find) as server:
+            thread = threading.Thread(target=server.serve_forever)
+            thread.start()
+            yield server
+            server.shutdown()
+            thread.join()
+
+    def test_the_page_shows_what_is_there_at_each_request(self, tree: KeywordTree, server: HTTPServer) -> None:
+        before = ask(server, "/")
+        tree.CreateKeyword("垃圾回收 garbage", "py")
+        after = ask(server, "/")
+
+        assert (before[0], "garbage" in before[1], "garbage" in after[1]) == (200, False, True)
+        assert json.loads(Reader(after[1]).data)["ids"][:2] == ["root", "p"]
+        assert json.loads(ask(server, "/search?q=CPython")[1])[0] == {"id": "py", "excerpt": "CPython!"}
+        assert ask(server, "/elsewhere")[0] == 404
+
+    def test_answers_to_no_other_name(self, server: HTTPServer) -> None:
+        assert ask(server, "/", f"localhost:{server.server_port}")[0] == 200
+        for host in ("evil.example", f"evil.example:{server.server_port}", "127.0.0.1"):
+            assert ask(server, "/search?q=CPython", host)[0] == 421
+
+    def test_its_search_shows_what_the_server_finds(self, page: Page, server: HTTPServer) -> None:
+        page.call("Page.navigate", url=f"http://127.0.0.1:{server.server_port}/")
+        page.wait("document.readyState === 'complete'")
+        page.type("蟒蛇 <b>")
+        page.wait("document.querySelectorAll('#found .excerpt').length > 0")
+
+        assert page.names("#found")[0] == "Python"
+        assert page.text("#found .excerpt") == "蟒蛇 <b>!"
+
+        page.click("Python", "#found")
+        assert page.text("h2") == "Python"
+        asked = {url.partition("?")[0].rpartition("/")[2] for url in page.requests}
+        assert asked <= {"", "search", "favicon.ico"}
+        page.errors[:] = [error for error in page.errors if "404" not in error]  # the icon that a browser asks for
+        page.requests.clear()
