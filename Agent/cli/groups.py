@@ -361,7 +361,9 @@ hub = group(
 MODELS = kept("--models", metavar="NAMES", help="Names of models, with commas; the first is the default.")
 
 
-def _of_hub(name: str, text: str, *parameters: Option, has_json: bool = False, does: str = "") -> None:
+def _of_hub(
+    name: str, text: str, *parameters: Option, has_json: bool = False, meaning: bool = False, does: str = ""
+) -> None:
     """Make a command of what `knowhub.commands` has under its name, or as `does` says."""
 
     def run(session: Session, /, **named: Any) -> int:
@@ -373,10 +375,12 @@ def _of_hub(name: str, text: str, *parameters: Option, has_json: bool = False, d
             named["models"] = [one for one in given.get("models", "").split(",") if one]
         if has_json:
             named["as_json"] = session.as_json
+        if meaning:
+            named["meaning"] = bool(session.meaning)
         return int(getattr(commands, does or name)(place, **named) or 0)
 
     run.__doc__ = text
-    command(name, of=hub, has_json=has_json)(_with(parameters, run))
+    command(name, of=hub, has_json=has_json, meaning=meaning)(_with(parameters, run))
 
 
 _of_hub(
@@ -399,6 +403,7 @@ _of_hub(
     click.option("--org", metavar="NAME", default="", help="Whose knowledge is shared by default; the folder's name."),
     click.option("--allow-secret-shapes", is_flag=True, help="Take knowledge that looks like a key."),
     MODELS,
+    meaning=True,
 )
 _of_hub(
     "token",
@@ -441,7 +446,7 @@ _of_hub(
     "Erase history and deleted entries for good.",
     click.option("--yes", is_flag=True, help="Do not ask."),
 )
-_of_hub("mcp", "Serve MCP on stdin and stdout.", MODELS)
+_of_hub("mcp", "Serve MCP on stdin and stdout.", MODELS, meaning=True)
 
 
 # -- shared: trees on a PostgreSQL server ------------------------------------------------------------------------------

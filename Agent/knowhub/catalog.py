@@ -160,9 +160,9 @@ class Catalog(Following):
         return int(self._all(f"{sql} AND id NOT IN ({seen})", scopes)[0][0])
 
     def held_by(self, principal: str) -> tuple[int, int]:
-        """Return how many entries and resources a principal keeps, and how many bytes of text."""
-        sql = "SELECT count(*), coalesce(sum(size), 0) FROM record WHERE principal = ? AND NOT is_gone"
-        found = self._all(f"{sql} AND kind IN ('knowledge', 'resource')", principal)
+        """Return how many entries and resources a principal keeps, and how many bytes of text, cases included."""
+        sql = "SELECT coalesce(sum(kind IN ('knowledge', 'resource')), 0), coalesce(sum(size), 0) FROM record"
+        found = self._all(f"{sql} WHERE principal = ? AND NOT is_gone", principal)
         return found[0][0], found[0][1]
 
     def largest_share(self) -> int:

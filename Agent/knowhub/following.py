@@ -286,7 +286,7 @@ class Following:
         row += [record.created_at, record.updated_at, 0, 0, kind, record.deleted, own.get("score")]
         entry = clean(str(own.get("of") or ""))
         row += [clean(record.merged_into), entry, own.get("helpful") is True]
-        row += [*_early(own), len(content.encode())]
+        row += [*_early(own), record.size]
         db.execute(f"INSERT OR REPLACE INTO record ({COLUMNS}{_MORE}) VALUES ({', '.join('?' * 18)})", row)
         if kind == "knowledge":
             if old is not None:

@@ -167,7 +167,7 @@ def _is_from_here(request: Request) -> bool:
     if site is not None:
         return site in ("same-origin", "none")
     origin = request.headers.get("origin")
-    return origin is None or urlsplit(origin).netloc == request.headers.get("host")
+    return origin is not None and urlsplit(origin).netloc == request.headers.get("host")
 
 
 Form = dict[str, str]

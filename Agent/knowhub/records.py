@@ -172,6 +172,12 @@ class Record:
         return str(self.fields.get("merged_into") or "")
 
     @property
+    def size(self) -> int:
+        """Bytes of its texts."""
+        texts = [self.content, self.source, str(self.fields.get("task", "")), str(self.fields.get("feedback", ""))]
+        return len("".join(texts).encode(errors="replace"))
+
+    @property
     def quality(self) -> float:
         """The worth of an entry: `score + helpful − 2·harmful`."""
         return float(self.fields["score"]) + self.helpful - 2.0 * self.harmful

@@ -36,7 +36,8 @@ def make_app() -> Any:
     stored = json.loads(os.environ[SETTINGS])
     shapes = stored["allow_secret_shapes"]
     quota = Quota(stored["quota_entries"], stored["quota_bytes"])
-    hub = KnowHub(stored["data"], models=make_models(stored["models"]), allow_secret_shapes=shapes, quota=quota)
+    models, meaning = make_models(stored["models"]), stored["meaning"]
+    hub = KnowHub(stored["data"], models=models, meaning=meaning, allow_secret_shapes=shapes, quota=quota)
     hosts, calls = tuple(stored["hosts"]), stored["quota_calls"]
     settings = Settings(hosts, stored["cors"], stored["rate"], stored["is_secure"], calls_per_minute=calls)
     app = create_app(hub, settings, closes_hub=True)

@@ -52,7 +52,6 @@ class Entries(Store):
                 return self._saved(token, there, earlier[0].operation_id, [])
             id = self._new_id("knowledge", token, key)
             record = Record(id, body.content, body.source.name, self._fields_of(token, body), token.principal)
-            self._check_quota(token, body.content)
             similar = self._similar(token, body.task)
             try:
                 operation_id, [made] = self._create(token, "save", [record], mark)

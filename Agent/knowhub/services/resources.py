@@ -67,8 +67,6 @@ class Resources(Store):
         body = _merged(old, body) if old is not None else self._scoped(token, body)
         self._check_scopes(token, body.scopes, old)
         self._check_place(token, old, body, version)
-        if old is None or len(body.body) > len(old.content):
-            self._check_quota(token, *([body.body] if old is None else []), of=created_by)
         is_kept = old is not None and body.keeps_secret()
         verb = "allow" if old and is_kept and self._check_targets(token, old.fields, body.metadata) else "keep"
         own = self._own_fields(token, old, body, created_by or token.principal)

@@ -46,7 +46,7 @@ class Quota:
     entries: int = 0
     """Entries and resources."""
     size: int = 0
-    """Bytes of their texts."""
+    """Bytes of all texts: of the cases and wishes that it keeps of others' entries, too."""
 
 
 class Store:
@@ -103,6 +103,7 @@ class Store:
                 records = plan()
                 staged = operation.transaction  # None: others write, and the plan runs again
                 is_change = bool(records) and (staged is None or bool(staged.steps))
+                self._check_quota(records)
             if mark and not is_change:
                 own: Json = {"scopes": [], "owner": token.principal}
                 with self.ledger.operation(CALL, token.principal, mark):
@@ -220,15 +221,21 @@ class Store:
             if is_foreign or not token.owns_scope(scope):
                 raise KnowHubError("forbidden", "the token may not write into this scope")
 
-    def _check_quota(self, token: Token, *texts: str, of: str = "") -> None:
-        """Refuse what is more than the share of who writes it, or of whose it will be."""
+    def _check_quota(self, written: list[Record]) -> None:
+        """Refuse what makes a principal's records more than the share of one; what shrinks them is taken."""
         if self.quota == Quota():
             return
-        held, size = self.catalog.held_by(of or token.principal)
-        size += sum(len(text.encode()) for text in texts)
-        if 0 < self.quota.entries < held + len(texts) or 0 < self.quota.size < size:
-            limit = f"{self.quota.entries or 'any number of'} entries and {self.quota.size or 'any number of'} bytes"
-            raise KnowHubError("quota-exceeded", f"one principal keeps at most {limit}; nothing was written")
+        before, limits = self.catalog.several([record.id for record in written]), self.quota
+        for whose in {record.created_by for record in written}:
+            mine = [record for record in written if record.created_by == whose and record.kind != ACCESS]
+            entries = sum(record.id not in before and record.kind in ("knowledge", "resource") for record in mine)
+            size = sum(each.size - (before[each.id].size if each.id in before else 0) for each in mine)
+            held, held_size = self.catalog.held_by(whose)
+            if (entries > 0 and 0 < limits.entries < held + entries) or (
+                size > 0 and 0 < limits.size < held_size + size
+            ):
+                limit = f"{limits.entries or 'any number of'} entries and {limits.size or 'any number of'} bytes"
+                raise KnowHubError("quota-exceeded", f"one principal keeps at most {limit}; nothing was written")
 
     def _scoped(self, token: Token, body: _Scoped) -> _Scoped:
         """Return a body with the scopes that are meant where it names none; a secret stays its principal's alone."""

@@ -41,7 +41,10 @@ class Served:
 
     def anonymous(self, headers: dict[str, str] | None = None) -> httpx.Client:
         """Return a client that says no more than its headers."""
-        made = httpx.Client(base_url=self.url, headers=headers or {}, timeout=30.0, trust_env=False)
+        # As a browser's forms have it.
+        made = httpx.Client(
+            base_url=self.url, headers={"Origin": self.url, **(headers or {})}, timeout=30.0, trust_env=False
+        )
         self._clients.append(made)
         return made
 

@@ -402,6 +402,13 @@ class TestQuotas:
                 save(ann)
             assert ann.put("/api/resource/a", json={"title": "t", "body": "x" * 990}).status_code == 507
             done(ann.put("/api/resource/a", json={"title": "t", "body": "x"}))
+            mine = done(ann.get("/api/knowledge"))["results"][0]["id"]
+            grown, case = {"content": "x" * 990}, {"add_helpful_case": {"outcome": "x" * 1990}}
+            assert ann.patch(f"/api/knowledge/{mine}", json=grown, headers={"If-Match": "*"}).status_code == 507
+            done(ann.patch(f"/api/knowledge/{mine}", json={"content": "x"}, headers={"If-Match": "*"}))
+            for body in (case, {"evolve_feedback": "x" * 1990}):
+                assert ben.put(f"/api/knowledge/{mine}", json=body).status_code == 507
+            assert done(ben.get(f"/api/knowledge/{mine}/feedback"))["results"] == []
             assert ann.post("/api/knowledge", json=ENTRY).status_code == 507
             many = {"lines": [{**ENTRY, "task": f"t{number}"} for number in range(4)]}
             assert ben.post("/api/import", json=many).status_code == 507
