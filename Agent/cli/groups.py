@@ -417,6 +417,13 @@ _of_hub(
     click.option("--port", type=int, default=PORT, help="For login: the port of the server."),
 )
 _of_hub(
+    "group",
+    "Show the groups, or say who is in one and what they see by it.",
+    click.argument("id", default=""),
+    click.option("--members", help="Principals, with commas; none, and the group goes."),
+    click.option("--scopes", default="", help="What they see by it, with commas."),
+)
+_of_hub(
     "key",
     "Rotate the vault's master key.",
     click.argument("action", type=click.Choice(("rotate", "path"))),

@@ -205,6 +205,16 @@ def token(
         print(tokens.make(principal or own_principal(), named, chosen, until)[0])
 
 
+def group(place: str | Path, *, id: str, members: str | None, scopes: str) -> None:
+    """Show the groups, or say who is in one and what they see by it."""
+    with KnowHub(_there(place)) as hub:
+        if id:
+            body = {"members": [one for one in (members or "").split(",") if one]}
+            hub.put_group(LOCAL, id, {**body, "scopes": [scope for scope in scopes.split(",") if scope]})
+        for each in hub.list_groups(LOCAL)["results"]:
+            print(f"{each['id']}: {','.join(each['members'])}  {','.join(each['scopes']) or '-'}")
+
+
 def key(place: str | Path, *, action: str, drop_old: bool) -> None:
     """Rotate the master keys, or say where they are."""
     if action == "path":

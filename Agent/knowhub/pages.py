@@ -579,8 +579,14 @@ def _add_others(pages: Pages, route: Route) -> None:
         if request.method == "POST":
             body = {"principal": form.get("principal", ""), "rights": _list(form.get("rights"))}
             made = hub.make_token(token, {**body, "scopes": _list(form.get("scopes"))})
-        found = hub.list_tokens(token)
-        return pages.show(request, "tokens", found=found, made=made, rights=RIGHTS)
+        found, groups = hub.list_tokens(token), hub.list_groups(token)
+        return pages.show(request, "tokens", found=found, groups=groups, made=made, rights=RIGHTS)
+
+    @route("/groups", "POST")
+    def groups(request: Request, token: Token, form: Form) -> Response:
+        body = {"members": _list(form.get("members")), "scopes": _list(form.get("scopes"))}
+        hub.put_group(token, form.get("group", ""), body)
+        return RedirectResponse("/tokens", 303)
 
 
 def _list(text: str | None) -> list[str]:

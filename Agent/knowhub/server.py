@@ -24,7 +24,7 @@ from . import answers, schemas
 from .gate import PROBLEM_TYPE
 from .hub import KnowHub
 from .records import PROBLEMS, Json, KnowHubError
-from .schemas import RESOURCE_ID_LIMIT, RESOURCE_ID_PATTERN
+from .schemas import NAME_PATTERN, RESOURCE_ID_LIMIT, RESOURCE_ID_PATTERN
 from .services.store import asker_of
 from .tokens import Token, need
 
@@ -77,7 +77,7 @@ KnowledgeId: TypeAlias = Annotated[str, Path(pattern=rf"^{_KnowledgeId.regex}$",
 ProposalId: TypeAlias = Annotated[str, Path(pattern=rf"^{_ProposalId.regex}$")]
 ResourceId: TypeAlias = Annotated[str, _RESOURCE_ID]
 OperationId: TypeAlias = Annotated[str, Path(max_length=100)]
-Name: TypeAlias = Annotated[str, Path(pattern=r"^[A-Za-z0-9_-][A-Za-z0-9._-]{0,99}$")]
+Name: TypeAlias = Annotated[str, Path(pattern=NAME_PATTERN)]
 Digest: TypeAlias = Annotated[str, Path(pattern="^[0-9a-f]{64}$")]
 Page: TypeAlias = Annotated[schemas.PageQuery, Query()]
 

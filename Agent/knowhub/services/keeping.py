@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import re
 from collections.abc import Collection, Mapping
 from dataclasses import replace
 from typing import Any
@@ -9,8 +10,8 @@ from typing import Any
 from ...keyword_tree import DuplicateIdError, VersionConflictError
 from ..following import Entry
 from ..ledger import ATTEMPTS
-from ..records import OWNER_SCOPE, Json, KnowHubError, Record, from_iso, iso_time, not_found
-from ..schemas import GoalsIn, GroupIn, PageQuery, TokenIn, parse
+from ..records import OWNER_SCOPE, Json, KnowHubError, Record, from_iso, invalid, iso_time, not_found
+from ..schemas import NAME_PATTERN, GoalsIn, GroupIn, PageQuery, TokenIn, parse
 from ..tokens import Token, need, sees, sees_said
 from ..vault import ORPHAN_S
 from .store import ACCESS, CALL, Store, page_of, read_cursor, told_operation
@@ -239,6 +240,8 @@ class Keeping(Store):
         """Let principals see scopes as members of a group; a group without members goes."""
         need(token, "admin")
         body = parse(GroupIn, body)
+        if not re.fullmatch(NAME_PATTERN, id):
+            raise invalid("/id", "a group's name is 1 to 100 letters, digits, `._-`, no dot first")
         before = self.tokens.groups().get(id, {"members": [], "scopes": []})
         if not self._grants_own(token, [*body.scopes, *before["scopes"]]):
             raise KnowHubError("forbidden", "`admin` of some scopes gives no more than these, and its own rights")

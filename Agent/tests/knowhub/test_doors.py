@@ -17,9 +17,11 @@ from typing import Any
 import httpx
 import pytest
 
+from Agent.cli.command_line import hub as hub_command
 from Agent.knowhub import gate, serving
 from Agent.knowhub.files import hub_place
 from Agent.knowhub.hub import LOCAL, KnowHub
+from Agent.knowhub.pages import add_pages
 from Agent.knowhub.services.store import Quota
 from Agent.knowhub.tokens import Tokens, agents_token, own_token
 from Agent.tests.knowhub.support import Served, serve
@@ -372,6 +374,22 @@ class TestGroups:
         assert done(ben.get("/api/me"))["scopes"] == ["org:x"]
         done(root.put("/api/group/cooks", json={"members": ["zoe"], "scopes": ["org:x"]}))
         assert ben.get(f"/api/knowledge/{id}").status_code == 404
+
+    def test_are_kept_by_page_and_command_too(self, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        with KnowHub(tmp_path) as hub, serve(hub, add_pages) as served:
+            page = served.anonymous()
+            page.post("/login", data={"token": served.token("root")})
+            assert page.post("/groups", data={"group": "cooks", "members": "ben", "scopes": "org:x"}).status_code == 303
+            assert "cooks" in page.get("/tokens").text
+            assert page.post("/groups", data={"group": "../x", "members": "ben"}).status_code == 422
+            ben = served.client("ben", WRITER, [])
+            assert done(ben.get("/api/me"))["scopes"] == ["org:x"]
+            asked = ["--data", str(tmp_path)]
+            assert hub_command(["group", "cooks", "--members", "zoe", "--scopes", "org:x,org:y", *asked]) == 0
+            assert capsys.readouterr().out == "cooks: zoe  org:x,org:y\n"
+            assert done(ben.get("/api/me"))["scopes"] == []
+            assert hub_command(["group", "cooks", *asked]) == 0
+            assert (capsys.readouterr().out, hub.tokens.groups()) == ("", {})
 
     def test_admin_of_one_scope_gives_nothing_of_another(self, served: Served, alice: httpx.Client) -> None:
         done(alice.post("/api/knowledge", json={**ENTRY, "scopes": ["user:owner"]}))
