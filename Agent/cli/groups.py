@@ -401,6 +401,10 @@ _of_hub(
     click.option("--quota-bytes", type=int, default=0, help="Bytes of their texts; 0 is no limit."),
     click.option("--quota-calls", type=float, default=0.0, help="Calls of one principal a minute; 0 is no limit."),
     click.option("--org", metavar="NAME", default="", help="Whose knowledge is shared by default; the folder's name."),
+    click.option("--openid-issuer", default="", help="An OpenID provider that pages log in by, too."),
+    click.option(
+        "--openid-client", default="", help="What it calls this hub.  [env of the secret: KNOWHUB_OPENID_SECRET]"
+    ),
     click.option("--allow-secret-shapes", is_flag=True, help="Take knowledge that looks like a key."),
     MODELS,
     meaning=True,

@@ -22,6 +22,7 @@ from prometheus_client import CollectorRegistry, Counter, Histogram
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import Response
 
+from .oidc import Provider
 from .records import Json, KnowHubError
 from .schemas import REQUEST_LIMIT
 from .tokens import Token, Tokens
@@ -82,6 +83,8 @@ class Settings:
     """Whether browsers come by https."""
     calls_per_minute: float = 0.0
     """For one principal, however many tokens it has; 0 is no limit."""
+    openid: Provider | None = None
+    """Who says to the pages whose browser it is, besides tokens."""
     attempts_per_second: float = 10.0
     """For one address, without a valid token; no limit where tokens have none."""
 
@@ -193,7 +196,7 @@ class Gate:
         if token is not None:
             self.count(token)
             return await self._read_body(headers, receive, REQUEST_LIMIT)
-        if scope["path"] == "/login" and scope["method"] == "POST":
+        if scope["path"].startswith("/login/") or (scope["path"] == "/login" and scope["method"] == "POST"):
             self._count_stranger(scope)
         return await self._read_body(headers, receive, STRANGER_LIMIT)
 

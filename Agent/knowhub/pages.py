@@ -26,6 +26,7 @@ from ..base.language import say_in
 from .application import Application
 from .gate import wants_chinese
 from .hub import KnowHub
+from .oidc import KEPT_S, OpenId
 from .prompts import WORDS
 from .records import RIGHTS, Json, KnowHubError, kind_of
 from .schemas import CONTENT_TYPES, TYPES
@@ -35,6 +36,7 @@ __all__ = ["add_pages", "render_markdown"]
 
 _FOLDER = Path(__file__).parent / "templates"
 _LANGUAGE_COOKIE = "knowhub_language"
+_OPENID_COOKIE = "knowhub_openid"
 
 FIELDS_LIMIT = 200
 """Fields of a form."""
@@ -123,12 +125,22 @@ class Pages:
         language = self.language(request)
         token = request.state.token
         path = request.url.path + (f"?{request.url.query}" if request.url.query else "")
+        openid = self.app.settings.openid
         shared = {"t": WORDS[language], "language": language, "token": token, "here": path, "types_known": TYPES}
+        shared["openid"] = urlsplit(openid.issuer).netloc if openid else ""
         if isinstance(error := values.get("problem"), KnowHubError):
             values["problem"] = error.to_json(in_chinese=language == "zh")
         file = self._files[name]
         main = Markup("".join(file.blocks[name](file.new_context({**shared, **values}))))
         return HTMLResponse(self._frame.render(**shared, title=values.get("title"), main=main), status)
+
+    def remember(self, answer: Response, made: tuple[str, Token]) -> Response:
+        """Let a browser keep a session."""
+        gate = self.app.gate
+        gate.count(made[1])
+        kept: Json = {"max_age": SESSION_S, "httponly": True, "samesite": "strict"}
+        answer.set_cookie(gate.cookie_name, made[0], secure=self.app.settings.is_secure, **kept)
+        return answer
 
     def refuse(self, request: Request, error: KnowHubError) -> Response:
         """Return the page of a problem."""
@@ -211,6 +223,8 @@ def add_pages(application: Application) -> None:
 
         route(path, "POST")(handle)
     _add_login(pages, route)
+    if application.settings.openid is not None:
+        _add_openid(pages, route, OpenId(application.settings.openid))
     _add_entries(pages, route)
     _add_judging(pages, route)
     _add_resources(pages, route)
@@ -229,11 +243,7 @@ def _add_login(pages: Pages, route: Route) -> None:
         made = hub.tokens.log_in(given.strip())
         if made is None:
             return pages.show(request, "login", 401, failed=True)
-        gate.count(made[1])
-        answer = RedirectResponse(_local(request.query_params.get("next", "/")), 303)
-        kept: Json = {"max_age": SESSION_S, "httponly": True, "samesite": "strict", "secure": is_secure}
-        answer.set_cookie(gate.cookie_name, made[0], **kept)
-        return answer
+        return pages.remember(RedirectResponse(_local(request.query_params.get("next", "/")), 303), made)
 
     @route("/logout", "POST", is_open=True)
     def logout(request: Request, token: Token | None, form: Form) -> Response:
@@ -266,6 +276,35 @@ def _add_login(pages: Pages, route: Route) -> None:
             for method, operation in operations.items()
         ]
         return pages.show(request, "api", rows=rows, say=say)
+
+
+def _add_openid(pages: Pages, route: Route, openid: OpenId) -> None:
+    """Add the way to a provider, and back."""
+    settings = pages.app.settings
+    kept: Json = {"httponly": True, "secure": settings.is_secure, "path": "/login/openid"}
+
+    def back_to(request: Request) -> str:
+        return f"{'https' if settings.is_secure else 'http'}://{request.headers['host']}/login/openid/back"
+
+    @route("/login/openid", is_open=True)
+    def leave(request: Request, token: Token, form: Form) -> Response:
+        url, held = openid.begin(back_to(request))
+        answer = RedirectResponse(url, 303)
+        # Strict, it would not come back with a browser that another site sends.
+        answer.set_cookie(_OPENID_COOKIE, held, max_age=KEPT_S, samesite="lax", **kept)
+        return answer
+
+    @route("/login/openid/back", is_open=True)
+    def come_back(request: Request, token: Token, form: Form) -> Response:
+        principal = openid.finish(back_to(request), request.query_params, request.cookies.get(_OPENID_COOKIE, ""))
+        made = pages.hub.tokens.log_in_as(principal)
+        if made is None:
+            raise KnowHubError("forbidden", "no token was made for this person: ask an administrator of the hub")
+        # The session's cookie is Strict: it goes only with what this page asks for.
+        answer = pages.show(request, "entered", principal=principal)
+        answer.headers["Refresh"] = "0; url=/"
+        answer.delete_cookie(_OPENID_COOKIE, samesite="lax", **kept)
+        return pages.remember(answer, made)
 
 
 def _judge(hub: KnowHub, token: Token, id: str, form: Form) -> None:

@@ -25,20 +25,17 @@ BLOCK_LIMIT = 4_000
 _FOLDER = Path(__file__).parent / "skills"
 
 
-_GUIDANCE = (_FOLDER / "prompts.md").read_text(encoding="utf-8").strip().split("\n\n---\n\n")
-
-SYSTEM_GUIDANCE: Mapping[str, str] = {"en": _GUIDANCE[0], "zh": _GUIDANCE[1]}
-"""What a system prompt says of knowledge, by language."""
-
-KNOWLEDGE_EXTRACTION_PROMPT: Mapping[str, str] = {"en": _GUIDANCE[2], "zh": _GUIDANCE[3]}
-"""What a model is asked in order to draft lessons, by language."""
-
-
 _PAIRS = tomllib.loads((_FOLDER.parent / "templates" / "words.toml").read_text(encoding="utf-8"))
 WORDS: Mapping[str, Mapping[str, str]] = {
     language: {name: pair[place] for name, pair in _PAIRS.items()} for place, language in enumerate(("en", "zh"))
 }
 """The words of the pages: language → name → words."""
+
+SYSTEM_GUIDANCE: Mapping[str, str] = {language: words["guidance"] for language, words in WORDS.items()}
+"""What a system prompt says of knowledge, by language."""
+
+KNOWLEDGE_EXTRACTION_PROMPT: Mapping[str, str] = {language: words["extraction"] for language, words in WORDS.items()}
+"""What a model is asked in order to draft lessons, by language."""
 
 
 def language_of(text: str) -> str:

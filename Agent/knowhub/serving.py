@@ -20,6 +20,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from .application import Application, create_app
 from .gate import Receive, Scope, Send, Settings
 from .hub import KnowHub
+from .oidc import Provider
 from .pages import add_pages
 from .routing import make_models
 from .services.store import Quota
@@ -39,7 +40,9 @@ def make_app() -> Any:
     models, meaning = make_models(stored["models"]), stored["meaning"]
     hub = KnowHub(stored["data"], models=models, meaning=meaning, allow_secret_shapes=shapes, quota=quota)
     hosts, calls = tuple(stored["hosts"]), stored["quota_calls"]
-    settings = Settings(hosts, stored["cors"], stored["rate"], stored["is_secure"], calls_per_minute=calls)
+    issuer, client = stored["openid_issuer"], stored["openid_client"]
+    openid = Provider(issuer, client, os.environ.get("KNOWHUB_OPENID_SECRET", "")) if issuer else None
+    settings = Settings(hosts, stored["cors"], stored["rate"], stored["is_secure"], calls, openid)
     app = create_app(hub, settings, closes_hub=True)
     add_pages(app)
     with contextlib.suppress(ImportError):  # the extra `[knowhub-mcp]`

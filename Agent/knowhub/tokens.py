@@ -180,8 +180,14 @@ class Tokens:
             found = self._load(found.parent)
         else:
             found = self.find(text)
-        if found is None:
-            return None
+        return None if found is None else self._open_session(found)
+
+    def log_in_as(self, principal: str) -> tuple[str, Token] | None:
+        """Return a session for the newest token of a principal; None where there is none."""
+        mine = [token for token in self.all() if token.principal == principal]
+        return self._open_session(mine[-1]) if mine else None
+
+    def _open_session(self, found: Token) -> tuple[str, Token]:
         mine = [token for token in self._living() if token.kind == "session" and token.parent == found.digest]
         for oldest in sorted(mine, key=lambda token: token.created_at)[: max(0, len(mine) - SESSIONS_LIMIT + 1)]:
             self.revoke(oldest.digest)

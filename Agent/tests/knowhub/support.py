@@ -16,7 +16,7 @@ from Agent.knowhub.hub import KnowHub
 from Agent.knowhub.records import RIGHTS
 from Agent.knowhub.serving import Connection
 
-__all__ = ["Served", "serve"]
+__all__ = ["Served", "running", "serve"]
 
 RATE = 1e6  # requests a second: tests are many
 
@@ -66,18 +66,22 @@ def serve(hub: KnowHub, prepare: Any = None, **settings: Any) -> Iterator[Served
     app = create_app(hub, Settings(**{"requests_per_second": RATE, "attempts_per_second": RATE, **settings}))
     if prepare is not None:
         prepare(app)
+    config = uvicorn.Config(
+        app, log_config=None, access_log=False, lifespan="on", ws="none", timeout_graceful_shutdown=5, http=Connection
+    )
+    with running(config) as port:
+        served = Served(hub, app, port)
+        try:
+            yield served
+        finally:
+            served.close()
+
+
+@contextlib.contextmanager
+def running(config: uvicorn.Config) -> Iterator[int]:
+    """Run a server in a thread while the block runs; gives its port."""
     with socket.socket() as listening:
         listening.bind(("127.0.0.1", 0))
-        port = listening.getsockname()[1]
-        config = uvicorn.Config(
-            app,
-            log_config=None,
-            access_log=False,
-            lifespan="on",
-            ws="none",
-            timeout_graceful_shutdown=5,
-            http=Connection,
-        )
         server = uvicorn.Server(config)
         thread = threading.Thread(target=server.run, args=([listening],), daemon=True)
         thread.start()
@@ -86,11 +90,9 @@ def serve(hub: KnowHub, prepare: Any = None, **settings: Any) -> Iterator[Served
             assert thread.is_alive(), "the server ended"
             assert time.monotonic() < end, "the server did not start"
             time.sleep(0.01)
-        served = Served(hub, app, port)
         try:
-            yield served
+            yield int(listening.getsockname()[1])
         finally:
-            served.close()
             server.should_exit = True
             thread.join(30)
             assert not thread.is_alive()

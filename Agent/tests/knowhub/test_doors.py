@@ -439,6 +439,22 @@ class TestQuotas:
             assert ("knowhub_quota_entries 3.0" in figures, "knowhub_largest_share 3.0" in figures) == (True, True)
 
 
+class TestMeaning:
+    @pytest.mark.parametrize("is_meant", [True, False])
+    def test_a_search_finds_what_is_said_in_other_words(self, tmp_path: Path, is_meant: bool) -> None:
+        pytest.importorskip("numpy", reason="the extra [embeddings] is not installed")
+        from Agent.finding import embedder
+
+        meaning = embedder.Meaning(embedder.HashingEmbedder([("egg", "qwibble")]), 240.0) if is_meant else False
+        with KnowHub(tmp_path, meaning=meaning) as hub, serve(hub) as served:
+            ada = served.client("ada", WRITER, ["org:x"])
+            for number in range(12):
+                save(ada, task=f"Sweep hall {number} with a broom", content="Slowly.")
+            id = save(ada, task="egg", content="Seven minutes.")
+            found = done(ada.get("/api/knowledge/search", params={"q": "qwibble"}))["results"]
+        assert [each["id"] for each in found] == [id] * is_meant
+
+
 class TestAudit:
     def test_says_who_read_which_secret_and_who_was_refused(self, served: Served, alice: httpx.Client) -> None:
         for id in ("cred/a", "cred/b"):

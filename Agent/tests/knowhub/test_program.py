@@ -268,7 +268,7 @@ class TestServe:
             port = probe.getsockname()[1]
         command = [sys.executable, "-m", "Agent.cli.command_line", "hub", "serve", "--data", data, "--port", str(port)]
         process = subprocess.Popen(
-            [*command, "--workers", str(workers)],
+            [*command, "--workers", str(workers), "--no-meaning"],
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
