@@ -31,8 +31,11 @@ SCHEMA = (
         PRIMARY KEY (tree_id, seq, part))""",
     """CREATE TABLE IF NOT EXISTS kt_snapshot (
         tree_id text COLLATE "C", name text COLLATE "C", seq bigint NOT NULL, PRIMARY KEY (tree_id, name))""",
+    """CREATE TABLE IF NOT EXISTS kt_vector (
+        tree_id text COLLATE "C", model text COLLATE "C", digest bytea, vector bytea NOT NULL,
+        PRIMARY KEY (tree_id, model, digest))""",
 )
-TABLES = ("kt_batch", "kt_piece", "kt_mark", "kt_state", "kt_snapshot", "kt_tree")
+TABLES = ("kt_batch", "kt_piece", "kt_mark", "kt_state", "kt_snapshot", "kt_vector", "kt_tree")
 READ_FORMAT = "SELECT format FROM kt_format ORDER BY format DESC LIMIT 1"
 
 # True, and this transaction's commit waits for the disk: a session's own setting may be another's, after a pooler.
@@ -99,5 +102,12 @@ NEWS = """
     WHERE NOT EXISTS (SELECT FROM kt_batch b WHERE b.tree_id = k.tree_id AND b.after = k.after AND b.crc = k.crc)
         OR EXISTS (SELECT FROM kt_batch b WHERE b.tree_id = k.tree_id AND b.after > k.after)
     ORDER BY 1"""
-ASKED = (READ, READ_BACK, MARKS, DIGEST, NEWS, UNKEPT, LOG_SPANS, STATE_SPANS)
+VECTORS = """
+    SELECT k.number - 1, v.vector FROM unnest(%s::bytea[]) WITH ORDINALITY AS k(digest, number)
+    JOIN kt_vector v ON v.tree_id = %s AND v.model = %s AND v.digest = k.digest"""
+ADD_VECTORS = """
+    INSERT INTO kt_vector (tree_id, model, digest, vector)
+    SELECT %s, %s, k.digest, k.vector FROM unnest(%s::bytea[], %s::bytea[]) AS k(digest, vector)
+    ON CONFLICT DO NOTHING"""
+ASKED = (VECTORS, READ, READ_BACK, MARKS, DIGEST, NEWS, UNKEPT, LOG_SPANS, STATE_SPANS)
 """What `setup` lets the server look at, to see that it has all columns."""

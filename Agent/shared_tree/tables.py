@@ -5,7 +5,8 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
-from collections.abc import Iterable, Iterator, Sequence
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -163,6 +164,7 @@ class PostgresRows:
         run(connection, "DELETE FROM kt_batch WHERE tree_id = %s AND after < %s", (tree_id, batches[0].after))
         kept = [batch.pieces for batch in batches if batch.pieces]
         run(connection, "DELETE FROM kt_piece WHERE tree_id = %s AND NOT id = ANY(%s::text[])", (tree_id, kept))
+        run(connection, "DELETE FROM kt_vector WHERE tree_id = %s", (tree_id,))  # those of deleted texts among them
         # Only now: a process that takes a snapshot, or writes a state, holds the batch that it is of.
         unkept = run(connection, sql.UNKEPT, (tree_id,)).fetchone()
         if unkept and unkept[0]:
@@ -279,6 +281,16 @@ class PostgresRows:
             (SELECT coalesce(sum(size), 0)::bigint FROM kt_mark WHERE tree_id = %s)"""
         lines, states = self._runner.fetch(asked, (tree_id, tree_id))[0]
         return {"kt_batch": lines, "kt_state": states}
+
+    def vectors(self, tree_id: str, model: str, digests: Sequence[bytes]) -> dict[int, bytes]:
+        """Return the vectors of texts that a model has read for a tree, by the index of their digests; one try."""
+        found = self._runner.fetch(sql.VECTORS, (list(digests), tree_id, model), time.monotonic())
+        return {row[0]: row[1] for row in found}
+
+    def add_vectors(self, tree_id: str, model: str, vectors: Mapping[bytes, bytes]) -> None:
+        """Keep the vectors of texts, by digest; one try."""
+        values = (tree_id, model, list(vectors), list(vectors.values()))
+        self._runner.once(lambda connection: run(connection, sql.ADD_VECTORS, values))
 
     def find_news(self, known: Sequence[tuple[str, int, bytes]]) -> list[int]:
         """Return the indexes of the logs that have changed."""

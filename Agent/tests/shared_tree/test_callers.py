@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
 from Agent.cli.command_line import main
+from Agent.finding.embedder import HashingEmbedder, Meaning
 from Agent.keyword_tree import InvalidInputError, KeywordTree
 from Agent.memory.eviction import Capacity, HybridEviction, RecallBased, Ttl
 from Agent.memory.store import MemoryStore
 from Agent.shared_tree import SharedLog
 from Agent.shared_tree.address import cache_folder, parse_address
 from Agent.tests.shared.memory_log import MemoryLog
-from Agent.tests.shared_tree.conftest import port_of
+from Agent.tests.shared_tree.conftest import port_of, sql
 from Agent.tests.support import inside
 
 
@@ -142,7 +144,6 @@ class TestCaches:
 
     def test_vectors_are_written(self, tmp_path: Path) -> None:
         pytest.importorskip("numpy")
-        from Agent.finding.embedder import HashingEmbedder
         from Agent.finding.tree import EmbeddingTree
 
         with EmbeddingTree(tmp_path / "cache" / "u42", HashingEmbedder(), store=MemoryLog().tree("u42")) as tree:
@@ -199,6 +200,79 @@ class TestCaches:
             for fits in (Capacity(2), Ttl(1e9), RecallBased(2, recall_weight=0, score_weight=0)):
                 plans = [store.plan_forgetting(fits).evictions for store in (one, other)]
                 assert [each.id for each in plans[0]] == [each.id for each in plans[1]]
+
+
+class Counting(HashingEmbedder):
+    """Takes down what it is asked, and may be down."""
+
+    def __init__(self) -> None:
+        super().__init__([["operation", "surgery"]])
+        self.texts: list[str] = []
+        self.is_down = False
+
+    def embed(self, texts: Sequence[str]) -> list[list[float]]:
+        if self.is_down:
+            raise ConnectionError("down")
+        self.texts += texts
+        return super().embed(texts)
+
+    def embed_queries(self, texts: Sequence[str]) -> list[list[float]]:
+        return super().embed(texts)
+
+
+class TestVectors:
+    """Each text is embedded once for all machines: a table of the log keeps its vector."""
+
+    FACTS = ("I had an operation on my knee.", "The tram stops at the corner.", "龙井来自杭州。")
+
+    def open_store(self, log: SharedLog, folder: Path, embedder: Counting) -> MemoryStore:
+        return MemoryStore(folder, "ada", log=log.tree, meaning=Meaning(embedder, 30.0))
+
+    def test_are_read_by_the_others_and_after_a_lost_cache(self, log: SharedLog, tmp_path: Path) -> None:
+        first = Counting()
+        with self.open_store(log, tmp_path / "one", first) as store:
+            for fact in self.FACTS:
+                store.remember(fact)
+            assert store.recall("knee surgery")
+            assert set(self.FACTS) <= set(first.texts)
+        for place in ("other", "lost"):
+            embedder = Counting()
+            with self.open_store(log, tmp_path / place, embedder) as store:
+                assert [hit.text for hit in store.recall("knee surgery", 1)] == [self.FACTS[0]]
+                assert set(embedder.texts).isdisjoint(self.FACTS)
+
+    def test_of_a_removed_or_compacted_tree_are_gone(self, log: SharedLog, database: str) -> None:
+        for tree_id, end in (("one", KeywordTree.CompactStorage), ("other", None)):
+            tree = KeywordTree("unused", store=log.tree(tree_id))
+            tree.CreateKeyword("tea", "root")
+            log.tree(tree_id).embedder(Counting()).embed(["tea"])
+            assert sql(database, "SELECT count(*) FROM kt_vector") == [(1,)]
+            log.remove(tree_id) if end is None else end(tree, keep_history=False)
+            assert sql(database, "SELECT count(*) FROM kt_vector") == [(0,)]
+
+    def test_that_cannot_be_kept_are_made_by_the_model(self, log: SharedLog, database: str) -> None:
+        expected = Counting().embed(["tea", "龙井"])
+        sql(database, "DROP TABLE kt_vector")
+        embedder = log.tree("u42").embedder(Counting())
+
+        assert [[*vector] for vector in embedder.embed(["tea", "龙井"])] == [[*vector] for vector in expected]
+        log.setup()  # as after a newer version
+        for _ in range(2):
+            made = embedder.embed(["tea", "龙井"])
+            assert [pytest.approx([*vector], abs=1e-6) for vector in expected] == [[*vector] for vector in made]
+
+    def test_say_nothing_of_a_model_that_has_just_failed(self, log: SharedLog) -> None:
+        model = Counting()
+        embedder = log.tree("u42").embedder(model)
+        embedder.embed(["plain"])
+        model.is_down = True
+        for texts in (["new"], ["plain"]):  # what was kept answers not for whether it is there
+            with pytest.raises(ConnectionError):
+                embedder.embed(texts)
+        model.is_down = False
+        embedder.embed(["new"])
+        model.is_down = True
+        assert len(embedder.embed(["plain", "new"])) == 2
 
 
 @pytest.mark.parametrize("over", ["folder", "memory", "postgres"])
