@@ -553,10 +553,8 @@ def _remove(session: Session, tree: str) -> None:
 @click.argument("folder", required=False)
 @click.option("--http", metavar="PORT", type=click.IntRange(1, 65_535),
               help="Serve on this port of 127.0.0.1, not on stdin.")  # fmt: skip
-@click.option("--session", "served", metavar="ACCOUNT/USER/AGENT/SESSION",
-              help="Serve this session of a context engine's folder, and no tree.")  # fmt: skip
 @click.option("--judge", is_flag=True, help="Let a model tell which facts `recall` returns answer the question.")
-def mcp(session: Session, folder: str | None, http: int | None, served: str | None, judge: bool) -> None:
+def mcp(session: Session, folder: str | None, http: int | None, judge: bool) -> None:
     r"""Serve the memory to MCP hosts, on stdin and stdout or over HTTP.
 
     FOLDER may be the address of a tree on a server; without it, --data says where the memory is.
@@ -565,11 +563,11 @@ def mcp(session: Session, folder: str | None, http: int | None, served: str | No
     keyword-tree mcp --data memory
     keyword-tree mcp --data memory --http 8000
     """
-    from ..adapters.mcp.serving import serve
+    from ..adapters.mcp.server import serve
 
     if folder is None and not session.is_data_named:  # a host starts it in any folder
         raise click.UsageError(say("name the FOLDER of the memory"))
     client = session.client() if judge else None
     if session.is_lexical:
         raise click.UsageError(say("--judge needs a model: set KEYWORD_TREE_MODEL and a service's key or address"))
-    serve(folder or session.data, http, served, client)
+    serve(folder or session.data, http, client)

@@ -6,8 +6,7 @@ Read in this order:
     graph_index   the entities, relations and texts of a tree, kept true by following its log
     graph         `MemoryGraph`: what the nine tools do
     ..walking     `TreeWalk`: what the seven tools do
-    server        `build_server`: the tools and the resource as MCP has them, with either generation of its SDK
-    serving       `serve`, and a session of a context engine's folder: `commit`, `search`, `brief`
+    server        `build_server`: the tools and the resource as MCP has them, with either generation of its SDK; `serve`
 
 The first three need nothing but the library; the server needs the extra `[mcp]`.
 """

@@ -1,4 +1,4 @@
-"""The tools and the resource as MCP has them.
+"""The tools and the resource as MCP has them, and `serve`, what the command does.
 
 Nine tools have the names, arguments, results and annotations of the reference memory server; the seven that follow
 answer from the tree and walk it. Each change returns its operation in the result's `_meta`, under
@@ -7,7 +7,10 @@ answer from the tree and walk it. Each change returns its operation in the resul
 
 import json
 import logging
+import os
+import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import (
     Annotated,
     Any,
@@ -19,14 +22,17 @@ from typing import (
 import anyio.to_thread
 from typing_extensions import TypedDict
 
+from ...base.language import say
 from ...formats.records import ROOT_ID
 from ...keyword_tree import ClosedError, KeywordTree, KeywordTreeError, LLMClient, StoreError
+from ...store.addresses import is_address, open_tree
 from ..operations import Done, MayOpenAgain, on_the_log
 from ..walking import TreeWalk
+from . import sdk
 from .graph import MemoryGraph
 from .sdk import Context, ToolError, Watchers, client_of, make_server, shorten_schemas, types
 
-__all__ = ["OPERATION", "RESOURCE", "build_server"]
+__all__ = ["OPERATION", "RESOURCE", "build_server", "serve"]
 
 from pydantic import Field  # after `sdk`, which says what to install where it is missing
 
@@ -346,3 +352,27 @@ def build_server(tree: KeywordTree, place: str = "", judge: LLMClient | None = N
         mime_type="application/json",
     )(knowledge_graph)
     return server
+
+
+def serve(place: str, port: int | None = None, judge: LLMClient | None = None) -> None:
+    """Serve on stdin and stdout, or over HTTP.
+
+    A file of the reference memory server, named by the environment variable MEMORY_FILE_PATH, is taken in once.
+
+    Args:
+        place: Where the memory is: a folder, which is made, or the address of a tree on a server.
+        port: Of 127.0.0.1; None is stdin and stdout.
+        judge: A model that tells which facts answer a question, for `recall`.
+
+    Raises:
+        KeywordTreeError: the memory cannot be opened.
+    """
+    is_there = is_address(place) or (os.path.isdir(place) and os.listdir(place))
+    # A folder that was mistyped in a host's settings would be an empty memory, and nothing would say so.
+    warning = "" if is_there else say("there was no memory in {}: a new one was created", place) + "\n"
+    with open_tree(place) as tree:
+        sys.stderr.write(warning)
+        file = os.environ.get("MEMORY_FILE_PATH")
+        if file and Path(file).is_file():
+            MemoryGraph(tree).import_once(Path(file))
+        sdk.run(build_server(tree, place, judge), port)

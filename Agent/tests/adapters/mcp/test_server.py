@@ -373,14 +373,13 @@ class TestPrograms:
         assert main(arguments) == code
         assert said in capsys.readouterr().err
 
-    @pytest.mark.parametrize("more", [[], ["--session", "a/b/c/d"]])
     def test_a_memory_that_it_created_is_reported(
-        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], more: list[str]
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
     ) -> None:
         monkeypatch.setattr(sdk, "run", lambda server, port: None)  # as where the host ends it at once
         said = []
         for _ in range(2):
-            assert main([str(tmp_path / "new"), *more]) == 0
+            assert main([str(tmp_path / "new")]) == 0
             said.append(capsys.readouterr().err)
 
         assert said == [f"there was no memory in {tmp_path / 'new'}: a new one was created\n", ""]
@@ -388,7 +387,7 @@ class TestPrograms:
     def test_a_missing_package_is_named_with_the_command_that_brings_it(
         self, capsys: pytest.CaptureFixture[str]
     ) -> None:
-        with without("mcp", *(f"Agent.adapters.mcp.{name}" for name in ("sdk", "server", "serving"))):
+        with without("mcp", *(f"Agent.adapters.mcp.{name}" for name in ("sdk", "server"))):
             assert main(["x"]) == 2
 
         assert "pip install '.[mcp]'" in capsys.readouterr().err
