@@ -56,7 +56,7 @@ from ..store.addresses import open_tree
 from ..store.log_follower import InfoFollower, Position
 from .filters import copy_value, depth_of, leaves, read_filter
 from .item_ranking import KEPT_FROM, ItemRanking, index_path
-from .operations import InOrder, MayOpenAgain, on_the_log, try_again
+from .operations import InOrder, TreeAdapter, add_missing, on_the_log, try_again
 
 try:
     from langgraph.store.base import (
@@ -94,7 +94,6 @@ LABELS = 100
 """So many labels a namespace may have: each is a level of the tree."""
 
 _DEPTH = 200  # levels of lists and dicts in a value
-_NAME_LIMIT = 512  # characters, the tree's own limit
 _REMEMBERED = 10_000  # items whose last operation is remembered
 _LATE = 0.1  # of a time to live: so much of it may be gone before a refresh is written to the log
 _SWEEP_MINUTES = 5.0
@@ -127,7 +126,7 @@ _KEPT = ("id", "key", "order", "created_at", "updated_at", "index", "ttl", "logg
 """What is kept of an item for the next process, besides the namespace."""
 
 
-class KeywordTreeStore(BaseStore, MayOpenAgain):
+class KeywordTreeStore(TreeAdapter, BaseStore):
     """A LangGraph store that keeps its items in a tree.
 
     Any number of threads and processes may use it. `batch` and `abatch` are all that is implemented here; `get`, `put`,
@@ -173,7 +172,6 @@ class KeywordTreeStore(BaseStore, MayOpenAgain):
         self.embeddings = ensure_embeddings(index.get("embed")) if index else None
         self._fields = _fields_of(self.index_config or {})
         self._clock = clock
-        self._place = ""  # of a tree that was opened here
         self._calls = InOrder(self._carry_out_calls)
         self._lock = threading.RLock()  # guards what is in memory; held over no sync and no model
         self._sweeper: threading.Thread | None = None
@@ -231,14 +229,7 @@ class KeywordTreeStore(BaseStore, MayOpenAgain):
         self._ranking.close()
         with suppress(StoreError, ClosedError), self._lock:
             self._keep()
-        if self._place:
-            self.tree.Close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
+        super().close()
 
     async def __aenter__(self) -> Self:
         return self
@@ -551,27 +542,12 @@ class KeywordTreeStore(BaseStore, MayOpenAgain):
 
     def _ensure_namespaces(self, namespaces: Iterable[_Path]) -> None:
         keywords: dict[str, dict[str, Any]] = {}
-        for namespace in namespaces:
-            self._add_missing(namespace, keywords)
+        for namespace in dict.fromkeys(namespaces):
+            paths = [namespace[: count + 1] for count in range(len(namespace))]
+            chain = [(_namespace_id(path), path[-1], {AUTHOR: {"namespace": list(path)}}) for path in paths]
+            add_missing(self.tree, chain, AUTHOR, keywords)
         if keywords:
             self.tree.BatchCreateKeywords(list(keywords.values()))
-
-    def _add_missing(self, namespace: _Path, keywords: dict[str, dict[str, Any]]) -> None:
-        """Add to `keywords` those of a namespace that are not there, from the top down."""
-        parent_id = "root"
-        missing: list[tuple[str, _Path]] = []
-        for count in range(len(namespace), 0, -1):
-            id = _namespace_id(namespace[:count])
-            known = self.tree.GetKeyword(id)  # one that was merged leads to another
-            if known is not None or id in keywords:
-                parent_id = id if known is None else known.id
-                break
-            missing.append((id, namespace[:count]))
-        for id, path in reversed(missing):
-            own = {AUTHOR: {"namespace": list(path)}}
-            keywords[id] = {"id": id, "name": _fit_name(path[-1]), "parent_id": parent_id, "metadata": own}
-            keywords[id]["created_by"] = AUTHOR
-            parent_id = id
 
     def _carry_out(self, writes: Sequence[Callable[[], object]]) -> str | None:
         """Make writes one operation; return its id, None where nothing was written (yet)."""
@@ -726,12 +702,6 @@ def _item_id(namespace: _Path, key: str) -> str:
 
 def _digest(value: object) -> str:
     return hashlib.sha256(json.dumps(value).encode()).hexdigest()[:40]
-
-
-def _fit_name(label: str) -> str:
-    """Return a name that the tree accepts: of a blank label its quoted form, of a long one the beginning."""
-    shown = label if label.strip() and label.isprintable() else repr(label)
-    return shown if len(shown) <= _NAME_LIMIT else f"{shown[: _NAME_LIMIT - 1]}…"
 
 
 def _own_metadata(namespace: _Path, op: PutOp, now: float) -> dict[str, Any]:

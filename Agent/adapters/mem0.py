@@ -42,7 +42,7 @@ from ..store.addresses import open_tree
 from ..store.log_follower import InfoFollower
 from .filters import OPERATORS, Filter, Test, all_of, copy_value
 from .item_ranking import ItemRanking
-from .operations import LastOperations, MayOpenAgain, on_the_log, try_again
+from .operations import LastOperations, TreeAdapter, add_missing, on_the_log, try_again
 
 __all__ = ["AsyncMemory", "Memory"]
 
@@ -52,7 +52,6 @@ OWN = "mem0"
 OWNERS = {"user_id": "users", "agent_id": "agents", "run_id": "runs"}
 """What a memory belongs to, and the keyword under which those are."""
 
-_NAME_LIMIT = 512  # characters, the tree's own limit
 _SHOWN = 10  # known memories that a model is shown
 _FACTS = 100  # that a model may state of one conversation
 _HISTORY = 1_000  # changes of one memory that are returned
@@ -67,7 +66,7 @@ _R = TypeVar("_R")
 _LOGGER = logging.getLogger(__name__)
 
 
-class Memory(MayOpenAgain):
+class Memory(TreeAdapter):
     """mem0's `Memory` on a tree. Any number of threads and processes may use it.
 
     Args:
@@ -110,12 +109,9 @@ class Memory(MayOpenAgain):
     def _follow(self, tree: KeywordTree) -> None:
         self.tree = tree
         self._follower = InfoFollower(tree, self._clear, self._take_info)
-        self._ranking = self._make_ranking(self._embedder)
+        self._ranking = ItemRanking(self._texts_of, self._embedder, tree=tree, follower=self._follower, name=OWN)
         self._operations = LastOperations(tree, OWN)
         self._clear()
-
-    def _make_ranking(self, embedder: Any) -> ItemRanking:
-        return ItemRanking(self._texts_of, embedder, tree=self.tree, follower=self._follower, name=OWN)
 
     @classmethod
     def from_config(cls, config_dict: Mapping[str, Any]) -> Self:
@@ -124,17 +120,6 @@ class Memory(MayOpenAgain):
         mem0's own sections are of no use here; one log line names them. Any other key is refused.
         """
         return cls(config_dict)
-
-    def close(self) -> None:
-        """Close the tree, if it was opened here."""
-        if self._place:
-            self.tree.Close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
     # -- following the tree ---------------------------------------------------
 
@@ -228,15 +213,16 @@ class Memory(MayOpenAgain):
             return []
 
         def store() -> tuple[str, list[Info]]:
-            keywords: list[_Row] = []
-            keyword_ids = [self._keyword_id(kind, name, keywords) for kind, name in scope.items()]
+            keywords: dict[str, Any] = {}
+            chains = [((kind,), (kind, name)) for kind, name in scope.items()]
+            keyword_ids = [add_missing(self.tree, list(map(_keyword_of, each)), OWN, keywords) for each in chains]
             specs = [
                 {"content": text, "keyword_ids": keyword_ids, "metadata": {OWN: own}, "created_by": OWN}
                 for text, own in drafts
             ]
             with self.tree.Operation("mem0 add", OWN) as operation:
                 if keywords:
-                    self.tree.BatchCreateKeywords(keywords)
+                    self.tree.BatchCreateKeywords(list(keywords.values()))
                 infos = self.tree.BatchCreateInfos(specs)
             return operation.id, infos
 
@@ -245,19 +231,6 @@ class Memory(MayOpenAgain):
         self._catch_up()
         self._ranking.embed()
         return [info.id for info in infos]
-
-    def _keyword_id(self, kind: str, name: str, keywords: list[_Row]) -> str:
-        """Return the keyword of a user, agent or run; what is not there joins `keywords`."""
-        parent_id = "root"
-        for steps in ((kind,), (kind, name)):
-            id = f"m0k:{hashlib.sha256(json.dumps(steps).encode()).hexdigest()[:40]}"
-            known = self.tree.GetKeyword(id)  # one that was merged leads to another
-            if known is None and all(keyword["id"] != id for keyword in keywords):
-                shown = OWNERS[kind] if len(steps) == 1 else name
-                shown = shown if len(shown) <= _NAME_LIMIT else f"{shown[: _NAME_LIMIT - 1]}…"
-                keywords.append({"id": id, "name": shown, "parent_id": parent_id, "created_by": OWN})
-            parent_id = id if known is None else known.id
-        return parent_id
 
     def _extract(
         self, conversation: list[_Row], scope: Mapping[str, str], prompt: str | None
@@ -797,6 +770,12 @@ def _payload_of(info: Info) -> _Row | None:
     made_at = created_at if isinstance(created_at, str) else _format_time(info.created_at)
     changed_at = made_at if info.version == 1 else _format_time(info.updated_at)
     return {**own, "data": info.content, "created_at": made_at, "updated_at": changed_at}
+
+
+def _keyword_of(steps: tuple[str, ...]) -> tuple[str, str, _Row]:
+    """Return id, name and metadata of the keyword of a kind of owners, or of one of them."""
+    id = f"m0k:{hashlib.sha256(json.dumps(steps).encode()).hexdigest()[:40]}"
+    return id, OWNERS[steps[0]] if len(steps) == 1 else steps[-1], {}
 
 
 def _scopes_of(payload: Mapping[str, Any]) -> Iterator[tuple[str, str]]:

@@ -19,7 +19,7 @@ import threading
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
-from typing import Any, Generic, NamedTuple, ParamSpec, TypeVar, cast
+from typing import Any, Generic, NamedTuple, ParamSpec, Self, TypeVar, cast
 
 from ..base.forks import watch_forks
 from ..keyword_tree import (
@@ -33,13 +33,16 @@ from ..keyword_tree import (
 )
 from ..store.addresses import open_tree
 
-__all__ = ["Done", "InOrder", "LastOperations", "MayOpenAgain", "on_the_log", "open_again", "try_again"]
+__all__ = ["Done", "InOrder", "LastOperations", "TreeAdapter", "add_missing", "on_the_log", "open_again", "try_again"]
 
 ATTEMPTS = 20
 """At a change that another process has outrun."""
 
 REMEMBERED = 1_000
 """Operations of which it is known who made them."""
+
+NAME_LIMIT = 512
+"""Characters of a keyword's name: the tree's own limit."""
 
 OUTRUN = (DuplicateIdError, VersionConflictError, NotFoundError)
 """What a change ends with that was planned on what another process has changed since."""
@@ -71,6 +74,30 @@ def try_again(work: Callable[[], _T]) -> _T:
     return work()
 
 
+def add_missing(
+    tree: KeywordTree, chain: Sequence[tuple[str, str, dict[str, Any]]], author: str, keywords: dict[str, Any]
+) -> str:
+    """Return the last keyword of a chain, each under the one before; specs of what is missing join `keywords`.
+
+    Args:
+        tree: Where they are.
+        chain: The id, name and metadata of each, from the top.
+        author: Who makes them.
+        keywords: Specs for `BatchCreateKeywords`, by id.
+    """
+    known = tree.GetKeyword(chain[-1][0])  # one that was merged leads to another
+    parent_id = "root"
+    for id, name, metadata in chain if known is None else ():
+        above = tree.GetKeyword(id)
+        if above is None:
+            shown = name if name.strip() and name.isprintable() else repr(name)
+            shown = shown if len(shown) <= NAME_LIMIT else f"{shown[: NAME_LIMIT - 1]}…"
+            spec = {"id": id, "name": shown, "parent_id": parent_id, "metadata": metadata, "created_by": author}
+            keywords.setdefault(id, spec)
+        parent_id = id if above is None else above.id
+    return parent_id if known is None else known.id
+
+
 def open_again(place: str, own: Iterable[str]) -> KeywordTree:
     """Return the tree of a place opened again, since its log no longer holds what was read: a standby that lacked the
     last writes was promoted, say.
@@ -92,12 +119,16 @@ def open_again(place: str, own: Iterable[str]) -> KeywordTree:
     return tree
 
 
-class MayOpenAgain:
-    """An adapter whose methods `on_the_log` go on by themselves, where it opened its tree itself."""
+class TreeAdapter:
+    """What stands before a tree that was given, or that it opened itself: then it closes it, and opens it again.
+
+    Where the log has lost what was read of it, methods `on_the_log` go on by themselves on the tree opened again. One
+    that was given can be opened again by its owner alone: the error says so.
+    """
 
     tree: KeywordTree
     _place = ""
-    """Where it was opened; empty of a tree that was given, which only its owner can open again: the error says so."""
+    """Where it was opened; empty of a tree that was given."""
     _operations: "LastOperations"
 
     def _follow(self, tree: KeywordTree) -> None:
@@ -108,13 +139,24 @@ class MayOpenAgain:
         """Return the operations that were acknowledged here, and are remembered."""
         return self._operations.ids()
 
+    def close(self) -> None:
+        """Close the tree, if it was opened here."""
+        if self._place:
+            self.tree.Close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
 
 def on_the_log(method: Callable[_P, _T]) -> Callable[_P, _T]:
-    """Let a method of `MayOpenAgain` be called again on the tree opened again, where its log lost what was read."""
+    """Let a method of `TreeAdapter` be called again on the tree opened again, where its log lost what was read."""
 
     @functools.wraps(method)
     def call(*arguments: _P.args, **named: _P.kwargs) -> _T:
-        adapter = cast("MayOpenAgain", arguments[0])
+        adapter = cast("TreeAdapter", arguments[0])
         tree = adapter.tree
         try:
             return method(*arguments, **named)

@@ -26,7 +26,7 @@ from ...base.language import say
 from ...formats.records import ROOT_ID
 from ...keyword_tree import ClosedError, KeywordTree, KeywordTreeError, LLMClient, StoreError
 from ...store.addresses import is_address, open_tree
-from ..operations import Done, MayOpenAgain, on_the_log
+from ..operations import Done, TreeAdapter, on_the_log
 from ..walking import TreeWalk
 from . import sdk
 from .graph import MemoryGraph
@@ -127,7 +127,7 @@ class Graph(TypedDict):
     omitted: NotRequired[Omitted]
 
 
-class _Tools(MayOpenAgain):
+class _Tools(TreeAdapter):
     """What each tool does with its arguments."""
 
     def __init__(self, tree: KeywordTree, server: Any, place: str, judge: LLMClient | None) -> None:
