@@ -338,6 +338,8 @@ def show(session: Session, keyword: str, depth: int | None, limit: int, infos: b
             return
         drawn = draw_tree(label_tree(tree, start, depth, limit, infos, ids))
         session.screen.print(drawn, no_wrap=True, overflow="ellipsis")
+        if start.id == ROOT_ID and tree.ListInfos(size=1, unlinked=True):  # as a memory's facts without keywords
+            session.screen.print(line((say("some infos are on no keyword: show --unlinked"), "dim")))
 
 
 def show_unlinked(session: Session, tree: KeywordTree, limit: int) -> None:

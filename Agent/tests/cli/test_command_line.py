@@ -946,6 +946,7 @@ class TestShow:
         assert len(said) == 2
         assert said[1] == "… 1 more"
         assert {info["content"] for info in program.ask("show", "--unlinked")["infos"]} == {"one", "other"}
+        assert program.run("show").endswith("some infos are on no keyword: show --unlinked\n")
 
 
 class TestView:
