@@ -68,7 +68,7 @@ class Forgetter:
     def _stage(
         self, ctx: RequestContext, tx: Transaction, found: Uri, with_sources: bool, result: ForgetResult
     ) -> dict[str, list[str]]:
-        """Stage what is gone, emptied or named no more, and return what `finish` has to do."""
+        """Stage deletions, emptied archives and removed references; return the payload of `finish`."""
         nodes, deleted = list(self._fs.walk(found)), self._fs.deleted_uris(found.text)
         if not nodes and not deleted:
             raise NodeNotFoundError(found.text)
@@ -131,7 +131,7 @@ class Forgetter:
         return emptied
 
     def _unname(self, tx: Transaction, rows: "Sequence[_Row]", gone: set[str]) -> list[str]:
-        """Stage what names memories that will be gone without their names, and return which nodes it were."""
+        """Stage nodes without their references to erased memories, and return their URIs."""
         changed = []
         for uri, image in rows:
             if uri.text in gone or leads_on(image.get(META, b"")) or not _names_one(uri, image, gone):

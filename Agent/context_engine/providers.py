@@ -1,4 +1,4 @@
-"""The words of one owner space: the library's one finder (`finding.index`), and what its units are of.
+"""The index of one owner space: units of the library's finder (`finding.index`), and adapters of the ports.
 
 Each level and each passage of a node is a unit of the finder. A passage or message is a unit with a text; its context
 is the message before it, if that asks something, and its group the session. An abstract or overview is a unit with an
@@ -40,7 +40,7 @@ from .core.objects import LLM, ContextNode, Embedder, IndexRecord, Message, Requ
 _RANKED = 150  # units that are ranked for a question, of all levels
 
 _COVERED = 0.8
-"""What a word of the question counts for later hits, for each hit that says it: ten that say the same do not fill the
+"""Weight of a query term for later hits, for each hit that has it: ten hits that say the same do not fill the
 view, and a question with two halves finds both. Among five hits it finds 1.2 % more of MemDaily's evidence, and 0.5 %
 more of LoCoMo's; among ten 0.8 % more and 0.5 % less."""
 _NAMED_WORDS = 400  # of a text, that are looked at for names
@@ -64,7 +64,7 @@ def split_passages(text: str) -> list[str]:
 
 
 def phrases_of(text: str) -> set[str]:
-    """Return what a text can name: one to four of its words, and two to six characters of a script without blanks.
+    """Return phrases of a text: one to four of its words, and two to six characters of a script without blanks.
 
     >>> sorted(phrases_of("Anna Lee, 安娜"))
     ['anna', 'anna lee', 'anna lee 安娜', 'lee', 'lee 安娜', '安娜']
@@ -77,7 +77,7 @@ def phrases_of(text: str) -> set[str]:
 
 
 class IndexedNode(NamedTuple):
-    """What the index knows a node as."""
+    """The indexed state of a node."""
 
     uri: str
     sequence: int
@@ -98,9 +98,9 @@ class WordHit(NamedTuple):
     terms: tuple[str, ...]
     """The query's terms that it says."""
     is_answer: bool
-    """Whether what stands just before asks something that has words of the query."""
+    """Whether the message before it is a question with words of the query."""
     speaker: str
-    """The role, a space and the name of who said it; "" where it is no passage."""
+    """Role, space and name of the speaker; "" for other rows than passages."""
     sequence: int = 0
     number: int = 0
     """The finder's, of its unit."""
@@ -168,7 +168,7 @@ class WordIndex:
 
     @contextlib.contextmanager
     def writing(self) -> Iterator[sqlite3.Connection]:
-        """Hold the index for writing: what reads the main store within, and writes here, leaves no older state."""
+        """Hold the index for writing: reading the main store and writing here within leaves no older state."""
         with self._index.transaction() as db:
             if self._waiting is not None:
                 yield db
@@ -214,7 +214,7 @@ class WordIndex:
     # -- what is there --
 
     def node(self, uri: str) -> IndexedNode | None:
-        """Return what the index knows of a node."""
+        """Return the indexed state of a node."""
         with self.reading() as db:
             row = db.execute(f"select {_NODE} from node where uri = ?", (uri,)).fetchone()
             return IndexedNode(*row) if row else None
@@ -226,7 +226,7 @@ class WordIndex:
             return [IndexedNode(*row) for row in db.execute(sql, (uri, f"{uri}/", f"{uri}0"))]
 
     def digests(self, uris: Collection[str]) -> dict[str, str]:
-        """Return what the index knows some nodes by; those that it has not are left out."""
+        """Return the digests of some indexed nodes; others are left out."""
         sql = "select uri, digest from node where uri in (select value from json_each(?))"
         with self.reading() as db:
             return dict(db.execute(sql, (json.dumps(list(uris)),)))
@@ -239,7 +239,7 @@ class WordIndex:
             return [row[0] for row in rows if filters.lets(*row)]
 
     def uris_named_in(self, text: str, under: str) -> list[str]:
-        """Return the nodes under a URI whose names a text has in it; see `phrases_of`."""
+        """Return the nodes under a URI whose names occur in a text; see `phrases_of`."""
         phrases = sorted(phrases_of(text))
         with self.reading() as db:
             sql = "select uri from name where name in (select value from json_each(?)) and uri >= ? and uri < ?"
@@ -262,14 +262,14 @@ class WordIndex:
         ]
 
     def state(self) -> object:
-        """Return what differs once anything here has changed, by any process."""
+        """Return a value that differs after any change, by any process."""
         with self._index.reading() as db:
             return id(db), db.execute("pragma data_version").fetchone(), db.total_changes
 
     # -- writing --
 
     def replace(self, node: IndexedNode, records: Sequence[IndexRecord], names: Iterable[str], group: str = "") -> None:
-        """Let the index hold a node with its levels and passages; only what is new in it is indexed.
+        """Index a node with its levels and passages; unchanged ones are not indexed again.
 
         One with a lower sequence than what is there is ignored. Its passages belong to `group`, "" to nothing.
         """
@@ -334,7 +334,7 @@ class WordIndex:
         return _id_of(*row[:3]) if row and row[3] else None
 
     def scrub(self) -> bool:
-        """Write the file again, so that no byte of what was dropped is in it; False where that cannot be done now."""
+        """Rewrite the file without dropped bytes; False where that is not possible now."""
         return self._index.scrub()
 
     def remove(self, uri: str) -> None:
@@ -372,7 +372,7 @@ class WordIndex:
             return list(hits.values())
 
     def embed(self) -> None:
-        """Have the embedder, if there is one, read what it has not read yet; where it fails, the log says so."""
+        """Embed new texts, if there is an embedder; a failure is logged."""
         if self._index.vectors is not None:
             self._index.vectors.catch_up()
 
@@ -395,7 +395,7 @@ class WordIndex:
         return hits[:count]
 
     def texts_of(self, hits: Sequence[WordHit]) -> list[str]:
-        """Return what passages say that `rank` found within the same `reading`, as they are indexed."""
+        """Return the indexed texts of passages that `rank` found within the same `reading`."""
         said = self._index.read([2 * hit.number for hit in hits])
         return [said[2 * hit.number][1] for hit in hits]
 
@@ -458,7 +458,7 @@ class _Row(NamedTuple):
 
 
 def _rows_of(db: sqlite3.Connection, ids: Iterable[str]) -> dict[str, _Row]:
-    """Return what the tables say of some units, by their ids: one question for all of them."""
+    """Return the rows of some units by id, by one query."""
     sql = (
         "select level || ' ' || part || ' ' || node, uri, category, at, speaker, sequence from json_each(?) wanted"
         " join row on node = json_extract(wanted.value, '$[0]') and level = json_extract(wanted.value, '$[1]')"
@@ -468,7 +468,7 @@ def _rows_of(db: sqlite3.Connection, ids: Iterable[str]) -> dict[str, _Row]:
 
 
 def _among(db: sqlite3.Connection, filters: Filters) -> score.Among:
-    """Return what says which of some units filters let through: their ids, where few are under the target."""
+    """Return a filter of unit ids: a set where the target has few, else a function."""
     sql = "select node, level, part from node join row on node = num where uri = ? or (uri >= ? and uri < ?)"
     sql += f" limit {_FEW + 1}"
     target = filters.target
@@ -495,7 +495,7 @@ def _parse_id(id: str) -> Row:
 
 
 def said_text(message: Message) -> str:
-    """Return a message as it is indexed and shown: with the speaker's name, where it has one."""
+    """Return a message as it is indexed and shown: after its speaker's name, if it has one."""
     return f"{message.name}: {message.text}" if message.name else message.text
 
 
@@ -553,7 +553,7 @@ _log = logging.getLogger(__name__)
 
 
 class EmbedderAdapter:
-    """What has `embed_texts` (the port), or `embed` already, as `finding.embedder` takes it."""
+    """An object with `embed_texts` (the port) or `embed`, as an embedder of the finder."""
 
     def __init__(self, embedder: Any) -> None:
         self._embedder = embedder
@@ -568,7 +568,7 @@ class EmbedderAdapter:
 
 
 class IndexedVectors:
-    """The vectors of one space in a `VectorIndex`; what it has of each node is noted in a file beside the words.
+    """The vectors of one space in a `VectorIndex`; a file beside the index notes a digest of each embedded node.
 
     A record's metadata has `vector` and `part`. What fails, the embedder or the index, is tried again at the next call.
     """
@@ -582,7 +582,7 @@ class IndexedVectors:
             self._known = mapping_of(json.loads(path.read_text(encoding="utf-8"))) if path is not None else {}
 
     def take(self, words: WordIndex) -> None:
-        """Drop what nodes have no more, or have otherwise; embeds nothing."""
+        """Delete the vectors of changed and removed nodes; embeds nothing."""
         if (state := (id(words), words.state())) != self._state:
             self._rows, self._state = {}, state
             for row, text in words.rows():
@@ -597,7 +597,7 @@ class IndexedVectors:
         return digest_of(self._embedder.name, *(str(part) for row in rows for part in row), size=8) if rows else ""
 
     def catch_up(self) -> None:
-        """Embed what waits, and let the index have it."""
+        """Embed nodes without vectors, and upsert them."""
         for uri in self._rows.keys() - self._known.keys():
             try:
                 rows = self._rows[uri]
@@ -610,7 +610,7 @@ class IndexedVectors:
         self.forget()
 
     def forget(self) -> None:
-        """Note what the index has."""
+        """Write the file of digests."""
         if self.path is not None:
             self.path.write_text(json.dumps(self._known), encoding="utf-8")
 

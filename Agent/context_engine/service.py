@@ -99,7 +99,7 @@ medicat medikament medicament medicin emergenc notfall urgence 过敏 不耐受 
 حساسية صرع سكري एलर्जी मधुमेह แพ้ เบาหวาน
 """
 _DANGER = re.compile("|".join([r"\b(?:di ung|hen suyen|asma)", *map(re.escape, _unmarked(_WARNS).split())]))
-"""What warns of itself where no model says so: by the languages of the prompt, without their accents."""
+"""Words of dangers in 20 languages, without accents: for memories that no model has marked."""
 
 
 
@@ -311,7 +311,7 @@ class ContextEngineService:
         return self.coordinator.commit(ctx, messages, used_contexts, used_tools, options)
 
     def _extract_event(self, event: OutboxEvent, ctx: RequestContext) -> None:
-        """Do what a commit left to be done, or died before doing."""
+        """Extract an archive that a commit left to a worker, or did not finish."""
         user, agent, session = (str(event.payload.get(name) or "") for name in ("user", "agent", "session"))
         owner = RequestContext(parse_uri(event.uri).account, user, agent, session)
         with contextlib.suppress(NodeNotFoundError):  # deleted since

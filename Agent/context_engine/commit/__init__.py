@@ -1,4 +1,4 @@
-"""From a session to folders: archive first, so that nothing said can be lost; then what is worth keeping.
+"""From a session to folders: first the archive, so that no message is lost; then memories.
 
 archive_builder     the messages of a session as a node, with an abstract and an overview
 policies            how each category is written: it adds and supersedes, and never drops; `PolicyRouter` picks one

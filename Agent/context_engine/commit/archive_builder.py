@@ -158,7 +158,7 @@ def _speakers(messages: Sequence[Message]) -> list[str]:
 
 
 def describe_archive(messages: Sequence[Message], count: CountTokens = count_tokens) -> str:
-    """Return an archive's abstract: the day, who spoke, and the words or clauses that tell most, each whole."""
+    """Return an archive's abstract: day, speakers, and the most telling words or clauses, each whole."""
     kept = [message for message in messages if not message.forgotten]
     if not kept:
         return "(forgotten)"

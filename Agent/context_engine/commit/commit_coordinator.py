@@ -72,10 +72,10 @@ class CandidatePipeline:
     def extract_candidates(
         self, ctx: RequestContext, archive: SessionArchive, messages: Sequence[Message]
     ) -> list[CandidateMemory]:
-        """Return what all extractors found; they run side by side.
+        """Return the candidates of all extractors, which run in parallel.
 
-        In `archive.stats["reading"]`, where that is, stands how they failed: one may have missed something in any
-        message.
+        Failures are added to `archive.stats["reading"]`, if it is there: a failed extractor may have missed candidates
+        in any message.
         """
         reading = archive.stats.get("reading")
 
@@ -128,13 +128,13 @@ class CandidatePipeline:
 
 
 def numbers_of(candidate: CandidateMemory) -> set[int]:
-    """Return the numbers of the messages that a candidate is from; none where it is from the whole archive."""
+    """Return the numbers of a candidate's source messages; none where the source is the whole archive."""
     named = (str(ref.get("message") or "") for ref in candidate.source_refs)
     return {int(name[1:]) for name in named if name[:1] == "m" and name[1:].isascii() and name[1:].isdecimal()}
 
 
 def _cleaned(candidate: CandidateMemory) -> CandidateMemory:
-    """Return a candidate whose texts can be written as UTF-8, also where an extractor gave others."""
+    """Return a candidate with texts that are valid UTF-8."""
     names = ("routing_key", "abstract", "overview", "content", "key")
     texts: dict[str, Any] = {name: clean(str(getattr(candidate, name))) for name in names}
     return replace(candidate, **texts)
@@ -164,7 +164,7 @@ class CommitCoordinator:
 
     @property
     def _versions(self) -> dict[str, int]:
-        """What extracts, and which version of it: what an older one did can be done again."""
+        """The extractor and its version; archives of an older one can be extracted again."""
         return {"model" if self._reader is not None else "none": 1}
 
     def commit(
@@ -175,7 +175,7 @@ class CommitCoordinator:
         used_tools: Sequence[Any] | None = None,
         options: Mapping[str, Any] | None = None,
     ) -> CommitResult:
-        """Archive what is new of a session, and write what is worth keeping; see `ContextEngineService`."""
+        """Archive new messages of a session, and write memories; see `ContextEngineService.commit_session`."""
         session_uri(ctx)  # refuses a request without a session
         is_background, is_delta = _read_options(options)
         said = read_messages(messages, self._fs.clock())
@@ -210,7 +210,7 @@ class CommitCoordinator:
     def _extract_now(
         self, ctx: RequestContext, archive: SessionArchive, event_id: str, allowance: Allowance
     ) -> CommitResult:
-        """Extract an archive of this commit; what fails here is left to a worker, since the archive is written."""
+        """Extract an archive of this commit; after a failure a worker goes on, since the archive is written."""
         try:
             return self.extract(ctx, archive.archive_uri, [event_id], allowance=allowance)
         except ContextEngineError as error:
@@ -230,7 +230,7 @@ class CommitCoordinator:
         is_background: bool,
         is_delta: bool,
     ) -> tuple[list[SessionArchive], list[OutboxEvent], str]:
-        """Write what is new as archives; none where nothing is. Under the lock: another one may commit the same."""
+        """Write new messages as archives. The lock is held: another process may commit the same session."""
         with self._fs.locked():
             names = self.builder.names(ctx)
             known = self.builder.known_ids(ctx, names)
@@ -267,7 +267,7 @@ class CommitCoordinator:
     # -- the second transaction --
 
     def _begin(self) -> Allowance:
-        """Begin a commit: what it may ask of models is counted again."""
+        """Reset the budget of model calls."""
         if self._advisor is not None:
             self._advisor.begin()
         return Allowance()
@@ -280,7 +280,7 @@ class CommitCoordinator:
         must: bool = False,
         allowance: Allowance | None = None,
     ) -> CommitResult:
-        """Extract what waits in an archive, and write what was not applied yet.
+        """Extract waiting messages of an archive, and write candidates that were not applied yet.
 
         This is the end of the events `ends`; where some of the archive waits (`stats["waits"]`), another event takes
         their place, for a worker only if anything was done (`stats["is_further"]`): else it would never end. With
@@ -312,7 +312,7 @@ class CommitCoordinator:
         return done
 
     def _read(self, ctx: RequestContext, archive: SessionArchive, wanted: set[int], allowance: Allowance) -> Reading:
-        """Return what the wanted messages hold, and how asking went."""
+        """Return the candidates of the wanted messages, and failures."""
         if not wanted:
             return Reading()
         said = archive.recent_messages
@@ -334,7 +334,7 @@ class CommitCoordinator:
         must: bool,
         limit: int | None,
     ) -> CommitResult:
-        """Stage what was not applied yet, and the ledger; another process may have written there since."""
+        """Stage candidates that were not applied yet, and the ledger, as another process may have left it."""
         uri = parse_uri(archive.archive_uri)
         staged = tx.look(uri)
         meta = staged.meta or {}
@@ -364,7 +364,7 @@ class CommitCoordinator:
     def _apply(
         self, ctx: RequestContext, candidates: Sequence[CandidateMemory]
     ) -> tuple[list[WriteResult], list[str], list[tuple[CandidateMemory, dict[str, Any]]]]:
-        """Plan and stage candidates one by one: each plan is made from what those before it wrote."""
+        """Plan and stage candidates one by one: each plan sees the writes of those before it."""
         results: list[WriteResult] = []
         applied: list[str] = []
         refused: list[tuple[CandidateMemory, dict[str, Any]]] = []
@@ -402,7 +402,7 @@ class CommitCoordinator:
 
 @dataclass
 class Ledger:
-    """What became of an archive's messages, which are numbered from 1; see the top of this file."""
+    """The state of an archive's messages, numbered from 1; see the top of this file."""
 
     extractors: dict[str, Any]
     waiting: set[int]

@@ -19,7 +19,7 @@ class ContextWriter:
         self._fs = fs
 
     def apply_plan(self, ctx: RequestContext, plan: WritePlan) -> WriteResult:
-        """Do what a plan says; `VersionConflictError` says that the node is not as it was when the plan was made."""
+        """Apply a plan; `VersionConflictError` means that the node has changed since the plan was made."""
         if plan.action == SKIP:
             return WriteResult(plan.target_uri, SKIP, plan.expected_version or 0, False, False)
         if plan.action not in (CREATE, MERGE, APPEND):
@@ -32,7 +32,7 @@ class ContextWriter:
         return result
 
     def merge_node(self, ctx: RequestContext, uri: str, patch: Mapping[str, Any]) -> WriteResult:
-        """Change a node: the fields of `patch` take the place of what is there.
+        """Change a node: the fields of `patch` replace its own.
 
         They are `abstract`, `overview`, `content`, `title`, `aliases`, `source_refs` and `metadata`; `version` is the
         expected one.
@@ -94,7 +94,7 @@ class ContextWriter:
 
 
 class RelationWriter:
-    """Does what plans say about relations."""
+    """Applies the relation operations of plans."""
 
     def __init__(self, store: RelationStore) -> None:
         self._store = store

@@ -94,7 +94,7 @@ def _is_idx(value: object, shown: Sequence[object]) -> bool:
 
 _KEPT_REFS = 200
 DANGER = "danger"
-"""The key of what can harm the user, as an allergy; and the mark of a node that has one."""
+"""The key of a danger to the user, such as an allergy; also the mark of its node."""
 
 
 class AggregateTopicPolicy:
@@ -107,7 +107,7 @@ class AggregateTopicPolicy:
         self._advisor, self._count = advisor, tokens
 
     def plan(self, candidate: CandidateMemory, existing_node: ContextNode | None, ctx: RequestContext) -> WritePlan:
-        """Return what to write: an entry that is new, or what supersedes another; else nothing."""
+        """Return a plan with a new or superseding entry; `skip` where there is none."""
         uri = existing_node.uri if existing_node else self.uri_of(candidate, ctx)
         slug = parse_uri(uri).name
         before = parse_entries(existing_node.content if existing_node else "", candidate.category, slug)
@@ -137,7 +137,7 @@ class AggregateTopicPolicy:
         return memory_uri(ctx, candidate.category, candidate.routing_key)
 
     def _metadata(self, candidate: CandidateMemory, existing: ContextNode | None) -> dict[str, Any] | None:
-        """Return what the node's own metadata becomes; None leaves it."""
+        """Return new metadata of the node; None leaves it unchanged."""
         held = mapping_of(existing.metadata.get("metadata")) if existing else {}
         return {**held, DANGER: True} if candidate.key == DANGER and held.get(DANGER) is not True else None
 
@@ -163,7 +163,7 @@ class AggregateTopicPolicy:
 
 
 class ProfilePolicy(AggregateTopicPolicy):
-    """One node; what can have one value only has the one that was said last."""
+    """One node; a key has one value, the latest."""
 
     categories = ("profile",)
     has_keys = True
@@ -201,7 +201,7 @@ class AppendOnlyPolicy:
         self._count = tokens
 
     def plan(self, candidate: CandidateMemory, existing_node: ContextNode | None, ctx: RequestContext) -> WritePlan:
-        """Return what to write: a node of its own, or nothing where it is there."""
+        """Return a plan for a node of its own; `skip` where it exists."""
         uri = existing_node.uri if existing_node else appended_uri(candidate, ctx)
         if existing_node is not None:
             return _plan(SKIP, uri, candidate, existing_node, {}, "it is there already")
@@ -263,7 +263,7 @@ def _cite(entries: list[Entry], place: int, new: Entry) -> list[Entry]:
 
 
 def _insert(entries: list[Entry], new: Entry) -> list[Entry]:
-    """Return the list with an entry where its date belongs, newest first, behind what stands above all entries."""
+    """Return the list with an entry at the place of its date, newest first, below lines above all entries."""
     places = [place for place, entry in enumerate(entries) if entry.is_entry]
     last = places[-1] + 1 if places else len(entries)
     place = next((place for place in places if entries[place].at <= new.at), last)
@@ -275,7 +275,7 @@ def _heading(title: str) -> list[Entry]:
 
 
 def _fit(entries: list[Entry], count: CountTokens) -> tuple[list[Entry], list[Entry]]:
-    """Return what fits into a node, and what moves on: superseded entries leave first, which the history has."""
+    """Return the entries that fit into a node, and older ones to move; superseded ones are dropped first (history)."""
     limit = LEVEL_TOKENS["L2"] - 100
     sizes = {id(entry): count(entry.render()) + 1 for entry in entries}
     sizes = {key: size for key, size in sizes.items() if size < limit}  # a longer one was edited, and stays
@@ -340,7 +340,7 @@ class PolicyRouter:
         return policy
 
     def build_plan(self, candidate: CandidateMemory, ctx: RequestContext) -> WritePlan:
-        """Return what a candidate's policy wants to write, given what is there now."""
+        """Return the plan of a candidate's policy for the present state."""
         policy = self.select_policy(candidate, ctx)
         plan = policy.plan(candidate, self._find(candidate, policy, ctx), ctx)
         if plan.action != SKIP and candidate.owner_scope == "user":
@@ -373,7 +373,7 @@ class PolicyRouter:
         return self._find_by_name(candidate, ctx) or self._find_by_model(candidate, ctx)
 
     def _find_by_name(self, candidate: CandidateMemory, ctx: RequestContext) -> ContextNode | None:
-        """Return the node of the category whose title or alias is the topic, as the main store has it."""
+        """Return the node of the category with this title or alias, read from the main store."""
         wanted = fold(candidate.routing_key)
         above = category_uri(ctx, candidate.category)
         for uri in self._ask(above, lambda words: words.uris_by_name(candidate.routing_key)):

@@ -77,7 +77,7 @@ class History(MainStore):
     # -- looking back --
 
     def history(self, ctx: RequestContext, uri: str, limit: int = 50) -> list[HistoryEntry]:
-        """Return what commits made of a node, newest first, its former places included."""
+        """Return the commits of a node, newest first, also those at its former places."""
         limit = check_count("limit", limit)
         current, before = self.follow(ctx, uri).text, 1 << 62
         found: list[HistoryEntry] = []
@@ -102,7 +102,7 @@ class History(MainStore):
         return found
 
     def _last_move(self, uri: str, before: int) -> tuple[int, str] | None:
-        """Return the sequence of the move that brought a node here, and where it was."""
+        """Return the sequence of the last move to this place, and the former URI."""
         rows = self.journal.query(
             "SELECT sequence, uri, moved_to FROM changes WHERE moved_to IS NOT NULL AND sequence < ?"
             " ORDER BY sequence DESC",
@@ -143,7 +143,7 @@ class History(MainStore):
         return HistoryEntry(row[0], row[1], row[2], row[3], _author(ctx, row[4]), change, before, after)
 
     def _made(self, ctx: RequestContext, step: Step) -> bytes | None:
-        """Return what a step has made of a file, and the journal has given up; None where it is nowhere any more."""
+        """Return the content that a step wrote and the journal dropped after a sync; None where it is lost."""
         files = self.folders.read(self.follow(ctx, step.uri).folders, (step.file,))
         images = [*files.values(), *self.journal.images_of(step.uri, step.file)]
         return next(filter(step.has_made, images), step.after)
@@ -238,7 +238,7 @@ class History(MainStore):
         return count
 
     def erase(self, gone: Sequence[str], kept: Sequence[str] = ()) -> bool:
-        """Drop every image of some nodes, so that no file here holds a byte of what they said.
+        """Drop every image of some nodes, so that no file of the journal holds a byte of them.
 
         False where another program reads the journal, whose WAL holds it until that ends.
 
@@ -267,7 +267,7 @@ class History(MainStore):
     # -- manual edits --
 
     def is_edited(self, uri: Uri) -> bool:
-        """Whether a node differs from what the journal last wrote. Cost: reads the node."""
+        """Whether a node differs from its last commit. Cost: reads the node."""
         image = self.folders.read(uri.folders)
         row = self.journal.node(uri.text)
         return bool(image) and not leads_on(image.get(META, b"")) and (row is None or row.state != state_of(image))
@@ -317,13 +317,13 @@ class History(MainStore):
 
 
 def _author(ctx: RequestContext, author: str) -> str:
-    """Return who made a commit; of another user of the same agent, the agent alone."""
+    """Return the author of a commit; for another user of the same agent, the agent alone."""
     user, _, agent = author.rpartition("/")
     return author if user == ctx.user_id else agent
 
 
 def _visible_meta(ctx: RequestContext, text: str) -> str:
-    """Return metadata without the sources that are others'; as it stands where it is all the request's."""
+    """Return metadata without sources of other users."""
     try:
         meta = mapping_of(json.loads(text))
     except (ValueError, RecursionError):
@@ -348,7 +348,7 @@ class ContextFS(History):
     # -- reading --
 
     def exists(self, ctx: RequestContext, uri: str) -> bool:
-        """Whether there is a node, at this place or where it has moved."""
+        """Whether there is a node, here or at the place where it was moved."""
         found = self.follow(ctx, uri)
         current = self.current()
         if current is not None:
@@ -366,7 +366,7 @@ class ContextFS(History):
         return NodeStat(found.text, True, meta["version"], sum(map(len, image.values())), meta["updated_at"])
 
     def read_node(self, ctx: RequestContext, uri: str, include_content: bool = True) -> ContextNode:
-        """Return a node by its URI, or by what it was before it moved; with `include_content` its L2, too.
+        """Return a node by its present or a former URI; with `include_content` also its L2.
 
         Raises:
             NodeNotFoundError: There is none.
@@ -376,7 +376,7 @@ class ContextFS(History):
         return _node_of(found, staged, include_content)
 
     def _look_up(self, ctx: RequestContext, uri: str, files: Sequence[str] = FILES) -> tuple[Uri, Staged]:
-        """Return a node, with some of its files, and where it is; only what is not where it should be is followed."""
+        """Return the present URI of a node, and the node with some of its files; moves are followed."""
         found = check_access(ctx, uri)
         try:
             return found, self._look(found, files)
@@ -431,14 +431,14 @@ class ContextFS(History):
         return _text_of(found, name, staged)
 
     def read_metadata(self, ctx: RequestContext, uri: str) -> dict[str, Any]:
-        """Return what `.meta.json` holds, with digests of the files as they are."""
+        """Return the fields of `.meta.json`, with digests of the present files."""
         node = self.read_node(ctx, uri, include_content=False)
         return {"type": node.context_type, "category": node.category, **node.metadata}
 
     def list_children(
         self, ctx: RequestContext, uri: str, recursive: bool = False, depth: int = 1
     ) -> list[NodeSummary]:
-        """Return what lies under a node, a folder or a space, by name, parents first.
+        """Return the entries under a node, a folder or a space, by name, parents first.
 
         `depth` is the number of levels, `recursive` means all. Cost: some 20 µs a row.
         """
@@ -456,7 +456,7 @@ class ContextFS(History):
     # -- writing --
 
     def write_node(self, ctx: RequestContext, node: ContextNode) -> None:
-        """Write a whole node: it is made, or takes the place of what is there.
+        """Create or replace a whole node.
 
         Where its metadata has a `version`, that must be the store's (0 is none); where it has `digests`, too, as a node
         that was read does, the files must be the same.
@@ -508,7 +508,7 @@ class ContextFS(History):
         self.run(ctx, "write_level", change)
 
     def write_metadata(self, ctx: RequestContext, uri: str, metadata: Mapping[str, Any]) -> None:
-        """Change a node's metadata: fields that are given take the place of what is there.
+        """Change a node's metadata: given fields replace present ones.
 
         They are as `read_metadata` gives them, or a part; `version` is the expected one (`VersionConflictError`).
         """
@@ -573,7 +573,7 @@ class ContextFS(History):
 
 
 def _text_of(uri: Uri, name: str, staged: Staged) -> str:
-    """Return a level of a node; the content of an archive is the page of what was said, unless it has another one."""
+    """Return a level of a node; the content of an archive is a page of its messages, unless it was edited."""
     data = staged.files.get(name, b"")
     if data == SEE_MESSAGES and name == CONTENT and MESSAGES in staged.files:
         at = float((staged.meta or {}).get("created_at") or 0.0)
@@ -604,11 +604,11 @@ class RelationStore:
         return [edge for edge in edges if is_visible(ctx, edge.to_uri)]
 
     def upsert_edges(self, ctx: RequestContext, uri: str, edges: Sequence[RelationEdge]) -> None:
-        """Add edges within the request's spaces; one with the same target and type takes the place of what is there."""
+        """Add edges within the request's spaces; one with the same target and type is replaced."""
         self._add(ctx, uri, edges, replace=True)
 
     def append_edges(self, ctx: RequestContext, uri: str, edges: Sequence[RelationEdge]) -> None:
-        """Add edges; what is there with the same target and type stays."""
+        """Add edges; a present one with the same target and type stays."""
         self._add(ctx, uri, edges, replace=False)
 
     def _add(self, ctx: RequestContext, uri: str, edges: Sequence[RelationEdge], replace: bool) -> None:

@@ -28,7 +28,7 @@ _FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC  # a pipe in 
 
 
 class Disk:
-    """What the store asks of the operating system."""
+    """The store's calls of the operating system."""
 
     def open_folder(self, name: str, parent: int) -> int:
         """Open a folder in another one."""
@@ -57,7 +57,7 @@ class Disk:
             os.mkdir(name, 0o700, dir_fd=parent)
 
     def list_folder(self, fd: int) -> Sequence[os.DirEntry[str]]:
-        """Return what a folder holds."""
+        """Return the entries of a folder."""
         with os.scandir(fd) as entries:
             return list(entries)
 
@@ -73,11 +73,11 @@ class Disk:
         return data
 
     def look_up(self, name: str, parent: int) -> os.stat_result:
-        """Return what is known of a name, without following it."""
+        """Return the status of a name, without following a symlink."""
         return os.stat(name, dir_fd=parent, follow_symlinks=False)
 
     def look_at(self, fd: int) -> os.stat_result:
-        """Return what is known of an open file."""
+        """Return the status of an open file."""
         return os.fstat(fd)
 
     def create_file(self, name: str, parent: int) -> int:
@@ -89,7 +89,7 @@ class Disk:
         return os.write(fd, data)
 
     def rename(self, old: str, old_parent: int, new: str, new_parent: int) -> None:
-        """Give a file or folder another name, in the place of what has it."""
+        """Rename a file or folder, replacing a file of that name."""
         os.rename(old, new, src_dir_fd=old_parent, dst_dir_fd=new_parent)
 
     def place(self, new: str, name: str, parent: int) -> None:
@@ -99,9 +99,9 @@ class Disk:
             os.unlink(new, dir_fd=parent)
 
     def swap(self, new: str, name: str, parent: int) -> None:
-        """Let two files of a folder change names: one step, so that what is taken is what was there.
+        """Exchange the names of two files of a folder in one step.
 
-        On a file system that cannot (NFS), these are three steps: what is renamed into the place between two is lost.
+        On a file system that cannot (NFS) these are three steps: a file renamed into the place between two is lost.
         """
         if not _rename2(new, name, parent, _EXCHANGE):
             taken = f"{name}.old"
@@ -122,7 +122,7 @@ class Disk:
         return False
 
     def link_out(self, name: str, parent: int, path: str) -> None:
-        """Give a file a second name elsewhere, so that what is still written to it is kept."""
+        """Link a file elsewhere, so that later writes of another program to it are kept."""
         os.link(name, path, src_dir_fd=parent, follow_symlinks=False)
 
     def remove_file(self, name: str, parent: int) -> None:
@@ -193,7 +193,7 @@ def _rename2(old: str, new: str, parent: int, flag: int) -> bool:
 
 
 def boot_id() -> str:
-    """Return what changes when the machine starts again; "" where it does not tell, which fits no other start."""
+    """Return an id of this start of the machine; "" where it is unknown, which equals no other start."""
     try:
         return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
     except OSError:
@@ -221,16 +221,16 @@ class Entry(NamedTuple):
 
 
 class Guard(Protocol):
-    """What looks at each file that a write has taken from its place."""
+    """Decides about each file that a write has replaced."""
 
     def expects(self, name: str) -> bool:
         """Whether a file is expected in the place."""
 
     def is_known(self, name: str, taken: bytes) -> bool:
-        """Whether it is what was expected, so that it may go."""
+        """Whether it is expected, and may be removed."""
 
     def rescue(self, name: str, taken: bytes, data: bytes | None, link: Callable[[str], None] | None) -> bytes | None:
-        """Keep elsewhere what a file held and return None, or return what is to be in its place: both together.
+        """Keep the content of a file elsewhere and return None, or return a merged content for its place.
 
         `data` has taken its place. `link` gives the file itself another path, where a program still writes to it.
         """
@@ -277,7 +277,7 @@ class Folders:
         return image
 
     def leftovers(self, names: Sequence[str]) -> Image:
-        """Return what a process that died within `write` has left beside a node's files."""
+        """Return the temporary files that a process left when it died within `write`."""
         return self.read(names, [name + end for name in FILES for end in (NEW, OLD)])
 
     def drop_leftovers(self, names: Sequence[str]) -> None:
@@ -333,7 +333,7 @@ class Folders:
             raise StoreError(f"{'/'.join(names)!r} cannot be written: {error}") from error
 
     def check_writable(self, names: Sequence[str]) -> None:
-        """Refuse what cannot be written, before its commit is logged: until that is in the files, nothing else is."""
+        """Refuse a folder that cannot be written, before a commit is logged that would block all later writes."""
         for depth in range(len(names), -1, -1):
             with contextlib.suppress(FileNotFoundError), self._opened(names[:depth]) as fd:
                 where = "/".join(names[:depth])
@@ -377,9 +377,9 @@ class Folders:
     def _look_at_taken(
         self, name: str, parent: int, names: Sequence[str], guard: Guard, data: bytes | None
     ) -> bytes | None:
-        """Let the guard keep what was taken from a file's place, where it is not what was expected; then it goes.
+        """Let the guard keep a replaced file that is not expected; then remove it.
 
-        What is returned is to be written in its place; None is nothing more.
+        Returns a content to be written in its place; None if there is none.
         """
         try:
             taken, is_open = self._read_file(name + NEW, parent, names, is_settled=True)
@@ -397,7 +397,7 @@ class Folders:
         return merged
 
     def _take_away(self, name: str, parent: int, names: Sequence[str], guard: Guard) -> None:
-        """Remove a file; what was not expected is kept."""
+        """Remove a file; an unexpected content is kept."""
         with contextlib.suppress(FileNotFoundError):
             self._disk.rename(name, parent, name + NEW, parent)
             self._look_at_taken(name, parent, names, guard, None)
@@ -471,7 +471,7 @@ class Folders:
         return []
 
     def walk(self, names: Sequence[str], files: Sequence[str] = (META,), depth: int = URI_SEGMENTS) -> Iterator[Entry]:
-        """Yield a folder and those under it by name, parents first; what is a symlink is left out.
+        """Yield a folder and those under it by name, parents first, without symlinks.
 
         Of the `files`, the metadata first, what cannot be read is left out. Cost: some 10 µs a folder; see
         `_folders_in`.

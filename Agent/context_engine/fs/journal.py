@@ -1,4 +1,4 @@
-"""`.ctx/journal.db`: the write-ahead log of the files, what was last written, and the outbox, in one sqlite3 file.
+"""`.ctx/journal.db`: write-ahead log of the files, last state of each node, and outbox, in one sqlite3 file.
 
     commits    one row for each: sequence, id, name, state, boot id, who, when, the write plans
     changes    its steps in order, a row for each node: its files before and after, deflated, or a folder's new place
@@ -59,7 +59,7 @@ CREATE TABLE IF NOT EXISTS reports(at REAL NOT NULL, uri TEXT NOT NULL, text TEX
 """
 
 MOVE = ">"
-"""What stands for a file's name in a step that moves a folder."""
+"""The file of a step that moves a folder."""
 
 
 class Step(NamedTuple):
@@ -73,7 +73,7 @@ class Step(NamedTuple):
     """That of `after`, where the journal has given it up: then the file alone has it, and `after` is None."""
 
     def has_made(self, present: bytes | None) -> bool:
-        """Whether what is there is what this step has made."""
+        """Whether a content is the result of this step."""
         if self.digest and present is not None:
             return file_digest(present) == self.digest
         return present == self.after
@@ -90,11 +90,11 @@ _SCAFFOLD = (
     b'  ".overview.md": "",\n  "content.md": "",\n  ".relations.json": "a01c73f4dc4ccec5ce8a5ee9babeaae6",\n'
     b'  "messages.jsonl": ""\n },\n "metadata": {\n  "stats": {\n  }\n }\n}\n'
 )
-"""What deflate may refer to from the first byte on; it can never change."""
+"""The preset dictionary of deflate; it can never change."""
 
 
 def _is_apart(step: Step) -> bool:
-    """Whether an image is kept until it lasts: what was said is most of a store, and only `forget` changes it."""
+    """Whether to keep this image only until it is synced (message files: large and immutable)."""
     return step.file == MESSAGES and step.before is None and step.after is not None
 
 
@@ -115,7 +115,7 @@ def _pack(steps: Sequence[Step]) -> bytes:
 
 
 def _unpack(uri: str, packed: bytes) -> list[Step]:
-    """Return what `_pack` was given; SQLite does not look into a blob: what is no such thing is a `DatabaseError`."""
+    """Return the steps that `_pack` packed; damaged bytes raise `DatabaseError`, since SQLite does not check blobs."""
     with _readable(uri):
         head, _, data = zlib.decompressobj(zdict=_SCAFFOLD).decompress(packed).partition(b"\n")
         found: list[Step] = []
@@ -163,7 +163,7 @@ class Commit:
     nodes: list[NodeRow] = field(default_factory=list)
     """As they will be."""
     events: list[tuple[OutboxEvent, float]] = field(default_factory=list)
-    """What the index has to look at, and from when on; held back until the files are written."""
+    """Events for the index, with their due times; held until the files are written."""
     ends: Sequence[str] = ()
     """Events that it is the end of."""
 
@@ -325,7 +325,7 @@ class Journal:
                 connection.execute(sql, (sequence,))
 
     def unfinished(self, boot: str) -> list[Commit]:
-        """Return what is to be done again: what is logged only, and what a power cut may have taken from the files."""
+        """Return commits to redo: logged ones, and applied ones that a power cut may have taken from the files."""
         rows = self.query(
             "SELECT sequence, id, name, author, at, state, boot FROM commits WHERE state = 'logged'"
             " OR (state = 'applied' AND (boot <> ? OR boot = '')) ORDER BY sequence",
@@ -338,7 +338,7 @@ class Journal:
         return bool(self.query("SELECT 1 FROM commits WHERE state = 'logged' LIMIT 1"))
 
     def steps(self, sequence: int) -> list[Step]:
-        """Return what a commit changed."""
+        """Return the steps of a commit."""
         return self._steps("sequence = ?", sequence)
 
     def _steps(self, where: str, value: object) -> list[Step]:
@@ -360,7 +360,7 @@ class Journal:
         return found
 
     def add_step(self, sequence: int, step: Step) -> None:
-        """Add to a commit what was found in a file's place while it was written."""
+        """Add a step to a commit: an edit that was merged while its file was written."""
         with self.writing() as connection:
             _put_steps(connection, sequence, [step])
 
@@ -381,7 +381,7 @@ class Journal:
         return {image for step in steps if step.file == file for image in (step.before, step.after) if image}
 
     def last_images(self, uri: str) -> dict[str, bytes | None]:
-        """Return each of a node's files as the journal last wrote it, None where it holds no image of it."""
+        """Return the last written image of each of a node's files, None where the journal has none."""
         found: dict[str, bytes | None] = dict.fromkeys(FILES)
         found |= {step.file: step.after for step in self._steps("uri = ?", uri) if step.file != MOVE}
         return {file: image for file, image in found.items() if file != META or image is not None}
@@ -392,7 +392,7 @@ class Journal:
         return {file: image for file, image in images if image is not None and file != MOVE}
 
     def mark_synced(self) -> None:
-        """Say that all that is applied lasts; what the index did lasts, too, so its events may go."""
+        """Mark all applied commits as synced, and drop done events, since the index is synced, too."""
         with self.writing("FULL") as connection:
             connection.execute("UPDATE commits SET state = 'synced' WHERE state = 'applied'")
             connection.execute(
@@ -411,7 +411,7 @@ class Journal:
             connection.execute("UPDATE commits SET boot = '' WHERE state = 'applied'")
 
     def revive_events(self) -> None:
-        """Let the index look again at what was done since the last sync: a power cut may have taken that from it."""
+        """Revive events done since the last sync: a power cut may have undone them in the index."""
         with self.writing() as connection:
             connection.execute("UPDATE outbox SET status = 'pending' WHERE status = 'done'")
             connection.execute("UPDATE outbox SET status = 'pending', lease_until = NULL WHERE status = 'leased'")
@@ -437,7 +437,7 @@ class Journal:
             connection.execute("PRAGMA busy_timeout = 60000")
 
     def rewrite(self) -> bool:
-        """Write the file again, so that what was deleted is in no page of it; False where a reader keeps the WAL.
+        """Rewrite the file, so that no page holds deleted bytes; False where a reader keeps the WAL.
 
         `secure_delete` overwrites a row where it is, and a page that was split keeps copies of the rows that moved: of
         600 rows in random order two have one, on average, that a delete does not reach. Where a reader keeps the
@@ -483,7 +483,7 @@ class Journal:
             connection.execute("INSERT INTO reports VALUES (?, ?, ?)", (at, uri, text))
 
     def reports(self) -> list[tuple[float, str, str]]:
-        """Return what was reported, oldest first."""
+        """Return all reports, oldest first."""
         return [(row[0], row[1], row[2]) for row in self.query("SELECT at, uri, text FROM reports ORDER BY at")]
 
 

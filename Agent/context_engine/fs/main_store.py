@@ -64,7 +64,7 @@ _BYTES = 64 * config.CHECKPOINT_BYTES
 
 
 _EMPTY: Image = {config.ABSTRACT: b"", config.OVERVIEW: b"", CONTENT: b"", RELATIONS: b"[]\n"}
-"""What every node has, at least."""
+"""The files of every node."""
 
 
 _Event: TypeAlias = tuple[str, str, dict[str, Any], float]
@@ -84,7 +84,7 @@ class Transaction:
     ends: list[str] = field(default_factory=list)
     """Events that this commit is the end of."""
     events: list[OutboxEvent] = field(default_factory=list)
-    """What the commit registered, once it is done."""
+    """The registered events, after the commit."""
     sequence: int = 0
     """Of the commit; 0 where nothing was to be done."""
     _base: dict[Uri, Image] = field(default_factory=dict)
@@ -330,7 +330,7 @@ class MainStore:
     # -- opening and closing --
 
     def _open(self) -> None:
-        """Make the folder, set a damaged journal aside, and do again what a crash left undone."""
+        """Make the folder, set a damaged journal aside, and recover after a crash."""
         _prepare(self.root)
         with self.locked(recover=False):
             is_new = not os.path.exists(self.journal.path)
@@ -355,7 +355,7 @@ class MainStore:
         return not self.boot or not self.journal.query(sql, (f"boot {self.boot}",))
 
     def _note_boot(self) -> None:
-        """Remember which start of the machine this is; what the index did before may be lost."""
+        """Note the start of the machine, and revive events: the index may have lost its last writes."""
         self.journal.revive_events()
         with self.journal.writing() as connection:
             connection.execute("DELETE FROM counters WHERE name LIKE 'boot %'")
@@ -384,7 +384,7 @@ class MainStore:
         self.journal.report(self.clock(), "", f"{text}; delete that folder when nothing of it is wanted")
 
     def _take_in(self) -> None:
-        """Take in what is there without a journal: sequences go on above the highest, and all is indexed again."""
+        """Adopt all files without a journal: sequences go on above the highest, all is indexed again."""
         rows: list[NodeRow] = []
         events: list[tuple[str, str, dict[str, Any]]] = []
         for space in self.spaces():
@@ -425,7 +425,7 @@ class MainStore:
 
     @contextlib.contextmanager
     def locked(self, recover: bool = True) -> Iterator[None]:
-        """Hold the store's lock, behind a redo of what a dead process left; may be nested."""
+        """Hold the store's lock, after recovery from a dead process; may be nested."""
         if self.readonly:
             raise StoreError(f"the store at {str(self.root)!r} is read-only")
         committed: list[OutboxEvent] = []
@@ -562,13 +562,10 @@ class MainStore:
         if files is not FILES and is_whole(image := self.folders.read(uri.folders, files), files):
             return image
         image = self.folders.read(uri.folders)
-        for pause in (0.0, 0.001, 0.005):
-            if not image or is_whole(image) or leads_on(image.get(META, b"")):
-                return image
-            if self._known_edits.get(uri.text) == state_of(image):
-                return image
-            time.sleep(pause)
-            image = self.folders.read(uri.folders)
+        if not image or is_whole(image) or leads_on(image.get(META, b"")):
+            return image
+        if self._known_edits.get(uri.text) == state_of(image):
+            return image
         if self.readonly or not may_lock:
             return image
         with self.locked():
@@ -593,7 +590,7 @@ class MainStore:
             seen.add(to)
 
     def _find_above(self, uri: Uri) -> str:
-        """Return where a node is whose parent has moved, "" where none has."""
+        """Return the place of a node whose parent was moved; "" if none was."""
         if not uri.is_node or self.folders.is_folder(uri.folders):
             return ""
         for depth in range(len(uri.segments) - 1, 3, -1):
@@ -618,7 +615,7 @@ class MainStore:
             yield found, entry
 
     def walk(self, uri: Uri) -> Iterator[Uri]:
-        """Yield a node and all under it, parents first; what has moved away is left out."""
+        """Yield a node and all under it, parents first, without stubs of moved ones."""
         for found, entry in self.entries(uri):
             # What has moved away is metadata alone.
             if entry.image is not None and (

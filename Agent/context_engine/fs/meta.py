@@ -37,7 +37,7 @@ _TYPES = {"sessions": "session", "skills": "skill", "tools": "tool"}
 
 @dataclass
 class Staged:
-    """A node as it will be: its files but for the metadata, and what the metadata will say; None is a deletion."""
+    """The future state of a node: its files without the metadata, and the metadata; None is a deletion."""
 
     files: Image
     meta: dict[str, Any] | None
@@ -65,7 +65,7 @@ def _load(data: bytes) -> dict[str, Any]:
 
 
 def leads_on(data: bytes) -> str:
-    """Return where a node has moved to, "" where it has not."""
+    """Return the new place of a moved node; "" for others."""
     to = _load(data).get("moved_to") if b"moved_to" in data else ""
     return to if isinstance(to, str) else ""
 
@@ -76,7 +76,7 @@ def digests_of(image: Image) -> dict[str, str]:
 
 
 def is_whole(image: Image, files: Sequence[str] = FILES) -> bool:
-    """Whether those of a node's files that were read are what its metadata, which is one of them, says."""
+    """Whether the read files of a node fit the digests in its metadata, which is one of them."""
     named = _load(image.get(META, b"")).get("digests")
     return isinstance(named, dict) and {name: named[name] for name in files if name in named} == digests_of(image)
 
@@ -117,7 +117,7 @@ def read_meta(uri: Uri, image: Image) -> dict[str, Any]:
 
 
 def read_head(uri: Uri, data: bytes) -> tuple[str, float]:
-    """Return what a listing shows of a metadata file: the category, and when the node was written."""
+    """Return the category and the time of writing, for a listing."""
     return _head_of(uri, _load(data))
 
 
@@ -127,7 +127,7 @@ def _head_of(uri: Uri, held: dict[str, Any]) -> tuple[str, float]:
 
 
 def write_meta(uri: Uri, meta: dict[str, Any], image: Image) -> bytes:
-    """Return the metadata file of a node whose other files are in `image`; `ValueError` says that it is no JSON."""
+    """Return the metadata file of a node whose other files are in `image`; `ValueError` if it is no JSON."""
     times = {name: time_of(meta[name]) for name in ("created_at", "updated_at")}
     made = {"format": FORMAT, "uri": uri.text, "owner_space": uri.owner_space, "digests": digests_of(image), **times}
     row = {name: made[name] if name in made else meta[name] for name in _FIELDS}
@@ -135,7 +135,7 @@ def write_meta(uri: Uri, meta: dict[str, Any], image: Image) -> bytes:
 
 
 def read_edges(uri: str, data: bytes) -> list[RelationEdge]:
-    """Return the edges that a file holds; what is no edge is passed over."""
+    """Return the edges of a file; invalid rows are skipped."""
     try:
         rows = json.loads(data or b"[]")
     except (ValueError, RecursionError):
@@ -151,7 +151,7 @@ def read_edges(uri: str, data: bytes) -> list[RelationEdge]:
 
 
 def write_edges(edges: list[RelationEdge]) -> bytes:
-    """Return the file of some edges, one a line, so that versions compare well."""
+    """Return the file of some edges, one a line, for readable diffs."""
     names = ("to_uri", "relation_type", "reason", "weight")
     rows = [to_json({name: getattr(edge, name) for name in names}) for edge in edges]
     return ("[" + ",\n ".join(rows) + "]\n").encode("utf-8", "replace")
@@ -189,7 +189,7 @@ def decode(uri: Uri, name: str, data: bytes) -> str:
 
 
 def check_version(uri: Uri, metadata: Mapping[str, Any], present: Staged | None) -> None:
-    """Refuse to write over what the caller has not seen: another version, or other files of the same one."""
+    """Refuse to overwrite another version than the caller has read, or other files of the same version."""
     expected = metadata.get("version")
     if expected is None:
         return

@@ -1,4 +1,4 @@
-"""What a dead process or a power cut left undone is done again, from the images in the journal.
+"""Recovery: commits that a crash or a power cut left incomplete are redone from the images in the journal.
 
 For each file the newest image counts. A file that equals it stays; one that is missing, empty, torn, or an older image
 is written. Any other may be a manual edit: it is copied to `.ctx/aside/` first, and reported. So is one that is only
@@ -45,7 +45,7 @@ class Rescue:
         return not self._may_merge or self._before.get(name) is not None
 
     def is_known(self, name: str, taken: bytes) -> bool:
-        """Whether it is what was expected."""
+        """Whether it is expected."""
         return taken == self._before.get(name) or self._is_known(name, taken)
 
     def rescue(self, name: str, taken: bytes, data: bytes | None, link: Callable[[str], None] | None) -> bytes | None:
@@ -99,7 +99,7 @@ def merge(base: bytes, hand: bytes, data: bytes) -> bytes | None:
 
 
 def _ended(lines: list[bytes]) -> list[bytes]:
-    """Return lines of which the last one ends, too, so that another can come after it."""
+    """Return lines with a line break after the last one."""
     return [*lines[:-1], lines[-1] + b"\n"] if lines and not lines[-1].endswith(b"\n") else lines
 
 
@@ -116,7 +116,7 @@ def put_aside(aside: Path, uri: str, files: Image) -> Path:
 
 
 def copies_of(aside: Path, uris: Iterable[str]) -> list[Path]:
-    """Return the folders of what was put aside of some URIs, and of every journal: it has images of all."""
+    """Return the copies in `aside` of some URIs, and of every journal, which has images of all nodes."""
     wanted = set(uris)
     found = list(aside.glob("journal-*"))
     for place in sorted(aside.glob("*")) if aside.is_dir() else []:
@@ -132,7 +132,7 @@ _BLOCK = 512
 
 
 def redo(journal: Journal, folders: Folders, boot: str, aside: Path) -> None:
-    """Bring the files to what the journal says; the store's lock is held. Running it twice changes nothing more."""
+    """Bring the files to the state of the journal. The lock is held; idempotent."""
     if commits := journal.unfinished(boot):
         _make_moves(commits, folders, Rescue(journal, aside, "", None, lambda name, taken: True))
         for uri, change in _newest_images(commits).items():
@@ -161,7 +161,7 @@ def _make_moves(commits: Iterable[Commit], folders: Folders, stubs: Rescue) -> N
 
 
 def _newest_images(commits: Iterable[Commit]) -> dict[str, dict[str, bytes | None]]:
-    """Return what each file must be, by where its node is now."""
+    """Return the wanted content of each file, by the present URI of its node."""
     wanted: dict[str, dict[str, bytes | None]] = {}
     for commit in commits:
         for step in commit.steps:
@@ -207,7 +207,7 @@ def _write_again(journal: Journal, folders: Folders, uri: str, change: dict[str,
 
 
 def is_torn(present: bytes, image: bytes) -> bool:
-    """Whether a file is what a power cut can have left of an image.
+    """Whether a file can be an image torn by a power cut.
 
     >>> is_torn(b"", b"hello"), is_torn(b"he", b"hello"), is_torn(bytes(5), b"hello"), is_torn(b"jello", b"hello")
     (True, True, True, False)

@@ -1,4 +1,4 @@
-"""What a URI is, whose it is, and what its folder is called.
+"""URIs: parsing, owner spaces, slugs, and names of folders.
 
 >>> parse_uri("ctx://acme/users/Ada/memories/profile").owner_space
 'user:Ada'
@@ -38,7 +38,7 @@ class Uri(NamedTuple):
     text: str
     segments: tuple[str, ...]
     folders: tuple[str, ...]
-    """What its folders are called, from the store's own on."""
+    """Names of its folders, from the store's root on."""
 
     @property
     def account(self) -> str:
@@ -47,7 +47,7 @@ class Uri(NamedTuple):
 
     @property
     def owner_space(self) -> str:
-        """`user:{id}` or `agent:{id}`; "" for what lies in no space."""
+        """`user:{id}` or `agent:{id}`; "" outside of spaces."""
         if len(self.segments) < 3 or self.segments[1] not in _OWNERS:
             return ""
         return f"{_OWNERS[self.segments[1]]}:{self.segments[2]}"
@@ -74,7 +74,7 @@ class Uri(NamedTuple):
 
     @property
     def category(self) -> str:
-        """What a memory at this place is, "" where no category has its place here."""
+        """The category of a memory at this place; "" if there is none."""
         rest = self.segments[3:]
         if rest[:1] == ("memories",) and len(rest) > 1:
             return rest[1] if rest[1] in OWNER_OF else ""
@@ -113,7 +113,7 @@ def _parse(text: str) -> Uri:
 
 
 def parse_uri(uri: object) -> Uri:
-    """Return a URI's parts; `InvalidUriError` says what is wrong with one that is none."""
+    """Return the parts of a URI, or raise `InvalidUriError` with the reason."""
     if not isinstance(uri, str):
         raise InvalidUriError(f"a URI is a string, not {shorten(uri)}")
     return _parse(str(uri))

@@ -58,7 +58,7 @@ from ..providers import (
 )
 
 NAMED = 1.0
-"""The score of what the query names exactly."""
+"""The score of a node that the query names exactly."""
 
 
 def spaces_of(typed_query: TypedQuery, ctx: RequestContext) -> list[str]:
@@ -84,7 +84,7 @@ class L0Retriever:
         self._fs, self._words, self._near, self._on_stale = fs, words, near, on_stale
 
     def search(self, typed_query: TypedQuery, ctx: RequestContext) -> list[SeedHit]:
-        """Return the nodes whose name or abstract fits, best first; what is gone is left out.
+        """Return the nodes whose name or abstract fits, best first, without those that no longer exist.
 
         Cost: some milliseconds; with vectors, one call of the embedder for the question.
         """
@@ -124,7 +124,7 @@ class L0Retriever:
 
 
 def filters_of(query: TypedQuery) -> Filters:
-    """Return what a query excludes; there must be such a context type, and one of the categories of it."""
+    """Return the filters of a query; refuses an unknown context type, and categories of another type."""
     categories = query.categories
     if query.context_type:
         of_type = [name for name in (*OWNER_OF, SESSIONS) if context_type_of(name) == query.context_type]
@@ -144,7 +144,7 @@ _K = 60
 
 
 def fuse(*rankings: Mapping[Key, float]) -> dict[Key, float]:
-    """Return what some rankings hold, each scored by the sum of 1 / (60 + rank), from 0 to 1.
+    """Return the union of some rankings, scored by the sum of 1 / (60 + rank), from 0 to 1.
 
     >>> fuse({"a": 0.9, "b": 0.2}, {"b": 0.8, "c": 0.1})
     {'b': 0.9919..., 'a': 0.5, 'c': 0.4919...}
@@ -184,7 +184,7 @@ class HierarchicalSearcher:
         return sorted(hits, key=lambda hit: (-hit.score, hit.uri, hit.level, hit.part))
 
     def score_children(self, parent_uri: str, typed_query: TypedQuery, ctx: RequestContext) -> list[NodeHit]:
-        """Return what fits under a node, best first."""
+        """Return hits under a node, best first."""
         parent = check_access(ctx, parent_uri)
         hits = self._look(self._words(parent.space), parent.space, parent.text, typed_query)
         return sorted((hit for hit in hits if hit.uri != parent.text and hit.score > 0.0), key=lambda hit: -hit.score)
@@ -220,9 +220,9 @@ class HierarchicalSearcher:
 
 
 def _with_source(made: NodeHit, hit: WordHit | None, asked: Sequence[str], text: str) -> NodeHit:
-    """Return a hit with when a passage was said, what of the question it says, who said it, and of whom.
+    """Return a hit with the time, speaker and subjects of its passage, and the query terms in it.
 
-    Of what was near in meaning alone nothing is known.
+    A hit by meaning alone has none of these.
     """
     if hit is None or hit.level < 2:
         return made
@@ -357,7 +357,7 @@ def _check_filters(filters: object) -> dict[str, Any]:
 
 
 _ALMOST = 0.8
-"""What scores so much of the best of its kind fits about equally."""
+"""Share of the best score of its kind from which a hit fits about equally."""
 
 
 class _Seen(NamedTuple):
@@ -475,7 +475,7 @@ class RetrievalAssembler:
 
 
 def _best_parts(hits: Sequence[NodeHit]) -> dict[str, int]:
-    """Return the passage of each memory that fits best: it is shown, too, where the node's abstract is what was hit."""
+    """Return the best passage of each memory: it is also shown where the abstract was hit."""
     return {hit.uri: hit.part for hit in reversed(hits) if hit.level == 2 and parse_uri(hit.uri).category != SESSIONS}
 
 
@@ -549,7 +549,7 @@ class MemoryReadService:
         max_relations: int = 0,
         ctx: RequestContext | None = None,
     ) -> RetrievedBlock:
-        """Return a node's level (`"L0"`, `"L1"` or `"L2"`), and what is above it.
+        """Return a node's level (`"L0"`, `"L1"` or `"L2"`), and the levels above it.
 
         With `expand_relations` it has at most `max_relations` of its edges, where 0 is all; one without a reason gets
         its target's abstract. `ctx` is needed.
