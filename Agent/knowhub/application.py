@@ -35,8 +35,6 @@ from .schemas import problem_of
 from .server import Who, answer, router
 from .tokens import need
 
-__all__ = ["Application", "create_app"]
-
 SWEEP_S = 60
 """Seconds between two looks for what has expired."""
 

@@ -17,8 +17,6 @@ try:
 except ImportError as error:  # pragma: no cover - the tests run with the extra
     raise ImportError("KnowHub's tools need their extra: pip install '.[knowhub-client]' in its repository") from error
 
-__all__ = ["CallError", "Connection", "close_local", "connected", "default_scopes", "request"]
-
 TIMEOUT_S = 30.0
 DEFAULT_URL = "http://127.0.0.1:8790"
 DEFAULT_SCOPE = "org:cybertogether"

@@ -26,8 +26,6 @@ from .ledger import TreeLedger
 from .records import OWNER_SCOPE, Json, Record, kind_of
 from .tokens import Token, sees
 
-__all__ = ["Catalog"]
-
 _LEAST_FIT = 0.02  # above the score of a text with nothing that is asked for, see `finding.calibration`
 _ELIGIBLE_KEPT = 4  # sets of what a search may find: each of some 1 MB, among 30,000
 _COUNTED, _COMPARED = 2_000, 100  # entries with a term that are counted, and that are compared with a new one

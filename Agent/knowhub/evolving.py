@@ -22,8 +22,6 @@ from difflib import SequenceMatcher
 from ..base.secrets_in_text import secret_shape
 from .schemas import CONTENT_LIMIT
 
-__all__ = ["check_merge", "check_rewrite", "find_clusters", "specifics_of"]
-
 LENGTHS = (0.5, 2.0)
 """A rewriting is at least half and at most twice as long."""
 

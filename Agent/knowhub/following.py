@@ -26,8 +26,6 @@ from ..store.log_follower import LogFollower, Position
 from .ledger import TreeLedger, record_of
 from .records import OWNER_SCOPE, Json, Record
 
-__all__ = ["Entry", "Following"]
-
 FOLLOW_S = 0.05
 """Seconds after which a read looks at the log again."""
 

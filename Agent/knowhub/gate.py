@@ -27,8 +27,6 @@ from .records import Json, KnowHubError
 from .schemas import REQUEST_LIMIT
 from .tokens import Token, Tokens
 
-__all__ = ["Gate", "Settings", "problem", "wants_chinese"]
-
 HEAD_LIMIT = 32 * 1024
 """Bytes of a request's head, its path and query included."""
 

@@ -35,8 +35,6 @@ from ..store.addresses import open_tree
 from ..store.log_follower import all_infos
 from .records import KnowHubError, Record, kind_of, not_found
 
-__all__ = ["OWN", "TreeLedger", "record_of"]
-
 OWN = "knowhub"
 """The key of an info's metadata that all of ours stands under."""
 

@@ -14,8 +14,6 @@ import httpx
 
 from .records import KnowHubError
 
-__all__ = ["KEPT_S", "OpenId", "Provider"]
-
 KEPT_S = 600
 """Seconds in which a person must have logged in there."""
 

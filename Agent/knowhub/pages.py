@@ -32,8 +32,6 @@ from .records import RIGHTS, Json, KnowHubError, kind_of
 from .schemas import CONTENT_TYPES, TYPES
 from .tokens import SESSION_S, Token, sees
 
-__all__ = ["add_pages", "render_markdown"]
-
 _FOLDER = Path(__file__).parent / "templates"
 _LANGUAGE_COOKIE = "knowhub_language"
 _OPENID_COOKIE = "knowhub_openid"

@@ -23,8 +23,6 @@ from ..keyword_tree import LLMClient
 from ..models.model_clients import client_from_environment
 from .records import Json, KnowHubError
 
-__all__ = ["Models", "Reply", "chat", "read_chosen"]
-
 SHOWN_LIMIT = 100
 """So many candidates a model is shown."""
 

@@ -25,8 +25,6 @@ from .pages import add_pages
 from .routing import make_models
 from .services.store import Quota
 
-__all__ = ["SETTINGS", "Connection", "add_mcp", "make_app"]
-
 SETTINGS = "KNOWHUB_SERVE"
 """The variable that tells the workers of one server how to answer."""
 

@@ -29,8 +29,6 @@ from .files import Files, FolderFiles, config_folder, write_new
 from .records import OWNER_SCOPE, RIGHTS, KnowHubError, Record, invalid
 from .schemas import is_plain
 
-__all__ = ["LOCAL", "Token", "Tokens", "agents_token", "is_visible", "need", "own_token", "sees", "sees_said"]
-
 AGENTS = "agents-of-"
 """How the principal of a person's agents begins."""
 

@@ -33,8 +33,6 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from .files import Files, FolderFiles, config_folder, write_new
 from .records import KnowHubError
 
-__all__ = ["KeyRing", "Vault", "find_ring", "key_path"]
-
 ORPHAN_S = 3600
 """Seconds after which a sealed file that no resource names is destroyed: its operation was never written."""
 

@@ -10,8 +10,6 @@ from ..schemas import KnowledgeIn, KnowledgePatch, ListQuery, parse
 from ..tokens import Token, need, sees, sees_said
 from .store import Store, entry_fields, judgement_of, page_of, read_case, stamps, told_operation, under_way
 
-__all__ = ["ENTRY_NAMES", "Entries"]
-
 HISTORY_LIMIT = 20
 """So many cases an entry shows; `feedback` pages all."""
 

@@ -11,8 +11,6 @@ from ..schemas import SearchQuery, parse
 from ..tokens import Token, need, sees
 from .store import Store, asker_of, entry_fields, judgement_of
 
-__all__ = ["Finding"]
-
 
 class Finding(Store):
     """The search."""

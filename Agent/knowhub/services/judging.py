@@ -20,8 +20,6 @@ from ..tokens import Token, need, sees, sees_said
 from .entries import Entries
 from .store import asker_of, page_of, read_case, read_cursor, under_way
 
-__all__ = ["Judging"]
-
 
 class Judging(Entries):
     """Feedback, the wishes in it, and what becomes of them."""

@@ -16,8 +16,6 @@ from ..tokens import Token, need, sees, sees_said
 from ..vault import ORPHAN_S
 from .store import ACCESS, CALL, Store, page_of, read_cursor, told_operation
 
-__all__ = ["Keeping", "Operations", "told_token"]
-
 _PURGED_AT_ONCE, _READ_AT_ONCE = 500, 200
 
 

@@ -14,8 +14,6 @@ from ..schemas import PageQuery, ResourceIn, ResourceQuery, check_resource_id, p
 from ..tokens import LOCAL, Token, need, sees
 from .store import ACCESS, Store, stamps
 
-__all__ = ["RESOURCE_NAMES", "Resources"]
-
 RESOURCE_NAMES = ("content_type", "metadata", "scopes", "owner", "expires_at")
 """Fields of a resource that answers and an export tell."""
 

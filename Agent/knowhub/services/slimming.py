@@ -16,8 +16,6 @@ from ..schemas import CONTENT_LIMIT, TASK_LIMIT, Cluster, Plan, SlimIn, is_text,
 from ..tokens import Token, need, sees
 from .store import Store, asker_of
 
-__all__ = ["Slimming"]
-
 _ALIKE = 0.4
 """Share of all terms that two entries must have in common for a model to compare them."""
 

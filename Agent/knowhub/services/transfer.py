@@ -13,8 +13,6 @@ from .judging import Judging
 from .resources import RESOURCE_NAMES, Resources
 from .store import digest_of, read_case
 
-__all__ = ["Transfer"]
-
 _IMPORTED_AT_ONCE = 200
 _ERRORS_TOLD = 100
 
