@@ -123,25 +123,6 @@ class DoneOut(TypedDict):
     operation_id: NotRequired[str]
 
 
-class BatchOut(TypedDict):
-    """What was judged."""
-
-    updated: int
-    operation_id: str
-    results: list[Json]
-
-
-class SlimOut(TypedDict):
-    """What was merged, or would be."""
-
-    model: str
-    merged: int
-    operation_id: str
-    skipped: list[Json]
-    plan: Json
-    """What `plan` of a request takes."""
-
-
 class ResourceOut(TypedDict):
     """A resource, without its secret."""
 
@@ -174,16 +155,6 @@ class SecretOut(TypedDict):
     secure_body: str
 
 
-class GoalsOut(TypedDict):
-    """A goal tree."""
-
-    trace_id: str
-    version: int
-    goals: NotRequired[list[Json]]
-    operation_id: NotRequired[str]
-    """Of a tree that was kept."""
-
-
 class TokenOut(TypedDict):
     """A token; its text is shown when it is made, and never again."""
 
@@ -194,28 +165,6 @@ class TokenOut(TypedDict):
     created_at: str
     expires_at: str | None
     token: NotRequired[str]
-
-
-class MeOut(TypedDict):
-    """Who a token is."""
-
-    principal: str
-    rights: list[str]
-    scopes: list[str]
-    organisation: str
-    """The scope that its hub shares by default; "" is none."""
-    default_scopes: list[str]
-    """Who sees what it writes, where it does not say so."""
-
-
-class ImportOut(TypedDict):
-    """What an import did."""
-
-    written: int
-    skipped: int
-    errors: list[Json]
-    notes: list[Json]
-    """What was left out of what was written."""
 
 
 class ProblemOut(TypedDict):

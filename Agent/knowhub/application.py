@@ -49,7 +49,7 @@ class Application:
     Attributes:
         api: The FastAPI application itself.
         gate: What all requests pass.
-        tasks: What runs until the server stops.
+        contexts: What is entered when the server starts, and left when it stops.
         show_problem: Returns a problem as a page, where there are pages.
     """
 
@@ -62,7 +62,7 @@ class Application:
         self.settings = settings
         self.api = _make_api(self, closes_hub)
         self.gate = Gate(self.api, hub.tokens, settings)
-        self.tasks: list[asyncio.Task[None]] = []
+        self.contexts: list[Callable[[], contextlib.AbstractAsyncContextManager[None]]] = []
         self._outer: Any = self.gate
         if settings.cors:
             methods = ["GET", "POST", "PUT", "PATCH", "DELETE"]
@@ -102,11 +102,13 @@ def _make_api(application: Application, closes_hub: bool) -> FastAPI:
 
     @contextlib.asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
-        application.tasks.append(asyncio.create_task(_sweep(hub)))
-        yield
-        for task in application.tasks:
-            task.cancel()
-        await asyncio.gather(*application.tasks, return_exceptions=True)
+        sweeping = asyncio.create_task(_sweep(hub))
+        async with contextlib.AsyncExitStack() as entered:
+            for enter in application.contexts:
+                await entered.enter_async_context(enter())
+            yield
+        sweeping.cancel()
+        await asyncio.gather(sweeping, return_exceptions=True)
         if closes_hub:
             await run_in_threadpool(hub.close)
 

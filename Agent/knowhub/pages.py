@@ -542,7 +542,7 @@ def _add_resources(pages: Pages, route: Route) -> None:
     hub = pages.hub
 
     def show_all(request: Request, token: Token, form: Json, problem: KnowHubError | None = None) -> Response:
-        found = hub.list_resources(token, _page(request, "prefix"))
+        found = hub.list_resources(token, _page(request))
         status, more = problem.status if problem else 200, {"content_types": CONTENT_TYPES, "problem": problem}
         return pages.show(request, "resources", status, found=found, form=form, **more)
 

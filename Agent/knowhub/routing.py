@@ -102,15 +102,6 @@ def chat(client: LLMClient, intent: str, question: Json) -> Any:
     return client.Chat(messages, SCHEMAS[intent])
 
 
-def shown_text(text: str, limit: int = TASK_SHOWN) -> str:
-    r"""Return the beginning of a text on one line, without what cannot be seen.
-
-    >>> shown_text("one\ntwo", 5)
-    'one t'
-    """
-    return "".join(char if char.isprintable() else " " for char in text[: limit * 2])[:limit]
-
-
 def read_chosen(reply: object, count: int, limit: int) -> list[int] | None:
     """Return what a model chose of `count` candidates, each once and at most `limit`; None is no answer.
 

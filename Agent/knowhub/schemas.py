@@ -413,18 +413,9 @@ class AcceptIn(Body):
 # Parameters
 
 
-def listed(choices: tuple[str, ...]) -> str:
-    """Return the pattern of a list with commas.
-
-    >>> bool(re.match(listed(("a", "b")), "b,a")), bool(re.match(listed(("a", "b")), "c"))
-    (True, False)
-    """
-    one = "|".join(choices)
-    return rf"^({one})(,({one})){{0,19}}$"
-
-
+_TYPE = "|".join(TYPES)
 Query = Annotated[str, StringConstraints(min_length=1, max_length=TASK_LIMIT), _Storable]
-TypeList = Annotated[str, StringConstraints(pattern=listed(TYPES))]
+TypeList = Annotated[str, StringConstraints(pattern=rf"^({_TYPE})(,({_TYPE})){{0,19}}$")]
 Cursor = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_-]{1,300}$")]
 
 
@@ -452,12 +443,6 @@ class ListQuery(PageQuery):
     scopes: Annotated[str, StringConstraints(pattern=rf"^{_SCOPE}(,{_SCOPE}){{0,19}}$"), _Storable] | None = None
     owner: Short | None = None
     tag: Annotated[str | None, Field(max_length=401, description="a key, or key:value")] = None
-
-
-class ResourceQuery(PageQuery):
-    """Which page of which resources."""
-
-    prefix: Annotated[str, StringConstraints(max_length=RESOURCE_ID_LIMIT, pattern=r"^[A-Za-z0-9._/-]*$")] | None = None
 
 
 class ProposalQuery(PageQuery):

@@ -115,7 +115,8 @@ def _call(
     described: dict[int | str, Json] = {
         code: {"description": titles[code], "content": content} for code in sorted({*_EVERYWHERE, *also} - {201})
     }
-    good: Json = {"model": model, "description": inspect.getdoc(model)} | ({"headers": _TAGGED} if has_tag else {})
+    says = "As the page of KnowHub says" if model is Json else inspect.getdoc(model)
+    good: Json = {"model": model, "description": says} | ({"headers": _TAGGED} if has_tag else {})
     if model is None:
         good = {"description": "JSON lines", "content": {"application/x-ndjson": _LINES, "text/plain": _LINES}}
     described |= {code: good for code in (status, *also) if code < 300}
@@ -176,7 +177,7 @@ def save_knowledge(who: Who, body: schemas.KnowledgeIn, key: Key) -> Response:
     return _entry(who.hub.save(who.token, body, key), 201)
 
 
-@_call("POST", f"{_KNOWLEDGE}/batch_update", answers.BatchOut)
+@_call("POST", f"{_KNOWLEDGE}/batch_update", Json)
 def batch_update_knowledge(who: Who, body: schemas.BatchIn, key: Key) -> Response:
     """Judge several entries: all or none, unless `atomic` is false, when each has a result."""
     return answer(who.hub.batch_update(who.token, body, key))
@@ -185,7 +186,7 @@ def batch_update_knowledge(who: Who, body: schemas.BatchIn, key: Key) -> Respons
 _slimming = ThreadPoolExecutor(1, "KnowHub slim")  # it may take minutes, and must hold no thread that writes need
 
 
-@_call("POST", f"{_KNOWLEDGE}/slim", answers.SlimOut)
+@_call("POST", f"{_KNOWLEDGE}/slim", Json)
 async def slim_knowledge(who: Who, body: schemas.SlimIn, key: Key) -> Response:
     """Merge entries that say the same; `dry_run` gives the plan, `plan` applies one. One operation, undoable."""
     need(who.token, "curate")
@@ -264,7 +265,7 @@ _RESOURCE = "/api/resource/{id:path}"
 
 
 @_call("GET", "/api/resource", answers.PageOut)
-def list_resources(who: Who, query: Annotated[schemas.ResourceQuery, Query()]) -> Response:
+def list_resources(who: Who, query: Page) -> Response:
     """Return a page of resources, newest first."""
     return answer(who.hub.list_resources(who.token, query))
 
@@ -324,19 +325,19 @@ def undo_operation(who: Who, id: OperationId, key: Key) -> Response:
     return answer(who.hub.undo(who.token, id, key))
 
 
-@_call("GET", "/api/trace/{id}/goals", answers.GoalsOut)
+@_call("GET", "/api/trace/{id}/goals", Json)
 def get_goals(who: Who, id: Name) -> Response:
     """Return a goal tree of one's own."""
     return answer(who.hub.get_goals(who.token, id))
 
 
-@_call("PUT", "/api/trace/{id}/goals", answers.GoalsOut)
+@_call("PUT", "/api/trace/{id}/goals", Json)
 def put_goals(who: Who, id: Name, body: schemas.GoalsIn, key: Key) -> Response:
     """Keep a goal tree, in the place of the one that is there: it is its principal's alone."""
     return answer(who.hub.put_goals(who.token, id, body, key))
 
 
-@_call("GET", "/api/me", answers.MeOut)
+@_call("GET", "/api/me", Json)
 def get_me(who: Who) -> Response:
     """Return who a token is, and what it shares with whom where it does not say so."""
     return answer(who.hub.me(who.token))
@@ -375,7 +376,7 @@ def put_group(who: Who, id: Name, body: schemas.GroupIn) -> Response:
 # In and out
 
 
-@_call("POST", "/api/import", answers.ImportOut)
+@_call("POST", "/api/import", Json)
 def take_in(who: Who, body: schemas.ImportIn, key: Key) -> Response:
     """Write what an export holds; what is there already is skipped, so a second time changes nothing."""
     return answer(who.hub.take_in(who.token, body, key))

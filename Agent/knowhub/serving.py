@@ -10,15 +10,12 @@ import json
 import logging
 import os
 import sys
-from importlib.metadata import version
-from typing import Any
 
-from starlette.concurrency import run_in_threadpool
 from starlette.routing import Route
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from .application import Application, create_app
-from .gate import Receive, Scope, Send, Settings
+from .gate import Settings
 from .hub import KnowHub
 from .oidc import Provider
 from .pages import add_pages
@@ -29,7 +26,7 @@ SETTINGS = "KNOWHUB_SERVE"
 """The variable that tells the workers of one server how to answer."""
 
 
-def make_app() -> Any:
+def make_app() -> Application:
     """Return the application of a worker, of the settings in the environment."""
     _log_lines()
     stored = json.loads(os.environ[SETTINGS])
@@ -117,46 +114,15 @@ class Connection(HttpToolsProtocol):
             self._deadline = None
 
 
-class _Mcp:
-    """`/mcp`: importing the SDK takes as long as all else of a start, so the first call does it."""
-
-    def __init__(self, application: Application) -> None:
-        self._application, self._lock = application, asyncio.Lock()
-        self._app: Any = None
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer a request."""
-        async with self._lock:
-            if self._app is None:
-                self._app, manager = await run_in_threadpool(self._make)
-                is_up = asyncio.Event()
-                self._application.tasks.append(asyncio.create_task(_hold(manager.run(), is_up)))
-                await is_up.wait()
-        await self._app(scope, receive, send)
-
-    def _make(self) -> tuple[Any, Any]:
-        from .mcp_server import make_http_app
-
-        return make_http_app(self._application)
-
-
-async def _hold(entered: contextlib.AbstractAsyncContextManager[None], is_up: asyncio.Event) -> None:
-    """Keep a context open until the task is cancelled; it must be left by the task that entered it."""
-    try:
-        async with entered:
-            is_up.set()
-            await asyncio.Event().wait()
-    finally:  # also where it cannot be entered: else the first call would wait for ever
-        is_up.set()
-
-
 def add_mcp(application: Application) -> None:
     """Add `/mcp` to a server: streamable HTTP, without sessions, so that any worker can answer.
 
     Raises:
         ImportError: The extra `[knowhub-mcp]` is missing.
     """
-    if not version("mcp").startswith("2."):
-        raise ImportError("KnowHub's MCP server needs its extra: pip install '.[knowhub-mcp]'")
+    from .mcp_server import make_http_app
+
+    app, manager = make_http_app(application)
+    application.contexts.append(manager.run)
     # The SDK's own middleware identifies the caller; the gate has let in only whom it knows.
-    application.api.router.routes.append(Route("/mcp", _Mcp(application), include_in_schema=False))
+    application.api.router.routes.append(Route("/mcp", app, include_in_schema=False))

@@ -35,9 +35,6 @@ AGENTS = "agents-of-"
 SESSION_S = 12 * 3600
 """Seconds that a browser stays logged in."""
 
-SESSIONS_LIMIT = 20
-"""So many browsers one token is logged in by; one more logs the oldest out."""
-
 LOGIN_S = 600
 """Seconds that a link for logging in is good for, once."""
 
@@ -186,9 +183,6 @@ class Tokens:
         return self._open_session(mine[-1]) if mine else None
 
     def _open_session(self, found: Token) -> tuple[str, Token]:
-        mine = [token for token in self._living() if token.kind == "session" and token.parent == found.digest]
-        for oldest in sorted(mine, key=lambda token: token.created_at)[: max(0, len(mine) - SESSIONS_LIMIT + 1)]:
-            self.revoke(oldest.digest)
         until = self._clock() + SESSION_S
         if found.expires_at is not None:
             until = min(until, found.expires_at)

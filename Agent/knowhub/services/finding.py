@@ -5,8 +5,9 @@ import time
 from collections.abc import Collection, Mapping
 from typing import Any
 
+from ..prompts import tidy
 from ..records import Json
-from ..routing import ROUTE_S, SHOWN_LIMIT, read_chosen, shown_text
+from ..routing import ROUTE_S, SHOWN_LIMIT, TASK_SHOWN, read_chosen
 from ..schemas import SearchQuery, parse
 from ..tokens import Token, need, sees
 from .store import Store, asker_of, entry_fields, judgement_of
@@ -80,7 +81,7 @@ class Finding(Store):
         known = self.catalog.several(candidates)
         candidates = [id for id in candidates if id in known]
         shown = [
-            {"idx": idx, "types": known[id].fields["types"], "task": shown_text(known[id].fields["task"])}
+            {"idx": idx, "types": known[id].fields["types"], "task": tidy(known[id].fields["task"])[:TASK_SHOWN]}
             for idx, id in enumerate(candidates)
         ]
         versions = [(id, known[id].version) for id in candidates]

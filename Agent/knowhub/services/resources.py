@@ -10,7 +10,7 @@ from typing import Any
 from ...keyword_tree import DuplicateIdError
 from ..following import Entry
 from ..records import Json, KnowHubError, Record, from_iso, iso_time
-from ..schemas import PageQuery, ResourceIn, ResourceQuery, check_resource_id, parse
+from ..schemas import PageQuery, ResourceIn, check_resource_id, parse
 from ..tokens import LOCAL, Token, need, sees
 from .store import ACCESS, Store, stamps
 
@@ -155,16 +155,10 @@ class Resources(Store):
         check_resource_id(id)
         return self._told_resource(self._record(token, f"resource/{id}", "resource"))
 
-    def list_resources(self, token: Token, query: ResourceQuery | Mapping[str, Any] = {}) -> Json:  # noqa: B006
+    def list_resources(self, token: Token, query: PageQuery | Mapping[str, Any] = {}) -> Json:  # noqa: B006
         """Return a page of resources, newest first."""
         need(token, "read")
-        query = parse(ResourceQuery, query)
-        prefix = f"resource/{query.prefix or ''}"
-
-        def wanted(known: Record) -> bool:
-            return known.id.startswith(prefix) and sees(token, known)
-
-        return self._page("resource", wanted, query, self._told_resource)
+        return self._page("resource", lambda known: sees(token, known), parse(PageQuery, query), self._told_resource)
 
     def delete_resource(self, token: Token, id: str, version: int | None = None, key: str = "") -> Json:
         """Hide a resource, undoably, and destroy its secret, for good."""

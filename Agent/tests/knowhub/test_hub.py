@@ -446,7 +446,7 @@ class TestRouting:
 
             assert [message["role"] for message in messages] == ["system", "user"]
             assert hostile not in messages[0]["content"]
-            assert json.loads(messages[1]["content"])["candidates"][0]["task"] == hostile.replace("\n", " ")
+            assert json.loads(messages[1]["content"])["candidates"][0]["task"] == " ".join(hostile.split())
 
 
 class TestFeedback:

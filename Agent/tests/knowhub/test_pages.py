@@ -24,7 +24,7 @@ from Agent.knowhub.pages import MARKDOWN_LIMIT, _difference, add_pages, render_m
 from Agent.knowhub.prompts import WORDS
 from Agent.knowhub.records import RIGHTS
 from Agent.knowhub.server import router
-from Agent.knowhub.tokens import SESSIONS_LIMIT, Token, Tokens
+from Agent.knowhub.tokens import Token
 from Agent.tests.formats.test_html_page import BROWSER, Page
 from Agent.tests.knowhub.support import Served, serve
 
@@ -165,23 +165,6 @@ class TestDoor:
         kept = dict(client.cookies)
         client.post("/logout")
         assert served.anonymous({"Cookie": "; ".join(f"{k}={v}" for k, v in kept.items())}).get("/").status_code == 303
-
-    def test_a_token_logs_in_so_many_browsers_and_the_oldest_goes(self, tmp_path: Path) -> None:
-        now = [1_800_000_000.0]
-        tokens = Tokens(tmp_path, clock=lambda: now[0])
-        text, other = tokens.make("ada")[0], tokens.make("bob")[0]
-        others = tokens.log_in(other)
-        sessions = []
-        for _ in range(SESSIONS_LIMIT + 3):
-            now[0] += 1
-            made = tokens.log_in(text)
-            assert made is not None
-            sessions.append(made[0])
-
-        living = [session for session in sessions if tokens.find(session, kind="session")]
-        assert living == sessions[3:]
-        assert others is not None
-        assert tokens.find(others[0], kind="session")
 
     def test_logins_count_as_requests_of_their_token(self, tmp_path: Path) -> None:
         with KnowHub(tmp_path) as hub, serve(hub, prepare=add_pages, requests_per_second=1.0) as running:
