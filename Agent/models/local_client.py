@@ -23,8 +23,7 @@ import math
 import os
 import secrets
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from contextvars import ContextVar
 from typing import Any
 
@@ -108,7 +107,7 @@ class LocalLLMClient(LLMClient):
         self.n_ctx = min(n_ctx, self._model.n_ctx_train)
         self._context = _make_context(self._c, self._model, self.n_ctx, threads or os.cpu_count() or 1)
         self._timeout_s, self._margin, self._pid = timeout_s, margin, os.getpid()
-        self._lock, self._is_cancelled, self._is_over = threading.Lock(), threading.Event(), threading.Event()
+        self._lock, self._stopped = threading.Lock(), ""  # why the call is to end
         self._held: list[int] = []  # the tokens whose computation the context holds
         self._used, self.usage = Usage(), Usage()
         self._last: ContextVar[Usage] = ContextVar("last usage", default=self._used)
@@ -124,9 +123,11 @@ class LocalLLMClient(LLMClient):
 
     def cancel(self) -> None:
         """End the call that is under way, at once: it raises TimeoutError. Without one, nothing happens."""
+        self._stop("the call was cancelled")
+
+    def _stop(self, why: str) -> None:
         if self._lock.locked():
-            self._is_cancelled.set()
-            self._context.cancel = True
+            self._stopped, self._context.cancel = why, True  # a computation ends in its middle
 
     @override
     def Chat(self, messages: list[dict[str, str]], json_schema: dict[str, Any]) -> dict[str, Any]:
@@ -143,36 +144,22 @@ class LocalLLMClient(LLMClient):
             raise ReplyError("the model was loaded before a fork: make a client of its own in each process")
         if not self._lock.acquire(timeout=self._timeout_s):
             raise TimeoutError(f"the model was busy for {self._timeout_s:g} s")
-        self._used = Usage(calls=1)
-        try:
-            with self._in_time():
-                question = _read_question(messages)
-                if question is None:
-                    return self._generate(messages, json_schema)
-                return self._judge(question) if question["intent"] == "judge" else self._choose(question)
-        finally:
-            self._last.set(self._used)
-            self.usage += self._used
-            self._lock.release()
-
-    @contextmanager
-    def _in_time(self) -> Iterator[None]:
-        """Cancel the computation when the time is over, wherever it is."""
-        self._is_cancelled.clear()
-        self._is_over.clear()
-        self._context.cancel = False
-
-        def end() -> None:
-            self._is_over.set()
-            self._context.cancel = True
-
-        timer = threading.Timer(self._timeout_s, end)
+        self._used, self._stopped, self._context.cancel = Usage(calls=1), "", False
+        late = f"{self.model} gave no answer within {self._timeout_s:g} s"
+        timer = threading.Timer(self._timeout_s, self._stop, [late])
         timer.daemon = True
         timer.start()
         try:
-            yield
+            question = _read_question(messages)
+            if question is None:
+                return self._generate(messages, json_schema)
+            return self._judge(question) if question["intent"] == "judge" else self._choose(question)
         finally:
             timer.cancel()
+            timer.join()  # it may be about to stop a call, and must not stop the next one
+            self._last.set(self._used)
+            self.usage += self._used
+            self._lock.release()
 
     # -- choosing -------------------------------------------------------------
 
@@ -309,16 +296,14 @@ class LocalLLMClient(LLMClient):
         return lambda token: logits[token] - highest - whole
 
     def _eval(self, tokens: list[int]) -> None:
-        if not (self._is_cancelled.is_set() or self._is_over.is_set()):
+        if not self._stopped:
             try:
                 self._context.decode(self._c.llama_batch_get_one(tokens, len(self._held)))
                 self._held += tokens
                 return
             except InterruptedError:  # what was computed of it is not known
                 self._context.memory_seq_rm(0, len(self._held), -1)
-        if self._is_cancelled.is_set():
-            raise TimeoutError("the call was cancelled")
-        raise TimeoutError(f"{self.model} gave no answer within {self._timeout_s:g} s")
+        raise TimeoutError(self._stopped)
 
 
 def _load(c: Any, path: str, progress: Callable[[float], None] | None) -> Any:

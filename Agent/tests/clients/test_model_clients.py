@@ -73,19 +73,9 @@ class OpenAIWire:
     modes = 4  # forms of a request
 
     def completion(self, message: dict[str, Any], ended: str) -> dict[str, Any]:
-        return {
-            "id": "chatcmpl-1",
-            "object": "chat.completion",
-            "created": 1,
-            "model": "test-model",
-            "choices": [{"index": 0, "message": {"role": "assistant", **message}, "finish_reason": ended}],
-            "usage": {
-                "prompt_tokens": 100,
-                "completion_tokens": 7,
-                "total_tokens": 107,
-                "prompt_tokens_details": {"cached_tokens": 64},
-            },
-        }
+        usage = {"prompt_tokens": 100, "completion_tokens": 7, "prompt_tokens_details": {"cached_tokens": 64}}
+        choice = {"index": 0, "message": {"role": "assistant", **message}, "finish_reason": ended}
+        return {"id": "chatcmpl-1", "object": "chat.completion", "choices": [choice], "usage": usage}
 
     def text(self, text: object, ended: str = "") -> dict[str, Any]:
         return self.completion({"content": text, "refusal": None}, ended or "stop")
@@ -114,21 +104,9 @@ class AnthropicWire:
     modes = 2
 
     def message(self, content: object, ended: str) -> dict[str, Any]:
-        return {
-            "id": "msg_1",
-            "type": "message",
-            "role": "assistant",
-            "model": "test-model",
-            "content": content,
-            "stop_reason": ended,
-            "stop_sequence": None,
-            "usage": {
-                "input_tokens": 30,
-                "cache_creation_input_tokens": 6,
-                "cache_read_input_tokens": 64,
-                "output_tokens": 7,
-            },
-        }
+        read = {"input_tokens": 30, "cache_creation_input_tokens": 6, "cache_read_input_tokens": 64}
+        usage = {**read, "output_tokens": 7}
+        return {"id": "msg_1", "type": "message", "content": content, "stop_reason": ended, "usage": usage}
 
     def text(self, text: object, ended: str = "") -> dict[str, Any]:
         ended = {"length": "max_tokens"}.get(ended, ended) or "end_turn"
@@ -161,7 +139,6 @@ class Request(NamedTuple):
     path: str
     headers: dict[str, str]
     body: dict[str, Any]
-    at_s: float
 
 
 class Handler(BaseHTTPRequestHandler):
@@ -174,7 +151,7 @@ class Handler(BaseHTTPRequestHandler):
     def do_POST(self) -> None:
         body = json.loads(self.rfile.read(int(self.headers["content-length"])))
         headers = {name.lower(): value for name, value in self.headers.items()}
-        self.server.requests.append(Request(self.path, headers, body, time.monotonic()))
+        self.server.requests.append(Request(self.path, headers, body))
         script = self.server.script
         answer = script.pop(0) if len(script) > 1 else script[0]
         with contextlib.suppress(ConnectionError):  # the client may have seen enough
@@ -256,8 +233,8 @@ def hang_up(handler: Handler) -> None:
     handler.close_connection = True
 
 
-@contextlib.contextmanager
-def serving() -> Iterator[Server]:
+@pytest.fixture
+def server() -> Iterator[Server]:
     with Server() as server:
         thread = threading.Thread(target=server.serve_forever, args=(0.01,))
         thread.start()
@@ -267,12 +244,6 @@ def serving() -> Iterator[Server]:
             server.released.set()
             server.shutdown()
             thread.join()
-
-
-@pytest.fixture
-def server() -> Iterator[Server]:
-    with serving() as made:
-        yield made
 
 
 def need(package: str) -> Any:
