@@ -25,6 +25,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TypeAlias, TypeVar
 
+from ...base.checks import shorten
 from ...formats import import_file
 from ...formats.mcp_memory import (
     BENEATH,
@@ -38,7 +39,7 @@ from ...formats.mcp_memory import (
 )
 from ...formats.records import ROOT_ID, Fact, Keyword, Outline, is_blank
 from ...keyword_tree import InvalidInputError, KeywordTree, SearchStatus
-from ..operations import Done, try_again
+from ..operations import NAME_LIMIT, Done, try_again
 from ..walking import cut
 from .graph_index import GraphIndex
 
@@ -61,7 +62,6 @@ RELATIONS = 10_000
 RESULT_BYTES = 400_000
 """At most this many bytes of both, as JSON; a text is cut above a tenth of them."""
 
-_NAME_LIMIT = 512  # characters, the tree's own limit
 _RANKED = 10  # entities that ranking adds to a search
 _LEAST_CONFIDENCE = 0.3  # nine in ten questions that nothing fits have less
 
@@ -305,7 +305,7 @@ class MemoryGraph:
         others = self._find_all(name) if found is None else []
         if len(others) > 1:
             names = ", ".join(repr(self.index.name_of(id)) for id in others[:5])
-            raise InvalidInputError(f"{_shorten(name)} is several entities: {names}")
+            raise InvalidInputError(f"{shorten(name)} is several entities: {names}")
         return others[0] if others else found
 
     def _find_all(self, name: str) -> list[str]:
@@ -317,7 +317,7 @@ class MemoryGraph:
     def _need(self, name: str) -> str:
         id = self._resolve(name)
         if id is None:
-            raise InvalidInputError(f"Entity with name {_shorten(name, quote=False)} not found")
+            raise InvalidInputError(f"Entity with name {name[:60]} not found")
         return id
 
     def _end_id(self, outline: Outline, name: str) -> str:
@@ -334,11 +334,7 @@ class MemoryGraph:
     def _find_relations(self, ids: tuple[str, str], kind: str) -> list[str]:
         """Return the infos that say this of two entities."""
         ours = set(self.index.relations({ids[0]})) & set(self.index.relations({ids[1]}))
-        return [id for id in ours if self.index.relation(id).kind == kind and self._runs(id, ids)]
-
-    def _runs(self, info_id: str, ids: tuple[str, str]) -> bool:
-        """Tell whether a relation runs from the first to the second, not the other way."""
-        return self.index.end_ids(info_id) == ids
+        return [id for id in ours if self.index.relation(id).kind == kind and self.index.end_ids(id) == ids]
 
     def _says(self, id: str, text: str) -> bool:
         return self.index.says(id, text) and any(info.content == text for info in self.index.observations(id))
@@ -447,11 +443,6 @@ def _triples(relations: Iterable[Mapping[str, Any]]) -> list[tuple[str, str, str
 
 
 def _check_name(what: str, name: str) -> str:
-    if is_blank(name) or len(name) > _NAME_LIMIT:
-        raise InvalidInputError(f"{what} must have 1 to {_NAME_LIMIT} characters, and not be blank: {_shorten(name)}")
+    if is_blank(name) or len(name) > NAME_LIMIT:
+        raise InvalidInputError(f"{what} must have 1 to {NAME_LIMIT} characters, and not be blank: {shorten(name)}")
     return name
-
-
-def _shorten(text: str, *, quote: bool = True) -> str:
-    short = text if len(text) <= 60 else f"{text[:59]}…"
-    return repr(short) if quote else short

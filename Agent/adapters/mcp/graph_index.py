@@ -90,6 +90,7 @@ class GraphIndex:
                     self._read_tree, lambda changes: any(node.deleted for node in changes.nodes)
                 )
             self._take(changes)
+            self._tidy()
             self._is_begun = True
 
     def _read_tree(self) -> None:
@@ -226,13 +227,11 @@ class GraphIndex:
     def id_of(self, name: str) -> str | None:
         """Return the entity that goes by a name."""
         with self._lock:
-            self._tidy()
             return self._ids.get(name)
 
     def name_of(self, id: str) -> str | None:
         """Return the name that an entity goes by; None where it is none."""
         with self._lock:
-            self._tidy()
             return self._names.get(id)
 
     def kind_of(self, id: str) -> str:
@@ -243,20 +242,17 @@ class GraphIndex:
     def parent_of(self, id: str) -> str | None:
         """Return the entity above an entity without a type; None where there is none."""
         with self._lock:
-            self._tidy()
             entity = self._entities[id]
             return entity.parent_id if entity.kind == _KEYWORD and entity.parent_id in self._names else None
 
     def ids(self) -> list[str]:
         """Return all entities, in the order of creation."""
         with self._lock:
-            self._tidy()
             return list(self._names)
 
     def relations(self, ids: Set[str] | None = None) -> list[str]:
         """Return the infos of all relations, or of those that begin or end at one of some entities."""
         with self._lock:
-            self._tidy()
             if ids is None:
                 return list(self._relations)
             return list(dict.fromkeys(info_id for id in ids for info_id in self._relations_of.get(id, ())))
@@ -266,14 +262,9 @@ class GraphIndex:
         with self._lock:
             return self._relations[info_id]
 
-    def is_relation(self, info_id: str) -> bool:
-        """Tell whether an info is a relation, and no observation."""
-        return info_id in self._relations
-
     def ends(self, info_id: str) -> tuple[str, str]:
         """Return the names of a relation's two ends, as they are now; of one that is gone, as it was then."""
         with self._lock:
-            self._tidy()
             relation = self._relations[info_id]
             ids = (self._lead(relation.start), self._lead(relation.end))
             start, end = (self._names.get(id) or kept or id for id, kept in zip(ids, relation.names, strict=True))
@@ -295,7 +286,6 @@ class GraphIndex:
         """Return the entities whose name, type or observations contain a text, in the order of creation."""
         wanted = fold(text)
         with self._lock:
-            self._tidy()
             self._read_unread(list(self._unread))
             found = [id for id in self._names if wanted in self._texts.get(id, "")]
             long = self._with_long.difference(found)
