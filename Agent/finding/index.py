@@ -60,6 +60,7 @@ class Index(Rows):
         is_readonly: Whether no byte may be written, not even where the file is damaged.
         thesaurus: Of near words; that of the package by default, None has none.
         meaning: How to compare by meaning; True is the model of the extra `[local]` where it is installed, False none.
+        newest_first: Whether of equals the unit that was put last comes first, else the first.
     """
 
     def __init__(
@@ -69,8 +70,10 @@ class Index(Rows):
         is_readonly: bool = False,
         thesaurus: Thesaurus | None = DEFAULT,
         meaning: Meaning | Embedder | bool = True,
+        newest_first: bool = False,
     ) -> None:
         super().__init__(path, is_readonly)
+        self.newest_first = newest_first
         self.thesaurus = default()[0] if thesaurus is DEFAULT else thesaurus
         self.meaning = meaning_of(meaning)
 
@@ -109,7 +112,7 @@ class Index(Rows):
         lent: Mapping[str, Mapping[str, float]] | None = None,
         quotes: int | None = None,
     ) -> list[Hit]:
-        """Return the units that fit a question, best first, ties in the order of putting.
+        """Return the units that fit a question, best first, ties in the order of putting (`newest_first`).
 
         Meaning counts where `ask` had the question read.
 

@@ -385,6 +385,8 @@ class Rows(IndexFile):
 
     thesaurus: Thesaurus | None = None
     """Of near words, for a question."""
+    newest_first = False
+    """Whether of equals the unit that was put last comes first, else the first."""
 
     # -- writing --------------------------------------------------------------
 

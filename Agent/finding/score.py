@@ -336,12 +336,13 @@ class Query:
         return found
 
 
-def best(scores: Mapping[int, float], count: int) -> list[int]:
-    """Return the keys of the greatest values, ties by key."""
+def best(scores: Mapping[int, float], count: int, newest_first: bool = False) -> list[int]:
+    """Return the keys of the greatest values, ties by key, the least first."""
+    sign = -1 if newest_first else 1
     if len(scores) > count:
         least = nlargest(count, scores.values())[-1]
         scores = {key: one for key, one in scores.items() if one >= least}
-    return sorted(scores, key=lambda key: (-scores[key], key))[:count]
+    return sorted(scores, key=lambda key: (-scores[key], sign * key))[:count]
 
 
 def rank(
@@ -408,7 +409,8 @@ def rank(
             at = documents or [2 * number]
             scored.append(Found(rows[number].id, number, explained * (SURE + coverage), coverage, at))
             (heappush if len(best_scores) < limit else heappushpop)(best_scores, scored[-1].score)
-    return nlargest(limit, scored, key=lambda found: (found.score, -found.number))
+    sign = 1 if index.newest_first else -1
+    return nlargest(limit, scored, key=lambda found: (found.score, sign * found.number))
 
 
 def _parts(word: str) -> list[str]:
@@ -429,9 +431,9 @@ def _within(
     if only is not None:
         scores = {document: one for document, one in scores.items() if document in only}
     if groups is None and (among is None or only is not None):
-        return best(scores, query.count)
+        return best(scores, query.count, query.index.newest_first)
     chosen: list[int] = []
-    ordered = best(scores, len(scores))
+    ordered = best(scores, len(scores), query.index.newest_first)
     for start in range(0, len(ordered), 5 * query.count):
         part = ordered[start : start + 5 * query.count]
         owners = query.index.owners(part)

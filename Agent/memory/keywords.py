@@ -229,7 +229,7 @@ OTHER = "\0other"
 _find_speaker = re.compile(r"\b(?:i|we)\b|[我俺咱](?!们?的|国)", re.IGNORECASE).search
 _find_other = re.compile(r"\b(?:s?he|they)\b|[她他它]", re.IGNORECASE).search
 _drop_times = re.compile(
-    r"[上下]个?[月周年]|[去今明前]年|[昨今明前]天|\d{1,4}|[年月日号]|[现目]前|现在|最近|刚刚?|已经?|后来|终于|们|也|都|[,，]"
+    r"[上下]个?[月周年]|[去今明前]年|[昨今明前]天|(?<![A-Za-z0-9])\d{1,4}(?![A-Za-z0-9])|[年月日号]|[现目]前|现在|最近|刚刚?|已经?|后来|终于|们|也|都|[,，]"
 ).sub
 
 
@@ -292,6 +292,8 @@ def _subjects_in(before: str) -> set[str]:
     """Return whom a sentence is about by what stands before its verb: nothing there is its speaker."""
     said = _drop_times(" ", before)
     terms = set(terms_of(said)) - STOP_WORDS - ASKING_WORDS
+    numbered = [term for term in terms if not term.isalpha() and not term.isdecimal()]
+    terms -= {term for term in terms for whole in numbered if term != whole and term in whole}  # Person5 is no Person7
     speaker = _find_speaker(said)
     if speaker is not None and (speaker[0].isascii() or not said[speaker.end() :].strip()):
         return {SPEAKER}

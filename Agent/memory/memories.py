@@ -96,7 +96,8 @@ class Memories:
             so.
         meaning: See `finding.index.Index`.
         passages_of: What an info says, in passages; nothing leaves it out. None is its content.
-        is_joined: Whether what has the same source counts together; else each info is by itself.
+        is_joined: Whether what has the same source counts together, and of equals the newest comes first; else each
+            info is by itself, and the first one put comes first.
 
     Cost: some 0.1 ms for an info, once; a search some milliseconds.
     """
@@ -111,7 +112,7 @@ class Memories:
     ) -> None:
         self._is_joined = is_joined
         self._tree, self._path, self._passages_of, self._meaning = tree, path, passages_of, meaning
-        self._index = Index(None if path is None else str(path), meaning=meaning)
+        self._index = self._make_index(None if path is None else str(path))
         self._lock = threading.RLock()
         self._of_thread = threading.local()
         self._follower = LogFollower(tree)
@@ -119,6 +120,9 @@ class Memories:
         self._since: LogFollower | None = None  # of what `same` has seen
         self._keys: set[int] = set()  # of the texts that the index had then
         self._recent: dict[int, dict[str, None]] = {}  # by the key of a text: infos written since
+
+    def _make_index(self, path: str | None) -> Index:
+        return Index(path, meaning=self._meaning, newest_first=self._is_joined)
 
     # -- following --
 
@@ -151,7 +155,7 @@ class Memories:
                     if self._index.path is None:
                         raise
                     _log.warning("the index %s cannot be used, memories are indexed in memory: %s", self._path, error)
-                    self._index, self._taken = Index(meaning=self._meaning), None
+                    self._index, self._taken = self._make_index(None), None
                     self._catch_up()
             return work()
 
@@ -262,6 +266,7 @@ class Memories:
             if self._is_joined:  # by now all of them are noted: one may be what comes before another
                 before = find_questions_before(db, [unit.id for unit in units])
                 units = [unit._replace(context=before.get(unit.id)) for unit in units]
+            self._index.remove(touched.said_again)  # they come last now
             self._index.put(units)
         return {unit.id for unit in units}
 

@@ -107,6 +107,8 @@ class Touched:
     """Infos that come next in a source."""
     entities: set[str] = field(default_factory=set)
     """Entities that the infos named or name."""
+    said_again: set[str] = field(default_factory=set)
+    """Infos that were there, and count as said after all others now."""
 
 
 def create_tables(db: sqlite3.Connection) -> None:
@@ -134,6 +136,8 @@ def write_row(db: sqlite3.Connection, info: Info, touched: Touched, numbers: Ite
         for source in (row[2], info.source):
             touched.followers |= dict.fromkeys(following(db, row[0], source))
     is_new = row is None or (was_said_again(info) and row[4] != time)
+    if is_new and row is not None:
+        touched.said_again.add(info.id)
     num, kind, same = next(numbers) if is_new else row[0], str(own.get("kind", "fact")), key_of_text(info.content)
     settle = "insert or replace into memory values (?, ?, ?, ?, ?, ?, ?, ?, ?)"
     db.execute(settle, (key, num, is_hidden, kind, info.source, time, asks, more, same))

@@ -88,6 +88,21 @@ class TestOneFactOnce:
 
 
 class TestWhatWasSaidLater:
+    @pytest.mark.parametrize("reopened", [False, True])
+    def test_of_equals_comes_first_whatever_the_limit(
+        self, store: MemoryStore, tmp_path: Path, clock: Clock, reopened: bool
+    ) -> None:
+        names = ["Ada", "Bob", "Eve", "Dan"]
+        for name in names:
+            store.remember(f"{name} likes tea.")
+        assert [hit.text[:3] for hit in store.recall("Who likes tea?", limit=1)] == ["Dan"]
+        store.remember("Bob likes tea.")  # again: it counts as said now
+        if reopened:
+            (Path(store.tree.data_dir) / "indexes" / "memories.db").unlink()
+        for limit in (1, 2, 4):
+            found = [hit.text[:3] for hit in store.recall("Who likes tea?", limit)]
+            assert found == ["Bob", "Dan", "Eve", "Ada"][:limit]
+
     @pytest.mark.parametrize("gap", [0.0, 0.4, 60.0, 400 * DAY_S, -5 * DAY_S])
     @pytest.mark.parametrize("corrected", [False, True])
     @pytest.mark.parametrize(
