@@ -6266,6 +6266,16 @@ class KeywordTree:
         fits = self._engine.Fit(query[:_QUERY_LIMIT], count=limit)
         return self._searcher.Nearest(fits, limit)
 
+    def SuggestParents(self, name: str, description: str = "", limit: int = 3) -> list[tuple[KeywordNode, float]]:
+        """Return where a new keyword could go, best first, each place with a confidence from 0 to 1.
+
+        Keywords that are like it vote for their parents.  None of them fits where it belongs under the root.
+
+        Cost: one ranking, some milliseconds; no language model.
+        """
+        name, description, limit = self._Enter(name=name, description=description, limit=limit)
+        return self._searcher.Nearest(self._engine.Fit(name, description, is_placing=True, count=limit), limit)
+
     # -- looking --------------------------------------------------------------
 
     def GetKeyword(self, id: str) -> KeywordNode | None:

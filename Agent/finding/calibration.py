@@ -27,7 +27,7 @@ from typing import TypeAlias
 
 from . import score, texts
 
-__all__ = ["ANSWER_BAR", "blend", "plain", "scale_of"]
+__all__ = ["ANSWER_BAR", "blend", "part_of", "scale_of"]
 
 ANSWER_BAR = 0.5
 """The score from which on something is an answer."""
@@ -40,7 +40,6 @@ LACKING, TELLS = 0.29, 0.08  # what is left of a score; the share of the questio
 BESIDE = 0.15  # the share of what is asked about a name that an answer has
 HALF = 0.5
 NOTHING = 0.01  # the score of what has nothing that is asked for
-PLAIN = 0.12  # the score that is 0.5 where nothing else is known, as where a new keyword is placed
 RIVALS, SAME, _COMPARED = 5, 0.5, 2_000  # of the best; terms in common of what says the same; characters of each
 _SURNAMES = frozenset(
     "王李张刘陈杨黄赵吴周徐孙马朱胡郭何林高罗郑梁谢宋唐许韩冯邓曹彭曾肖田董袁潘于蒋蔡余杜叶程苏魏吕丁任沈姚卢姜崔钟谭陆"
@@ -54,12 +53,6 @@ Said: TypeAlias = tuple[str, bool, float, float]
 _has_numeral = re.compile(r"\d|[二三四五六七八九]").search
 
 
-def plain(one: float) -> float:
-    """Return 0 to 1 for a score by itself."""
-    odds = (one / PLAIN) ** 2
-    return max(round(odds / (1 + odds), 4), 0.0001 * (one > 0))
-
-
 def scale_of(
     query: "score.Query",
     found: "Sequence[score.Found]",
@@ -68,7 +61,7 @@ def scale_of(
     """Return what makes scores of a question's ranking comparable; `found` is all of it, best first."""
     sure = _sure(query, found, (lent or {}).get(found[0].id)) if found and found[0].score > 0 else 0.0
     best = found[0].score if found else 1.0
-    return lambda one: _share_of(sure, one / best)
+    return lambda one: part_of(sure, one / best)
 
 
 def _sure(query: "score.Query", found: "Sequence[score.Found]", lent: Mapping[str, float] | None) -> float:
@@ -150,10 +143,10 @@ def blend(
     shares = score.Evidence(query, query.index.units([number])).shares(number, passage)
     if _lacks_a_name(_said(query, shares), passage is not None or not query.index.names_of(number)):
         sure = min(sure, LACKING)
-    return {id: _share_of(sure, order[id] / order[first]) for id in ranked}
+    return {id: part_of(sure, order[id] / order[first]) for id in ranked}
 
 
-def _share_of(sure: float, part: float) -> float:
+def part_of(sure: float, part: float) -> float:
     """Return the confidence of what scores a part of the best one, of which that is sure."""
     odds = sure / (1.0 - sure) * part * part
     return max(round(odds / (1 + odds), 4), 0.0001 * (part > 0))  # what fits is never rounded to nothing

@@ -235,3 +235,35 @@ def test_a_small_tree_leaves_no_file_and_a_growing_one_gets_it(tmp_path: Path, m
         tree.BatchCreateKeywords([{"name": f"name {at}", "parent_id": "root"} for at in range(50)])
         assert first(tree, PEANUTS)[0] == first(tree, PEANUTS)[0] == "Anna"
         assert (tmp_path / "indexes" / "keywords.db").exists()
+
+
+@pytest.mark.parametrize(
+    ("name", "parent"),
+    [("oolong tea", "Drinks"), ("龙井绿茶", "饮料"), ("table tennis", "tennis"), ("Sport shoes", "Sport")],
+)
+def test_a_place_is_suggested_by_siblings_and_names(tmp_path: Path, name: str, parent: str) -> None:
+    with KeywordTree(str(tmp_path)) as tree:
+        for path in ("Food/Drinks/green tea", "Food/Drinks/black tea", "Food/Drinks/coffee", "Food/Fruit/apple"):
+            tree.Ensure(path)
+        for path in ("Sport/tennis", "Sport/rowing", "家/饮料/碧螺春绿茶", "家/饮料/崂山绿茶", "家/厨房/冰箱"):
+            tree.Ensure(path)
+        found = tree.SuggestParents(name)
+
+        assert found[0][0].name == parent
+        assert found[0][1] > 0.3
+        assert len(found) <= 3
+        assert [confidence for _, confidence in found] == sorted((each for _, each in found), reverse=True)
+        assert tree.SuggestParents("xylophone") == []
+        assert tree.FindByName(name) == []
+
+
+def test_a_description_helps_to_suggest_a_place(tmp_path: Path) -> None:
+    with KeywordTree(str(tmp_path)) as tree:
+        said = {"Garden/Rose": "a plant with thorns", "Kitchen/Oven": "bakes bread", "Kitchen/Pan": "fries"}
+        for path, text in said.items():
+            tree.UpdateKeyword((node := tree.Ensure(path)).id, {"description": text}, node.version)
+
+        assert tree.SuggestParents("Zebrac", "a plant with white leaves", 1)[0][0].name in ("Garden", "Rose")
+        assert tree.SuggestParents("Zebrac", limit=0) == []
+        with pytest.raises(ValueError, match="name"):
+            tree.SuggestParents("")
