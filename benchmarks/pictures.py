@@ -1,6 +1,7 @@
-"""Make the pictures of the README: a recording of the command `keyword-tree`, and the page it exports, light and dark.
+"""Make the picture of the README that records the command `keyword-tree`.
 
-Repeat: ``python -m benchmarks.pictures`` (needs the extra `[cli]`; a Chromium for the page, which is left out without).
+Repeat: ``python -m benchmarks.pictures`` (needs the extra `[cli]`). Those of the page are made by its test:
+``KEYWORD_TREE_SCREENS=docs/pictures python -m pytest Agent/tests/formats/test_html_page.py -k picture``.
 
 What is recorded is what the program writes: each command is run in a terminal of its own, and its output is drawn with
 its colours. The drawing is an SVG without a script; lines appear one after another, and stay.
@@ -8,11 +9,9 @@ its colours. The drawing is an SVG without a script; lines appear one after anot
 
 from __future__ import annotations
 
-import base64
 import os
 import pty
 import shlex
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -27,9 +26,7 @@ from rich.text import Text
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from Agent.formats import export_file
-from Agent.keyword_tree import KeywordTree
-from benchmarks import bench_finding, common, finding_sets
+from benchmarks import common
 
 FOLDER = common.ROOT / "docs" / "pictures"
 COLUMNS = 80
@@ -62,9 +59,6 @@ SESSIONS = {
         "keyword-tree show --infos",
     ),
 }
-
-PAGES = {"": ("en_home", "Momo", "en-US"), ".zh-CN": ("zh_home", "小雨", "zh-CN")}
-"""What stands behind the name of a picture: the everyday tree, the keyword shown, the reader's language."""
 
 STYLE = """
   .ground { fill: #f7f8fa; stroke: #d5d9e0; }
@@ -165,42 +159,10 @@ def spans(text: Text, number: int) -> Iterator[str]:
             column += cells
 
 
-# == The page ================================================================================
-
-
-def look(name: str, everyday: str, keyword: str, language: str) -> None:
-    """Export an everyday tree, and keep what a reader sees of it, by day and by night."""
-    from Agent.tests.formats.test_html_page import Page  # what drives a browser in the tests
-
-    with tempfile.TemporaryDirectory(prefix="keyword-tree-pictures-") as folder:
-        which, _ = finding_sets.everyday_tree(finding_sets.EVERYDAY / f"{everyday}.txt")
-        with KeywordTree(str(Path(folder, "memory"))) as tree:
-            bench_finding.fill(tree, which.units, source="聊天" if language.startswith("zh") else "chat")
-            export_file(tree, Path(folder, "page.html"))
-        page = Page(Path(folder, "browser"))
-        try:
-            agent = page.run("navigator.userAgent")
-            page.call("Emulation.setUserAgentOverride", userAgent=agent, acceptLanguage=language)
-            for scheme in ("light", "dark"):
-                page.look(scheme, width=1100, height=560)
-                page.open(Path(folder, "page.html"))
-                page.click(keyword)
-                page.run("document.querySelector('nav').scrollTop = 0")
-                picture = page.call("Page.captureScreenshot", format="png")["data"]
-                (FOLDER / f"page-{scheme}{name}.png").write_bytes(base64.b64decode(picture))
-        finally:
-            page.close()
-
-
 def main() -> None:
     """Make all pictures."""
     for name, (language, *commands) in SESSIONS.items():
         (FOLDER / f"{name}.svg").write_text(draw(record(commands, language)), encoding="utf-8")
-    if any(map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))):
-        for name, (everyday, keyword, language) in PAGES.items():
-            look(name, everyday, keyword, language)
-    else:
-        print("no Chromium is installed: the pictures of the page are left as they are")
 
 
 if __name__ == "__main__":
