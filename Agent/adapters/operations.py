@@ -160,9 +160,10 @@ def on_the_log(method: Callable[_P, _T]) -> Callable[_P, _T]:
         tree = adapter.tree
         try:
             return method(*arguments, **named)
-        except StoreCorruptError:
+        except StoreCorruptError as error:
             if not adapter._place:
-                raise
+                advice = f"{error.detail}; what was read is in this tree alone: open it again, and hand it on"
+                raise StoreCorruptError(error.file, error.line, advice) from error
             with _opening_again:
                 if adapter.tree is tree:  # no other thread was first
                     adapter._follow(open_again(adapter._place, adapter._own_operations()))

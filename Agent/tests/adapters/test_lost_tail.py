@@ -62,3 +62,37 @@ class TestLostTail:
             with pytest.raises(StoreCorruptError, match="1 acknowledged operations are not there any more"):
                 mine.put("third")
         assert Store(kind).list() == ["first"]
+
+
+def test_an_mcp_server_goes_on_too(log: MemoryLog, tmp_path: Path) -> None:
+    pytest.importorskip("mcp", reason="the extra [mcp] is not installed")
+    from Agent.adapters.mcp.server import build_server
+    from Agent.tests.adapters.mcp.test_server import ask
+
+    with KeywordTree(str(tmp_path / "elsewhere"), store=log.tree("u42")) as other:
+        server = build_server(KeywordTree(str(tmp_path / "cache"), store=log.tree("u42")), "here")
+
+        def call(name: str, **arguments: Any) -> Any:
+            result = ask(server, lambda client: client.call_tool(name, arguments))
+            assert not result.is_error, result
+            return result.structured_content
+
+        call("remember", content="mine", keywords=["k"])
+        other.CreateInfo("theirs")
+        call("read_graph")
+        batches = log.rows.held["u42"].batches
+        del batches[max(batches)]
+        call("remember", content="more", keywords=["k"])
+
+        assert [fact["content"] for fact in call("search", query="k")["match"]["facts"]] == ["mine", "more"]
+
+
+def test_with_a_tree_that_was_given_its_owner_is_told_to_open_it_again(log: MemoryLog, tmp_path: Path) -> None:
+    with KeywordTree(str(tmp_path / "elsewhere"), store=log.tree("u42")) as tree:
+        memory = mem0.Memory(tree=tree)
+        memory.add("first", user_id="u", infer=False)
+        batches = log.rows.held["u42"].batches
+        del batches[max(batches)]
+
+        with pytest.raises(StoreCorruptError, match="open it again"):
+            memory.add("second", user_id="u", infer=False)
