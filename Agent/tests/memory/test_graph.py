@@ -643,23 +643,6 @@ class TestTreeGraph:
         tree.Undo(tree.History(limit=1)[0].operation_id)
         assert related(graph, "a", 2) == {"b": 0.5, "c": 0.25}
 
-    def test_follows_another_opening_of_the_folder(self, tree: KeywordTree, tmp_path: Path) -> None:
-        graph = TreeGraph(tree)
-        add(graph, "a")
-        with KeywordTree(str(tmp_path)) as other:
-            relate(TreeGraph(other), "a-b")
-
-        assert graph.get_relations("a") == [GraphRelation("a", "b", "related_to")]
-
-    def test_goes_on_after_a_compaction(self, tree: KeywordTree) -> None:
-        graph = TreeGraph(tree)
-        relate(graph, "a-c", "b-c")
-        graph.remove_entity("b")
-        tree.CompactStorage(keep_history=False)
-
-        assert graph.get_relations("c") == [GraphRelation("a", "c", "related_to")]
-        assert TreeGraph(tree).get_relations("c") == graph.get_relations("c")
-
     def test_is_the_same_for_one_who_begins_later(self, tree: KeywordTree) -> None:
         graph = TreeGraph(tree)
         relate(graph, "x-a", "x-b", "x-a:knows", "b-c", "c-x:likes", "d-x")
@@ -672,36 +655,6 @@ class TestTreeGraph:
         tree.Undo(next(change.operation_id for change in tree.History() if change.op == "merge_keywords"))
         assert later.get_relations("x") == graph.get_relations("x")
         assert GraphRelation("x", "a", "related_to") in later.get_relations("x")
-
-    def test_begins_without_the_log_where_targets_are_only_deleted(
-        self, tree: KeywordTree, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        graph = TreeGraph(tree)
-        relate(graph, "a-b", "a-c")
-        tree.DeleteKeyword("b")
-        undo = tree.History(limit=1)[0].operation_id
-        later = TreeGraph(tree)
-        with monkeypatch.context() as patched:
-            changes = KeywordTree.Changes
-            patched.setattr(
-                KeywordTree, "Changes", lambda self, since: changes(self, since) if since else pytest.fail("log")
-            )
-            assert related(later, "a") == {"c": 0.5}
-        tree.Undo(undo)
-
-        assert related(later, "a") == {"b": 0.5, "c": 0.5}
-
-    def test_begins_without_what_an_open_operation_wrote(self, tree: KeywordTree) -> None:
-        add(TreeGraph(tree), "a")
-        graph = TreeGraph(tree)
-        operation = tree.Operation("learn")
-        operation.__enter__()
-        relate(graph, "a-b")
-        assert graph.find_by_keywords(["name"]) == [GraphEntity("a", "name of a")]
-        operation.__exit__(ValueError, ValueError(), None)
-
-        assert graph.get_relations("a") == []
-        assert len(graph.find_by_keywords(["name"])) == 1
 
     def test_does_not_keep_what_was_taken_back_when_a_target_changes_meanwhile(
         self, tree: KeywordTree, tmp_path: Path
@@ -717,20 +670,6 @@ class TestTreeGraph:
         operation.__exit__(ValueError, ValueError(), None)
 
         assert graph.get_relations("a") == [GraphRelation("a", "b", "knows")]
-
-    def test_begins_again_where_it_failed_halfway(self, tree: KeywordTree, monkeypatch: pytest.MonkeyPatch) -> None:
-        graph = TreeGraph(tree)
-        relate(graph, "a-b")
-        assert related(graph, "a") == {"b": 0.5}
-        tree.DeleteKeyword("b")
-        tree.BatchCreateKeywords([{"id": "c", "name": "c"}])
-        with monkeypatch.context() as patched:
-            patched.setattr(graph_rows, "take_keyword", None)
-            with pytest.raises(TypeError):
-                graph.get_related("a")
-        relate(graph, "a-c")
-
-        assert related(graph, "a") == {"c": 0.5}
 
     def test_adds_what_another_was_quicker_to_add(self, tree: KeywordTree, tmp_path: Path) -> None:
         with KeywordTree(str(tmp_path)) as other:

@@ -3,17 +3,16 @@
 import json
 import re
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, fields
 from datetime import UTC, datetime, timedelta, timezone
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, get_args, get_origin, get_type_hints
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from Agent.memory.schemas import (
-    OUTCOMES,
     PHASES,
     RELATIONS,
     ActionEntry,
@@ -35,72 +34,37 @@ Memory: TypeAlias = EpisodeTrace | SemanticPattern | ProceduralSkill
 
 NOON = datetime(2026, 1, 2, 12, 0, 0, 345, UTC)
 
-text = st.text()
 filled = st.text(min_size=1).filter(str.strip)
-texts = st.lists(text, max_size=3)
-counts = st.integers(0, 2**53)
-shares = st.floats(0, 1)
-times = st.datetimes(timezones=st.just(UTC))
+SIMPLE: dict[Any, st.SearchStrategy[Any]] = {
+    str: st.text(),
+    int: st.integers(0, 2**53),
+    float: st.floats(0, 1),
+    datetime: st.datetimes(timezones=st.just(UTC)),
+}
 
-actions = st.builds(ActionEntry, tool=filled, input=text, output=text, timestamp=counts)
-errors = st.builds(ErrorEntry, error_type=filled, message=filled, resolution=text)
-links = st.builds(Link, to_id=filled, relation=st.sampled_from(RELATIONS), strength=shares)
-fixes = st.builds(ErrorFix, error=filled, fix=filled)
-contexts = st.builds(TaskContext, goal=filled, phase=st.sampled_from(("", *PHASES)), files=texts, constraints=texts)
-episodes = st.builds(
-    EpisodeTrace,
-    id=filled,
-    task_id=filled,
-    timestamp=times,
-    duration_seconds=counts,
-    agent=filled,
-    phase=st.sampled_from(PHASES),
-    goal=filled,
-    action_log=st.lists(actions, max_size=2),
-    outcome=st.sampled_from(OUTCOMES),
-    errors_encountered=st.lists(errors, max_size=2),
-    artifacts_produced=texts,
-    git_commit=st.none() | text,
-    tokens_used=counts,
-    files_read=texts,
-    files_modified=texts,
-    importance=shares,
-    last_accessed=st.none() | times,
-    access_count=counts,
+
+def any_of(kind: type[Any]) -> st.SearchStrategy[Any]:
+    """Return valid records of a kind, by what its fields declare."""
+    hints = get_type_hints(kind)
+    return st.builds(kind, **{each.name: value_of(hints[each.name], each.metadata) for each in fields(kind)})
+
+
+def value_of(hint: Any, rules: Mapping[str, Any]) -> st.SearchStrategy[Any]:
+    if rules.get("one_of"):
+        return st.sampled_from([*rules["one_of"], *([] if rules["required"] else [""])])
+    if type(None) in get_args(hint):
+        return st.none() | value_of(get_args(hint)[0], {})
+    if get_origin(hint) is list:
+        return st.lists(value_of(get_args(hint)[0], {}), min_size=bool(rules.get("required")), max_size=2)
+    if hint in SIMPLE:
+        return filled if rules.get("required") else SIMPLE[hint]
+    return any_of(hint)
+
+
+memories = st.one_of(*map(any_of, (EpisodeTrace, SemanticPattern, ProceduralSkill)))
+records: st.SearchStrategy[Record] = st.one_of(
+    *map(any_of, (ActionEntry, ErrorEntry, Link, ErrorFix, TaskContext)), memories
 )
-patterns = st.builds(
-    SemanticPattern,
-    id=filled,
-    pattern=filled,
-    category=filled,
-    conditions=texts,
-    correct_approach=text,
-    incorrect_approach=text,
-    confidence=shares,
-    source_episodes=texts,
-    usage_count=counts,
-    last_used=st.none() | times,
-    links=st.lists(links, max_size=2),
-    importance=shares,
-    last_accessed=st.none() | times,
-    access_count=counts,
-)
-skills = st.builds(
-    ProceduralSkill,
-    id=filled,
-    name=filled,
-    description=filled,
-    prerequisites=texts,
-    steps=st.lists(text, min_size=1, max_size=3),
-    common_errors=st.lists(fixes, max_size=2),
-    exit_criteria=texts,
-    example_usage=st.none() | text,
-    importance=shares,
-    last_accessed=st.none() | times,
-    access_count=counts,
-)
-memories = st.one_of(episodes, patterns, skills)
-records: st.SearchStrategy[Record] = st.one_of(actions, errors, links, fixes, contexts, memories)
 
 
 def episode(**changes: Any) -> EpisodeTrace:
@@ -349,7 +313,11 @@ class TestValidate:
             "common_errors[0]: ErrorFix.fix is required",
         ]
 
-    @given(st.dictionaries(st.sampled_from([f.name for f in fields(EpisodeTrace)]), st.none() | st.integers() | text))
+    @given(
+        st.dictionaries(
+            st.sampled_from([f.name for f in fields(EpisodeTrace)]), st.none() | st.integers() | SIMPLE[str]
+        )
+    )
     def test_never_raises_and_blames_what_was_changed_alone(self, changes: dict[str, Any]) -> None:
         blamed = [re.match(r"EpisodeTrace\.(\w+) ", message) for message in episode(**changes).validate()]
 
@@ -480,7 +448,7 @@ class TestCurrentImportance:
     def test_does_not_wear_off_where_no_time_is_known(self) -> None:
         assert ProceduralSkill.create("n", "d", ["s"]).current_importance(NOON) == 0.5
 
-    @given(memories, times)
+    @given(memories, SIMPLE[datetime])
     def test_is_within_bounds_and_changes_nothing(self, memory: Memory, now: datetime) -> None:
         before = memory.to_dict()
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import os
 import random
-import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -21,6 +20,7 @@ from Agent.keyword_tree import (
 from Agent.shared_tree import SharedLog
 from Agent.tests.shared.memory_log import MemoryLog
 from Agent.tests.support.looking import names_under as names
+from Agent.tests.support.threads import in_threads
 
 LONG = "长内容 long content " * 2000
 HUGE = "大" * 600_000  # more than a batch holds in one piece
@@ -94,11 +94,7 @@ class TestWriting:
             for number in range(15):
                 trees[worker % 2].CreateKeyword(f"{worker}-{number}", "root")
 
-        threads = [threading.Thread(target=write, args=(worker,)) for worker in range(6)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
+        in_threads(write, range(6))
         for tree in trees:
             tree.Refresh()
 

@@ -9,11 +9,12 @@ import time
 import traceback
 import zlib
 from collections.abc import Callable
+from functools import partial
 
 import psycopg
 import pytest
 
-from Agent.keyword_tree import InvalidInputError, StoreCorruptError, StoreError
+from Agent.keyword_tree import InvalidInputError, KeywordTree, StoreCorruptError, StoreError
 from Agent.shared_tree import SharedLog
 from Agent.tests.shared.own_server import OwnServer
 from Agent.tests.shared_tree.conftest import (
@@ -26,27 +27,18 @@ from Agent.tests.shared_tree.conftest import (
     sql,
     wait_for,
 )
+from Agent.tests.support.threads import in_threads
 
 
 class TestSetup:
     @pytest.mark.parametrize("make", [SharedLog.setup, SharedLog.prepare])
     def test_again_and_at_once_changes_nothing(self, database: str, make: Callable[[SharedLog], None]) -> None:
-        errors: list[BaseException] = []
+        def run(_: int) -> None:
+            with SharedLog(database) as log:
+                make(log)
 
-        def run() -> None:
-            try:
-                with SharedLog(database) as log:
-                    make(log)
-            except BaseException as error:
-                errors.append(error)
+        in_threads(run, range(4))
 
-        threads = [threading.Thread(target=run) for _ in range(4)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-
-        assert errors == []
         with SharedLog(database) as log:
             assert log.trees() == []
 
@@ -183,12 +175,10 @@ class TestSecrets:
         caplog.set_level(logging.DEBUG)
         one, other = open_tree(), open_tree()
         for number in range(10):
-            threads = [threading.Thread(target=tree.CreateKeyword, args=(f"{number}", "root")) for tree in (one, other)]
-            for thread in threads:
-                thread.start()
-            end_sessions(server)
-            for thread in threads:
-                thread.join()
+            making = partial(KeywordTree.CreateKeyword, name=f"{number}", parent_id="root")
+            in_threads(
+                lambda work: work(), [partial(making, one), partial(making, other), partial(end_sessions, server)]
+            )
 
         assert len(names(open_tree())) == 20
         for record in caplog.records:
