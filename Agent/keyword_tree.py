@@ -805,7 +805,6 @@ class _DroppedCharacters(dict[int, int | None]):
 
 _DROPPED = _DroppedCharacters()
 _DROPPED_ASCII = bytes(code for code in range(128) if _DROPPED[code] is None)
-_DROPPED_IN_LINES = _DroppedCharacters({ord("\n"): ord("\n")})  # of texts joined by newlines
 
 _Encoder = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False)
 _EncodeText: Callable[[object], str] = _Encoder.encode
@@ -2857,12 +2856,12 @@ class _Multimap(Generic[_Value]):
             values.insert(index, value)
             self._held[key] = values if len(values) > 1 else value
 
-    def AddLast(self, pairs: Iterable[tuple[str, _Value]]) -> None:
-        """Add values that are the last of their keys."""
+    def AddAll(self, pairs: Iterable[tuple[str, _Value]], are_last: bool) -> None:
+        """Add many values; half of what it takes one by one where most keys are new."""
         held = self._held
         for key, value in pairs:
             if key in held:
-                self.Add(key, value, True)
+                self.Add(key, value, are_last)
             else:
                 held[key] = value
 
@@ -2921,7 +2920,8 @@ class _State:
         self.gone_infos: MutableMapping[str, bytes] = {}
         self.children = _Multimap(self.OrdinalOf)
         self.names = _Multimap(self.OrdinalOf)
-        self._tokens: _Multimap[str] | None = _Multimap(self.OrdinalOf)  # None: made when it is asked for
+        # None: made of the folds when it is asked for; by another normalizer it is there from the beginning.
+        self._tokens: _Multimap[str] | None = None if self._is_default else _Multimap(self.OrdinalOf)
         self.queries = _Multimap(self.OrdinalOf)
         self.by_info = _Multimap(_OrdinalOf)
         self.by_node = _Multimap(_OrdinalOf)
@@ -2958,7 +2958,7 @@ class _State:
         Without it opening takes 2.1 times the processor time.  Texts are decoded and folded together, joined by
         newlines, which no raw JSON string holds: a few calls for thousands of names.
         """
-        is_usual = self._base is None and self._is_default
+        is_usual = self._base is None and self._is_default and self._tokens is None
         found = _FindPlainNodes(str(b"\n".join(rows), "utf-8")) if is_usual else ()
         if len(found) < len(rows):
             return False  # the general way says what is wrong
@@ -2976,14 +2976,8 @@ class _State:
             return False
         self.nodes.update(zip(ids, rows, strict=True))
         self.next_ordinal = ordinals[-1] + 1
-        self.children.AddLast(zip(parents, ids, strict=True))
-        folds = [fold.strip() for fold in folds]
-        self.names.AddLast(zip(folds, named_ids, strict=True))
-        others = [pair for pair in zip(folds, named_ids, strict=True) if not pair[0].isalnum()]
-        text = "\n".join([fold for fold, _ in others]).translate(_DROPPED_IN_LINES)
-        tokens = unicodedata.normalize("NFKC", text).split("\n") if others else []
-        found_by = zip(tokens, others, strict=True)
-        self.tokens.AddLast((token, id) for token, (fold, id) in found_by if token and token != fold)
+        self.children.AddAll(zip(parents, ids, strict=True), True)
+        self.names.AddAll(zip(map(str.strip, folds), named_ids, strict=True), True)
         return True
 
     def AddNode(self, id: str, row: bytes, ordinal: int, parent_id: str, folds: list[str], tokens: list[str]) -> None:
@@ -2994,8 +2988,8 @@ class _State:
         self.children.Add(parent_id, id, True)
         for fold in folds:
             self.names.Add(fold, id, True)
-        for token in tokens:
-            self.tokens.Add(token, id, True)
+        if self._tokens is not None:
+            self._tokens.AddAll([(token, id) for token in tokens], True)
 
     def AddInfo(self, info: Info, row: bytes, held: Any, links: list[tuple[str, bytes]]) -> None:
         """Take in a new info, whose id was never used, and its links: of keywords, the newest."""
@@ -3253,9 +3247,12 @@ class _State:
 
     @property
     def tokens(self) -> _Multimap[str]:
-        """The ids of keywords by token.  Cost: none, but over another state, and where a normalizer has failed."""
+        """The ids of keywords by token.  Cost: where it is to be made, more than a second for a million names."""
         if self._tokens is None:
             base, changed = self._base, list(self.nodes)
+            if base is None and self._is_default:
+                self._tokens = self._TokensOfFolds(list(self.names))
+                return self._tokens
             made = _Multimap((base or self).OrdinalOf)
             if base is not None:
                 made.Cover(base.tokens)
@@ -3269,6 +3266,30 @@ class _State:
                     made.Add(token, id)
             self._tokens = made  # only now that it is whole: Ctrl-C may come
         return self._tokens
+
+    def _TokensOfFolds(self, folds: list[str]) -> _Multimap[str]:
+        made = _Multimap(self.OrdinalOf)
+        for fold in folds:
+            if not fold.isalnum() and (token := _TokenOf(fold)) != fold:
+                made.AddAll([(token, id) for id in self.names.Get(fold)], False)
+        return made
+
+    def LacksTokens(self) -> bool:
+        """Tell whether the table of tokens is still to be made, of so many keywords that others should not wait."""
+        state = self._base or self
+        return state._tokens is None and state._is_default and len(state.nodes) > _PIECE
+
+    def MakeTokens(self, lock: Any) -> None:
+        """Make the table of tokens without the tree's lock; with it where others write meanwhile."""
+        with lock:
+            folds, count = list(self.names), self.change_count
+        with contextlib.suppress(KeyError):  # a keyword that is deleted meanwhile has no place in the order
+            made = self._TokensOfFolds(folds)
+            with lock:
+                if self.change_count == count:
+                    self._tokens = made
+        with lock:
+            _ = self.tokens
 
 
 _FindSeparators = re.compile(r"(?:(?<!\s)\s+)?[/>›→]\s*").finditer
@@ -5909,6 +5930,10 @@ class _Journal:
             yield from self.ReadBack(id, with_history)  # another thread has opened the tree again meanwhile
 
 
+class _LacksTokensError(Exception):
+    """The table of tokens is to be made first, without the lock."""
+
+
 class _Found(NamedTuple):
     path: list[KeywordNode]
     infos: list[Any]  # where the first infos are held
@@ -5931,12 +5956,20 @@ class _Searcher:
                 return ids, self._BuildAmbiguousResult(state, ids, reason), reason
             return ids, self._Look(state, ids[0]) if ids else None, reason
 
-        ids, found, reason = self._engine.Look(Look)
+        ids, found, reason = self._LookUp(Look)
         return self._BuildMatchedResult(found, reason) if isinstance(found, _Found) else found, ids
+
+    def _LookUp(self, look: Callable[[_State], _Value]) -> _Value:
+        """Return what a function that may ask for tokens finds."""
+        while True:
+            try:
+                return self._engine.Look(look)
+            except _LacksTokensError:
+                self._engine.state.MakeTokens(self._engine.lock)
 
     def Hits(self, query: str) -> Sequence[str]:
         """Return the ids of what a query names."""
-        return self._engine.Look(lambda state: list(self._Find(state, query)[0]))
+        return self._LookUp(lambda state: list(self._Find(state, query)[0]))
 
     def _Find(self, state: _State, query: str) -> tuple[Sequence[str], str]:
         if len(query) > _QUERY_LIMIT:  # far longer than any name; to fold it could take long
@@ -5950,6 +5983,8 @@ class _Searcher:
         return state.queries.Get(_QueryKey(query)), "confirmed"
 
     def _FindTokens(self, state: _State, text: str) -> Sequence[str]:
+        if text and state.LacksTokens():
+            raise _LacksTokensError
         return state.ByTokens(self._engine.normalizer(text)) if text else ()
 
     def _Look(self, state: _State, id: str) -> _Found:

@@ -312,6 +312,34 @@ class TestPoorFileSystems:
                 reader.Ensure("y")
 
 
+@pytest.mark.parametrize("writes", [True, False])
+def test_a_first_search_that_misses_keeps_no_reader_and_no_writer_waiting(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, writes: bool
+) -> None:
+    begun, may_go_on = threading.Event(), threading.Event()
+
+    def wait() -> None:
+        begun.set()
+        assert may_go_on.wait(30)
+
+    with KeywordTree(str(folder)) as tree:
+        tree.BatchCreateKeywords([{"name": f"k-{n}", "id": f"k{n}", "parent_id": "root"} for n in range(1100)])
+        inside.once_before_a_token(monkeypatch, "k-700", wait)
+        searching = threading.Thread(target=lambda: tree.Search("nothing", llm_expand_query=False))
+        searching.start()
+        assert begun.wait(30)
+        if writes:
+            tree.CreateKeyword("ne-w", "root", id="new")
+            tree.DeleteKeyword("k3")
+            tree.AddAlias("k4", "fo-ur")
+        may_go_on.set()
+        searching.join()
+        found = {text: tree.Search(text, llm_expand_query=False).node for text in ("NEW", "K3", "FOUR", "K 7")}
+        wanted = {"NEW": "new", "K3": "k3", "FOUR": "k4" if writes else "none", "K 7": "k7"}
+        assert found == {text: tree.GetKeyword(id) for text, id in wanted.items()}
+        assert tree.Verify() == []
+
+
 @pytest.mark.parametrize("is_own", [True, False])
 def test_a_first_search_that_misses_looks_at_no_keyword(folder: Path, is_own: bool) -> None:
     asked: list[str] = []

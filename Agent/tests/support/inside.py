@@ -336,6 +336,18 @@ DAMAGE_IN_MEMORY: dict[str, Callable[[KeywordTree], object]] = {
 """Ways in which what a tree holds can be wrong: of the tree that `methods.test_methods` furnishes."""
 
 
+def once_before_a_token(patch: pytest.MonkeyPatch, fold: str, act: Callable[[], object]) -> None:
+    """Do something once, before a token is made of this fold."""
+    real, left = kt._TokenOf, [act]
+
+    def token_of(text: str) -> str:
+        if text == fold and left:
+            left.pop()()
+        return real(text)
+
+    patch.setattr(kt, "_TokenOf", token_of)
+
+
 def tokens_held(tree: KeywordTree) -> int:
     """Return how many tokens lead to names that read otherwise."""
     return len(tree._engine.state.tokens._held)
