@@ -14,12 +14,12 @@ import inspect
 import os
 import shlex
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from rich.console import RenderableType
 
@@ -82,13 +82,6 @@ class UnknownNameError(NotFoundError):
 
 class NoStoreError(StoreError):
     """There is no memory in the folder, and the command would not make one."""
-
-
-class Report(Protocol):
-    """Takes what a change did, for `Session.report`."""
-
-    def __call__(self, value: dict[str, Any], text: str, *values: str, note: str = "") -> None:
-        """Take a JSON value, a text for people with a `{}` for each value, and what else came of it."""
 
 
 class Session:
@@ -160,18 +153,14 @@ class Session:
     @contextmanager
     def changing(
         self, operation: str, *, makes: bool = False, client: LLMClient | None = None
-    ) -> Iterator[tuple[KeywordTree, Report]]:
-        """Open the tree for one operation, and give what takes the answer: it is shown when the operation is done."""
-        said: list[tuple[dict[str, Any], str, tuple[str, ...], str]] = []
-
-        def take(value: dict[str, Any], text: str, *values: str, note: str = "") -> None:
-            said.append((value, text, values, note))
-
+    ) -> Iterator[tuple[KeywordTree, Callable[..., None]]]:
+        """Open the tree for one operation, and give what takes the answer, as `report` does, to be shown at its end."""
+        said: list[Callable[[str], None]] = []
         with self.open(makes=makes, client=client) as tree:
             with tree.Operation(operation) as change:
-                yield tree, take
-            for value, text, values, note in said:
-                self.report(tree, change.id, value, text, *values, note=note)
+                yield tree, lambda *words, **more: said.append(lambda id: self.report(tree, id, *words, **more))
+            for report in said:
+                report(change.id)
 
     @property
     def is_shared(self) -> bool:
@@ -346,12 +335,9 @@ def unclear(
     tree: KeywordTree, name: str, nodes: Sequence[KeywordNode], count: int, besides: str = ""
 ) -> RefusedError:
     """Return the error for a name that several keywords have, or a keyword and what stands in `besides`."""
-    rows = spell_places(tree, nodes)
-    by_path = len({row["path"] for row in rows}) == len(rows) and not besides
-    how = "{} are called {!r}; say which, by id or path: /… begins at the root"
-    text = how if by_path else "{} are called {!r}; say which, by id"
     keywords = " ".join(filter(None, (count_of(count, "keyword"), besides)))
-    return RefusedError(say(text, keywords, shorten(clean(name), 60)), rows)
+    text = "{} are called {!r}; say which, by id or path: /… begins at the root"
+    return RefusedError(say(text, keywords, shorten(clean(name), 60)), spell_places(tree, nodes))
 
 
 def find_from_root(tree: KeywordTree, path: str) -> list[KeywordNode]:

@@ -7,7 +7,7 @@ import click
 from ..base.language import say
 from ..keyword_tree import InvalidInputError, KeywordNode, KeywordTree, NotFoundError, RelationType
 from .program import command
-from .screen import shorten, spell_row
+from .screen import line, shorten, spell_row
 from .session import ROOT_ID, Session, UnknownNameError, path_of, spell_keyword, spell_links, spell_places, unclear
 
 
@@ -30,10 +30,14 @@ def read_content(content: str) -> str:
 )
 @click.option("--alias", "aliases", multiple=True, help="Another name; may be given several times.")
 @click.option("--description", default="", help="What it means.")
-def add(session: Session, name: str, parent: str | None, aliases: tuple[str, ...], description: str) -> None:
+@click.option("--yes", is_flag=True, help="Take the best of the places that words offer; do not ask.")
+def add(
+    session: Session, name: str, parent: str | None, aliases: tuple[str, ...], description: str, yes: bool
+) -> None:
     r"""Create a keyword.
 
-    Without --parent a NAME with a slash is a path, of which what is missing is created, too.
+    Without --parent a NAME with a slash is a path, of which what is missing is created, too. For any other NAME a model
+    chooses the place; where none is set up, three are offered on a terminal, and elsewhere words alone choose.
 
     \b
     keyword-tree add 编程 --parent / --alias programming
@@ -42,8 +46,9 @@ def add(session: Session, name: str, parent: str | None, aliases: tuple[str, ...
     """
     above, slash, last = name.rpartition("/") if parent is None else ("", "", name)
     client = None if parent is not None or slash else session.client()
+    offered = choose_place(session, name, description, yes) if session.is_lexical else None
     with session.changing("create_keyword", makes=True, client=client) as (tree, report):
-        parent_id = None if parent is None else session.find(tree, parent, may_add=True).id
+        parent_id = offered if parent is None else session.find(tree, parent, may_add=True).id
         others = tree.FindByName(name)
         if slash and not others:
             name, parent_id = last.strip(), find_or_make(session, tree, above)
@@ -55,6 +60,25 @@ def add(session: Session, name: str, parent: str | None, aliases: tuple[str, ...
         is_left = parent_id is None and node.parent_id == ROOT_ID and len(tree) > 1
         text = "added {}, at the top: no keyword fits it" if is_left else "added {}"
         report({"keyword": spell_keyword(tree, node)}, text, path_of(tree, node.id), note=say_others(tree, others))
+
+
+def choose_place(session: Session, name: str, description: str, yes: bool) -> str | None:
+    """Return the id of the place that a person chooses of three, or of the best; None where nobody is asked."""
+    asks = sys.stdin.isatty() and not session.as_json
+    if not (yes or asks):
+        return None
+    with session.open(makes=True) as tree:
+        found = [] if tree.FindByName(name) else tree.SuggestParents(name, description)
+        places = [(node.id, f"{path_of(tree, node.id)}  {confidence:.2f}") for node, confidence in found]
+    if not places:
+        return None
+    if yes:
+        return places[0][0]
+    places.append((ROOT_ID, "/"))
+    for number, (_, shown) in enumerate(places, 1):
+        session.messages.print(line((f"{number}  ", "bold"), shown))
+    number = click.prompt(say("where does it belong?"), type=click.IntRange(1, len(places)), default=1, err=True)
+    return places[number - 1][0]
 
 
 def say_others(tree: KeywordTree, others: list[KeywordNode]) -> str:

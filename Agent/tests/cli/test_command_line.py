@@ -721,6 +721,32 @@ class TestAdd:
         assert said.splitlines()[-1] == "next: keyword-tree add 'sour dough'"
         assert "next: " not in program.run("show", "sour dough", code=1)
 
+    @pytest.mark.parametrize(("typed", "chosen"), [(b"\n", 0), (b"9\n2\n", 1), (b"4\n", 3), (b"\x04", None)])
+    def test_offers_three_places_on_a_terminal(self, program: Program, typed: bytes, chosen: int | None) -> None:
+        for path in ("编程/Go code", "编程/Java code", "kitchen/code books", "编程/C#/dress code"):
+            program.run("add", path)
+        ours, theirs = pty.openpty()
+        os.write(ours, typed)
+        command = [*PROGRAM, "add", "Rust code", "--data", str(program.data)]
+        done = subprocess.run(command, env=ENVIRONMENT, stdin=theirs, capture_output=True, text=True, timeout=60)
+        os.close(ours)
+        os.close(theirs)
+        offered = re.findall(r"^(\d)  (.+?)(?:  0\.\d\d)?$", done.stderr, re.MULTILINE)
+
+        assert [number for number, _ in offered] == ["1", "2", "3", "4"]
+        assert offered[3][1] == "/"
+        if chosen is None:
+            assert (done.returncode, done.stdout, program.keyword("Rust code")) == (2, "", None)
+        else:
+            place = f"{offered[chosen][1]} / ".removeprefix("/ / ")
+            assert done.stdout.startswith(f"added {place}Rust code  (undo ")
+
+    def test_takes_the_best_place_where_that_is_said(self, program: Program) -> None:
+        for name in ("Go code", "Java code", "Ada code"):
+            program.run("add", name, "--parent", "编程")
+
+        assert program.ask("add", "Rust code", "--yes")["keyword"]["path"] == ["编程", "Rust code"]
+
     def test_says_that_no_keyword_fits(self, program: Program) -> None:
         said = program.run("add", "Longjing")
 
