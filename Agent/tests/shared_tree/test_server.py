@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import operator
 import threading
 import time
 import traceback
@@ -176,9 +177,9 @@ class TestSecrets:
         one, other = open_tree(), open_tree()
         for number in range(10):
             making = partial(KeywordTree.CreateKeyword, name=f"{number}", parent_id="root")
-            in_threads(
-                lambda work: work(), [partial(making, one), partial(making, other), partial(end_sessions, server)]
-            )
+            works: list[Callable[[], object]] = [partial(making, one), partial(making, other)]
+            works.append(partial(end_sessions, server))
+            in_threads(operator.call, works)
 
         assert len(names(open_tree())) == 20
         for record in caplog.records:

@@ -332,10 +332,11 @@ class TestConflicts:
     def test_a_plan_that_no_longer_fits_is_refused_and_a_batch_as_a_whole(
         self, rows: FaultyRows, log: MemoryLog
     ) -> None:
-        for write in (
+        writes: tuple[Callable[[KeywordTree, str], object], ...] = (
             lambda tree, tea: tree.CreateKeyword("green", tea),
             lambda tree, tea: tree.BatchCreateKeywords([{"name": "a"}, {"name": "b", "parent_id": tea}]),
-        ):
+        )
+        for write in writes:
             tree = opened(log)
             tea = tree.CreateKeyword("tea", "root").id
             rows.faults = [behind(partial(opened(log).DeleteKeyword, tea))]
