@@ -55,7 +55,56 @@ class Remembered(str):
         return made
 
 
-class MemoryWriter:
+class _Versions:
+    """What the memories of a tree said over time."""
+
+    tree: KeywordTree
+    retriever: MemoryRetriever
+
+    def _get(self, id: str) -> Info:
+        info = self.tree.GetInfo(id)
+        if info is None:
+            raise NotFoundError("info", id)
+        return info
+
+    def _newest(self, id: str) -> Info:
+        info = self._get(id)
+        seen = {info.id}
+        while (next_id := self._successor(info)) is not None and next_id not in seen:
+            following = self.tree.GetInfo(next_id)
+            if following is None:
+                break
+            seen.add(next_id)
+            info = following
+        return info
+
+    def _successor(self, info: Info) -> str | None:
+        named = memory_fields(info).get("superseded_by")
+        if isinstance(named, str):
+            return named
+        if memory_fields(info).get("kind") == "pattern":  # only its successors' own links name them
+            self.retriever.index.catch_up()
+        successors = self.retriever.index.successors(info.id)
+        return successors[0] if successors else None
+
+    def _chain(self, id: str) -> list[Info]:
+        """Return a memory's present version, and all that this one supersedes, at however many removes."""
+        chain = {(info := self._newest(id)).id: info}
+        stack = [info]
+        while stack:
+            for old_id in superseded_ids(stack.pop()):
+                old = None if old_id in chain else self.tree.GetInfo(old_id)
+                if old is not None and self._successor(old) is not None:  # in a circle nothing is superseded
+                    chain[old.id] = old
+                    stack.append(old)
+        return [*chain.values()]
+
+    def _is_at(self, id: str, version: int) -> bool:
+        info = self.tree.GetInfo(id)
+        return info is not None and info.version == version and self._successor(info) is None
+
+
+class MemoryWriter(_Versions):
     """Writes the memories of a tree; `MemoryStore` also opens, recalls and lists them.
 
     Args:
@@ -140,7 +189,7 @@ class MemoryWriter:
                 self._reader.read(id)
 
     def _remember_new(self, spec: dict[str, Any], names: list[str]) -> Remembered:
-        found = [self._find_keyword(name) for name in names]
+        found = [_find_keyword(self.tree, name) for name in names]
         if None not in found:  # a single write is an operation by itself, at half the price
             with contextlib.suppress(NotFoundError):  # deleted meanwhile
                 id = self.tree.CreateInfo(**spec, keyword_ids=[*dict.fromkeys(filter(None, found))]).id
@@ -148,7 +197,7 @@ class MemoryWriter:
 
         def write() -> Remembered:
             with self._lock, self.tree.Operation("remember") as operation:
-                keyword_ids = [self._keyword_id(name, spec["created_by"]) for name in names]
+                keyword_ids = [_keyword_id(self.tree, name, spec["created_by"]) for name in names]
                 id = self.tree.BatchCreateInfos([{**spec, "keyword_ids": [*dict.fromkeys(keyword_ids)]}])[0].id
             return Remembered(id, operation.id)
 
@@ -181,7 +230,7 @@ class MemoryWriter:
 
     def _link(self, info_id: str, names: Iterable[str], created_by: str) -> None:
         linked = {link.keyword_id for link in self.tree.GetLinks(info_id)}
-        for keyword_id in dict.fromkeys(self._keyword_id(name, created_by) for name in names):
+        for keyword_id in dict.fromkeys(_keyword_id(self.tree, name, created_by) for name in names):
             if keyword_id not in linked:
                 self.tree.LinkInfo(info_id, keyword_id, created_by=created_by)
 
@@ -244,31 +293,8 @@ class MemoryWriter:
         if len(names) < 2:
             raise InvalidInputError(f"a relation needs two keywords, not {shorten(source)} twice")
         with self._lock, self.tree.Operation("relate"):
-            ids = [self._keyword_id(name, created_by) for name in names]
+            ids = [_keyword_id(self.tree, name, created_by) for name in names]
             self.graph.add_relation(GraphRelation(ids[0], ids[1], relation_type, weight))
-
-    def _find_keyword(self, name: str) -> str | None:
-        """Return the keyword with a name or alias, of several the oldest, or at the end of a path of such."""
-        if found := self._named(name, 2):
-            return found[0].id
-        parents: set[str] | None = None
-        for part in name.split("/") if "/" in name else ():
-            # An empty part has no name: "and/" is no path.
-            found = self._named(part, _SAME_NAMES) if part.strip() else []
-            found = [node for node in found if parents is None or node.parent_id in parents]
-            parents = {node.id for node in found}
-        return found[0].id if found else None
-
-    def _named(self, name: str, limit: int) -> list[KeywordNode]:
-        # `Search` would pass over symbols (C and C#), and ask a model. The tree's own top is called "root".
-        return [node for node in self.tree.FindByName(name, 0, limit) if node.id != "root"]
-
-    def _keyword_id(self, name: str, created_by: str) -> str:
-        if (known := self._find_keyword(name)) is not None:
-            return known
-        if "/" in name and all(part.strip() for part in name.split("/")):  # a path, as `Ensure` reads it
-            return self.tree.Ensure(name, created_by).id
-        return self.tree.CreateKeyword(name, "root", llm_auto_place=False, created_by=created_by).id
 
     # -- correcting --
 
@@ -324,7 +350,7 @@ class MemoryWriter:
             links = self.tree.GetLinks(old.id)
             relations = {link.keyword_id: link.relation for link in links if link.created_by != EXTRACTION}
             for name in names:
-                relations.setdefault(self._keyword_id(name, spec["created_by"]), RelationType.PRIMARY)
+                relations.setdefault(_keyword_id(self.tree, name, spec["created_by"]), RelationType.PRIMARY)
             new = {**spec, "id": new_id, "metadata": metadata, "source": old.source if source is None else source}
             self.tree.BatchCreateInfos([new])
             kept = spec["content"] if "graph" in own_of_new else ""
@@ -337,44 +363,6 @@ class MemoryWriter:
             self.tree.UpdateInfo(old.id, {"metadata": {**old.metadata, MEMORY_KEY: {**own, "superseded_by": new_id}}})
             self._reader.clear(named_in(old), [old.id])
         return Remembered(new_id, operation.id)
-
-    def _get(self, id: str) -> Info:
-        info = self.tree.GetInfo(id)
-        if info is None:
-            raise NotFoundError("info", id)
-        return info
-
-    def _newest(self, id: str) -> Info:
-        info = self._get(id)
-        seen = {info.id}
-        while (next_id := self._successor(info)) is not None and next_id not in seen:
-            following = self.tree.GetInfo(next_id)
-            if following is None:
-                break
-            seen.add(next_id)
-            info = following
-        return info
-
-    def _successor(self, info: Info) -> str | None:
-        named = memory_fields(info).get("superseded_by")
-        if isinstance(named, str):
-            return named
-        if memory_fields(info).get("kind") == "pattern":  # only its successors' own links name them
-            self.retriever.index.catch_up()
-        successors = self.retriever.index.successors(info.id)
-        return successors[0] if successors else None
-
-    def _chain(self, id: str) -> list[Info]:
-        """Return a memory's present version, and all that this one supersedes, at however many removes."""
-        chain = {(info := self._newest(id)).id: info}
-        stack = [info]
-        while stack:
-            for old_id in superseded_ids(stack.pop()):
-                old = None if old_id in chain else self.tree.GetInfo(old_id)
-                if old is not None and self._successor(old) is not None:  # in a circle nothing is superseded
-                    chain[old.id] = old
-                    stack.append(old)
-        return [*chain.values()]
 
     # -- forgetting --
 
@@ -453,9 +441,31 @@ class MemoryWriter:
                 self.tree.LinkInfo(link.info_id, link.keyword_id, link.relation, link.created_by)
         return operation.id
 
-    def _is_at(self, id: str, version: int) -> bool:
-        info = self.tree.GetInfo(id)
-        return info is not None and info.version == version and self._successor(info) is None
+
+def _find_keyword(tree: KeywordTree, name: str) -> str | None:
+    """Return the keyword with a name or alias, of several the oldest, or at the end of a path of such."""
+    if found := _named(tree, name, 2):
+        return found[0].id
+    parents: set[str] | None = None
+    for part in name.split("/") if "/" in name else ():
+        # An empty part has no name: "and/" is no path.
+        found = _named(tree, part, _SAME_NAMES) if part.strip() else []
+        found = [node for node in found if parents is None or node.parent_id in parents]
+        parents = {node.id for node in found}
+    return found[0].id if found else None
+
+
+def _named(tree: KeywordTree, name: str, limit: int) -> list[KeywordNode]:
+    # `Search` would pass over symbols (C and C#), and ask a model. The tree's own top is called "root".
+    return [node for node in tree.FindByName(name, 0, limit) if node.id != "root"]
+
+
+def _keyword_id(tree: KeywordTree, name: str, created_by: str) -> str:
+    if (known := _find_keyword(tree, name)) is not None:
+        return known
+    if "/" in name and all(part.strip() for part in name.split("/")):  # a path, as `Ensure` reads it
+        return tree.Ensure(name, created_by).id
+    return tree.CreateKeyword(name, "root", llm_auto_place=False, created_by=created_by).id
 
 
 def _describe(record: Record | str) -> tuple[dict[str, Any], str]:
