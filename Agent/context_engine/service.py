@@ -242,7 +242,7 @@ class ContextEngineService:
         mine = (each for each in events if each.event_type not in (EXTRACT_ARCHIVE, FORGET))
         for batch in batches(sorted(mine, key=lambda event: parse_uri(event.uri).space)):
             try:
-                self._ask(batch[0].uri, lambda words, batch=batch: self.worker.handle_together(batch))  # type: ignore[misc]
+                self._safely([batch[0].uri], functools.partial(self.worker.handle_together, batch))
                 self.outbox.mark_done([event.event_id for event in batch])
             except Exception as error:  # the commit has happened; the index comes after
                 _log.warning("the index does not follow %s yet: %s", batch[0].uri, error)

@@ -243,11 +243,13 @@ class Folders:
         self.root = root
         self._disk = disk
 
-    @contextlib.contextmanager
-    def _opened(self, names: Sequence[str], create: bool = False) -> Iterator[int]:
-        """Open a folder from its parents on; a `StoreError` says that one on the way is a symlink, or a file."""
+    def _open(self, names: Sequence[str]) -> tuple[int, int]:
+        """Open a folder from its parents on, or the last one that exists, and return it with its depth.
+
+        A `StoreError` says that one on the way is a symlink, or a file.
+        """
         try:
-            fd, depth = self._disk.open_path(self.root, names)
+            return self._disk.open_path(self.root, names)
         except FileNotFoundError as error:
             raise StoreError(f"the store's folder {self.root!r} was removed or replaced: open it again") from error
         except OSError as error:
@@ -256,6 +258,11 @@ class Folders:
             if error.errno in _REFUSED:
                 raise StoreError(f"{error.filename!r} may not be opened") from error
             raise
+
+    @contextlib.contextmanager
+    def _opened(self, names: Sequence[str], create: bool = False) -> Iterator[int]:
+        """Hold a folder open."""
+        fd, depth = self._open(names)
         try:
             if depth < len(names) and not create:
                 raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), names[depth])
@@ -334,17 +341,17 @@ class Folders:
 
     def check_writable(self, names: Sequence[str]) -> None:
         """Refuse a folder that cannot be written, before a commit is logged that would block all later writes."""
-        for depth in range(len(names), -1, -1):
-            with contextlib.suppress(FileNotFoundError), self._opened(names[:depth]) as fd:
-                where = "/".join(names[:depth])
-                if not self._disk.may_write(fd):
-                    raise StoreError(f"{where!r} may not be written")
-                for entry in self._disk.list_folder(fd) if depth == len(names) else ():
-                    if entry.name.removesuffix(NEW).removesuffix(OLD) in FILES and not entry.is_file(
-                        follow_symlinks=False
-                    ):
-                        raise StoreError(f"{where}/{entry.name} is no plain file, where one belongs")
-                return
+        fd, depth = self._open(names)
+        try:
+            where = "/".join(names[:depth])
+            if not self._disk.may_write(fd):
+                raise StoreError(f"{where!r} may not be written")
+            for entry in self._disk.list_folder(fd) if depth == len(names) else ():
+                is_ours = entry.name.removesuffix(NEW).removesuffix(OLD) in FILES
+                if is_ours and not entry.is_file(follow_symlinks=False):
+                    raise StoreError(f"{where}/{entry.name} is no plain file, where one belongs")
+        finally:
+            self._disk.close(fd)
 
     def _write_file(self, name: str, data: bytes | None, parent: int, names: Sequence[str], guard: Guard) -> None:
         is_again = False

@@ -103,9 +103,8 @@ def _pack(steps: Sequence[Step]) -> bytes:
     head: list[list[str | int | None]] = []
     images: list[bytes] = []
     for step in steps:
-        after: bytes | str | None = file_digest(step.after or b"") if _is_apart(step) else step.after
         row: list[str | int | None] = [step.file]
-        for image in (step.before, after):
+        for image in (step.before, step.digest or step.after):
             if isinstance(image, bytes):
                 images.append(image)
             row.append(len(image) if isinstance(image, bytes) else image)
@@ -494,14 +493,16 @@ def _commit_of(row: tuple[Any, ...], plans: list[dict[str, Any]], steps: list[St
 def _put_steps(connection: sqlite3.Connection, sequence: int, steps: Sequence[Step]) -> None:
     sql = "INSERT INTO changes(sequence, uri, moved_to, images) VALUES (?, ?, ?, ?)"
     for uri, group in groupby(steps, itemgetter(0)):
-        mine = list(group)
-        files = [step for step in mine if step.file != MOVE]
-        for step in mine:
+        files: list[Step] = []
+        for step in group:
             if step.file == MOVE:
                 connection.execute(sql, (sequence, uri, (step.after or b"").decode(), None))
             elif _is_apart(step):
-                image = zlib.compress(step.after or b"", 1)
-                connection.execute("INSERT INTO unsynced VALUES (?, ?, ?)", (sequence, uri, image))
+                image, digest = step.after or b"", file_digest(step.after or b"")
+                connection.execute("INSERT INTO unsynced VALUES (?, ?, ?)", (sequence, uri, zlib.compress(image, 1)))
+                files.append(step._replace(after=None, digest=digest))
+            else:
+                files.append(step)
         if files:
             connection.execute(sql, (sequence, uri, None, _pack(files)))
 

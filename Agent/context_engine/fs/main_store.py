@@ -28,6 +28,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
+from operator import itemgetter
 from pathlib import Path
 from typing import Any, TypeAlias, TypeVar
 from urllib.parse import unquote
@@ -464,14 +465,18 @@ class MainStore:
         """Do steps 3 to 5 of a commit; the lock is held."""
         self.journal.log(commit)
         try:
-            for (uri, is_move), group in groupby(commit.steps, lambda step: (step.uri, step.file == MOVE)):
-                steps, folders = list(group), parse_uri(uri).folders
-                if is_move:
-                    self.folders.move(folders, parse_uri((steps[0].after or b"").decode()).folders)
-                else:
-                    before = {step.file: step.before for step in steps}
+            for uri, group in groupby(commit.steps, itemgetter(0)):
+                folders = parse_uri(uri).folders
+                before: dict[str, bytes | None] = {}
+                after: dict[str, bytes | None] = {}
+                for step in group:
+                    if step.file == MOVE:
+                        self.folders.move(folders, parse_uri((step.after or b"").decode()).folders)
+                    else:
+                        before[step.file], after[step.file] = step.before, step.after
+                if after:
                     rescue = Rescue(self.journal, self.aside, uri, before, sequence=commit.sequence)
-                    self.folders.write(folders, {step.file: step.after for step in steps}, rescue)
+                    self.folders.write(folders, after, rescue)
         except OSError as error:
             text = f"commit {commit.id} is kept in the journal, its files follow with the next write: {error}"
             raise StoreError(text, is_committed=True) from error
