@@ -187,22 +187,15 @@ def read_tools(archive: SessionArchive) -> list[CandidateMemory]:
 
 
 def describe_tool(tool: Any) -> dict[str, Any]:
-    """Return a used tool as the archive keeps it: `name`, `ok`, `seconds`, `error`, `at`."""
+    """Return a used tool as the archive keeps it: `name`, `ok`, `seconds`, `error`, `kind`, `at`."""
     made = mapping_of(tool) if not isinstance(tool, str) else {"name": tool}
-    name = made.get("name", made.get("tool"))
-    status = made.get("ok", made.get("success"))
-    if status is None and isinstance(made.get("status"), str):
-        status = made["status"].casefold() not in ("error", "failed", "failure")
-    seconds = made.get("seconds", made.get("duration_s"))
-    milliseconds: object = made.get("duration_ms")
-    if seconds is None and isinstance(milliseconds, (int, float)):
-        seconds = milliseconds / 1000
+    seconds, error = made.get("seconds"), made.get("error")
     return {
-        "name": one_line(str(name or ""))[:100],
-        "ok": status is not False and not made.get("error"),
+        "name": one_line(str(made.get("name") or ""))[:100],
+        "ok": made.get("ok") is not False and not error,
         "seconds": float(seconds) if isinstance(seconds, (int, float)) and not isinstance(seconds, bool) else 0.0,
-        **({"error": mask(one_line(str(made["error"])))[:300]} if made.get("error") else {}),
-        **({"kind": "skill"} if made.get("kind", made.get("type")) == "skill" else {}),
+        **({"error": mask(one_line(str(error)))[:300]} if error else {}),
+        **({"kind": "skill"} if made.get("kind") == "skill" else {}),
         **({"at": made["at"]} if read_time(made.get("at")) is not None else {}),
     }
 
