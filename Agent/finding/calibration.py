@@ -125,19 +125,22 @@ def blend(
         query: The question.
         found: What fits by words, best first.
         words: id → confidence by words alone.
-        near: id → nearness, number and nearest document, also of what fits by words.
+        near: id → nearness, number and nearest document, also of what fits by words; nearness is -1 without a vector.
     """
     scores, documents = {each.id: each.score for each in found}, {each.id: each.documents[0] for each in found}
-    weight = found[0].coverage * SAID + ASIDE if found else 0.0
+    coverage = found[0].coverage if found else 0.0
     most, nearest = max(scores.values(), default=0.0) or 1.0, max(NEAR, *(each[0] for each in near.values()))
-    order = {id: weight * scores.get(id, 0.0) / most + each[0] / nearest for id, each in near.items()}
+    order = dict[str, float]()
+    for id, (nearness, *_) in near.items():  # what has no vector yet is as near as its words say
+        said = scores.get(id, 0.0) / most
+        order[id] = (coverage * SAID + ASIDE) * said + (nearness / nearest if nearness >= 0 else coverage * said)
     ranked = sorted(order, key=lambda id: -order[id])
     if not ranked or not order[ranked[0]]:
         return {}
     first = ranked[0]
     nearness, number, at = near[first]
     lead = 1.0 - _rival(query, [(documents.get(id, near[id][2]), order[id]) for id in ranked[:RIVALS]])
-    strength = NEARNESS * nearness + WORDS * words.get(first, 0.0) + MEANT_LEAD * lead
+    strength = NEARNESS * max(0.0, nearness) + WORDS * words.get(first, 0.0) + MEANT_LEAD * lead
     sure = 1 / (1 + math.exp(MEANT_TEXTS * math.log(max(CROWD, query.total)) + MEANT_BASE - strength))
     passage = next((each for each in (documents.get(first, at), at) if each & 1), None)
     shares = score.Evidence(query, query.index.units([number])).shares(number, passage)

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from . import calibration, evidence, score, texts
 from .embedder import Embedder, Meaning, meaning_of
 from .rows import LostIndexError, Rows, Unit
-from .thesaurus import DEFAULT, Thesaurus, default
+from .thesaurus import Thesaurus, default
 
 if TYPE_CHECKING:
     from .vectors import Compared, Vectors
@@ -58,7 +58,7 @@ class Index(Rows):
     Args:
         path: Of the file; None keeps all in memory.
         is_readonly: Whether no byte may be written, not even where the file is damaged.
-        thesaurus: Of near words; that of the package by default, None has none.
+        thesaurus: Of near words; True is that of the package, None has none.
         meaning: How to compare by meaning; True is the model of the extra `[local]` where it is installed, False none.
         newest_first: Whether of equals the unit that was put last comes first, else the first.
     """
@@ -68,13 +68,13 @@ class Index(Rows):
         path: str | None = None,
         *,
         is_readonly: bool = False,
-        thesaurus: Thesaurus | None = DEFAULT,
+        thesaurus: Thesaurus | bool | None = True,
         meaning: Meaning | Embedder | bool = True,
         newest_first: bool = False,
     ) -> None:
         super().__init__(path, is_readonly)
         self.newest_first = newest_first
-        self.thesaurus = default()[0] if thesaurus is DEFAULT else thesaurus
+        self.thesaurus = default()[0] if thesaurus is True else thesaurus or None
         self.meaning = meaning_of(meaning)
 
     @cached_property
@@ -107,7 +107,6 @@ class Index(Rows):
         query: str,
         limit: int = 10,
         *,
-        groups: Collection[str] | None = None,
         among: score.Among | None = None,
         lent: Mapping[str, Mapping[str, float]] | None = None,
         quotes: int | None = None,
@@ -119,13 +118,12 @@ class Index(Rows):
         Args:
             query: Any text; of a page of it the last sentence and those that ask count most.
             limit: So many hits at most.
-            groups: Only units of these.
             among: Only these: their ids, or, where they are many, what returns which of some ids may be found.
             lent: id → term → share (0 to 1): what a unit counts as saying although none of its texts does.
             quotes: Hits that get an excerpt, the first ones; None: all of them.
         """
         with self.reading():
-            asked, found, scores, _ = self.rank(query, limit, groups=groups, among=among, lent=lent)
+            asked, found, scores, _ = self.rank(query, limit, among=among, lent=lent)
             first = [*scores][:limit]
             quoted = [each for each in found if each.id in {*first[:quotes]}]
             excerpts = evidence.quote(self, evidence.Words(asked.quoted()), quoted)
@@ -138,7 +136,6 @@ class Index(Rows):
         *,
         more: str = "",
         besides: Collection[str] = (),
-        groups: Collection[str] | None = None,
         among: score.Among | None = None,
         lent: Mapping[str, Mapping[str, float]] | None = None,
     ) -> Ranking:
@@ -152,8 +149,8 @@ class Index(Rows):
             compared = self.vectors.compare(query) if self.vectors is not None else None
             # Scores depend on what is ranked along: as many for a limit of one as for ten.
             least = max(limit, calibration.RIVALS if compared is None else score.CANDIDATES)
-            found = score.rank(asked, least, groups=groups, among=among, lent=lent)
-            near = {} if compared is None else self._nearest(compared, groups, among)
+            found = score.rank(asked, least, among=among, lent=lent)
+            near = {} if compared is None else self._nearest(compared, among)
             if rest := {*besides, *near} - {each.id for each in found}:
                 found += score.rank(asked, len(rest), among=rest, lent=lent)
             scale = calibration.scale_of(asked, found, lent)
@@ -165,22 +162,16 @@ class Index(Rows):
                 scores = calibration.blend(asked, found, scores, nearness)
             return Ranking(asked, found, dict(sorted(scores.items(), key=lambda pair: -pair[1])), nearest)
 
-    def _nearest(
-        self, compared: "Compared", groups: Collection[str] | None, among: score.Among | None
-    ) -> dict[str, int]:
+    def _nearest(self, compared: "Compared", among: score.Among | None) -> dict[str, int]:
         """Return the units of the nearest documents, id → number, of those that are asked for."""
         rows = self.units({*self.owners(document for document, _ in compared.best(_NEAREST)).values()})
         allowed = score.allow([row.id for row in rows.values()], among)
-        return {
-            row.id: number
-            for number, row in rows.items()
-            if row.document is not None and row.id in allowed and (groups is None or row.group in groups)
-        }
+        return {row.id: at for at, row in rows.items() if row.document is not None and row.id in allowed}
 
     def _nearness(self, compared: "Compared", units: Mapping[str, int]) -> dict[str, tuple[float, int, int]]:
         """Return how near units are to a question, each with its number and its nearest document, by their ids.
 
-        0 is as near as usual, 1 what says the question itself.
+        0 is as near as usual, 1 what says the question itself, -1 what has no vector yet.
         """
         rows = self.units(units.values())
         passages = self.passages_of(rows)
@@ -189,6 +180,7 @@ class Index(Rows):
         similar = dict(zip(flat, compared.similarities(flat), strict=True))
         nearest = {number: max(part, key=similar.__getitem__) for number, part in documents.items()}
         usual = compared.usual
-        own = {at: max(0.0, similar[nearest[at]] - usual) / max(1e-4, 1.0 - usual) for at in rows}
-        near = {at: min(1.0, max(own[at], _BESIDE * own.get(rows[at].above or 0, 0.0))) for at in units.values()}
+        read = {at: similar[document] for at, document in nearest.items() if similar[document] > -1.0}
+        own = {at: min(1.0, max(0.0, one - usual) / max(1e-4, 1.0 - usual)) for at, one in read.items()}
+        near = {at: max(own[at], _BESIDE * own.get(rows[at].above or 0, 0.0)) if at in own else -1.0 for at in rows}
         return {id: (near[number], number, nearest[number]) for id, number in units.items()}

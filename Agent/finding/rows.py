@@ -127,7 +127,7 @@ class Unit(NamedTuple):
     context: str | None = None
     """The id of a unit whose words count for this one, a little less; it may be put later."""
     group: str = ""
-    """To what it belongs: a search can be within some groups."""
+    """To what it belongs: all of a group counts as one text besides."""
 
 
 class UnitRow(NamedTuple):
@@ -138,7 +138,6 @@ class UnitRow(NamedTuple):
     group: str
     document: int | None  # of its names and its text; None where it is but the context of others
     is_context: bool
-    passages: int  # of its infos
 
 
 def _check(unit: Unit) -> Unit:
@@ -662,10 +661,10 @@ class Rows(IndexFile):
     def units(self, numbers: Collection[int]) -> dict[int, UnitRow]:
         """Return number → unit, of some and those above them, as far up as their words count."""
         sql = (
-            "select num, id, above, grp, exists (select 1 from unit child where child.above = unit.num),"
-            " (select count(*) from passage where passage.unit = unit.num) from unit where num in"
+            "select num, id, above, grp, exists (select 1 from unit child where child.above = unit.num)"
+            " from unit where num in"
         )
-        kinds = _NUMBERS, _KEYS, (int, _NONE), (str, _NONE), _NUMBERS, _NUMBERS
+        kinds = _NUMBERS, _KEYS, (int, _NONE), (str, _NONE), _NUMBERS
         found, wanted = dict[int, UnitRow](), set(numbers)
         with self.reading() as db:
             known = self.remembered(db, "units", dict[int, UnitRow])
@@ -674,10 +673,9 @@ class Rows(IndexFile):
             for _ in range(ANCESTORS):
                 # Not by `wanted - known.keys()`, which goes through all that is known for each level of a deep tree.
                 if unknown := [num for num in wanted if num not in known]:
-                    for num, key, above, group, is_context, passages in self._select(sql, unknown, *kinds):
+                    for num, key, above, group, is_context in self._select(sql, unknown, *kinds):
                         document = None if group is None else 2 * num
-                        row = UnitRow(packing.to_id(key), above, group or "", document, bool(is_context), passages)
-                        known[num] = row
+                        known[num] = UnitRow(packing.to_id(key), above, group or "", document, bool(is_context))
                 if not all(num in known for num in wanted):
                     raise packing.DamagedRowError("what is indexed has no unit")
                 found.update((num, known[num]) for num in wanted)

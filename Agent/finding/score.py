@@ -18,7 +18,7 @@ import math
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Set
 from heapq import heappush, heappushpop, nlargest
-from itertools import accumulate, chain
+from itertools import chain
 from types import MappingProxyType
 from typing import NamedTuple, TypeAlias
 
@@ -250,39 +250,15 @@ class Query:
         mean = mean_passage if is_passage else mean_text
         return found + (count / (1 - B + B * text_length / mean) if count else 0.0)
 
-    def gains(self, is_best_alone: bool = False) -> tuple[dict[int, float], dict[int, float]]:
-        """Return document → score of its own terms: of units, and of passages.
-
-        With `is_best_alone` of the `count` best of each at least (MaxScore; Turtle & Flood 1995).
-        """
-        found, is_whole = dict[int, float](), True
-        bounds = [
-            self.weights[term] * max(map(self._saturated.__getitem__, set(postings.values())), default=0.0)
-            for term, postings in self.postings.items()
-        ]
-        left = [*accumulate(reversed(bounds))][::-1]  # what a document can have of a term and all after it
-        for (term, postings), most in zip(self.postings.items(), left, strict=True):
-            # None has more by now than all terms so far are worth: only then can the rest be worth less than that.
-            may_skip = is_best_alone and is_whole and len(postings) > self.count and left[0] > 2 * most
-            if may_skip and (bar := self._bar(found)) * (1 - 1e-9) > most:
-                found = {document: gain for document, gain in found.items() if gain + most >= bar * (1 - 1e-9)}
-                is_whole = False
-            if is_whole:
-                _add(found, postings, self.weights[term], self._saturated, self.shares.get(term, {}))
-                continue
-            for document in found.keys() & postings.keys():
-                found[document] += self.weights[term] * self.share(term, document) * self._saturated[postings[document]]
+    def gains(self) -> tuple[dict[int, float], dict[int, float]]:
+        """Return document → score of its own terms: of units, and of passages."""
+        found = dict[int, float]()
+        for term, postings in self.postings.items():
+            _add(found, postings, self.weights[term], self._saturated, self.shares.get(term, {}))
         if not self.counts.get("passages"):
             return found, {}
         passages = {document: gain for document, gain in found.items() if document & 1}
         return {document: gain for document, gain in found.items() if not document & 1}, passages
-
-    def _bar(self, gains: Mapping[int, float]) -> float:
-        """Return what a document needs to be among the `count` best, of units and of passages; 0: anything."""
-        kinds: list[Collection[float]] = [gains.values()]
-        if self.counts.get("passages"):
-            kinds = [[gain for at, gain in gains.items() if at & 1 == kind] for kind in (0, 1)]
-        return min(nlargest(self.count, kind)[-1] if len(kind) >= self.count else 0.0 for kind in kinds)
 
     def look_at(self, documents: Iterable[int]) -> None:
         """Find out which terms some documents have: of many at once, in a fraction of the time."""
@@ -349,18 +325,17 @@ def rank(
     query: Query,
     limit: int,
     *,
-    groups: Collection[str] | None = None,
     among: Among | None = None,
     lent: Mapping[str, Mapping[str, float]] | None = None,
 ) -> list[Found]:
     """Return what fits a question, best first; see `Index.search`."""
     query.count = max(CANDIDATES, min(limit, query.total))
-    own, passages = query.gains(is_best_alone=groups is None and among is None)
+    own, passages = query.gains()
     similar = query.similar_names()
     index = query.index
     only = index.documents_of(among) if isinstance(among, Set) else None
-    nearest = [*_within(query, own, groups, among, only), *_within(query, similar, groups, among, only)]
-    best_passages = _within(query, passages, groups, among, only)
+    nearest = [*_within(query, own, among, only), *_within(query, similar, among, only)]
+    best_passages = _within(query, passages, among, only)
     owners = index.owners([*nearest, *best_passages])
     passages_of: dict[int, list[int]] = {}
     for document in best_passages:
@@ -380,7 +355,7 @@ def rank(
     whole = _together(query, [row.group for _, row in there])
     bounds, extra = list[tuple[float, int]](), dict[int, float]()
     for number, row in there:
-        if row.id not in allowed or (groups is not None and row.group not in groups):
+        if row.id not in allowed:
             continue
         document, said = 2 * number, passages_of.get(number, ())
         extra[number] = TRIGRAMS * latin * similar.get(document, 0.0) + whole.get(row.group, 0.0)
@@ -420,17 +395,11 @@ def _parts(word: str) -> list[str]:
     return [word[at : at + 2] for at in range(len(word) - 1)]
 
 
-def _within(
-    query: Query,
-    scores: Mapping[int, float],
-    groups: Collection[str] | None,
-    among: Among | None,
-    only: Set[int] | None,
-) -> list[int]:
+def _within(query: Query, scores: Mapping[int, float], among: Among | None, only: Set[int] | None) -> list[int]:
     """Return the best documents, of those that are asked for."""
     if only is not None:
         scores = {document: one for document, one in scores.items() if document in only}
-    if groups is None and (among is None or only is not None):
+    if among is None or only is not None:
         return best(scores, query.count, query.index.newest_first)
     chosen: list[int] = []
     ordered = best(scores, len(scores), query.index.newest_first)
@@ -440,8 +409,7 @@ def _within(
         rows = query.index.units(set(owners.values()))
         allowed = allow([row.id for row in rows.values()], among)
         for document in part:
-            row = rows[owners[document]]
-            if row.id in allowed and (groups is None or row.group in groups):
+            if rows[owners[document]].id in allowed:
                 chosen.append(document)
         if len(chosen) >= query.count:
             break

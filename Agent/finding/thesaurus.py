@@ -18,7 +18,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Protocol
 
-__all__ = ["DEFAULT", "FORMAT", "Thesaurus", "WordsNear", "cut", "default"]
+__all__ = ["FORMAT", "Thesaurus", "WordsNear", "cut", "default"]
 
 FORMAT = b"near2\0\0\0"
 PATH = Path(__file__).with_name("words.near")
@@ -83,17 +83,6 @@ class WordsNear:
             return None
         row = self._near[self._starts[low] : self._starts[low + 1]]
         return tuple((self._term(each >> 8).decode(), (each & 255) / 255) for each in row)
-
-
-class _Default:
-    """Stands for the package's thesaurus, which is opened when it is needed."""
-
-    def near(self, term: str) -> Sequence[tuple[str, float]] | None:
-        thesaurus, _ = default()
-        return thesaurus.near(term) if thesaurus else None
-
-
-DEFAULT = _Default()
 
 
 @cache

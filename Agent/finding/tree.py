@@ -25,14 +25,12 @@ from collections.abc import Collection, Iterable, Iterator
 from functools import partial
 from typing import Any
 
-from typing_extensions import override
-
 from ..base.checks import shorten
 from ..keyword_tree import Evidence, Fits, InvalidInputError, KeywordTexts, KeywordTree, StoreError, TreeView
 from . import evidence, placing, score, texts
 from .embedder import Embedder, Meaning, meaning_of
 from .index import Index, LostIndexError, Unit
-from .thesaurus import DEFAULT, Thesaurus, default
+from .thesaurus import Thesaurus, default
 
 __all__ = ["EmbeddingTree", "TreeRanker"]
 
@@ -56,7 +54,7 @@ class TreeRanker:
     """
 
     def __init__(
-        self, view: TreeView, thesaurus: Thesaurus | None = DEFAULT, meaning: Meaning | Embedder | bool = True
+        self, view: TreeView, thesaurus: Thesaurus | bool | None = True, meaning: Meaning | Embedder | bool = True
     ) -> None:
         self._view, self._thesaurus, self._meaning = view, thesaurus, meaning_of(meaning)
         has_file = view.data_dir is not None and not view.is_past
@@ -65,7 +63,7 @@ class TreeRanker:
         self._lock: Any = threading.RLock()  # Any: typeshed does not know `_is_owned`
         self._follows = False  # False before the first question, and where it is unknown how far it came
         self._position = ""  # up to which this ranker has followed
-        self._note = default()[1] if thesaurus is DEFAULT else ""  # what the ranking lacks
+        self._note = default()[1] if thesaurus is True else ""  # what the ranking lacks
 
     def Fit(
         self, query: str, more: str = "", *, is_placing: bool = False, count: int = 50, among: Collection[str] = ()
@@ -76,15 +74,13 @@ class TreeRanker:
             self.follow()  # the model reads what is new before the ranking, which does not wait for it under the lock
             note = self.index.ask(query)
         with self._alone():
-            for attempt in range(2):
+            note = self._follow() or note
+            try:
+                return self._rank(query, more, is_placing, count, among)._replace(note=note)
+            except LostIndexError:  # damaged where nothing was written: once more, after all is taken in again
+                self._follows = False
                 note = self._follow() or note
-                try:
-                    return self._rank(query, more, is_placing, count, among)._replace(note=note)
-                except LostIndexError:  # damaged where nothing was written: once more, after all is taken in again
-                    self._follows = False
-                    if attempt:
-                        raise
-        raise AssertionError("either attempt returns or raises")
+                return self._rank(query, more, is_placing, count, among)._replace(note=note)
 
     @property
     def vectors(self) -> Any:
@@ -284,12 +280,3 @@ class EmbeddingTree(KeywordTree):
         self.recall.follow()
         left: int = self.recall.vectors.catch_up(limit)
         return left
-
-    @override
-    def CompactStorage(self, keep_history: bool = True) -> dict[str, Any]:
-        """As in `KeywordTree`; without history the vectors of deleted texts go, too."""
-        report = super().CompactStorage(keep_history)
-        if not keep_history:
-            self.recall.follow()
-            self.recall.index.scrub()
-        return report

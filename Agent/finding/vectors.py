@@ -233,7 +233,7 @@ class Vectors:
             with self._asking:
                 embed = getattr(self._embedder, "embed_queries", self._embedder.embed)
                 vectors = self._embed_each(questions, embed)
-                self._check_dimension(next((each for each in vectors if each is not None), None))
+                self._check_model(vectors)
                 if self._usual is None:
                     self._usual = self._embed(_USUAL)
         except (Exception, SystemExit) as error:  # the model's port: whatever happens there, the words still rank
@@ -251,13 +251,12 @@ class Vectors:
         """Embed some documents, the newest ones."""
         try:
             with self._asking:
-                self._check_model()
                 with self._index.reading() as db:
                     sql = "select document from unread order by document desc limit ?"
                     said = self._texts_of([at for (at,) in db.execute(sql, (self._share,))])
                 texts, began = [text for each in said.values() for text in each], self._clock()
                 vectors = self._embed_each(texts, self._embedder.embed) if texts else []
-                self._check_dimension(next((each for each in vectors if each is not None), None))
+                self._check_model(vectors)
                 self._take(said, vectors)
                 is_quick = self._clock() - began < CALL_S
                 self._share = min(BATCH, 2 * self._share) if is_quick else max(1, self._share // 2)
@@ -330,6 +329,8 @@ class Vectors:
         """Keep the vectors of documents, of those that say the same by now."""
         given = iter(vectors)
         made = {document: [next(given) for _ in texts] for document, texts in said.items()}
+        if self._rest_until == float("inf"):  # closed meanwhile: nothing is written any more
+            return
         with self._index.transaction() as db:
             there = {at for at in said if db.execute("select 1 from unread where document = ?", (at,)).fetchone()}
             for document, texts in self._texts_of(there).items():
@@ -338,36 +339,26 @@ class Vectors:
                     db.executemany("insert into vector(document, data) values (?, ?)", rows)
                     db.execute("delete from unread where document = ?", (document,))
 
-    def _check_model(self) -> None:
-        """Begin again where the rows are of another model."""
-        kept = self._index.kept("model")
-        if kept == self._embedder.name:
+    def _check_model(self, vectors: "Sequence[Numbers | None]") -> None:
+        """Begin again where the rows are of another model; refuse questions of another length than texts."""
+        lengths = {len(each) for each in vectors if each is not None and self._rest_until < float("inf")}
+        name, kept = self._embedder.name, self._index.kept("model")
+        now = f"{name}, {max(lengths, default=0)} numbers"
+        if not lengths or kept == now:
             return
-        if kept and not self._is_given:
+        if self._index.is_readonly or (kept and not self._is_given and not kept.startswith(f"{name}, ")):
             raise ValueError(f"the vectors that are kept are those of {kept!r}")
-        with self._index.transaction():
-            self._begin_again()
-            self._index.keep("model", self._embedder.name)
-
-    def _check_dimension(self, vector: "Numbers | None") -> None:
-        """Begin again where the rows have another length; refuse questions of another length than texts."""
-        with self._index.reading() as db:
-            row = db.execute("select length(data) / 2 from vector limit 1").fetchone()
-        if vector is None or row is None or row[0] == len(vector):
-            return
-        if len(self._embed([_PLAIN])[0]) != len(vector):
-            raise ValueError(f"{self._embedder.name!r} gives questions and texts of different lengths")
-        message = "%s gives vectors of %d numbers, those kept have %d: all texts are embedded again"
-        _log.warning(message, self._embedder.name, len(vector), row[0])
-        self._questions.clear()
-        self._usual = None
-        self._begin_again()
-
-    def _begin_again(self) -> None:
+        if len(self._embed([_PLAIN])[0]) not in lengths:
+            raise ValueError(f"{name!r} gives questions and texts of different lengths")
+        if kept:
+            _log.warning("all texts are embedded again, by %s: those kept were by %s", now, kept)
+            self._questions.clear()
+            self._usual = None
         with self._index.transaction() as db:
             db.execute("delete from vector")
             for sql in ("select 2 * num from unit where grp is not null", "select num from passage"):
                 db.execute(f"insert or ignore into unread {sql}")
+            self._index.keep("model", now)
 
     # -- comparing ------------------------------------------------------------
 
@@ -401,7 +392,9 @@ class Vectors:
         new = db.execute(sql, (last,)).fetchall()
         if len(self._stamps) + len(new) != count:  # some are gone
             kept = db.execute("select stamp from vector where stamp <= ?", (last,)).fetchall()
-            self._keep(np.isin(self._stamps, np.array(kept, int)))
+            here = np.isin(self._stamps, np.array(kept, int))
+            self._matrix, self._stamps = self._matrix[here], self._stamps[here]
+            self._documents = self._documents[here]
         if new:
             size = len(new[0][2]) // 2
             rows = np.array([np.frombuffer(data, "<f2", size) for *_, data in new], np.float32)
@@ -411,10 +404,6 @@ class Vectors:
         order = np.argsort(self._documents, kind="stable")
         _, starts = np.unique(self._documents[order], return_index=True)
         return self._matrix, self._documents, order, starts
-
-    def _keep(self, which: Any) -> None:
-        self._matrix, self._stamps = self._matrix[which], self._stamps[which]
-        self._documents = self._documents[which]
 
 
 def _sound(text: str) -> str:

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from Agent.finding import score, texts
+from Agent.finding import texts
 from Agent.finding.index import Index, LostIndexError, Unit
 from Agent.finding.packing import to_id, to_key
 from Agent.tests.support import inside
@@ -61,8 +61,6 @@ def test_searches_within_groups() -> None:
     index = Index()
     index.put(UNITS)
     index.put(Unit(f"other {number}", infos=["peanuts, peanuts and more peanuts"]) for number in range(300))
-    assert [hit.id for hit in index.search("peanuts", groups={"people"})] == ["anna"]
-    assert index.search("peanuts", groups={"nobody"}) == []
 
 
 def test_what_is_put_piecewise_in_any_order_and_corrected_is_found_alike() -> None:
@@ -591,24 +589,6 @@ def test_the_documents_of_a_group_are_those_of_now(tmp_path: Path) -> None:
         assert len(writer.documents_in({"g"}, 100)) == 6
         raise KeyError
     assert len(writer.documents_in({"g"}, 100)) == 5
-
-
-@pytest.mark.parametrize("passages", [0, 2])
-def test_the_best_are_the_same_where_what_cannot_be_among_them_is_skipped(passages: int) -> None:
-    index, draw = Index(), random.Random(5)
-
-    def say() -> str:
-        return " ".join(f"word{int(draw.paretovariate(0.4)) % 3_000}" for _ in range(draw.randrange(4, 20)))
-
-    index.put(Unit(f"k{at}", [say()], say(), [say() for _ in range(passages)]) for at in range(800))
-    skipped = 0
-    for _ in range(10):
-        asked = score.Query(index, texts.question(f"what is {say()}?"))
-        for best, of_all in zip(asked.gains(is_best_alone=True), asked.gains(), strict=True):
-            skipped += len(of_all) - len(best)
-            assert score.best(best, score.CANDIDATES) == score.best(of_all, score.CANDIDATES)
-            assert {document: of_all[document] for document in best} == best
-    assert skipped > 1_000
 
 
 ID = "1ceed40d-230e-4b28-ba25-6e3f38a23e60"
