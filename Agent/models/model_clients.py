@@ -390,7 +390,9 @@ class _ChatClient(LLMClient):
         outcome = self._attempt(request, retries)
         if isinstance(outcome, Exception):
             raise outcome
-        self._count(Usage(0, *(tokens := self._find_tokens(outcome)), self._prices and self._prices.cost(*tokens)))
+        tokens = self._find_tokens(outcome)
+        with self._lock:
+            self._add(Usage(0, *tokens, None if self._prices is None else self._prices.cost(*tokens)))
         return outcome
 
     def _attempt(self, request: dict[str, Any], retries: int) -> object:
@@ -420,19 +422,19 @@ class _ChatClient(LLMClient):
     def _count_call(self) -> None:
         """Count a request before it is sent, or refuse it: by the budget, or since its caller waits no more."""
         call = self._last.get()
+        if call is None or time.monotonic() >= call.deadline:
+            raise TimeoutError("too late")
         with self._lock:
             used = self.usage.calls, self.usage.input_tokens + self.usage.output_tokens
             for count, budget, unit in zip(used, self._budget, ("calls", "tokens"), strict=True):
                 if budget is not None and count >= budget:
                     said = f"the budget of {budget:,} {unit} is used up: {used[0]:,} calls, {used[1]:,} tokens"
                     raise BudgetError(said)
-        if call is None or time.monotonic() >= call.deadline:
-            raise TimeoutError("too late")
-        self._count(Usage(calls=1, cost=self._nothing.cost))
+            self._add(Usage(calls=1, cost=self._nothing.cost))
 
-    def _count(self, usage: Usage) -> None:
-        with self._lock:
-            self.usage += usage
+    def _add(self, usage: Usage) -> None:
+        """Add to the sum and to the call under way; the lock is held."""
+        self.usage += usage
         if (call := self._last.get()) is not None:
             call.usage += usage
 
