@@ -205,26 +205,15 @@ class TreeWalk:
         if not parent_id:
             same = self.tree.FindByName(name, size=_CANDIDATES) if name.strip() else []
             named = list(map(self._keyword_row, same))
-            candidates = [self._keyword_row(node) for node in self._parents_for(f"{name} {description}")]
+            parents = self.tree.SuggestParents(name, description, _CANDIDATES - 1) if name.strip() else []
+            nodes = [*(node for node, _ in parents), self.tree.GetKeyword(ROOT_ID)]
+            candidates = [self._keyword_row(node) for node in nodes if node is not None]
             return Done({"made": False, "id": None, "path": [], "called_so": named, "candidates": candidates}, "")
         with self.tree.Operation("place") as operation:
             node = self.tree.CreateKeyword(name, parent_id, description=description, created_by=self._author)
         self.operations.note(operation.id)
         made = {"made": True, "id": node.id, "path": self._path(node.id), "called_so": [], "candidates": []}
         return Done({**made, "operation_id": operation.id}, operation.id)
-
-    def _parents_for(self, about: str) -> list[KeywordNode]:
-        """Return possible parents: what is above that which it resembles, then that itself, then the top."""
-        ranked = [node for node, _ in self.tree.RankCandidates(about, _CANDIDATES)] if about.strip() else []
-        votes: dict[str, float] = {}
-        for place, node in enumerate(ranked):
-            for id, share in ((node.parent_id, 1.0), (node.id, 0.5)):
-                if id is not None and id != ROOT_ID:
-                    votes[id] = votes.get(id, 0.0) + share / (place + 1)
-        nodes = [node for node in map(self.tree.GetKeyword, votes) if node is not None]
-        nodes.sort(key=lambda node: (-votes[node.id], -node.level))  # of equals, the one that says more
-        root = self.tree.GetKeyword(ROOT_ID)
-        return [*nodes[: _CANDIDATES - 1], *([root] if root else [])]
 
     def remember(self, content: str, keywords: Iterable[str] = ()) -> Done[_Row]:
         """Store a fact, and link it to keywords; those that are missing are made, and named in the result's `made`.
