@@ -13,13 +13,12 @@ from pathlib import Path
 from typing import Any
 
 import click
-from rich.text import Text
 
 from ..base.language import count_of, parts, say
 from ..formats import FORMATS, READ_FORMATS, export_file, format_of, import_file
-from ..keyword_tree import InvalidInputError, KeywordTree, KeywordTreeError, __version__
+from ..keyword_tree import InvalidInputError, KeywordTreeError, __version__
 from .program import command
-from .screen import line, show_progress, spell_row, table
+from .screen import line, spell_row, table
 from .session import (
     FOUND,
     MODEL_VARIABLE,
@@ -28,7 +27,6 @@ from .session import (
     NoStoreError,
     Session,
     number_of,
-    path_of,
     user_files,
 )
 
@@ -66,8 +64,8 @@ def import_(
     options: dict[str, Any] = {"key": key, "encoding": encoding, "update": update}
     with session.open(makes=True) as tree:
         parent_id = session.find(tree, parent).id
-        with show_progress(say("importing {}", Path(path).name), session.messages) as progress, user_files():
-            report = import_file(tree, path, format_name, parent_id=parent_id, progress=progress, **options)
+        with session.waiting(say("importing {}", path)), user_files():
+            report = import_file(tree, path, format_name, parent_id=parent_id, **options)
         if not any(vars(report).values()):
             raise InvalidInputError(say("there is nothing to import in {}", path))
         keywords, infos, links = (count_of(getattr(report, f"{noun}s"), noun) for noun in ("keyword", "info", "link"))
@@ -106,8 +104,8 @@ def export(session: Session, path: str, format_name: str | None, start: str, for
     with session.open() as tree, tempfile.TemporaryDirectory() as aside:
         root_id = session.find(tree, start).id
         target = Path(aside, "export") if path == "-" else Path(path)
-        with show_progress(say("exporting to {}", path), session.messages) as progress, user_files():
-            count = export_file(tree, target, format_name, root_id=root_id, language=language, progress=progress)
+        with session.waiting(say("exporting to {}", path)), user_files():
+            count = export_file(tree, target, format_name, root_id=root_id, language=language)
         if path == "-":
             with target.open("rb") as file:
                 shutil.copyfileobj(file, sys.stdout.buffer)
@@ -130,7 +128,7 @@ def verify(session: Session) -> int:
     Exit code 3 where something is wrong, or where opening the memory had to cut or repair something.
     """
     with session.open(reports=False) as tree:
-        with session.messages.status(say("verifying …")):
+        with session.waiting(say("verifying …")):
             problems = tree.Verify()
         measured, recovery = tree.TreeMetrics(), list(tree.recovery)
     drawn = [line((say("recovered: "), "yellow"), sentence, keep_lines=True) for sentence in recovery]
@@ -158,7 +156,7 @@ def compact(session: Session, forget_history: bool, yes: bool) -> None:
                 raise click.UsageError(say("--json cannot ask for confirmation: add --yes"))
             asked = say("History and everything that was deleted will be gone for ever. Go on?")
             click.confirm(asked, abort=True, err=True)
-        with session.messages.status(say("compacting …")):
+        with session.waiting(say("compacting …")):
             said = tree.CompactStorage(keep_history=not forget_history)
     drawn = [line(say("{:,} bytes became {:,}", said["bytes_before"], said["bytes_after"]))]
     if kept := said["snapshots"]:
@@ -179,41 +177,10 @@ def repair(session: Session, new: str) -> int:
     if session.is_shared:
         raise InvalidInputError(say("repair works on folders: copy the shared tree into one first"))
     session.refuse_nothing()
-    with session.messages.status(say("repairing …")), user_files():
+    with session.waiting(say("repairing …")), user_files():
         report = repair_store(session.data, new)
     session.answer(dataclasses.asdict(report), line(str(report), keep_lines=True))
     return FOUND if report.has_all_data else STORE_PROBLEM
-
-
-@command("reorganize", "Correct", asks=True)
-@click.argument("keyword", required=False)
-@click.option("--apply", is_flag=True, help="Carry the plan out, as one operation.")
-def reorganize(session: Session, keyword: str | None, apply: bool) -> None:
-    """Plan a better order under a keyword.
-
-    The plan is shown, and with --apply carried out.
-    """
-    with session.open(client=session.client()) as tree:
-        with session.messages.status(say("looking …")):
-            plan = tree.Reorganize(None if keyword is None else session.find(tree, keyword).id)
-        drawn = [describe_step(tree, step) for step in plan["steps"]] or [line(say("nothing is out of order"))]
-        if not apply or not plan["steps"]:
-            session.answer(plan, *drawn)
-            return
-        operation_id = tree.ApplyReorganizePlan(plan)
-        number = number_of(tree, operation_id)
-        applied = line(say("steps applied: {:,}", len(plan["steps"])), (f"  (undo {number})", "dim"))
-        session.answer({**plan, "operation_id": operation_id, "seq": number}, *drawn, applied)
-
-
-def describe_step(tree: KeywordTree, step: dict[str, Any]) -> Text:
-    """Return a step's action, what it is about, and why."""
-    about = []
-    for name in ("src_id", "dst_id", "id", "new_parent_id", "info_id", "keyword_id", "parent_id", "name"):
-        if isinstance(value := step.get(name), str):
-            about.append(path_of(tree, value) if name != "name" and tree.GetKeyword(value) else value)
-    action = str(step.get("action"))
-    return line((say(action), "bold"), f"  {' → '.join(about)}", (f"  {step.get('why', '')}", "dim"))
 
 
 @command("doctor", "Maintenance", asks=True)

@@ -237,7 +237,7 @@ def recall(session: Session, tree: KeywordTree, query: str, limit: int) -> list[
 
     index = Path(tree.data_dir, "indexes", "memories.db")  # the one that a `MemoryStore` of this folder keeps
     retriever = MemoryRetriever(tree, index_path=index, meaning=session.meaning)
-    with session.messages.status(say("looking …")):
+    with session.waiting(say("looking …")):
         found = retriever.retrieve(query, limit)
     retriever.index.close()
     return [

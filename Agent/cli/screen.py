@@ -13,9 +13,8 @@ Whatever is drawn goes through `clean`, and nothing is read as markup.
 
 import json
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
-from typing import Any, TypeAlias
+from collections.abc import Iterable, Sequence
+from typing import Any
 
 from rich.console import Console
 from rich.table import Table
@@ -23,10 +22,7 @@ from rich.text import Text
 from rich.tree import Tree
 from typing_extensions import override
 
-__all__ = ["Progress", "Screen", "clean", "draw_tree", "line", "shorten", "show_progress", "spell_row", "table"]
-
-Progress: TypeAlias = Callable[[int, float | None], None]
-"""Called with the records done so far, and the share of all: 0 to 1, None where it is unknown."""
+__all__ = ["Screen", "clean", "draw_tree", "line", "shorten", "spell_row", "table"]
 
 PIPED_WIDTH = 10_000
 """Columns of what is no terminal: what goes to a file or another program is not cut."""
@@ -121,24 +117,6 @@ class Screen(Console):
     @override
     def on_broken_pipe(self) -> None:
         raise  # it is called while it handles the error, and by itself would end as if nothing was found
-
-
-@contextmanager
-def show_progress(what: str, screen: Screen) -> Iterator[Progress]:
-    """Show on a terminal how far a long work is, and how long it will take; elsewhere nothing.
-
-    What is drawn vanishes in the end.
-    """
-    if not screen.is_terminal:
-        yield lambda done, share: None
-        return
-    # Imported here: it takes as long as all of the above, and few commands need it.
-    from rich.markup import escape
-    from rich.progress import Progress as Bar
-
-    with Bar(*Bar.get_default_columns(), "{task.fields[done]:,}", console=screen, transient=True) as bar:
-        task = bar.add_task(escape(clean(what)), total=None, done=0)
-        yield lambda done, share: bar.update(task, completed=share or 0, total=None if share is None else 1, done=done)
 
 
 def shorten(text: str, limit: int = 120) -> str:

@@ -22,6 +22,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from rich.console import RenderableType
+from rich.status import Status
 
 from ..base.language import count_of, parts, say
 from ..base.names import encode_name
@@ -286,6 +287,10 @@ class Session:
             line(*parts(text, *values), ("  " + end, "dim")),
             *([line(note)] if note else []),
         )
+
+    def waiting(self, what: str) -> Status:
+        """Show on a terminal that something is under way of unknown length."""
+        return self.messages.status(line(what))
 
     def explain(self, error: BaseException) -> int:
         """Say on the error stream what went wrong, and return the exit code."""

@@ -45,7 +45,6 @@ from .records import (
     ROOT_ID,
     ImportReport,
     Outline,
-    Progress,
     Source,
     load,
     refuse,
@@ -58,7 +57,6 @@ __all__ = [
     "FORMATS",
     "READ_FORMATS",
     "ImportReport",
-    "Progress",
     "export_file",
     "format_of",
     "import_file",
@@ -102,7 +100,6 @@ def import_file(
     key: str | None = None,
     encoding: str = "utf-8-sig",
     batch_size: int = BATCH,
-    progress: Progress | None = None,
     update: bool = False,
     skips_bad_lines: bool = False,
 ) -> ImportReport:
@@ -117,7 +114,6 @@ def import_file(
             that a file which has moved is another source.
         encoding: of the file; by default UTF-8, or UTF-16 where it is that. A mark at its beginning is passed over.
         batch_size: records that are written as one; at least 1.
-        progress: called after each batch with the records done, and the share of the source read (0 to 1, or None).
         update: whether a keyword or an info whose id is there gets the name, description, content and source that it
             has in the source. False leaves it as it is, and the report says how many differ.
         skips_bad_lines: whether a line of JSON lines (mcp) that cannot be read is passed over, and named in the report.
@@ -157,7 +153,7 @@ def import_file(
     outline = Outline(str(path.resolve()) if key is None else key, parent_id)
     try:
         records = read(source, outline, **chosen.options)
-        report = load(tree, records, batch_size=batch_size, progress=progress, source=source, update=update)
+        report = load(tree, records, batch_size=batch_size, update=update)
         report.problems = list((source.problems or {}).values())
         return report
     except UnicodeDecodeError as error:
@@ -175,7 +171,6 @@ def export_file(
     *,
     root_id: str = ROOT_ID,
     language: str = "",
-    progress: Progress | None = None,
 ) -> int:
     """Write a tree, or the part of it under one keyword, to a file, or to a folder of notes.
 
@@ -188,7 +183,6 @@ def export_file(
         format_name: one of `FORMATS`; None goes by the path's suffix, and is "notes" where it has none.
         root_id: the keyword with which to begin.
         language: of a page's own words (html), "en" or "zh"; "" is that of the reader's browser.
-        progress: called now and then with the keywords done, and their share of the tree (None for a part of one).
 
     Returns:
         The number of keywords written, without the root.
@@ -213,7 +207,7 @@ def export_file(
         raise InvalidInputError(f"{str(path)!r} is a link, a device or a pipe, and is not replaced")
     if path.is_dir() and any(path.iterdir()):
         raise InvalidInputError(f"the folder {str(path)!r} is not empty: notes go into a new or an empty one")
-    view = View(tree, root_id, progress, language=language)
+    view = View(tree, root_id, language=language)
     write: Callable[..., None] = import_module(f"{__name__}.{chosen.module}").write
     beside = Path(tempfile.mkdtemp(prefix=f".{path.name}.", dir=path.absolute().parent))
     try:

@@ -221,7 +221,7 @@ class _Relations:
         if not wanted:
             return []  # most trees have none, and need no second walk
         leads_to = {id: self._view.lead(id) for id in wanted}
-        walked = enumerate(self._view.walk(is_counted=False))
+        walked = enumerate(self._view.walk())
         place_of = {node.id: place for place, (_, node) in walked if node.id in leads_to.values()}
         placed = ((place_of.get(leads_to[row[0]]), place_of.get(leads_to[row[2]]), row) for row in self._found)
         return [

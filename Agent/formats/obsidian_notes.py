@@ -129,7 +129,7 @@ def _lay_out(view: View) -> dict[str, PurePosixPath]:
     notes: dict[str, PurePosixPath] = {}
     folders: dict[str, PurePosixPath] = {}
     taken: set[str] = set()
-    for depth, node in view.walk(is_counted=False):
+    for depth, node in view.walk():
         folder = folders.get(node.parent_id or "", PurePosixPath())
         plain = name = file_name(node.name)
         number = 1
@@ -182,8 +182,7 @@ def read(source: Source, outline: Outline) -> Iterator[Record]:
     """
     vault = _Vault(source, outline)
     yield from vault.keywords()
-    for number, path in enumerate(vault.notes, 1):
-        source.folder_share = number / len(vault.notes)
+    for path in vault.notes:
         yield from vault.facts(path)
     yield from vault.links
 

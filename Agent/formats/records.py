@@ -19,7 +19,7 @@ import re
 import unicodedata
 import uuid
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -77,21 +77,17 @@ Record: TypeAlias = Keyword | Fact | Link
 
 
 class Source:
-    """A file or folder to be read, which reports how much of it was read."""
+    """A file or folder to be read."""
 
     def __init__(self, path: Path, encoding: str = DEFAULT_ENCODING) -> None:
         self.path = path
         self.encoding = encoding
-        self.folder_share: float | None = None
-        """Set by a reader that reads a folder; otherwise from a file's position."""
         self.problems: dict[int, str] | None = None
         """Where lines that cannot be read are to be passed over: what is wrong with each, by its number."""
-        self._raw: io.FileIO | None = None
 
     def open(self) -> io.BufferedReader:
-        """Open the file for bytes; `share` follows it."""
-        self._raw = io.FileIO(self.path)
-        return io.BufferedReader(self._raw, 1 << 16)
+        """Open the file for bytes."""
+        return self.path.open("rb")
 
     def open_text(self) -> io.TextIOWrapper:
         """Open the file for text, without changing its line ends."""
@@ -112,14 +108,6 @@ class Source:
         if max(even, odd) > len(head) // 16 and min(even, odd) == 0:
             return "utf-16-be" if even else "utf-16-le"
         return self.encoding
-
-    @property
-    def share(self) -> float | None:
-        """How much was read, from 0 to 1."""
-        if self._raw is None:
-            return self.folder_share
-        size = self.path.stat().st_size
-        return 1.0 if self._raw.closed or not size else min(1.0, self._raw.tell() / size)
 
 
 class Outline:
@@ -199,9 +187,6 @@ def _reads(raw: bytes, encoding: str) -> bool:
 BATCH = 1000
 """Records in a batch: 43,118 keywords then cost 44 syncs, and a bad record undoes at most one batch of good ones."""
 
-Progress: TypeAlias = Callable[[int, float | None], None]
-"""Called with the records done so far, and the share of the source that was read: 0 to 1, None where it is unknown."""
-
 
 @dataclass
 class ImportReport:
@@ -229,8 +214,6 @@ def load(
     records: Iterable[Record],
     *,
     batch_size: int = BATCH,
-    progress: Progress | None = None,
-    source: Source | None = None,
     update: bool = False,
 ) -> ImportReport:
     """Write the records, all or nothing per batch, and skip those whose id is there, or update them.
@@ -244,19 +227,14 @@ def load(
     """
     report = ImportReport()
     batch: list[Record] = []
-    done = 0
 
     def flush() -> None:
-        nonlocal done
         first = report.operation_ids[:1]
         with tree.Operation(f"import, part of {first[0]}" if first else "import") as operation:
             written = _load_batch(tree, batch, report, update)
         if written:
             report.operation_ids.append(operation.id)
-        done += len(batch)
         batch.clear()
-        if progress is not None:
-            progress(done, None if source is None else source.share)
 
     for record in records:
         batch.append(record)

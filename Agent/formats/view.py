@@ -6,7 +6,7 @@ from typing import TypeVar
 
 from ..keyword_tree import Info, InfoKeywordLink, KeywordNode, KeywordTree, NotFoundError, RelationType
 from ..store.log_follower import all_infos
-from .records import BATCH, ROOT_ID, Progress
+from .records import ROOT_ID
 
 _PAGE = 500  # records asked of the tree at once
 
@@ -29,14 +29,7 @@ class View:
     Others may write meanwhile: what they do may be in the export or not, record by record.
     """
 
-    def __init__(
-        self,
-        tree: KeywordTree,
-        root_id: str = ROOT_ID,
-        progress: Progress | None = None,
-        *,
-        language: str = "",
-    ) -> None:
+    def __init__(self, tree: KeywordTree, root_id: str = ROOT_ID, *, language: str = "") -> None:
         root = tree.GetKeyword(root_id)
         if root is None:
             raise NotFoundError("keyword", root_id)
@@ -45,26 +38,20 @@ class View:
         """That of a page's own words; "" is the reader's."""
         self.folder = Path(tree.data_dir).absolute()
         self.keyword_count = 0
+        """How many the last walk has met."""
         self._tree = tree
-        self._progress = progress
-        knows_total = progress is not None and root_id == ROOT_ID
-        self._total = tree.TreeMetrics()["keywords"] if knows_total else 0
 
-    def walk(self, is_counted: bool = True) -> Iterator[tuple[int, KeywordNode]]:
-        """Yield (depth, keyword), each before what lies under it; the tree's root has depth 0, a top keyword 1.
-
-        Args:
-            is_counted: whether what is yielded counts as done; a writer that walks twice counts once.
-        """
+    def walk(self) -> Iterator[tuple[int, KeywordNode]]:
+        """Yield (depth, keyword), each before what lies under it; the tree's root has depth 0, a top keyword 1."""
         depth = 0 if self.root.id == ROOT_ID else 1
+        self.keyword_count = 0
         levels = [iter([self.root])]
         while levels:
             node = next(levels[-1], None)
             if node is None:
                 levels.pop()
                 continue
-            if is_counted:
-                self._count()
+            self.keyword_count += 1
             yield depth + len(levels) - 1, node
             levels.append(self.children(node.id))
 
@@ -99,8 +86,3 @@ class View:
     def keywords_of(self, info_id: str) -> list[tuple[str, RelationType]]:
         """Return the ids of an info's keywords, outside of this view too, and how it belongs to them."""
         return [(node.id, relation) for node, relation in self._tree.GetKeywordsOfInfo(info_id)]
-
-    def _count(self) -> None:
-        self.keyword_count += 1
-        if self._progress is not None and self.keyword_count % BATCH == 0:
-            self._progress(self.keyword_count, min(1.0, self.keyword_count / self._total) if self._total else None)

@@ -226,7 +226,6 @@ IN_TURN = [
     ("move", ["Rust", "kitchen"], "moved Rust 2024 to kitchen"),
     ("merge", ["Rust", "C#"], "merged kitchen / Rust 2024 into 编程 / C#"),
     ("delete", ["茶", "--cascade"], "deleted 茶, with all under it  (undo "),
-    ("reorganize", [], ""),
     ("history", ["--limit", "1"], "delete"),
     ("undo", [], "undone: "),
     ("redo", [], "redone: "),
@@ -342,7 +341,7 @@ class TestEveryCommand:
         nothing = Program(tmp_path / "none")
         lines = "show|view|search x|ask x|info x --to y|info x --change y|link a b|export x.json|rename a b"
         lines += "|alias a b|confirm a b|move a b|merge a b|delete a|history|undo"
-        lines += "|backup b|verify|compact|repair new|reorganize"
+        lines += "|backup b|verify|compact|repair new"
         for line in lines.split("|"):
             assert nothing.ask(*shlex.split(line), code=3)["error"] == "NoStoreError"
         assert list(tmp_path.iterdir()) == []
@@ -1289,15 +1288,6 @@ class TestCarrying:
         assert '"kitchen"' not in text
         assert '<html lang="zh">' in text
 
-    def test_shows_progress_on_a_terminal(self, program: Program, tmp_path: Path) -> None:
-        (tmp_path / "many.csv").write_text("path\n" + "".join(f"n{i}\n" for i in range(1500)), encoding="utf-8")
-        seen = program.look("import", str(tmp_path / "many.csv"), columns=100)
-
-        assert "importing many.csv" in seen
-        assert " 1,500" in seen
-        assert "new: 1,500 keywords" in seen
-
-
 class TestInterrupt:
     def test_an_import_that_is_stopped_leaves_whole_batches_and_can_be_taken_up(self, tmp_path: Path) -> None:
         program = Program(tmp_path / "memory")
@@ -1416,7 +1406,6 @@ class TestScreen:
             ("search", "--", name),
             ("search", "--explain", "--", f"what is {name}?"),
             ("history", "--", name),
-            ("reorganize",),
             ("rename", "--description", "d", "--", name),
             ("confirm", "--", name, name),
             ("alias", "--", name, name[:500] + " 2"),
