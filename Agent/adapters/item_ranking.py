@@ -40,7 +40,7 @@ def index_path(tree: KeywordTree, name: str) -> Path:
 
 
 class ItemRanking:
-    """What some items say, indexed. The words are read when they are first asked for.
+    """The texts of items, indexed. The words are read when they are first asked for.
 
     Args:
         texts_of: Returns the texts of an item that was added.

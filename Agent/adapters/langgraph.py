@@ -22,7 +22,7 @@ that two processes agree. `metadata["langgraph"]` of the info holds namespace, k
 that is the truth, wherever a person has moved or renamed the keywords.
 
 Namespaces, keys and up to 64 MiB of values are held in memory, and follow the tree's log: what other processes write,
-undo and restore is seen with the next call. What an open `Operation` of the caller has put is seen when it has ended.
+undo and restore is seen with the next call. Items of an open `Operation` of the caller are seen when it has ended.
 Of many items, the list without the values is kept in `indexes/` beside the tree: the next process goes on with it.
 """
 
@@ -149,7 +149,7 @@ class KeywordTreeStore(TreeAdapter, BaseStore):
             string, or has a lone surrogate.
         InvalidNamespaceError: a label is so, or there are more than 100.
         StoreError: the disk refused. StoreCorruptError where the log lost what was read of it: a store of `from_folder`
-            opens its tree again by itself, unless what it put itself is lost; then the error says what.
+            opens its tree again by itself, unless items that it put itself are lost; then the error names them.
 
     Cost: the first call reads all infos, 20 µs for each, or the kept list, 8 µs; a put is one sync; a get, some
     microseconds.

@@ -9,13 +9,13 @@
 >>> [row["memory"] for row in memory.search("喜欢什么茶?", filters={"user_id": "张三"})["results"]]
 ['我喜欢喝龙井茶。']
 >>> _ = memory.update(added["results"][0]["id"], "我不喝茶了。")
->>> _ = memory.undo()  # what mem0 does not have
+>>> _ = memory.undo()  # mem0 has no undo
 >>> [(row["event"], row["new_memory"]) for row in memory.history(added["results"][0]["id"])]
 [('ADD', '我喜欢喝龙井茶。'), ('UPDATE', '我不喝茶了。'), ('UPDATE', '我喜欢喝龙井茶。')]
 >>> memory.close(); folder.cleanup()
 
 A memory is an info, and each user, agent and run a keyword that it is linked to; the ids of the keywords follow from
-the names by a hash, so that two processes agree. `metadata["mem0"]` of the info holds what mem0 calls the payload;
+the names by a hash, so that two processes agree. `metadata["mem0"]` of the info holds mem0's payload;
 that is the truth, wherever a person has moved or renamed the keywords.
 
 Results, and where errors are raised, are as in mem0ai 2.2.1; the words of an error are not. What that takes and this
@@ -81,7 +81,7 @@ class Memory(TreeAdapter):
     Raises:
         InvalidInputError: a `ValueError`; an argument cannot be used, or there is no such memory.
         StoreError: the disk refused. StoreCorruptError where the log lost what was read of it: a memory that opened its
-            tree itself opens it again, unless what it wrote itself is lost; then the error says what.
+            tree itself opens it again, unless memories that it wrote itself are lost; then the error names them.
     """
 
     def __init__(
@@ -455,7 +455,7 @@ class Memory(TreeAdapter):
 
     @on_the_log
     def reset(self) -> None:
-        """Delete all memories, as one operation that can be undone; what else is in the tree stays."""
+        """Delete all memories, as one operation that can be undone; other records of the tree stay."""
         with self._lock:
             self._follower.catch_up()
             ids = list(self._items)
@@ -488,7 +488,7 @@ class Memory(TreeAdapter):
 
     @on_the_log
     def history(self, memory_id: str) -> list[_Row]:
-        """Return what a memory went through, oldest first; the `id` of a row is the operation, for `undo`.
+        """Return the changes of a memory, oldest first; the `id` of a row is the operation, for `undo`.
 
         Returns:
             Rows of id, memory_id, old_memory, new_memory, event (ADD, UPDATE, DELETE), created_at, updated_at,

@@ -1,4 +1,4 @@
-"""What the adapters do with operations: try again where another process has written first, and undo the last one.
+"""Operations of the adapters: try again where another process has written first, and undo the last one.
 
 >>> import tempfile
 >>> from keyword_tree import KeywordTree
@@ -52,10 +52,10 @@ _T = TypeVar("_T")
 
 
 class Done(NamedTuple, Generic[_T]):
-    """What a change came to."""
+    """The result of a change."""
 
     result: _T
-    """What the tool returns."""
+    """The result of the tool."""
     operation_id: str
     """For `Undo`; empty where nothing was written."""
 

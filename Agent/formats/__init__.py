@@ -16,7 +16,7 @@ ImportReport(keywords=1, infos=1, links=1, skipped=0)
 ImportReport(keywords=0, infos=0, links=0, skipped=2)
 [<Info 'PEP 703 makes the GIL optional.' from 'peps.python.org'>]
 
-| format   | known by        | read | what comes back of an export                                        |
+| format   | known by        | read | kept by an export and an import                                     |
 |----------|-----------------|------|---------------------------------------------------------------------|
 | json     | .json           | yes  | everything but the log; versions and times as metadata              |
 | csv, tsv | .csv, .tsv      | yes  | all but metadata, creators, versions, times and confirmed questions |
@@ -26,7 +26,7 @@ ImportReport(keywords=0, infos=0, links=0, skipped=2)
 | mcp      | .jsonl          | yes  | names, places and contents                                          |
 | html     | .html, .htm     | no   |                                                                     |
 
-Infos without a keyword are in json and html alone. Each module says exactly what it keeps. `markdown` and `notes` need
+Infos without a keyword are in json and html alone. Each module lists what it keeps. `markdown` and `notes` need
 the extra `[formats]`, the others nothing.
 """
 
@@ -103,7 +103,7 @@ def import_file(
     update: bool = False,
     skips_bad_lines: bool = False,
 ) -> ImportReport:
-    """Write what a file or a folder of notes holds into a tree; what is there already is skipped, or updated.
+    """Write the records of a file or a folder of notes into a tree; existing ones are skipped, or updated.
 
     Args:
         tree: to write to.
@@ -119,11 +119,11 @@ def import_file(
         skips_bad_lines: whether a line of JSON lines (mcp) that cannot be read is passed over, and named in the report.
 
     Returns:
-        What was written and what was skipped.
+        The counts of written and skipped records.
 
     Raises:
-        InvalidInputError: the file is not of this format, or says what no tree can hold; it names place and reason.
-            Whole batches before it stay, and the same import, with the file corrected, goes on from there.
+        InvalidInputError: the file is not of this format, or holds records that no tree can hold; the message names
+            place and reason. Whole batches before it stay, and the same import, with the file corrected, goes on from there.
         NotFoundError: there is no keyword `parent_id`.
         OSError: the file cannot be read, or the disk refused a batch.
         ImportError: the format needs the extra `[formats]`.

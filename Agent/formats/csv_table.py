@@ -12,8 +12,8 @@ info, any other one the keyword with its `aliases` (parted by `|`) and `descript
 row brought them. Exported tables have the columns `keyword_id`, `info_id` and `relation` too: with them, keywords of
 one name stay apart, an info on several keywords stays one, and importing again makes no duplicates.
 
-What comes back: ids, names, aliases, descriptions, contents, sources, links with their relation, the order of children
-and of a keyword's infos. What does not: metadata, creators, versions, times, and in which order an info's keywords
+Kept: ids, names, aliases, descriptions, contents, sources, links with their relation, the order of children
+and of a keyword's infos. Lost: metadata, creators, versions, times, and in which order an info's keywords
 stand (it is the tree's).
 
 A spreadsheet takes a cell that begins with = + - @ (wide ones too), a tab or a line end for a formula: a leading

@@ -9,12 +9,12 @@
 One record a line. A parent comes before its children, infos are in the order of their first links, those without a
 keyword last.
 
-What comes back: of keywords ids, places, names, aliases, descriptions, metadata, creators and confirmed questions; of
+Kept: of keywords ids, places, names, aliases, descriptions, metadata, creators and confirmed questions; of
 infos, those without a keyword too, ids, contents, sources, metadata and creators; links with relation and creator; the
 order of children and of an info's keywords. A tree gives a record a version and times of its own: those of the document
 are kept in the record's metadata, under `"imported"`, once.
 
-What does not come back, because a tree takes none of it: the log (`History`, `Undo`, what models were asked: for
+Lost, since a tree takes none of it: the log (`History`, `Undo`, what models were asked: for
 these copy the folder, as `Snapshot(copy=True)` does), the old ids of merged keywords, which lead on, and version and
 times of the root. Its description and metadata come back where nothing is said of it yet. A keyword has its infos in
 the order of their first links. Of an exported part, links to keywords outside of it are left out.

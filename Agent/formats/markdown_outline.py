@@ -14,8 +14,8 @@ quotation or table is an info, as it is in the source. Passed over: HTML, rules,
 of contents (items that link to `#…`).
 
 Written: two levels of headings, then lists; an info without a source is a paragraph. Ids and aliases are in comments,
-by which an import recognises what is there; without them an id is made from the path. What comes back from that: ids,
-names, aliases, descriptions, contents, sources and the order of each. What does not: metadata, creators, relations,
+by which an import recognises what is there; without them an id is made from the path. Kept: ids,
+names, aliases, descriptions, contents, sources and the order of each. Lost: metadata, creators, relations,
 versions, times. Control characters become U+FFFD, a carriage return stays.
 
 >>> escape("*a* <b> [c](d)"), escape("- 1")

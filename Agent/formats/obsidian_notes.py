@@ -17,7 +17,7 @@ takes; where that is not the name, the frontmatter has it. Each info is in the n
 under a comment that has its id, source and links, since a note may hold several; `related` in the frontmatter shows the
 links to Obsidian's graph. Ids are kept, so an export can be imported again without duplicates.
 
-What comes back: ids, names, aliases, descriptions, contents, sources, links and relations. What does not: metadata,
+Kept: ids, names, aliases, descriptions, contents, sources, links and relations. Lost: metadata,
 creators, versions, times; an info's keywords and a level's children come in the order of the files.
 
 >>> file_name("C:/Windows/../CON?"), file_name("编程"), file_name(".git"), file_name("con")

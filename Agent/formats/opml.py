@@ -6,7 +6,7 @@ which exports write. `_note` or `description`, as other outliners and readers ha
 and follows the text of an info; `_aliases` are parted by `|`; `_id` keeps an id, so that an export can be imported
 again without duplicates. A document may be in any encoding that Python knows and the document declares.
 
-What comes back: ids, names, aliases, descriptions, contents and sources; of an info on several keywords the same info
+Kept: ids, names, aliases, descriptions, contents and sources; of an info on several keywords the same info
 and its links, all as PRIMARY. Control characters, which XML cannot hold, become U+FFFD.
 
 The parser is the standard library's expat, and every document that declares an entity is refused, as `defusedxml` would

@@ -28,7 +28,7 @@ class Address(NamedTuple):
 
 
 def parse_address(text: str) -> Address:
-    """Return what an address says.
+    """Return the parts of an address.
 
     >>> parse_address("postgresql://ada:secret@db/agents#u42").tree_id
     'u42'

@@ -38,7 +38,7 @@ class Position(NamedTuple):
 
 @dataclass
 class LogChanges:
-    """What has changed since the last time; of a record written twice, both versions in their order."""
+    """The changes since the last time; of a record written twice, both versions in their order."""
 
     from_nothing: bool = False
     """Whether this is all there is: what was derived before is to be dropped first."""
@@ -128,7 +128,7 @@ class LogFollower:
 
 
 class InfoFollower:
-    """Keeps true what is derived from the infos of a tree, one by one.
+    """Keeps data derived from the infos of a tree up to date, one by one.
 
     Args:
         tree: Whose infos.

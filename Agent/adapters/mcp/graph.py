@@ -1,4 +1,4 @@
-"""What the nine tools of the reference memory server do, over a tree.
+"""The nine tools of the reference memory server, over a tree.
 
 >>> import tempfile
 >>> with tempfile.TemporaryDirectory() as folder, KeywordTree(folder) as tree:
@@ -134,7 +134,7 @@ class MemoryGraph:
         return self._change("create_relations", plan)
 
     def add_observations(self, observations: Iterable[Mapping[str, Any]]) -> Done[list[_Row]]:
-        """Add what the entities do not say yet, and return it.
+        """Add observations that the entities lack, and return them.
 
         Raises:
             InvalidInputError: no entity has one of the names; nothing was written then.

@@ -23,7 +23,7 @@ _LONG = 4096  # characters of an observation that is not kept in memory, as the 
 
 
 class Entity(NamedTuple):
-    """What is known of a keyword without reading it."""
+    """A keyword, without its infos."""
 
     name: str
     """As the graph said it, else the keyword's own."""
@@ -38,7 +38,7 @@ class Entity(NamedTuple):
 
 
 class Relation(NamedTuple):
-    """What an info says of two entities."""
+    """A relation of two entities, as an info states it."""
 
     kind: str
     """What the relation is called."""
@@ -80,7 +80,7 @@ class GraphIndex:
     # -- following --
 
     def catch_up(self) -> None:
-        """Take in what has changed."""
+        """Follow the log."""
         with self._lock:
             is_begun, self._is_begun = self._is_begun, False  # what fails halfway begins again
             if is_begun:
