@@ -123,7 +123,7 @@ def import_file(
 
     Raises:
         InvalidInputError: the file is not of this format, or holds records that no tree can hold; the message names
-            place and reason. Whole batches before it stay, and the same import, with the file corrected, goes on from there.
+            place and reason. Whole batches before it stay, and an import of the corrected file goes on from there.
         NotFoundError: there is no keyword `parent_id`.
         OSError: the file cannot be read, or the disk refused a batch.
         ImportError: the format needs the extra `[formats]`.
