@@ -24,8 +24,6 @@ from Agent.tests.support.clocks import Clock
 from Agent.tests.support.plain_reader import open_engine
 from Agent.tests.support.threads import in_threads
 
-pytestmark = pytest.mark.usefixtures("own_words")
-
 ADA = RequestContext("acme", "ada", "helper", "s1")
 BOB = RequestContext("acme", "bob", "other", "s1")
 TEAS = "ctx://acme/users/ada/memories/preferences"
@@ -157,6 +155,7 @@ class TestRedo:
 
         assert backend.texts() == {TEA: "- later\n", MATE: "- no sugar\n"}
 
+
 class TestClaims:
     def test_an_event_is_one_workers_until_its_lease_ends(self, backend: Backend) -> None:
         backend.write()
@@ -200,6 +199,7 @@ class TestOrder:
         assert meta["sequence"] == seen[-1] + 2
         assert meta["version"] == 4  # versions go on, too
 
+    @pytest.mark.usefixtures("own_words")
     def test_a_fence_keeps_an_older_state_from_the_index(self, backend: Backend) -> None:
         backend.write(text="- first\n")
         events = backend.outbox.claim_batch("slow", 10)
@@ -237,6 +237,7 @@ class TestIsolation:
         assert backend.fs.log(BOB) == []
         assert backend.texts() == {TEA: "- no sugar\n"}
 
+
 class TestTakingBack:
     def test_every_change_can_be_undone(self, backend: Backend) -> None:
         backend.write()
@@ -251,6 +252,7 @@ class TestTakingBack:
             change()
             backend.fs.undo(ADA, backend.fs.log(ADA)[0]["id"])
             assert backend.texts() == before
+
 
 class TestDay:
     def test_sessions_are_committed_searched_and_mended(self, backend: Backend) -> None:

@@ -11,8 +11,6 @@ import pytest
 from Agent.cli.command_line import main
 from Agent.context_engine import AsyncContextEngineService, ContextEngineService, RequestContext
 
-pytestmark = pytest.mark.usefixtures("own_words")
-
 ADA = RequestContext("acme", "ada", "helper", "s1")
 
 

@@ -15,8 +15,6 @@ from Agent.context_engine.index.outbox_store import OutboxStore
 from Agent.context_engine.providers import IndexedNode
 from Agent.tests.support.threads import in_threads
 
-pytestmark = pytest.mark.usefixtures("own_words")
-
 ADA = RequestContext("acme", "ada", "helper", "s1")
 TREES = ("oak", "elm", "fir", "ash", "yew")
 SPACE = "ctx://acme/users/ada"
@@ -74,7 +72,6 @@ class TestClaiming:
 
 
 class TestLeases:
-
     def test_can_be_renewed(self, outbox: OutboxStore, clock: Any) -> None:
         made = outbox.append(event(TEA))
         outbox.claim_batch("one", 1)
@@ -131,6 +128,7 @@ class TestWorker:
         assert (done.claimed, done.succeeded, done.failed, done.retried) == (4, 1, 1, 2)
         assert engine.outbox.counts() == {"held": 0, "pending": 2, "leased": 0, "dead": 1}
 
+    @pytest.mark.usefixtures("own_words")
     def test_looks_again_so_that_order_and_number_do_not_matter(self, tmp_path: Path) -> None:
         with ContextEngineService(tmp_path, index="worker") as engine:
             for number in range(5):

@@ -16,8 +16,6 @@ from Agent.context_engine.providers import EmbedderAdapter
 from Agent.finding.embedder import HashingEmbedder
 from Agent.tests.support.plain_reader import open_engine
 
-pytestmark = pytest.mark.usefixtures("own_words")
-
 ADA = RequestContext("acme", "ada", "helper", "s1")
 BOB = RequestContext("acme", "bob", "other", "s1")
 MODEL = HashingEmbedder(synonyms=[("car", "automobile")])
@@ -28,6 +26,7 @@ def commit(engine: ContextEngineService, *texts: str, ctx: RequestContext = ADA)
 
 
 class TestEngine:
+    @pytest.mark.usefixtures("own_words")
     def test_finds_what_no_word_says(self, tmp_path: Path) -> None:
         with open_engine(tmp_path, embedder=MODEL) as engine:
             commit(engine, "the red car", "a blue sky", "green grass")

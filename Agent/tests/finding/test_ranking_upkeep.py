@@ -31,7 +31,7 @@ from Agent.tests.support import inside
 from Agent.tests.support.models import Model, idx, names
 from Agent.tests.support.threads import PATIENCE_S
 
-pytestmark = pytest.mark.usefixtures("no_sync", "own_words")
+pytestmark = pytest.mark.usefixtures("no_sync")
 
 
 class Failing(TreeRanker):
@@ -117,6 +117,7 @@ def test_threads_that_rank_while_others_write_lose_no_row(folder: Path) -> None:
         inside.check_ranking(tree)
 
 
+@pytest.mark.usefixtures("own_words")
 @pytest.mark.parametrize("error", [RuntimeError, KeyboardInterrupt])
 def test_what_could_not_be_taken_in_is_taken_in_by_the_next_question(
     folder: Path, monkeypatch: pytest.MonkeyPatch, error: type[BaseException]
@@ -187,6 +188,7 @@ def test_a_handler_that_ranks_meanwhile_is_refused_and_one_that_reads_and_writes
         inside.check_ranking(tree)
 
 
+@pytest.mark.usefixtures("own_words")
 @pytest.mark.parametrize("write", ["few", "many", "compact", "restore"])
 def test_what_is_written_while_the_index_is_made_is_in_it(
     folder: Path, monkeypatch: pytest.MonkeyPatch, write: str

@@ -19,8 +19,6 @@ from Agent.store import log_follower
 from Agent.tests.support.examples import share
 from Agent.tests.support.threads import in_threads
 
-pytestmark = pytest.mark.usefixtures("own_words")
-
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
@@ -50,6 +48,7 @@ def forbid_reading(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 class TestPassages:
+    @pytest.mark.usefixtures("own_words")
     def test_says_what_the_passages_say_and_leaves_out_what_has_none(self, tree: KeywordTree) -> None:
         def passages_of(info: Info) -> list[str]:
             return [str(info.metadata["title"])] if "title" in info.metadata else []
@@ -336,6 +335,7 @@ class TestFile:
 
         assert len(ranked(Memories(tree, path))) == 1
 
+    @pytest.mark.usefixtures("own_words")
     def test_of_another_log_is_made_again(self, tree: KeywordTree, path: Path, tmp_path: Path) -> None:
         with KeywordTree(str(tmp_path / "other")) as other:
             create(other, "their tea", "their cup")

@@ -30,8 +30,6 @@ from Agent.memory.scoring import (
 from Agent.memory.tree_graph import KnowledgeStore, TreeGraph
 from Agent.tests.support.clocks import Clock
 
-pytestmark = pytest.mark.usefixtures("own_words")
-
 HYBRID, KNOWLEDGE_ONLY, GRAPH_ONLY = RetrievalStrategy
 
 
@@ -169,6 +167,7 @@ class TestScoring:
             ("tea of day 0", 0.25),
         ]
 
+    @pytest.mark.usefixtures("own_words")
     def test_by_references_counts_what_links_to_it(self, tree: KeywordTree) -> None:
         one = tree.CreateInfo("tea first")
         two = tree.CreateInfo("tea second")
@@ -181,6 +180,7 @@ class TestScoring:
         assert retriever.retrieve("tea", config=config) == []
         assert [memory.info.id for memory in retriever.retrieve("first")] == [one.id]
 
+    @pytest.mark.usefixtures("own_words")
     def test_is_about_1_for_what_says_all_that_is_asked(self, tree: KeywordTree) -> None:
         for name in ("green tea", "black coffee", "red wine", "white bread"):
             tree.CreateInfo(f"Ada likes {name}")

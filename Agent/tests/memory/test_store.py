@@ -33,8 +33,6 @@ from Agent.memory.store import MemoryStore, Record, namespace_folder, record_of
 from Agent.tests.support.clocks import Clock
 from Agent.tests.support.threads import in_threads
 
-pytestmark = pytest.mark.usefixtures("own_words")
-
 
 def without_graph(info: Info) -> dict[str, object]:
     """Return what a memory keeps of its own, but for what was read of it for the graph."""
@@ -163,6 +161,7 @@ class TestRemember:
         found = store.recall("kettle")[0]
         assert record_of(found.info) == record
 
+    @pytest.mark.usefixtures("own_words")
     def test_of_the_same_id_takes_its_place(self, store: MemoryStore) -> None:
         store.remember(RECORDS[2], ["茶"])
         store.remember(ProceduralSkill.create("泡茶 brewing", "With the samovar", ["light it"]), ["Russia"])
