@@ -148,6 +148,7 @@ class WordIndex:
         name = None if self._path is None else str(self._path)
         self._index = Index(name, is_readonly=is_readonly, meaning=embedder or False)
         self._waiting: dict[str, Unit] | None = None  # within `writing`: what is to be put at its end
+        self._prepared: sqlite3.Connection | None = None
         self._last: tuple[object, tuple[score.Query, list[score.Found]]] | None = None
         with contextlib.suppress(LostIndexError):
             self._look()
@@ -182,12 +183,14 @@ class WordIndex:
                 self._waiting = None
 
     def _make_tables(self, db: sqlite3.Connection) -> None:
+        if db is self._prepared:
+            return
         tables = dict(db.execute("select name, sql from sqlite_master where name in ('node', 'row')"))
         if tables and "at real not null, speaker" not in tables.get("row", ""):
             raise sqlite3.DatabaseError("the index is of another version")  # and is begun again
-        if not tables:
-            for statement in _TABLES.split(";"):
-                db.execute(statement)
+        for statement in _TABLES.split(";") if not tables else ():
+            db.execute(statement)
+        self._prepared = db if tables else None  # new ones may be rolled back
 
     @property
     def is_new(self) -> bool:

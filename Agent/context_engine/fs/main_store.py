@@ -326,7 +326,7 @@ class MainStore:
         if self._lock_fd >= 0:
             self._disk.close(self._lock_fd)
         self._thread_lock, self._depth, self._lock_fd = threading.RLock(), 0, -1
-        self._local = threading.local()
+        self._local, self._committed = threading.local(), []
 
     # -- opening and closing --
 
