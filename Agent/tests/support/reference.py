@@ -28,9 +28,9 @@ PORTS = ("LLMClient", "Ranker")
 
 SIBLINGS = {
     "memory": ("memory.store", "MemoryStore"),
-    "memory.retriever": ("memory.retriever", "RetrieverConfig", "MemoryRetriever"),
-    "embeddings": ("finding.tree", "EmbeddingTree"),
-    "embeddings.embedder": ("finding.embedder",),
+    "memory.retriever": ("memory.retriever", "RetrieverConfig"),
+    "finding": ("finding.tree", "EmbeddingTree"),
+    "finding.embedder": ("finding.embedder",),
     "model_clients": ("model_clients",),
     "lexical_client": ("lexical_client",),
     "formats": ("formats",),
@@ -49,8 +49,8 @@ SIBLINGS = {
 HEADS = {
     "en": """# Reference
 
-Made from docstrings and commands by `make reference`: a sentence each. `help(KeywordTree.Search)` and
-`keyword-tree search --help` have the rest. `created_by` and `changed_by` of a method are left out here.
+A sentence each, made by `make reference`; `help(KeywordTree.Search)` and `keyword-tree search --help` have the rest.
+`created_by` and `changed_by` are left out.
 """,
     "zh": """# 命令一览
 
