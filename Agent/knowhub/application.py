@@ -119,14 +119,13 @@ def _make_api(application: Application, closes_hub: bool) -> FastAPI:
         docs_url=None,
         redoc_url=None,
         redirect_slashes=False,
-        generate_unique_id_function=lambda route: route.name,  # what generated clients call their functions
         lifespan=lifespan,
         # Validation failures would be returned with what was sent, and that may be a secret.
         telemetry={"tracing": False, "metrics": False, "logs": False, "auto_configure": False},
     )
     _handle_errors(api, application)
     api.state.hub = hub
-    api.include_router(router)
+    api.router.routes += router.routes  # included, each request would look for its route twice
     _add_house(api, application)
     _describe_problems(api)
     return api
@@ -177,7 +176,7 @@ def _handle_errors(api: FastAPI, application: Application) -> None:
 def _methods_of(api: FastAPI, scope: Scope) -> set[str]:
     """Return all methods of a path; each function is a route of its own."""
     found: set[str] = set()
-    for route in (*api.router.routes, *router.routes):
+    for route in api.router.routes:
         match, _ = route.matches({**scope, "method": "GET"})
         methods = getattr(route, "methods", None)
         if match is not Match.NONE and methods:

@@ -313,29 +313,37 @@ class Following:
 
     def _weigh(self, db: sqlite3.Connection, id: str) -> None:
         """Note the votes of what an entry became: of each principal the last one, and none of its own."""
-        known = lead_of(db, id)
-        if known is None:
+        lead = _lead_of(db, id)
+        if lead is None:
             return
+        id, whose = lead
         last: dict[str, tuple[float, str, int]] = {}
         votes = "SELECT vote.principal, created_at, vote.id, is_helpful FROM vote, family WHERE entry = family.id"
-        for principal, *said in db.execute(_FAMILY + votes, (known.id,)):
+        for principal, *said in db.execute(_FAMILY + votes, (id,)):
             last[principal] = max((said[0], said[1], said[2]), last.get(principal, (-1e300, "", 0)))
-        last.pop(known.created_by, None)
+        last.pop(whose, None)
         helpful = sum(is_helpful for _, _, is_helpful in last.values())
         before = "SELECT sum(early_helpful), sum(early_harmful) FROM record, family WHERE record.id = family.id"
-        early = db.execute(_FAMILY + before, (known.id,)).fetchone()
-        counted = helpful + (early[0] or 0), len(last) - helpful + (early[1] or 0), known.id
+        early = db.execute(_FAMILY + before, (id,)).fetchone()
+        counted = helpful + (early[0] or 0), len(last) - helpful + (early[1] or 0), id
         db.execute("UPDATE record SET helpful = ?, harmful = ? WHERE id = ?", counted)
 
 
 def lead_of(db: sqlite3.Connection, id: str) -> Record | None:
     """Return the entry that an id means: of one that was merged, what it was merged into."""
-    seen, known = set[str](), get(db, id)
-    while known is not None and known.merged_into and known.id not in seen:
-        seen.add(known.id)
-        target = get(db, known.merged_into)
-        known = target if target is not None and target.created_by == known.created_by else None
-    return known
+    lead = _lead_of(db, clean(id))
+    return None if lead is None else get(db, lead[0])
+
+
+def _lead_of(db: sqlite3.Connection, id: str) -> tuple[str, str] | None:
+    """Return the id and the principal of the entry that an id means."""
+    sql, seen = "SELECT id, principal, merged_into FROM record WHERE id = ? AND NOT is_gone", set[str]()
+    found = db.execute(sql, (id,)).fetchone()
+    while found is not None and found[2] and found[0] not in seen:
+        seen.add(found[0])
+        target = db.execute(sql, (found[2],)).fetchone()
+        found = target if target is not None and target[1] == found[1] else None
+    return None if found is None else (found[0], found[1])
 
 
 def family_of(db: sqlite3.Connection, id: str) -> list[str]:

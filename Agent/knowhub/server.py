@@ -94,7 +94,7 @@ def answer(data: Any, status: int = 200, version: int | None = None) -> Response
 _EVERYWHERE = (400, 401, 403, 404, 405, 408, 409, 413, 421, 422, 429, 431, 500, 503, 507)
 _LINES = {"schema": {"type": "string"}}  # as text, too, for generated clients: they cannot read the other type
 _TAGGED = {"ETag": {"description": "the version, for If-Match", "schema": {"type": "string"}}}
-router = APIRouter()
+router = APIRouter(generate_unique_id_function=lambda route: route.name)  # what generated clients call the functions
 
 
 def _call(
