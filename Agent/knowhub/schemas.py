@@ -416,7 +416,7 @@ class AcceptIn(Body):
 _TYPE = "|".join(TYPES)
 Query = Annotated[str, StringConstraints(min_length=1, max_length=TASK_LIMIT), _Storable]
 TypeList = Annotated[str, StringConstraints(pattern=rf"^({_TYPE})(,({_TYPE})){{0,19}}$")]
-Cursor = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_-]{1,300}$")]
+Cursor = Annotated[str, StringConstraints(pattern=r"^-?[0-9]{1,15}\.[0-9]{1,9}_[A-Za-z0-9._/-]{0,220}$")]
 
 
 class SearchQuery(Body):

@@ -1,6 +1,5 @@
 """Tests of what must stay shut, and of what must not stop the service: asked over HTTP, as a hostile user would."""
 
-import base64
 import contextlib
 import errno
 import json
@@ -198,14 +197,12 @@ class TestRetries:
         assert alice.patch(path, json={"content": "Eight."}, headers={"If-Match": tag}).status_code == 200
         assert alice.patch(path, json={"content": "Nine."}, headers={"If-Match": tag}).status_code == 412
 
-    @pytest.mark.parametrize(
-        "place", [[1e308, "x"], [-1e308, ""], [True, "x"], [1.5], [1.5, "\ud800"], {"a": 1}, [float(2**60), "a"]]
-    )
-    def test_a_forged_cursor_is_a_bad_request(self, alice: httpx.Client, place: Any) -> None:
-        cursor = base64.urlsafe_b64encode(json.dumps(place).encode()).decode().rstrip("=")
+    @pytest.mark.parametrize("cursor", ["0", "1e308_x", "-1.5_", "nan_x", "1.5_é", "_", "1.5_a b", "9" * 16 + ".0_a"])
+    def test_a_forged_cursor_is_refused_or_a_place(self, alice: httpx.Client, cursor: str) -> None:
         id = save(alice)
         for path in ("knowledge", "resource", "operation", "proposal", f"knowledge/{id}/feedback"):
-            assert alice.get(f"/api/{path}", params={"cursor": cursor}).status_code == 400, path
+            answer = alice.get(f"/api/{path}", params={"cursor": cursor})
+            assert (answer.status_code, answer.json().get("results")) in ((422, None), (200, [])), path
 
 
 class TestSharing:
