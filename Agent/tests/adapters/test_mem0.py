@@ -31,17 +31,6 @@ def add(memory: Memory, text: str, **named: Any) -> str:
     return str(memory.add(text, **{"infer": False, **ADA, **named})["results"][0]["id"])
 
 
-class TestAuthor:
-    def test_of_all_that_is_written_is_reported(self, memory: Memory) -> None:
-        id = add(memory, "I like tea.")
-        memory.update(id, "I like coffee.")
-        memory.undo()
-        memory.delete(id)
-
-        changes = memory.tree.History()
-        assert [change.author for change in changes if change.op != "create_store"] == ["mem0"] * 4
-
-
 class TestAdd:
     def test_a_text_is_a_memory_of_the_user(self, memory: Memory) -> None:
         result = memory.add("我喜欢龙井茶", user_id=" 张三 ", infer=False)
@@ -391,6 +380,7 @@ class TestChange:
         memory.undo(rows[2]["id"])
         assert texts(memory.get_all(filters=ADA)) == ["two"]
         assert memory.history("missing") == []
+        assert {change.author for change in memory.tree.History() if change.op != "create_store"} == {"mem0"}
 
     def test_undo_without_a_change_says_so(self, memory: Memory) -> None:
         with pytest.raises(ValueError, match="nothing was changed"):

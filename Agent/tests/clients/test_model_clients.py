@@ -970,8 +970,8 @@ def test_the_longest_reply_follows_from_the_bounds(schema: dict[str, Any], most:
 # With a mind behind the server
 
 
-def think(wire: Wire, answers: list[dict[str, Any]]) -> Answer:
-    """Answer as a model would that knows a few words, from the messages in the request, and note the answers."""
+def think(wire: Wire) -> Answer:
+    """Answer as a model would that knows a few words, from the messages in the request."""
     known = {"园林": "旅行", "龙井": "茶", "什么茶": "茶", "language": "Python"}
 
     def answer(handler: Handler) -> None:
@@ -980,8 +980,7 @@ def think(wire: Wire, answers: list[dict[str, Any]]) -> Answer:
         name = next((name for word, name in known.items() if word in asked), "")
         fitting = [line.split(" ")[0] for line in question["candidates"] if name and name in line.split(" = ")[0]]
         reply = {"action": "match", "targets": fitting[-1:]} if fitting else {"action": "missing", "targets": []}
-        answers.append(wire.text(json.dumps(reply)))
-        body(answers[-1])(handler)
+        body(wire.text(json.dumps(reply)))(handler)
 
     return answer
 
@@ -1003,7 +1002,7 @@ class TestExample:
         assert "is linked to [] (agent_failure)" in done.stdout
 
     def test_runs_with_a_model(self, wire: Wire, server: Server) -> None:
-        server.script = [think(wire, [])]
+        server.script = [think(wire)]
         service = wire.name.upper()
         names = {f"{service}_API_KEY": KEY, f"{service}_BASE_URL": server.address + wire.address}
         done = run("with_a_model.py", **{"KEYWORD_TREE_MODEL": "test-model", **names})
