@@ -83,7 +83,7 @@ class Meaning:
 
 
 class EmbeddingRanker(Meaning):
-    """`Meaning` as it was called before; vectors are in the index's own file, so that `folder` makes no difference."""
+    """`Meaning` under its former name; `folder` has no effect, since vectors are in the index's own file."""
 
     def __init__(self, embedder: Embedder, folder: str | os.PathLike[str] = "", patience_s: float = 2.0) -> None:
         super().__init__(embedder, patience_s)
@@ -213,7 +213,7 @@ class LocalEmbedder:
 
 
 class HashingEmbedder:
-    """Vectors of hashed words and character trigrams: for tests and for trying things out; it knows no meanings.
+    """Vectors of hashed words and character trigrams, for tests and trials; it knows no meanings.
 
     Args:
         synonyms: Words that mean the same; all of them count as the first.
