@@ -53,7 +53,7 @@ LINKS_AT_MOST = 3
 
 
 class LexicalLLMClient(LLMClient):
-    """A decision-maker that goes by the tree's own scores instead of understanding.
+    """Decides by the tree's own scores, without understanding.
 
     It holds no state: the same messages get the same reply, in any order, from any number of threads.
     """
