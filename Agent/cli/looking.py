@@ -280,7 +280,7 @@ def draw_recalled(texts: list[dict[str, Any]]) -> list[Text]:
 # Showing
 
 
-@command("view", "Look")
+@command("view", "Look", meaning=True)
 @click.option("--port", type=click.IntRange(0, 65_535), default=8765, show_default=True, help="The port of 127.0.0.1.")
 def view(session: Session, port: int) -> None:
     """Serve the memory as a page on this machine, until Ctrl-C; its search finds as `ask` does."""

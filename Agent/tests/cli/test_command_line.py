@@ -40,7 +40,7 @@ import click
 from rich.cells import cell_len
 
 from Agent.base import language
-from Agent.cli.looking import LEXICAL_REASONS, REASONS, sentence_of
+from Agent.cli.looking import LEXICAL_REASONS, REASONS
 from Agent.cli.program import SECTIONS, Group
 from Agent.cli.program import program as group
 from Agent.memory import MemoryStore
@@ -1038,18 +1038,6 @@ class TestAsk:
         assert (text["sentence"], text["path"], text["source"]) == ("小雨对花生过敏。", ["kitchen"], "聊天")
         assert 0 < text["score"] <= 1
 
-    @pytest.mark.parametrize(
-        ("content", "question", "sentence"),
-        [
-            ("A coffee is 3.50 euros at the bar. Good.", "what is a coffee?", "A coffee is 3.50 euros at the bar."),
-            ("It is fast. We run Node.js behind nginx!", "node.js?", "We run Node.js behind nginx!"),
-            ("Mail ada@example.com about beans.", "who knows about beans?", "Mail ada@example.com about beans."),
-            ("第一句。价格是3.5元！好吗？", "价格是多少？", "价格是3.5元！"),
-        ],
-    )
-    def test_ends_no_sentence_within_a_number_or_a_name(self, content: str, question: str, sentence: str) -> None:
-        assert sentence_of(content, question) == sentence
-
     def test_shows_a_long_sentence_whole(self, program: Program) -> None:
         said = "外婆每天早上六点起床去公园打太极拳，然后去菜市场买菜，中午做饭，下午睡午觉，最喜欢的电视剧是红楼梦。"
         program.run("info", said, "--to", "kitchen", "--source", "聊天")
@@ -1371,26 +1359,6 @@ class TestEncodings:
 
 
 class TestScreen:
-    @pytest.fixture
-    def hostile(self, program: Program) -> Program:
-        with KeywordTree(str(program.data)) as tree:
-            node = tree.CreateKeyword(HOSTILE, "root", [HOSTILE + "2"], HOSTILE)
-            tree.BatchCreateInfos([{"id": "bad", "content": HOSTILE, "source": HOSTILE, "keyword_ids": [node.id]}])
-        return program
-
-    def test_names_from_strangers_cannot_disturb_it(self, hostile: Program) -> None:
-        for arguments in (
-            ("show", "--infos", "--ids"),
-            ("move", HOSTILE + "3", "/"),
-        ):
-            seen = hostile.look(*arguments)
-
-            assert "\x1b[2J" not in seen
-            assert "\u202e" not in seen
-            assert "\x9b" not in seen
-            assert "esc�[2Jape�txt" in seen
-            assert len(seen.splitlines()) == seen.count("\n")  # no other character ends a line
-
     @pytest.mark.parametrize(
         "name", [HOSTILE, "👨‍👩‍👧 e\u0301 ＡＢ\u3000表", "字" * 512, "--x", "* %s {}", "\x85\u2028 x\ufeff"]
     )
