@@ -35,7 +35,7 @@ from ..keyword_tree import Info, KeywordNode
 from .graph import GraphEntity
 from .schemas import EpisodeTrace, ProceduralSkill, SemanticPattern, as_utc
 
-__all__ = ["CHOSEN", "MEMORY_KEY", "NOTHING_SAID", "RECORD_TYPES", "RELATION", "TAG", "Memory", "Record"]
+__all__ = ["CHOSEN", "MEMORY_KEY", "RECORD_TYPES", "RELATION", "TAG", "Memory", "Record"]
 __all__ += [
     "SaidEntity",
     "SaidRelation",
@@ -198,25 +198,18 @@ class Sayings(NamedTuple):
     entities: dict[str, SaidEntity]
     relations: tuple[SaidRelation, ...]
 
-    def __bool__(self) -> bool:
-        return bool(self.entities or self.relations)
-
-
-NOTHING_SAID = Sayings({}, ())
-
 
 def read_sayings(info: Info) -> Sayings:
     """Return what an info says; nothing where it is deleted, or where another one took its place."""
     own = memory_fields(info)
     graph = own.get("graph")
     if info.deleted or own.get("superseded_by") or not isinstance(graph, Mapping):
-        return NOTHING_SAID
+        return Sayings({}, ())
     reported = graph.get("entities")
     entities = {str(id): _read_entity(about) for id, about in reported.items()} if isinstance(reported, Mapping) else {}
     rows = graph.get("relations")
     relations = (_read_relation(row, info.content) for row in (rows if isinstance(rows, list) else ()))
-    held = tuple(each for each in relations if each is not None)
-    return Sayings(entities, held) if entities or held else NOTHING_SAID
+    return Sayings(entities, tuple(each for each in relations if each is not None))
 
 
 def is_waiting(info: Info) -> bool:

@@ -369,7 +369,8 @@ class _Search:
         ranked = {id: (total, id, breakdown) for total, id, breakdown in scored[:limit]}
         wider, facts = list[str](), dict(known)
         if self._asks_for:
-            wider = [found.id for found in self._index.rank(self._wider_query(), _WIDER, self._among)]
+            wider_query = f"{self._query} {words_of(self._asks_for)}"
+            wider = [found.id for found in self._index.rank(wider_query, _WIDER, self._among)]
             facts |= self._index.facts(wider)
         group = [id for id in ranked if id in facts and self._has_subject(id)]
         if group:
@@ -389,9 +390,6 @@ class _Search:
         at = scored.index(first_scored)
         others = [[each for each in part if each[1] not in group] for part in (scored[:at], scored[at:])]
         return [*others[0], *placed, *others[1]], dict.fromkeys(group[1:], group[0])
-
-    def _wider_query(self) -> str:
-        return f"{self._query} {words_of(self._asks_for)}"
 
     def _has_subject(self, id: str) -> bool:
         info = self._info(id)
