@@ -10,9 +10,10 @@ odds of another  = odds of the best · (score / score of the best)²
 
 Where meaning is compared, too, it has its part in the order, and the order in the confidence:
 
-order = (1.2 · coverage of the best by words + 0.05) · score / best score + nearness / nearness of the nearest
+order = (1.2 · coverage of the best by words + 0.05) · score / best score + read⁴ · nearness / that of the nearest
 odds of the best = e^(3.8 · nearness + 2.8 · confidence by words + 4.3 · lead - 1.8) / texts^0.35
-                   nearness: 0 for what is as near as usual, 1 for what says the question itself; lead: of the order
+                   nearness: 0 for what is as near as usual, 1 for what says the question itself; lead: of the order;
+                   read: the share of the texts that have a vector
 
 A text that lacks a name or a number of the question is no answer, however much else it has, nor is one that has nothing
 else, or less than half and none of it in the question's own words: LACKING at most. The numbers are a logistic
@@ -118,6 +119,7 @@ def blend(
     found: "Sequence[score.Found]",
     words: Mapping[str, float],
     near: Mapping[str, tuple[float, int, int]],
+    read: float = 1.0,
 ) -> dict[str, float]:
     """Return id → confidence by words and by meaning, best first; see the head of this module.
 
@@ -126,6 +128,8 @@ def blend(
         found: What fits by words, best first.
         words: id → confidence by words alone.
         near: id → nearness, number and nearest document, also of what fits by words; nearness is -1 without a vector.
+        read: The share of the texts that have a vector: what is near counts by its fourth power, since the nearest may
+            be one of the others.
     """
     scores, documents = {each.id: each.score for each in found}, {each.id: each.documents[0] for each in found}
     coverage = found[0].coverage if found else 0.0
@@ -133,7 +137,8 @@ def blend(
     order = dict[str, float]()
     for id, (nearness, *_) in near.items():  # what has no vector yet is as near as its words say
         said = scores.get(id, 0.0) / most
-        order[id] = (coverage * SAID + ASIDE) * said + (nearness / nearest if nearness >= 0 else coverage * said)
+        meant = nearness / nearest if nearness >= 0 else coverage * said
+        order[id] = (coverage * SAID + ASIDE) * said + read**4 * meant
     ranked = sorted(order, key=lambda id: -order[id])
     if not ranked or not order[ranked[0]]:
         return {}

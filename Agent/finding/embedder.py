@@ -31,15 +31,7 @@ from ..base.forks import watch_forks
 from ..base.text import fold
 from ..keyword_tree import InvalidInputError
 
-__all__ = [
-    "Embedder",
-    "EmbeddingRanker",
-    "HashingEmbedder",
-    "LocalEmbedder",
-    "Meaning",
-    "OpenAIEmbedder",
-    "meaning_of",
-]
+__all__ = ["Embedder", "EmbeddingRanker", "HashingEmbedder", "LocalEmbedder", "Meaning", "OpenAIEmbedder", "meaning_of"]
 
 
 class Embedder(Protocol):

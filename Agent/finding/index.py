@@ -159,7 +159,7 @@ class Index(Rows):
                 units = near | self.numbers(besides) | {each.id: each.number for each in found}
                 nearness = self._nearness(compared, units)
                 nearest = {id: document for id, (_, _, document) in nearness.items()}
-                scores = calibration.blend(asked, found, scores, nearness)
+                scores = calibration.blend(asked, found, scores, nearness, self.vectors.read if self.vectors else 1.0)
             return Ranking(asked, found, dict(sorted(scores.items(), key=lambda pair: -pair[1])), nearest)
 
     def _nearest(self, compared: "Compared", among: score.Among | None) -> dict[str, int]:

@@ -127,7 +127,8 @@ class Vectors:
         """Begin with locks of its own, and no thread."""
         self._changed = threading.Condition()  # guards what follows; whoever has it asks for no lock of the index
         self._wanted: dict[str, None] = {}
-        self._left = 0
+        self.left = 0
+        """How many documents have no vector yet, as far as is known."""
         self._thread: threading.Thread | None = None
         self._asking = threading.Lock()  # the model works for one thread at a time
 
@@ -136,7 +137,13 @@ class Vectors:
         """Why less than usual is compared, or ""."""
         if self.failure:
             return f"words ranked alone: {self.failure}"
-        return f"{self._left:,} texts have no vector yet: words alone find them" if self._left else ""
+        return f"{self.left:,} texts have no vector yet: words alone find them" if self.left else ""
+
+    @property
+    def read(self) -> float:
+        """The share of the documents that have a vector, or never will."""
+        counts = self._index.counts()
+        return max(0.0, 1.0 - self.left / max(1, counts.get("units", 0) + counts.get("passages", 0)))
 
     @property
     def is_resting(self) -> bool:
@@ -152,7 +159,7 @@ class Vectors:
         """
         question, left = _sound(question), self._count_unread()
         with self._changed:
-            self._left = left
+            self.left = left
             known = not self._reads(question) or question in self._questions
             if (known and not left) or self.is_resting:
                 return self.note
@@ -181,7 +188,7 @@ class Vectors:
         while left > max(0, least) and not self.is_resting:
             self._embed_texts()
             left = self._count_unread()
-        self._left = left
+        self.left = left
         return left
 
     def close(self) -> None:
@@ -215,7 +222,7 @@ class Vectors:
         """Answer questions, or embed some texts; return whether there may be more to do."""
         with self._changed:
             questions, self._wanted = [*self._wanted], {}
-            if self.is_resting or not (questions or self._left):
+            if self.is_resting or not (questions or self.left):
                 self._thread = None  # under the lock that looked: who comes now starts another
                 return False
         if questions:
@@ -224,7 +231,7 @@ class Vectors:
             self._embed_texts()
         left = self._count_unread()
         with self._changed:
-            self._left = left
+            self.left = left
             self._changed.notify_all()
         return True
 

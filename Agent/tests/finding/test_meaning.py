@@ -275,8 +275,8 @@ class TestKeepingUp:
         note = impatient.ask("what?")
 
         assert impatient.failure == ""
-        assert note == f"{impatient._left:,} texts have no vector yet: words alone find them"
-        assert 100 < impatient._left < 300
+        assert note == f"{impatient.left:,} texts have no vector yet: words alone find them"
+        assert 100 < impatient.left < 300
         model.released.set()
         assert (vectors.catch_up(), vectors.ask("what?")) == (0, "")
         assert model.asked.index("text 299") < model.asked.index("text 100") < model.asked.index("text 0")
