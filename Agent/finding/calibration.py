@@ -28,7 +28,7 @@ from typing import TypeAlias
 
 from . import score, texts
 
-__all__ = ["ANSWER_BAR", "blend", "part_of", "scale_of"]
+__all__ = ["ANSWER_BAR", "LACKING", "blend", "part_of", "scale_of"]
 
 ANSWER_BAR = 0.5
 """The score from which on something is an answer."""

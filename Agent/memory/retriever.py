@@ -35,10 +35,12 @@ from typing import TypeAlias
 from ..base.checks import check_count, check_string, shorten
 from ..base.text import fold
 from ..finding import texts
+from ..finding.calibration import LACKING
 from ..finding.embedder import Embedder, Meaning
 from ..keyword_tree import Info, InvalidInputError, KeywordNode, KeywordTree
 from .graph import ENTITY_TYPES, GraphEntity, KnowledgeGraph, RelationDirection
 from .keywords import (
+    OTHER,
     SPEAKER,
     ChineseKeywordExtractor,
     KeywordExtractor,
@@ -246,6 +248,7 @@ class _Search:
         weights = self._scoring.weights
         self._text_alone = weights.graph == weights.temporal == weights.reference == 0.0
         self._asks_for, self._subjects = asked_relations(query), asked_subjects(query)
+        self._called = retriever._speaker | _USER  # how memories name the speaker
         if retriever._speaker and retriever._speaker <= {*texts.terms(query)}:
             self._subjects |= {SPEAKER}
         named, self._near = dict[str, GraphEntity](), dict[str, float]()
@@ -323,6 +326,8 @@ class _Search:
         fresh = map(temporal_decay, ages, repeat(self._config.half_life_s))
         breakdowns = [*map(ScoreBreakdown, overlaps, distances, fresh, map(reference_count, counts))]
         scored = [*zip(map(self._scoring.total, breakdowns), known, breakdowns, strict=True)]
+        if self._asks_for and SPEAKER in self._subjects and not by_dice:
+            scored = [(min(total, LACKING) if self._is_of_another(id) else total, id, by) for total, id, by in scored]
         scored = [each for each in scored if each[0] > 0.0 and each[0] >= self._config.min_score]
         scored.sort(key=lambda item: (-item[0], -known[item[1]].number))  # of equals the newest
         later = dict[str, str]()
@@ -391,10 +396,18 @@ class _Search:
         others = [[each for each in part if each[1] not in group] for part in (scored[:at], scored[at:])]
         return [*others[0], *placed, *others[1]], dict.fromkeys(group[1:], group[0])
 
-    def _has_subject(self, id: str) -> bool:
+    def _states(self, id: str) -> list[frozenset[str]]:
+        """Return the subjects of each state that the question asks for, as a memory says them."""
         info = self._info(id)
-        states = () if info is None else (subjects_of(info.content, kind) for kind in self._asks_for)
-        return any(not self._subjects.isdisjoint(state) for state in states)
+        return [] if info is None else [subjects_of(info.content, kind) for kind in self._asks_for]
+
+    def _has_subject(self, id: str) -> bool:
+        return any(not self._subjects.isdisjoint(state) for state in self._states(id))
+
+    def _is_of_another(self, id: str) -> bool:
+        """Tell whether a memory says where another lives or works than the speaker, who asks for his own."""
+        stated = frozenset[str]().union(*self._states(id))
+        return bool(stated) and OTHER not in stated and (self._subjects | self._called).isdisjoint(stated)
 
     def _changed(self, ranked: Sequence[str], facts: Mapping[str, InfoFacts]) -> list[str]:
         """Return the first memory and a later one that says a change of it; nothing where none does."""
@@ -415,6 +428,7 @@ class _Search:
         return text_overlap(self._query, title, summary.strip(), "" if info is None else info.content)
 
 
+_USER = frozenset(texts.terms("user 用户"))
 _ENTITIES = 20  # of those that a question names
 _HANGING = 200  # infos, after which no further keyword's are looked at
 _PAGES = 8  # of a keyword's infos, where few of them may be found

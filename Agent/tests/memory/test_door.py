@@ -291,3 +291,37 @@ def test_an_id_that_is_copied_or_pickled_is_still_undone(store: MemoryStore) -> 
         assert (other, other.operation, other.note) == (id, id.operation, "")
     store.undo(copy.deepcopy(id))
     assert len(store) == 0
+
+
+class TestWhoseStateItIs:
+    """Where another lives or works is no answer to who asks for his own, however alike the words are."""
+
+    @pytest.mark.parametrize(
+        ("said", "question"),
+        [
+            ("My mother lives in Shaoxing.", "Where do I live?"),
+            ("My brother works at Siemens.", "Where do I work?"),
+            ("王芳住在杭州。", "我住在哪里？"),
+            ("姐姐在腾讯上班。", "我在哪里上班？"),
+        ],
+    )
+    def test_of_another_is_no_answer(self, store: MemoryStore, said: str, question: str) -> None:
+        store.remember(said)
+
+        assert all(hit.score < 0.3 for hit in store.recall(question))
+
+    @pytest.mark.parametrize(
+        ("said", "question"),
+        [
+            ("I live in Rome.", "Where do I live?"),
+            ("Ada lives in Rome.", "Where do I live?"),
+            ("The user lives in Rome.", "Where do I live?"),
+            ("My mother lives in Shaoxing.", "Where does my mother live?"),
+            ("用户住在杭州。", "我住在哪里？"),
+            ("我妹妹住在北京。", "我妹妹住在哪里？"),
+        ],
+    )
+    def test_of_who_is_asked_for_is_one(self, store: MemoryStore, said: str, question: str) -> None:
+        store.remember(said)
+
+        assert store.recall(question)[0].score >= 0.5
