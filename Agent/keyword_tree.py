@@ -5309,13 +5309,13 @@ def _MakePast(
         raise _Invalid("at must be the number of an operation, or a time in seconds as a float", at)
     if is_seq and at > newest:
         raise _Invalid(f"at must be an operation of the log, whose newest is {newest:,}", at)
-    found = LinesUntil(lines, at)
+    found = _LinesUntil(lines, at)
     if not found:
         raise _Invalid("the log does not reach back to", at)
     return partial(_PastStore, found, f"{_Shorten(data_dir)} as it was")
 
 
-def LinesUntil(lines: Iterable[tuple[LogLine, bytes]], at: int | float) -> list[bytes]:
+def _LinesUntil(lines: Iterable[tuple[LogLine, bytes]], at: int | float) -> list[bytes]:
     """Return the lines that make the tree as it was, oldest first; none where the log begins later than `at`.
 
     A log that was compacted begins with the whole state, whose lines belong together: where the first of them is old

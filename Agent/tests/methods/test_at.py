@@ -9,8 +9,7 @@ from typing import Any
 
 import pytest
 
-from Agent import keyword_tree
-from Agent.keyword_tree import InvalidInputError, KeywordTree, LinesUntil, StoreError, StubLLMClient
+from Agent.keyword_tree import InvalidInputError, KeywordTree, StoreError, StubLLMClient
 from Agent.tests.shared.memory_log import MemoryLog
 
 _LONG = "长" * 3000  # more than stays in memory
@@ -64,22 +63,6 @@ def _live(tree: KeywordTree) -> list[tuple[int, float, Any]]:
 
 
 class TestAt:
-    def test_is_what_each_operation_left(self, tree: KeywordTree) -> None:
-        seen = _live(tree)
-
-        for seq, _, reported in seen:
-            with tree.At(seq) as past:
-                assert _told(past) == reported
-                assert past.Verify() == []
-
-    def test_takes_a_time_too(self, tree: KeywordTree) -> None:
-        seen = _live(tree)
-
-        for _, seconds, reported in seen:
-            assert _told(tree.At(seconds)) == reported
-            assert _told(tree.At(seconds + 0.5)) == reported
-        assert _told(tree.At(1e12)) == seen[-1][2]
-
     def test_reaches_after_compactions(self, tree: KeywordTree) -> None:
         seen = _live(tree)
         tree.CompactStorage()
@@ -87,7 +70,9 @@ class TestAt:
         tree.CompactStorage()
 
         for seq, seconds, reported in seen:
-            assert _told(tree.At(seq)) == reported
+            with tree.At(seq) as past:
+                assert _told(past) == reported
+                assert past.Verify() == []
             assert _told(tree.At(seconds)) == reported
         assert _told(tree.At(tree.History(limit=1)[0].seq)) == seen[-1][2]
 
@@ -165,26 +150,3 @@ class TestAt:
             tree.At(at)
 
         assert repr(at)[:20] in str(caught.value)
-
-
-class TestLinesUntil:
-    """Of an old log (1 to 3) and the one after its compaction (4 to 6, of which 4 and 5 are the state)."""
-
-    LINES = tuple(
-        (keyword_tree.LogLine(b"%08d" % seq, seq, prev, seq - 1, op, None), b"%d" % seq)
-        for seq, prev, op in (
-            (6, b"00000005", "create_keyword"),
-            (5, b"00000004", "state"),
-            (4, b"00000000", "state"),
-            (3, b"00000002", "create_keyword"),
-            (2, b"00000001", "create_keyword"),
-            (1, b"00000000", "create_store"),
-        )
-    )
-
-    @pytest.mark.parametrize(("at", "wanted"), [(6, b"456"), (5, b"45"), (4, b"45"), (3, b"123"), (1, b"1"), (0, b"")])
-    def test_begin_where_a_log_begins(self, at: int, wanted: bytes) -> None:
-        assert b"".join(LinesUntil(self.LINES, at)) == wanted
-
-    def test_are_none_where_the_older_log_is_gone(self) -> None:
-        assert LinesUntil(self.LINES[:3], 3) == []

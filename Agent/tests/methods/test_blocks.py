@@ -100,16 +100,6 @@ class TestABlock:
 
         assert [change.op for change in tree.History(limit=1)] == ["create_store" if fails else "stacked"]
 
-    def test_can_be_entered_and_left_by_hand(self, tree: KeywordTree) -> None:
-        op = tree.Operation("by hand")
-        assert hasattr(op, "__exit__")
-
-        op.__enter__()
-        tree.CreateKeyword("a", "root")
-        op.__exit__(None, None, None)
-
-        assert tree.History(limit=1)[0].op == "by hand"
-
 
 class TestCloseBesideAnOpenBlock:
     def test_is_refused_where_it_holds_writes_and_names_it(self, tree: KeywordTree) -> None:
@@ -205,15 +195,6 @@ class TestBlocks:
             child = tree.CreateKeyword("child", parent.id)
 
         assert parent.children == [child.id]
-
-    def test_tell_the_level_under_a_keyword_that_they_moved(self, tree: KeywordTree) -> None:
-        top, moved = tree.CreateKeyword("top", "root"), tree.CreateKeyword("moved", "root")
-        inner = tree.CreateKeyword("inner", moved.id)
-        with tree.Operation():
-            tree.MoveKeyword(moved.id, top.id)
-            leaf = tree.CreateKeyword("leaf", inner.id)
-
-        assert leaf.level == len(tree.GetPath(leaf.id)) - 1 == 4
 
     def test_make_a_group_once_though_their_plans_run_again(self, tree: KeywordTree) -> None:
         ids = [tree.CreateKeyword(f"k{number}", "root").id for number in range(3)]
@@ -383,16 +364,6 @@ def test_a_block_shows_the_tree_with_its_writes_whatever_others_commit(tmp_path:
 class TestBesideAnother:
     """What a block shows behind a write of another that has to do with its own, before it ends."""
 
-    def test_both_changes_of_a_keyword_are_seen(self, tree: KeywordTree) -> None:
-        keyword, other = tree.CreateKeyword("k", "root"), tree.CreateKeyword("other", "root")
-        with tree.Operation():
-            tree.MoveKeyword(keyword.id, other.id)
-            _elsewhere(lambda: tree.UpdateKeyword(keyword.id, {"description": "as another says"}, keyword.version))
-            seen = tree.GetKeyword(keyword.id)
-
-        assert seen is not None
-        assert (seen.parent_id, seen.description) == (other.id, "as another says")
-
     def test_what_is_under_a_keyword_that_is_gone_is_refused(self, tree: KeywordTree) -> None:
         parent = tree.CreateKeyword("parent", "root")
 
@@ -441,16 +412,6 @@ class TestBesideAnother:
         with pytest.raises(InvalidInputError, match="under itself"):
             write()
         assert [type(error) for error in reported] == [ConflictError]
-
-    def test_what_came_under_a_keyword_goes_with_it(self, tree: KeywordTree) -> None:
-        parent = tree.CreateKeyword("parent", "root")
-        with tree.Operation():
-            tree.DeleteKeyword(parent.id, cascade=True)
-            _elsewhere(lambda: tree.CreateKeyword("child", parent.id))
-            seen = tree.FindByName("child")
-
-        assert seen == []
-        assert len(tree) == 0
 
     def test_a_tree_that_was_opened_again_is_seen(self, folder: Path) -> None:
         with KeywordTree(str(folder)) as tree, KeywordTree(str(folder)) as other:

@@ -342,13 +342,6 @@ def test_any_text_and_metadata_is_refused_whole_or_comes_back_equal(tmp_path: Pa
 # == Normalising and looking up ===========================================================================
 
 FULL_WIDTH = {code: code + 0xFEE0 for code in range(0x21, 0x7F)} | {0x20: 0x3000}
-PLAIN = st.text(
-    st.one_of(
-        st.characters(min_codepoint=0x20, max_codepoint=0x7E),
-        st.sampled_from("äöüñéåøžščПриветЖфщяМедведьαβγδωΑΒΓΔ编程语言知识树日本語ひらがなカタカナ한국어ไทยहिन्दी🐍€≤"),
-    ),
-    max_size=20,
-)
 
 
 def folded(text: str) -> str:
@@ -391,27 +384,6 @@ class TestNormalize:
                 odd.append(f"U+{code:04X}")
 
         assert odd == []
-
-    @given(text=PLAIN)
-    def test_forgets_case_and_width(self, empty: KeywordTree, text: str) -> None:
-        token = empty._Normalize(text)
-        for variant in (
-            text.upper(),
-            text.lower(),
-            text.casefold(),
-            text.swapcase(),
-            text.translate(FULL_WIDTH),
-        ):
-            assert empty._Normalize(variant) == token
-
-    @given(text=PLAIN, noise=st.sampled_from(" \t\n\u200b\ufeff\u00ad\u3000.,:;!?-_()[]{}'\"/、。《》"))
-    def test_forgets_blanks_punctuation_and_invisible_characters(
-        self, empty: KeywordTree, text: str, noise: str
-    ) -> None:
-        text = f"x{text}"
-
-        assert empty._Normalize(noise + text + noise) == empty._Normalize(text)
-        assert empty._Normalize(noise.join(["x", "y", "z"])) == ["xyz"]
 
 
 NAMES = st.one_of(

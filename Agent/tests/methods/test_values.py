@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import errno
 import inspect
 import json
 import os
@@ -72,21 +71,6 @@ def test_a_spec_may_leave_the_id_to_the_tree_as_the_single_call_does(tree: Keywo
     assert tree.GetInfosOfKeyword(node.id) == [info]
 
 
-@pytest.mark.parametrize("method", ["List", "Stat"])
-@pytest.mark.parametrize("call", [KeywordTree.CompactStorage, KeywordTree.TreeMetrics])
-def test_a_disk_that_cannot_be_looked_at_is_named_with_what_was_wanted(
-    tree: KeywordTree, monkeypatch: pytest.MonkeyPatch, method: str, call: object
-) -> None:
-    def refuse(*_: object) -> object:
-        raise inside.refusal(errno.EIO)
-
-    monkeypatch.setattr(inside.Files, method, refuse)
-    with pytest.raises(StoreError, match=r"^c") as caught:
-        call(tree)  # type: ignore[operator]
-    monkeypatch.undo()
-    assert type(caught.value) is StoreError
-
-
 @pytest.mark.parametrize("name", ["nodes.jsonl", "infos.jsonl", "links.jsonl", "change_log.jsonl"])
 def test_a_pipe_in_the_place_of_a_file_keeps_no_one_waiting(folder: Path, name: str) -> None:
     with KeywordTree(str(folder)) as tree:
@@ -126,12 +110,6 @@ def test_what_a_killed_compaction_left_is_removed(folder: Path) -> None:
     with KeywordTree(str(folder)) as again:
         assert (again.recovery, len(again)) == ((), 1)
     assert sorted(path.name for path in folder.glob("*.new")) == ["notes.new"]
-
-
-def test_a_client_is_an_object_and_no_class(tmp_path: Path) -> None:
-    with pytest.raises(InvalidInputError, match=r"^llm_client must be an object with a method Chat: <class "):
-        KeywordTree(tmp_path, StubLLMClient)  # type: ignore[arg-type]
-    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_tree_yields_its_keywords_and_is_true_while_it_is_open(tree: KeywordTree) -> None:
@@ -284,12 +262,6 @@ class TestValues:
         for call in (lambda: tree.History(limit=huge), lambda: tree.ListInfos(page=huge), lambda: tree.Changes(huge)):
             with pytest.raises(InvalidInputError, match="at most"):
                 call()
-
-    @pytest.mark.parametrize("name", ["clock", "new_id"])
-    def test_what_cannot_be_called_is_refused(self, folder: Path, name: str) -> None:
-        wrong: Any = {name: 7}
-        with pytest.raises(InvalidInputError, match=name):
-            KeywordTree(str(folder), **wrong)
 
 
 class TestIds:
@@ -492,19 +464,6 @@ class TestWhatIsLearned:
 
             assert [node.name for node in tree.Walk()][1:] == ["coffee"]
             assert tree.History(limit=1)[0].author == "Ada"
-
-    def test_of_a_change_is_not_lost_where_ctrl_c_comes_before_the_ranking_takes_it_in(
-        self, tree: KeywordTree, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        tree.CreateKeyword("tea", "root")
-        assert tree.RankCandidates("tea")
-        tree.CreateKeyword("zebra quagga", "root")
-        with monkeypatch.context() as patch:
-            inside.interrupt_the_rankings_next_look(tree, patch)
-            with pytest.raises(KeyboardInterrupt):
-                tree.RankCandidates("zebra")
-
-        assert [node.name for node, _ in tree.RankCandidates("zebra")] == ["zebra quagga"]
 
 
 def _count_reads(work: Callable[[], object]) -> int:
