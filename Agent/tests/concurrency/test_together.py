@@ -8,8 +8,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import copy
-import errno
-import gc
 import os
 import pickle
 import re
@@ -24,13 +22,9 @@ from typing import Any
 import pytest
 
 from Agent import keyword_tree as kt
-from Agent.finding.tree import TreeRanker
 from Agent.keyword_tree import (
     ConflictError,
     DuplicateIdError,
-    Fits,
-    InvalidInputError,
-    KeywordNode,
     KeywordTree,
     NotFoundError,
     StoreCorruptError,
@@ -118,22 +112,6 @@ class TestBlocksAndTasks:
 
         assert names_under(tree) == ["task", "thread"]
 
-    def test_a_task_that_outlives_a_block_keeps_nothing_of_it(self, tree: KeywordTree) -> None:
-        def count() -> int:
-            gc.collect()
-            return sum(type(each) is KeywordNode for each in gc.get_objects())
-
-        async def run() -> None:
-            before = count()
-            with tree.Operation():
-                task = asyncio.create_task(asyncio.sleep(60))
-                tree.BatchCreateKeywords([{"name": f"k{number}", "parent_id": "root"} for number in range(100)])
-
-            assert count() == before
-            task.cancel()
-
-        asyncio.run(run())
-
     def test_a_task_of_trio_that_a_block_starts_writes_for_itself(self, tree: KeywordTree) -> None:
         pytest.importorskip("trio.testing", reason="trio is not installed")
         import trio
@@ -174,79 +152,6 @@ def test_a_thread_of_a_forked_child_writes_for_itself(tree: KeywordTree) -> None
 
 class TestGroups:
     """Writers that come while another commits are committed together behind it."""
-
-    def test_no_result_is_given_of_an_operation_that_failed(
-        self, tree: KeywordTree, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        keyword, info = tree.CreateKeyword("k", "root"), tree.CreateInfo("i")
-
-        def fail(*_: object) -> None:
-            raise inside.refusal(errno.ENOSPC)
-
-        with monkeypatch.context() as full:
-            together = Together(tree, full)
-            for _ in range(2):
-                together.queue_up(lambda: tree.LinkInfo(info.id, keyword.id))
-            full.setattr(inside.Files, "Write", fail)
-            together.go_on()
-
-        assert [type(error) for error in together.raised] == [StoreError, StoreError]
-        assert tree.GetLinks(info.id) == []
-        assert tree.LinkInfo(info.id, keyword.id) in tree.GetLinks(info.id)
-
-    def test_come_to_what_the_same_writes_come_to_one_after_another(
-        self, tree: KeywordTree, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        writes: list[Callable[[KeywordTree], object]] = [
-            lambda tree: tree.CreateKeyword("a", "root", id="a"),
-            lambda tree: tree.CreateKeyword("apart", "root", id="apart"),
-            lambda tree: tree.CreateKeyword("b", "a", id="b"),
-            lambda tree: tree.CreateKeyword("again", "root", id="a"),
-            lambda tree: tree.CreateInfo("of both", keyword_ids=["b", "a"], id="i"),
-            lambda tree: tree.CreateKeyword("behind two links", "apart", id="behind"),
-            lambda tree: tree.MoveKeyword("b", "root"),
-            lambda tree: tree.CreateKeyword("c", "b", id="c"),
-            lambda tree: tree.CreateInfo("the same", id="i"),
-            lambda tree: tree.DeleteKeyword("a"),
-            lambda tree: tree.CreateKeyword("under what is gone", "a", id="never"),
-            lambda tree: tree.CreateKeyword("a again", "c", id="a"),
-            lambda tree: tree.CreateInfo("of a again", keyword_ids=["a"], id="j"),
-            lambda tree: tree.BatchCreateKeywords(
-                [{"id": id, "name": "half", "parent_id": "c"} for id in ("half", "c")]
-            ),
-            lambda tree: tree.CreateKeyword("last", "root", id="last"),
-        ]
-
-        def tell(tree: KeywordTree) -> list[object]:
-            nodes = [tree.GetKeyword(id) for id in ("root", "a", "apart", "b", "behind", "c", "half", "last")]
-            reported: list[object] = [
-                (n.id, n.parent_id, n.level, n.version, n.ordinal, n.children) for n in nodes if n
-            ]
-            links = [link for id in ("i", "j") for link in tree.GetLinks(id)]
-            reported += [(link.info_id, link.keyword_id, link.ordinal) for link in links]
-            assert tree.Verify() == []
-            return reported
-
-        together = Together(tree, monkeypatch)
-        for write in writes:
-            together.queue_up(partial(write, tree))
-        together.go_on()
-        tree.DeleteKeyword(tree.FindByName("first")[0].id)
-        one_by_one = KeywordTree(str(tmp_path / "one by one"))
-        first = one_by_one.CreateKeyword("first", "root")
-        raised = []
-        for write in writes:
-            try:
-                write(one_by_one)
-            except Exception as error:
-                raised.append(type(error))
-        one_by_one.DeleteKeyword(first.id)
-
-        assert raised == [DuplicateIdError, DuplicateIdError, NotFoundError, DuplicateIdError]
-        assert [type(error) for error in together.raised] == raised
-        assert tell(tree) == tell(one_by_one)
-        assert len(tell(tree)) > 9
-        one_by_one.Close()
 
     def test_of_one_info_and_of_different_ones_share_a_sync_and_come_after_one_another(
         self, tree: KeywordTree, monkeypatch: pytest.MonkeyPatch
@@ -317,68 +222,8 @@ class TestGroups:
         assert names_under(tree) == ["first", "interrupted", "following"]
         assert tree.Verify() == []
 
-    def test_are_waited_for_by_who_refreshes(self, tree: KeywordTree, monkeypatch: pytest.MonkeyPatch) -> None:
-        together = Together(tree, monkeypatch)
-        refreshing = threading.Thread(target=tree.Refresh)
-
-        refreshing.start()
-        refreshing.join(0.2)  # time enough to read the line that waits for its sync
-        is_waiting = refreshing.is_alive()
-        together.go_on()
-        refreshing.join()
-
-        assert is_waiting
-        assert names_under(tree) == ["first"]
-        assert tree.Verify() == []
-
 
 class TestReaders:
-    def test_see_an_operation_wholly_or_not_at_all(self, tree: KeywordTree, monkeypatch: pytest.MonkeyPatch) -> None:
-        parent = tree.CreateKeyword("parent", "root")
-        seen: list[list[str]] = []
-        reader = threading.Thread(target=lambda: seen.append(names_under(tree, parent.id)))
-
-        def look() -> None:
-            reader.start()
-            reader.join(0.3)
-
-        inside.in_two_steps(monkeypatch, look)
-        tree.BatchCreateKeywords([{"name": name, "parent_id": parent.id} for name in "abc"])
-        reader.join()
-
-        assert seen == [["a", "b", "c"]]
-
-    def test_go_on_while_the_ranking_is_made_and_find_what_they_wrote_meanwhile(
-        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        begun, may_go_on = threading.Event(), threading.Event()
-
-        def wait(_id: str) -> None:
-            begun.set()
-            assert may_go_on.wait(30)
-
-        inside.note_keywords_indexed(monkeypatch, wait)
-
-        def first(query: str) -> list[str]:
-            return [node.name for node, _ in mine.RankCandidates(query, 1)]
-
-        with KeywordTree(str(tmp_path / "store")) as mine:
-            old, gone = (mine.CreateKeyword(name, "root") for name in ("old apple", "gone cherry"))
-            found: list[list[str]] = []
-            thread = threading.Thread(target=lambda: found.append(first("apple")))
-            thread.start()
-            assert begun.wait(30)
-            assert mine.FindByName("old apple")
-            mine.CreateKeyword("new banana", "root")
-            mine.UpdateKeyword(old.id, {"name": "green apple"}, 1)
-            mine.DeleteKeyword(gone.id)
-            may_go_on.set()
-            thread.join()
-
-            assert found == [["green apple"]]
-            assert first("banana") == ["new banana"]
-            assert first("cherry") == []
-
     def test_of_a_long_content_report_that_the_tree_was_closed_and_get_no_other_file(
         self, tree: KeywordTree, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
@@ -487,28 +332,6 @@ class TestReentry:
             assert names_under(mine) == ["k"]
 
 
-class TestRankings:
-    def test_that_fail_make_no_durable_write_look_as_if_it_had_failed(self, tmp_path: Path) -> None:
-        class Failing(TreeRanker):
-            is_down = False
-
-            def Fit(self, query: str, more: str = "", **options: Any) -> Fits:  # noqa: N802  the interface's name
-                if self.is_down:
-                    raise ConnectionError("the embedding service is down")
-                return super().Fit(query, more, **options)
-
-        with KeywordTree(str(tmp_path / "store"), ranker=Failing) as mine:
-            mine.RankCandidates("so that there is a ranking")
-            Failing.is_down = True
-            mine.CreateKeyword("once", "root")
-            with pytest.raises(ConnectionError):
-                mine.RankCandidates("once")
-            Failing.is_down = False
-
-            assert names_under(mine) == ["once"]
-            assert [node.name for node, _ in mine.RankCandidates("once")] == ["once"]
-
-
 class TestLostLogs:
     def test_a_log_that_is_gone_is_not_begun_again(self, tree: KeywordTree, tmp_path: Path) -> None:
         tree.CreateKeyword("mine", "root")
@@ -549,13 +372,6 @@ class TestErrors:
 
 
 class TestFolders:
-    @pytest.mark.parametrize("folder", ["", b"", None, 5])
-    def test_that_are_none_are_refused(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, folder: Any) -> None:
-        monkeypatch.chdir(tmp_path)
-        with pytest.raises(InvalidInputError, match="data_dir must be a path, and not empty"):
-            KeywordTree(folder)
-        assert list(tmp_path.iterdir()) == []
-
     @pytest.mark.parametrize("duplicate", [pickle.dumps, copy.copy, copy.deepcopy])
     def test_are_named_when_a_tree_cannot_be_copied(
         self, tree: KeywordTree, duplicate: Callable[[object], Any]

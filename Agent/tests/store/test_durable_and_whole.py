@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import contextlib
 import errno
 import fcntl
-import gc
 import itertools
 import os
 import stat
 import threading
 import time
-import weakref
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -20,10 +17,7 @@ import pytest
 
 from Agent.keyword_tree import (
     ConflictError,
-    InvalidInputError,
     KeywordTree,
-    OpenOperation,
-    StoreCorruptError,
     StoreError,
 )
 from Agent.tests.support import inside
@@ -141,67 +135,6 @@ class TestHalfAnOperation:
         assert tree.Verify() == []
 
 
-class TestLostLogs:
-    @pytest.mark.parametrize("cut", [1, 2, 20, 700, 5000])
-    def test_leave_memory_to_be_read(self, tree: KeywordTree, folder: Path, cut: int) -> None:
-        for number in range(20):
-            tree.CreateKeyword(f"k{number}", "root")
-        log = folder / "change_log.jsonl"
-        os.truncate(log, len(log.read_bytes().rstrip(b" \n")) + 1 - cut)
-        for _ in range(2):
-            with pytest.raises(StoreCorruptError, match="is in this tree alone"):
-                tree.CreateKeyword("more", "root")
-            assert len(tree) == 20
-            assert tree["k3"].name == "k3"
-
-    def test_replaced_by_an_editor_leave_memory_to_be_read(self, tree: KeywordTree, folder: Path) -> None:
-        for number in range(20):
-            tree.CreateKeyword(f"k{number}", "root")
-        log = folder / "change_log.jsonl"
-        lines = [line for line in log.read_bytes().splitlines(keepends=True) if line.strip()]
-        (folder / "edited").write_bytes(b"".join(lines[:-1]))
-        os.replace(folder / "edited", log)
-        for _ in range(2):
-            with pytest.raises(StoreCorruptError):
-                tree.CreateKeyword("more", "root")
-            assert len(tree) == 20
-            assert tree["k19"].name == "k19"
-
-
-class TestBlocks:
-    def test_that_were_interrupted_at_their_exit_are_forgotten(
-        self, tree: KeywordTree, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        def interrupt(*_: object) -> None:
-            raise KeyboardInterrupt
-
-        blocks: list[weakref.ref[OpenOperation]] = []
-        with monkeypatch.context() as patch:
-            patch.setattr(OpenOperation, "Leave", interrupt)
-            for _ in range(20):
-                with contextlib.suppress(KeyboardInterrupt), tree.Operation() as block:
-                    tree.CreateInfo("draft")
-                    blocks.append(weakref.ref(block))
-                del block
-        gc.collect()
-        assert not [ref for ref in blocks if ref() is not None]
-        assert inside.blocks_noted(tree) <= 1
-        assert tree.ListInfos() == []
-        tree.CreateKeyword("after", "root")
-        assert len(tree) == 1
-
-    def test_of_other_threads_are_theirs(self, tree: KeywordTree) -> None:
-        with tree.Operation():
-            tree.CreateKeyword("mine", "root")
-            other = threading.Thread(target=lambda: tree.CreateKeyword("theirs", "root"))
-            other.start()
-            other.join()
-            with pytest.raises(InvalidInputError, match="holds what is not committed"):
-                tree.Close()
-            assert len(tree) == 2
-        assert [node.name for node in tree] == ["theirs", "mine"]
-
-
 class TestUndo:
     @pytest.mark.parametrize("kind", ["info", "keyword"])
     def test_of_a_deletion_is_not_barred_by_its_id_that_was_used_again(self, tree: KeywordTree, kind: str) -> None:
@@ -310,34 +243,6 @@ class TestPoorFileSystems:
             assert len(reader) == 1
             with pytest.raises(StoreError, match=f"cannot be locked.*{os.strerror(number)}"):
                 reader.Ensure("y")
-
-
-@pytest.mark.parametrize("writes", [True, False])
-def test_a_first_search_that_misses_keeps_no_reader_and_no_writer_waiting(
-    folder: Path, monkeypatch: pytest.MonkeyPatch, writes: bool
-) -> None:
-    begun, may_go_on = threading.Event(), threading.Event()
-
-    def wait() -> None:
-        begun.set()
-        assert may_go_on.wait(30)
-
-    with KeywordTree(str(folder)) as tree:
-        tree.BatchCreateKeywords([{"name": f"k-{n}", "id": f"k{n}", "parent_id": "root"} for n in range(1100)])
-        inside.once_before_a_token(monkeypatch, "k-700", wait)
-        searching = threading.Thread(target=lambda: tree.Search("nothing", llm_expand_query=False))
-        searching.start()
-        assert begun.wait(30)
-        if writes:
-            tree.CreateKeyword("ne-w", "root", id="new")
-            tree.DeleteKeyword("k3")
-            tree.AddAlias("k4", "fo-ur")
-        may_go_on.set()
-        searching.join()
-        found = {text: tree.Search(text, llm_expand_query=False).node for text in ("NEW", "K3", "FOUR", "K 7")}
-        wanted = {"NEW": "new", "K3": "k3", "FOUR": "k4" if writes else "none", "K 7": "k7"}
-        assert found == {text: tree.GetKeyword(id) for text, id in wanted.items()}
-        assert tree.Verify() == []
 
 
 @pytest.mark.parametrize("is_own", [True, False])

@@ -666,22 +666,6 @@ def check_told(folder: Path, processes: list[Process]) -> int:
 
 
 class TestFork:
-    def test_of_a_fork_lets_all_generations_write(self, folder: Path, start: Start) -> None:
-        def work(tell: Tell, depth: int = 0) -> None:
-            child = os.fork() if depth < 3 else -1
-            if child == 0:
-                work(tell, depth + 1)
-                os._exit(0)
-            write_keywords(tree, f"generation {depth}", 20, tell)
-            if child > 0:
-                assert os.waitpid(child, 0)[1] == 0
-
-        with KeywordTree(str(folder)) as tree:
-            process = start(work)
-            assert process.end() == 0
-
-        assert check_told(folder, [process]) == 80
-
     def test_lets_the_child_close_and_the_parent_go_on(self, folder: Path, start: Start) -> None:
         def work(tell: Tell) -> None:
             write_keywords(tree, "child", 5, tell)
@@ -977,30 +961,6 @@ class TestThreads:
         assert in_memory == state_in_log(folder)
         with KeywordTree(str(folder)) as again:
             assert look(again) == in_memory
-
-    def test_that_close_wait_for_a_commit(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        begun, closed, made, sync = threading.Event(), threading.Event(), list[str](), inside.Files.Sync
-        writer = threading.Thread(target=lambda: made.append(tree.CreateKeyword("written", "root").id), daemon=True)
-
-        class Ranker(kt.PlainRanker):
-            def Close(self) -> None:  # noqa: N802  called by a closing tree that found no commit to wait for
-                writer.start()
-                assert begun.wait(PATIENCE_S)
-
-        def sync_late(files: inside.Files, fd: int) -> None:
-            if threading.current_thread() is writer:
-                begun.set()
-                closed.wait(0.2)
-            sync(files, fd)
-
-        tree = KeywordTree(str(folder), ranker=Ranker)
-        monkeypatch.setattr(inside.Files, "Sync", sync_late)
-        tree.Close()
-        closed.set()
-        writer.join(PATIENCE_S)
-        with KeywordTree(str(folder)) as again:
-            assert again.recovery == ()
-            assert [again.FindByName("written")[0].id] == made
 
     def test_that_close_while_others_write_lose_nothing(self, folder: Path) -> None:
         for turn in range(times(5, 100)):

@@ -12,18 +12,14 @@ import itertools
 import os
 import shutil
 import threading
-from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
-from typing import ClassVar
 
 import pytest
-from typing_extensions import override
 
 from Agent.keyword_tree import KeywordTree, StoreCorruptError, StoreError
 from Agent.tests.support import inside
 from Agent.tests.support.faulty_files import Door, Fault, FaultyDisk, Mode, stepping_in
-from Agent.tests.support.log_format import PROJECTIONS, reframed, whole_lines
 from Agent.tests.support.looking import names_under
 
 LOG = "change_log.jsonl"
@@ -88,16 +84,6 @@ class TestWatermark:
 
 
 class TestLostLogs:
-    def test_a_compacted_log_without_its_checkpoint_is_refused(self, folder: Path) -> None:
-        with KeywordTree(str(folder)) as tree:
-            tree.CreateInfo("i", keyword_ids=[tree.CreateKeyword("k", "root").id])
-            tree.CompactStorage()
-        (folder / LOG).write_bytes(b"".join(_lines(folder)[:1]))
-        _empty_projections(folder)
-
-        with pytest.raises(StoreCorruptError, match="before its checkpoint"):
-            KeywordTree(str(folder))
-
     def test_a_longer_log_of_another_tree_does_not_take_the_place_of_what_was_read(self, tmp_path: Path) -> None:
         mine, foreign = tmp_path / "mine", tmp_path / "foreign"
         _fill(mine, 2)
@@ -115,30 +101,6 @@ class TestLostLogs:
         with KeywordTree(str(mine)) as theirs:
             assert names_under(theirs) == [f"k{number}" for number in range(5)]
 
-    def test_after_a_long_last_line_only_its_beginning_is_read(
-        self, folder: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        read: list[int] = []
-        pread = os.pread
-
-        def count(fd: int, size: int, offset: int) -> bytes:
-            read.append(size)
-            return pread(fd, size, offset)
-
-        _fill(folder)
-        with KeywordTree(str(folder)) as tree, KeywordTree(str(folder)) as other:
-            tree.CreateInfo("x" * 1_000_000)
-            other.Refresh()
-            monkeypatch.setattr(os, "pread", count)
-            for _ in range(3):
-                tree.Refresh()
-                other.Refresh()
-            assert sum(read) < 100_000
-            other.CreateKeyword("behind it", "root")
-            tree.Refresh()
-
-            assert [node.name for node in tree.Walk()][-1] == "behind it"
-
 
 class TestOpening:
     def test_a_row_after_the_checkpoint_is_the_logs_to_tell(self, folder: Path) -> None:
@@ -154,42 +116,6 @@ class TestOpening:
             assert names_under(again)[5:] == ["later"]
             assert again.GetKeyword("other") is None
             assert again.Verify() == []
-
-    def test_projections_that_could_not_be_repaired_get_no_checkpoint(self, door: Door) -> None:
-        tree = KeywordTree(STORE)
-        tree.CreateKeyword("first", "root")
-        inside.release(tree)
-        for name in PROJECTIONS:
-            door.disk.remove(f"{STORE}/{name}")
-        # Behind this sync of the folder the names of the new projections would last.
-        with stepping_in(door.disk, "fsync store", lambda: _fail(door.disk, "fsync"), 2):
-            repaired = KeywordTree(STORE)
-        assert repaired.recovery == ("nodes, infos and links.jsonl could not be brought up to date",)
-        repaired.CreateKeyword("second", "root")
-        repaired.Close()
-        door.disk = door.disk.now().cut_power(Mode("none"))
-
-        with KeywordTree(STORE) as again:
-            assert (names_under(again), again.recovery) == (["first", "second"], ())
-
-    @pytest.mark.parametrize("is_checkpointed", [True, False])
-    def test_a_log_that_lost_how_a_long_content_was_changed_has_the_older_one(
-        self, disk: FaultyDisk, is_checkpointed: bool
-    ) -> None:
-        tree = KeywordTree(STORE)
-        info = tree.CreateInfo(LONG)
-        if is_checkpointed:  # then what is held leads to infos.jsonl
-            tree.Close()
-            tree = KeywordTree(STORE)
-        tree.UpdateInfo(info.id, {"content": f"{LONG}, and newer"})
-        inside.release(tree)
-        disk.spoil(LOG_THERE, b"".join(b"%b\n" % line for line in whole_lines(disk.read_all()[LOG_THERE])[:-1]))
-
-        with KeywordTree(STORE) as again:
-            found = again.GetInfo(info.id)
-            assert found is not None
-            assert found.content == LONG
-            assert any("infos.jsonl" in said and "does not have" in said for said in again.recovery)
 
 
 class TestReading:
@@ -223,20 +149,6 @@ class TestReading:
         assert reader.Verify() == [], met
         return bool(met)
 
-    def test_what_a_writer_took_back_is_refused_by_who_has_read_it(self, disk: FaultyDisk) -> None:
-        with KeywordTree(STORE) as writer:
-            writer.CreateKeyword("durable", "root")
-            shorter = disk.read_all()[LOG_THERE]
-            writer.CreateKeyword("taken back", "root")
-            disk.readonly_error = errno.EROFS
-            reader = KeywordTree(STORE)
-            disk.readonly_error = 0
-            disk.spoil(LOG_THERE, shorter.rstrip(b" \n") + b"\n")
-            disk.readonly_error = errno.EROFS
-
-            with pytest.raises(StoreCorruptError, match="was read"):
-                reader.Refresh()
-
     def test_readers_wait_for_nothing_while_the_log_is_compacted(self, disk: FaultyDisk) -> None:
         waited: list[str] = []
         with KeywordTree(STORE) as tree:
@@ -256,29 +168,6 @@ class TestReading:
 
             assert waited == []
             assert names_under(tree) == ["k"]
-
-    def test_a_line_that_was_found_and_has_changed_is_damage(self, disk: FaultyDisk) -> None:
-        with KeywordTree(STORE) as tree:
-            node = tree.CreateKeyword("k", "root")
-            for version in (1, 2):
-                tree.UpdateKeyword(node.id, {"description": f"as of {version}"}, version)
-            _spoil(disk, b'"as of 1"', b'"as of 7"')
-
-            with pytest.raises(StoreCorruptError, match="has changed since it was read"):
-                tree.History(node.id)
-
-    def test_what_another_is_just_writing_into_a_log_that_is_history_too_is_no_damage(self, disk: FaultyDisk) -> None:
-        with KeywordTree(STORE) as tree:
-            tree.CreateKeyword("first", "root")
-            _fail(disk, "pwrite")
-            with pytest.raises(StoreError, match="could not compact"):
-                tree.CompactStorage()  # it leaves a second name of the log
-            torn = disk.read_all()[LOG_THERE].rstrip(b" \n") + b'\n{"crc": "0a1b2c3d", "seq": 3, "pr'
-            with stepping_in(disk, f"open {2:018d}.jsonl", lambda: disk.spoil(LOG_THERE, torn)) as met:
-                reported = [change.op for change in tree.History()]
-
-            assert met != []
-            assert reported == ["create_keyword", "create_store"]
 
 
 class TestCatchingUp:
@@ -305,21 +194,6 @@ class TestCatchingUp:
                 tree.Refresh()
             assert disk.read_all() == before
 
-    def test_what_came_before_damage_is_there_when_that_was_repaired(self, disk: FaultyDisk) -> None:
-        with KeywordTree(STORE) as tree, KeywordTree(STORE) as other:
-            keyword = other.CreateKeyword("before the damage", "root")
-            other.CreateInfo("damaged", keyword_ids=[keyword.id])
-            log = disk.read_all()[LOG_THERE]
-            *lines, last = whole_lines(log)
-            disk.spoil(LOG_THERE, reframed([*lines, last.replace(b'"links": [', b'"lines": [')]))
-            with pytest.raises(StoreCorruptError, match="neither a row nor rows"):
-                tree.Refresh()
-            disk.spoil(LOG_THERE, log)
-            tree.Refresh()
-
-            assert names_under(tree) == ["before the damage"]
-            assert tree.Verify() == []
-
 
 class TestCheckpoints:
     @pytest.mark.parametrize("call", ["pwrite", "fdatasync"])
@@ -343,44 +217,8 @@ class TestVerify:
 
             assert [problem for problem in tree.Verify() if "cut_tail-nodes-2-00000000.bin" in str(problem)]
 
-    def test_names_each_file_of_the_history_that_is_damaged(self, disk: FaultyDisk) -> None:
-        with KeywordTree(STORE) as tree:
-            for name in ("first", "second"):
-                tree.CreateKeyword(name, "root")
-                tree.CompactStorage()
-            for path, held in disk.read_all().items():
-                if "history/" in path:
-                    disk.spoil(path, held.replace(b'"name":', b'"Name":'))
-
-            assert len([problem for problem in tree.Verify() if problem.startswith("history")]) == 2
-
-    def test_names_the_operation_that_cannot_be_read_any_more(self, disk: FaultyDisk) -> None:
-        with KeywordTree(STORE) as tree:
-            for name in ("first", "second", "third"):
-                tree.CreateKeyword(name, "root")
-            _spoil(disk, b'"second"', b'"Second"')
-
-            (problem,) = tree.Verify()
-            assert "operation 3 cannot be read" in problem
-
 
 class TestLocks:
-    def test_are_held_by_no_tree_that_is_only_open(self, folder: Path) -> None:
-        with KeywordTree(str(folder)):
-            assert not inside.is_locked(str(folder / "lock"))
-
-    @pytest.mark.parametrize("error", [errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP, errno.EROFS])
-    def test_that_no_file_system_knows_leave_a_tree_to_read(
-        self, folder: Path, monkeypatch: pytest.MonkeyPatch, error: int
-    ) -> None:
-        _fill(folder)
-        _refuse_locks(monkeypatch, error)
-
-        with KeywordTree(str(folder)) as tree:
-            assert len(tree) == 5
-            with pytest.raises(StoreError, match="only be read"):
-                tree.CreateKeyword("more", "root")
-
     @pytest.mark.parametrize("error", [errno.EIO, errno.EACCES])  # the second in a folder that can be written
     def test_that_fail_otherwise_are_reported(self, folder: Path, monkeypatch: pytest.MonkeyPatch, error: int) -> None:
         _fill(folder)
@@ -388,66 +226,6 @@ class TestLocks:
 
         with pytest.raises(StoreError):
             KeywordTree(str(folder))
-
-
-class _Interrupted(inside.Files):
-    """A door at whose calls about the lock Ctrl-C comes, as often as `left` says: behind taking it, else before."""
-
-    left: ClassVar[Counter[str]] = Counter()
-    locked: ClassVar[int] = -2
-
-    def _interrupt(self, call: str) -> None:
-        if self.left[call]:
-            self.left[call] -= 1
-            raise KeyboardInterrupt
-
-    @override
-    def Lock(self, fd: int) -> None:
-        super().Lock(fd)
-        _Interrupted.locked = fd
-        self._interrupt("taking")
-
-    @override
-    def Unlock(self, fd: int) -> None:
-        self._interrupt("letting go")
-        super().Unlock(fd)
-
-    @override
-    def Close(self, fd: int) -> None:
-        if fd == self.locked:
-            self._interrupt("closing")
-        super().Close(fd)
-
-
-class TestSecondCtrlC:
-    """Who is impatient presses it twice: the lock must not leak."""
-
-    @pytest.fixture(autouse=True)
-    def _door(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        inside.replace_files(monkeypatch, _Interrupted)
-
-    @pytest.mark.parametrize("calls", [["letting go"], ["taking", "letting go"], ["letting go", "letting go"]])
-    def test_in_a_write_leaves_the_lock_to_others(self, folder: Path, calls: list[str]) -> None:
-        with KeywordTree(str(folder)) as tree:
-            _Interrupted.left.update(calls)
-            with pytest.raises(KeyboardInterrupt):
-                tree.CreateKeyword("k", "root")
-
-            assert not +_Interrupted.left
-            assert not inside.is_locked(str(folder / "lock"))
-            tree.CreateKeyword("another", "root")
-
-    @pytest.mark.parametrize("calls", [["taking"], ["taking", "closing"], ["letting go"], ["letting go", "closing"]])
-    def test_while_opening_leaves_the_lock_to_others(self, folder: Path, calls: list[str]) -> None:
-        _fill(folder)
-        _Interrupted.left.update(calls)
-        with pytest.raises(KeyboardInterrupt):
-            KeywordTree(str(folder))
-
-        assert not +_Interrupted.left
-        assert not inside.is_locked(str(folder / "lock"))
-        with KeywordTree(str(folder)) as tree:
-            assert len(tree) == 5
 
 
 def _refuse_locks(monkeypatch: pytest.MonkeyPatch, error: int) -> None:

@@ -13,7 +13,6 @@ import os
 import sys
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager
 from typing import Any
 
 import pytest
@@ -134,49 +133,9 @@ def note_lines_read(patch: pytest.MonkeyPatch, note: Callable[[bytes], object]) 
 # == Commits ==============================================================================================
 
 
-def commits_of(tree: KeywordTree) -> AbstractContextManager[object]:
-    """Return the lock under which groups are committed: while it is held, writers wait."""
-    lock: AbstractContextManager[object] = tree._engine.commit_lock
-    return lock
-
-
 def waiting_writers(tree: KeywordTree) -> int:
     """Return how many writers wait to be committed together."""
     return len(tree._engine._committer._forming[0])
-
-
-class _TellingLock:
-    """A lock that reports before and after being taken, and after being released."""
-
-    def __init__(self, name: str, tell: Callable[[str], None], *, is_met: bool = False) -> None:
-        self._lock: Any = threading.Lock()
-        self._name = name
-        self._tell = tell
-        self._is_met = is_met
-
-    def __enter__(self) -> None:
-        self._tell(f"before {self._name}")
-        self._lock.acquire()
-        self._tell(f"holding {self._name}")
-
-    def __exit__(self, *_: object) -> None:
-        self._lock.release()
-        self._tell(f"behind {self._name}")
-
-    def locked(self) -> bool:
-        return self._is_met or bool(self._lock.locked())
-
-
-def tell_at_locks_of_commits(tree: KeywordTree, tell: Callable[[str], None], *, alone: bool) -> None:
-    """Tell "before", "holding" and "behind" of each lock that a writer takes until it is committed.
-
-    The turn to commit is "the turn": all that a writer takes who is alone; else it has met others, and is of a group.
-    """
-    groups: Any = tree._engine._committer
-    groups._lock = _TellingLock("the forming group", tell)
-    engine: Any = tree._engine
-    engine.commit_lock = groups._commit_lock = _TellingLock("the turn", tell, is_met=not alone)
-    groups._forming = [], _TellingLock("a group", tell)
 
 
 def make_checkpoint_due(tree: KeywordTree) -> None:
@@ -201,18 +160,6 @@ def renew_as_in_a_child(tree: KeywordTree) -> None:
     tree._engine.RenewAfterFork()
 
 
-def behind_exclusive_work(patch: pytest.MonkeyPatch, act: Callable[[], object]) -> None:
-    """Do something each time that a tree has just ended what it does alone (a compaction, say)."""
-    real = kt._Engine.Exclusively
-
-    def work_and_act(self: Any, work: Callable[[], object]) -> object:
-        result = real(self, work)
-        act()
-        return result
-
-    patch.setattr(kt._Engine, "Exclusively", work_and_act)
-
-
 def behind_looking_whether_open(patch: pytest.MonkeyPatch, act: Callable[[], object]) -> None:
     """Do something in each call of a tree when it has found the tree open, and has taken no lock yet."""
     real = kt._Engine.CheckOpen
@@ -222,27 +169,6 @@ def behind_looking_whether_open(patch: pytest.MonkeyPatch, act: Callable[[], obj
         act()
 
     patch.setattr(kt._Engine, "CheckOpen", check)
-
-
-def while_counting_a_line(patch: pytest.MonkeyPatch, act: Callable[[], object]) -> None:
-    """Do something in each commit before each step by which its line is counted: a thread may come between them."""
-    real = kt._LogReader.Advance
-
-    def advance(self: Any, seq: int, line: bytes) -> None:
-        before = sys.gettrace()
-        sys.settrace(lambda frame, *_: trace if frame.f_code is real.__code__ else None)
-        try:
-            real(self, seq, line)
-        finally:
-            sys.settrace(before)
-        act()
-
-    def trace(_frame: object, event: str, _: object) -> Any:
-        if event == "line":
-            act()
-        return trace
-
-    patch.setattr(kt._LogReader, "Advance", advance)
 
 
 # == What a tree holds in memory ==========================================================================
@@ -336,18 +262,6 @@ DAMAGE_IN_MEMORY: dict[str, Callable[[KeywordTree], object]] = {
 """Ways in which what a tree holds can be wrong: of the tree that `methods.test_methods` furnishes."""
 
 
-def once_before_a_token(patch: pytest.MonkeyPatch, fold: str, act: Callable[[], object]) -> None:
-    """Do something once, before a token is made of this fold."""
-    real, left = kt._TokenOf, [act]
-
-    def token_of(text: str) -> str:
-        if text == fold and left:
-            left.pop()()
-        return real(text)
-
-    patch.setattr(kt, "_TokenOf", token_of)
-
-
 def tokens_held(tree: KeywordTree) -> int:
     """Return how many tokens lead to names that read otherwise."""
     return len(tree._engine.state.tokens._held)
@@ -375,17 +289,6 @@ def ranker_of(tree: KeywordTree) -> Any:
 def without_thesaurus(patch: pytest.MonkeyPatch) -> None:
     """Let indexes made from now on have no near words."""
     patch.setattr(index, "default", lambda: (None, ""))
-
-
-def interrupt_the_rankings_next_look(tree: KeywordTree, patch: pytest.MonkeyPatch) -> None:
-    """Let Ctrl-C come where a ranking has asked what changed, and has not taken it in."""
-    read = kt.TreeView.Read
-
-    def interrupted(view: Any, ids: Any) -> Any:
-        read(view, ids)
-        raise KeyboardInterrupt
-
-    patch.setattr(kt.TreeView, "Read", interrupted)
 
 
 def note_keywords_indexed(patch: pytest.MonkeyPatch, note: Callable[[str], object]) -> None:
@@ -521,11 +424,6 @@ def held(tree: KeywordTree) -> dict[str, object]:
         table = getattr(state, name)
         found[name] = {key: list(table.Get(key)) for key in table if table.Get(key)}
     return found | {"next_ordinal": state.next_ordinal}
-
-
-def blocks_noted(tree: KeywordTree) -> int:
-    """Return how many blocks a tree has noted as open."""
-    return len(tree._engine._blocks)
 
 
 def interrupt_at(patch: pytest.MonkeyPatch, number: int) -> None:

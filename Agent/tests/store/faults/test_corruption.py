@@ -15,10 +15,8 @@ from Agent.keyword_tree import KeywordTree, StoreCorruptError, StoreError
 from Agent.tests.store.faults.worlds import (
     FOLDER,
     LOG,
-    LONG,
     PROJECTIONS,
     Step,
-    Traps,
     World,
     difference,
     flipped,
@@ -328,22 +326,6 @@ class TestCorruption:
                 allowed = ("found",) if LOG in missing else ("rebuilt",)
                 examiner.examine(f"missing, {list(missing)}", missing, allowed)
         examiner.finish(tally)
-
-    def test_of_the_first_line_is_distinguished_from_a_log_that_is_missing(self, door: Door, closed: Store) -> None:
-        for log, said in ((b"X" + closed.files[LOG][1:], "first line is damaged"), (b"", "log is missing or empty")):
-            door.disk = FaultyDisk()
-            door.disk.put(closed.files | {LOG: log})
-            with pytest.raises(StoreCorruptError, match=said) as reported:
-                KeywordTree(FOLDER)
-            assert reported.value.line == 1
-
-    def test_of_no_line_names_none(self, traps: Traps) -> None:
-        tree = traps.world.trees["a"]
-        info = tree.CreateInfo(LONG)
-        traps.disk.spoil(LOG, traps.disk.read_all()[LOG].replace(b"too long", b"TOO LONG"))
-        with pytest.raises(StoreCorruptError, match=r"^change_log\.jsonl: the content at offset") as reported:
-            tree.GetInfo(info.id)
-        assert reported.value.line == 0
 
     @pytest.mark.parametrize("blank", [b"\n", b" ", b" \n\n"])
     def test_of_a_log_that_begins_with_a_blank_is_not_an_empty_log(

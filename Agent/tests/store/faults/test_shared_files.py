@@ -14,7 +14,6 @@ from Agent import keyword_tree as kt
 from Agent.keyword_tree import KeywordTree, StoreCorruptError, StoreError
 from Agent.tests.store.faults.sagas import SAGA, SECRET, Saga, refuse_links
 from Agent.tests.store.faults.worlds import FOLDER, LOG, Step, Traps, failing_once, flipped, some, state_of, step
-from Agent.tests.support import inside
 from Agent.tests.support.faulty_files import Door, Killed, Mode
 
 
@@ -57,23 +56,6 @@ class TestSharedFiles:
             traps.world.do(Step("b", "open"))
 
         assert traps.disk.read_all() == {**files, LOG: damaged}
-
-    def test_a_history_that_is_read_while_a_commit_counts_its_line_is_sound(
-        self, traps: Traps, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        reported: list[list[str]] = []
-        tree = traps.world.trees["a"]
-
-        def look() -> None:  # as another thread may, without waiting
-            reported.append([change.op for change in tree.History()])
-
-        inside.while_counting_a_line(monkeypatch, look)
-        traps.world.do(step("a", "second"))
-
-        without = ["create_keyword", "create_store"]
-        assert reported[0] == without
-        assert reported[-1] == ["create_keyword", *without]
-        assert all(each in (reported[0], reported[-1]) for each in reported)
 
     @pytest.mark.parametrize("damage", ["a byte", "its end"])
     def test_a_log_that_has_changed_under_the_store_is_not_copied(self, traps: Traps, damage: str) -> None:
@@ -166,20 +148,6 @@ class TestSharedFiles:
                 with failing_once(traps.disk, call, skipped), pytest.raises(StoreError):
                     tree.CompactStorage(keep_history=False)
                 assert [change.seq for change in tree.History()] == reported, f"{skipped}. {call}"
-
-    def test_a_cut_tail_an_unfinished_file_and_an_index_are_forgotten(self, traps: Traps) -> None:
-        traps.disk.kill("a")
-        log = traps.disk.read_all()[LOG].rstrip(b" \n")
-        traps.disk.spoil(LOG, b'%b\n{"crc": "00000000", "%b"' % (log, SECRET.encode()))
-        traps.disk.put({"memory/tree/nodes.jsonl.new": SECRET.encode()})
-        traps.disk.put({"memory/tree/indexes/of a sibling/table": SECRET.encode()})
-        traps.disk.put({"memory/tree/history/of another log": SECRET.encode()})
-        traps.world.do(Step("b", "open"))
-        assert sum(SECRET.encode() in held for held in traps.disk.read_all().values()) == 3
-        traps.world.trees["b"].CompactStorage(keep_history=False)
-
-        for disk in (traps.disk, traps.disk.now().cut_power(Mode("none"))):
-            assert not [name for name, held in disk.read_all().items() if SECRET.encode() in held]
 
     def test_a_history_that_a_failed_compaction_left_is_reported_once(self, door: Door) -> None:
         traps = Traps(door)

@@ -27,8 +27,7 @@ from Agent.tests.store.faults.worlds import (
     step,
     torn_tail,
 )
-from Agent.tests.support.faulty_files import Door, Fault, FaultyDisk, Killed, Mode
-from Agent.tests.support.log_format import whole_lines
+from Agent.tests.support.faulty_files import Door, Fault, Killed, Mode
 
 
 class TestTraps:
@@ -70,12 +69,6 @@ class TestTraps:
         assert traps.names_after(Mode("none")) >= {"first", "g0"}
         assert traps.names_after(Mode("killed")) <= {"first", "g0", "g1"}
 
-    def test_a_group_is_committed_once(self, traps: Traps) -> None:
-        specs = tuple({"id": f"g{number}", "name": "g", "parent_id": "root"} for number in range(4))
-
-        assert traps.world.write_together(Step("a", "group", specs)) == {}
-        assert traps.names_after(Mode("none")) == {"first", "g0", "g1", "g2", "g3"}
-
     def test_a_group_whose_sync_fails_has_an_unknown_outcome_for_each_of_its_writers(self, traps: Traps) -> None:
         specs = tuple({"id": f"g{number}", "name": "g", "parent_id": "root"} for number in range(4))
         with traps.at(SYNC, 2, lambda: traps.fault(errno.EIO, 1, "fdatasync")):
@@ -110,16 +103,6 @@ class TestTraps:
         assert not error.outcome_unknown
         assert traps.names_after(Mode("none")) == {"first", "next"}
 
-    def test_what_would_be_refused_for_one_before_it_that_then_fails_is_not_refused(self, traps: Traps) -> None:
-        specs = tuple(
-            {"id": id, "name": name, "parent_id": "root"} for id, name in [("g", "1"), ("h", "2"), ("h", "3")]
-        )
-        with traps.at(WRITE, 2, lambda: traps.fault(errno.ENOSPC, 2, "pwrite")):
-            raised = traps.world.write_together(Step("a", "group", specs))
-
-        assert list(raised) == [1]
-        assert [node.name for node in traps.world.trees["a"].FindByName("3")] == ["3"]
-
     def test_a_store_that_a_dead_process_began_is_durable_once_something_is_in_it(self, door: Door) -> None:
         for call in range(40):
             world = World(door)
@@ -141,37 +124,6 @@ class TestTraps:
             traps.world.do(step("a", "acknowledged"))
             assert traps.names_after(Mode("none")) == {"acknowledged"}, f"all is lost after a death at call {call}"
 
-    @pytest.mark.parametrize("short", [1, 100, 2500])
-    def test_a_write_that_failed_is_not_there_after_a_power_cut(self, traps: Traps, short: int) -> None:
-        self.fill(traps)
-        traps.fault(errno.ENOSPC, 2, "pwrite", short=short)
-        error = traps.fails(step("a", "refused"))
-        now = traps.disk.now()
-
-        assert not error.outcome_unknown
-        for mode in [Mode("none"), Mode("all"), *(Mode("without", index) for index in range(now.pending_count))]:
-            assert "refused" not in traps.names_after(mode, now)
-        traps.world.do(step("a", "next"))
-        assert "next" in traps.names_after(Mode("none"))
-
-    def fill(self, traps: Traps) -> None:
-        """Write until the next line does not fit into the padding."""
-        for number in range(100):
-            log = traps.disk.read_all()[LOG]
-            if len(log) - len(log.rstrip(b" \n")) < 450:
-                return
-            traps.world.do(step("a", f"filler-{number}", description="x" * (number % 7 * 40)))
-        raise AssertionError("the padding has no end")
-
-    def test_a_write_that_could_not_be_taken_back_has_an_unknown_outcome(self, traps: Traps) -> None:
-        self.fill(traps)
-        traps.fault(errno.ENOSPC, math.inf, "pwrite", "ftruncate", short=2500)
-        error = traps.fails(step("a", "doubtful"))
-
-        assert error.outcome_unknown
-        assert "doubtful" in traps.names_after(Mode("killed"))
-        traps.fails(step("a", "too early"))
-
     def test_a_long_content_that_has_changed_on_the_disk_is_found_when_it_is_read(self, traps: Traps) -> None:
         traps.world.do(Step("a", "info", ({"id": "i", "content": LONG},)))
         for name in (LOG, PROJECTIONS["infos"]):
@@ -190,19 +142,6 @@ class TestTraps:
             for mode in (Mode("torn", seed), Mode("garbage", seed), Mode("cut", 50 * seed)):
                 door.disk = moment.cut_power(mode)
                 assert tree().GetChildren("root") == []
-
-    def test_a_file_that_grew_without_its_bytes_is_cut_without_a_word(self, traps: Traps) -> None:
-        log = traps.disk.read_all()[LOG].rstrip(b" \n") + b"\n"
-        for tail in (b"\0" * 700, b"  \n" + b"\0" * 700 + b" \n"):
-            traps.world.disk = FaultyDisk()
-            traps.world.disk.put({LOG: log + tail})
-            traps.world.run([Step("b", "open"), step("b", "next")])
-            held = traps.world.disk.read_all()
-
-            assert b"\0" not in held[LOG]
-            assert [name for name in held if "cut" in name] == []
-            assert traps.world.trees["b"].recovery == ()
-            assert len(whole_lines(held[LOG])) == 3
 
     @pytest.mark.parametrize("now", [Decimal("1700000000.5"), Fraction(1, 3), True, "12.5", 7])
     def test_a_clock_need_not_tell_floats(self, door: Door, now: Any) -> None:
@@ -271,14 +210,6 @@ class TestTraps:
         assert torn in traps.disk.read_all().values()
         assert traps.names_after(Mode("none")) == {"first", "next"}
 
-    def test_a_mark_of_a_failed_sync_needs_no_space(self, traps: Traps) -> None:
-        traps.world.do(Step("b", "open"))
-        with traps.at(SYNC, 1, lambda: traps.fault(errno.ENOSPC, math.inf, "fdatasync", "pwrite")):
-            error = traps.fails(step("a", "doubtful"))
-
-        assert error.outcome_unknown
-        traps.fails(step("b", "too early"))
-
     @pytest.mark.parametrize("sync", ["forgets", "reverts"])
     def test_what_is_written_into_the_copy_after_a_failed_sync_is_durable(self, traps: Traps, sync: str) -> None:
         traps.disk.fault = Fault(0, only=frozenset(("fdatasync",)), sync=sync)
@@ -306,15 +237,6 @@ class TestTraps:
                     assert disk.open_count("b") == 0, f"{call} {count}"
             traps.world.do(Step("c", "open"))
             assert "first" in {node.id for node in traps.world.trees["c"].GetChildren("root")}
-
-    @pytest.mark.parametrize("name", ["stat change_log.jsonl", "stat nodes.jsonl", "stat tree"])
-    def test_a_disk_that_cannot_say_whether_a_file_is_there_is_not_corrupt(self, traps: Traps, name: str) -> None:
-        for count in range(1, 4):
-            with traps.at(name, count, lambda: traps.fault(errno.EIO, 1, "stat")):
-                try:
-                    traps.world.do(Step("b", "open"))
-                except StoreError as error:
-                    assert not isinstance(error, StoreCorruptError)
 
     @pytest.mark.parametrize("call", ["pread", "stat", "open", "flock", "fdatasync"])
     def test_a_replaced_log_is_noticed_again_when_reopening_failed(self, traps: Traps, call: str) -> None:
