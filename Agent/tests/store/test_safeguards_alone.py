@@ -1,7 +1,6 @@
-"""Safeguards that others stand behind: each where it is the only one, so that it is missed when it is taken away.
+"""Safeguards of a store where no other one helps: an open tree, a reader or an opening meets what is not its own.
 
-What the projections hold proves most of what a log has lost; here they hold nothing, as after a power cut that came
-before they were ever synced.
+Where projections hold nothing, that is as after a power cut that came before they were ever synced.
 """
 
 from __future__ import annotations
@@ -25,7 +24,6 @@ from Agent.tests.support.looking import names_under
 LOG = "change_log.jsonl"
 STORE = "/disk/store"
 LOG_THERE = f"store/{LOG}"  # as the disk in memory calls it
-LONG = "too long for memory " * 250
 
 
 @pytest.fixture
@@ -34,18 +32,17 @@ def disk(door: Door) -> FaultyDisk:
     return door.disk
 
 
-def _fail(disk: FaultyDisk, *calls: str, error: int = errno.ENOSPC, short: int | None = None) -> None:
-    """Let the next of these calls to the disk fail."""
+def _fail(disk: FaultyDisk, call: str) -> None:
+    """Let the next such call to the disk fail."""
     disk.failed_calls.clear()
-    disk.fault = Fault(disk.call_count, error, 1, frozenset(calls), short)
+    disk.fault = Fault(disk.call_count, errno.ENOSPC, 1, frozenset([call]))
 
 
-def _spoil(disk: FaultyDisk, old: bytes, new: bytes) -> bytes:
-    """Change the log under everybody who has it open; return what it was."""
+def _spoil(disk: FaultyDisk, old: bytes, new: bytes) -> None:
+    """Change the log under everybody who has it open."""
     log = disk.read_all()[LOG_THERE]
     assert log.count(old) > 0
     disk.spoil(LOG_THERE, log.replace(old, new))
-    return log
 
 
 def _fill(folder: Path, count: int = 5) -> None:
@@ -208,14 +205,6 @@ class TestCheckpoints:
         door.disk = door.disk.now().cut_power(Mode("none"))
         with KeywordTree(STORE) as again:
             assert names_under(again) == ["made"]
-
-
-class TestVerify:
-    def test_names_rows_that_were_set_aside(self, folder: Path) -> None:
-        with KeywordTree(str(folder)) as tree:
-            (folder / "cut_tail-nodes-2-00000000.bin").write_bytes(b"rows")
-
-            assert [problem for problem in tree.Verify() if "cut_tail-nodes-2-00000000.bin" in str(problem)]
 
 
 class TestLocks:
