@@ -277,16 +277,6 @@ def lay_out_files(program: Program) -> None:
     (program.data.parent / "gbk.md").write_bytes("食物".encode("gbk"))
 
 
-EXPLAINED = [
-    ("move Python kitchen --nowhere", 2, "No such option"),
-    ("search what? --model some-model", 2, "OPENAI_API_KEY"),
-    ("info '' --to kitchen", 2, "content must not be empty or blank: ''"),
-    ("move 编程 Python", 2, "under itself"),
-    ("link nothing Python", 1, "no info has the id"),
-    ("ask 'zebra crossing'", 1, "nothing found\n"),
-]
-"""What is refused or not found, its exit code, and what says why."""
-
 OLDEST = Path(os.environ.get("KEYWORD_TREE_OLDEST_CLI", ROOT / ".venv" / "oldest-cli"))
 """Where `make test` puts the oldest click and rich that are allowed, beside those that are installed."""
 
@@ -329,13 +319,6 @@ class TestEveryCommand:
         if line not in ("", "compact --forget-history", "export - --format csv"):  # without --json they ask or are done
             assert "错误：" in program.run(*shlex.split(line), "--lang", "zh", code=code)
         assert program.run(*EVERYTHING) == shown
-
-    @pytest.mark.parametrize(("line", "code", "why"), EXPLAINED)
-    def test_says_why_and_changes_nothing(self, program: Program, line: str, code: int, why: str) -> None:
-        before = (program.data / "change_log.jsonl").read_bytes()
-
-        assert why in program.run(*shlex.split(line), code=code)
-        assert (program.data / "change_log.jsonl").read_bytes() == before
 
     def test_finds_no_store_in_an_empty_folder_and_makes_none(self, tmp_path: Path) -> None:
         nothing = Program(tmp_path / "none")
@@ -407,19 +390,6 @@ class TestLanguage:
 
     def test_an_error_of_the_library_is_english_within_chinese(self, program: Program) -> None:
         assert program.run("link", "nope", "C#", "--lang", "zh", code=1) == "错误：no info has the id 'nope'\n"
-
-    def test_commits_and_states_of_sessions_are_said_in_chinese(self, program: Program) -> None:
-        said = [{"role": "user", "content": "What do you like?"}, {"role": "assistant", "content": "I like tea."}]
-        (program.data.parent / "monday.json").write_text(json.dumps(said), encoding="utf-8")
-        session = ["--data", "sessions", "context", "--session", "monday", "--lang", "zh"]
-        program.run(*session, "commit", "monday.json")
-
-        uri = re.search(r"ctx://\S+", program.run(*session, "search", "tea"))
-
-        assert uri
-        log, history, status = (program.run(*session, *words) for words in (["log"], ["show", uri[0]], ["status"]))
-        assert ("存档会话  " in log, "新建，由 存档会话" in history, "最近的提交：" in status) == (True, True, True)
-        assert program.run(*session, "commit", "monday.json").startswith("没有新内容：")
 
     def test_json_keeps_its_keys_and_codes(self, program: Program) -> None:
         said = json.loads(program.run("show", "nope", "--json", code=1, KEYWORD_TREE_LANG="zh"))
@@ -657,15 +627,6 @@ class TestGroups:
                 said = program.run(*words, typed, "x", code=2)
                 assert "No such option" in said
                 assert not re.search("mean .*--(model|meaning)", said), said
-
-    def test_a_hub_takes_options_before_and_after_its_words(self, program: Program) -> None:
-        (program.data.parent / "k.jsonl").write_text('{"kind": "poem"}', encoding="utf-8")
-
-        before = program.ask("--data", "hub", "hub", "import", "k.jsonl", code=1)
-        after = program.ask("hub", "import", "k.jsonl", "--data", "other", code=1)
-        assert before == after
-        assert before["errors"][0]["line"] == 1
-        assert {"hub", "other"} <= {path.name for path in program.data.parent.iterdir()}
 
     def test_trees_on_a_server_are_named_by_the_address_of_data(self, program: Program) -> None:
         address = "postgresql://127.0.0.1:1/none#tree"
@@ -1248,16 +1209,6 @@ class TestCarrying:
         program.run("redo", re.findall(r"\(undo (\d+)\)", said)[0])
         assert program.count("keywords") == 1107
 
-    def test_an_import_that_was_built_on_is_taken_back_wholly_or_not_at_all(
-        self, program: Program, tmp_path: Path
-    ) -> None:
-        (tmp_path / "many.csv").write_text("path\n" + "".join(f"n{i}\n" for i in range(1500)), encoding="utf-8")
-        number = program.ask("import", str(tmp_path / "many.csv"))["seq"]
-        later = program.ask("add", "on it", "--parent", "n3")["seq"]
-
-        assert program.ask("undo", str(number), code=2)["next_step"] == f"keyword-tree undo {later}"
-        assert program.count("keywords") == 1507
-
     def test_an_export_tells_what_it_leaves_out(self, program: Program) -> None:
         program.run("remember", "on nothing")
         said = {name: program.ask("export", f"all.{name}") for name in ("json", "html", "csv")}
@@ -1275,6 +1226,7 @@ class TestCarrying:
         assert '"厨房"' in text
         assert '"kitchen"' not in text
         assert '<html lang="zh">' in text
+
 
 class TestInterrupt:
     def test_an_import_that_is_stopped_leaves_whole_batches_and_can_be_taken_up(self, tmp_path: Path) -> None:

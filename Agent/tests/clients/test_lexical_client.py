@@ -215,27 +215,6 @@ class TestInATree:
         assert tree.RankCandidates("how long does wheat bread keep", 1)[0][0] == tree.GetKeyword(placed.id)
         assert tree.Search("明天会下雨吗").status is SearchStatus.NOT_FOUND
 
-    def test_is_not_misled_by_what_was_found_before(self, tree: KeywordTree) -> None:
-        for theme, names in {
-            "music": ["jazz trumpet", "church organ", "string quartet"],
-            "garden": ["rose pruning", "compost heap", "apple tree"],
-            "travel": ["night train", "mountain hut", "ferry ticket"],
-        }.items():
-            parent = tree.CreateKeyword(theme, llm_auto_place=False)
-            tree.BatchCreateKeywords([{"name": name, "parent_id": parent.id} for name in names])
-        queries = {
-            "how do I prune my roses": "rose pruning",
-            "who plays the trumpet in that jazz band": "jazz trumpet",
-            "when does the last train at night leave": "night train",
-            "what may go on a compost": "compost heap",
-            "where is the ticket for the ferry": "ferry ticket",
-            "is the church with the organ open": "church organ",
-        }
-
-        found = [tree.Search(query).node for query in (*queries, *queries)]
-
-        assert [node and node.name for node in found] == [*queries.values(), *queries.values()]
-
     @pytest.mark.parametrize("is_first", [True, False])
     @pytest.mark.parametrize(
         ("name", "reported", "contexts"),
@@ -269,12 +248,6 @@ class TestInATree:
 
         assert tree.Search("Python", context="it rains").status is SearchStatus.AMBIGUOUS
         assert tree.Search("Python", context="about python").status is SearchStatus.AMBIGUOUS
-
-    def test_links_an_info_to_what_it_names(self, tree: KeywordTree) -> None:
-        tree.BatchCreateKeywords([{"name": name, "parent_id": "root"} for name in ("Python", "Rust", "苏州园林")])
-        info = tree.CreateInfo("去苏州园林的火车票用 Python 脚本抢。", auto_link=True)
-
-        assert {node.name for node, _ in tree.GetKeywordsOfInfo(info.id)} == {"Python", "苏州园林"}
 
 
 @pytest.mark.parametrize(

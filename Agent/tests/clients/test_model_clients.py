@@ -25,7 +25,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from typing_extensions import override
 
-from Agent.keyword_tree import InvalidInputError, KeywordTree, SearchStatus
+from Agent.keyword_tree import InvalidInputError, KeywordTree
 from Agent.models.model_clients import (
     REPAIR_LIMIT,
     AnthropicChatClient,
@@ -37,7 +37,6 @@ from Agent.models.model_clients import (
     ServiceError,
     Usage,
     client_from_environment,
-    most_tokens,
     read_reply,
     within,
 )
@@ -406,32 +405,6 @@ class TestOutcomes:
 
         assert len(server.requests) == 1
 
-    @pytest.mark.parametrize(
-        ("script", "reason"),
-        [
-            (said(json.dumps(MATCH)), "agent_match"),
-            (said('{"action": "match", "node_id": 99}'), "invalid_reply"),
-            (said('{"action": 5, "node_id": {}, "node_ids": "all"}'), "invalid_reply"),
-            (said("no idea"), "agent_failure"),
-            (refused(401), "agent_failure"),
-            (always(hang), "agent_timeout"),
-        ],
-    )
-    def test_of_a_search(
-        self, script: Callable[[Wire], list[Answer]], reason: str, wire: Wire, server: Server, connect: Connect,
-        tmp_path: Path,
-    ) -> None:  # fmt: skip
-        server.script = script(wire)
-        with KeywordTree(str(tmp_path), connect(timeout_s=0.5)) as tree:
-            tree.CreateKeyword("茶", "root")
-            log = Path(tree.data_dir, "change_log.jsonl")
-            before = log.read_bytes()
-            found = tree.Search("what do I drink?")
-
-            assert (found.reason, found.rounds) == (reason, 1)
-            assert (found.status is SearchStatus.MATCHED) == (reason == "agent_match")
-            assert log.read_bytes() == before
-
     def test_an_interrupt_ends_a_call_at_once(self, server: Server, connect: Connect) -> None:
         def interrupt(_: Handler) -> None:
             signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
@@ -553,14 +526,6 @@ class TestRequest:
         assert (request["max_tokens"], request["temperature"]) == (9, 0.5)
         assert wire.has_schema(request)
         assert request.get("output_config", {}).get("effort") == (None if wire.name == "openai" else "low")
-
-    def test_retry_after_is_waited_for(self, wire: Wire, server: Server, connect: Connect) -> None:
-        client = connect()
-        server.script.insert(0, body(wire.error("slow down"), 429, retry_after="1"))
-        begun = time.monotonic()
-
-        assert client.Chat(MESSAGES, SCHEMA) == MATCH
-        assert 1 <= time.monotonic() - begun < 5
 
     @pytest.mark.parametrize("status", [400, 406, 415, 422, 500])
     def test_a_form_that_is_refused_or_fails_twice_is_not_asked_for_again(
@@ -950,21 +915,6 @@ class TestReadReply:
 
         need("json_repair")
         assert read_reply(f"{text}, 8", SCHEMA)["node_ids"][:2] == [34, 567]
-
-
-@pytest.mark.parametrize(
-    ("schema", "most"),
-    [
-        ({"type": "integer"}, 8),
-        ({"enum": ["match", "missing"]}, 9),
-        ({"type": ["string", "null"], "maxLength": 64}, 194),
-        ({"type": "array", "items": {"type": "array", "items": {"type": "integer"}, "maxItems": 2}, "maxItems": 3}, 48),
-        ({"type": "object", "properties": {"abc": {"type": "boolean"}}}, 13),
-        ({"anyOf": [{"type": "integer"}, {"type": "string", "maxLength": 20}]}, 62),
-    ],
-)
-def test_the_longest_reply_follows_from_the_bounds(schema: dict[str, Any], most: int) -> None:
-    assert most_tokens(schema) == most
 
 
 # With a mind behind the server

@@ -6,7 +6,7 @@ import random
 import shutil
 import sqlite3
 import stat
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -49,21 +49,15 @@ def events(fs: ContextFS) -> list[tuple[str, str]]:
 
 
 class LinksDisk(Disk):
-    """Counts listings; with a number it says that every folder and file has so many links, as some file systems do."""
+    """Says that every folder and file has so many links, as some file systems do."""
 
-    def __init__(self, links: int | None = None) -> None:
+    def __init__(self, links: int) -> None:
         self._links = links
-        self.listed = 0
-
-    def list_folder(self, fd: int) -> Sequence[os.DirEntry[str]]:
-        """Count, and list."""
-        self.listed += 1
-        return super().list_folder(fd)
 
     def look_at(self, fd: int) -> os.stat_result:
         """Return what is known of an open file, but for its links."""
         fields = list(super().look_at(fd))
-        return os.stat_result([*fields[:3], fields[3] if self._links is None else self._links, *fields[4:]])
+        return os.stat_result([*fields[:3], self._links, *fields[4:]])
 
 
 class TestNodes:
@@ -174,22 +168,6 @@ class TestNodes:
         assert [each.name for each in fs.list_children(ADA, TEAS, recursive=True)] == list("abcde")
         fs.close()
 
-    def test_without_children_are_not_looked_through(self, tmp_path: Path) -> None:
-        disk = LinksDisk()
-        fs = ContextFS(tmp_path, disk=disk)
-        for number in range(20):
-            fs.write_node(ADA, node(f"{TEAS}/{number}"))
-        if place(fs, TEAS).stat().st_nlink != 22:
-            pytest.skip("the file system does not count folders in its links")
-        disk.listed = 0
-
-        assert len(fs.list_children(ADA, TEAS)) == 20
-        assert disk.listed == 1
-        (place(fs, f"{TEAS}/7") / "by-hand").mkdir()
-        (place(fs, f"{TEAS}/7") / "by-hand" / "content.md").write_text("x", encoding="utf-8")
-        assert [each.name for each in fs.list_children(ADA, TEAS) if each.has_children] == ["7"]
-        assert fs.find_edits("ctx://acme/users/ada") == [f"{TEAS}/7/by-hand"]
-        fs.close()
 
 def test_an_edit_by_hand_is_a_version_that_the_writer_has_not_seen(fs: ContextFS) -> None:
     fs.write_node(ADA, node())
@@ -345,7 +323,6 @@ class TestDeleting:
 
 
 class TestHistory:
-
     def test_undo_names_what_came_later(self, fs: ContextFS) -> None:
         fs.write_node(ADA, node())
         first = fs.log(ADA)[0]["id"]

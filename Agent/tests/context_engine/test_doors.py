@@ -89,8 +89,3 @@ class TestCommandLine:
         run("nonsense", code=2)
         (tmp_path / "bad.json").write_text("{]", encoding="utf-8")
         assert "neither a JSON list" in run("commit", str(tmp_path / "bad.json"), code=2)
-
-    def test_is_a_command_of_the_library(self, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-        assert main(["context", "--data", str(tmp_path), "remember", "tea", "--topic", "tea"]) == 0
-        assert capsys.readouterr().out == "ctx://local/users/me/memories/preferences/tea\n"
-        assert main(["context", "--data", str(tmp_path), "show", "没有"]) == 1

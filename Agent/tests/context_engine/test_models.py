@@ -311,18 +311,6 @@ class TestExtraction:
             assert ledger_of(one, archive)["state"] == "done"
             assert len(ledger_of(one, archive)["applied"]) == 1
 
-    def test_keeps_a_ledger_small_whatever_is_dropped(self, tmp_path: Path) -> None:
-        with ContextEngineService(tmp_path, llm=Script(extracting(*[{}] * 500))) as engine:
-            result = engine.commit_session(ADA, SAID)
-            failures = [
-                {"extractor": "model", "error": "100 facts beyond 400 of a reply"},
-                {"extractor": "model", "error": "a category that does not exist"},
-            ]
-            assert result.stats["failures"] == failures
-            archive = result.stats["archives"][0]
-            assert ledger_of(engine, archive)["failures"] == failures
-            assert (Path(engine.fs.resolve_path(ADA, archive)) / ".meta.json").stat().st_size < 4_000
-
     def test_asks_again_for_what_could_not_be_written(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         rows = [fact(f"item{number} stays.", [0], topic=f"item{number}") for number in range(60)]
         said = [{"role": "user", "content": " ".join(f"item{number} stays." for number in range(60))}]
@@ -369,21 +357,6 @@ class TestExtraction:
 
             assert texts(engine) == ""
             assert [path for path in tmp_path.rglob("*") if path.is_file() and b"zq7-kiwi" in path.read_bytes()] == []
-
-    def test_leaves_candidates_beyond_fifty_to_a_worker(self, tmp_path: Path) -> None:
-        def answer(asked: dict[str, Any]) -> Any:
-            return {"facts": [fact(row["text"], [row["idx"]], topic=f"house {part}")
-                                   for row in asked.get("messages", ()) for part in "abcdefgh"]}  # fmt: skip
-
-        model = Script(answer)
-        with ContextEngineService(tmp_path, llm=model) as engine:
-            said = [{"role": "user", "content": f"house {word} is big"} for word in "一二三四五六七八九十甲乙丙丁"]
-            result = engine.commit_session(ADA, said)
-            assert (result.status, len(result.write_results)) == ("partial", 50)
-            engine.work()
-
-            assert texts(engine).count("- house") == 14 * 8
-            assert engine.outbox.counts()["pending"] == 0
 
     def test_by_a_client_of_the_library(self, tmp_path: Path) -> None:
         client = StubLLMClient([{"facts": [fact("Oliver is 3 years old.", [0])]}])

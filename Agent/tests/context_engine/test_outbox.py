@@ -16,7 +16,6 @@ from Agent.context_engine.providers import IndexedNode
 from Agent.tests.support.threads import in_threads
 
 ADA = RequestContext("acme", "ada", "helper", "s1")
-TREES = ("oak", "elm", "fir", "ash", "yew")
 SPACE = "ctx://acme/users/ada"
 TEA = f"{SPACE}/memories/preferences/tea"
 
@@ -128,23 +127,6 @@ class TestWorker:
         assert (done.claimed, done.succeeded, done.failed, done.retried) == (4, 1, 1, 2)
         assert engine.outbox.counts() == {"held": 0, "pending": 2, "leased": 0, "dead": 1}
 
-    @pytest.mark.usefixtures("own_words")
-    def test_looks_again_so_that_order_and_number_do_not_matter(self, tmp_path: Path) -> None:
-        with ContextEngineService(tmp_path, index="worker") as engine:
-            for number in range(5):
-                node = ContextNode(TEA, "", "memory", "preferences", "", f"tea {number}", "", f"- {TREES[number]}\n")
-                engine.fs.write_node(ADA, node)
-            events = engine.outbox.claim_batch("all", 100)
-            rows = engine.fs.journal.query("SELECT event_id FROM outbox ORDER BY number DESC")
-            for (event_id,) in [*rows, *rows]:
-                found = engine.outbox.find(event_id)
-                assert found is not None
-                engine.worker.handle_event(found, ADA)
-
-            assert len(events) == 1
-            assert engine.search_memory(ADA, "yew").blocks[0].content_excerpt == "yew"
-            assert engine.search_memory(ADA, "ash").blocks == []
-
     def test_never_lets_an_older_state_take_the_place_of_a_newer_one(self, engine: ContextEngineService) -> None:
         words = engine.words(SPACE)
         words.replace(IndexedNode(TEA, 7, "new", "preferences"), [], ["new"])
@@ -203,15 +185,3 @@ class TestProjector:
         assert [each.id for each in records] == [record_id(TEA, level, part) for level, part in
                                                  ((0, 0), (1, 0), (2, 0), (2, 1))]  # fmt: skip
         assert {each.sequence for each in records} == {3}
-
-    def test_projects_edges_and_moves(self) -> None:
-        edges = [RelationEdge(TEA, f"{SPACE}/x", "near", "why", 0.5)]
-        record = IndexProjector().build_relation_records(TEA, edges)[0]
-        move = IndexProjector().build_move_records(TEA, f"{SPACE}/y/z")
-
-        assert (record.from_uri, record.to_uri, record.metadata) == (
-            TEA,
-            f"{SPACE}/x",
-            {"reason": "why", "weight": 0.5},
-        )
-        assert (move.old_parent_uri, move.new_parent_uri) == (f"{SPACE}/memories/preferences", f"{SPACE}/y")

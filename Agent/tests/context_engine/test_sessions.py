@@ -522,7 +522,6 @@ class TestCommitting:
         assert (stats["calls"], stats["successes"], stats["failures"], stats["seconds"]) == (3, 2, 1, 1.5)
         assert "no such file" in engine.get_node(ADA, uri).content
 
-
     def test_counts_skills_by_calls_and_by_memories_that_helped(self, engine: ContextEngineService) -> None:
         skill = engine.remember(ADA, "Deploy with make ship.", "skills", "deploy")
         call = {"name": "deploy", "kind": "skill", "ok": False, "seconds": 2.0}
@@ -1187,15 +1186,6 @@ class TestCare:
                 assert engine.read_memory(ADA, f"{MEMORIES}/preferences/jazz").abstract
                 with pytest.raises(OSError, match="read-only"):
                     engine.commit_session(ADA, say("more"))
-
-    def test_a_clone_is_searched_at_once(self, tmp_path: Path) -> None:
-        with open_engine(tmp_path / "a") as engine:
-            engine.commit_session(ADA, say("I love jazz."))
-        shutil.copytree(tmp_path / "a", tmp_path / "b", ignore=shutil.ignore_patterns(".ctx"))
-        with open_engine(tmp_path / "b") as engine:
-            assert excerpts(engine, "jazz", top_k=1) == ["I love jazz."]
-            assert engine.commit_session(ADA, say("I love jazz.")).status == "unchanged"
-            assert engine.verify() == []
 
     def test_a_worker_adopts_what_hands_have_changed(self, engine: ContextEngineService) -> None:
         engine.commit_session(ADA, say("I love jazz."))

@@ -36,37 +36,6 @@ class TestEngine:
             assert "near in meaning" in block.match_reason
             assert engine.search_memory(BOB, "automobile").blocks == []
 
-    def test_embeds_nothing_again_that_was_there(self, tmp_path: Path) -> None:
-        class Counting:
-            name = "counting"
-
-            def __init__(self) -> None:
-                self.texts: list[str] = []
-
-            def embed(self, texts: Any) -> Any:
-                self.texts += texts
-                return MODEL.embed(texts)
-
-        model = Counting()
-        with open_engine(tmp_path, embedder=model) as engine:
-            commit(engine, "I love jazz.")
-            engine.work()
-            count = len(model.texts)
-        with open_engine(tmp_path, embedder=model) as engine:
-            engine.work()
-            assert len(model.texts) == count
-
-    def test_goes_by_words_where_the_model_fails(self, tmp_path: Path) -> None:
-        class Down:
-            name = "down"
-
-            def embed(self, texts: Any) -> Any:
-                raise ConnectionError("down")
-
-        with open_engine(tmp_path, embedder=Down()) as engine:
-            commit(engine, "I love jazz.")
-            assert engine.search_memory(ADA, "jazz", top_k=1).blocks[0].content_excerpt == "I love jazz."
-
     def test_forgets_vectors_with_their_texts(self, tmp_path: Path) -> None:
         with open_engine(tmp_path, embedder=MODEL) as engine:
             commit(engine, "I love jazz.")

@@ -92,21 +92,6 @@ class TestOneFileOfSeveralProcesses:
         assert found(index, "boat") == ["n0"]
         other.close()
 
-    def test_with_the_tables_of_a_version_before_is_begun_again(self, index: WordIndex) -> None:
-        fill(index, "kiwi")
-        index.mark_whole()
-        index.close()
-        assert index._path is not None
-        with sqlite3.connect(index._path) as maker:
-            maker.executescript("drop table row; create table row(uri text, level integer, part integer)")
-        maker.close()
-        again = WordIndex(index._path)
-
-        assert again.is_new
-        assert again.rank("kiwi", 1) == []
-        assert b"kiwi" not in index._path.read_bytes()
-        again.close()
-
     def test_that_may_only_be_read_is_not_changed_and_damaged_refused(self, index: WordIndex) -> None:
         fill(index, "walrus")
         index.close()

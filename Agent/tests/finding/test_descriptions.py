@@ -11,7 +11,7 @@ import pytest
 from Agent.keyword_tree import InvalidInputError, KeywordTree, SearchStatus
 from Agent.tests.support.looking import disk
 from Agent.tests.support.models import Model, always, by_intent, match, names
-from Agent.tests.support.small_tree import HOSTILE, INTENTS, UUID, WEBS, last_io, opened, read_once
+from Agent.tests.support.small_tree import HOSTILE, INTENTS, UUID, last_io, opened, read_once
 
 SHOWN = {"Python": {"a language", "a snake"}, "茶": {"乌龙、绿茶和红茶"}}
 """Which descriptions belong to a name."""
@@ -122,14 +122,6 @@ class TestShownDescriptions:
             with opened(tmp_path / str(is_shown), match("茶"), show_descriptions=is_shown) as (tree, _):
                 tree.CreateKeyword("龙井")
                 assert last_io(tree).get("candidate_fields", []) == ["description"] * is_shown
-
-    def test_help_to_tell_doubles(self, folder: Path) -> None:
-        with opened(folder, always({"action": "missing"}), show_descriptions=True) as (tree, model):
-            tree.UpdateKeyword("web", {"description": "serves pages"}, 1)
-            tree.Reorganize()
-
-        [view] = [v for v in model.views if (v["intent"], v["query"]) == ("dedup_check", WEBS)]
-        assert "serves pages" in {candidate.get("description") for candidate in view["candidates"]}
 
     @pytest.mark.parametrize("value", [None, 1, "yes", []])
     def test_must_be_switched_by_a_bool(self, value: Any, folder: Path) -> None:

@@ -57,12 +57,6 @@ def test_sentences_that_ask_count_fully_and_others_less(query: str, fully: set[s
     assert {term for term in aside if weights[term] == texts.ASIDE} == aside
 
 
-def test_searches_within_groups() -> None:
-    index = Index()
-    index.put(UNITS)
-    index.put(Unit(f"other {number}", infos=["peanuts, peanuts and more peanuts"]) for number in range(300))
-
-
 def test_what_is_put_piecewise_in_any_order_and_corrected_is_found_alike() -> None:
     whole, pieces = Index(), Index()
     whole.put(UNITS)
@@ -117,18 +111,6 @@ def test_a_fact_that_is_said_again_is_as_certain_as_before() -> None:
     assert scores[1] > 0.7 * scores[0]  # its words are less rare
     assert scores[2] < 0.7 * scores[0]  # another text says as much
     assert again.search(question, 1) == again.search(question, 10)[:1]
-
-
-def test_texts_that_grow_are_kept_as_finely_as_new_ones() -> None:
-    index = Index()
-    index.put(Unit(str(number), text=f"cup {number}") for number in range(60))
-    for number in range(60):
-        index.put([Unit(str(number), text=" ".join(f"w{word * number}" for word in range(2_000)))])
-    with index.reading() as db:
-        kept = [size for (size,) in db.execute("select length(data) from said")]
-    assert len(kept) >= 59  # one text is short
-    assert max(kept) < 10_000
-    assert [hit.id for hit in index.search(f"w{1_999 * 59}")] == ["59"]
 
 
 @pytest.mark.parametrize("order", [["drinks", "tea"], ["tea", "drinks"]])
@@ -469,14 +451,6 @@ def test_a_word_that_no_text_has_stands_for_those_that_begin_like_it() -> None:
     assert not index.search("team")
 
 
-def test_a_number_that_begins_like_another_is_another() -> None:
-    index = Index()
-    index.put([Unit("printer", infos=["Ticket 123499 is about the printer."]), Unit("trip", infos=["A trip to Rome."])])
-
-    assert index.search("What is ticket 123499 about?")[0].score > 0.5
-    assert index.search("What is ticket 123456 about?")[0].score < 0.3
-
-
 def test_another_number_is_another_one() -> None:
     index = Index()
     index.put([Unit("1", ["INV-2024001"]), Unit("2", (), "The invoice INV-2024001 was paid in May.")])
@@ -560,21 +534,6 @@ def test_a_character_that_is_a_word_counts_as_one() -> None:
     ]
     index.put(Unit(fact, text=fact) for fact in facts)
     assert index.search("家里的猫几岁了？")[0].id == facts[1]
-
-
-def test_one_word_of_several_is_no_answer() -> None:
-    index = Index()
-    index.put(
-        [Unit(str(at), infos=[text]) for at, text in enumerate(("Jasper wants a telescope.", "小雨对花生过敏。"))]
-    )
-
-    for asked, least, most in (
-        ("How tall is Jasper?", 0.0, 0.3),
-        ("Does Jasper want anything?", 0.5, 1.0),
-        ("小雨多高？", 0.0, 0.5),
-        ("小雨对什么过敏？", 0.5, 1.0),
-    ):
-        assert least <= index.search(asked)[0].score <= most, asked
 
 
 def test_the_documents_of_a_group_are_those_of_now(tmp_path: Path) -> None:
@@ -677,16 +636,6 @@ def test_an_index_of_another_version_is_refused_to_readers_too(tmp_path: Path) -
     with pytest.raises(LostIndexError, match="another version"):
         Index(path, is_readonly=True).ids()
     assert os.path.exists(path)
-
-
-def test_the_id_of_a_removed_context_goes_with_the_last_that_needs_it() -> None:
-    index = Index()
-    index.put([Unit("above", ["tea"]), Unit("below", ["green"], context="above")])
-    index.remove(["above"])
-    index.put([Unit("below", ["green"])])
-
-    with index.reading() as db:
-        assert db.execute("select id from unit").fetchall() == [("below",)]
 
 
 @pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")

@@ -188,10 +188,3 @@ class TestForgetting:
             assert first(mine, "okapi") == "rye"
             inside.finalize(others)
             assert held(tmp_path, b"zebra", b"~zeb") == []
-
-
-def test_a_small_tree_keeps_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    inside.set_limits(monkeypatch, kept_from=2000)
-    fill(tmp_path)
-
-    assert not (tmp_path / "indexes").exists()

@@ -136,13 +136,6 @@ class TestFinding:
         assert names(tree, "qwibble", 4)[0] == "dog"
         assert set(names(tree, "qwibble", 4)) == {"dog", "poodle", "beagle", "husky"}
 
-    def test_a_name_is_compared_alone_and_with_its_parents(self, tree: EmbeddingTree, model: Model) -> None:
-        food = tree.CreateKeyword("food", "root", description="what is eaten")
-        tree.CreateInfo("Warm it slowly.", keyword_ids=[tree.CreateKeyword("soup", food.id).id])
-        tree.catch_up()
-
-        assert set(model.asked) == {"food", "what is eaten", "soup", "food / soup", "soup: Warm it slowly."}
-
     def test_what_is_meant_is_shown_and_stands_first(self, tmp_path: Path, model: Model) -> None:
         with patient_tree(tmp_path, model, llm_client=LexicalLLMClient()) as tree:
             anna = tree.CreateKeyword("Anna", "root")

@@ -6,13 +6,11 @@ Needs Hypothesis, and is skipped without it. No sync is waited for here: nothing
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import random
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +21,7 @@ pytest.importorskip("hypothesis", reason="pip install '.[test]' brings Hypothesi
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from Agent.keyword_tree import KeywordTree, KeywordTreeError, LLMClient
+from Agent.keyword_tree import KeywordTree, KeywordTreeError
 from Agent.tests.support import ROOT, inside
 from Agent.tests.support.examples import share
 from Agent.tests.support.looking import keyword_ids
@@ -302,60 +300,6 @@ def test_ranking_does_not_depend_on_the_seed_of_hashes(tmp_path: Path) -> None:
 # == A crowded level ======================================================================================
 
 
-class Explorer(LLMClient):
-    """Jumps along a list of positions, keeps what it is shown, and ends there."""
-
-    short_list = 0
-
-    def __init__(self) -> None:
-        self.path: list[int] = []
-        self.shown: list[dict[str, Any]] = []
-
-    def Chat(self, messages: list[dict[str, str]], json_schema: dict[str, Any]) -> dict[str, Any]:
-        view = json.loads(messages[-1]["content"])
-        self.shown = view["candidates"]
-        if not self.path:
-            return {"action": "missing"}
-        return {"action": "jump", "node_id": self.path.pop(0)}
-
-    def see(self, tree: KeywordTree, query: str, path: list[int]) -> list[dict[str, Any]]:
-        self.path = list(path)
-        tree.Search(query)
-        assert self.path == [], f"the rounds do not reach {path}"
-        return self.shown
-
-
-def explore(client: Explorer, tree: KeywordTree, query: str, path: list[int]) -> Iterator[tuple[str, int]]:
-    """Open every group from here on; yield the names shown, each with the number of the round that shows it."""
-    for entry in client.see(tree, query, path):
-        if entry["name"].startswith("… "):
-            yield from explore(client, tree, query, [*path, entry["idx"]])
-        else:
-            yield entry["name"], len(path) + 1
-
-
-@pytest.mark.parametrize(
-    ("most", "count", "query", "rounds"),
-    [(12, 800, "ψφχ", 5), (50, 300, "the child 00133", 3), (10, 150, "children", 4)],
-)
-def test_groups_lead_to_every_one_of_many_children(
-    tmp_path: Path, most: int, count: int, query: str, rounds: int
-) -> None:
-    client = Explorer()
-    with KeywordTree(str(tmp_path), client, max_candidates=most) as tree:
-        crowd = tree.CreateKeyword("crowd", "root").id
-        names = {f"child {number:05}" for number in range(count)}
-        tree.BatchCreateKeywords([{"name": name, "parent_id": crowd} for name in sorted(names, reverse=True)])
-        first = client.see(tree, query, [])
-        where = next(entry["idx"] for entry in first if entry["name"] == "crowd")
-        reached: dict[str, int] = {}
-        for name, number in explore(client, tree, query, [where]):
-            reached[name] = min(reached.get(name, number), number)
-
-    assert reached.keys() - {"crowd"} == names
-    assert max(reached.values()) <= rounds
-
-
 # == Short queries ========================================================================================
 
 
@@ -388,15 +332,3 @@ def test_children_without_a_word_of_a_short_query_stand_after_the_keyword_that_i
         ranked = {id: score for score, id in inside.scores(tree, " ".join(asked))}
 
     assert all(score < ranked["named"] for id, score in ranked.items() if id.startswith("child"))
-
-
-def test_metadata_with_an_empty_description_change_nothing(tmp_path: Path) -> None:
-    reported: list[list[tuple[str, float]]] = []
-    for number, metadata in enumerate([None, {"description": ""}]):
-        with KeywordTree(str(tmp_path / str(number))) as tree:
-            theme = tree.CreateKeyword("gardening", "root", None, "all that grows", metadata=metadata)
-            for name in ("roses", "lawn"):
-                tree.CreateKeyword(name, theme.id)
-            reported.append([(node.name, score) for node, score in tree.RankCandidates("gardening tips for balconies")])
-
-    assert reported[0] == reported[1] != []

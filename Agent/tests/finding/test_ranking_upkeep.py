@@ -5,7 +5,6 @@ Nothing here hangs on the clock: threads meet at events, and a wait that lasts i
 
 from __future__ import annotations
 
-import string
 import threading
 import unicodedata
 from collections.abc import Iterator
@@ -254,26 +253,6 @@ def test_a_ranker_must_be_something_that_makes_one(tmp_path: Path) -> None:
 # == Many changes =========================================================================================
 
 
-def test_after_many_changes_of_any_kind_the_index_is_as_one_built_afresh(folder: Path) -> None:
-    with KeywordTree(str(folder)) as tree:
-        tree.BatchCreateKeywords(specs("tea", "top"))
-
-        def delete_and_undo() -> None:
-            tree.DeleteKeyword("top", cascade=True)
-            tree.Undo(tree.History(limit=1)[0].operation_id)
-
-        for write, found in (
-            (lambda: tree.BatchCreateKeywords(specs(*(f"oat {n}" for n in range(1001)), parent_id="top")), "oat 7"),
-            (lambda: tree.DeleteKeyword("top", cascade=True), ""),
-            (lambda: tree.Undo(tree.History(limit=1)[0].operation_id), "oat 7"),
-            (delete_and_undo, "oat 7"),
-        ):
-            tree.RankCandidates("tea")
-            write()
-            assert ranked(tree, "oat 7")[:1] == [found] * bool(found)
-            inside.check_ranking(tree)
-
-
 # == Odd queries ==========================================================================================
 
 
@@ -316,34 +295,6 @@ def test_no_long_text_is_normalised_in_one_piece(folder: Path, monkeypatch: pyte
         assert tree.Search(f"tea {asked}", llm_expand_query=False).status is SearchStatus.NOT_FOUND
 
     assert 1000 < longest[0] <= 2000
-
-
-def test_a_token_is_the_same_by_the_quick_way_and_by_the_long_one(folder: Path) -> None:
-    def long_way(folded: str) -> str:
-        return unicodedata.normalize("NFKC", inside.without_dropped(folded)) or folded
-
-    texts = [f"a{chr(code)}b" for code in range(128)] + [chr(code) * 2 for code in range(128)]
-    texts += [
-        "",
-        "c++",
-        "c#",
-        string.punctuation,
-        string.printable,
-        "绿茶!",
-        "naïve-café",
-        "e\u200d\u0301",
-        "🍵",
-        "— …",
-    ]
-    assert [inside.token_of(text) for text in texts] == [long_way(text) for text in texts]
-
-    with KeywordTree(str(folder)) as tree:
-        tree.BatchCreateKeywords(specs("Ice-Tea", "绿-茶"))
-        queries = ("ice tea", "绿茶", "oat milk", "crème brûlée")
-        reasons = [tree.Search(query).reason for query in queries]  # from now on, tokens are kept
-        assert reasons == ["normalized"] * 2 + ["agent_missing"] * 2
-        tree.BatchCreateKeywords(specs("Oat-Milk", "Crème-brûlée"))
-        assert [tree.Search(query).reason for query in queries] == ["normalized"] * 4
 
 
 # == Short queries ========================================================================================
@@ -470,27 +421,3 @@ def test_blanks_tell_words_apart_but_not_characters(folder: Path) -> None:
             assert (found.reason, found.node and found.node.id) == ("confirmed", "receipts")
         assert tree.Unconfirm("the rapist", "psychology").confirmed == ["therapist"]
         assert tree.Unconfirm("发票在哪里", "receipts").confirmed == []
-
-
-@pytest.mark.parametrize("when", ["before", "behind"])
-def test_a_handler_that_ranks_while_its_thread_takes_a_write_in_is_refused(
-    folder: Path, monkeypatch: pytest.MonkeyPatch, when: str
-) -> None:
-    refused: list[str] = []
-
-    def rank() -> None:
-        with pytest.raises(StoreError, match="a signal handler"):
-            tree.RankCandidates("tea")
-        refused.append("once")
-
-    with KeywordTree(str(folder)) as tree:
-        tree.BatchCreateKeywords([{"name": f"tea {number}", "parent_id": "root"} for number in range(3)])
-        tree.RankCandidates("tea")
-
-        with monkeypatch.context() as handler:
-            inside.around_taking_in(handler, **{when: rank})
-            tree.BatchCreateKeywords([{"name": "milk", "parent_id": "root"}])
-
-        assert refused == ["once"]
-        assert ranked(tree, "milk") == ["milk"]
-        inside.check_ranking(tree)

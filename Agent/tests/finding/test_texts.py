@@ -91,6 +91,7 @@ class TestPieces:
             "They left.",
         ]
         assert texts.sentences("他来了。她走了！") == ["他来了。", "她走了！"]
+        assert texts.sentences("The even\n  numbers.\nIt snows.") == ["The even\n  numbers.", "It snows."]
 
     @given(st.text(alphabet="ab .。\n", max_size=300), st.integers(5, 50))
     def test_passages_are_the_text_in_pieces(self, text: str, limit: int) -> None:

@@ -164,8 +164,6 @@ class Page:
 
 
 @pytest.fixture(scope="module")
-
-
 def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Page]:
     if BROWSER is None:
         pytest.skip("no Chromium is installed: no program chromium, chromium-browser or google-chrome")
@@ -175,8 +173,6 @@ def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Page]:
 
 
 @pytest.fixture
-
-
 def page(browser: Page) -> Iterator[Page]:
     browser.requests.clear()
     browser.errors.clear()
@@ -459,15 +455,6 @@ class TestInABrowser:
         assert all(needed <= there for needed, there in widths)
         assert height >= 36  # enough for a thumb
 
-    def test_follows_light_and_dark(self, page: Page, tmp_path: Path) -> None:
-        page.open(export(tmp_path, SMALL))
-        ground = []
-        for scheme in ("light", "dark"):
-            page.look(scheme)
-            ground.append(page.run("getComputedStyle(document.body).backgroundColor"))
-
-        assert ground == ["rgb(255, 255, 255)", "rgb(20, 23, 27)"]
-
     def test_finds_by_names_aliases_descriptions_and_infos(self, page: Page, tmp_path: Path) -> None:
         page.open(export(tmp_path, SMALL))
         for query, found in {
@@ -594,6 +581,7 @@ class TestInABrowser:
         assert page.names()[1:] == [f"name {number}" for number in range(1000)]
         assert page.text('#tree .name[aria-current="true"] bdi') == "name 950"
 
+
 HOME = {
     "Ada": ("en", "", [
         ("Anna is allergic to peanuts.", "chat, 3 May", "people/Anna"),
@@ -614,8 +602,6 @@ HOME = {
 
 
 @pytest.mark.parametrize("owner", HOME)
-
-
 def test_the_picture_of_the_readme_shows_facts_and_whose_they_are(page: Page, tmp_path: Path, owner: str) -> None:
     language, end, facts = HOME[owner]
     times = itertools.count(1_777_800_000, 86_400)

@@ -197,11 +197,6 @@ class TestTrees:
             with pytest.raises(InvalidInputError, match="a tree is one memory"):
                 MemoryStore(tree, user="ada")
 
-    def test_a_path_names_the_keyword_that_ensure_names(self, store: MemoryStore) -> None:
-        id = store.remember("loud", ["AC/DC"])
-
-        assert [link.keyword_id for link in store.tree.GetLinks(id)] == [store.tree.Ensure("AC/DC").id]
-
 
 class TestUndo:
     def test_takes_what_was_returned(self, store: MemoryStore) -> None:

@@ -21,7 +21,6 @@ from Agent.memory.graph import (
     RelationDirection,
     TagConstraints,
     keyword_fit,
-    normalize_tags,
 )
 from Agent.memory.tree_graph import TreeGraph
 from Agent.tests.support.examples import share
@@ -459,11 +458,6 @@ class TestTags:
         assert graph.find_tags("t") == ["team", "tea", "tap"]
         assert graph.find_tags("x") == []
 
-    def test_are_counted(self, graph: KnowledgeGraph) -> None:
-        add(graph, "a", "b", a=["茶"], b=["茶", "tea"])
-
-        assert [graph.entity_count_by_tag(tag) for tag in ("茶", " TEA ", "te")] == [2, 1, 0]
-
     @every_implementation
     @share(0.5)
     @given(steps=st.lists(st.tuples(st.sampled_from("ab"), st.lists(st.sampled_from(["t", "T ", "茶", "x", ""])))))
@@ -696,33 +690,3 @@ class TestTreeGraph:
 
         assert graph.get_relations("a") == []
         assert tree.FindByName("written before the operation ends")[0].id == "a"
-
-
-class TestKeywordFit:
-    ENTITY = GraphEntity("1", "Green tea", "drink", "leaves from Hangzhou", ["绿茶"])
-
-    @pytest.mark.parametrize(
-        ("keywords", "fit"),
-        [
-            (["green tea"], 3),
-            (["绿茶"], 3),
-            (["tea"], 2),
-            (["茶"], 2),
-            (["hangzhou"], 1),
-            (["drink"], 0),
-            ([""], 0),
-            (["en te"], 0),
-            (["tea", "hangzhou", "绿茶", "绿茶", "coffee"], 2 + 1 + 3),
-        ],
-    )
-    def test_is_the_sum_by_where_the_keywords_stand(self, keywords: list[str], fit: int) -> None:
-        assert keyword_fit(self.ENTITY, keywords) == fit
-
-
-class TestNormalizeTags:
-    @given(st.lists(st.text()))
-    def test_of_normalized_ones_changes_nothing(self, tags: list[str]) -> None:
-        once = normalize_tags(tags)
-
-        assert normalize_tags(once) == once
-        assert all(once)

@@ -327,14 +327,6 @@ class TestFile:
 
         assert len(index.facts()) == 30
 
-    @pytest.mark.parametrize("held", [b"", b"\n\n", b"[]", b"00000000\n", b"\xff" * 100, b"[" * 100_000])
-    def test_of_another_form_is_made_again(self, tree: KeywordTree, path: Path, held: bytes) -> None:
-        path.parent.mkdir()
-        path.write_bytes(held)
-        create(tree, "tea")
-
-        assert len(ranked(Memories(tree, path))) == 1
-
     @pytest.mark.usefixtures("own_words")
     def test_of_another_log_is_made_again(self, tree: KeywordTree, path: Path, tmp_path: Path) -> None:
         with KeywordTree(str(tmp_path / "other")) as other:

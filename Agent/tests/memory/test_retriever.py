@@ -1,9 +1,7 @@
 """Tests of `retriever`: both channels, three strategies, filters, reasons, and that it follows the log."""
 
-import contextlib
 import itertools
 import math
-import sqlite3
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -100,21 +98,6 @@ class TestKnowledgeChannel:
             tree.CreateInfo(fact, keyword_ids=[person, topic])
 
         assert contents(MemoryRetriever(tree), question)[0] == facts[1]
-
-    @pytest.mark.parametrize(
-        ("query", "said"),
-        [
-            ("Tomas", "Tomás feeds the cat."),
-            ("creme brulee", "Crème brûlée is on the menu."),
-            ("zurich", "小明住在 Zürich。"),
-            ("Müller", "Ada's doctor is called Muller."),
-        ],
-    )
-    def test_finds_without_accents_what_is_written_with_them(self, tree: KeywordTree, query: str, said: str) -> None:
-        tree.CreateInfo("The boiler is in the cellar. 锅炉在地下室。")
-        tree.CreateInfo(said)
-
-        assert contents(MemoryRetriever(tree), query) == [said]
 
     def test_is_not_drowned_by_a_full_keyword(self, tree: KeywordTree) -> None:
         people = tree.CreateKeyword("where people live")
@@ -410,30 +393,6 @@ class TestWhatWasTakenBack:
             yield opened
 
     @pytest.mark.parametrize(
-        ("older", "newer", "questions"),
-        [
-            (
-                "I live in Paris.",
-                "I moved to Rome.",
-                ["Where do I live?", "Do I live in Paris?", "Where do I live now?"],
-            ),
-            ("我住在巴黎。", "我搬到罗马了。", ["我住在哪里？", "我现在住哪儿？"]),
-            ("I work at Acme.", "Last week I started a job at Globex.", ["Where do I work?"]),
-            ("Ada lives in Paris.", "In June Ada moved to Rome.", ["Where does Ada live?"]),
-        ],
-    )
-    def test_stands_after_what_takes_it_back(
-        self, tree: KeywordTree, older: str, newer: str, questions: list[str]
-    ) -> None:
-        old, new = (tree.CreateInfo(text).id for text in (older, newer))
-        tree.CreateInfo("Bob moved to Oslo. My sister lives in Lima, and she works at Initech.")
-        for question in questions:
-            found = MemoryRetriever(tree).retrieve(question)
-
-            assert [(each.info.id, each.later) for each in found[:2]] == [(new, ""), (old, new)]
-            assert [each.score for each in found] == sorted((each.score for each in found), reverse=True)
-
-    @pytest.mark.parametrize(
         "later", ["My sister moved to Rome.", "Bob moved to Rome.", "Do I live in Rome?", 'She said "I moved to Rome".']
     )
     def test_nothing_else_takes_it_back(self, tree: KeywordTree, later: str) -> None:
@@ -458,13 +417,6 @@ class TestWhatWasTakenBack:
         assert [(each.info.id, each.later) for each in found] == [(old, "")]
 
 
-@pytest.mark.parametrize(("name", "query"), [("birthdays", "birthday"), ("birthday", "birthdays")])
-def test_a_keyword_is_named_in_singular_or_plural(tmp_path: Path, name: str, query: str) -> None:
-    with KeywordTree(str(tmp_path)) as tree:
-        linked = tree.CreateInfo("Anna: 3 May", "notes", [tree.CreateKeyword(name).id])
-        assert [found.info.id for found in MemoryRetriever(tree).retrieve(query)] == [linked.id]
-
-
 def test_hybrid_walks_the_graph_as_far_as_depth_says(tmp_path: Path) -> None:
     from Agent.memory.store import MemoryStore
 
@@ -486,34 +438,6 @@ def test_hybrid_walks_the_graph_as_far_as_depth_says(tmp_path: Path) -> None:
 class TestWithoutRelations:
     """Where nothing has relations, the index of memories knows the names of keywords, and no graph is built."""
 
-    def test_reads_no_keyword_that_the_question_does_not_name(
-        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        index = tmp_path / "memories.db"
-        with KeywordTree(str(tmp_path / "tree")) as tree:
-            for name in ("Lighthouse", "Harbour", "Mole"):
-                tree.CreateInfo("It is late.", "", [tree.CreateKeyword(name).id])
-            first = MemoryRetriever(tree, index_path=index)
-            assert [found.path for found in first.retrieve("Is the lighthouse late?", 1)] == [["Lighthouse"]]
-            first.index.close()
-
-            read: list[str] = []
-
-            def spy(name: str) -> None:
-                original = getattr(KeywordTree, name)
-
-                def noted(self: KeywordTree, id: str, *more: object) -> object:
-                    read.append(id)
-                    return original(self, id, *more)
-
-                monkeypatch.setattr(KeywordTree, name, noted)
-
-            spy("GetKeyword")
-            spy("GetChildren")
-            second = MemoryRetriever(tree, index_path=index)
-            assert [found.path for found in second.retrieve("Is the lighthouse late?", 1)] == [["Lighthouse"]]
-            assert set(read) <= {tree["Lighthouse"].id}
-
     def test_reads_each_record_once(self, tree: KeywordTree, monkeypatch: pytest.MonkeyPatch) -> None:
         ada = tree.CreateKeyword("Ada")
         for number in range(9):
@@ -534,20 +458,3 @@ class TestWithoutRelations:
 
         assert len(retriever.retrieve("What does Ada like?")) == 5
         assert len(asked) == len(set(asked)) <= 6
-
-    def test_fills_an_index_of_an_earlier_layout(self, tmp_path: Path) -> None:
-        path = tmp_path / "memories.db"
-        with KeywordTree(str(tmp_path / "tree")) as tree:
-            tree.CreateInfo("It is late.", "", [tree.CreateKeyword("Lighthouse").id])
-            first = MemoryRetriever(tree, index_path=path)
-            first.retrieve("late")
-            first.index.close()
-            newest = tree.History(limit=1)[0]
-            with contextlib.closing(sqlite3.connect(path)) as db, db:
-                db.execute("drop table found_by")
-                db.execute("update meta set value = ? where key = 'position'", (f"{newest.seq} {newest.operation_id}",))
-            second = MemoryRetriever(tree, index_path=path)
-            assert [found.path for found in second.retrieve("Is the lighthouse late?", 1)] == [["Lighthouse"]]
-            second.index.close()
-            with contextlib.closing(sqlite3.connect(path)) as db:
-                assert db.execute("select count(*) from found_by").fetchone()[0]

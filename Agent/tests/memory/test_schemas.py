@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 
 from Agent.memory.schemas import (
     PHASES,
-    RELATIONS,
     ActionEntry,
     EpisodeTrace,
     ErrorEntry,
@@ -233,33 +232,6 @@ class TestTimes:
 
 
 class TestValidate:
-    @pytest.mark.parametrize(
-        ("record", "messages"),
-        [
-            (
-                ActionEntry("", "", "", -1),
-                ["ActionEntry.tool is required", "ActionEntry.timestamp must be non-negative"],
-            ),
-            (ErrorEntry("", " \n", ""), ["ErrorEntry.error_type is required", "ErrorEntry.message is required"]),
-            (
-                Link("", "likes", 2.0),
-                [
-                    "Link.to_id is required",
-                    f"Link.relation must be one of: {', '.join(RELATIONS)}",
-                    "Link.strength must be between 0.0 and 1.0",
-                ],
-            ),
-            (TaskContext("g", ""), []),
-            (
-                TaskContext("", "act"),
-                ["TaskContext.goal is required", f"TaskContext.phase must be one of: {', '.join(PHASES)}"],
-            ),
-        ],
-        ids=lambda value: type(value).__name__,
-    )
-    def test_names_everything_wrong_with_a_part(self, record: Record, messages: list[str]) -> None:
-        assert record.validate() == messages
-
     @pytest.mark.parametrize(
         ("changes", "message"),
         [

@@ -250,19 +250,6 @@ class TestRecall:
             with pytest.raises(InvalidInputError, match=r"this is a file, not a folder: '.*notes\.txt'"):
                 MemoryStore(folder)
 
-    def test_filters(self, store: MemoryStore, clock: Clock) -> None:
-        clock.now = datetime(2026, 1, 1, tzinfo=UTC).timestamp()
-        store.remember("tea one", source="chat", metadata={"n": 1})
-        clock.now = datetime(2026, 3, 1, tzinfo=UTC).timestamp()
-        store.remember("tea two", source="book")
-
-        assert [memory.info.content for memory in store.recall("tea", since=datetime(2026, 2, 1, tzinfo=UTC))] == [
-            "tea two"
-        ]
-        assert [memory.info.content for memory in store.recall("tea", sources=["chat"])] == ["tea one"]
-        assert [memory.info.content for memory in store.recall("tea", metadata={"n": 1})] == ["tea one"]
-        assert store.recall("tea", kinds=["skill"]) == []
-
     def test_writes_nothing_to_the_log(self, store: MemoryStore) -> None:
         store.remember("tea")
         before = operations(store)
@@ -340,16 +327,6 @@ class TestRecall:
         MemoryStore(tmp_path).close()
 
         assert not old.exists()
-
-    def test_goes_on_from_the_index_on_disk(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        with MemoryStore(tmp_path) as store:
-            store.remember("green tea", ["茶"], "chat")
-            assert recalled(store, "tea") == ["green tea"]
-        with monkeypatch.context() as patched, MemoryStore(tmp_path) as store:
-            patched.setattr(KeywordTree, "ListInfos", None)
-            store.remember("black tea", ["茶"], "chat")
-            assert set(recalled(store, "tea")) == {"green tea", "black tea"}
-            assert store.recall("茶", 1)[0].path == ["茶"]
 
     def test_sees_what_another_process_wrote(self, tmp_path: Path) -> None:
         with MemoryStore(tmp_path) as store:
@@ -541,14 +518,6 @@ class TestForget:
         store.tree.Undo(operation)
         assert len(recalled(store, "tea")) == 3
 
-    def test_keeps_what_is_recalled(self, store: MemoryStore) -> None:
-        for number in range(3):
-            store.remember(f"tea cup{number}")
-        store.recall("cup1", 1)
-
-        store.forget(store.plan_forgetting(RecallBased(1)))
-        assert recalled(store, "tea") == ["tea cup1"]
-
     def test_remembers_recalls_over_an_opening(self, tmp_path: Path) -> None:
         with MemoryStore(tmp_path) as store:
             ids = [store.remember(f"tea cup{number}") for number in range(2)]
@@ -691,8 +660,9 @@ class TestClose:
         store.close()
         store.close()
 
-        with pytest.raises(ClosedError):
-            store.recall("tea")
+        for use in (store.recall, store.remember):
+            with pytest.raises(ClosedError):
+                use("tea")
 
     def test_forgets_the_recalls_of_what_is_gone(self, tmp_path: Path) -> None:
         with MemoryStore(tmp_path) as store:
@@ -701,18 +671,6 @@ class TestClose:
             store.forget(ids[0])
 
         assert list(RecallLog(tmp_path / "memory" / "indexes" / "recall_stats.json").stats()) == [ids[1]]
-
-
-def test_a_closed_memory_is_reported_as_closed_and_nothing_kept(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    memory = MemoryStore(str(tmp_path), user="ada")
-    memory.remember("Ada works on Apollo.", keywords=["Ada"])
-    memory.close()
-
-    with pytest.raises(ClosedError):
-        memory.remember("Ada lives in Lisbon.", keywords=["Ada"])
-    assert caplog.messages == []
 
 
 class TestWhatStays:

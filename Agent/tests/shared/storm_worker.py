@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from ...keyword_tree import KeywordTree, KeywordTreeError, StoreCorruptError, StoreError
-from ...shared_tree import statements, store
+from ...shared_tree import store
 from ...shared_tree.shared_log import SharedLog
 from ...shared_tree.store import SharedStore
 
@@ -41,18 +41,8 @@ def _without_comparison() -> None:
     SharedStore._stands = lambda self, batch: False  # type: ignore[method-assign]
 
 
-def _without_predecessor() -> None:
-    """Append wherever no other has, whatever is before it."""
-    statements.YIELDING = statements.APPEND = """
-        INSERT INTO kt_batch (tree_id, after, upto, crc, lines, pieces, size)
-        SELECT t, a, u, c, l, p, s FROM (
-            SELECT %s::bigint, %s::bigint, %s, %s::bytea, %s, %s::bigint, %s, %s::bigint, %s
-        ) AS v (a, u, c, l, p, s, t, x, y) ON CONFLICT DO NOTHING"""
-
-
 MUTANTS: dict[str, Callable[[], None]] = {
     "without comparison": _without_comparison,
-    "without predecessor": _without_predecessor,
 }
 
 

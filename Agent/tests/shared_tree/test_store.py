@@ -13,8 +13,6 @@ import pytest
 from Agent.keyword_tree import KeywordTree, NotFoundError, StoreCorruptError, StoreError
 from Agent.shared_tree import store
 from Agent.shared_tree.rows import Batch, NotSentError, ReadOnlyError, UnansweredError
-from Agent.shared_tree.store import SharedStore
-from Agent.tests.shared import storm_worker
 from Agent.tests.shared.memory_log import MemoryLog, MemoryRows
 from Agent.tests.support.looking import names_under as names
 from Agent.tests.support.threads import in_threads
@@ -344,6 +342,20 @@ class TestConflicts:
             with pytest.raises(NotFoundError):
                 write(tree, tea)
             assert names(tree) == names(opened(log)) == []
+
+    def test_a_write_behind_a_log_that_was_written_again_is_planned_again(
+        self, rows: FaultyRows, log: MemoryLog
+    ) -> None:
+        tree, other = opened(log), opened(log)
+
+        def go_on_and_compact() -> None:
+            other.CreateKeyword("theirs", "root")
+            other.CompactStorage(keep_history=False)
+
+        rows.faults = [behind(go_on_and_compact)]
+        tree.CreateKeyword("mine", "root")
+
+        assert names(tree) == names(opened(log)) == ["theirs", "mine"]
 
 
 class TestGuesses:
@@ -699,42 +711,3 @@ class TestStates:
             tree.CompactStorage(keep_history=True)
 
         assert [mark.is_full for mark in rows.marks("u42")] == [False, False, True]
-
-
-class TestMutants:
-    """Without the two safeguards of the contract, what they are for goes wrong: so the tests above can fail."""
-
-    def test_without_the_comparison_a_lost_answer_doubles_or_refuses_what_was_written(
-        self, rows: FaultyRows, log: MemoryLog, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        monkeypatch.setattr(SharedStore, "_stands", SharedStore._stands)  # so that it comes back
-        storm_worker.MUTANTS["without comparison"]()
-        tree = opened(log)
-        rows.faults = [rows.lose_answer]
-
-        with pytest.raises(ValueError, match="in use already"):
-            tree.CreateKeyword("tea", "root")
-
-        assert names(opened(log)) == ["tea"]  # refused, and written
-
-    @pytest.mark.parametrize("is_mutant", [True, False])
-    def test_without_the_predecessor_a_write_after_a_log_that_went_is_acknowledged_and_lost(
-        self, rows: FaultyRows, log: MemoryLog, monkeypatch: pytest.MonkeyPatch, is_mutant: bool
-    ) -> None:
-        if is_mutant:
-            monkeypatch.setattr(MemoryRows, "_has", lambda self, tree_id, behind: True)
-        tree, other = opened(log), opened(log)
-
-        def go_on_and_compact(append: Append) -> bool:
-            other.CreateKeyword("theirs", "root")
-            other.CompactStorage(keep_history=False)
-            return append()
-
-        rows.faults = [go_on_and_compact]
-        tree.CreateKeyword("mine", "root")  # acknowledged
-
-        if is_mutant:
-            with pytest.raises(StoreCorruptError):
-                opened(log)
-        else:
-            assert names(tree) == names(opened(log)) == ["theirs", "mine"]

@@ -35,7 +35,6 @@ def test_nothing_is_lost_doubled_out_of_order_or_stale() -> None:
 
 @pytest.mark.skipif(not LONG, reason="set KEYWORD_TREE_STORM=1")
 def test_finds_what_goes_wrong_without_the_comparison() -> None:
-    # Without the predecessor, only a commit that a compaction overtakes goes wrong: test_networks.py holds one back.
     report = storm.run(90, mutant="without comparison", folder=storm.memory_folder())
     print(f"\n{report}")
 

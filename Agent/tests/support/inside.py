@@ -28,7 +28,6 @@ Files = kt._Files
 OUTCOMES: Mapping[str, tuple[str | None, str]] = kt._OUTCOMES
 """What a reply comes to, and the reason that is reported: the table of the descent."""
 
-PROMPT_VERSION = kt._PROMPT_VERSION
 build_messages = kt._BuildMessages
 
 
@@ -345,11 +344,6 @@ terms_of: Callable[[str], list[str]] = texts.terms
 
 token_of = kt._TokenOf
 """Make a token of a folded text, the quick way where that does."""
-
-
-def without_dropped(folded: str) -> str:
-    """Return a folded text without the characters that no token has."""
-    return folded.translate(kt._DROPPED)
 
 
 shorten: Callable[[object], str] = kt._Shorten
