@@ -979,11 +979,6 @@ class TestCorrecting:
     def test_says_where_nothing_had_to_change(self, program: Program) -> None:
         assert "nothing had to change" in program.run("move", "C#", "编程")
 
-    def test_a_confirmed_question_is_answered_at_once(self, program: Program) -> None:
-        program.run("confirm", "who drinks what?", "kitchen")
-
-        assert program.run("search", "Who drinks what").startswith("kitchen  (confirmed query)")
-
 
 class TestAsk:
     def test_finds_the_sentence_by_any_of_the_words(self, program: Program) -> None:
@@ -1028,12 +1023,6 @@ class TestDelete:
         assert node is not None
         assert node.level == 3
         assert program.count("infos") == 1
-
-    def test_deletes_an_info_by_its_id(self, program: Program) -> None:
-        answer = program.ask("delete", "gil")
-
-        assert answer["deleted"]["info"]["content"] == "PEP 703 makes the GIL optional."
-        assert program.infos("Python") == []
 
 
 class TestHistory:

@@ -254,18 +254,6 @@ class TestTakingBack:
             assert backend.texts() == before
 
 
-class TestDay:
-    def test_sessions_are_committed_searched_and_mended(self, backend: Backend) -> None:
-        said = [{"role": "user", "content": "I love jazz. 我喜欢龙井。"}]
-        assert backend.engine.commit_session(ADA, said).status == "committed"
-        assert backend.engine.commit_session(ADA, said).status == "unchanged"
-        backend.engine.work()
-        assert backend.engine.search_memory(ADA, "龙井").blocks[0].content_excerpt == "我喜欢龙井。"
-        assert backend.engine.search_memory(BOB, "龙井").blocks == []
-        assert backend.engine.verify() == []
-        assert backend.engine.repair() == []
-
-
 def test_a_store_that_nobody_keeps_goes_with_its_engine() -> None:
     with open_engine(None) as engine:
         engine.commit_session(ADA, [{"role": "user", "content": "I love jazz."}])

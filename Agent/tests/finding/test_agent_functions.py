@@ -39,7 +39,6 @@ from Agent.tests.support.models import Meeting, Model, Step, View, about, always
 from Agent.tests.support.small_tree import (
     HOSTILE,
     INTENTS,
-    LOSSES,
     NARROW,
     SPECS,
     WEB,
@@ -768,51 +767,6 @@ class TestCosts:
 
 
 class TestMeanwhile:
-    @pytest.mark.parametrize(("lose", "place"), LOSSES.values(), ids=LOSSES)
-    def test_two_place_at_once_while_a_third_takes_their_parent(
-        self, lose: Callable[[KeywordTree], object], place: str, folder: Path
-    ) -> None:
-        meeting = Meeting(2)
-
-        def say(view: View) -> Any:
-            if view["query"].startswith("second"):  # by now the parent of the first was chosen and was still there
-                meeting.think()
-                return {"action": "missing"}
-            return match("茶")(view)
-
-        with opened(folder, say) as (tree, _), ThreadPoolExecutor(2) as threads:
-            placing = [
-                threads.submit(tree.BatchCreateKeywords, [{"name": f"first {n}"}, {"name": f"second {n}"}])
-                for n in range(2)
-            ]
-            meeting.interrupt(lambda: lose(tree))
-            made = [future.result(PATIENCE_S) for future in placing]
-
-            assert [node.parent_id for nodes in made for node in nodes] == [place, "root"] * 2
-            calls = [change.agent_io["calls"] for change in tree.History(limit=2) if change.agent_io]
-            assert [[io["reason"] for io in each] for each in calls] == [["parent_gone", "agent_missing"]] * 2
-            assert tree.Verify() == []
-            wanted = keywords(tree)
-        with KeywordTree(str(folder)) as again:
-            assert keywords(again) == wanted
-
-    def test_two_place_at_once_under_the_same_parent(self, folder: Path) -> None:
-        meeting = Meeting(2)
-
-        def say(view: View) -> Any:
-            meeting.think()
-            return match("茶")(view)
-
-        with opened(folder, say) as (tree, _), ThreadPoolExecutor(2) as threads:
-            placing = [threads.submit(tree.CreateKeyword, f"茶 {n}") for n in range(2)]
-            meeting.interrupt(lambda: tree.MoveKeyword("tea", "root"))
-            made = [future.result(PATIENCE_S) for future in placing]
-
-            assert {node.parent_id for node in made} == {"tea"}
-            assert {node.level for node in made} == {2}
-            assert {node.id for node in tree.GetChildren("tea")} == {node.id for node in made}
-            assert tree.Verify() == []
-
     def test_one_that_is_cancelled_does_not_disturb_another(self, folder: Path) -> None:
         meeting = Meeting(2)
 

@@ -52,12 +52,6 @@ class TestMisspellings:
 
 
 class TestQuestion:
-    def test_counts_sentences_that_ask_nothing_less(self) -> None:
-        asked = texts.question("I went to Rome. Where is the key?")
-
-        assert asked["key"] == 1.0
-        assert asked["rom"] == texts.ASIDE
-
     @pytest.mark.parametrize(
         ("query", "kind"),
         [

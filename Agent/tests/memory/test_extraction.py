@@ -123,6 +123,7 @@ class TestReply:
         "said",
         [
             relation("Ada", "knows", "小林", quote="Ada works on Apollo."),  # the quote does not name both
+            relation("Ada", "works_on", "Apollo", quote="Ada really works on Apollo"),  # nothing like it is there
             relation("Ada", "works_on", "Ada"),
             relation("Ada", "", "Apollo"),
             relation("Ada", "drop table; --", "Apollo"),
@@ -182,14 +183,6 @@ class TestReply:
     )
     def test_an_entity_is_a_name(self, text: str, name: str) -> None:
         assert check_reply({"entities": [entity(name)], "relations": []}, text).entities == ()
-
-    def test_a_quote_that_is_not_in_the_text_proves_nothing(self) -> None:
-        reply = {
-            "entities": [ADA, APOLLO],
-            "relations": [relation("Ada", "works_on", "Apollo", "Ada really works on Apollo")],
-        }
-
-        assert check_reply(reply, TEXT).relations == ()
 
     def test_a_relation_twice_counts_once_with_the_greater_weight(self) -> None:
         reply = {"entities": [ADA, APOLLO], "relations": [{**SAYS, "weight": 0.2}, SAYS, {**SAYS, "weight": 0.4}]}

@@ -15,7 +15,6 @@ from hypothesis import strategies as st
 from Agent.finding.index import Index
 from Agent.keyword_tree import Info, InvalidInputError, KeywordTree
 from Agent.memory.memories import Filters, InfoFacts, Memories
-from Agent.store import log_follower
 from Agent.tests.support.examples import share
 from Agent.tests.support.threads import in_threads
 
@@ -62,12 +61,6 @@ class TestPassages:
 
 
 class TestCatchUp:
-    def test_reads_more_than_a_page(self, tree: KeywordTree, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(log_follower, "_PAGE", 3)
-        create(tree, *(f"tea {number}" for number in range(10)))
-
-        assert len(ranked(Memories(tree))) == 10
-
     def test_begins_without_what_an_open_operation_wrote(self, tree: KeywordTree) -> None:
         index = Memories(tree)
         create(tree, "tea before")
@@ -78,27 +71,6 @@ class TestCatchUp:
         operation.__exit__(ValueError, ValueError(), None)
 
         assert len(ranked(index)) == 1
-
-    def test_misses_nothing_that_is_written_while_it_begins(
-        self, tree: KeywordTree, folder: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        monkeypatch.setattr(log_follower, "_PAGE", 2)
-        ids = create(tree, *(f"tea {number}" for number in range(6)))
-        list_infos = KeywordTree.ListInfos
-        with KeywordTree(str(folder)) as other:
-
-            def list_and_disturb(self: KeywordTree, *arguments: Any) -> list[Any]:
-                found = list_infos(self, *arguments)
-                if other.GetInfo(ids[0]) is not None:  # what was read already
-                    other.DeleteInfo(ids[0])
-                    other.CreateInfo("tea again")
-                    tree.Refresh()
-                return found
-
-            monkeypatch.setattr(KeywordTree, "ListInfos", list_and_disturb)
-            index = Memories(tree)
-
-            assert set(ranked(index)) == {info.id for info in list_infos(tree, 0, 50)}
 
     def test_leaves_a_changed_info_in_its_place(self, tree: KeywordTree) -> None:
         index = Memories(tree)

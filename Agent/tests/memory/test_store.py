@@ -16,7 +16,6 @@ from hypothesis import strategies as st
 from Agent.finding.embedder import HashingEmbedder
 from Agent.keyword_tree import (
     ClosedError,
-    ConflictError,
     Info,
     InvalidInputError,
     KeywordNode,
@@ -409,30 +408,6 @@ class TestCorrect:
             for store in (one, other):
                 assert recalled(store, "place") == ["place 1"]
 
-    def test_after_an_undone_correction_is_possible(self, store: MemoryStore) -> None:
-        first = store.remember("Paris", ["Ada"])
-        store.correct(first, "Rome")
-        undoing = store.tree.Undo(store.tree.History(limit=1)[0].operation_id)
-        second = store.correct(first, "Lhasa")
-
-        assert recalled(store, "Paris Rome Lhasa") == ["Lhasa"]
-        assert [version.content for version in store.history(second)] == ["Lhasa", "Paris"]
-        with pytest.raises(ConflictError):
-            store.tree.Undo(undoing)
-        assert store.tree.Verify() == []
-
-    def test_can_be_undone_twice(self, store: MemoryStore) -> None:
-        first = store.remember("Paris", ["Ada"])
-        second = store.correct(first, "Rome")
-        assert recalled(store, "Paris Rome") == ["Rome"]
-        undoing = store.tree.Undo(store.tree.History(limit=1)[0].operation_id)
-        assert recalled(store, "Paris Rome") == ["Paris"]
-        assert [info.id for info in store.tree.Search("Ada").infos] == [first]
-        store.tree.Undo(undoing)
-
-        assert recalled(store, "Paris Rome") == ["Rome"]
-        assert [version.id for version in store.history(first)] == [second, first]
-
     def test_of_a_forgotten_one_is_refused(self, store: MemoryStore) -> None:
         first = store.remember("Paris", ["Ada"])
         second = store.correct(first, "Rome")
@@ -505,19 +480,6 @@ class TestCorrect:
 
 
 class TestForget:
-    def test_a_plan_is_one_operation(self, store: MemoryStore, clock: Clock) -> None:
-        for number in range(3):
-            clock.now += DAY_S
-            store.remember(f"tea {number}")
-        plan = store.plan_forgetting(Capacity(1))
-        assert (len(plan.evictions), plan.kept, len(operations(store))) == (2, 1, 3)
-        operation = store.forget(plan)
-
-        assert recalled(store, "tea") == ["tea 2"]
-        assert operations(store)[3:] == ["forget"]
-        store.tree.Undo(operation)
-        assert len(recalled(store, "tea")) == 3
-
     def test_remembers_recalls_over_an_opening(self, tmp_path: Path) -> None:
         with MemoryStore(tmp_path) as store:
             ids = [store.remember(f"tea cup{number}") for number in range(2)]

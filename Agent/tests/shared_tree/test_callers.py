@@ -16,7 +16,6 @@ from Agent.shared_tree import SharedLog
 from Agent.shared_tree.address import cache_folder, parse_address
 from Agent.tests.shared.memory_log import MemoryLog
 from Agent.tests.shared_tree.conftest import port_of, sql
-from Agent.tests.support import inside
 
 
 class TestCommandLine:
@@ -133,47 +132,6 @@ class TestCaches:
 
     def open_store(self, log: MemoryLog, folder: Path) -> MemoryStore:
         return MemoryStore(folder, "ada", log=log.tree)
-
-    def test_are_written(self, tmp_path: Path) -> None:
-        with self.open_store(MemoryLog(), tmp_path / "cache") as store:
-            store.remember("Tea is made of leaves.", ["tea"])
-            assert store.recall("tea leaves")
-
-        made = {path.name for path in (tmp_path / "cache").rglob("*") if path.is_file()}
-        assert {"memories.db", "recall_stats.json"} <= made
-
-    def test_vectors_are_written(self, tmp_path: Path) -> None:
-        pytest.importorskip("numpy")
-        from Agent.finding.tree import EmbeddingTree
-
-        with EmbeddingTree(tmp_path / "cache" / "u42", HashingEmbedder(), store=MemoryLog().tree("u42")) as tree:
-            tree.CreateKeyword("tea", "root")
-            tree.catch_up(10)
-            tree.Search("coffee")
-
-        assert list((tmp_path / "cache" / "u42" / "indexes").glob("keywords.db"))
-
-    def test_the_words_index_is_kept_for_the_log_that_it_is_of(
-        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        inside.set_limits(monkeypatch, kept_from=2)
-        read: list[str] = []
-        inside.note_keywords_indexed(monkeypatch, read.append)
-        log = MemoryLog()
-
-        def best(tree_id: str) -> list[str]:
-            read.clear()
-            with KeywordTree(str(tmp_path / "cache"), store=log.tree(tree_id)) as tree:
-                return [node.name for node, _ in tree.RankCandidates("tea", 5)]
-
-        for tree_id, name in (("one", "green tea"), ("other", "black tea")):
-            with KeywordTree(str(tmp_path / "elsewhere"), store=log.tree(tree_id)) as tree:
-                for each in (name, "rye", "oat"):
-                    tree.CreateKeyword(each, "root")
-        best("one")
-
-        assert (best("one"), read) == (["green tea"], [])
-        assert (best("other"), len(read)) == (["black tea"], 3)
 
     def test_that_cannot_be_written_are_reported(self, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
         store = self.open_store(MemoryLog(), tmp_path / "cache")

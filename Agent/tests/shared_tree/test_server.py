@@ -304,23 +304,6 @@ class TestServersThatGo:
 
         assert len(names(open_tree())) == 5
 
-    def test_a_full_disk_refuses_one_write_and_no_more(self, open_tree: Opener, database: str) -> None:
-        tree = open_tree()
-        sql(
-            database,
-            """CREATE FUNCTION full_disk() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
-                RAISE EXCEPTION 'could not extend file: No space left on device' USING ERRCODE = '53100';
-            END $$""",
-        )
-        sql(database, "CREATE TRIGGER full_disk BEFORE INSERT ON kt_batch FOR EACH ROW EXECUTE FUNCTION full_disk()")
-        with pytest.raises(StoreError, match="No space left") as caught:
-            tree.CreateKeyword("tea", "root")
-        sql(database, "DROP TRIGGER full_disk ON kt_batch")
-
-        assert not caught.value.outcome_unknown
-        tree.CreateKeyword("tea", "root")
-        assert names(tree) == names(open_tree()) == ["tea"]
-
     def test_a_database_that_only_reads_opens_and_refuses(
         self, log: SharedLog, open_tree: Opener, database: str
     ) -> None:
