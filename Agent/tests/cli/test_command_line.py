@@ -1154,12 +1154,6 @@ class TestCare:
         assert "Data that could not be saved" in program.run(*shlex.split(step), code=3)
         assert (program.data.parent / "memory-repaired").is_dir()
 
-    def test_a_log_that_lost_its_end_is_refused(self, program: Program) -> None:
-        log = program.data / "change_log.jsonl"
-        log.write_bytes(b"".join(log.read_bytes().splitlines(keepends=True)[:5]))
-
-        assert "cut_tail-nodes-" in program.run("verify", code=3)
-
 
 class TestCarrying:
     def test_what_is_exported_can_be_imported_once(self, program: Program, tmp_path: Path) -> None:
@@ -1273,16 +1267,6 @@ class TestFolder:
         assert added.returncode == 3
         assert added.stderr.startswith("Error: ")
         assert "can only be read" in added.stderr
-
-    def test_one_that_cannot_be_read_is_a_store_problem(self, program: Program) -> None:
-        program.data.chmod(0o000)
-        try:
-            done = self.run(program, "show")
-        finally:
-            program.data.chmod(0o700)
-
-        assert done.returncode == 3
-        assert "Permission denied" in done.stderr
 
 
 class TestEncodings:

@@ -1,11 +1,11 @@
-"""What the engine's tests share: a request, a store, a clock that the test turns."""
+"""What the engine's tests share: a store, a clock that the test turns."""
 
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from Agent.context_engine import ContextEngineService, RequestContext
+from Agent.context_engine import ContextEngineService
 from Agent.context_engine.fs.context_fs import ContextFS
 from Agent.tests.support.clocks import Clock
 from Agent.tests.support.plain_reader import open_engine
@@ -15,18 +15,6 @@ from Agent.tests.support.plain_reader import open_engine
 def clock() -> Clock:
     """A clock that the test turns."""
     return Clock(1_790_000_000.0)
-
-
-@pytest.fixture
-def ada() -> RequestContext:
-    """Ada's request."""
-    return RequestContext("acme", "ada", "helper", "s1")
-
-
-@pytest.fixture
-def bob() -> RequestContext:
-    """A request of another user."""
-    return RequestContext("acme", "bob", "other", "s1")
 
 
 @pytest.fixture

@@ -363,15 +363,6 @@ class TestEditsByHand:
         fs.undo(ADA, fs.history(ADA, TEA)[0].commit_id)
         assert fs.read_level(ADA, TEA, "L2") == "by hand"
 
-    def test_are_kept_when_something_is_written_over_them(self, fs: ContextFS) -> None:
-        fs.write_node(ADA, node())
-        (place(fs) / "content.md").write_text("by hand", encoding="utf-8")
-        fs.write_level(ADA, TEA, "L2", "by program")
-
-        assert fs.history(ADA, TEA)[0].before["content.md"] == "by hand"
-        fs.undo(ADA, fs.history(ADA, TEA)[0].commit_id)
-        assert fs.read_level(ADA, TEA, "L2") == "by hand"
-
     def test_are_seen_where_an_older_state_was_put_back(self, fs: ContextFS, tmp_path: Path) -> None:
         fs.write_node(ADA, node())
         shutil.copytree(place(fs), tmp_path / "old")

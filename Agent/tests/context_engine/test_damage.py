@@ -14,6 +14,7 @@ from Agent.context_engine import ContextEngineService, RequestContext
 from Agent.context_engine.core.errors import StoreCorruptError
 from Agent.context_engine.fs.journal import _SCAFFOLD
 from Agent.context_engine.fs.uri import parse_uri
+from Agent.tests.support.looking import inflated
 
 ADA = RequestContext("acme", "ada", "helper", "s1")
 JAZZ = "ctx://acme/users/ada/memories/preferences/jazz"
@@ -172,19 +173,9 @@ def test_no_image_of_what_was_forgotten_stays_deflated(tmp_path: Path) -> None:
         engine.forget(ADA, uri)
         assert engine.fs.journal.images_of(uri, "content.md") == set()
         assert engine.fs.journal.images_of(other, "content.md")
-    data = {path.name: _inflated(path.read_bytes()) for path in (tmp_path / ".ctx").rglob("*.db")}
+    data = {path.name: inflated(path.read_bytes(), _SCAFFOLD) for path in (tmp_path / ".ctx").rglob("*.db")}
     assert not any(b"xylographer" in each for each in data.values())
     assert all(b"Likes tea." in each for each in data.values())
-
-
-def _inflated(data: bytes) -> bytes:
-    """Return a file with all that any bytes of it inflate to, those of freed places too."""
-    found = [data]
-    for place in (place for place in range(len(data)) if data[place] == 0x78):
-        with contextlib.suppress(zlib.error):
-            inflater = zlib.decompressobj(zdict=_SCAFFOLD) if data[place + 1] == 0xBB else zlib.decompressobj()
-            found.append(inflater.decompress(data[place : place + 10_000]))
-    return b"\n".join(found)
 
 
 def test_a_node_whose_deletion_was_cut_off_is_not_listed(tmp_path: Path) -> None:

@@ -476,41 +476,21 @@ class TestReranking:
             assert len(engine.search_memory(ADA, "tea").blocks) == 2
 
 
-class Edges:
-    """A graph that keeps what it is given."""
-
-    def __init__(self) -> None:
-        self.held: dict[str, list[str]] = {}
-
-    def upsert_edges(self, edges: Any) -> None:
-        for edge in edges:
-            self.held.setdefault(edge.from_uri, []).append(edge.to_uri)
-
-    def remove_edges(self, from_uri: str) -> None:
-        self.held.pop(from_uri, None)
-
-    def neighbors(self, uri: str, relation_types: Any = None, depth: int = 1) -> list[Any]:
-        return []
-
-
 class TestEdges:
     def test_a_memory_that_names_an_entity_gets_an_edge_to_it(self, tmp_path: Path) -> None:
         # The event comes first in the reply, and the entity is made by the same commit.
         rows = [fact("Oliver likes swimming in the lake.", [0], "events", "swimming"), fact("Oliver is my dog.", [0])]
         said = [{"role": "user", "content": "Oliver is my dog. Oliver likes swimming in the lake."}]
-        graph = Edges()
-        with ContextEngineService(tmp_path, llm=Script(extracting(*rows)), graph=graph) as engine:
+        with ContextEngineService(tmp_path, llm=Script(extracting(*rows))) as engine:
             result = engine.commit_session(ADA, said)
             written = {each.uri.split("/")[6]: each.uri for each in result.write_results}
             entity, event = written["entities"], written["events"]
             shown = engine.read_memory(ADA, event, expand_relations=True).relations
             assert [(edge.to_uri, edge.relation_type) for edge in shown] == [(entity, "mentions")]
-            assert graph.held == {event: [entity]}
             blocks = {block.uri: block for block in engine.search_memory(ADA, "Who likes swimming?").blocks}
             assert [edge.to_uri for edge in blocks[event].relations] == [entity]
             engine.forget(ADA, entity, "keep")
             assert engine.relations.get_edges(ADA, event) == []
-            assert graph.held == {}
             assert engine.verify() == []
 
     def test_a_name_in_another_script_is_seen_within_a_sentence(self, tmp_path: Path) -> None:

@@ -12,7 +12,6 @@ from Agent.context_engine.core.objects import OutboxEvent, RelationEdge
 from Agent.context_engine.fs.context_fs import ContextFS
 from Agent.context_engine.index.index_worker import IndexProjector, record_id
 from Agent.context_engine.index.outbox_store import OutboxStore
-from Agent.context_engine.providers import IndexedNode
 from Agent.tests.support.threads import in_threads
 
 ADA = RequestContext("acme", "ada", "helper", "s1")
@@ -126,14 +125,6 @@ class TestWorker:
 
         assert (done.claimed, done.succeeded, done.failed, done.retried) == (4, 1, 1, 2)
         assert engine.outbox.counts() == {"held": 0, "pending": 2, "leased": 0, "dead": 1}
-
-    def test_never_lets_an_older_state_take_the_place_of_a_newer_one(self, engine: ContextEngineService) -> None:
-        words = engine.words(SPACE)
-        words.replace(IndexedNode(TEA, 7, "new", "preferences"), [], ["new"])
-        words.replace(IndexedNode(TEA, 6, "old", "preferences"), [], ["old"])
-
-        assert words.node(TEA) == IndexedNode(TEA, 7, "new", "preferences")
-        assert words.uris_by_name("old") == []
 
     def test_hands_edges_to_the_graph_and_takes_them_away(self, tmp_path: Path) -> None:
         class Graph:

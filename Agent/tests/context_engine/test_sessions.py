@@ -1135,23 +1135,6 @@ class TestForgetting:
 
 
 class TestCare:
-    def test_a_full_disk_where_the_index_lies_loses_nothing(self, tmp_path: Path) -> None:
-        with open_engine(tmp_path) as engine:
-            engine.commit_session(ADA, say("I love jazz."))
-            with engine.words(SESSION).reading() as connection:
-                pages = connection.execute("PRAGMA page_count").fetchone()[0]
-                connection.execute(f"PRAGMA max_page_count = {pages}")
-            long = " ".join(f"word{number}" for number in range(6_000))
-            assert engine.commit_session(ADA, say(f"I love salt. {long}")).status == "committed"
-            assert engine.status()["outbox"]["pending"] > 0
-            assert engine.search_memory(ADA, "salt").blocks
-            engine.fs.clock = lambda: time.time() + 3_600
-            engine.outbox._clock = engine.fs.clock
-            engine.work()
-
-            assert f"{MEMORIES}/preferences/salt" in {block.uri for block in engine.search_memory(ADA, "salt").blocks}
-            assert engine.verify() == []
-
     def test_verify_tells_what_does_not_agree_and_repair_mends_it(self, engine: ContextEngineService) -> None:
         engine.commit_session(ADA, say("I love jazz.", "I love opera."))
         assert engine.verify() == []

@@ -69,15 +69,6 @@ class TestRanking:
 
         assert sorted(hit.said for hit in index.rank("walrus", 9)) == ["m1", "m2"]
 
-    def test_sees_what_has_changed_since_the_same_question(self, index: WordIndex) -> None:
-        fill(index, "walrus", "boat")
-        assert found(index, "walrus") == ["n0"]
-        other = WordIndex(index._path)
-        fill(other, "boat", "walrus")
-        other.close()
-
-        assert found(index, "walrus") == ["n1"]
-
 
 class TestOneFileOfSeveralProcesses:
     def test_is_seen_empty_once_another_has_discarded_it(self, index: WordIndex) -> None:

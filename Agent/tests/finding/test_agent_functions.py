@@ -7,7 +7,6 @@ used.
 
 from __future__ import annotations
 
-import errno
 import json
 import math
 import re
@@ -30,7 +29,6 @@ from Agent.keyword_tree import (
     KeywordTree,
     SearchResult,
     SearchStatus,
-    StoreError,
     StubLLMClient,
 )
 from Agent.tests.support import inside
@@ -207,39 +205,6 @@ class TestSuggestParent:
 
             assert disk(folder) == taken[0]
             assert tree.GetChildren("tea") == []
-
-    def test_on_a_full_disk_leaves_the_store_as_it_was(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        def refuse(*_: object) -> None:
-            raise inside.refusal(errno.ENOSPC)
-
-        with opened(folder, match("茶")) as (tree, _):
-            before, known = {name: data.rstrip() for name, data in disk(folder).items()}, keywords(tree)
-            with monkeypatch.context() as patched:
-                patched.setattr(inside.Files, "Write", refuse)
-                with pytest.raises(StoreError, match="No space left on device"):
-                    tree.CreateKeyword("龙井")
-
-            assert keywords(tree) == known
-            # But for the blanks at the log's end, which it gave back.
-            assert {name: data.rstrip() for name, data in disk(folder).items()} == before
-            assert tree.CreateKeyword("龙井").parent_id == "tea"
-
-    def test_in_an_operation_that_fails_is_taken_back(self, folder: Path) -> None:
-        def bring_in(tree: KeywordTree) -> None:
-            with tree.Operation("import"):
-                made.append(tree.CreateKeyword("龙井"))
-                tree.CreateKeyword("")
-
-        made: list[KeywordNode] = []
-        with opened(folder, match("茶")) as (tree, model):
-            before, known = disk(folder), keywords(tree)
-            with pytest.raises(InvalidInputError):
-                bring_in(tree)
-
-            assert made[0].parent_id == "tea"
-            assert len(model.sent) == 1
-            assert disk(folder) == before
-            assert keywords(tree) == known
 
 
 class TestLinkInfo:
@@ -741,15 +706,6 @@ class TestCosts:
 
         assert found.status is MATCHED
         assert (found.input_tokens, found.output_tokens, found.cost) == tokens
-
-    def test_are_nothing_without_a_model(self, folder: Path) -> None:
-        with KeywordTree(str(folder)) as tree:
-            tree.BatchCreateKeywords(SPECS)
-            results = tree.Search("茶"), tree.Search("nothing"), tree.Search("Python", context="it bites")
-
-        assert [(found.rounds, found.input_tokens, found.cost, found.steps) for found in results] == [
-            (0, 0, 0.0, [])
-        ] * 3
 
     def test_are_counted_by_the_tree(self, folder: Path) -> None:
         with opened(folder, by_intent(search=match("茶"))) as (tree, model):

@@ -110,7 +110,6 @@ class TestCascade:
 
         assert client.views[1]["path"] == ["People"]
 
-
     def test_a_placement_and_a_linking_begin_with_the_few_too(self, tmp_path: Path) -> None:
         client = Asked({"action": "match", "targets": [0]})
         with KeywordTree(str(tmp_path), client) as tree:
@@ -123,14 +122,6 @@ class TestCascade:
         assert [view["intent"] for view in client.views] == ["suggest_parent", "link_info"]
         assert all(1 <= len(view["candidates"]) <= client.short_list for view in client.views)
         assert client.views[1]["candidates"][0]["excerpt"] == "Anna is allergic to peanuts."
-
-    def test_a_placement_looks_further_where_the_model_wants_to(self, tmp_path: Path) -> None:
-        client = Asked(FURTHER, MISSING)
-        with KeywordTree(str(tmp_path), client) as tree:
-            fill(tree)
-            tree.CreateKeyword("a drawer for peanuts")
-
-        assert len(client.views[1]["candidates"]) > len(client.views[0]["candidates"])
 
 
 class TestConfidence:

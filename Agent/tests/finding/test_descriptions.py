@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from Agent.keyword_tree import InvalidInputError, KeywordTree, SearchStatus
-from Agent.tests.support.looking import disk
-from Agent.tests.support.models import Model, always, by_intent, match, names
-from Agent.tests.support.small_tree import HOSTILE, INTENTS, UUID, last_io, opened, read_once
+from Agent.keyword_tree import InvalidInputError, KeywordTree
+from Agent.tests.support.models import Model, always, match
+from Agent.tests.support.small_tree import INTENTS, last_io, opened
 
 SHOWN = {"Python": {"a language", "a snake"}, "茶": {"乌龙、绿茶和红茶"}}
 """Which descriptions belong to a name."""
@@ -86,36 +84,6 @@ class TestShownDescriptions:
         groups = [candidate for candidate in model.views[0]["candidates"] if " more: " in candidate["name"]]
         assert groups
         assert all(group.keys() == {"idx", "name", "path"} for group in groups)
-
-    def test_are_those_of_now(self, folder: Path) -> None:
-        replies = {"action": "jump", "node_id": 0}, {"action": "missing"}
-        with opened(folder, always(replies[1]), show_descriptions=True) as (tree, model):
-            tree.Search("what may I drink?")
-            with KeywordTree(str(folder)) as other:
-                other.UpdateKeyword("tea", {"description": "written elsewhere"}, 1)
-            tree.Refresh()
-            tree.Search("what may I drink?")
-
-        reported = [[c.get("description") for c in view["candidates"] if c["name"] == "茶"] for view in model.views]
-        assert reported == [[None], ["written elsewhere"]]
-
-    @pytest.mark.parametrize("text", HOSTILE.values(), ids=HOSTILE)
-    def test_from_strangers_stand_in_strings_alone(self, text: str, folder: Path) -> None:
-        with opened(folder, by_intent(search=match("茶")), show_descriptions=True) as (tree, model):
-            tree.UpdateKeyword("tea", {"description": text}, 1)
-            before = disk(folder)
-            found = tree.Search("what may I drink?")
-
-            assert (found.status, [node.id for node in found.path]) == (SearchStatus.MATCHED, ["root", "food", "tea"])
-            assert disk(folder) == before
-            self.ask(tree)
-        wanted = text if len(text) <= 200 else f"{text[:199]}…"
-        for messages in model.sent:
-            view = read_once(messages[1]["content"])
-            assert all(c.get("description") == wanted for c in view["candidates"] if c["name"] == "茶")
-            assert len(text) < 5 or text not in messages[0]["content"]
-        assert "茶" in names(model.views[0])
-        assert UUID.findall(json.dumps(model.sent)) == []
 
     def test_are_on_record(self, tmp_path: Path) -> None:
         for is_shown in (False, True):

@@ -44,11 +44,8 @@ def test_each_kind_is_reported_once_a_minute(
 @pytest.mark.parametrize(
     "said",
     [
-        "Incorrect API key provided: sk-abcdef123456",
         "Incorrect API key provided: sk-abcdef******3456",
-        "Incorrect API key provided: AIzaabcdef123456",
         "401 {'detail': 'gsk_abcdef0123456789abcdefghij is unknown'}",
-        "Authorization: Bearer abcdef123456",
         "api_key='abcdef123456'",
         "{'x-api-key': 'abcdef-without-digits'}",
         "cannot reach https://ann:abcdef@proxy.example:8080",

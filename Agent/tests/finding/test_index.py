@@ -17,8 +17,7 @@ import pytest
 
 from Agent.finding import texts
 from Agent.finding.index import Index, LostIndexError, Unit
-from Agent.finding.packing import to_id, to_key
-from Agent.tests.support import inside
+from Agent.tests.support.looking import inflated
 
 UNITS = [
     Unit("drinks", ["Drinks", "饮料"]),
@@ -84,22 +83,6 @@ def test_many_postings_of_a_word_are_kept_and_removed() -> None:
     assert index.frequencies(["kettl"]) == {}
 
 
-def test_what_is_written_again_in_any_order_is_kept_as_what_is_written_once() -> None:
-    draw, said, index, once = random.Random(7), dict[str, str](), Index(), Index()
-    for turn in range(12):
-        changed = {str(id): f"kettle {'cup' * (id % 3)} turn{turn}" for id in draw.sample(range(2_000), 700)}
-        index.put(Unit(id, text=text) for id, text in changed.items())
-        said |= changed
-        if turn % 4 == 3:
-            gone = draw.sample(sorted(said), 200)
-            index.remove(gone)
-            said = {id: text for id, text in said.items() if id not in gone}
-            index.compact()
-    once.put(Unit(id, text=text) for id, text in said.items())
-
-    assert inside.contents_of(index) == inside.contents_of(once)
-
-
 def test_a_fact_that_is_said_again_is_as_certain_as_before() -> None:
     question = "What is the office password of the network for guests?"
     fact = "The wifi password of the office is hunter2."
@@ -139,16 +122,6 @@ def test_a_compacted_file_is_smaller_and_finds_the_same(tmp_path: Path) -> None:
     whole = Index()
     whole.put(UNITS)
     assert (index.counts(), index.frequencies(["word1", "peanut"])) == (whole.counts(), {"peanut": 1})
-
-
-def inflated(data: bytes) -> bytes:
-    """Return a file with all that any bytes of it inflate to, those of freed places too."""
-    found = [data]
-    for place in range(len(data)):
-        if data[place] == 0x78:
-            with contextlib.suppress(zlib.error):
-                found.append(zlib.decompressobj().decompress(data[place : place + 10_000]))
-    return b"\n".join(found)
 
 
 @pytest.mark.parametrize(("length", "is_compact"), [(30, False), (3_000, False), (30, True)])
@@ -524,18 +497,6 @@ def test_what_is_known_of_another_person_is_no_answer(facts: list[str], question
     assert all(hit.score > 0.5 for hit in found)
 
 
-def test_a_character_that_is_a_word_counts_as_one() -> None:
-    index = Index()
-    facts = [
-        "家里的房贷还剩十二年，每月还五千八。",
-        "我们家的猫叫芝麻，是一只三岁的橘猫。",
-        "家里的车停在地下二层。",
-        "果果怕打雷。",
-    ]
-    index.put(Unit(fact, text=fact) for fact in facts)
-    assert index.search("家里的猫几岁了？")[0].id == facts[1]
-
-
 def test_the_documents_of_a_group_are_those_of_now(tmp_path: Path) -> None:
     path = str(tmp_path / "words.db")
     writer, reader = Index(path), Index(path)
@@ -548,19 +509,6 @@ def test_the_documents_of_a_group_are_those_of_now(tmp_path: Path) -> None:
         assert len(writer.documents_in({"g"}, 100)) == 6
         raise KeyError
     assert len(writer.documents_in({"g"}, 100)) == 5
-
-
-ID = "1ceed40d-230e-4b28-ba25-6e3f38a23e60"
-
-
-@pytest.mark.parametrize(
-    "id",
-    [ID, ID.upper(), ID.replace("-", " "), "-" * 36, "é" * 36, ID.replace("-", "") + "----", "a" * 16, "\ud800", ""],
-)
-def test_any_id_is_what_it_was(id: str) -> None:
-    key = to_key(id)
-    assert to_id(key) == id
-    assert isinstance(key, bytes) == (id == ID)
 
 
 def test_a_misspelt_word_among_more_words_than_are_read_loses_nothing() -> None:

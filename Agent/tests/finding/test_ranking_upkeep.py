@@ -301,29 +301,6 @@ def test_no_long_text_is_normalised_in_one_piece(folder: Path, monkeypatch: pyte
 
 
 @pytest.mark.parametrize(
-    ("theme", "children", "queries"),
-    [
-        (
-            "Python",
-            ("Django", "Flask", "numpy"),
-            ("python", "what is python", "what is the python", "how do i do python", "where can i get python"),
-        ),
-        ("红茶", ("祁门", "正山小种", "滇金"), ("红茶", "红茶怎么", "红茶怎么泡", "红茶怎么泡好", "红茶怎么泡好喝")),
-    ],
-)
-def test_stop_words_put_no_child_without_a_word_of_its_own_before_the_theme_that_is_named(
-    folder: Path, theme: str, children: tuple[str, ...], queries: tuple[str, ...]
-) -> None:
-    with KeywordTree(str(folder)) as tree:
-        tree.BatchCreateKeywords([*specs(theme), *specs(*children, parent_id=theme)])
-        tree.BatchCreateKeywords(specs(*(f"{theme} tool {number}" for number in range(30))))
-        for query in queries:
-            names = ranked(tree, query)
-            assert set(children) <= set(names)
-            assert names.index(theme) < min(map(names.index, children)), query
-
-
-@pytest.mark.parametrize(
     ("query", "wanted"),
     [
         ("堆栈是什么，为什么", "堆栈"),
@@ -340,21 +317,6 @@ def test_chinese_question_words_do_not_decide(folder: Path, query: str, wanted: 
         tree.CreateKeyword("常问", "root", description="人们问：这是什么，为什么，怎么样")
 
         assert ranked(tree, query)[0] == wanted
-
-
-def test_choosing_among_few_of_a_name_makes_no_index(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    indexed: list[str] = []
-    inside.note_keywords_indexed(monkeypatch, indexed.append)
-    with KeywordTree(str(folder), chooser(), max_candidates=3) as tree:
-        for about in ("a planet", "a metal", "a god"):
-            tree.CreateKeyword("Mercury", "root", description=about)
-        found = tree.Search("Mercury", context="the planet")
-        assert (found.status, found.rounds, indexed) == (SearchStatus.MATCHED, 1, [])
-        tree.CreateKeyword("Mercury", "root", description="a singer of a band")
-        found = tree.Search("Mercury", context="the singer of a band")
-
-        assert found.node is not None
-        assert found.node.description == "a singer of a band"
 
 
 # == Confidence, and confirmed queries ====================================================================

@@ -1,6 +1,5 @@
 """Tests of the thesaurus: near words of two languages from a file; without one, words alone, and said."""
 
-import threading
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -11,7 +10,6 @@ from Agent.finding.index import Index, Unit
 from Agent.finding.thesaurus import PATH, WordsNear, cut, default
 from Agent.finding.tree import TreeRanker
 from Agent.keyword_tree import KeywordTree
-from Agent.tests.support.threads import in_threads
 
 
 def near(term: str, least: float = 0.3) -> list[str]:
@@ -39,14 +37,6 @@ class TestFile:
 
     def test_a_run_is_cut_into_the_words_that_it_knows(self) -> None:
         assert cut("我在医院工作", WordsNear()) == ["我", "在", "医院", "工作"]
-
-    def test_many_threads_read_one(self) -> None:
-        words, found = WordsNear(), list[object]()
-        in_threads(lambda term: found.append(words.near(term)), ["doctor", "医生", "tea"] * 8)
-
-        assert len(found) == 24
-        assert len({str(each) for each in found}) == 3
-        assert threading.active_count() < 24
 
     @pytest.mark.parametrize("harm", ["missing", "empty", "cut", "longer", "of another version"])
     def test_one_that_cannot_be_used_is_refused_by_its_name(self, tmp_path: Path, harm: str) -> None:

@@ -302,15 +302,6 @@ class TestRelations:
 
 
 class TestWhatIsOnIt:
-    def test_who_made_it_and_when_stands_once_for_a_batch(self, tmp_path: Path) -> None:
-        with KeywordTree(str(tmp_path / "store"), clock=lambda: 1_700_000_000) as tree:
-            load(tree, [*SMALL, Keyword("a", "root", "A", created_by="agent")])
-            export_file(tree, tmp_path / "page.html")
-        data = data_of(tmp_path / "page.html")
-
-        assert data["made"] == [[1_700_000_000, "agent"], [1_700_000_000, "user"]]
-        assert [row[2] for row in data["nodes"]] == [0, 1, 1, 1, 1, 0]
-
     def test_infos_without_a_keyword_are_on_the_page_of_everything(self, tmp_path: Path) -> None:
         load_both: list[Record] = [*SMALL, Fact("3", "nowhere")]
 

@@ -9,9 +9,9 @@ import pytest
 from Agent.base.checks import shorten
 from Agent.keyword_tree import KeywordTreeError, NotFoundError
 from Agent.memory.eviction import Capacity, RecallBased
-from Agent.memory.graph import GraphEntity, GraphRelation, InMemoryGraph
+from Agent.memory.graph import GraphEntity, GraphRelation
 from Agent.memory.retriever import RetrieverConfig
-from Agent.memory.schemas import EpisodeTrace, ProceduralSkill, SemanticPattern
+from Agent.memory.schemas import EpisodeTrace, SemanticPattern
 from Agent.memory.store import MemoryStore
 
 DEEP: list[Any] = []
@@ -76,23 +76,6 @@ WITH_NONE = (
     "forget",
 )
 
-GRAPH_CALLS: dict[str, Callable[[InMemoryGraph, Any], object]] = {
-    "get_entity": lambda graph, value: graph.get_entity(value),
-    "remove_entity": lambda graph, value: graph.remove_entity(value),
-    "get_related": lambda graph, value: graph.get_related(value),
-    "get_relations": lambda graph, value: graph.get_relations(value),
-    "direction": lambda graph, value: graph.get_relations("1", value),
-    "add_relation": lambda graph, value: graph.add_relation(GraphRelation(value, "1", "knows")),
-    "remove_relation": lambda graph, value: graph.remove_relation("1", value, "knows"),
-    "weight": lambda graph, value: graph.add_relation(GraphRelation("1", "1", "knows", value)),
-    "set_entity_tags": lambda graph, value: graph.set_entity_tags(value, []),
-    "tags": lambda graph, value: graph.set_entity_tags("1", value),
-    "find_by_keywords": lambda graph, value: graph.find_by_keywords(value),
-    "find_tags": lambda graph, value: graph.find_tags(value),
-    "entity_count_by_tag": lambda graph, value: graph.entity_count_by_tag(value),
-    "aliases": lambda graph, value: graph.add_entity(GraphEntity("2", "x", aliases=value)),
-}
-
 
 @pytest.mark.parametrize("call", CALLS.values(), ids=CALLS)
 def test_a_list_nested_5000_deep_is_refused(store: MemoryStore, call: Call) -> None:
@@ -109,15 +92,6 @@ def test_a_list_nested_5000_deep_is_refused(store: MemoryStore, call: Call) -> N
 def test_none_is_refused_where_something_is_needed(store: MemoryStore, name: str) -> None:
     with pytest.raises(KeywordTreeError, match="None"):
         CALLS[name](store, None)
-
-
-@pytest.mark.parametrize("value", [[[]], {5: 5}, DEEP, 5], ids=["list", "dict", "deep", "number"])
-@pytest.mark.parametrize("call", GRAPH_CALLS.values(), ids=GRAPH_CALLS)
-def test_a_graph_refuses_what_is_no_id(call: Callable[[InMemoryGraph, Any], object], value: Any) -> None:
-    graph = InMemoryGraph()
-    graph.add_entity(GraphEntity("1", "Ada"))
-    with pytest.raises(KeywordTreeError):
-        call(graph, value)
 
 
 @pytest.mark.parametrize("record", [EpisodeTrace.create("t", "a", "g"), SemanticPattern.create("p", "c")])
@@ -140,16 +114,6 @@ def test_counting_a_recall_of_what_is_not_there_is_refused(store: MemoryStore) -
     store.record_recall(id, 1.0)
 
     assert store._recalls.stats()[id].recall_count == 2
-
-
-def test_a_skill_of_that_name_is_kept_after_all(store: MemoryStore) -> None:
-    skill = ProceduralSkill.create("Brew", "d", ["s"])
-    skill.steps = [DEEP]  # type: ignore[list-item]
-    with pytest.raises(KeywordTreeError):
-        store.remember(skill)
-    skill.steps = ["s"]
-
-    assert store.remember(skill) == skill.id
 
 
 def test_a_value_is_named_shortly_however_deep_it_is() -> None:

@@ -28,7 +28,6 @@ from Agent.memory.tree_graph import TreeGraph
 from Agent.models.lexical_client import LexicalLLMClient
 from Agent.models.model_clients import ServiceError
 from Agent.tests.support.plain_extractor import PlainExtractor
-from Agent.tests.support.threads import in_threads
 
 BOTH = RelationDirection.BOTH
 
@@ -581,28 +580,6 @@ class TestTogether:
             assert [len(relation.said_by) for relation in relations] == [2] * 8
             assert len(names(store)) == 9
             check_same_from_nothing(store)
-
-    def test_threads_that_remember_and_forget_one_name_lose_nothing(self, store: MemoryStore) -> None:
-        kept: list[str] = []
-
-        def run(number: int) -> None:
-            for turn in range(10):
-                id = store.remember(f"Ada works on Apollo. {number} {turn}")
-                if turn % 2:
-                    store.forget(id)
-                else:
-                    kept.append(id)
-
-        in_threads(run, range(4))
-
-        sayers = {
-            saying.memory_id
-            for node in store.tree.FindByName("Ada")
-            for relation in store.graph.get_relations(node.id)
-            for saying in relation.said_by
-        }
-        assert sayers == set(kept)
-        check_same_from_nothing(store)
 
 
 def test_an_info_of_another_says_nothing(store: MemoryStore) -> None:

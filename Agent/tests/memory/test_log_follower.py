@@ -9,7 +9,7 @@ import pytest
 
 from Agent.keyword_tree import Change, Info, KeywordTree
 from Agent.store import log_follower
-from Agent.store.log_follower import InfoFollower, LogFollower, Position, all_infos, outside_operations
+from Agent.store.log_follower import InfoFollower, LogFollower, Position, all_infos
 
 
 class TestCatchUp:
@@ -220,11 +220,3 @@ class TestInfos:
                 assert len(list(all_infos(tree))) == 5
 
         assert set(seen) == set(made)
-
-
-class TestOutside:
-    def test_sees_no_open_operation(self, tree: KeywordTree) -> None:
-        with tree.Operation("learn"):
-            id = tree.CreateInfo("one").id
-            assert outside_operations(lambda: tree.GetInfo(id)) is None
-        assert outside_operations(lambda: tree.GetInfo(id)) is not None

@@ -16,7 +16,6 @@ from Agent.finding.index import Index
 from Agent.keyword_tree import Info, InvalidInputError, KeywordTree
 from Agent.memory.memories import Filters, InfoFacts, Memories
 from Agent.tests.support.examples import share
-from Agent.tests.support.threads import in_threads
 
 
 @pytest.fixture
@@ -99,21 +98,6 @@ class TestCatchUp:
 
         assert set(ranked(index)) == set(ids[1:])
         assert set(index.facts()) == set(ids[1:])
-
-    def test_is_safe_from_many_threads(self, tree: KeywordTree) -> None:
-        index = Memories(tree)
-
-        def work(name: str) -> None:
-            for number in range(15):
-                id = create(tree, f"tea {name}{number}")[0]
-                assert id in ranked(index, f"{name}{number}")
-                index.choose(Filters(since=0.0, sources=["notes"]))
-                if number % 3 == 0:
-                    tree.DeleteInfo(id)
-
-        in_threads(work, "abcd")
-
-        assert len(ranked(index)) == 40
 
 
 class TestSuperseded:

@@ -275,14 +275,6 @@ class TestDoubt:
         assert found.info.id == named.id
         assert found.score > 0.3
 
-    def test_is_none_of_what_answers_a_question_just_before(self, tree: KeywordTree) -> None:
-        for line in ("Which instrument does your neighbour play?", "Cello!", "I see."):
-            tree.CreateInfo(line, "talk")
-        tree.CreateInfo("A neighbour moved out.")
-        found = {one.info.content: one.score for one in MemoryRetriever(tree).retrieve("which instrument, neighbour?")}
-
-        assert found["Cello!"] > ANSWER_BAR
-
     @pytest.mark.parametrize(
         ("question", "memory", "lacking"),
         [

@@ -225,11 +225,6 @@ class TestTimes:
     def test_always_have_six_digits_of_a_second_and_four_of_a_year(self) -> None:
         assert _to_utc_isoformat(datetime(33, 4, 3)) == "0033-04-03T00:00:00.000000Z"
 
-    def test_of_an_episode_are_written_so(self) -> None:
-        wire = episode(last_accessed=NOON).to_dict()
-
-        assert wire["timestamp"] == wire["last_accessed"] == "2026-01-02T12:00:00.000345Z"
-
 
 class TestValidate:
     @pytest.mark.parametrize(
@@ -243,11 +238,9 @@ class TestValidate:
             ),
             ({"agent": ""}, "EpisodeTrace.agent is required"),
             ({"goal": ""}, "EpisodeTrace.goal is required"),
-            ({"phase": ""}, f"EpisodeTrace.phase must be one of: {', '.join(PHASES)}"),
             ({"duration_seconds": -1}, "EpisodeTrace.duration_seconds must be non-negative"),
             ({"tokens_used": -1}, "EpisodeTrace.tokens_used must be non-negative"),
             ({"access_count": -1}, "EpisodeTrace.access_count must be non-negative"),
-            ({"importance": float("nan")}, "EpisodeTrace.importance must be between 0.0 and 1.0"),
             ({"importance": True}, "EpisodeTrace.importance must be a number"),
             ({"duration_seconds": 1.5}, "EpisodeTrace.duration_seconds must be an integer"),
             ({"timestamp": "now"}, "EpisodeTrace.timestamp must be a datetime"),

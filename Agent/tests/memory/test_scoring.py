@@ -46,13 +46,6 @@ class TestDice:
     def test_of_nothing_is_nothing(self) -> None:
         assert dice(set(), set()) == 0.0
 
-    @given(st.text(), st.text())
-    def test_is_symmetric_and_within_bounds(self, one: str, other: str) -> None:
-        score = dice(bigrams(one), bigrams(other))
-
-        assert 0.0 <= score <= 1.0
-        assert score == dice(bigrams(other), bigrams(one))
-
 
 class TestTextOverlap:
     @pytest.mark.parametrize(
@@ -117,7 +110,6 @@ class TestStrategies:
         assert strategy.total(self.SCORES) == total
 
     def test_hybrid_weighs_as_the_defaults_say(self) -> None:
-        assert ScoreWeights() == ScoreWeights(overlap=0.5, graph=0.2, temporal=0.1, reference=0.2)
         assert Hybrid().total(self.SCORES) == pytest.approx(0.5 * 0.1 + 0.2 * 0.2 + 0.1 * 0.3 + 0.2 * 0.4)
 
     def test_hybrid_minds_proportions_only(self) -> None:
@@ -153,8 +145,6 @@ class TestExplain:
                 "0.65 = 0.5 × 0.80 text overlap + 0.2 × 0.50 graph distance "
                 "+ 0.1 × 0.97 temporal decay + 0.2 × 0.25 reference count",
             ),
-            ((0.8, 0.5, 0.9, 0.2), TextOverlap(), "0.80 = 1 × 0.80 text overlap"),
-            ((0.8, 0.5, 0.9, 0.2), ReferenceCount(), "0.20 = 1 × 0.20 reference count"),
             (
                 (1.0, 0.0, 0.0, 0.5),
                 Hybrid(ScoreWeights(3, 0, 0, 1)),

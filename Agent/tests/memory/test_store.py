@@ -4,7 +4,7 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -354,7 +354,21 @@ class TestCorrect:
         assert store.tree.MergeKeywords(tea, kettle).id == kettle
         assert [info.content for info in store.tree.GetInfosOfKeyword(kettle)] == ["Rome"]
 
-    def test_by_two_stores_at_once_leaves_one(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    @pytest.mark.parametrize(
+        ("act", "kept"),
+        [
+            (lambda store, id: store.correct(id, "place 2"), ["place 2", "place 1", "place 0"]),
+            (lambda store, id: store.pin(id), ["place 1", "place 0"]),
+        ],
+        ids=["correction", "pin"],
+    )
+    def test_that_another_store_was_quicker_with_stays_before_what_comes_late(
+        self,
+        tmp_path: Path,
+        monkeypatch: pytest.MonkeyPatch,
+        act: Callable[[MemoryStore, str], object],
+        kept: list[str],
+    ) -> None:
         with MemoryStore(tmp_path) as one, MemoryStore(tmp_path) as other:
             first = one.remember("place 0", ["place"])
             other.tree.Refresh()
@@ -367,11 +381,11 @@ class TestCorrect:
                 return info
 
             monkeypatch.setattr(other, "_newest", be_late)
-            other.correct(first, "place 2")
+            act(other, first)
 
             for store in (one, other):
-                assert recalled(store, "place") == ["place 2"]
-                assert [version.content for version in store.history(first)] == ["place 2", "place 1", "place 0"]
+                assert recalled(store, "place") == kept[:1]
+                assert [version.content for version in store.history(first)] == kept
             assert one.tree.Verify() == []
 
     def test_leaves_the_old_one_out_of_a_recall_that_is_under_way(self, tmp_path: Path) -> None:
@@ -390,23 +404,6 @@ class TestCorrect:
 
             assert recalled(opened, "Paris") == []
             assert recalled(opened, "Rome") == ["Rome"]
-
-    def test_is_not_taken_back_by_a_pin_that_comes_late(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        with MemoryStore(tmp_path) as one, MemoryStore(tmp_path) as other:
-            first = one.remember("place 0", ["place"])
-            other.tree.Refresh()
-            newest = other._newest
-
-            def be_late(id: str) -> Info:
-                info = newest(id)
-                one.correct(first, "place 1")
-                return info
-
-            monkeypatch.setattr(other, "_newest", be_late)
-            other.pin(first)
-
-            for store in (one, other):
-                assert recalled(store, "place") == ["place 1"]
 
     def test_of_a_forgotten_one_is_refused(self, store: MemoryStore) -> None:
         first = store.remember("Paris", ["Ada"])

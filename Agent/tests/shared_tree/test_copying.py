@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -17,7 +15,6 @@ from Agent.tests.shared.own_server import OwnServer
 from Agent.tests.shared_tree.conftest import names
 
 LOG = "change_log.jsonl"
-ROOT = Path(__file__).resolve().parents[3]
 
 
 @pytest.fixture
@@ -163,19 +160,6 @@ class TestProgram:
         assert said.out == ""
         assert len(said.err.splitlines()) == 3
         assert "Geheimnis" not in said.err
-
-    def test_says_nothing_of_no_tree(self) -> None:
-        command = [sys.executable, "-m", "Agent.cli.command_line", "shared", "list"]
-        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
-
-        assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
-
-
-def test_without_psycopg_the_import_error_tells_what_to_install() -> None:
-    program = "import sys; sys.modules['psycopg'] = None; import Agent.shared_tree"
-    done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=False)
-
-    assert "pip install '.[postgres]'" in done.stderr.splitlines()[-1]
 
 
 def test_one_line_takes_a_folder_to_a_server(

@@ -18,7 +18,7 @@ from Agent.keyword_tree import InvalidInputError, KeywordTree, StoreCorruptError
 from Agent.shared_tree import SharedLog, store
 from Agent.shared_tree.connections import Runner
 from Agent.store.log_follower import all_infos
-from Agent.tests.shared.faulty_proxy import PASS, Fault, FaultyProxy, delay, late, lose
+from Agent.tests.shared.faulty_proxy import PASS, Fault, FaultyProxy, delay
 from Agent.tests.shared.own_server import OwnServer
 from Agent.tests.shared_tree.conftest import (
     Opener,
@@ -139,31 +139,6 @@ class TestNetworks:
         thread.join()
 
         assert names(open_tree()) == ["first", "theirs", "mine"]
-
-    def test_a_write_that_arrives_when_its_writer_has_given_up_is_read_like_anybodys(
-        self, far: SharedLog, proxy: FaultyProxy
-    ) -> None:
-        tree = opened(far)
-        tree.CreateKeyword("first", "root")  # so the next one is a guess
-        is_late = threading.Event()
-
-        def judge(chunk: bytes) -> Fault:
-            if b'"tea"' in chunk and not is_late.is_set():
-                is_late.set()
-                proxy.on_connect = lambda _: lose()
-                return late(4)
-            return PASS
-
-        proxy.on_request = judge
-        with pytest.raises(StoreError) as caught:
-            tree.CreateKeyword("tea", "root")
-        assert caught.value.outcome_unknown
-        assert names(tree) == ["first"]
-        proxy.heal()
-        wait_for(lambda: tree.Refresh() or names(tree) == ["first", "tea"])  # type: ignore[func-returns-value]
-
-        assert tree.History(limit=1)[0].operation_id == caught.value.operation_id
-        assert tree.Verify() == []
 
 
 class TestProcesses:

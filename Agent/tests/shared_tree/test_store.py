@@ -423,11 +423,6 @@ class TestGuesses:
         other.Refresh()
         assert names(other) == ["first", "mine"]
 
-    def test_what_is_refused_is_refused_on_what_all_have_written(self, log: MemoryLog, tree: KeywordTree) -> None:
-        opened(log).BatchCreateKeywords([{"id": "tea", "name": "tea", "parent_id": "root"}])
-
-        assert tree.CreateKeyword("green", "tea").parent_id == "tea"  # there was no tea that it had read
-
     def test_what_has_nothing_to_do_has_looked_at_what_all_have_written(self, log: MemoryLog) -> None:
         tree, other = opened(log), opened(log)
         tea, fact = tree.CreateKeyword("tea", "root"), tree.CreateInfo("a drink")
@@ -448,13 +443,6 @@ class TestGuesses:
         rows.is_away = False
         with pytest.raises(NotFoundError):
             tree.CreateKeyword("green", "tea")
-
-    def test_a_log_written_again_is_read_again(self, log: MemoryLog, tree: KeywordTree) -> None:
-        other = opened(log)
-        tea = other.CreateKeyword("tea", "root")
-        other.CompactStorage(keep_history=False)
-
-        assert tree.CreateKeyword("green", tea.id).parent_id == tea.id
 
     def test_one_who_asks_for_all_gets_it(self, log: MemoryLog, tree: KeywordTree) -> None:
         other = opened(log)

@@ -87,7 +87,7 @@ class TestCallbacksThatRaise:
             raise MemoryError
 
         with monkeypatch.context() as patch:
-            inside.around_taking_in(patch, before=fail)
+            inside.before_taking_in(patch, fail)
             made = tree.CreateKeyword("there", "root")
         assert tree["there"] == made
         assert tree.Verify() == []

@@ -187,21 +187,10 @@ def in_two_steps(patch: pytest.MonkeyPatch, between: Callable[[], object]) -> No
     patch.setattr(kt._State, "Apply", apply)
 
 
-def around_taking_in(
-    patch: pytest.MonkeyPatch, before: Callable[[], object] | None = None, behind: Callable[[], object] | None = None
-) -> None:
-    """Do something before, or behind, what an operation brings is taken into memory, on either way."""
+def before_taking_in(patch: pytest.MonkeyPatch, act: Callable[[], object]) -> None:
+    """Do something before what an operation brings is taken into memory, on either way."""
     for name in ("Apply", "AddNode", "AddInfo"):
-        real = getattr(kt._State, name)
-
-        def apply(*arguments: Any, real: Callable[..., None] = real) -> None:
-            if before is not None:
-                before()
-            real(*arguments)
-            if behind is not None:
-                behind()
-
-        patch.setattr(kt._State, name, apply)
+        _before(patch, kt._State, name, act)
 
 
 def _before(patch: pytest.MonkeyPatch, owner: type, name: str, act: Callable[[], object]) -> None:

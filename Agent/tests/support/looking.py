@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import zlib
 from pathlib import Path
 
 from Agent.keyword_tree import KeywordNode, KeywordTree
@@ -34,3 +36,13 @@ def names_under(tree: KeywordTree, id: str = "root") -> list[str]:
 def disk(folder: Path) -> dict[str, bytes]:
     """Return the bytes of every file under a folder, by its path there."""
     return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def inflated(data: bytes, words: bytes = b"") -> bytes:
+    """Return a file with all that any bytes of it inflate to, those of freed places too; `words` were known before."""
+    found = [data]
+    for place in (place for place in range(len(data)) if data[place] == 0x78):
+        with contextlib.suppress(zlib.error):
+            inflater = zlib.decompressobj(zdict=words) if words and data[place + 1] == 0xBB else zlib.decompressobj()
+            found.append(inflater.decompress(data[place : place + 10_000]))
+    return b"\n".join(found)
