@@ -279,37 +279,6 @@ def reframed(lines: list[bytes]) -> bytes:
     return b"".join(done)
 
 
-def records(row: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield (file, record) of what a log line says it wrote."""
-    after = row.get("after")
-    if after is None:
-        return
-    if {"nodes", "infos", "links"} & after.keys():
-        for kind in ("nodes", "infos", "links"):
-            for record in after.get(kind, []):
-                yield kind, record
-    else:
-        kind = "links" if "info_id" in after else "infos" if "content" in after else "nodes"
-        yield kind, after
-
-
-def folded(rows: Iterator[tuple[str, dict[str, Any]]]) -> dict[str, dict[tuple[Any, ...], dict[str, Any]]]:
-    """Keep the last record of every key, by file."""
-    state: dict[str, dict[tuple[Any, ...], dict[str, Any]]] = {"nodes": {}, "infos": {}, "links": {}}
-    for kind, record in rows:
-        key = (record["info_id"], record["keyword_id"]) if kind == "links" else (record["id"],)
-        state[kind][key] = record
-    return state
-
-
-def logged(folder: Path) -> dict[str, dict[tuple[Any, ...], dict[str, Any]]]:
-    return folded(pair for row in log_rows(folder) for pair in records(row))
-
-
-def projected(folder: Path) -> dict[str, dict[tuple[Any, ...], dict[str, Any]]]:
-    return folded((name[:5], row) for name in PROJECTIONS for row in file_rows(folder, name))
-
-
 def all_infos(tree: KeywordTree, keyword_id: str) -> list[Info]:
     pages: list[Info] = []
     for page in itertools.count():
@@ -1204,6 +1173,23 @@ class TestMessages:
         assert [view["query"] for view in model.views] == [f"what is {text}?", f"what is {text}"]
         assert model.views[1]["description"] == text
 
+    def test_give_each_call_a_schema_of_its_own(self, folder: Path) -> None:
+        class Spoiler(LLMClient):
+            seen: ClassVar[list[tuple[int, int]]] = []
+
+            def Chat(self, messages: list[dict[str, Any]], json_schema: dict[str, Any]) -> dict[str, Any]:
+                self.seen.append((len(messages), len(json_schema)))
+                messages.clear()
+                json_schema.clear()
+                return {"action": "missing"}
+
+        tree, _ = fruit_tree(folder, Spoiler())
+        with tree:
+            assert [tree.Search("zzz").reason for _ in range(2)] == ["agent_missing"] * 2
+
+        assert Spoiler.seen[0] == Spoiler.seen[1]
+        assert min(Spoiler.seen[0]) > 0
+
     def test_hold_no_uuid(self, folder: Path) -> None:
         model = Model(answer("jump", "Fruit"), answer("jump", "Pear"), then=say({"action": "missing"}))
         tree, _ = fruit_tree(folder, model)
@@ -1702,6 +1688,30 @@ class Walker(LLMClient):
         assert len(self.views) == len(path) + 1, (path, result)
         return self.views[-1]
 
+    def take(self, tree: KeywordTree, path: Sequence[str | int], index: int) -> str:
+        """Give the id of what a search matches behind this path."""
+        self.path, self.views, self.last = path, [], {"action": "match", "node_id": index}
+        result = tree.Search("zzz")
+        assert result.node is not None, (path, index, result)
+        return result.node.id
+
+
+def reached(walker: Walker, tree: KeywordTree, path: Sequence[str | int]) -> tuple[set[str], int]:
+    """Open every group from here on; give the ids that can be matched, and the jumps to the furthest."""
+    view = walker.see(tree, path)
+    found: set[str] = set()
+    deepest = len(path)
+    for candidate in view["candidates"]:
+        if not GROUP.match(candidate["name"]):
+            found.add(walker.take(tree, path, candidate["idx"]))
+            continue
+        inside, depth = reached(walker, tree, [*path, candidate["idx"]])
+        levels = [len(tree.GetPath(one)) for one in inside]  # under its members a group may show more
+        assert levels.count(min(levels)) == held(candidate["name"]), f"of {candidate['name']!r}: {levels}"
+        found |= inside
+        deepest = max(deepest, depth)
+    return found, deepest
+
 
 def children_in(view: View) -> list[str]:
     return [name for name in names(view) if name.startswith("child")]
@@ -1733,6 +1743,16 @@ class TestGroups:
 
                 assert shown == sorted(shown)
                 assert [c["idx"] for c in walker.views[-1]["candidates"]] == list(range(len(shown)))
+
+    @pytest.mark.parametrize(("count", "limit", "jumps"), [(120, 50, 2), (60, 3, 6)])
+    def test_lead_to_every_child(self, folder: Path, quick_sync: None, count: int, limit: int, jumps: int) -> None:
+        walker = Walker()
+        with big_tree(folder, count, walker, max_candidates=limit, descend_max_rounds=20, mru_capacity=0) as tree:
+            [parent] = tree.GetChildren("root")
+            found, deepest = reached(walker, tree, ["Parent"])
+
+            assert found == {parent.id, *parent.children}
+            assert deepest <= jumps
 
     def test_lead_through_three_levels_within_five_rounds_and_count_each(self, folder: Path) -> None:
         model = Model()
@@ -1843,6 +1863,14 @@ class TestView:
 
         assert names(model.views[0]) == ["Fruit", "Tools", "Apple", "Pear", "Hammer", "Conference"]
 
+    def test_is_the_same_for_the_same_tree_and_query(self, folder: Path) -> None:
+        walker = Walker()
+        with big_tree(folder, 300, walker) as tree:
+            first = walker.see(tree, [])
+            assert walker.see(tree, []) == first
+        with KeywordTree(str(folder), walker) as tree:
+            assert walker.see(tree, []) == first
+
     def test_of_an_empty_tree_is_not_asked_about_or_empty(self, folder: Path) -> None:
         model = Model(then=say({"action": "missing"}))
         with KeywordTree(str(folder), model) as tree:
@@ -1876,7 +1904,7 @@ class TestLog:
         some_work(tree)
         rows = log_rows(folder)
 
-        assert (rows[0]["format"], [(kind, row["id"]) for kind, row in records(rows[0])]) == (1, [("nodes", "root")])
+        assert (rows[0]["format"], rows[0]["after"]["id"]) == (1, "root")
         assert [" ".join(row) for row in rows[1:]] == [self.ENVELOPE] * 7
         assert [row["op"] for row in rows] == [
             "create_store",
@@ -2174,32 +2202,6 @@ class TestDamage:
         copied = write_disk(tmp_path / "copy", {**files, LOG: reframed(lines)})
         with pytest.raises(StoreCorruptError), opened(copied) as tree:
             state(tree)
-
-
-class TestAnyText:
-    @pytest.mark.parametrize("text", HOSTILE_TEXTS)
-    def test_is_safe_wherever_it_stands(self, folder: Path, text: str) -> None:
-        model = Model(say({"action": "match", "node_id": 0, "reason": text, "suggest_name": text}))
-        with opened(folder, llm_client=model) as tree:
-            metadata = {text: [text, {text: text}]}
-            first = tree.CreateKeyword(text, "root", [text + "2", text + "3"], text, metadata=metadata, created_by=text)
-            placed = tree.CreateKeyword(text + "4", description=text)
-            info = tree.CreateInfo(text, text, [first.id, placed.id], metadata=metadata, created_by=text)
-            tree.LinkInfo(info.id, first.id, RelationType.EXAMPLE, text)
-            wanted = state(tree)
-
-            assert len(log_lines(folder)) == 5  # the store, two keywords, an info, a link changed
-            assert projected(folder) == logged(folder)
-        with opened(folder) as again:
-            assert state(again) == wanted
-            assert again.GetChildren(first.id) == [placed]
-            assert again.GetChildren("root") == [dataclasses.replace(first, children=[placed.id])]
-            assert (first.name, first.aliases, first.description) == (text, [text + "2", text + "3"], text)
-            assert (first.metadata, first.created_by, placed.parent_id) == (metadata, text, first.id)
-            assert again.GetInfosOfKeyword(first.id, RelationType.EXAMPLE) == [info]
-            assert (info.content, info.source, info.metadata, info.created_by) == (text, text, metadata, text)
-            assert first.id in [node.id for node in again.FindByName(text)]
-            assert [node.id for node in again.FindByName(text + "2")] == [first.id]
 
 
 class TestMetadata:

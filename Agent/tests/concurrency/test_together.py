@@ -6,7 +6,6 @@ The tests drive the library from outside, with real threads, tasks and forks; on
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import copy
 import os
 import pickle
@@ -34,17 +33,6 @@ from Agent.keyword_tree import (
 from Agent.tests.support import inside
 from Agent.tests.support.looking import names_under
 from Agent.tests.support.threads import Together, wait_until
-
-
-class TestBlocksAndThreads:
-    def test_a_thread_that_a_block_starts_writes_for_itself(self, tree: KeywordTree) -> None:
-        with contextlib.suppress(ZeroDivisionError), tree.Operation():
-            thread = threading.Thread(target=tree.CreateKeyword, args=("of its own", "root"))
-            thread.start()
-            thread.join()
-            raise ZeroDivisionError
-
-        assert names_under(tree) == ["of its own"]
 
 
 def test_history_is_read_while_another_thread_compacts(tree: KeywordTree, hasty: None, no_sync: None) -> None:
@@ -297,21 +285,6 @@ class TestReaders:
 
 class TestReentry:
     """A commit's own thread comes back: a signal's handler does, a clock or a ranking may."""
-
-    def test_does_not_see_half_an_operation(self, tree: KeywordTree, monkeypatch: pytest.MonkeyPatch) -> None:
-        parent = tree.CreateKeyword("parent", "root")
-        reported: list[str] = []
-
-        def look() -> None:
-            with pytest.raises(StoreError, match="while its own thread does"):
-                names_under(tree, parent.id)
-            reported.append("refused")
-
-        inside.in_two_steps(monkeypatch, look)
-        tree.BatchCreateKeywords([{"name": name, "parent_id": parent.id} for name in "abc"])
-
-        assert reported == ["refused"]
-        assert names_under(tree, parent.id) == ["a", "b", "c"]
 
     def test_does_not_write_where_a_search_reads(self, tmp_path: Path) -> None:
         is_asked: list[bool] = []

@@ -14,7 +14,6 @@ import pytest
 
 from Agent import keyword_tree as kt
 from Agent.keyword_tree import (
-    AgentDecision,
     ConflictError,
     DuplicateIdError,
     InvalidInputError,
@@ -22,8 +21,6 @@ from Agent.keyword_tree import (
     KeywordTreeError,
     NotFoundError,
     RelationType,
-    SearchStatus,
-    StubLLMClient,
 )
 from Agent.tests.support.inside import check_tables
 from Agent.tests.support.threads import in_a_child
@@ -77,15 +74,6 @@ class TestAnInterruptAtTheEndOfABlock:
             tree.CreateKeyword("outer too", "root")
 
         assert [node.name for node in tree.Walk()][1:] == ["outer", "outer too"]
-
-    def test_of_an_inner_one_at_the_end_of_the_outer_takes_its_writes_back(self, tree: KeywordTree) -> None:
-        with tree.Operation():
-            tree.CreateKeyword("outer", "root")
-            with contextlib.suppress(KeyboardInterrupt), tree.Operation():
-                tree.CreateKeyword("inner", "root")
-                interrupt_next_call()
-
-        assert [node.name for node in tree.Walk()][1:] == ["outer"]
 
 
 class TestABlock:
@@ -175,20 +163,6 @@ class TestBlocks:
 
         assert [node.name for node in tree.Walk()][1:] == ["kept"]
 
-    def test_hold_two_namesakes_among_which_a_model_chooses(self, folder: Path) -> None:
-        model = StubLLMClient([{"action": "match", "node_id": 1}])
-        with KeywordTree(str(folder), model) as tree, tree.Operation():
-            first, second = tree.CreateKeyword("同名", "root"), tree.CreateKeyword("同名", "root")
-            found = tree.Search("同名", context="the second")
-
-            assert (found.status, found.node and found.node.id) == (SearchStatus.MATCHED, second.id)
-            assert first.id != second.id
-
-    def test_a_client_may_return_a_decision(self, folder: Path) -> None:
-        with KeywordTree(str(folder), StubLLMClient([AgentDecision("match", 0)])) as tree:
-            tree.CreateKeyword("tea", "root")
-            assert tree.Search("what to drink").status is SearchStatus.MATCHED
-
     def test_give_keywords_that_look_their_children_up_when_they_are_read(self, tree: KeywordTree) -> None:
         with tree.Operation():
             parent = tree.CreateKeyword("parent", "root")
@@ -225,15 +199,6 @@ class TestBlocks:
 
 
 class TestBlocksAreWhole:
-    def test_a_forked_child_writes_for_itself_within_its_parents_block(self, tree: KeywordTree) -> None:
-        with tree.Operation():
-            tree.CreateKeyword("parent's", "root")
-            code = in_a_child(lambda: tree.CreateKeyword("child's", "root"))
-
-        assert code == 0
-        tree.Refresh()
-        assert {node.name for node in tree.Walk()} - {"root"} == {"parent's", "child's"}
-
     def test_a_forked_child_that_leaves_its_parents_block_commits_nothing_of_it(self, tree: KeywordTree) -> None:
         block = tree.Operation()
         block.__enter__()

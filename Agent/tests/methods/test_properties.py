@@ -34,7 +34,6 @@ from Agent.keyword_tree import (
     SearchStatus,
 )
 from Agent.tests.support.examples import share
-from Agent.tests.support.log_format import LOG
 from Agent.tests.support.looking import disk
 
 REASONS = {
@@ -50,10 +49,6 @@ def stamps(folder: Path) -> dict[str, tuple[int, int, int]]:
     """Tell of every file what changes when it is written or replaced."""
     seen = {path.name: path.stat() for path in folder.iterdir()}
     return {name: (found.st_ino, found.st_size, found.st_mtime_ns) for name, found in seen.items()}
-
-
-def log_lines(folder: Path) -> list[bytes]:
-    return [line for line in (folder / LOG).read_bytes().split(b"\n") if line.strip(b" ")]
 
 
 # == Replies ==============================================================================================
@@ -194,31 +189,6 @@ def test_any_reply_ends_a_search_with_a_reason_and_writes_nothing(tmp_path: Path
         check()
     assert client.played >= 10 * settings().max_examples
     assert set(outcomes) >= REASONS - {"stale_view"}
-
-
-def test_any_reply_places_a_keyword_in_the_tree(tmp_path: Path) -> None:
-    client, made = Playback(), list[str]()
-    with big_enough_for_groups(tmp_path / "store", client) as tree:
-        lines = len(log_lines(tmp_path / "store"))
-
-        @given(replies=st.lists(REPLIES, min_size=5, max_size=5))
-        def check(replies: list[Any]) -> None:
-            client.replies = list(replies)
-            while client.replies:
-                node = tree.CreateKeyword("placed")
-                made.append(node.id)
-
-                assert node.parent_id is not None
-                assert tree.GetKeyword(node.parent_id) is not None
-                assert tree.GetKeyword(node.id) == node
-
-        check()
-        assert client.played >= settings().max_examples
-        assert len(log_lines(tmp_path / "store")) == lines + len(made) + len(made) // 1000
-        paths = [[node.id for node in tree.GetPath(one)] for one in made]
-    with KeywordTree(str(tmp_path / "store")) as again:
-        assert [[node.id for node in again.GetPath(one)] for one in made] == paths
-        assert again.recovery == ()
 
 
 def test_any_reply_leaves_an_info_stored(tmp_path: Path) -> None:
@@ -367,12 +337,6 @@ class TestNormalize:
         [token] = empty._Normalize(text)
 
         assert unicodedata.normalize("NFKC", token.strip()) == unicodedata.normalize("NFKC", tokenised(text).strip())
-
-    @given(text=st.text(max_size=20))
-    def test_changes_no_token(self, empty: KeywordTree, text: str) -> None:
-        [token] = empty._Normalize(text)
-
-        assert empty._Normalize(token) == [token]
 
     def test_changes_no_token_of_a_single_character(self, empty: KeywordTree) -> None:
         odd = []

@@ -30,7 +30,6 @@ from Agent.keyword_tree import (
     StubLLMClient,
     VersionConflictError,
 )
-from Agent.tests.support import inside
 
 
 def test_an_operation_that_another_process_forgets_meanwhile_is_not_found(folder: Path) -> None:
@@ -419,20 +418,6 @@ class TestGivenFunctions:
 
 
 class TestWhatStaysOfTheDead:
-    @pytest.mark.parametrize("normalizer", [None, lambda text: [text.replace(" ", "").casefold()]])
-    def test_names_that_no_one_bears_are_forgotten(self, folder: Path, normalizer: Any) -> None:
-        with KeywordTree(str(folder), normalizer=normalizer) as tree:
-            stays = tree.CreateKeyword("what stays", "root")
-            held = inside.tokens_held(tree)
-            for number in range(20):
-                node = tree.CreateKeyword(f"na me {number}", "root", [f"al-ias {number}"])
-                node = tree.AddAlias(node.id, f"NA ME {number}")
-                node = tree.UpdateKeyword(node.id, {"name": f"new name {number}"}, node.version)
-                tree.DeleteKeyword(node.id)
-
-            assert inside.tokens_held(tree) == held
-            assert tree.Search("whatstays").node == stays
-
     def test_a_token_stays_as_long_as_one_bears_the_name(self, tree: KeywordTree) -> None:
         first, second = tree.CreateKeyword("na me", "root"), tree.CreateKeyword("Na Me", "root")
         assert tree.Search("name").candidate_count == 2
@@ -536,9 +521,3 @@ class TestDrawing:
         assert lines[-2:] == ["│   └── … 2 more", "└── '<b>旅行</b>'"]
         assert "<b>" not in tree._repr_html_()
         assert "&lt;b&gt;旅行" in tree._repr_html_()
-
-    def test_of_a_closed_tree_says_so(self, folder: Path) -> None:
-        tree = KeywordTree(str(folder))
-        tree.Close()
-
-        assert str(tree) == repr(tree)

@@ -309,14 +309,6 @@ class TestPlaces:
             assert "could not be saved" in node.description
             assert node.metadata == {"repair": "lost"}
 
-    def test_of_a_lost_keyword_is_kept_for_its_infos(self, damaged: Path, new: Path) -> None:
-        spoil(damaged, 8)
-        repaired(damaged, new)
-        found = records(new)
-
-        assert found["nodes"]["cook"][:2] == ("(lost) cook", "root")
-        assert found["infos"]["i2"][0] == "salt"
-
     def test_of_a_lost_info_are_given_up(self, damaged: Path, new: Path) -> None:
         spoil(damaged, 5)
         report = repaired(damaged, new)

@@ -173,20 +173,6 @@ def behind_looking_whether_open(patch: pytest.MonkeyPatch, act: Callable[[], obj
 # == What a tree holds in memory ==========================================================================
 
 
-def in_two_steps(patch: pytest.MonkeyPatch, between: Callable[[], object]) -> None:
-    """Take what an operation of several keywords brings into memory in two steps, and do something between them."""
-    real = kt._State.Apply
-
-    def apply(state: Any, records: Any) -> None:
-        if len(records.nodes) > 1:
-            real(state, records._replace(nodes=records.nodes[:1], infos=[], links=[]))
-            between()
-            records = records._replace(nodes=records.nodes[1:])
-        real(state, records)
-
-    patch.setattr(kt._State, "Apply", apply)
-
-
 def before_taking_in(patch: pytest.MonkeyPatch, act: Callable[[], object]) -> None:
     """Do something before what an operation brings is taken into memory, on either way."""
     for name in ("Apply", "AddNode", "AddInfo"):
@@ -248,11 +234,6 @@ DAMAGE_IN_MEMORY: dict[str, Callable[[KeywordTree], object]] = {
     "what is gone": _spoil(lambda i: i.gone_nodes.clear()),
 }
 """Ways in which what a tree holds can be wrong: of the tree that `methods.test_methods` furnishes."""
-
-
-def tokens_held(tree: KeywordTree) -> int:
-    """Return how many tokens lead to names that read otherwise."""
-    return len(tree._engine.state.tokens._held)
 
 
 # == Ranking ==============================================================================================

@@ -148,15 +148,6 @@ class TestFalseAlarms:
         assert "a sync had failed" in traps.world.trees["b"].recovery[0]
         assert self.recovery_after(traps, Mode("none")) == ()
 
-    def test_a_log_that_was_copied_after_a_failed_sync_is_not_read_again(self, traps: Traps) -> None:
-        traps.fault(errno.EIO, 1, "fdatasync")
-        traps.fails(step("a", "doubtful"))
-        traps.world.do(Step("b", "open"))
-        before = len(traps.disk.calls)
-        traps.world.do(step("b", "next"))
-
-        assert "open change_log.jsonl" not in traps.disk.calls[before:]
-
     @pytest.mark.parametrize("keep_history", [True, False])
     def test_a_compaction_keeps_no_file_open_that_has_no_name(self, traps: Traps, keep_history: bool) -> None:
         traps.world.trees["a"].CompactStorage(keep_history)

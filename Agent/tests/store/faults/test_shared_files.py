@@ -193,16 +193,6 @@ class TestSharedFiles:
 
         assert reported == [{"second"}]
 
-    def test_a_finished_snapshot_is_kept_whatever_it_is_called(self, traps: Traps) -> None:
-        tree = traps.world.trees["a"]
-        snapshots = f"{FOLDER}/snapshots"
-        traps.disk.replace(f"{snapshots}/{tree.Snapshot(copy=True)}", f"{snapshots}/before the migration")
-        kept = {name: held for name, held in traps.disk.read_all().items() if "before the migration" in name}
-        assert len(kept) == 2
-        tree.CompactStorage(keep_history=False)
-
-        assert traps.disk.read_all().items() >= kept.items()
-
     @pytest.mark.parametrize("has_links", [True, False])
     def test_an_unfinished_snapshot_keeps_nothing_that_was_forgotten(
         self, door: Door, monkeypatch: pytest.MonkeyPatch, has_links: bool

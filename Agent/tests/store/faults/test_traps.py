@@ -69,14 +69,6 @@ class TestTraps:
         assert traps.names_after(Mode("none")) >= {"first", "g0"}
         assert traps.names_after(Mode("killed")) <= {"first", "g0", "g1"}
 
-    def test_a_group_whose_sync_fails_has_an_unknown_outcome_for_each_of_its_writers(self, traps: Traps) -> None:
-        specs = tuple({"id": f"g{number}", "name": "g", "parent_id": "root"} for number in range(4))
-        with traps.at(SYNC, 2, lambda: traps.fault(errno.EIO, 1, "fdatasync")):
-            raised = traps.world.write_together(Step("a", "group", specs))
-
-        assert [getattr(raised.get(index), "outcome_unknown", None) for index in range(4)] == [None, True, True, True]
-        assert traps.names_after(Mode("killed")) == {"first", "g0", "g1", "g2", "g3"}
-
     def test_a_sync_that_failed_is_known_though_the_disk_refused_the_mark(self, traps: Traps) -> None:
         with traps.at(SYNC, 1, lambda: traps.fault(errno.EIO, math.inf, "fdatasync", "ftruncate")):
             assert traps.fails(step("a", "doubtful")).outcome_unknown
@@ -193,21 +185,6 @@ class TestTraps:
         assert traps.disk.read_all()[LOG] == torn
         traps.world.run([Step("c", "open"), step("c", "next")])
         assert torn_tail({LOG: torn}) in traps.disk.read_all().values()
-        assert traps.names_after(Mode("none")) == {"first", "next"}
-
-    def test_a_torn_tail_that_finds_no_room_aside_is_kept_though_a_sync_had_failed(self, traps: Traps) -> None:
-        log = traps.disk.read_all()[LOG].rstrip(b" \n")
-        torn = b'{"crc": "0a1b2c3d", "seq": 3, "prev"'
-        traps.disk.kill("a")
-        traps.disk.put({LOG: log + b"\n" + torn, "memory/tree/lock": b"\0"})
-        traps.fault(errno.EIO, 1, "pwrite")
-        traps.world.do(Step("b", "open"))
-        traps.disk.heal()
-        traps.fails(step("b", "refused"))
-
-        assert torn in traps.disk.read_all()[LOG]
-        traps.world.run([Step("c", "open"), step("c", "next")])
-        assert torn in traps.disk.read_all().values()
         assert traps.names_after(Mode("none")) == {"first", "next"}
 
     @pytest.mark.parametrize("sync", ["forgets", "reverts"])
