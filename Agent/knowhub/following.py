@@ -1,9 +1,8 @@
 """Follow the log into one SQLite file: the records as they are, the votes, and the operations.
 
 All of it is derived, and shared by the processes of a folder: a missing or damaged file is made again from the log, and
-where it cannot be written, all is kept in memory. What this process wrote is taken in when it is acknowledged; what
-others wrote at a read, where the last look at the log is 50 ms old, and before an answer says that something is not
-there. No thread runs for that.
+where it cannot be written, all is kept in memory. The log is read when this process has written, at a read where
+the last look is 50 ms old, and before an answer says that something is not there. No thread runs for that.
 """
 
 import contextlib
@@ -192,17 +191,26 @@ class Following:
         with self._catching_up:
             return self._follow()
 
+    def take_own(self) -> None:
+        """Take in what was just acknowledged, which no failure to read it may make look as if it were not written."""
+        with self._catching_up:
+            self._try_to_follow()
+
     def look(self) -> None:
         """Take in what others wrote, if the last look is some time ago and nobody else looks just now."""
-        if self.is_fresh() or not self._catching_up.acquire(blocking=False):
-            return
+        if not self.is_fresh() and self._catching_up.acquire(blocking=False):
+            try:
+                self._try_to_follow()
+            finally:
+                self._catching_up.release()
+
+    def _try_to_follow(self) -> None:
         try:
             self._follow()
         except KeywordTreeError as error:  # a disk or a database that fails for a while: what is known is answered
             _log.warning("cannot follow the log: %s", type(error).__name__)
         finally:
             self._next_look = time.monotonic() + FOLLOW_S
-            self._catching_up.release()
 
     def is_fresh(self) -> bool:
         """Return whether a read need not look at the log."""
@@ -260,23 +268,8 @@ class Following:
         rows = [(each.id, change.seq, _text_of(before.get(each.id)), _text_of(each)) for each in after]
         db.executemany("INSERT OR REPLACE INTO change VALUES (?, ?, ?, ?)", rows)
 
-    def take(self, records: Sequence[Record]) -> None:
-        """Take in records, in any order; what is older than what is known is passed over."""
-
-        def work(db: sqlite3.Connection) -> None:
-            with _transaction(db):
-                for record in records:
-                    self._take(db, record)
-
-        self._do(work)
-
     def _take(self, db: sqlite3.Connection, record: Record) -> None:
-        # The writer reports it first, and the log once more. Of one life of a record the higher version is the newer;
-        # of two lives, one deleted and one made again, clocks may say anything: the log has the last word.
-        sql = "SELECT created_at, version, merged_into FROM record WHERE id = ?"
-        old = db.execute(sql, (record.id,)).fetchone()
-        if old is not None and old[0] == record.created_at and old[1] >= record.version:
-            return
+        old = db.execute("SELECT merged_into FROM record WHERE id = ?", (record.id,)).fetchone()
         self._writes += 1
         own, kind, principal = record.fields, record.kind, clean(record.created_by)
         content = clean(record.content)
@@ -296,8 +289,8 @@ class Following:
                 terms = [(term, record.id) for term in set(texts.terms(clean(own["task"])))]
                 db.executemany("INSERT OR IGNORE INTO term VALUES (?, ?)", terms)
             self._weigh(db, record.id)
-            if old is not None and old[2]:
-                self._weigh(db, old[2])
+            if old is not None and old[0]:
+                self._weigh(db, old[0])
         elif kind == "feedback":
             self._vote(db, entry, principal)
 

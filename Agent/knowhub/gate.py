@@ -12,7 +12,6 @@ import logging
 import secrets
 import time
 import traceback
-from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Iterable, Mapping, MutableMapping
 from dataclasses import dataclass
 from typing import Any
@@ -23,7 +22,7 @@ from starlette.concurrency import run_in_threadpool
 from starlette.responses import Response
 
 from .oidc import Provider
-from .records import Json, KnowHubError
+from .records import Json, KnowHubError, Shares
 from .schemas import REQUEST_LIMIT
 from .tokens import Token, Tokens
 
@@ -123,8 +122,7 @@ class Gate:
         self.app = app
         self._tokens = tokens
         self._settings = settings
-        self._clock = clock
-        self._buckets: OrderedDict[str, tuple[float, float]] = OrderedDict()  # by token: left, when
+        self._shares = Shares(clock)
         self._arriving = 0  # bytes of bodies that are not whole yet
         self.registry = CollectorRegistry()
         labels = ["method", "route", "status"]
@@ -231,16 +229,10 @@ class Gate:
             self._spend(f"address {(scope.get('client') or ('',))[0]}", self._settings.attempts_per_second)
 
     def _spend(self, key: str, rate: float, at_once: float = 0.0) -> None:
-        now, at_once = self._clock(), at_once or rate * BURST
         if rate <= 0:
             return
-        left, since = self._buckets.pop(key, (at_once, now))
-        left = min(at_once, left + max(0.0, now - since) * rate)
-        self._buckets[key] = (max(0.0, left - 1.0), now)
-        while len(self._buckets) > 10_000:
-            self._buckets.popitem(last=False)
-        if left < 1.0:
-            wait_s = (1.0 - left) / rate
+        at_once = at_once or rate * BURST
+        if wait_s := self._shares.wait_s(key, rate, at_once):
             said = f"{rate:g} requests a second" if at_once != rate * 60 else f"{rate * 60:g} requests a minute"
             raise KnowHubError("too-many-requests", said, retry_after_s=wait_s)
 

@@ -2,7 +2,9 @@
 
 import importlib.util
 import re
-from collections.abc import Mapping
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import lru_cache
@@ -92,6 +94,40 @@ def invalid(pointer: str, detail: str) -> KnowHubError:
     """Return the refusal of one field."""
     return KnowHubError("invalid", f"{pointer or 'body'}: {detail}", [{"pointer": pointer, "detail": detail}])
 
+
+class Shares:
+    """How often each caller may do something: a number of times at once, and again as time passes.
+
+    Safe for many threads.
+
+    Args:
+        clock: Seconds, monotonic.
+    """
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock, self._lock = clock, threading.Lock()
+        self._left: OrderedDict[str, tuple[float, float]] = OrderedDict()  # by caller: left, when
+
+    def wait_s(self, who: str, rate: float, at_once: float, *, takes: bool = True) -> float:
+        """Return the seconds until a caller may go on, 0 where that is now; and count this time where it is now.
+
+        Args:
+            who: The caller.
+            rate: Times a second.
+            at_once: Times at once.
+            takes: Whether the caller goes on, where it may.
+        """
+        now = self._clock()
+        with self._lock:
+            left, since = self._left.pop(who, (at_once, now))
+            left = min(at_once, left + max(0.0, now - since) * rate)
+            self._left[who] = (left - 1.0 if takes and left >= 1.0 else left, now)
+            if len(self._left) > _SHARES_KEPT:
+                self._left.popitem(last=False)
+        return max(0.0, (1.0 - left) / rate)
+
+
+_SHARES_KEPT = 10_000
 
 # Times
 

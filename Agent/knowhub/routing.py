@@ -12,7 +12,7 @@ One that fails three times in a row rests for 30 s; meanwhile words choose, and 
 import json
 import threading
 import time
-from collections import Counter, OrderedDict, deque
+from collections import Counter, OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from concurrent.futures import TimeoutError as FutureTimeoutError
@@ -21,7 +21,7 @@ from typing import Any
 
 from ..keyword_tree import LLMClient
 from ..models.model_clients import client_from_environment
-from .records import Json, KnowHubError
+from .records import Json, KnowHubError, Shares
 
 SHOWN_LIMIT = 100
 """So many candidates a model is shown."""
@@ -145,7 +145,7 @@ class Models:
         self._running: Counter[str] = Counter()  # calls under way, by model
         self._failures: dict[str, int] = {}
         self._rests_until: dict[str, float] = {}
-        self._calls: dict[str, deque[float]] = {}  # by who
+        self._shares = Shares(clock)
         self._cache: OrderedDict[Any, Any] = OrderedDict()
         self.calls = 0
         """How many calls were made."""
@@ -161,11 +161,8 @@ class Models:
             return "no_model"
         return "model_resting" if self._clock() < self._rests_until.get(name, 0.0) else ""
 
-    def _wait_s(self, who: str) -> float:
-        calls = self._calls.get(who)
-        while calls and calls[0] <= self._clock() - 60.0:
-            calls.popleft()
-        return calls[0] + 60.0 - self._clock() if calls and len(calls) >= CALLS_PER_MINUTE else 0.0
+    def _wait_s(self, who: str, *, takes: bool) -> float:
+        return self._shares.wait_s(who, CALLS_PER_MINUTE / 60, CALLS_PER_MINUTE, takes=takes)
 
     def check_share(self, who: str) -> None:
         """Refuse one who has used up the share.
@@ -173,9 +170,7 @@ class Models:
         Raises:
             KnowHubError: `too-many-requests`, with the time to wait.
         """
-        with self._lock:
-            wait_s = self._wait_s(who)
-        if wait_s > 0.0:
+        if wait_s := self._wait_s(who, takes=False):
             raise KnowHubError(
                 "too-many-requests", f"{CALLS_PER_MINUTE} calls of models a minute", retry_after_s=wait_s
             )
@@ -214,13 +209,12 @@ class Models:
         with self._lock:
             if not why and (self._running.total() >= POOL_SIZE or self._running[name] >= self._at_once(name)):
                 why = "model_busy"
-            if not why and self._wait_s(who) > 0.0:
+            if not why and self._wait_s(who, takes=True):
                 why = "model_limit"
             if why:
                 return Reply(reason=why)
             self._running[name] += 1
             self.calls += 1
-            self._calls.setdefault(who, deque()).append(self._clock())
         try:
             reply = self._pool.submit(self._call, name, intent, question).result(timeout_s)
         except FutureTimeoutError:

@@ -160,7 +160,6 @@ class Entries(Store):
         record = self._record_at(token, id, "knowledge", version)
         self._check_owner(token, record)
         operation_id = self._hide(token, "delete", record, mark)
-        self.catalog.catch_up()
         return {"id": record.id, "operation_id": operation_id}
 
     def history(self, token: Token, id: str) -> Json:

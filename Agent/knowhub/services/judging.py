@@ -220,13 +220,10 @@ class Judging(Entries):
     def _open_proposal(self, token: Token, id: str) -> tuple[Record, Record]:
         """Return an open proposal and its entry, for one who may decide on it."""
         need(token, "write")
-        proposal = self.catalog.get(id) if kind_of(id) == "proposal" else None
-        if proposal is None and kind_of(id) == "proposal":
-            self.catalog.catch_up()
-            proposal = self.catalog.get(id)
+        proposal = self._current(self.catalog.get, id) if kind_of(id) == "proposal" else None
         if proposal is None or not self._sees_proposal(token, proposal):
             raise not_found()
-        record = self._record(token, proposal.fields["of"], "knowledge")
+        record = self._record(token, proposal.fields["of"], "knowledge", proposal.fields["version"])
         self._check_owner(token, record)
         self._check_scopes(token, record.fields["scopes"], record)
         if proposal.fields["state"] != "open":
@@ -246,15 +243,11 @@ class Judging(Entries):
         if not text:
             raise KnowHubError("conflict", "there is no text yet: give one as `content`")
         self._check_secrets(text)
-        if not own_words and record.version < proposal.fields["version"]:  # another process wrote it just now
-            self.catalog.catch_up()
-            proposal, record = self._open_proposal(token, id)
         if not own_words and record.version != proposal.fields["version"]:
             raise KnowHubError("conflict", "the entry was changed since: it outgrew the proposal")
         try:
             operation_id = self._apply(token, proposal, record, text, mark)
         except VersionConflictError as error:
-            self.catalog.catch_up()
             raise KnowHubError("conflict", "the entry was changed since: it outgrew the proposal") from error
         return {"entry": self.get(token, record.id), "operation_id": operation_id}
 

@@ -146,7 +146,7 @@ class Keeping(Store):
     def get_goals(self, token: Token, trace_id: str) -> Json:
         """Return a goal tree of one's own."""
         need(token, "read")
-        record = self._newest(f"trace/{trace_id}")
+        record = self._current(self.ledger.stored, f"trace/{trace_id}")
         if record is None or record.deleted or record.created_by != token.principal:
             raise not_found()
         return {"trace_id": trace_id, "goals": record.fields["goals"], "version": record.version}

@@ -117,7 +117,7 @@ class Resources(Store):
     def _resource_there(self, token: Token, id: str, version: int | None) -> Record | None:
         """Return the resource of an id; of one that a token does not see it learns only that the id is in use."""
         check_resource_id(id)
-        old = self._newest(f"resource/{id}", version)
+        old = self._current(self.ledger.stored, f"resource/{id}", version)
         if old is not None and (old.created_by != token.principal if old.deleted else not sees(token, old)):
             raise KnowHubError("conflict", "the id is in use")
         return None if old is None or old.deleted else old
@@ -171,7 +171,6 @@ class Resources(Store):
         self._check_owner(token, record)
         operation_id = self._hide(token, "drop", record, call)
         self.vault.destroy(str(record.fields.get("secret_ref") or ""))
-        self.catalog.catch_up()
         return {"id": id, "operation_id": operation_id}
 
     def reveal(self, token: Token, id: str) -> Json:

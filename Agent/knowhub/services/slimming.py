@@ -165,7 +165,6 @@ class Slimming(Store):
         try:
             return self._write(token, "slim", plan, mark)[0]
         except VersionConflictError as error:
-            self.catalog.catch_up()
             raise KnowHubError("conflict", "an entry was changed meanwhile: it outgrew the plan") from error
 
     def _merge_one(self, token: Token, cluster: Cluster) -> list[Record]:

@@ -113,9 +113,9 @@ class Store:
         except (VersionConflictError, KnowHubError) as error:
             if isinstance(error, KnowHubError) and error.code != "not-found":
                 raise
-            self.ledger.refresh()  # the catalog that processes share may know more than the tree of this one
+            self.catalog.catch_up()  # what processes share may know more than the tree of this one, or less
             operation_id, records = attempt(run)
-        self.catalog.take(records)
+        self.catalog.take_own()
         return operation_id, records
 
     def _create(self, token: Token, verb: str, records: list[Record], mark: str = "") -> tuple[str, list[Record]]:
@@ -133,28 +133,24 @@ class Store:
         try:
             return self._write(token, verb, plan, mark)
         except VersionConflictError as error:
-            self.catalog.catch_up()
             raise KnowHubError("changed", f"it has version {error.current} by now: read it again") from error
 
     def _hide(self, token: Token, verb: str, record: Record, mark: str) -> str:
         """Delete a record, undoably, if it has still the version that was read; return the operation's id."""
         return self._change(token, verb, lambda: [self.ledger.delete(record.id, record.version)], mark)[0]
 
-    def _newest(self, id: str, version: int | None = None) -> Record | None:
-        """Return a record, also what is left of a deleted one; what another process wrote just now is read, too."""
-        record = self.ledger.stored(id)
+    def _current(self, read: Callable[[str], Record | None], id: str, version: int | None = None) -> Record | None:
+        """Return what is read of an id, in this version or a later one, also where another process just wrote it."""
+        record = read(id)
         if record is None or (version is not None and record.version < version):
             self.catalog.catch_up()
-            record = self.ledger.stored(id)
+            record = read(id)
         return record
 
-    def _record(self, token: Token, id: str, kind: str) -> Record:
+    def _record(self, token: Token, id: str, kind: str, version: int | None = None) -> Record:
         """Return a record that a token sees, as it is now; of what was merged, what it was merged into."""
         self.catalog.look()
-        record = self.catalog.lead(id) if kind_of(id) == kind else None
-        if record is None and kind_of(id) == kind:
-            self.catalog.catch_up()  # another process may have just written it
-            record = self.catalog.lead(id)
+        record = self._current(self.catalog.lead, id, version) if kind_of(id) == kind else None
         if record is None or not sees(token, record):
             raise not_found()
         return record
@@ -165,10 +161,7 @@ class Store:
         Raises:
             KnowHubError: `changed`: it has another one by now.
         """
-        record = self._record(token, id, kind)
-        if version is not None and version > record.version:  # another process told it
-            self.catalog.catch_up()
-            record = self._record(token, id, kind)
+        record = self._record(token, id, kind, version)
         if version not in (None, record.version):
             raise KnowHubError("changed", f"it has version {record.version} by now: read it again")
         return record
