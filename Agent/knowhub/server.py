@@ -8,7 +8,6 @@ for what is around.
 import asyncio
 import inspect
 import json
-import re
 from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -68,9 +67,8 @@ async def _key(key: Annotated[str | None, _KEY] = None) -> str:
 
 
 Key: TypeAlias = Annotated[str, Depends(_key)]
-_TAG = r'(W/)?"?[0-9]{1,15}"?'
-_IF_MATCH = rf"^(\*|{_TAG}(, ?{_TAG}){{0,19}})$"
-_VERSION = Header(alias="If-Match", pattern=_IF_MATCH, description='the ETag that was seen, as `"3"`, several, or `*`')
+_IF_MATCH = r'^(\*|(W/)?"?[0-9]{1,15}"?)$'
+_VERSION = Header(alias="If-Match", pattern=_IF_MATCH, description='the ETag that was seen, as `"3"`, or `*`')
 IfMatch: TypeAlias = Annotated[str | None, _VERSION]
 _RESOURCE_ID = Path(max_length=RESOURCE_ID_LIMIT, pattern=RESOURCE_ID_PATTERN, examples=["credentials/website_a"])
 KnowledgeId: TypeAlias = Annotated[str, Path(pattern=rf"^{_KnowledgeId.regex}$", examples=["knowledge-20260305-a1b2"])]
@@ -134,8 +132,8 @@ def _call(
     )
 
 
-def _read_version(if_match: str | None, read: Callable[[], Json]) -> int | None:
-    """Return the version that If-Match names; None is any. Of several it is the newest, where that is among them.
+def _version_of(if_match: str | None) -> int | None:
+    """Return the version that If-Match names; None is any.
 
     A proxy that compresses makes a strong tag weak: both name a version here.
 
@@ -144,9 +142,7 @@ def _read_version(if_match: str | None, read: Callable[[], Json]) -> int | None:
     """
     if if_match is None:
         raise KnowHubError("version-needed", "If-Match must name the version that was seen, as its ETag does")
-    named = [int(found) for found in re.findall("[0-9]+", if_match)]
-    newest = int(read()["version"]) if len(named) > 1 else None
-    return newest if newest in named else named[0] if named else None
+    return None if if_match == "*" else int(if_match.strip('W/"'))
 
 
 def _entry(made: Json, status: int = 200) -> Response:
@@ -220,13 +216,13 @@ def patch_knowledge(
     who: Who, id: KnowledgeId, body: schemas.KnowledgePatch, key: Key, if_match: IfMatch = None
 ) -> Response:
     """Change what a body names of an entry, if it still has the version that was seen."""
-    return _entry(who.hub.patch(who.token, id, body, _read_version(if_match, lambda: who.hub.get(who.token, id)), key))
+    return _entry(who.hub.patch(who.token, id, body, _version_of(if_match), key))
 
 
 @_call("DELETE", _ENTRY, answers.DoneOut, also=_CHANGED)
 def delete_knowledge(who: Who, id: KnowledgeId, key: Key, if_match: IfMatch = None) -> Response:
     """Hide an entry, undoably; its bytes stay in the log until a purge."""
-    return answer(who.hub.delete(who.token, id, _read_version(if_match, lambda: who.hub.get(who.token, id)), key))
+    return answer(who.hub.delete(who.token, id, _version_of(if_match), key))
 
 
 @_call("GET", f"{_ENTRY}/history", answers.PageOut)
@@ -280,7 +276,7 @@ def get_resource(who: Who, id: ResourceId) -> Response:
 @_call("PUT", _RESOURCE, answers.KeptOut, also=(201, *_CHANGED), has_tag=True)
 def put_resource(who: Who, id: ResourceId, body: schemas.ResourceIn, key: Key, if_match: IfMatch = None) -> Response:
     """Keep a resource, or take the place of one that has this version; `secure_body` goes to the vault alone."""
-    version = None if if_match is None else _read_version(if_match, lambda: who.hub.get_resource(who.token, id))
+    version = None if if_match is None else _version_of(if_match)
     if if_match == "*":
         version = who.hub.get_resource(who.token, id)["version"]
     made = who.hub.put_resource(who.token, id, body, version, key)
@@ -291,11 +287,7 @@ def put_resource(who: Who, id: ResourceId, body: schemas.ResourceIn, key: Key, i
 @_call("DELETE", _RESOURCE, answers.DoneOut, also=_CHANGED)
 def delete_resource(who: Who, id: ResourceId, key: Key, if_match: IfMatch = None) -> Response:
     """Hide a resource, undoably, and destroy its secret, for good."""
-    return answer(
-        who.hub.delete_resource(
-            who.token, id, _read_version(if_match, lambda: who.hub.get_resource(who.token, id)), key
-        )
-    )
+    return answer(who.hub.delete_resource(who.token, id, _version_of(if_match), key))
 
 
 @_call("GET", "/api/secret/{id:path}", answers.SecretOut, also=(410,))

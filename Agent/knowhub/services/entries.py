@@ -4,7 +4,6 @@ from collections.abc import Mapping
 from typing import Any
 
 from ...keyword_tree import DuplicateIdError
-from ..ledger import ATTEMPTS
 from ..records import OWNER_SCOPE, Json, Record, iso_time, kind_of, not_found
 from ..schemas import KnowledgeIn, KnowledgePatch, ListQuery, parse
 from ..tokens import Token, need, sees, sees_said
@@ -41,23 +40,22 @@ class Entries(Store):
         body = self._scoped(token, parse(KnowledgeIn, body))
         self._check_scopes(token, body.scopes)
         self._check_secrets(body)
-        for _ in range(ATTEMPTS):
-            mark, earlier = self._repeated(token, key, "save", body)
-            if earlier:
-                [there] = self._as_now(earlier[0])
-                if not sees(token, there):
-                    raise not_found()
-                return self._saved(token, there, earlier[0].operation_id, [])
+        mark, earlier = self._repeated(token, key, "save", body)
+        if not earlier:
             id = self._new_id("knowledge", token, key)
             record = Record(id, body.content, body.source.name, self._fields_of(token, body), token.principal)
             similar = self._similar(token, body.task)
             try:
                 operation_id, [made] = self._create(token, "save", [record], mark)
-            except DuplicateIdError:  # two tries of one call met; without a key, two random ids
-                self.catalog.catch_up()
-                continue
-            return self._saved(token, made, operation_id, similar)
-        raise under_way()
+                return self._saved(token, made, operation_id, similar)
+            except DuplicateIdError as error:
+                mark, earlier = self._repeated(token, key, "save", body)
+                if not earlier:
+                    raise under_way() from error
+        [there] = self._as_now(earlier[0])
+        if not sees(token, there):
+            raise not_found()
+        return self._saved(token, there, earlier[0].operation_id, [])
 
     def _saved(self, token: Token, made: Record, operation_id: str, similar: list[Json]) -> Json:
         note = "private: nobody else sees it" if made.fields["scopes"] == [OWNER_SCOPE] else ""

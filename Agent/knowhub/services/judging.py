@@ -61,24 +61,19 @@ class Judging(Entries):
     def _judge(
         self, token: Token, record: Record, made: list[Record], score: int | None, mark: str
     ) -> tuple[str, list[Record]]:
-        for left in reversed(range(ATTEMPTS)):
-            now = record if left == ATTEMPTS - 1 else (self.ledger.read(record.id) or record)
+        def plan() -> list[Record]:
+            written = self.ledger.create(made)
+            if score is not None:
+                now = self.ledger.read(record.id) or record
+                written.append(self.ledger.update(now.changed(score=score)))
+            return written
 
-            def plan(now: Record = now) -> list[Record]:
-                written = self.ledger.create(made) if made else []
-                if score is not None:
-                    written.append(self.ledger.update(now.changed(score=score)))
-                return written
-
-            try:
-                return self._write(token, "feedback", plan, mark)
-            except VersionConflictError as error:
-                if not left:
-                    raise KnowHubError("conflict", "others changed it each time: try again") from error
-                self.ledger.refresh()
-            except DuplicateIdError as error:
-                raise under_way() from error
-        raise AssertionError("the last attempt returns or raises")
+        try:
+            return self._write(token, "feedback", plan, mark, ATTEMPTS)
+        except VersionConflictError as error:
+            raise KnowHubError("conflict", "others changed it each time: try again") from error
+        except DuplicateIdError as error:
+            raise under_way() from error
 
     def _note(self, token: Token, record: Record) -> str:
         """Return why a vote of a token does not count, or does not count once more; "" where it counts."""
@@ -148,7 +143,8 @@ class Judging(Entries):
         query, known = parse(PageQuery, query), self._record(token, id, "knowledge")
         read = self.catalog.feedback(known.id, query.limit + 1, before=read_cursor(query.cursor))
         page = [each for each in read[: query.limit] if sees_said(token, each)]
-        return page_of(list(map(_told_case, page)), read[query.limit - 1].key if len(read) > query.limit else None)
+        shown = [{**case_fields(each), "created_at": iso_time(each.created_at)} for each in page]
+        return page_of(shown, read[query.limit - 1].key if len(read) > query.limit else None)
 
     # -- rewriting --
 
@@ -262,7 +258,8 @@ class Judging(Entries):
         return {"id": id, "operation_id": operation_id}
 
 
-def _told_case(record: Record) -> Json:
-    own, at = record.fields, iso_time(record.created_at)
+def case_fields(record: Record) -> Json:
+    """Return what every form of a feedback has."""
+    own = record.fields
     said: Json = {"id": record.id, "knowledge_id": own["of"], "is_helpful": own["helpful"], "case": read_case(record)}
-    return said | {"created_by": record.created_by, "created_at": at}
+    return {**said, "created_by": record.created_by}

@@ -1,6 +1,5 @@
 """The keeping of a hub: its operations and their undoing, goal trees, tokens and groups."""
 
-import contextlib
 import json
 import re
 from collections.abc import Collection, Mapping
@@ -160,21 +159,20 @@ class Keeping(Store):
         if earlier:
             there = self.get_goals(token, trace_id)
             return {"trace_id": trace_id, "version": there["version"], "operation_id": earlier[0].operation_id}
-        for _ in range(ATTEMPTS):
-            old = self.ledger.stored(f"trace/{trace_id}")
+        own = {"goals": goals, "scopes": [OWNER_SCOPE], "owner": token.principal}
+        record = Record(f"trace/{trace_id}", "", "", own, token.principal)
+
+        def plan() -> list[Record]:
+            old = self.ledger.stored(record.id)
             if old is not None and old.created_by != token.principal:
                 raise KnowHubError("conflict", "the id is in use")
-            own = {"goals": goals, "scopes": [OWNER_SCOPE], "owner": token.principal}
-            record = Record(f"trace/{trace_id}", "", "", own, token.principal)
+            return self.ledger.put(record, old)
 
-            def plan(old: Record | None = old, record: Record = record) -> list[Record]:
-                return self.ledger.put(record, old)
-
-            with contextlib.suppress(VersionConflictError, DuplicateIdError):
-                operation_id, [made] = self._write(token, "goals", plan, mark)
-                return {"trace_id": trace_id, "version": made.version, "operation_id": operation_id}
-            self.ledger.refresh()
-        raise KnowHubError("conflict", "others changed it each time: try again")
+        try:
+            operation_id, [made] = self._write(token, "goals", plan, mark, ATTEMPTS)
+        except (VersionConflictError, DuplicateIdError) as error:
+            raise KnowHubError("conflict", "others changed it each time: try again") from error
+        return {"trace_id": trace_id, "version": made.version, "operation_id": operation_id}
 
     def list_goals(self, token: Token, query: PageQuery | Mapping[str, Any] = {}) -> Json:  # noqa: B006
         """Return a page of one's own goal trees, newest first."""

@@ -135,10 +135,7 @@ class Resources(Store):
         return {"resource": self._told_resource(now), "operation_id": earlier.operation_id}
 
     def _told_resource(self, record: Record) -> Json:
-        shown: Json = {"id": record.id.removeprefix("resource/"), "title": record.source, "body": record.content}
-        shown |= {name: record.fields.get(name) for name in RESOURCE_NAMES}
-        shown |= {"secret": self._secret_state(record), "created_by": record.created_by}
-        return shown | stamps(record)
+        return {**resource_fields(record), "secret": self._secret_state(record), **stamps(record)}
 
     def _secret_state(self, record: Record) -> str:
         reference = str(record.fields.get("secret_ref") or "")
@@ -235,6 +232,12 @@ class Resources(Store):
         old = itertools.takewhile(lambda each: each.created_at < self.clock() - KEPT_S, self.catalog.all(ACCESS))
         if ids := [each.id for each in itertools.islice(old, 500)]:
             self._write(LOCAL, ACCESS, lambda: [self.ledger.drop(id) for id in ids])
+
+
+def resource_fields(record: Record) -> Json:
+    """Return what every form of a resource has."""
+    shown: Json = {"id": record.id.removeprefix("resource/"), "title": record.source, "body": record.content}
+    return shown | {name: record.fields.get(name) for name in RESOURCE_NAMES} | {"created_by": record.created_by}
 
 
 def _told_access(record: Record) -> Json:

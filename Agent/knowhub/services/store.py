@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 from pydantic import BaseModel
 
 from ...base.secrets_in_text import secret_shape
-from ...keyword_tree import VersionConflictError
+from ...keyword_tree import DuplicateIdError, VersionConflictError
 from ..catalog import Catalog
 from ..following import Entry
 from ..ledger import TreeLedger, attempt
@@ -89,10 +89,11 @@ class Store:
         return [record for record in there if record is not None]
 
     def _write(
-        self, token: Token, verb: str, plan: Callable[[], list[Record]], mark: str = ""
+        self, token: Token, verb: str, plan: Callable[[], list[Record]], mark: str = "", tries: int = 2
     ) -> tuple[str, list[Record]]:
         """Run a plan as one operation of a principal; return its id, and the records as they became.
 
+        Where others were quicker, what they wrote is read, and the plan runs again: `tries` times in all.
         A call with a mark that changes nothing leaves a record of the mark alone, and has the id "".
         """
 
@@ -108,15 +109,17 @@ class Store:
                     self.ledger.create([Record(f"{CALL}/{mark[:32]}", "", "", own, token.principal)])
             return operation.id if is_change else "", records
 
-        try:
-            operation_id, records = attempt(run)
-        except (VersionConflictError, KnowHubError) as error:
-            if isinstance(error, KnowHubError) and error.code != "not-found":
-                raise
-            self.catalog.catch_up()  # what processes share may know more than the tree of this one, or less
-            operation_id, records = attempt(run)
-        self.catalog.take_own()
-        return operation_id, records
+        while True:
+            tries -= 1
+            try:
+                written = attempt(run)
+            except (VersionConflictError, DuplicateIdError, KnowHubError) as error:
+                if not tries or (isinstance(error, KnowHubError) and error.code != "not-found"):
+                    raise
+                self.catalog.catch_up()  # what processes share may know more than the tree of this one, or less
+            else:
+                self.catalog.take_own()
+                return written
 
     def _create(self, token: Token, verb: str, records: list[Record], mark: str = "") -> tuple[str, list[Record]]:
         """Write new records, as one operation."""

@@ -9,9 +9,9 @@ from ..records import Json, KnowHubError, Record, invalid, iso_time, kind_of, no
 from ..schemas import FeedbackLine, ImportIn, KnowledgeLine, ResourceLine, check_resource_id, parse
 from ..tokens import Token, need, sees, sees_said
 from .entries import ENTRY_NAMES
-from .judging import Judging
-from .resources import RESOURCE_NAMES, Resources
-from .store import digest_of, read_case
+from .judging import Judging, case_fields
+from .resources import Resources, resource_fields
+from .store import digest_of
 
 _IMPORTED_AT_ONCE = 200
 _ERRORS_TOLD = 100
@@ -38,14 +38,15 @@ class Transfer(Judging, Resources):
 
     def _exported(self, record: Record) -> Json:
         own = record.fields
-        exported: Json = {"id": record.id.removeprefix("resource/")}
         if record.kind == "resource":
-            exported |= {"title": record.source, "body": record.content, "created_by": record.created_by}
-            return exported | {name: own.get(name) for name in RESOURCE_NAMES}
+            return resource_fields(record)
         if record.kind == "feedback":
-            exported |= {"knowledge_id": own["of"], "is_helpful": own["helpful"], "case": read_case(record)}
-            return exported | {"created_by": record.created_by}
-        exported |= {"content": record.content, **{name: own[name] for name in (*ENTRY_NAMES, "message_id")}}
+            return case_fields(record)
+        exported: Json = {
+            "id": record.id,
+            "content": record.content,
+            **{name: own[name] for name in (*ENTRY_NAMES, "message_id")},
+        }
         exported |= {"source": {"name": record.source, **own["source"]}, "merged_into": record.merged_into}
         if own.get("judged"):
             exported["eval"] = {"score": own["score"], "confidence": own["confidence"], **own["judged"]}

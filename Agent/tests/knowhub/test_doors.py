@@ -191,8 +191,8 @@ class TestRetries:
         assert done(alice.get(f"/api/knowledge/{id}"))["content"] == "Eight."
         assert curator.post(f"/api/operation/{changed['operation_id']}/undo").status_code == 200
 
-    @pytest.mark.parametrize("tag", ['W/"1"', '"7", W/"1"', '"1","9"', '"1"', "1"])
-    def test_weak_tags_and_lists_name_a_version(self, alice: httpx.Client, tag: str) -> None:
+    @pytest.mark.parametrize("tag", ['W/"1"', '"1"', "1"])
+    def test_a_weak_tag_names_a_version_too(self, alice: httpx.Client, tag: str) -> None:
         path = f"/api/knowledge/{save(alice)}"
         assert alice.patch(path, json={"content": "Eight."}, headers={"If-Match": tag}).status_code == 200
         assert alice.patch(path, json={"content": "Nine."}, headers={"If-Match": tag}).status_code == 412
