@@ -89,7 +89,7 @@ from collections.abc import Callable, Collection, Generator, Iterable, Iterator,
 from dataclasses import dataclass, field
 from enum import Enum, IntEnum
 from functools import partial
-from typing import Any, ClassVar, Generic, Literal, NamedTuple, NoReturn, ParamSpec, Protocol, TypeAlias, TypeVar, cast
+from typing import Any, ClassVar, Generic, Literal, NamedTuple, NoReturn, Protocol, TypeAlias, TypeVar, cast
 
 from typing_extensions import Required, Self, TypedDict, override  # noqa: UP035  so that 3.10 comes to the check below
 
@@ -117,7 +117,7 @@ _Row: TypeAlias = dict[str, Any]  # one record as JSON has it; what leaves is ty
 _Normalizer: TypeAlias = Callable[[str], list[str]]
 _Clock: TypeAlias = Callable[[], float]
 _Value = TypeVar("_Value")
-_Arguments = ParamSpec("_Arguments")
+_Call = TypeVar("_Call", bound=Callable[..., Any])
 
 _LOGGER = logging.getLogger(__name__)
 _ROOT_ID = "root"
@@ -1032,34 +1032,29 @@ _LIVE, _DELETED = b',"deleted":false,', b',"deleted":true,'  # metadata after it
 _BULK = 4096  # rows handled at once
 
 
-def _Fields(text: str) -> dict[str, tuple[type, ...]]:
-    letters = {"s": (str,), "i": (int,), "f": (float, int), "b": (bool,), "l": (list,), "d": (dict,)}
-    letters["p"] = (str, type(None))
-    return {name: letters[letter] for name, letter in (item.split(":") for item in text.split())}
-
-
 # The fields of a row in their order.  `level` and `children` are what they were when it was written, for a reader of
-# the file.
-_STAMPS = "metadata:d version:i created_at:f updated_at:f created_by:s"
-_NODE = "id:s ordinal:i deleted:b parent_id:p name:s aliases:l normalized:l level:i children:l description:s "
-_ROW_FIELDS: dict[type, dict[str, tuple[type, ...]]] = {
-    KeywordNode: _Fields(_NODE + _STAMPS),
-    Info: _Fields(f"id:s deleted:b source:s {_STAMPS} content:s"),
-    InfoKeywordLink: _Fields("info_id:s keyword_id:s ordinal:i deleted:b relation:s created_by:s created_at:f"),
+# the file.  The other fields of each kind stand at the end of a row, where they are not empty.
+_STAMPS = "metadata version created_at updated_at created_by"
+_ORDER: dict[type, str] = {
+    KeywordNode: f"id ordinal deleted parent_id name aliases normalized level children description {_STAMPS}",
+    Info: f"id deleted source {_STAMPS} content",
+    InfoKeywordLink: "info_id keyword_id ordinal deleted relation created_by created_at",
 }
-"""The fields of each kind of row, with the types that each may have."""
 _TYPES_OF = {"bool": (bool,), "int": (int,), "float": (float, int), "str": (str,), "str | None": (str, type(None))}
-_TYPES_OF |= {"list[str]": (list,), "dict[str, Any]": (dict,)}
-# The other fields of each kind stand at the end of a row, where they are not empty.
+_TYPES_OF |= {"list[str]": (list,), "dict[str, Any]": (dict,), "RelationType": (str,)}
+_ROW_FIELDS: dict[type, dict[str, tuple[type, ...]]] = {}
+"""The fields of each kind of row, with the types that each may have."""
 _OPTIONAL_FIELDS: dict[type, dict[str, tuple[type, ...]]] = {}
 _EMPTY: dict[type, dict[str, Callable[[], Any]]] = {}  # what each of these is where a row does not have it
 for _kind in _TYPES:
-    for _field in dataclasses.fields(_kind):
+    _fields = {each.name: each for each in dataclasses.fields(_kind)}
+    for _field in _fields.values():
         if _field.default is not dataclasses.MISSING:
             raise TypeError(f"{_field.name} needs a default_factory: an attribute of the class hides what a row holds")
-    _others = [each for each in dataclasses.fields(_kind) if each.name not in _ROW_FIELDS[_kind]]
-    _OPTIONAL_FIELDS[_kind] = {each.name: _TYPES_OF[cast("str", each.type)] for each in _others}
-    _EMPTY[_kind] = {each.name: cast("Callable[[], Any]", each.default_factory) for each in _others}
+    _types = {name: _TYPES_OF[cast("str", each.type)] for name, each in _fields.items()}
+    _ROW_FIELDS[_kind] = {name: _types.pop(name) for name in _ORDER[_kind].split()}
+    _OPTIONAL_FIELDS[_kind] = _types
+    _EMPTY[_kind] = {name: cast("Callable[[], Any]", _fields[name].default_factory) for name in _types}
 
 
 class Rows(NamedTuple):
@@ -1323,17 +1318,17 @@ def _RaiseTyped(error: OSError) -> NoReturn:
     raise _DiskError(error) from error
 
 
-def _Typed(call: Callable[_Arguments, _Value]) -> Callable[_Arguments, _Value]:
-    """Let a method raise what the system refuses as a `_DiskError`; those that each write calls do it themselves."""
+def _Typed(call: _Call) -> _Call:
+    """Let a method without keywords, whose passing on takes long, raise what the system refuses as a `_DiskError`."""
 
     @functools.wraps(call)
-    def Method(*arguments: _Arguments.args, **options: _Arguments.kwargs) -> _Value:
+    def Method(*arguments: Any) -> Any:
         try:
-            return call(*arguments, **options)
+            return call(*arguments)
         except OSError as error:
             _RaiseTyped(error)
 
-    return Method
+    return cast("_Call", Method)
 
 
 class _Files:
@@ -1360,12 +1355,10 @@ class _Files:
     def Exists(self, path: str) -> bool:
         return self.Stat(path) is not None
 
+    @_Typed
     def ChangedAt(self, path: str) -> int:
         """Return when a name in the folder last changed, in nanoseconds since the epoch."""
-        try:
-            there = os.stat(path)
-        except OSError as error:
-            _RaiseTyped(error)
+        there = os.stat(path)
         return max(there.st_mtime_ns, there.st_ctime_ns)  # the second cannot be set back
 
     @_Typed
@@ -1402,12 +1395,14 @@ class _Files:
     def Remove(self, path: str) -> None:
         os.remove(path)
 
-    @_Typed
     def Open(self, path: str, *, create: bool = False, truncate: bool = False, readonly: bool = False) -> int:
         flags = os.O_CLOEXEC | os.O_NONBLOCK  # a pipe of this name would wait for a writer
         flags |= os.O_RDONLY if readonly else os.O_RDWR
         flags |= (os.O_CREAT if create else 0) | (os.O_TRUNC if truncate else 0)
-        return self._AvoidStandard(os.open(path, flags, 0o600))
+        try:
+            return self._AvoidStandard(os.open(path, flags, 0o600))
+        except OSError as error:
+            _RaiseTyped(error)
 
     @_Typed
     def Duplicate(self, fd: int) -> int:
@@ -1429,43 +1424,35 @@ class _Files:
             if error.errno is None:  # a signal handler raised it
                 raise
 
+    @_Typed
     def Size(self, fd: int) -> int:
-        try:
-            return os.lseek(fd, 0, os.SEEK_END)  # a quarter of what fstat takes; nothing here uses a file's position
-        except OSError as error:
-            _RaiseTyped(error)
+        return os.lseek(fd, 0, os.SEEK_END)  # a quarter of what fstat takes; nothing here uses a file's position
 
+    @_Typed
     def Read(self, fd: int, size: int, offset: int) -> bytes:
-        try:
-            return os.pread(fd, size, offset)
-        except OSError as error:
-            _RaiseTyped(error)
+        return os.pread(fd, size, offset)
 
+    @_Typed
     def Write(self, fd: int, data: bytes, offset: int) -> None:
         """Write all of `data`; near a full disk the first write can come back short without an error."""
-        try:
-            written = os.pwrite(fd, data, offset)
-            while written < len(data):
-                more = os.pwrite(fd, memoryview(data)[written:], offset + written)
-                if more == 0:
-                    raise OSError(errno.EIO, "the disk takes no more bytes")
-                written += more
-        except OSError as error:
-            _RaiseTyped(error)
+        written = os.pwrite(fd, data, offset)
+        while written < len(data):
+            more = os.pwrite(fd, memoryview(data)[written:], offset + written)
+            if more == 0:
+                raise OSError(errno.EIO, "the disk takes no more bytes")
+            written += more
 
     @_Typed
     def Truncate(self, fd: int, size: int) -> None:
         os.ftruncate(fd, size)
 
+    @_Typed
     def Sync(self, fd: int) -> None:
         """Return when the bytes of `fd`, and its size, are on the disk."""
-        try:
-            if sys.platform == "darwin":  # pragma: no cover - there fsync stops at the drive's cache
-                fcntl.fcntl(fd, fcntl.F_FULLFSYNC)
-            else:
-                os.fdatasync(fd)
-        except OSError as error:
-            _RaiseTyped(error)
+        if sys.platform == "darwin":  # pragma: no cover - there fsync stops at the drive's cache
+            fcntl.fcntl(fd, fcntl.F_FULLFSYNC)
+        else:
+            os.fdatasync(fd)
 
     @_Typed
     def SyncFolder(self, path: str) -> None:
@@ -1479,19 +1466,15 @@ class _Files:
         finally:
             os.close(fd)
 
+    @_Typed
     def Lock(self, fd: int) -> None:
         """Wait until no other process, and no other tree of this one, holds the lock."""
         # Not `lockf`: a POSIX lock is lost when any descriptor of the file closes, and excludes no thread.
-        try:
-            fcntl.flock(fd, fcntl.LOCK_EX)
-        except OSError as error:
-            _RaiseTyped(error)
+        fcntl.flock(fd, fcntl.LOCK_EX)
 
+    @_Typed
     def Unlock(self, fd: int) -> None:
-        try:
-            fcntl.flock(fd, fcntl.LOCK_UN)
-        except OSError as error:
-            _RaiseTyped(error)
+        fcntl.flock(fd, fcntl.LOCK_UN)
 
 
 def _ReplaceFile(files: _Files, path: str, parts: Iterable[bytes], check: Callable[[], None] = lambda: None) -> None:
@@ -3447,7 +3430,6 @@ class Fits(NamedTuple):
     evidence: dict[str, Evidence]  # of the first ones, and of those that were asked for
     note: str = ""  # why the ranking is less than usual ("words ranked alone: …"), or ""
     words: QueryWords | None = None  # None: infos are shown in the order of their links, without an excerpt
-    certainty: float = 1.0  # 0 to 1: how sure words are of the first, beside another ranking
 
 
 class Ranker(Protocol):
@@ -5107,9 +5089,7 @@ class _Engine:
         with self.Enter(), self.commit_lock:
             return cast("_Value", self._WorkUpToDate(lambda _: work(), []))
 
-    def _WorkUpToDate(
-        self, work: Callable[[list[_Job[Any]]], Any], jobs: list[_Job[Any]], *, for_commit: bool = False
-    ) -> Any:
+    def _WorkUpToDate(self, work: Callable[[list[_Job[Any]]], Any], jobs: list[_Job[Any]]) -> Any:
         """Do the work on what all have written; again where that has changed meanwhile.  `commit_lock` is held.
         What fails is each unfinished job's error, or raised where there are none, or where it is of a signal handler.
         """
@@ -5118,7 +5098,7 @@ class _Engine:
                 if self.health is not _SOUND:
                     self._EnsureOpen()
                 try:
-                    self.store.Begin(self._Apply, for_commit or bool(jobs))
+                    self.store.Begin(self._Apply, bool(jobs))
                     result = work(jobs)
                     self.position = self.store.position
                     return result
