@@ -148,7 +148,7 @@ class MemoryGraph:
             results = []
             for name, contents in wanted:
                 id = self._need(name)
-                new = [text for text in contents if text not in added[id] and not self._says(id, text)]
+                new = [text for text in contents if text not in added[id] and not self.index.saying(id, text)]
                 added[id].update(new)
                 facts += [self._fact(outline, id, text) for text in new]
                 results.append({"entityName": name, "addedObservations": new})
@@ -170,14 +170,12 @@ class MemoryGraph:
 
     def delete_observations(self, deletions: Iterable[Mapping[str, Any]]) -> Done[None]:
         """Take observations from entities; what is another's, too, stays with that one."""
-        wanted = [(row["entityName"], set(row["observations"])) for row in deletions]
+        wanted = [(row["entityName"], row["observations"]) for row in deletions]
 
         def plan() -> tuple[None, list[_Write]]:
-            doomed: dict[tuple[str, str], None] = {}
-            for name, texts in wanted:
-                id = self._resolve(name)
-                if id is not None and any(self.index.says(id, text) for text in texts):
-                    doomed |= {(info.id, id): None for info in self.index.observations(id) if info.content in texts}
+            named = [(id, texts) for name, texts in wanted if (id := self._resolve(name)) is not None]
+            said = [(info_id, id) for id, texts in named for text in texts for info_id in self.index.saying(id, text)]
+            doomed = dict.fromkeys(said)
             shared = {info_id for info_id, _ in doomed if len(self.tree.GetLinks(info_id)) > 1}
             return None, [
                 partial(self.tree.UnlinkInfo, info_id, id)
@@ -335,9 +333,6 @@ class MemoryGraph:
         """Return the infos that say this of two entities."""
         ours = set(self.index.relations({ids[0]})) & set(self.index.relations({ids[1]}))
         return [id for id in ours if self.index.relation(id).kind == kind and self.index.end_ids(id) == ids]
-
-    def _says(self, id: str, text: str) -> bool:
-        return self.index.says(id, text) and any(info.content == text for info in self.index.observations(id))
 
     # -- reading --
 

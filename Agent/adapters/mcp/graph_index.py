@@ -8,13 +8,13 @@ follows its log; the observations themselves are read from the tree.
 import threading
 import unicodedata
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Set
+from collections.abc import Iterator, Set
 from typing import NamedTuple
 
 from ...formats.mcp_memory import free_name, is_type, kept_names, kind_of, said_of
 from ...formats.records import ROOT_ID
 from ...formats.view import pages
-from ...keyword_tree import Info, InfoKeywordLink, KeywordNode, KeywordTree
+from ...keyword_tree import Info, KeywordNode, KeywordTree
 from ...store.log_follower import LogChanges, LogFollower, all_infos
 
 __all__ = ["Entity", "GraphIndex", "Relation", "fold"]
@@ -35,6 +35,8 @@ class Entity(NamedTuple):
     """Its place in the order of creation."""
     is_type: bool
     """Whether it is a type, and no entity."""
+    said: str
+    """Its name and type, folded."""
 
 
 class Relation(NamedTuple):
@@ -72,9 +74,8 @@ class GraphIndex:
         self._ids: dict[str, str] = {}  # and the other way round
         self._relations: dict[str, Relation] = {}  # by info
         self._relations_of: dict[str, dict[str, None]] = defaultdict(dict)  # keyword -> infos
-        self._texts: dict[str, str] = {}  # folded: all that an entity says, but for long observations
-        self._with_long: set[str] = set()
-        self._unread: set[str] = set()  # entities whose text is to be made again
+        self._infos_of: dict[str, dict[str, None]] = defaultdict(dict)  # keyword -> infos that are linked to it
+        self._texts: dict[str, str | None] = {}  # observation -> its text, folded; None where it is long
         self._must_rename = False  # a keyword was renamed, moved, merged or deleted
 
     # -- following --
@@ -95,48 +96,29 @@ class GraphIndex:
 
     def _read_tree(self) -> None:
         self._clear()
-        waiting = [ROOT_ID]
-        while waiting:
-            parent_id = waiting.pop()
-            for node in pages(self._tree.GetChildren, parent_id):
+        for node in self._tree.Walk():
+            if node.id != ROOT_ID:
                 self._entities[node.id] = _entity_of(node)
-                waiting.append(node.id)
         self._must_rename = True
         for id in self._entities:
-            self._read_text(id)
+            for info in pages(self._tree.GetInfosOfKeyword, id):
+                self._infos_of[id][info.id] = None
+                self._take_info(info)
         for info in all_infos(self._tree, unlinked=True):
-            self._note_relation(info)
-
-    def _read_text(self, id: str) -> None:
-        """Make the text of an entity, and note its relations."""
-        entity = self._entities.get(id)
-        self._with_long.discard(id)
-        self._texts.pop(id, None)
-        if entity is None:
-            return
-        texts = [entity.name, entity.kind]
-        for info in pages(self._tree.GetInfosOfKeyword, id):
-            if self._note_relation(info):
-                continue
-            if len(info.content) > _LONG:
-                self._with_long.add(id)
-            else:
-                texts.append(info.content)
-        self._texts[id] = fold("\n".join(texts))
+            self._take_info(info)
 
     def _take(self, changes: LogChanges) -> None:
         if changes.from_nothing:
             self._clear()
         for node in changes.nodes:
             self._take_node(node)
-        infos = {info.id: info for info in changes.infos}
-        links: dict[str, list[InfoKeywordLink]] = defaultdict(list)
+        for info in changes.infos:
+            self._take_info(info)
         for link in changes.links:
-            links[link.info_id].append(link)
-            if link.info_id not in infos:
-                self._unread.add(link.keyword_id)
-        for id, info in infos.items():
-            self._take_info(info, links[id])
+            if link.deleted:
+                self._infos_of[link.keyword_id].pop(link.info_id, None)
+            else:
+                self._infos_of[link.keyword_id][link.info_id] = None
 
     def _take_node(self, node: KeywordNode) -> None:
         if node.id == ROOT_ID:
@@ -144,7 +126,6 @@ class GraphIndex:
         old, new = self._entities.get(node.id), None if node.deleted else _entity_of(node)
         if old == new:
             return
-        self._unread.add(node.id)
         if new is None:
             self._entities.pop(node.id, None)
         else:
@@ -154,20 +135,11 @@ class GraphIndex:
         elif not self._must_rename:
             self._give_name(node.id)
 
-    def _take_info(self, info: Info, links: list[InfoKeywordLink]) -> None:
+    def _take_info(self, info: Info) -> None:
         self._forget_relation(info.id)
-        is_relation = not info.deleted and self._note_relation(info)
-        is_new = info.version == 1 and not info.deleted and not any(link.deleted for link in links)
-        for link in links:
-            id = link.keyword_id
-            if not is_new or id in self._unread or id not in self._texts:
-                self._unread.add(id)
-            elif len(info.content) > _LONG and not is_relation:
-                self._with_long.add(id)
-            elif not is_relation:
-                self._texts[id] += "\n" + fold(info.content)
-        if not is_new:
-            self._unread.update(link.keyword_id for link in self._tree.GetLinks(info.id))
+        self._texts.pop(info.id, None)
+        if not info.deleted and not self._note_relation(info):
+            self._texts[info.id] = None if len(info.content) > _LONG else fold(info.content)
 
     def _note_relation(self, info: Info) -> bool:
         said = said_of(info)
@@ -276,29 +248,28 @@ class GraphIndex:
             relation = self._relations[info_id]
             return self._lead(relation.start), self._lead(relation.end)
 
-    def says(self, id: str, text: str) -> bool:
-        """Tell whether an entity may have an observation of this text; False is certain."""
+    def saying(self, id: str, text: str) -> list[str]:
+        """Return the observations of an entity that are this text."""
+        wanted = fold(text)
         with self._lock:
-            self._read_unread([id])
-            return id in self._with_long or fold(text) in self._texts.get(id, "")
+            alike = [info_id for info_id in self._infos_of.get(id, ()) if self._text_of(info_id) == wanted]
+        infos = map(self._tree.GetInfo, alike)
+        return [info.id for info in infos if info is not None and info.content == text]
 
     def find(self, text: str) -> list[str]:
         """Return the entities whose name, type or observations contain a text, in the order of creation."""
         wanted = fold(text)
         with self._lock:
-            self._read_unread(list(self._unread))
-            found = [id for id in self._names if wanted in self._texts.get(id, "")]
-            long = self._with_long.difference(found)
-        if long:
-            found += [id for id in long if any(wanted in fold(info.content) for info in self.observations(id))]
-            found.sort(key=lambda id: self._entities[id].ordinal)
-        return found
+            return [id for id in self._names if wanted in self._entities[id].said or self._contains(id, wanted)]
 
-    def _read_unread(self, ids: Iterable[str]) -> None:
-        for id in ids:
-            if id in self._unread:
-                self._read_text(id)
-                self._unread.discard(id)
+    def _contains(self, id: str, wanted: str) -> bool:
+        return any(wanted in self._text_of(info_id) for info_id in self._infos_of.get(id, ()))
+
+    def _text_of(self, info_id: str) -> str:
+        """Return an observation's text, folded; a long one is read from the tree."""
+        text = self._texts.get(info_id, "")  # a relation says nothing of its own
+        info = self._tree.GetInfo(info_id) if text is None else None
+        return text or ("" if info is None else fold(info.content))
 
     def observations(self, id: str) -> Iterator[Info]:
         """Yield an entity's observations, in the order of linking.  Cost: a decoded row for each."""
@@ -311,9 +282,9 @@ _KEYWORD = kind_of({})
 
 def _entity_of(node: KeywordNode) -> Entity:
     said = said_of(node)
-    name = said.get("name")
-    parent_id = node.parent_id or ROOT_ID
-    return Entity(name if isinstance(name, str) else node.name, kind_of(said), parent_id, node.ordinal, is_type(said))
+    name = said["name"] if isinstance(said.get("name"), str) else node.name
+    kind, parent_id = kind_of(said), node.parent_id or ROOT_ID
+    return Entity(name, kind, parent_id, node.ordinal, is_type(said), fold(f"{name}\n{kind}"))
 
 
 def fold(text: str) -> str:
