@@ -55,7 +55,7 @@ from ..keyword_tree import ClosedError, Info, InvalidInputError, KeywordTree, No
 from ..store.addresses import open_tree
 from ..store.log_follower import InfoFollower, Position
 from .filters import copy_value, depth_of, leaves, read_filter
-from .item_ranking import KEPT_FROM, ItemRanking, index_path
+from .item_ranking import ItemRanking, index_path
 from .operations import InOrder, TreeAdapter, add_missing, on_the_log, try_again
 
 try:
@@ -89,6 +89,9 @@ HELD_LIMIT = 64 * 1024 * 1024
 
 BAR = 0.1
 """The score that an item needs to be found by words, 0 to 1: what only shares an everyday word has less."""
+
+KEPT_FROM = 2_000
+"""Items from which on their list is kept: fewer are read within a moment."""
 
 LABELS = 100
 """So many labels a namespace may have: each is a level of the tree."""
@@ -196,7 +199,6 @@ class KeywordTreeStore(TreeAdapter, BaseStore):
         self._by_id: dict[str, _Held] = {}
         self._size = 0  # of the values held
         self._orders = itertools.count()
-        self._ranking.clear()
 
     @classmethod
     def from_folder(
@@ -396,7 +398,6 @@ class KeywordTreeStore(TreeAdapter, BaseStore):
         held.expires_at = held.logged_expiry
         self._by_id[held.id] = held
         self._spaces.setdefault(held.namespace, {})[held.key] = held
-        self._ranking.add(held.id)
 
     def _has_room(self, content: str) -> bool:
         return self._size + len(content) <= HELD_LIMIT
@@ -409,7 +410,6 @@ class KeywordTreeStore(TreeAdapter, BaseStore):
             del space[held.key]
         if not space:
             del self._spaces[held.namespace]
-        self._ranking.remove(held.id)
 
     def _value(self, held: _Held) -> dict[str, Any]:
         """Return an item's value, decoded; not to be given out as it is."""
@@ -466,22 +466,17 @@ class KeywordTreeStore(TreeAdapter, BaseStore):
         found = heapq.merge(*newest, key=lambda held: -held.order) if len(newest) > 1 else itertools.chain(*newest)
         return filter(self._is_alive, found)
 
-    def _texts_of(self, id: str) -> list[str]:
+    def _texts_of(self, info: Info) -> list[str]:
         """Return what of an item is compared with a query: for a model the JSON of the whole, else its words."""
-        held = self._by_id[id]
-        value = self._value(held)
-        is_words = self.embeddings is None
+        own = _own_fields(info)
+        if own is None or own.get("index") is False:
+            return []
+        value, is_words = _decode(info.content), self.embeddings is None
         return [
             text
-            for path in self._paths(held, self._fields)
+            for path in (own["index"] if isinstance(own.get("index"), list) else self._fields)
             for text in (leaves(value) if is_words and path == "$" else get_text_at_path(value, path))
         ]
-
-    def _paths(self, held: _Held, default: list[str]) -> list[str]:
-        """Return which fields of an item are compared with a query."""
-        if isinstance(held.index, list):
-            return held.index
-        return [] if held.index is False else default
 
     def _list(self, op: ListNamespacesOp) -> list[tuple[str, ...]]:
         found = {
@@ -643,11 +638,11 @@ class KeywordTreeStore(TreeAdapter, BaseStore):
 
     def _make_ranking(self) -> ItemRanking:
         if self.embeddings is None:
-            return ItemRanking(self._texts_of, tree=self.tree, follower=self._follower, name=AUTHOR)
+            return ItemRanking(self.tree, index_path(self.tree, AUTHOR), self._texts_of)
         name = (self.index_config or {}).get("name")
+        path = index_path(self.tree, f"{AUTHOR}-vectors") if name else None
         embedder = _Embedder(str(name or "the embedder"), self.embeddings)
-        tree = self.tree if name else None
-        return ItemRanking(self._texts_of, embedder, tree=tree, follower=self._follower, name=f"{AUTHOR}-vectors")
+        return ItemRanking(self.tree, path, self._texts_of, embedder)
 
 
 class _Embedder:

@@ -41,7 +41,7 @@ from ..memory.scoring import ScoreBreakdown, temporal_decay
 from ..store.addresses import open_tree
 from ..store.log_follower import InfoFollower
 from .filters import OPERATORS, Filter, Test, all_of, copy_value
-from .item_ranking import ItemRanking
+from .item_ranking import ItemRanking, index_path
 from .operations import LastOperations, TreeAdapter, add_missing, on_the_log, try_again
 
 __all__ = ["AsyncMemory", "Memory"]
@@ -109,7 +109,7 @@ class Memory(TreeAdapter):
     def _follow(self, tree: KeywordTree) -> None:
         self.tree = tree
         self._follower = InfoFollower(tree, self._clear, self._take_info)
-        self._ranking = ItemRanking(self._texts_of, self._embedder, tree=tree, follower=self._follower, name=OWN)
+        self._ranking = ItemRanking(tree, index_path(tree, OWN), _texts_of, self._embedder)
         self._operations = LastOperations(tree, OWN)
         self._clear()
 
@@ -130,13 +130,10 @@ class Memory(TreeAdapter):
     def _clear(self) -> None:
         self._items: dict[str, _Row] = {}  # id -> payload with data, created_at, updated_at; in the order of creation
         self._scopes: dict[tuple[str, str], dict[str, None]] = defaultdict(dict)
-        self._ranking.clear()
 
     def _take_info(self, info: Info) -> None:
         old = self._items.get(info.id)
         payload = None if info.deleted else _payload_of(info)
-        if old is not None and (payload is None or old["data"] != payload["data"]):
-            self._ranking.remove(info.id)
         scopes = [] if payload is None else list(_scopes_of(payload))
         for scope in _scopes_of(old) if old is not None else ():
             if scope not in scopes:
@@ -147,11 +144,6 @@ class Memory(TreeAdapter):
         self._items[info.id] = payload
         for scope in scopes:
             self._scopes[scope][info.id] = None  # what changed keeps its place
-        if old is None or old["data"] != payload["data"]:
-            self._ranking.add(info.id)
-
-    def _texts_of(self, id: str) -> list[str]:
-        return [self._items[id]["data"]]
 
     # -- adding ---------------------------------------------------------------
 
@@ -770,6 +762,10 @@ def _payload_of(info: Info) -> _Row | None:
     made_at = created_at if isinstance(created_at, str) else _format_time(info.created_at)
     changed_at = made_at if info.version == 1 else _format_time(info.updated_at)
     return {**own, "data": info.content, "created_at": made_at, "updated_at": changed_at}
+
+
+def _texts_of(info: Info) -> list[str]:
+    return [] if _payload_of(info) is None else [info.content]
 
 
 def _keyword_of(steps: tuple[str, ...]) -> tuple[str, str, _Row]:

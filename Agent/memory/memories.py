@@ -29,7 +29,7 @@ from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 from ..finding import texts
 from ..finding.embedder import Embedder, Meaning
-from ..finding.index import Index, LostIndexError, Unit
+from ..finding.index import Hit, Index, LostIndexError, Unit
 from ..finding.packing import to_id
 from ..keyword_tree import Info, InvalidInputError, KeywordNode, KeywordTree
 from ..store.log_follower import LogChanges, LogFollower, Position, all_infos, outside_operations
@@ -402,11 +402,20 @@ class Memories:
             lent: See `Index.search`.
             quotes: See `Index.search`.
         """
+        note = self._index.ask(query)
+        return [Found(*hit, note) for hit in self._search(query, limit, among, lent, quotes)]
+
+    def _search(
+        self,
+        query: str,
+        limit: int,
+        among: Choice | None,
+        lent: Mapping[str, Mapping[str, float]] | None = None,
+        quotes: int | None = None,
+    ) -> list[Hit]:
         if isinstance(among, Set) and len(among) > _FEW:
             among = frozenset(among).intersection
-        note = self._index.ask(query)
-        hits = self._do(lambda: self._index.search(query, limit, among=among, lent=lent, quotes=quotes))
-        return [Found(*hit, note) for hit in hits]
+        return self._do(lambda: self._index.search(query, limit, among=among, lent=lent, quotes=quotes))
 
     def questions_before(self, ids: Collection[str]) -> dict[str, str]:
         """Return what comes just before infos in their sources, where it asks something: id → text."""

@@ -5,10 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from Agent.adapters import item_ranking
+from Agent.adapters import mem0
 from Agent.adapters.item_ranking import ItemRanking
 from Agent.adapters.mem0 import Memory
-from Agent.finding.index import Index, Unit
+from Agent.finding.index import Index
+from Agent.keyword_tree import Info, KeywordTree
 
 
 class OneModel:
@@ -20,53 +21,53 @@ class OneModel:
         return [[1.0 + ("tea" in text), 1.0 + ("dog" in text)] for text in texts]
 
 
-TEXTS = {"1": ["green tea"], "2": ["a dog", "tea"], "3": ["black"]}
+def lines_of(info: Info) -> list[str]:
+    """Say what an item's texts are; what has no source is none."""
+    return info.content.splitlines() if info.source else []
 
 
-def test_words_follow_what_is_added_and_removed() -> None:
-    ranking = ItemRanking(TEXTS.__getitem__)
-    ranking.add("1")
-    assert list(ranking.rank_by_words("tea", 5)) == ["1"]
-    ranking.add("2")
-    ranking.remove("1")
-    ranking.remove("missing")
+def test_words_follow_what_is_added_and_removed(tree: KeywordTree) -> None:
+    ranking = ItemRanking(tree, None, lines_of)
+    green, other = tree.CreateInfo("green tea", "s"), tree.CreateInfo("tea")
+    both = [green.id, other.id]
+    assert list(ranking.rank_by_words("tea", 5, both)) == [green.id]
+    dog = tree.CreateInfo("a dog\ntea", "s")
+    tree.DeleteInfo(green.id)
 
-    assert list(ranking.rank_by_words("tea", 5)) == ["2"]
-    assert list(ranking.rank_by_words("tea", 5, {"3"})) == []
-    ranking.clear()
-    assert list(ranking.rank_by_words("tea", 5)) == []
+    assert list(ranking.rank_by_words("tea", 5, [*both, dog.id])) == [dog.id]
+    assert list(ranking.rank_by_words("tea", 5, both)) == []
+    tree.DeleteInfo(dog.id)
+    assert list(ranking.rank_by_words("tea", 5, [*both, dog.id])) == []
 
 
-def test_the_likest_text_of_an_item_counts() -> None:
+def test_the_likest_text_of_an_item_counts(tree: KeywordTree) -> None:
     pytest.importorskip("numpy")
-    ranking = ItemRanking(TEXTS.__getitem__, OneModel())
-    for id in TEXTS:
-        ranking.add(id)
-    assert ranking.rank_by_similarity("tea", TEXTS) is None
+    ranking = ItemRanking(tree, None, lines_of, OneModel())
+    green, dog, black = (tree.CreateInfo(text, "s").id for text in ("green tea", "a dog\ntea", "black"))
+    assert ranking.rank_by_similarity("tea", [green, dog, black]) is None
     ranking.embed(["tea"])
 
-    near = ranking.rank_by_similarity("tea", TEXTS)
+    near = ranking.rank_by_similarity("tea", [green, dog, black])
     assert near is not None
-    assert near["1"] == near["2"] == pytest.approx(1.0, abs=0.01)
-    assert near["3"] < 0.99
-    ranking.remove("2")
-    assert ranking.rank_by_similarity("tea", TEXTS).keys() == {"1", "3"}  # type: ignore[union-attr]
+    assert near[green] == near[dog] == pytest.approx(1.0, abs=0.01)
+    assert near[black] < 0.99
+    tree.DeleteInfo(dog)
+    assert ranking.rank_by_similarity("tea", [green, dog, black]).keys() == {green, black}  # type: ignore[union-attr]
 
 
 class TestFile:
-    """The index of many items is kept: the next process reads what is new alone."""
+    """The index is kept: the next process reads what is new alone."""
 
     @pytest.fixture
     def read(self, monkeypatch: pytest.MonkeyPatch) -> list[str]:
         """Say which items' texts were indexed."""
-        read, unit = list[str](), ItemRanking._unit
+        read, texts_of = list[str](), mem0._texts_of
 
-        def note(self: ItemRanking, id: str) -> Unit:
-            read.append(id)
-            return unit(self, id)
+        def note(info: Info) -> list[str]:
+            read.extend([] if info.deleted else [info.id])
+            return texts_of(info)
 
-        monkeypatch.setattr(item_ranking, "KEPT_FROM", 2)
-        monkeypatch.setattr(ItemRanking, "_unit", note)
+        monkeypatch.setattr(mem0, "_texts_of", note)
         return read
 
     def found(self, folder: Path, query: str) -> list[str]:
