@@ -74,7 +74,9 @@ _Answer = tuple[Any, str] | tuple[Any, str, int]
 """For programs and for people, and the exit code where it is not 0."""
 
 
-def _of_context(name: str, *parameters: Option, makes: bool = False) -> Callable[[Callable[..., _Answer]], Command]:
+def _of_context(
+    name: str, *parameters: Option, makes: bool = False, meaning: bool = False
+) -> Callable[[Callable[..., _Answer]], Command]:
     """Make a command of a function that is given the engine and who asks, and returns the answer."""
 
     def make(function: Callable[..., _Answer]) -> Command:
@@ -87,14 +89,14 @@ def _of_context(name: str, *parameters: Option, makes: bool = False) -> Callable
             if not makes and not Path(folder).is_dir():
                 raise InvalidInputError(say("there is no memory in {!r}: name its folder with --data", folder))
             ctx = RequestContext(*(given(option, default) for option, (default, _) in CONTEXT.items()))
-            with ContextEngineService(folder) as engine:
+            with ContextEngineService(folder, meaning=session.meaning) as engine:
                 data, text, *code = function(engine, ctx, **named)
             plain = json.loads(json.dumps(data, default=_plain)) if session.as_json else None
             session.answer(plain, line(text, keep_lines=True))
             return code[0] if code else 0
 
         run.__doc__ = function.__doc__
-        return command(name, of=context)(_with(parameters, run))
+        return command(name, of=context, meaning=meaning)(_with(parameters, run))
 
     return make
 
@@ -165,6 +167,7 @@ def _remember(engine: ContextEngineService, ctx: RequestContext, text: str, cate
     click.option("--top", type=int, default=5, show_default=True, help="How many are shown."),
     click.option("--budget", type=int, default=1_200, show_default=True, help="Tokens of all that is shown, at most."),
     click.option("--beneath", default="", help="Only this URI and what is under it."),
+    meaning=True,
 )
 def _search(
     engine: ContextEngineService, ctx: RequestContext, query: str, top: int, budget: int, beneath: str
@@ -284,7 +287,7 @@ def _adopt(engine: ContextEngineService, ctx: RequestContext, uri: str) -> _Answ
     return adopted, "\n".join(adopted) or say("nothing has changed")
 
 
-@_of_context("worker", click.option("--once", is_flag=True, help="Work off what is due, and end."))
+@_of_context("worker", click.option("--once", is_flag=True, help="Work off what is due, and end."), meaning=True)
 def _worker(engine: ContextEngineService, ctx: RequestContext, once: bool) -> _Answer:
     """Process the outbox, and commit edits by hand, until it is stopped."""
     next_look = 0.0

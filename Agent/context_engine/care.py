@@ -29,7 +29,7 @@ from .fs.meta import Staged, digests_of, leads_on, read_edges, read_meta, write_
 from .fs.uri import Uri, check_access, parse_uri, space_uris
 from .index.index_worker import IndexSpaces, IndexWorker, context_of
 from .index.outbox_store import OutboxStore
-from .providers import IndexedVectors, projected_digest
+from .providers import projected_digest
 
 FORGET = "FORGET_CONTEXT"
 
@@ -37,11 +37,8 @@ FORGET = "FORGET_CONTEXT"
 class Forgetter:
     """Forgets; see the top of this file."""
 
-    def __init__(
-        self, fs: ContextFS, worker: IndexWorker, spaces: IndexSpaces, outbox: OutboxStore,
-        vectors: Mapping[str, IndexedVectors],
-    ) -> None:  # fmt: skip
-        self._fs, self._worker, self._spaces, self._outbox, self._vectors = fs, worker, spaces, outbox, vectors
+    def __init__(self, fs: ContextFS, worker: IndexWorker, spaces: IndexSpaces, outbox: OutboxStore) -> None:
+        self._fs, self._worker, self._spaces, self._outbox = fs, worker, spaces, outbox
 
     def forget(self, ctx: RequestContext, uri: str, sources: str) -> ForgetResult:
         """Forget a memory; see `ContextEngineService.forget`."""
@@ -189,10 +186,8 @@ class Forgetter:
         except (sqlite3.Error, LostIndexError) as error:
             self._spaces.recover(space, error)
             return False
-        words, mine = self._spaces.words(space), self._vectors.get(space)
-        if mine is not None:
-            mine.take(words)
-            mine.forget()
+        words = self._spaces.words(space)
+        words.drop_vectors()
         for path in self._spaces.folder_of(space).glob("*.vectors"):  # of an earlier version
             path.unlink(missing_ok=True)
         return words.scrub() and not self._spaces.note(space)  # what is in memory alone is not done

@@ -18,6 +18,7 @@ import json
 import logging
 import os
 import sqlite3
+import uuid
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
@@ -29,20 +30,17 @@ from ..base.text import (
     mapping_of,
     read_time,
 )
-from ..finding import calibration, score, texts
-from ..finding.index import Index, LostIndexError, Unit
-from ..keyword_tree import LLMClient
+from ..finding import score, texts
+from ..finding.embedder import Embedder as FinderEmbedder
+from ..finding.embedder import Meaning
+from ..finding.index import Index, LostIndexError, Ranking, Unit
+from ..keyword_tree import HideKeys, LLMClient
 from .core.config import PASSAGE_CHARACTERS, PLACES, SESSIONS
 from .core.entries import parse_entries
 from .core.messages import decode_message
 from .core.objects import LLM, ContextNode, Embedder, IndexRecord, Message, RequestContext, VectorIndex
 
 _RANKED = 150  # units that are ranked for a question, of all levels
-
-_COVERED = 0.8
-"""Weight of a query term for later hits, for each hit that has it: ten hits that say the same do not fill the
-view, and a question with two halves finds both. Among five hits it finds 1.2 % more of MemDaily's evidence, and 0.5 %
-more of LoCoMo's; among ten 0.8 % more and 0.5 % less."""
 _NAMED_WORDS = 400  # of a text, that are looked at for names
 _FEW = 2_000  # rows of a target that are given to the finder as a set
 
@@ -76,6 +74,12 @@ def phrases_of(text: str) -> set[str]:
     return found
 
 
+Row: TypeAlias = tuple[int, int, int]
+"""The node's number, level, part."""
+Place: TypeAlias = tuple[str, int, int]
+"""The node's URI, level, part."""
+
+
 class IndexedNode(NamedTuple):
     """The indexed state of a node."""
 
@@ -90,13 +94,13 @@ class WordHit(NamedTuple):
 
     uri: str
     score: float
-    """From 0 to 1; from 0.5 on it is an answer."""
+    """The finder's confidence, from 0 to 1; from 0.5 on it is an answer."""
     level: int
     part: int
     category: str
     at: float
     terms: tuple[str, ...]
-    """The query's terms that it says."""
+    """The query's terms that it says; none of what is but near in meaning."""
     is_answer: bool
     """Whether the message before it is a question with words of the query."""
     speaker: str
@@ -142,14 +146,21 @@ class WordIndex:
     Cost: opening 1 ms; a row some 100 µs; a query some milliseconds, among 100,000 passages some tens of them.
     """
 
-    def __init__(self, path: Path | None, readonly: bool = False, embedder: "EmbedderAdapter | None" = None) -> None:
+    def __init__(
+        self,
+        path: Path | None,
+        readonly: bool = False,
+        meaning: Meaning | None = None,
+        beside: "IndexedVectors | None" = None,
+    ) -> None:
         self._path = None if path is None or (readonly and not path.exists()) else path
         is_readonly = readonly and self._path is not None
         name = None if self._path is None else str(self._path)
-        self._index = Index(name, is_readonly=is_readonly, meaning=embedder or False)
+        self._index = Index(name, is_readonly=is_readonly, meaning=meaning or False)
+        self._beside = beside
         self._waiting: dict[str, Unit] | None = None  # within `writing`: what is to be put at its end
         self._prepared: sqlite3.Connection | None = None
-        self._last: tuple[object, tuple[score.Query, list[score.Found]]] | None = None
+        self._last: tuple[object, Ranking] | None = None
         with contextlib.suppress(LostIndexError):
             self._look()
         self._look()
@@ -350,106 +361,96 @@ class WordIndex:
 
     # -- finding --
 
+    def ask(self, query: str) -> str:
+        """Have the embedder read a question, and what it has not read yet; return why words rank alone, or "".
+
+        To be called before `rank`, outside `reading`. Cost: see `Index.ask`.
+        """
+        self._last = None
+        return self._index.ask(query) if self._beside is None else self._beside.ask(query, self)
+
     def rank(self, query: str, limit: int, levels: Collection[int] = (2,), filters: Filters = ALL) -> list[WordHit]:
-        """Return at most `limit` rows of some levels that fit a query, best first: one of each message and entry."""
+        """Return at most `limit` rows of some levels that fit a query, best first: one of each message and entry.
+
+        Meaning counts where `ask` had the query read.
+        """
         with self.reading() as db:
-            asked, ranked = self._ranked(db, query, filters, limit)
-            scale = calibration.scale_of(asked, ranked)
+            asked, found, scores, nearest = self._ranked(db, query, filters, limit)
+            said = {each.id: each for each in found}
+            ids = [id for id in scores if int(id[0]) in levels]
+            rows, numbers = _rows_of(db, ids), self._index.numbers(ids)
+            units = self._index.units(numbers.values())
             hits: dict[Row, WordHit] = {}
-            ranked = [each for each in ranked if int(each.id[0]) in levels]
-            units = self._index.units([each.number for each in ranked])
-            rows = _rows_of(db, [each.id for each in ranked])
-            for each in _spread(asked, ranked):
-                num, level, part = _parse_id(each.id)
-                row = rows[each.id]
+            for id in ids:
+                num, level, part = _parse_id(id)
+                row, documents = rows[id], said[id].documents if id in said else ()
+                own = {term for document in documents for term in asked.terms_of(document)} & asked.telling
+                above = units.get(units[numbers[id]].above or 0)
+                answers = above is not None and above.document is not None and asked.gains_of(above.document)
+                if not (own or answers or id in nearest):  # what shares but stop words has no place in a context
+                    continue
                 key = num, level, part % PLACES if row.category == SESSIONS else part
                 if key not in hits:
-                    own = _gains(asked, each)
-                    above = units.get(units[each.number].above or 0)
-                    answers = above is not None and above.document is not None and asked.gains_of(above.document)
                     terms = tuple(term for term in asked.weights if term in own)
-                    place = row.uri, scale(each.score), level, part, row.category, row.at
-                    hits[key] = WordHit(*place, terms, bool(answers), row.speaker, row.sequence, each.number)
+                    place = row.uri, scores[id], level, part, row.category, row.at
+                    hits[key] = WordHit(*place, terms, bool(answers), row.speaker, row.sequence, numbers[id])
                     if len(hits) == limit:
                         break
             return list(hits.values())
 
     def embed(self) -> None:
-        """Embed new texts, if there is an embedder; a failure is logged."""
-        if self._index.vectors is not None:
+        """Embed new texts, where there is an embedder; a failure is logged."""
+        if self._beside is not None:
+            self._beside.take(self)
+            self._beside.catch_up()
+        elif self._index.vectors is not None:
             self._index.vectors.catch_up()
 
-    def nearest(self, query: str, count: int, levels: Collection[int], filters: Filters = ALL) -> list[WordHit]:
-        """Return the rows of some levels that are nearest in meaning; none where there is no embedder, or it fails."""
-        self._index.ask(query)
-        hits = list[WordHit]()
-        with self.reading() as db:
-            compared = self._index.vectors.compare(query) if self._index.vectors is not None else None
-            best = compared.best(4 * count) if compared is not None else []
-            owners = self._index.owners(document for document, _ in best)
-            units = self._index.units({*owners.values()})
-            rows = _rows_of(db, {units[owner].id for owner in owners.values()})
-            for document, similarity in best:
-                id = units[owners[document]].id
-                (_, level, part), row = _parse_id(id), rows[id]
-                if level in levels and filters.lets(row.uri, row.category, row.at):
-                    place = row.uri, round(similarity, 4), level, part, row.category, row.at
-                    hits.append(WordHit(*place, (), False, row.speaker, row.sequence))
-        return hits[:count]
+    def drop_vectors(self) -> None:
+        """Delete the vectors of changed and removed nodes in the caller's `VectorIndex`, where there is one."""
+        if self._beside is not None:
+            self._beside.take(self)
 
     def texts_of(self, hits: Sequence[WordHit]) -> list[str]:
         """Return the indexed texts of passages that `rank` found within the same `reading`."""
         said = self._index.read([2 * hit.number for hit in hits])
         return [said[2 * hit.number][1] for hit in hits]
 
-    def _ranked(
-        self, db: sqlite3.Connection, query: str, filters: Filters, limit: int
-    ) -> tuple[score.Query, list[score.Found]]:
+    def _ranked(self, db: sqlite3.Connection, query: str, filters: Filters, limit: int) -> Ranking:
         """Return the ranking of a query; a search asks for its levels one after the other, and is ranked once."""
         key = query, filters, max(_RANKED, limit), self.state()
         if self._last is None or self._last[0] != key:
-            terms = texts.question(query)  # what shares but stop words has no place in a context
-            telling = {term: terms[term] for term in terms if term not in texts.STOP_WORDS | texts.KINDS}
-            asked = score.Query(self._index, telling or terms, query=query)
             among = _among(db, filters) if filters != ALL else None
-            self._last = key, (asked, score.rank(asked, max(_RANKED, limit), among=among))
+            ranking = self._index.rank(query, max(_RANKED, limit), among=among)
+            near = self._beside.nearest(query) if self._beside is not None else ()
+            if near and (ids := self._present(db, near, filters)):
+                ranking = ranking._replace(scores=_fuse([*ranking.scores], ids), nearest=dict.fromkeys(ids, 0))
+            self._last = key, ranking
         return self._last[1]
 
-
-def _spread(asked: score.Query, found: Sequence[score.Found]) -> Iterator[score.Found]:
-    """Yield hits in an order in which each word that one has said counts less for those after it."""
-    left = {each.number: each.score for each in found}
-    by_number = {each.number: each for each in found}
-    said = {each.number: _gains(asked, each) for each in found}
-    saying: dict[str, list[tuple[int, float]]] = {}
-    for number, gains in said.items():
-        share = (score.SURE + by_number[number].coverage) / asked.mass  # as the score has it
-        for term, gain in gains.items():
-            saying.setdefault(term, []).append((number, gain * share))
-    worth = dict.fromkeys(saying, 1.0)
-    while left:
-        best = max(left, key=left.__getitem__)
-        yield by_number[best]._replace(score=left.pop(best))
-        for term in said[best]:
-            lost = worth[term] * (1 - _COVERED)
-            worth[term] -= lost
-            for other, gain in saying[term]:
-                if other in left:
-                    left[other] -= lost * gain
+    def _present(self, db: sqlite3.Connection, places: Iterable[Place], filters: Filters) -> list[str]:
+        """Return the ids of some places, in their order, of those that are there and pass."""
+        sql = "select value, num from json_each(?) join node on uri = value"
+        numbers = dict(db.execute(sql, (json.dumps([*{uri for uri, *_ in places}]),)))
+        ids = [_id_of(numbers[uri], level, part) for uri, level, part in places if uri in numbers]
+        rows = _rows_of(db, ids)
+        return [id for id in ids if id in rows and filters.lets(rows[id].uri, rows[id].category, rows[id].at)]
 
 
-def _gains(asked: score.Query, found: score.Found) -> dict[str, float]:
-    gains: dict[str, float] = {}
-    for document in found.documents:
-        for term, gain in asked.gains_of(document).items():
-            gains[term] = max(gain, gains.get(term, 0.0))
-    return gains
+def _fuse(*rankings: Sequence[str]) -> dict[str, float]:
+    """Return the union of some rankings, scored by the sum of 1 / (60 + rank), from 0 to 1, best first.
+
+    >>> _fuse(["a", "b"], ["b", "c"])
+    {'b': 0.9919..., 'a': 0.5, 'c': 0.4919...}
+    """
+    scores = dict[str, float]()
+    for ranking in rankings:
+        for rank, id in enumerate(ranking, 1):
+            scores[id] = scores.get(id, 0.0) + 61 / (60 + rank) / len(rankings)
+    return dict(sorted(scores.items(), key=lambda pair: -pair[1]))
 
 
 _NODE = "uri, sequence, digest, category"
-
-Row: TypeAlias = tuple[int, int, int]
-"""The node's number, level, part."""
 
 
 class _Row(NamedTuple):
@@ -556,7 +557,7 @@ _log = logging.getLogger(__name__)
 
 
 class EmbedderAdapter:
-    """An object with `embed_texts` (the port) or `embed`, as an embedder of the finder."""
+    """An object with `embed_texts`, the engine's port, as an embedder of the finder."""
 
     def __init__(self, embedder: Any) -> None:
         self._embedder = embedder
@@ -564,10 +565,12 @@ class EmbedderAdapter:
 
     def embed(self, texts: Sequence[str]) -> Iterable[Sequence[float]]:
         """Return a vector for each text."""
-        if hasattr(self._embedder, "embed_texts"):
-            return [vector.dense_vector for vector in self._embedder.embed_texts(texts)]
-        found: Iterable[Sequence[float]] = self._embedder.embed(texts)
-        return found
+        return [vector.dense_vector for vector in self._embedder.embed_texts(texts)]
+
+
+def as_embedder(embedder: Embedder | FinderEmbedder) -> FinderEmbedder:
+    """Return an embedder as the finder asks it."""
+    return EmbedderAdapter(embedder) if hasattr(embedder, "embed_texts") else embedder
 
 
 class IndexedVectors:
@@ -576,13 +579,16 @@ class IndexedVectors:
     A record's metadata has `vector` and `part`. What fails, the embedder or the index, is tried again at the next call.
     """
 
-    def __init__(self, embedder: Embedder | Any, index: VectorIndex, path: Path | None, space: str) -> None:
-        self._embedder, self._index, self.path, self._space = EmbedderAdapter(embedder), index, path, space
+    def __init__(self, embedder: FinderEmbedder, index: VectorIndex, folder: Path | None, space: str) -> None:
+        self._embedder, self._index, self._space = embedder, index, space
+        name = uuid.uuid5(uuid.NAMESPACE_OID, embedder.name).hex[:12]
+        self._path = None if folder is None else folder / f"vectors-{name}.known"
         self._rows: dict[str, list[tuple[WordHit, str]]] = {}  # by URI
         self._state: object = None
+        self._near: tuple[str, list[Place]] = "", []
         self._known: dict[str, str] = {}
         with contextlib.suppress(OSError, ValueError):
-            self._known = mapping_of(json.loads(path.read_text(encoding="utf-8"))) if path is not None else {}
+            self._known = mapping_of(json.loads(self._path.read_text(encoding="utf-8"))) if self._path else {}
 
     def take(self, words: WordIndex) -> None:
         """Delete the vectors of changed and removed nodes; embeds nothing."""
@@ -594,6 +600,7 @@ class IndexedVectors:
             with contextlib.suppress(Exception):  # the port: it is tried again
                 self._index.delete_by_uri(uri)
                 del self._known[uri]
+                self._note()
 
     def _digest(self, uri: str) -> str:
         rows = sorted((row.level, row.part, text) for row, text in self._rows.get(uri, ()))
@@ -607,15 +614,14 @@ class IndexedVectors:
                 vectors = self._embedder.embed([text for _, text in rows])
                 self._index.upsert([self._record(*row, list(v)) for row, v in zip(rows, vectors, strict=True)])
             except Exception as error:  # the ports: words rank alone until then
-                _log.warning("vectors of %s wait: %s", uri, error)
+                _log.warning("vectors of %s wait: %s", uri, HideKeys(str(error)))
                 break
             self._known[uri] = self._digest(uri)
-        self.forget()
+            self._note()
 
-    def forget(self) -> None:
-        """Write the file of digests."""
-        if self.path is not None:
-            self.path.write_text(json.dumps(self._known), encoding="utf-8")
+    def _note(self) -> None:
+        if self._path is not None:
+            self._path.write_text(json.dumps(self._known), encoding="utf-8")
 
     def _record(self, row: WordHit, text: str, vector: Sequence[float]) -> IndexRecord:
         id = digest_of(row.uri, str(row.level), *([str(row.part)] if row.part else []), size=8)
@@ -629,27 +635,25 @@ class IndexedVectors:
         _, _, account, kind, owner = self._space.split("/")
         return {"account": account, "owner_space": f"{kind.removesuffix('s')}:{owner}"}
 
-    def nearest(
-        self, query: str, count: int, levels: Collection[int], words: WordIndex, filters: Filters
-    ) -> list[WordHit]:
-        """Return the rows of some levels that are nearest to a question; none where a port does not answer."""
+    def ask(self, query: str, words: WordIndex) -> str:
+        """Look for what is nearest to a question, once new texts are embedded; return why words rank alone, or ""."""
         self.take(words)
         self.catch_up()
         try:
             (vector,) = self._embedder.embed([query])
-            near = [hit for level in levels for hit in self._index.search(vector, self._filters(), 4 * count, level)]
+            near = [hit for level in (0, 2) for hit in self._index.search(vector, self._filters(), _RANKED, level)]
         except Exception as error:
-            _log.warning("words rank alone: %s", error)
-            return []
-        rows = {(row.uri, row.level, row.part): row for held in self._rows.values() for row, _ in held}
-        hits = [
-            row._replace(score=round(hit.score, 4))
-            for hit in sorted(near, key=lambda hit: -hit.score)
-            if (row := rows.get((hit.uri, hit.level, int(hit.metadata.get("part") or 0)))) is not None
-            and filters.lets(row.uri, row.category, row.at)
-        ]
-        return hits[:count]
+            said = f"words rank alone: {HideKeys(str(error))}"
+            _log.warning("%s", said)
+            return said
+        near.sort(key=lambda hit: -hit.score)
+        self._near = query, [(hit.uri, hit.level, int(hit.metadata.get("part") or 0)) for hit in near]
+        return ""
 
+    def nearest(self, query: str) -> list[Place]:
+        """Return the places that are nearest to the question that was asked last, nearest first; none of another."""
+        asked, found = self._near
+        return found if asked == query else []
 
 
 class LLMClientAdapter:

@@ -28,12 +28,14 @@ import threading
 import time
 import unicodedata
 import uuid
-from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import astuple
 from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 
 from ..base.checks import shorten
 from ..base.text import CountTokens, clean, count_tokens, fold, one_line
+from ..finding.embedder import Embedder as FinderEmbedder
+from ..finding.embedder import Meaning, meaning_of
 from ..finding.index import LostIndexError
 from ..keyword_tree import HideKeys, LLMClient
 from .care import FORGET, Forgetter, verify_store
@@ -78,8 +80,8 @@ from .fs.folders import Disk
 from .fs.uri import category_uri, is_visible, parse_uri, space_uris
 from .index.index_worker import IndexSpaces, IndexWorker, batches, context_of
 from .index.outbox_store import OutboxStore
-from .providers import EmbedderAdapter, Filters, IndexedVectors, WordHit, WordIndex, as_llm
-from .retrieval import HierarchicalSearcher, L0Retriever, MemoryReadService, QueryPlanner, RetrievalAssembler
+from .providers import IndexedVectors, WordIndex, as_embedder, as_llm
+from .retrieval import HierarchicalSearcher, L0Retriever, MemoryReadService, QueryPlanner, RetrievalAssembler, spaces_of
 
 _log = logging.getLogger(__name__)
 
@@ -111,9 +113,11 @@ class ContextEngineService:
             that goes when the engine is closed: for tests, and for what is not to be kept.
         llm: A model that extracts and merges, as `LLM` or as the library's `LLMClient`. Without one sessions are
             archived and searched, and profile, preferences and entities are what `remember` writes.
-        embedder: Similarity of meaning beside words, as `Embedder` or one of `finding.embedder`; None goes by words.
+        meaning: How to compare by meaning, beside words: True is the small model of the extra `[local]` where it is
+            installed, False goes by words.
+        embedder: What takes its place, as `Embedder` or one of `finding.embedder`.
         reranker: What orders the first blocks again.
-        vector_index: Where the embedder's vectors are kept; None keeps them in files. Each record has its `vector`
+        vector_index: Where the embedder's vectors are kept; None keeps them in the index. Each record has its `vector`
             and its `part` in the metadata.
         graph: A copy of the relations.
         index: `"inline"` lets a search find what was just said; `"worker"` leaves that to who calls `work`.
@@ -136,7 +140,8 @@ class ContextEngineService:
         folder: str | os.PathLike[str] | None,
         *,
         llm: LLM | LLMClient | None = None,
-        embedder: Embedder | Any | None = None,
+        meaning: Meaning | FinderEmbedder | bool = True,
+        embedder: Embedder | FinderEmbedder | None = None,
         vector_index: VectorIndex | None = None,
         reranker: Reranker | None = None,
         graph: GraphStore | None = None,
@@ -151,23 +156,23 @@ class ContextEngineService:
             raise InvalidInputError(f"index must be 'inline' or 'worker', not {shorten(index)}")
         if vector_index is not None and embedder is None:
             raise InvalidInputError("vector_index needs an embedder, which makes the vectors")
-        self._reranker, self._embedder, self._vector_index = reranker, embedder, vector_index
+        own = None if embedder is None else as_embedder(embedder)
+        self._meaning = meaning_of(meaning if own is None else own)
+        beside = functools.partial(IndexedVectors, own, vector_index) if own and vector_index else None
+        self._reranker = reranker
         self.fs = ContextFS(folder, clock=clock, new_id=new_id, count_tokens=count_tokens, readonly=readonly, disk=disk)
         self.relations = RelationStore(self.fs)
         self.outbox = OutboxStore(self.fs.journal, clock, current=self.fs.current)
-        own = EmbedderAdapter(embedder) if embedder is not None and vector_index is None else None
-        self.spaces = IndexSpaces(self.fs.space / "index", self.fs.readonly, own)
+        self.spaces = IndexSpaces(self.fs.space / "index", self.fs.readonly, self._meaning, beside)
         self.worker = IndexWorker(self.fs, self.outbox, self.spaces, graph=graph)
         self._lock = threading.RLock()
-        self._vectors: dict[str, IndexedVectors] = {}
         self.coordinator = CommitCoordinator(self.fs, self.outbox, self.relations, self._ask, as_llm(llm))
-        near = self._near if embedder is not None else None
         self.planner = QueryPlanner()
-        self.retriever = L0Retriever(self.fs, self.words, near, self._on_stale)
-        self.searcher = HierarchicalSearcher(self.words, near)
+        self.retriever = L0Retriever(self.fs, self.words, self._on_stale)
+        self.searcher = HierarchicalSearcher(self.words)
         self.assembler = RetrievalAssembler(self.fs, self.words, self._on_stale)
         self.reader = MemoryReadService(self.fs, self.relations)
-        self._forgetter = Forgetter(self.fs, self.worker, self.spaces, self.outbox, self._vectors)
+        self._forgetter = Forgetter(self.fs, self.worker, self.spaces, self.outbox)
         self.worker.handlers[EXTRACT_ARCHIVE] = self._extract_event
         self.worker.handlers[FORGET] = self._finish_forgetting
         if index == "inline" and not self.fs.readonly:
@@ -212,25 +217,6 @@ class ContextEngineService:
     def _ask(self, uri: str, ask: Callable[[WordIndex], T]) -> T:
         return self._safely([uri], lambda: ask(self.words(uri)))
 
-    def _indexed(self, space: str) -> IndexedVectors | None:
-        """Return the vectors of a space in the caller's index; None where the engine's own index has them."""
-        if self._vector_index is None:
-            return None
-        with self._lock:
-            if space not in self._vectors:
-                name = uuid.uuid5(uuid.NAMESPACE_OID, EmbedderAdapter(self._embedder).name).hex[:12]
-                noted = None if self.fs.readonly else self.spaces.folder_of(space) / f"vectors-{name}.known"
-                self._vectors[space] = IndexedVectors(self._embedder, self._vector_index, noted, space)
-            return self._vectors[space]
-
-    def _near(
-        self, space: str, query: str, count: int, levels: Collection[int], filters: Filters
-    ) -> list[WordHit]:
-        words, indexed = self.words(space), self._indexed(space)
-        if indexed is None:
-            return words.nearest(query, count, levels, filters)
-        return indexed.nearest(query, count, levels, words, filters)
-
     def _on_stale(self, uri: str) -> None:
         """Index a place again where index and store differ."""
         if not self.fs.readonly:
@@ -264,12 +250,8 @@ class ContextEngineService:
         total = self._work_off()
         if adopt:
             self.adopt_all()
-        for space in self.fs.spaces() if self._embedder is not None else ():
-            if (indexed := self._indexed(space)) is None:
-                self.words(space).embed()
-            else:
-                indexed.take(self.words(space))
-                indexed.catch_up()
+        for space in self.fs.spaces() if self._meaning is not None else ():
+            self.words(space).embed()
         return total
 
     # -- committing --
@@ -411,13 +393,15 @@ class ContextEngineService:
             found = self._safely(spaces, lambda: self._search(ctx, query, plans))
             if plans[0].hints["stale"] and not self.fs.readonly:  # their edited text is indexed now
                 found = self._safely(spaces, lambda: self._search(ctx, query, plans))
-        found.note = "; ".join(filter(None, map(self.spaces.note, spaces)))
+        found.note = "; ".join(filter(None, [*map(self.spaces.note, spaces), found.note]))
         return found
 
     def _search(self, ctx: RequestContext, query: str, plans: Sequence[TypedQuery]) -> SearchResult:
         seeds: list[SeedHit] = []
         hits: dict[tuple[str, int, int], NodeHit] = {}
+        notes = dict[str, None]()
         for plan in plans:
+            notes |= dict.fromkeys(self.words(space).ask(plan.text) for space in spaces_of(plan, ctx))
             found = self.retriever.search(plan, ctx)
             seeds += [seed for seed in found if seed.uri not in {each.uri for each in seeds}]
             for hit in self.searcher.expand(plan, found, ctx):
@@ -427,7 +411,7 @@ class ContextEngineService:
         ranked = sorted(hits.values(), key=lambda hit: (-hit.score, hit.uri, hit.level, hit.part))
         blocks = self._rerank(query, self.assembler.assemble(plans[0], ranked, ctx))
         total = int(plans[0].hints["total"])
-        return SearchResult(list(plans), seeds, blocks, total, total - len(blocks))
+        return SearchResult(list(plans), seeds, blocks, total, total - len(blocks), "; ".join(filter(None, notes)))
 
     def _rerank(self, query: str, blocks: list[RetrievedBlock]) -> list[RetrievedBlock]:
         """Order blocks by the reranker, where there is one and it answers."""

@@ -19,6 +19,7 @@ from typing import Any
 
 from ...base.forks import watch_forks
 from ...base.text import digest_of
+from ...finding.embedder import Meaning
 from ...finding.index import LostIndexError
 from ...keyword_tree import HideKeys
 from ..core.config import (
@@ -48,7 +49,7 @@ from ..core.objects import (
 from ..fs.context_fs import ContextFS
 from ..fs.meta import leads_on, read_edges
 from ..fs.uri import Uri, parse_uri
-from ..providers import EmbedderAdapter, IndexedNode, WordIndex, passages_of, projected_digest
+from ..providers import IndexedNode, IndexedVectors, WordIndex, passages_of, projected_digest
 from .outbox_store import OutboxStore
 
 
@@ -107,8 +108,14 @@ _log = logging.getLogger(__name__)
 class IndexSpaces:
     """A folder for each space, `{account}/{space}/`."""
 
-    def __init__(self, folder: Path, readonly: bool = False, embedder: EmbedderAdapter | None = None) -> None:
-        self.folder, self._readonly, self._embedder = folder, readonly, embedder
+    def __init__(
+        self,
+        folder: Path,
+        readonly: bool = False,
+        meaning: Meaning | None = None,
+        beside: Callable[[Path | None, str], IndexedVectors] | None = None,
+    ) -> None:
+        self.folder, self._readonly, self._meaning, self._beside = folder, readonly, meaning, beside
         self._lock = threading.Lock()
         self._open: dict[str, WordIndex] = {}
         self.notes: dict[str, str] = {}  # by space: why its file is not used
@@ -138,7 +145,11 @@ class IndexSpaces:
             return self._open[space]
 
     def _make(self, space: str) -> WordIndex:
-        return WordIndex(self.folder_of(space) / "index.db", self._readonly, self._embedder)
+        folder = self.folder_of(space)
+        if self._beside is None:
+            return WordIndex(folder / "index.db", self._readonly, self._meaning)
+        vectors = self._beside(None if self._readonly else folder, space)
+        return WordIndex(folder / "index.db", self._readonly, beside=vectors)
 
     def _stand_in(self, space: str, error: BaseException) -> None:
         self.notes[space] = f"the index of {space} cannot be used, its files are looked through: {error}"

@@ -1343,9 +1343,9 @@ class TestScreen:
 
 
 class TestMeaning:
-    @pytest.mark.parametrize("word", ["ask", "recall", "search"])
+    @pytest.mark.parametrize("words", ["ask", "recall", "search", "context search"])
     def test_what_is_meant_is_found_at_the_first_question(
-        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, word: str
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: str
     ) -> None:
         pytest.importorskip("numpy", reason="the extra [embeddings] is not installed")
         from Agent.finding import embedder
@@ -1356,9 +1356,10 @@ class TestMeaning:
 
         monkeypatch.setattr(embedder, "LocalEmbedder", Knowing)
         program = Program(tmp_path / "memory")
+        *group, word = words.split()
         for number in range(12):
-            program.run("remember", f"Crate {number} stands in hall {number % 3}.")
-        program.run("remember", "Her ship is blue.", "--keyword", "ship")
+            program.run(*group, "remember", f"Crate {number} stands in hall {number % 3}.")
+        program.run(*group, "remember", "Her ship is blue.", "--topic" if group else "--keyword", "ship")
 
-        program.run(word, "qwibble?", "--no-meaning", code=1)
-        assert "ship" in program.run(word, "qwibble?", "--meaning")
+        program.run(*group, word, "qwibble?", "--no-meaning", code=1)
+        assert "ship" in program.run(*group, word, "qwibble?", "--meaning")

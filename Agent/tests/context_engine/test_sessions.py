@@ -805,6 +805,8 @@ class TestSearching:
             ("I work at Siemens.", "I started at Bosch.", ["Where do I work?"]),
             ("I live in Paris.", "Since June I live in Rome, in a flat by the river.", ["Where do I live?"]),
             ("The meeting is on Monday.", "The meeting is on Friday.", ["When is the meeting?"]),
+            ("My dog is called Rex.", "Rex died, our new dog is called Bo.", ["What is my dog called?"]),
+            ("I drink tea.", "I stopped drinking tea, it's coffee now.", ["What do I drink?"]),
         ],
     )
     @pytest.mark.parametrize(("top_k", "days"), [(1, ("16", "17")), (10, ("16", "17")), (10, ("16", "16"))])

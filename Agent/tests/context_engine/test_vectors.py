@@ -12,8 +12,10 @@ import pytest
 
 from Agent.context_engine import ContextEngineService, InvalidInputError, RequestContext
 from Agent.context_engine.core.objects import EmbeddingVector, IndexRecord, VectorHit
-from Agent.context_engine.providers import EmbedderAdapter
-from Agent.finding.embedder import HashingEmbedder
+from Agent.context_engine.providers import as_embedder
+from Agent.finding import embedder as finding
+from Agent.finding.embedder import HashingEmbedder, Meaning
+from Agent.keyword_tree import InvalidInputError as TreeInputError
 from Agent.tests.support.plain_reader import open_engine
 
 ADA = RequestContext("acme", "ada", "helper", "s1")
@@ -27,14 +29,43 @@ def commit(engine: ContextEngineService, *texts: str, ctx: RequestContext = ADA)
 
 class TestEngine:
     @pytest.mark.usefixtures("own_words")
-    def test_finds_what_no_word_says(self, tmp_path: Path) -> None:
-        with open_engine(tmp_path, embedder=MODEL) as engine:
+    @pytest.mark.parametrize("given", [{"embedder": MODEL}, {"meaning": MODEL}])
+    def test_finds_what_no_word_says(self, tmp_path: Path, given: dict[str, Any]) -> None:
+        with open_engine(tmp_path, **given) as engine:
             commit(engine, "the red car", "a blue sky", "green grass")
             block = engine.search_memory(ADA, "automobile", top_k=1).blocks[0]
 
             assert block.content_excerpt == "the red car"
             assert "near in meaning" in block.match_reason
             assert engine.search_memory(BOB, "automobile").blocks == []
+
+    @pytest.mark.usefixtures("own_words")
+    def test_compares_unasked_by_the_small_model_where_it_is_installed(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(finding, "_installed", lambda: Meaning(MODEL))
+        for folder, given, found in (("a", {}, ["the red car"]), ("b", {"meaning": False}, [])):
+            with open_engine(tmp_path / folder, **given) as engine:
+                commit(engine, "the red car", "a blue sky")
+                blocks = engine.search_memory(ADA, "automobile", top_k=1).blocks
+                assert [block.content_excerpt for block in blocks] == found
+
+    def test_refuses_what_cannot_embed(self, tmp_path: Path) -> None:
+        with pytest.raises(TreeInputError, match=r"embedder must have .*'a name'"):
+            open_engine(tmp_path, meaning="a name")
+
+    def test_says_that_the_model_fails(self, tmp_path: Path) -> None:
+        class Down:
+            name = "down"
+
+            def embed(self, texts: Any) -> Any:
+                raise ConnectionError("down")
+
+        with open_engine(tmp_path, embedder=Down()) as engine:
+            commit(engine, "I love jazz.")
+            found = engine.search_memory(ADA, "jazz", top_k=1)
+            assert found.blocks[0].content_excerpt == "I love jazz."
+            assert found.note == "words ranked alone: ConnectionError: down"
 
     def test_forgets_vectors_with_their_texts(self, tmp_path: Path) -> None:
         with open_engine(tmp_path, embedder=MODEL) as engine:
@@ -55,8 +86,8 @@ class TestPort:
             def embed_texts(self, texts: Any, model: Any = None) -> list[EmbeddingVector]:
                 return [EmbeddingVector([1.0]) for _ in texts]
 
-        assert EmbedderAdapter(Port()).embed(["x"]) == [[1.0]]
-        assert EmbedderAdapter(MODEL).name == MODEL.name
+        assert (as_embedder(Port()).name, as_embedder(Port()).embed(["x"])) == ("Port", [[1.0]])
+        assert as_embedder(MODEL) is MODEL
 
 
 class TestForgettingWithoutTheModel:
@@ -128,10 +159,12 @@ def test_a_vector_index_of_the_callers_keeps_the_vectors(tmp_path: Path) -> None
         assert found[0].content_excerpt == "I play the trumpet."
         kept = len(rows.records)
         rows.is_down = True
-        assert engine.search_memory(ADA, "oolong").blocks[0].content_excerpt == "I love oolong."
+        found_by_words = engine.search_memory(ADA, "oolong")
+        assert found_by_words.blocks[0].content_excerpt == "I love oolong."
+        assert found_by_words.note == "words rank alone: no vectors"
         rows.is_down = False
     with ContextEngineService(tmp_path, embedder=Topics(), vector_index=rows) as engine:
-        engine.search_memory(ADA, "music")
+        assert engine.search_memory(ADA, "music", categories=["events"]).blocks == []
         assert len(rows.records) == kept
         engine.forget(ADA, engine.list_children(ADA, "ctx://acme/users/ada/sessions/s1")[0].uri)
         assert not [record for record in rows.records.values() if "trumpet" in record.text]
