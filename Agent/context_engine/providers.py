@@ -41,6 +41,7 @@ from .core.messages import decode_message
 from .core.objects import LLM, ContextNode, Embedder, IndexRecord, Message, RequestContext, VectorIndex
 
 _RANKED = 150  # units that are ranked for a question, of all levels
+_QUESTIONS = 64  # whose nearest places are kept
 _NAMED_WORDS = 400  # of a text, that are looked at for names
 _FEW = 2_000  # rows of a target that are given to the finder as a set
 
@@ -419,14 +420,15 @@ class WordIndex:
     def _ranked(self, db: sqlite3.Connection, query: str, filters: Filters, limit: int) -> Ranking:
         """Return the ranking of a query; a search asks for its levels one after the other, and is ranked once."""
         key = query, filters, max(_RANKED, limit), self.state()
-        if self._last is None or self._last[0] != key:
+        last = self._last  # another thread may ask something else meanwhile
+        if last is None or last[0] != key:
             among = _among(db, filters) if filters != ALL else None
             ranking = self._index.rank(query, max(_RANKED, limit), among=among)
             near = self._beside.nearest(query) if self._beside is not None else ()
             if near and (ids := self._present(db, near, filters)):
                 ranking = ranking._replace(scores=_fuse([*ranking.scores], ids), nearest=dict.fromkeys(ids, 0))
-            self._last = key, ranking
-        return self._last[1]
+            self._last = last = key, ranking
+        return last[1]
 
     def _present(self, db: sqlite3.Connection, places: Iterable[Place], filters: Filters) -> list[str]:
         """Return the ids of some places, in their order, of those that are there and pass."""
@@ -585,7 +587,7 @@ class IndexedVectors:
         self._path = None if folder is None else folder / f"vectors-{name}.known"
         self._rows: dict[str, list[tuple[WordHit, str]]] = {}  # by URI
         self._state: object = None
-        self._near: tuple[str, list[Place]] = "", []
+        self._near: dict[str, list[Place]] = {}  # by question, the last ones: several threads may ask
         self._known: dict[str, str] = {}
         with contextlib.suppress(OSError, ValueError):
             self._known = mapping_of(json.loads(self._path.read_text(encoding="utf-8"))) if self._path else {}
@@ -647,13 +649,13 @@ class IndexedVectors:
             _log.warning("%s", said)
             return said
         near.sort(key=lambda hit: -hit.score)
-        self._near = query, [(hit.uri, hit.level, int(hit.metadata.get("part") or 0)) for hit in near]
+        places = [(hit.uri, hit.level, int(hit.metadata.get("part") or 0)) for hit in near]
+        self._near = dict([*self._near.items()][-_QUESTIONS:]) | {query: places}
         return ""
 
     def nearest(self, query: str) -> list[Place]:
-        """Return the places that are nearest to the question that was asked last, nearest first; none of another."""
-        asked, found = self._near
-        return found if asked == query else []
+        """Return the places that are nearest to a question, nearest first; none where it was not asked."""
+        return self._near.get(query, [])
 
 
 class LLMClientAdapter:
