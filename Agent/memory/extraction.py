@@ -25,7 +25,6 @@ What does not keep to that is left out, and the rest stays; a reply without any 
 (`ReplyFormError`). `within` gives a model a deadline.
 """
 
-import functools
 import json
 import math
 import re
@@ -44,9 +43,9 @@ from ..keyword_tree import KeywordTreeError, LLMClient
 from ..models.model_clients import within
 from .graph import ENTITY_TYPES
 
-__all__ = ["CATEGORIES", "ENTITY_TYPES", "MODEL_SECONDS", "SCHEMA", "ExtractedEntity", "ExtractedRelation"]
-__all__ += ["Extraction", "Extractor", "Fact", "FindKnown", "ModelExtractor", "ReplyFormError", "Shown"]
-__all__ += ["check_extraction", "check_fact", "check_reply", "make_question", "schema_of", "within"]
+__all__ = ["CATEGORIES", "ENTITY_TYPES", "GRAPH_SCHEMA", "MODEL_SECONDS", "SCHEMA", "ExtractedEntity"]
+__all__ += ["ExtractedRelation", "Extraction", "Extractor", "Fact", "FindKnown", "ModelExtractor", "ReplyFormError"]
+__all__ += ["Shown", "check_extraction", "check_fact", "check_reply", "make_question", "within"]
 
 CATEGORIES = ("profile", "preferences", "entities", "events", "cases", "patterns", "skills")
 """What a fact can be; the last three are an agent's own."""
@@ -260,14 +259,10 @@ SCHEMA: dict[str, Any] = _object(**_LISTS)
 """What a model answers that is asked for all lists."""
 
 
-@functools.cache
-def _schema_of(wanted: tuple[str, ...]) -> dict[str, Any]:
-    return _object(**{name: _LISTS[name] for name in wanted})
+_OF_GRAPH = ("entities", "relations")
 
-
-def schema_of(wanted: Sequence[str]) -> dict[str, Any]:
-    """Return what a model answers that is asked for some of the lists; each list and text of it has an end."""
-    return _schema_of(tuple(wanted))
+GRAPH_SCHEMA: dict[str, Any] = _object(**{name: _LISTS[name] for name in _OF_GRAPH})
+"""What a model answers that is asked for entities and relations alone."""
 
 
 def make_question(
@@ -338,12 +333,10 @@ class ModelExtractor(Extractor):
         return Extraction(text, tuple(entities.values()), tuple(relations.values()))
 
     def _ask(self, text: str, existing: Iterable[tuple[str, str]]) -> object:
-        wanted = "entities", "relations"
-        question = make_question([Shown(text)], wanted, existing)
-        schema = schema_of(wanted)
-        system = f"{question.pop('task')}\nReply schema: {_encode(schema)}"
+        question = make_question([Shown(text)], _OF_GRAPH, existing)
+        system = f"{question.pop('task')}\nReply schema: {_encode(GRAPH_SCHEMA)}"
         messages = [{"role": "system", "content": system}, {"role": "user", "content": _encode(question)}]
-        return within(self._seconds, lambda: self._client.Chat(messages, schema))
+        return within(self._seconds, lambda: self._client.Chat(messages, GRAPH_SCHEMA))
 
 
 def _characters_for(client: LLMClient, text: str) -> int:

@@ -31,7 +31,6 @@ from collections.abc import Collection, Iterable, Set
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from itertools import groupby
-from typing import NamedTuple
 
 from typing_extensions import override
 
@@ -42,7 +41,7 @@ from ..keyword_tree import InvalidInputError, NotFoundError
 from .scoring import graph_distance
 
 __all__ = ["ENTITY_TYPES", "GraphEntity", "GraphRelation", "InMemoryGraph", "KnowledgeGraph", "RelationDirection"]
-__all__ += ["Saying", "ScoredEntity", "TagConstraints", "keyword_fit", "normalize_tag", "normalize_tags"]
+__all__ += ["Saying", "ScoredEntity", "TagConstraints", "normalize_tag", "normalize_tags"]
 __all__ += ["rank_entities", "units_of_entity"]
 
 
@@ -267,7 +266,11 @@ class KnowledgeGraph(ABC):
 
     @abstractmethod
     def find_by_keywords(self, keywords: Iterable[str], limit: int | None = None) -> list[GraphEntity]:
-        """Return the entities that have at least one of the keywords, those with the best `keyword_fit` first.
+        """Return the entities that have at least one of the keywords, the best fitting first.
+
+        Each keyword counts 3 if the name or a tag is equal to it, else 2 if the name has it, or a tag, else 1 if the
+        description has it. Words count whole, whatever is between them ("go" is not in "Django", "green tea" is in
+        "Green-Tea"); in scripts without spaces any run of characters counts (绿茶 is in 喝绿茶).
 
         Args:
             keywords: What to look for.
@@ -328,37 +331,23 @@ def normalize_tags(tags: Iterable[str], limit: int | None = None) -> list[str]:
     return list(dict.fromkeys(filter(None, map(normalize_tag, check_strings("tags", tags)))))[:limit]
 
 
-def keyword_fit(entity: GraphEntity, keywords: Iterable[str]) -> int:
-    """Return how well an entity fits some keywords: 0 if it has none of them.
-
-    For each keyword 3 if the name or a tag is equal to it, else 2 if the name has it, or a tag, else 1 if the
-    description has it. Words count whole, whatever is between them ("go" is not in "Django", "green tea" is in
-    "Green-Tea"); in scripts without spaces any run of characters counts (绿茶 is in 喝绿茶).
-    """
-    return _fit({*units_of(keywords)}, entity_text(entity))
+def _texts_of(entity: GraphEntity) -> list[str]:
+    """Return what an entity is found by, as `units_of` writes it: its names and tags, at the end the description."""
+    return units_of([entity.name, *entity.aliases, *entity.tags, entity.description])
 
 
-class EntityText(NamedTuple):
-    """What an entity is found by, as `units_of` writes it."""
-
-    names: tuple[str, ...]
-    """The name, the other names and the tags."""
-    description: str
-
-
-def entity_text(entity: GraphEntity) -> EntityText:
-    *names, description = units_of([entity.name, *entity.aliases, *entity.tags, entity.description])
-    return EntityText(tuple(names), description)
-
-
-def _fit(keywords: Set[str], text: EntityText) -> int:
-    return sum(_fit_one(keyword, *text) for keyword in keywords if keyword != NO_UNITS)
-
-
-def _fit_one(keyword: str, names: tuple[str, ...], description: str) -> int:
-    if keyword in names:
-        return 3
-    return 2 if any(keyword in name for name in names) else 1 if keyword in description else 0
+def _fit(keywords: Set[str], entity: GraphEntity) -> int:
+    """Return how well an entity fits some keywords; see `KnowledgeGraph.find_by_keywords`."""
+    *names, description = _texts_of(entity)
+    fit = 0
+    for keyword in keywords - {NO_UNITS}:
+        if keyword in names:
+            fit += 3
+        elif any(keyword in name for name in names):
+            fit += 2
+        elif keyword in description:
+            fit += 1
+    return fit
 
 
 def units_of(texts: Iterable[str]) -> list[str]:
@@ -436,16 +425,14 @@ class InMemoryGraph(KnowledgeGraph):
     Args:
         constraints: How many tags there may be; 8 for an entity.
 
-    Cost: finding by keywords or tags looks at every entity.
+    Cost: finding by keywords or tags looks at every entity, an entity's relations at every relation.
     """
 
     def __init__(self, constraints: TagConstraints | None = None) -> None:
         self._constraints = constraints or TagConstraints()
         self._lock = threading.RLock()
         self._entities: dict[str, GraphEntity] = {}
-        # By entity, then by the other end and the type: so both ends find a relation, and each one exists once.
-        self._outgoing: dict[str, dict[tuple[str, str], GraphRelation]] = {}
-        self._incoming: dict[str, dict[tuple[str, str], GraphRelation]] = {}
+        self._relations: dict[tuple[str, str, str], GraphRelation] = {}  # by source, target and type: each exists once
 
     @override
     def add_entity(self, entity: GraphEntity) -> None:
@@ -453,8 +440,6 @@ class InMemoryGraph(KnowledgeGraph):
         tags = normalize_tags(entity.tags, self._constraints.max_tags_per_entity)
         with self._lock:
             self._entities[entity.id] = replace(entity, tags=tags, aliases=list(entity.aliases))
-            self._outgoing.setdefault(entity.id, {})
-            self._incoming.setdefault(entity.id, {})
 
     @override
     def get_entity(self, id: str) -> GraphEntity | None:
@@ -468,10 +453,7 @@ class InMemoryGraph(KnowledgeGraph):
         with self._lock:
             self._find(id)
             del self._entities[id]
-            for other, relation_type in self._outgoing.pop(id):
-                self._incoming[other].pop((id, relation_type))
-            for other, relation_type in self._incoming.pop(id):
-                self._outgoing[other].pop((id, relation_type))
+            self._relations = {ends: relation for ends, relation in self._relations.items() if id not in ends[:2]}
 
     @override
     def add_relation(self, relation: GraphRelation) -> None:
@@ -480,16 +462,14 @@ class InMemoryGraph(KnowledgeGraph):
         with self._lock:
             self._find(source)
             self._find(target)
-            self._outgoing[source][target, relation.relation_type] = relation
-            self._incoming[target][source, relation.relation_type] = relation
+            self._relations[source, target, relation.relation_type] = relation
 
     @override
     def remove_relation(self, source_id: str, target_id: str, relation_type: str) -> None:
         with self._lock:
             self._find(source_id)
             self._find(target_id)
-            self._outgoing[source_id].pop((target_id, relation_type), None)
-            self._incoming[target_id].pop((source_id, relation_type), None)
+            self._relations.pop((source_id, target_id, relation_type), None)
 
     @override
     def get_relations(
@@ -498,9 +478,12 @@ class InMemoryGraph(KnowledgeGraph):
         direction = check_direction(direction)
         with self._lock:
             self._find(entity_id)
-            outgoing = () if direction is RelationDirection.INCOMING else self._outgoing[entity_id].values()
-            incoming = () if direction is RelationDirection.OUTGOING else self._incoming[entity_id].values()
+            known = self._relations.values()
+            outgoing = [each for each in known if each.source_id == entity_id]
+            incoming = [each for each in known if each.target_id == entity_id]
+        if direction is RelationDirection.BOTH:
             return list(dict.fromkeys([*outgoing, *incoming]))
+        return outgoing if direction is RelationDirection.OUTGOING else incoming
 
     @override
     def find_by_keywords(self, keywords: Iterable[str], limit: int | None = None) -> list[GraphEntity]:
@@ -540,17 +523,15 @@ class InMemoryGraph(KnowledgeGraph):
         return self._entities[id]
 
 
-def units_of_entity(text: EntityText) -> set[str]:
+def units_of_entity(entity: GraphEntity) -> set[str]:
     """Return what an entity is indexed by: words, and whole names, which the blanks around them tell from a word."""
-    names, description = text
-    return {*names, *(unit for part in (*names, description) for unit in part.split())} - {NO_UNITS}
+    texts = _texts_of(entity)
+    return {*texts[:-1], *(unit for text in texts for unit in text.split())} - {NO_UNITS}
 
 
 def rank_entities(wanted: Set[str], limit: int | None, entities: Iterable[GraphEntity]) -> list[GraphEntity]:
-    """Return those of some entities that have keywords, best first, by `keyword_fit`."""
-    ranked = [
-        (-fit, entity.name, entity.id, entity) for entity in entities if (fit := _fit(wanted, entity_text(entity)))
-    ]
+    """Return those of some entities that have keywords, the best fitting first."""
+    ranked = [(-fit, entity.name, entity.id, entity) for entity in entities if (fit := _fit(wanted, entity))]
     return [entity for *_, entity in sorted(ranked, key=lambda each: each[:3])[:limit]]
 
 

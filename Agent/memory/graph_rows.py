@@ -19,7 +19,7 @@ from dataclasses import astuple, replace
 
 from ..finding.packing import to_id
 from ..keyword_tree import Info, KeywordNode
-from .graph import GraphEntity, GraphRelation, RelationDirection, Saying, TagConstraints, entity_text, units_of_entity
+from .graph import GraphEntity, GraphRelation, RelationDirection, Saying, TagConstraints, units_of_entity
 from .memory_fields import TAG, is_relation, is_waiting, own_entity, read_sayings, split_relation_key
 
 __all__ = ["TABLES", "clear_tables", "count_tagged", "entities_with", "has_relations", "lead"]
@@ -127,8 +127,7 @@ def _settle(db: sqlite3.Connection, id: str) -> None:
     db.execute("delete from tagged where entity = ?", (id,))
     entity = read_entity(db, id)
     if entity is not None:
-        units = units_of_entity(entity_text(entity))
-        db.executemany("insert into found_by values (?, ?)", [(unit, id) for unit in units])
+        db.executemany("insert into found_by values (?, ?)", [(unit, id) for unit in units_of_entity(entity)])
         db.executemany("insert into tagged values (?, ?)", [(tag, id) for tag in entity.tags])
 
 

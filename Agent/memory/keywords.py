@@ -24,7 +24,7 @@ language, goes by the text.
 
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import cache
 from importlib import import_module
 from itertools import pairwise
@@ -40,7 +40,7 @@ from ..finding.texts import terms as terms_of
 
 __all__ = ["CHINESE_STOP_WORDS", "ONE_AT_A_TIME", "OTHER", "SPEAKER", "STOP_WORDS", "ChineseKeywordExtractor"]
 __all__ += ["KeywordExtractor", "SimpleKeywordExtractor", "asked_relations", "asked_subjects", "cut_ngrams"]
-__all__ += ["cut_words", "find_words", "relation_of", "says_change", "subjects_of", "words_of"]
+__all__ += ["cut_words", "relation_of", "says_change", "subjects_of", "words_of"]
 
 Cut: TypeAlias = Callable[[str], Sequence[str]]
 """Cuts a text without spaces into words."""
@@ -96,15 +96,16 @@ class SimpleKeywordExtractor(KeywordExtractor):
     @override
     def extract(self, query: str) -> list[str]:
         words: dict[str, None] = {}
-        for unspaced, spaced in find_words(fold_case(query)):
-            if unspaced:
-                words.update(dict.fromkeys(self._cut_unspaced(unspaced)))
-            elif len(spaced) > 1 or not spaced.isalnum():
-                words[spaced] = None
+        for part in _split_pictograms(fold_case(query)):
+            for unspaced, spaced in find_runs(part):
+                if unspaced:
+                    words.update(dict.fromkeys(self._cut_unspaced(unspaced)))
+                elif len(spaced) > 1:
+                    words[spaced] = None
         return [word for word in words if word not in self.stop_words]
 
     def _cut_unspaced(self, run: str) -> Sequence[str]:
-        return (run,) if len(run) > 1 else ()
+        return (run,) if len(run) > 1 or not run.isalpha() else ()
 
 
 class ChineseKeywordExtractor(SimpleKeywordExtractor):
@@ -157,23 +158,7 @@ def _find_rjieba() -> Any:
         return None
 
 
-def find_words(text: str) -> Iterator[tuple[str, str]]:
-    """Yield what `find_runs` returns, but that a name keeps its symbols.
-
-    A word keeps `++` and `#` at its end, and a pictogram is a word: C, C++ and C# are three things, 🐍 is one.
-    """
-    end = 0
-    for match in _find_symbols(text):
-        yield from find_runs(text[end : match.start()])
-        yield "", match[0]
-        end = match.end()
-    yield from find_runs(text[end:])
-
-
-# Only from where a word begins: else a run of 10,000 letters, as base64 has, would be read 10,000 times.
-_find_symbols = re.compile(
-    r"(?<![A-Za-z0-9])[A-Za-z0-9]+(?:\+\+|#)(?![A-Za-z0-9])|[\u2600-\u27bf\U0001f300-\U0001faff]"
-).finditer
+_split_pictograms = re.compile(r"([\u2600-\u27bf\U0001f300-\U0001faff])").split  # each is a word: 🐍
 
 # Han alone: kana between two characters changes where a word ends, and a Chinese dictionary does not know.
 _is_chinese = re.compile(r"[\u2e80-\u2fdf\u3005-\u3007\u3400-\u9fff\uf900-\ufaff\U00020000-\U0003ffff]+").fullmatch

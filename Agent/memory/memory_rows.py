@@ -204,24 +204,23 @@ def note_superseded(db: sqlite3.Connection, info: Info) -> list[str]:
 
 def find_older(db: sqlite3.Connection, ids: Iterable[str]) -> list[str]:
     """Return infos and all that they supersede, at however many removes, as they come."""
-    found = dict.fromkeys(ids)
-    stack = list(found)
-    while stack:
-        sql = "select old from supersedes where new = ? order by old"
-        new = [row[0] for row in db.execute(sql, (stack.pop(),)) if row[0] not in found]
-        found |= dict.fromkeys(new)
-        stack += new
-    return list(found)
+    return _walk(db, ids, "select old from supersedes where new = ? order by old")
 
 
 def walk_on(db: sqlite3.Connection, id: str) -> list[str]:
     """Return all infos that supersede an info, at however many removes."""
-    found, stack = dict[str, None](), [id]
+    return _walk(db, [id], "select new from supersedes where old = ?")[1:]
+
+
+def _walk(db: sqlite3.Connection, ids: Iterable[str], sql: str) -> list[str]:
+    """Return infos and all that a statement leads to from them, at however many removes; a circle ends."""
+    found = dict.fromkeys(ids)
+    stack = list(found)
     while stack:
-        new = [row[0] for row in db.execute("select new from supersedes where old = ?", (stack.pop(),))]
-        stack += [each for each in new if each not in found]
+        new = [row[0] for row in db.execute(sql, (stack.pop(),)) if row[0] not in found]
         found |= dict.fromkeys(new)
-    return [each for each in found if each != id]
+        stack += new
+    return list(found)
 
 
 def find_newer(db: sqlite3.Connection, id: str) -> list[str]:

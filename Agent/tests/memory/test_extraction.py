@@ -13,6 +13,8 @@ from Agent.base.text import split_sentences
 from Agent.keyword_tree import StubLLMClient
 from Agent.memory.extraction import (
     ENTITY_TYPES,
+    GRAPH_SCHEMA,
+    SCHEMA,
     Extraction,
     FindKnown,
     ModelExtractor,
@@ -20,7 +22,6 @@ from Agent.memory.extraction import (
     Shown,
     check_fact,
     check_reply,
-    schema_of,
 )
 from Agent.tests.support.examples import share
 
@@ -253,10 +254,14 @@ class TestModel:
         assert len(found.entities) == 41
         assert all(text[each.start : each.end] == each.name for each in found.entities)
 
-    @pytest.mark.parametrize("wanted", [("facts",), ("entities", "relations"), ("entities", "relations", "facts")])
-    def test_is_asked_for_the_wanted_lists_alone_each_with_an_end(self, wanted: tuple[str, ...]) -> None:
-        schema = schema_of(wanted)
-
+    @pytest.mark.parametrize(
+        ("schema", "wanted"),
+        [(GRAPH_SCHEMA, ("entities", "relations")), (SCHEMA, ("entities", "relations", "facts"))],
+        ids=["for the graph", "of a session"],
+    )
+    def test_is_asked_for_the_wanted_lists_alone_each_with_an_end(
+        self, schema: dict[str, Any], wanted: tuple[str, ...]
+    ) -> None:
         def check(part: dict[str, Any]) -> None:
             if part["type"] == "array":
                 assert 0 < part["maxItems"] <= 50

@@ -13,13 +13,14 @@ from hypothesis import strategies as st
 
 from Agent.keyword_tree import InvalidInputError, KeywordTree, NotFoundError
 from Agent.memory.graph import (
+    NO_UNITS,
     GraphEntity,
     GraphRelation,
     InMemoryGraph,
     KnowledgeGraph,
     RelationDirection,
     TagConstraints,
-    keyword_fit,
+    units_of,
 )
 from Agent.memory.tree_graph import TreeGraph
 from Agent.tests.support.examples import share
@@ -311,7 +312,7 @@ class TestEntities:
             graph.add_entity(entity)
             graph.add_entity(GraphEntity("2", "unlike"))
 
-            assert (GraphEntity("1", name) in graph.find_by_keywords([name])) == bool(keyword_fit(entity, [name]))
+            assert (GraphEntity("1", name) in graph.find_by_keywords([name])) == (units_of([name]) != [NO_UNITS])
 
 
 class TestRelations:
