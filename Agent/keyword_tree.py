@@ -2402,8 +2402,7 @@ class _FileStore:
 
     def Append(self, operations: list[LoggedOperation], extra: str = "") -> None:
         """Make operations durable: one write, one sync; the lock is held."""
-        if self.health is not _SOUND:
-            self.RefuseIfFailed()
+        self.RefuseIfFailed()
         reader, lines, crc = self._reader, [], self._reader.crc
         durable = seq = reader.seq
         for operation in operations:
@@ -3740,10 +3739,8 @@ class _MRUCache:
 class _Descent:
     """Lets a model choose from views of the tree, round by round; the client is called outside of every lock."""
 
-    _see: _See  # what is committed
-    _see_own: _See  # and what this thread's open operation did on top
-    _fit: Callable[..., Fits]  # see `Ranker.Fit`
-    _read_infos: Callable[[Iterable[Any]], list[Info]]
+    _engine: _Engine
+    _reader: _Reader
     _client: LLMClient
     _mru: _MRUCache
     max_candidates: int
@@ -3770,10 +3767,10 @@ class _Descent:
         best = fits.ids[: self._short_list]
         if intent == "search" and best and not self.always_ask and self._IsSure(fits):
             return self._Conclude(trace, _Reading("ranked", "match", best[:1]), _ROOT_ID)
-        with self._see() as state:
+        with self._engine.See() as state:
             start = position = _Position(_ROOT_ID, [], self._ListChildren(state, _ROOT_ID))
         for _ in range(self.max_rounds):
-            with self._see() as state:
+            with self._engine.See() as state:
                 if any(id not in state.nodes for id in (position.id, *position.targets)):
                     return self._Conclude(trace, _Reading("vanished"), position.id)
                 if best:
@@ -3781,9 +3778,9 @@ class _Descent:
                 else:
                     view = self.BuildView(state, fits, position, is_first=position is start)
                 names = state.NamesOnPath(position.id)
-            self._AddTexts(self._see, view, fits if best else None)
+            self._AddTexts(self._engine.See, view, fits if best else None)
             reading = self._AskRound(trace, question, names, view)
-            with self._see() as state:
+            with self._engine.See() as state:
                 reading = self._Settle(state, trace, reading, view)
                 looks_further = bool(best) and (reading.case, reading.action) == ("no_target", "jump")
                 if reading.case == "jump":
@@ -3809,13 +3806,13 @@ class _Descent:
             return self._Conclude(trace, _Reading("silent", "missing", words=silence), _ROOT_ID)
         ranked = {"query": about.get("context") or query}
         fits = self.Rank(ranked, "search", ids) if self._wants_evidence else None
-        with self._see_own() as state:
+        with self._engine.SeeOwn() as state:
             view = _View(self.Describe(state, [id for id in ids if id in state.nodes], fits), {})
-        self._AddTexts(self._see_own, view)
+        self._AddTexts(self._engine.SeeOwn, view)
         reading = self._AskRound(trace, question, [], view)
         if reading.case == "jump":
             reading = _Reading("jump_invalid", "jump", words="there is nothing under to look at")
-        with self._see_own() as state:
+        with self._engine.SeeOwn() as state:
             reading = self._Settle(state, trace, reading, view)
         return self._Conclude(trace, reading, _ROOT_ID)
 
@@ -3887,7 +3884,7 @@ class _Descent:
             stood_at = [stood_at, *targets][-1]
             reason = "parent_gone" if trace.intent == "suggest_parent" else reason
         path: list[str] = []
-        with self._see() as state:
+        with self._engine.See() as state:
             stood_at = state.Nearest(stood_at)
             if outcome == "matched" and targets[0] in state.nodes:
                 path = state.PathOf(targets[0])
@@ -4007,7 +4004,7 @@ class _Descent:
                 held[entry["id"]] = state.InfosOf(state.by_node.Get(entry["id"])[: max(1, count)])
         for entry in view.entries:
             evidence = _NO_EVIDENCE if fits is None else fits.evidence.get(entry["id"], _NO_EVIDENCE)
-            infos = [] if evidence.excerpt and not count else self._read_infos(held[entry["id"]])
+            infos = [] if evidence.excerpt and not count else self._reader.Infos(held[entry["id"]])
             texts = [info.content for info in infos]
             if texts and count:
                 entry["texts"] = [_Cut(text, _TEXT_LIMIT) for text in texts]
@@ -4020,7 +4017,7 @@ class _Descent:
         is_placing = intent == "suggest_parent"
         count = self.max_candidates if self._wants_evidence else 0 if is_placing else max(_NEAREST, self._short_list)
         try:
-            return self._fit(query, more, is_placing=is_placing, count=count, among=ids)
+            return self._engine.Fit(query, more, is_placing=is_placing, count=count, among=ids)
         except KeywordTreeError:  # of the tree itself: it was closed, say
             raise
         except Exception as error:
@@ -4034,7 +4031,7 @@ class _Descent:
         ranked = self.Rank({"query": context[:_QUERY_LIMIT]}, "search").ids
         places = {id: place for place, id in enumerate(ranked)}
         best = {}
-        with self._see_own() as state:
+        with self._engine.SeeOwn() as state:
             for id in filter(state.nodes.__contains__, ids):
                 best[id] = min(places.get(step, len(places)) for step in state.Upward(id))
         return heapq.nsmallest(self.max_candidates, best, key=best.__getitem__)
@@ -5304,7 +5301,8 @@ def _LinesUntil(lines: Iterable[tuple[LogLine, bytes]], at: int | float) -> list
     found: list[bytes] = []
     is_reached = False
     for line, raw in lines:
-        is_reached = is_reached or (line.seq if isinstance(at, int) else _ReadTime(raw)) <= at
+        reached = line.seq if isinstance(at, int) else float(cast("re.Match[bytes]", _FindTime(raw))[1])
+        is_reached = is_reached or reached <= at
         if is_reached or line.op == STATE:
             found.append(raw)
         if line.prev == FIRST_CRC:  # a log begins here
@@ -5312,10 +5310,6 @@ def _LinesUntil(lines: Iterable[tuple[LogLine, bytes]], at: int | float) -> list
                 return found[::-1]
             found.clear()
     return []
-
-
-def _ReadTime(raw: bytes) -> float:
-    return float(cast("re.Match[bytes]", _FindTime(raw))[1])
 
 
 class _PastStore:
@@ -5345,7 +5339,7 @@ class _PastStore:
     def _Refuse(self, *_: object) -> NoReturn:
         raise StoreError(f"{self._name} can only be read")
 
-    Append = Snapshot = Compact = _Refuse
+    Append = Snapshot = Compact = OpenSnapshot = _Refuse
 
     def Close(self, apply: object) -> bool:
         """Leave everything as it is."""
@@ -5362,10 +5356,6 @@ class _PastStore:
     def SnapshotNames(self) -> list[str]:
         """Return none: snapshots are the tree's own."""
         return []
-
-    def OpenSnapshot(self, name: str) -> NoReturn:
-        """Refuse: there are none."""
-        raise NotFoundError("snapshot", name)
 
     def Sizes(self) -> dict[str, int]:
         """Return none: nothing is on the disk."""
@@ -5455,12 +5445,8 @@ def _Measure(state: _State) -> dict[str, Any]:
     }
 
 
-def _Draw(tree: KeywordTree, depth: int = 2) -> str:
-    """Return a drawing of the top of a tree: `depth` levels, at most ten names of each keyword."""
-    return "\n".join([repr(tree), *_DrawBelow(tree, _ROOT_ID, "", depth)])
-
-
 def _DrawBelow(tree: KeywordTree, id: str, indent: str, depth: int) -> Iterator[str]:
+    """Yield the lines of a drawing: `depth` levels below a keyword, at most ten names of each."""
     children = tree.GetChildren(id)
     shown = children[:_DRAWN] if depth else []
     for child in shown:
@@ -5802,7 +5788,7 @@ class _Writer:
             _LOGGER.info("no keyword fits %s, it goes under %s: %s", _Shorten(node.name), where, descent.reason)
         return descent.node_id or descent.stood_at, descent.io
 
-    def CreateKeywords(self, specs: object) -> list[KeywordNode]:
+    def CreateKeywords(self, op: str, specs: object) -> list[KeywordNode]:
         self._engine.CheckOpen()
         drafts = []
         for spec in _CheckSpecs(specs, "name", _NODE_SPEC):  # before the first call of a model is paid for
@@ -5819,7 +5805,7 @@ class _Writer:
                 agent_ios.append(io)
             plans.append(partial(_PlanNode, node, parent_id, io))
         author = drafts[0][0].created_by if drafts else "user"
-        return self._engine.Write("batch_create_keywords", lambda tx: [plan(tx) for plan in plans], author, agent_ios)
+        return self._engine.Write(op, lambda tx: [plan(tx) for plan in plans], author, agent_ios)
 
     def CreateInfos(self, op: str, specs: Any) -> list[Info]:
         self._engine.CheckOpen()
@@ -6155,8 +6141,7 @@ class KeywordTree:
         self._mru = _MRUCache(mru_capacity)
         engine.make_ranker = partial(make_ranker, TreeView(engine, self.data_dir))
         fields, limits = _ReadCandidateFields(client, show_descriptions), (max_candidates, descend_max_rounds)
-        seeing = engine.See, engine.SeeOwn, engine.Fit, reader.Infos
-        self._descent = _Descent(*seeing, client, self._mru, *limits, bar, always_ask, fields, log_messages)
+        self._descent = _Descent(engine, reader, client, self._mru, *limits, bar, always_ask, fields, log_messages)
         self._writer = _Writer(engine, reader, self._descent)
         self._searcher = _Searcher(engine, reader, self._descent, self._mru)
         self._engine.Open()
@@ -6181,7 +6166,7 @@ class KeywordTree:
     def __str__(self) -> str:
         """Draw two levels of the tree, at most ten names of each."""
         with contextlib.suppress(KeywordTreeError):
-            return _Draw(self)
+            return "\n".join([repr(self), *_DrawBelow(self, _ROOT_ID, "", 2)])
         return repr(self)
 
     def _repr_html_(self) -> str:
@@ -6459,26 +6444,19 @@ class KeywordTree:
         Raises:
             DuplicateIdError: the id is in use, or belongs to a merged keyword.
         """
-        name = _CheckName("name", name)
-        if created_by != "user":
-            created_by = _CheckName("created_by", created_by)
-        aliases = None if aliases is None else _CheckList("aliases", aliases, _CheckName)
-        if description != "":
-            description = _CheckText("description", description, _DESCRIPTION_LIMIT)
-        metadata = None if metadata is None else _CheckMetadata("metadata", metadata)
-        id = None if id is None else _CheckId("id", id)
-        io = None
-        if parent_id is not None:
-            parent_id = _CheckId("parent_id", parent_id)
-            if id is None and self._engine.normalizer is _NormalizeText:
-                texts = description, metadata or {}, created_by
-                return self._writer.CreateBeneath(parent_id, self._engine.new_id(), name, aliases or [], *texts)
-        node = self._writer.DraftNode(id, name, aliases, description, metadata, created_by)
-        if parent_id is None and _CheckBool("llm_auto_place", llm_auto_place):
-            self._engine.CheckOpen()
-            parent_id, io = self._writer.Place(node)
-        plan = partial(_PlanNode, node, parent_id or _ROOT_ID, io)
-        return self._engine.Write("create_keyword", plan, created_by, [io] if io else ())
+        if parent_id is not None and id is None and self._engine.normalizer is _NormalizeText:
+            name, parent_id = _CheckName("name", name), _CheckId("parent_id", parent_id)
+            aliases = [] if aliases is None else _CheckList("aliases", aliases, _CheckName)
+            if description != "":
+                description = _CheckText("description", description, _DESCRIPTION_LIMIT)
+            metadata = _CheckMetadata("metadata", metadata)
+            if created_by != "user":
+                created_by = _CheckName("created_by", created_by)
+            texts = description, metadata, created_by
+            return self._writer.CreateBeneath(parent_id, self._engine.new_id(), name, aliases, *texts)
+        spec: _Row = {"name": name, "parent_id": parent_id, "aliases": aliases, "description": description, "id": id}
+        spec |= {"llm_auto_place": llm_auto_place, "metadata": metadata, "created_by": created_by}
+        return self._writer.CreateKeywords("create_keyword", [spec])[0]
 
     def BatchCreateKeywords(self, specs: Sequence[KeywordSpec | Mapping[str, object]]) -> list[KeywordNode]:
         """Make many keywords, all or none; return them in the order of the specs.
@@ -6493,7 +6471,7 @@ class KeywordTree:
         Cost: one sync for all; a descent for each spec without a parent.
         """
         with _CollectorOff(specs):
-            return self._writer.CreateKeywords(specs)
+            return self._writer.CreateKeywords("batch_create_keywords", specs)
 
     def Ensure(self, path: str | Sequence[str], created_by: str = "user") -> KeywordNode:
         """Return the keyword at the end of a path of names from the root; make the missing part, in one operation.
