@@ -20,7 +20,7 @@ import json
 import logging
 import threading
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeAlias, TypeVar
@@ -37,7 +37,7 @@ from ...formats.mcp_memory import (
     said_of,
     type_keyword,
 )
-from ...formats.records import ROOT_ID, Fact, Keyword, Outline, is_blank
+from ...formats.records import ROOT_ID, Fact, Keyword, Outline, is_blank, load
 from ...keyword_tree import InvalidInputError, KeywordTree, SearchStatus
 from ..operations import NAME_LIMIT, Done, try_again
 from ..walking import cut
@@ -105,7 +105,7 @@ class MemoryGraph:
                 keyword = entity_keyword(outline, row["name"], row["entityType"], parent_id)
                 keywords[keyword.id] = keyword
                 facts += [self._fact(outline, keyword.id, text) for text in row["observations"]]
-            return made, [*self._make(keywords.values()), *self._store(facts)]
+            return made, self._load([*keywords.values(), *facts])
 
         return self._change("create_entities", plan)
 
@@ -129,7 +129,7 @@ class MemoryGraph:
                     continue
                 linked = [id for id in dict.fromkeys(ids) if self.tree.GetKeyword(id) is not None]
                 facts.append(relation_fact(outline, (start, end), ids, kind, linked))
-            return made, [*writes, *self._store(facts)]
+            return made, [*writes, *self._load(facts)]
 
         return self._change("create_relations", plan)
 
@@ -152,7 +152,7 @@ class MemoryGraph:
                 added[id].update(new)
                 facts += [self._fact(outline, id, text) for text in new]
                 results.append({"entityName": name, "addedObservations": new})
-            return results, self._store(facts)
+            return results, self._load(facts)
 
         return self._change("add_observations", plan)
 
@@ -244,28 +244,10 @@ class MemoryGraph:
         with self._lock:
             return try_again(change)
 
-    def _make(self, keywords: Iterable[Keyword]) -> list[_Write]:
-        specs = [{**vars(keyword), "created_by": AUTHOR} for keyword in keywords]
-        for spec in specs:
-            del spec["confirmed"]
-        return [partial(self.tree.BatchCreateKeywords, specs)] if specs else []
-
-    def _store(self, facts: Iterable[Fact]) -> list[_Write]:
-        """Return what stores the facts; all that an info may be of two ends besides its own is RELATED."""
-        facts = list(facts)
-        specs = [
-            {
-                "id": fact.id,
-                "content": fact.content,
-                "metadata": fact.metadata,
-                "keyword_ids": [link[0] for link in fact.links[:1]],
-                "created_by": AUTHOR,
-            }
-            for fact in facts
-        ]
-        more = [(fact.id, link[0], link[1]) for fact in facts for link in fact.links[1:]]
-        links = [partial(self.tree.LinkInfo, *link, AUTHOR) for link in more]
-        return [partial(self.tree.BatchCreateInfos, specs), *links] if specs else []
+    def _load(self, records: Sequence[Keyword | Fact]) -> list[_Write]:
+        for record in records:
+            record.created_by = AUTHOR
+        return [partial(load, self.tree, records)] if records else []
 
     def _fact(self, outline: Outline, id: str, text: str) -> Fact:
         """Return an observation to be stored; its id is the next one that is free, should the same text have it."""
