@@ -115,7 +115,6 @@ class _Held:
     order: int  # of its put among all
     created_at: float
     updated_at: float
-    index: list[str] | bool | None
     ttl: float | None  # minutes
     logged_expiry: float | None  # as it is in the log: `expires_at` may be ahead of it
     content_hash: int
@@ -125,7 +124,7 @@ class _Held:
     value: dict[str, Any] | None = None
 
 
-_KEPT = ("id", "key", "order", "created_at", "updated_at", "index", "ttl", "logged_expiry", "content_hash")
+_KEPT = ("id", "key", "order", "created_at", "updated_at", "ttl", "logged_expiry", "content_hash")
 """What is kept of an item for the next process, besides the namespace."""
 
 
@@ -339,7 +338,7 @@ class KeywordTreeStore(TreeAdapter, BaseStore):
             kept = json.loads(self._kept_path.read_text(encoding="utf-8"))
             items = [
                 _Held(id, tuple(namespace), key, *others)
-                for namespace, rows in kept["items"]
+                for namespace, rows in kept["rows"]
                 for id, key, *others in rows
             ]
             position = Position(*kept["position"])
@@ -366,7 +365,7 @@ class KeywordTreeStore(TreeAdapter, BaseStore):
         with suppress(OSError):  # read-only, or full: the next process reads the tree
             self._kept_path.parent.mkdir(mode=0o700, exist_ok=True)
             with tempfile.NamedTemporaryFile("w", encoding="utf-8", dir=self._kept_path.parent, delete=False) as file:
-                json.dump({"position": self._follower.position, "items": items}, file, ensure_ascii=False)
+                json.dump({"position": self._follower.position, "rows": items}, file, ensure_ascii=False)
             os.replace(file.name, self._kept_path)
 
     def _take_info(self, info: Info) -> None:
@@ -379,8 +378,8 @@ class KeywordTreeStore(TreeAdapter, BaseStore):
         namespace, key = tuple(own["namespace"]), own["key"]
         order = next(self._orders)
         if old is not None:
-            reported = (_put_at(info), namespace, key, _hash(info.content), own.get("index"))
-            if reported == (old.updated_at, old.namespace, old.key, old.content_hash, old.index):
+            reported = (_put_at(info), namespace, key, _hash(info.content))
+            if reported == (old.updated_at, old.namespace, old.key, old.content_hash):
                 # Only its time to live has changed.
                 old.ttl, old.logged_expiry = own.get("ttl"), own.get("expires_at")
                 old.expires_at = max(old.expires_at or 0.0, old.logged_expiry or 0.0) or None
@@ -388,7 +387,7 @@ class KeywordTreeStore(TreeAdapter, BaseStore):
             self._drop(old)
         expires_at = own.get("expires_at")
         times = order, info.created_at, _put_at(info)
-        held = _Held(info.id, namespace, key, *times, own.get("index"), own.get("ttl"), expires_at, _hash(info.content))
+        held = _Held(info.id, namespace, key, *times, own.get("ttl"), expires_at, _hash(info.content))
         self._hold(held)
         if self._has_room(info.content):
             held.text, held.size = info.content, len(info.content)

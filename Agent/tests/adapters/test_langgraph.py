@@ -348,7 +348,7 @@ class TestKeptList:
         assert {item.key for item in found[0]} == {"new", *(f"k{number}" for number in range(10))} - {"k1"}
         assert taken <= 2
 
-    @pytest.mark.parametrize("harm", ["cut", "[]", '{"items": [[7, [[]]]], "position": [1, "x"]}'])
+    @pytest.mark.parametrize("harm", ["cut", "[]", '{"rows": [[7, [[]]]], "position": [1, "x"]}'])
     def test_that_is_damaged_is_made_again(
         self, tmp_path: Path, read: Callable[[], tuple[list[Any], int]], harm: str
     ) -> None:
