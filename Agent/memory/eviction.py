@@ -230,7 +230,7 @@ class RecallLog:
 
     Args:
         path: The file; it is derived data, and may be deleted at any time.
-        write_after: So many recalls are kept in memory before they are added to the file, or as many as it has rows.
+        write_after: So many recalls are kept in memory before they are added to the file, which is written whole.
         clock: Seconds since the epoch.
 
     A crash loses what was not written yet, and of two processes that write in the same moment one may lose what it had
@@ -246,7 +246,6 @@ class RecallLog:
         self._lock = threading.Lock()
         self._new: dict[str, RecallStats] = {}
         self._new_count = 0
-        self._row_count = 0
 
     def record(self, scores: Mapping[str, float]) -> None:
         """Count one recall of each of some memories: id → score.
@@ -263,7 +262,7 @@ class RecallLog:
             for id, score in scores.items():
                 self._new[id] = self._new.get(id, RecallStats()) + RecallStats(1, score, now)
             self._new_count += len(scores)
-            due = self._new_count >= max(self._write_after, self._row_count)  # the file is written whole
+            due = self._new_count >= self._write_after
         if due:
             self.write()
 
@@ -290,7 +289,7 @@ class RecallLog:
                 beside.touch(mode=0o600)
                 beside.write_text(json.dumps(rows), encoding="utf-8")
                 beside.replace(self._path)
-                self._new, self._new_count, self._row_count = {}, 0, len(rows)
+                self._new, self._new_count = {}, 0
             except OSError as error:
                 _LOGGER.warning("recall statistics cannot be written, and stay in memory: %s", error)
 

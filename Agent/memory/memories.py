@@ -25,12 +25,13 @@ import threading
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Set
 from itertools import count, islice
 from pathlib import Path
-from typing import Any, NamedTuple, TypeAlias, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from ..finding import texts
 from ..finding.embedder import Embedder, Meaning
 from ..finding.index import Hit, Index, LostIndexError, Unit
 from ..finding.packing import to_id
+from ..finding.score import Among
 from ..keyword_tree import Info, InvalidInputError, KeywordNode, KeywordTree
 from ..store.log_follower import LogChanges, LogFollower, Position, all_infos, outside_operations
 from . import graph_rows
@@ -56,7 +57,7 @@ from .memory_rows import (
     write_row,
 )
 
-__all__ = ["Choice", "Filters", "Found", "InfoFacts", "Memories"]
+__all__ = ["Filters", "Found", "InfoFacts", "Memories"]
 
 KINDS = ("fact", "episode", "pattern", "skill")
 """What `MemoryStore` keeps; other programs may have written others."""
@@ -78,10 +79,6 @@ class Found(NamedTuple):
     """The sentence that says so, at most 160 characters; "" where none does."""
     note: str = ""
     """Why the ranking was less than usual: "words ranked alone: …" where an embedder was late; else ""."""
-
-
-Choice: TypeAlias = Set[str] | Callable[[Collection[str]], Collection[str]]
-"""Which infos may be found: their ids, or what returns which of some ids may."""
 
 
 class Memories:
@@ -150,7 +147,8 @@ class Memories:
                     return work()
                 except LostIndexError:
                     self._taken = None
-                    self._catch_up_if_can()
+                    with contextlib.suppress(LostIndexError, sqlite3.OperationalError, OSError):
+                        self._catch_up()
                 except (sqlite3.OperationalError, OSError) as error:
                     if self._index.path is None:
                         raise
@@ -158,10 +156,6 @@ class Memories:
                     self._index, self._taken = self._make_index(None), None
                     self._catch_up()
             return work()
-
-    def _catch_up_if_can(self) -> None:
-        with contextlib.suppress(LostIndexError, sqlite3.OperationalError, OSError):
-            self._catch_up()
 
     def _catch_up(self) -> None:
         position = self._index.position
@@ -357,7 +351,7 @@ class Memories:
         known = self.read(lambda db: db.execute(sql, (key,)).fetchall()) if key in self._keys else []
         return list(dict.fromkeys([*recent, *(to_id(id) for (id,) in known)]))
 
-    def choose(self, filters: Filters | None) -> Choice | None:
+    def choose(self, filters: Filters | None) -> Among | None:
         """Return which infos may be found; None is all.
 
         Cost: where many may, microseconds, and some ms for a search.
@@ -389,7 +383,7 @@ class Memories:
         self,
         query: str,
         limit: int,
-        among: Choice | None = None,
+        among: Among | None = None,
         lent: Mapping[str, Mapping[str, float]] | None = None,
         quotes: int | None = None,
     ) -> list[Found]:
@@ -409,7 +403,7 @@ class Memories:
         self,
         query: str,
         limit: int,
-        among: Choice | None,
+        among: Among | None,
         lent: Mapping[str, Mapping[str, float]] | None = None,
         quotes: int | None = None,
     ) -> list[Hit]:

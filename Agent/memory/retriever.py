@@ -22,10 +22,9 @@ order lost a third of LoCoMo's evidence). The infos of a keyword that the questi
 the words that the name says and the text does not count twice.
 """
 
-import inspect
 import math
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from itertools import repeat
@@ -37,6 +36,7 @@ from ..base.text import fold
 from ..finding import texts
 from ..finding.calibration import LACKING
 from ..finding.embedder import Embedder, Meaning
+from ..finding.score import Among, allow
 from ..keyword_tree import Info, InvalidInputError, KeywordNode, KeywordTree
 from .graph import ENTITY_TYPES, GraphEntity, KnowledgeGraph, RelationDirection
 from .keywords import (
@@ -50,7 +50,7 @@ from .keywords import (
     subjects_of,
     words_of,
 )
-from .memories import Choice, Filters, Found, InfoFacts, Memories
+from .memories import Filters, Found, InfoFacts, Memories
 from .memory_fields import Memory, memory_fields
 from .scoring import (
     HALF_LIFE_S,
@@ -185,8 +185,6 @@ class MemoryRetriever:
         tree = knowledge_store.tree if isinstance(knowledge_store, KnowledgeStore) else knowledge_store
         self.index = Memories(tree, index_path, meaning)
         self._tree, self._graph = tree, knowledge_graph or TreeGraph(tree, self.index)
-        # A graph of one's own may have the original document's signatures alone, which know no limit.
-        self._takes_limit = "limit" in inspect.signature(self._graph.find_by_keywords).parameters
         self._extractor = keyword_extractor or ChineseKeywordExtractor()
         self.config = config or RetrieverConfig()
         self._clock, self._speaker = clock, frozenset(texts.terms(speaker))
@@ -225,10 +223,12 @@ class MemoryRetriever:
         """Return the keywords that the question names, and these and what they are related to, the nearest first."""
         # "Which person": every second entity is one.
         keywords = [keyword for keyword in self._extractor.extract(query) if keyword not in ENTITY_TYPES]
-        limit = [_ENTITIES] if self._takes_limit else []
-        named = {entity.id: entity for entity in self._graph.find_by_keywords(keywords, *limit)[:_ENTITIES]}
+        own = self._graph if isinstance(self._graph, TreeGraph) else None
+        # Another one may have the original document's signatures alone, which know no limit.
+        found = self._graph.find_by_keywords(keywords, *([] if own is None else [_ENTITIES]))
+        named = {entity.id: entity for entity in found[:_ENTITIES]}
         near = dict.fromkeys(named, 1.0)
-        is_bare = isinstance(self._graph, TreeGraph) and not self._graph.has_relations()
+        is_bare = own is not None and not own.has_relations()
         for id in () if is_bare else named:
             for other in self._graph.get_related(id, depth, RelationDirection.BOTH, None):
                 near[other.entity.id] = max(other.score, near.get(other.entity.id, 0.0))
@@ -238,7 +238,7 @@ class MemoryRetriever:
 class _Search:
     """A question that is looked into; what it needs of the tree is read once."""
 
-    def __init__(self, retriever: MemoryRetriever, query: str, among: Choice | None, config: RetrieverConfig) -> None:
+    def __init__(self, retriever: MemoryRetriever, query: str, among: Among | None, config: RetrieverConfig) -> None:
         self._index, self._tree, self._among, self._config = retriever.index, retriever._tree, among, config
         self._query, self._now = query, retriever._clock()
         self._infos, self._nodes = dict[str, Info | None](), dict[str, list[KeywordNode]]()
@@ -302,7 +302,7 @@ class _Search:
         for page in range(_PAGES):
             infos = self._tree.GetInfosOfKeyword(keyword_id, page=page, size=_HANGING // 4)
             self._infos |= {info.id: info for info in infos}
-            allowed = _allowed(self._among, [info.id for info in infos])
+            allowed = allow([info.id for info in infos], self._among)
             ids += [info.id for info in infos if info.id in allowed]
             if len(infos) < _HANGING // 4 or len(ids) >= _HANGING // 4:
                 break
@@ -436,10 +436,6 @@ _WIDER = 50  # memories that are looked at for a later statement
 _COMPARED = 1_000  # characters of a memory, for what it says of a change
 _QUERY_LIMIT = 2_000  # characters
 _PASSAGE = 160  # characters
-
-
-def _allowed(among: Choice | None, ids: Collection[str]) -> Collection[str]:
-    return ids if among is None else among if isinstance(among, Set) else among(ids)
 
 
 def _words(text: str) -> str:

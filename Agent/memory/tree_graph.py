@@ -115,8 +115,8 @@ class TreeGraph(KnowledgeGraph):
 
     @override
     def get_entity(self, id: str) -> GraphEntity | None:
-        node = self._tree.GetKeyword(id) if id else None
-        if node is None or node.parent_id is None:
+        node = _keyword(self._tree, id)
+        if node is None:
             return None
         found = self._read(lambda db: graph_rows.read_entity(db, node.id))
         own = own_entity(node)  # in an operation that is still open
@@ -204,8 +204,8 @@ class TreeGraph(KnowledgeGraph):
             return
 
     def _find(self, id: str) -> KeywordNode:
-        node = self._tree.GetKeyword(id) if id else None
-        if node is None or node.parent_id is None:
+        node = _keyword(self._tree, id)
+        if node is None:
             raise NotFoundError("keyword", id)
         return node
 
@@ -289,6 +289,12 @@ class TreeGraph(KnowledgeGraph):
         return [to_id(key) for (key,) in self._read(lambda db: db.execute(waits).fetchall())]
 
 
+def _keyword(tree: KeywordTree, id: str) -> KeywordNode | None:
+    """Return a keyword other than the root; None where there is none."""
+    node = tree.GetKeyword(id) if id else None
+    return None if node is None or node.parent_id is None else node
+
+
 def _tag_keys(tags: Iterable[str]) -> dict[str, int]:
     return {f"{TAG}{tag}": place for place, tag in enumerate(normalize_tags(tags, graph_rows.MAX_TAGS))}
 
@@ -341,7 +347,7 @@ class KnowledgeStore:
         for name in ("id", "title", "summary", "body"):
             check_string(f"KnowledgePage.{name}", getattr(page, name))
         with self.tree.Operation("add_page"):
-            node = self._find(page.id)
+            node = _keyword(self.tree, page.id)
             if node is None:
                 spec = {"name": page.title, "parent_id": "root", "description": page.summary}
                 node = self.tree.BatchCreateKeywords([{**spec, **({"id": page.id} if page.id else {})}])[0]
@@ -356,7 +362,7 @@ class KnowledgeStore:
 
     def get_page(self, id: str) -> KnowledgePage | None:
         """Return the page with this id, or None."""
-        node = self._find(id)
+        node = _keyword(self.tree, id)
         return None if node is None else self._page(node)
 
     def remove_page(self, id: str) -> None:
@@ -365,7 +371,7 @@ class KnowledgeStore:
         Raises:
             NotFoundError: There is none with this id.
         """
-        node = self._find(id)
+        node = _keyword(self.tree, id)
         if node is None:
             raise NotFoundError("keyword", id)
         with self.tree.Operation("remove_page"):
@@ -385,12 +391,8 @@ class KnowledgeStore:
         self._index.catch_up()
         for one in self._index.rank(" ".join(wanted), limit):
             found |= dict.fromkeys(link.keyword_id for link in self.tree.GetLinks(one.id))
-        nodes = (self._find(id) for id in found)
+        nodes = (_keyword(self.tree, id) for id in found)
         return [self._page(node) for node in nodes if node is not None][:limit]
-
-    def _find(self, id: str) -> KeywordNode | None:
-        node = self.tree.GetKeyword(id) if id else None
-        return None if node is None or node.parent_id is None else node
 
     def _write_body(self, keyword_id: str, body: str) -> None:
         own = self.tree.GetInfo(_own_id(keyword_id))
