@@ -32,7 +32,7 @@ from ..finding.embedder import Embedder, Meaning
 from ..finding.index import Hit, Index, LostIndexError, Unit
 from ..finding.packing import to_id
 from ..finding.score import Among
-from ..keyword_tree import Info, InvalidInputError, KeywordNode, KeywordTree
+from ..keyword_tree import ClosedError, Info, InvalidInputError, KeywordNode, KeywordTree
 from ..store.log_follower import LogChanges, LogFollower, Position, all_infos, outside_operations
 from . import graph_rows
 from .memory_fields import superseded_ids
@@ -423,7 +423,7 @@ class Memories:
         """Leave the index on disk; one that lags the log first loses what was deleted for good."""
         with self._lock:
             if self._path is not None and self._path.exists():
-                with contextlib.suppress(LostIndexError, sqlite3.Error, OSError):
+                with contextlib.suppress(LostIndexError, sqlite3.Error, OSError, ClosedError):  # the tree may be closed
                     if not self._resume(self._index.position):
                         self._catch_up()
             self._index.close()

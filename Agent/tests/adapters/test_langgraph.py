@@ -148,6 +148,16 @@ class TestItems:
 
         assert store.tree.Verify() == []
 
+    def test_it_can_be_closed_after_its_tree(self, tmp_path: Path) -> None:
+        with KeywordTree(str(tmp_path)) as tree:
+            store = KeywordTreeStore(tree)
+            store.put(NAMESPACE, "a", {"text": "tea"})
+            assert len(store.search(NAMESPACE, query="tea")) == 1
+        store.close()
+
+        with KeywordTreeStore.from_folder(str(tmp_path)) as again:
+            assert len(again.search(NAMESPACE, query="tea")) == 1
+
     def test_two_trees_on_one_folder_agree(self, store: KeywordTreeStore) -> None:
         with KeywordTree(store.tree.data_dir) as other:
             theirs = KeywordTreeStore(other)
