@@ -1,4 +1,4 @@
-"""REST over a hub: a function for each call, named as the document names it.
+"""REST over a hub: a function for each call, named as the document names it, or a line where it only passes on.
 
 Calls run in the thread pool of 40, of which at most `routing.POOL_SIZE` wait for a model; but a known entry with few
 votes is answered in the event loop (`get_knowledge`), and `slim_knowledge` has a thread of its own. See `application`
@@ -145,6 +145,22 @@ def _version_of(if_match: str | None) -> int | None:
     return None if if_match == "*" else int(if_match.strip('W/"'))
 
 
+def _pass_on(
+    method: str, path: str, name: str, act: Callable[..., Json], model: Any, *, status: int = 200,
+    also: tuple[int, ...] = (), **parameters: Any,
+) -> None:  # fmt: skip
+    """Add a call that passes its parameters, name → type, to a method of the hub, whose description it has."""
+
+    def call(who: Who, **given: Any) -> Response:
+        return answer(act(who.hub, who.token, *(given[each] for each in parameters)), status)
+
+    kind, types = inspect.Parameter.KEYWORD_ONLY, {"who": Who, **parameters}
+    shown = [inspect.Parameter(each, kind, annotation=types[each]) for each in types]
+    call.__signature__ = inspect.Signature(shown)  # type: ignore[attr-defined]
+    call.__name__, call.__doc__ = name, (inspect.getdoc(act) or "").partition("\n\n")[0]
+    _call(method, path, model, status=status, also=also)(call)
+
+
 def _entry(made: Json, status: int = 200) -> Response:
     return answer(made, status, made["entry"]["version"])
 
@@ -225,45 +241,15 @@ def delete_knowledge(who: Who, id: KnowledgeId, key: Key, if_match: IfMatch = No
     return answer(who.hub.delete(who.token, id, _version_of(if_match), key))
 
 
-@_call("GET", f"{_ENTRY}/history", answers.PageOut)
-def knowledge_history(who: Who, id: KnowledgeId) -> Response:
-    """Return the newest 200 versions of an entry, newest first: those that this token could see."""
-    return answer(who.hub.history(who.token, id))
-
-
-@_call("GET", f"{_ENTRY}/feedback", answers.PageOut)
-def knowledge_feedback(who: Who, id: KnowledgeId, query: Page) -> Response:
-    """Return a page of an entry's feedback, newest first; what is not visible makes a page shorter."""
-    return answer(who.hub.feedback(who.token, id, query))
-
-
-@_call("GET", "/api/proposal", answers.PageOut)
-def list_proposals(who: Who, query: Annotated[schemas.ProposalQuery, Query()]) -> Response:
-    """Return a page of proposals, newest first."""
-    return answer(who.hub.proposals(who.token, query))
-
-
 @_call("POST", "/api/proposal/{id:proposal_id}/accept", answers.ChangedOut, has_tag=True)
 def accept_proposal(who: Who, id: ProposalId, key: Key, body: schemas.AcceptIn | None = None) -> Response:
     """Give an entry the text that was proposed, or that a person wrote instead; needs the entry, or `curate`."""
     return _entry(who.hub.accept(who.token, id, body or {}, key))
 
 
-@_call("POST", "/api/proposal/{id:proposal_id}/reject", answers.DoneOut, also=(412,))
-def reject_proposal(who: Who, id: ProposalId, key: Key) -> Response:
-    """Close a proposal; the entry stays as it is."""
-    return answer(who.hub.reject(who.token, id, key))
-
-
-# Resources and secrets
+# Resources
 
 _RESOURCE = "/api/resource/{id:path}"
-
-
-@_call("GET", "/api/resource", answers.PageOut)
-def list_resources(who: Who, query: Page) -> Response:
-    """Return a page of resources, newest first."""
-    return answer(who.hub.list_resources(who.token, query))
 
 
 @_call("GET", _RESOURCE, answers.ResourceOut, has_tag=True)
@@ -290,89 +276,35 @@ def delete_resource(who: Who, id: ResourceId, key: Key, if_match: IfMatch = None
     return answer(who.hub.delete_resource(who.token, id, _version_of(if_match), key))
 
 
-@_call("GET", "/api/secret/{id:path}", answers.SecretOut, also=(410,))
-def get_secret(who: Who, id: ResourceId) -> Response:
-    """Return a secret to one with the right, and log who read it."""
-    return answer(who.hub.reveal(who.token, id))
+# Calls that say no more than the hub does
 
+_TRACE, _UNDO = "/api/trace/{id}/goals", "/api/operation/{id}/undo"
+_REJECT, _PROPOSALS = "/api/proposal/{id:proposal_id}/reject", Annotated[schemas.ProposalQuery, Query()]
 
-@_call("GET", "/api/access", answers.PageOut)
-def list_accesses(who: Who, query: Page) -> Response:
-    """Return a page of who read which secret, and who was refused, newest first: of one's own, or with `admin` all."""
-    return answer(who.hub.accesses(who.token, query))
+_pass_on("GET", f"{_ENTRY}/history", "knowledge_history", KnowHub.history, answers.PageOut, id=KnowledgeId)
+_pass_on(
+    "GET", f"{_ENTRY}/feedback", "knowledge_feedback", KnowHub.feedback, answers.PageOut, id=KnowledgeId, query=Page
+)
+_pass_on("GET", "/api/proposal", "list_proposals", KnowHub.proposals, answers.PageOut, query=_PROPOSALS)
+_pass_on("POST", _REJECT, "reject_proposal", KnowHub.reject, answers.DoneOut, also=(412,), id=ProposalId, key=Key)
+_pass_on("GET", "/api/resource", "list_resources", KnowHub.list_resources, answers.PageOut, query=Page)
+_pass_on("GET", "/api/secret/{id:path}", "get_secret", KnowHub.reveal, answers.SecretOut, also=(410,), id=ResourceId)
+_pass_on("GET", "/api/access", "list_accesses", KnowHub.accesses, answers.PageOut, query=Page)
+_pass_on("GET", "/api/operation", "list_operations", KnowHub.operations, answers.PageOut, query=Page)
+_pass_on("POST", _UNDO, "undo_operation", KnowHub.undo, answers.DoneOut, id=OperationId, key=Key)
+_pass_on("GET", _TRACE, "get_goals", KnowHub.get_goals, Json, id=Name)
+_pass_on("PUT", _TRACE, "put_goals", KnowHub.put_goals, Json, id=Name, body=schemas.GoalsIn, key=Key)
+_pass_on("GET", "/api/me", "get_me", KnowHub.me, Json)
+_pass_on("GET", "/api/token", "list_tokens", KnowHub.list_tokens, answers.PageOut)
+_pass_on(
+    "POST", "/api/token", "make_token", KnowHub.make_token, answers.TokenOut, status=201, body=schemas.TokenIn, key=Key
+)
+_pass_on("DELETE", "/api/token/{id}", "revoke_token", KnowHub.revoke_token, answers.DoneOut, id=Digest)
+_pass_on("GET", "/api/group", "list_groups", KnowHub.list_groups, answers.PageOut)
+_pass_on("PUT", "/api/group/{id}", "put_group", KnowHub.put_group, answers.DoneOut, id=Name, body=schemas.GroupIn)
+_pass_on("POST", "/api/import", "take_in", KnowHub.take_in, Json, body=schemas.ImportIn, key=Key)
 
-
-# The keeping of the hub
-
-
-@_call("GET", "/api/operation", answers.PageOut)
-def list_operations(who: Who, query: Page) -> Response:
-    """Return a page of the operations on what this token sees, newest first."""
-    return answer(who.hub.operations(who.token, query))
-
-
-@_call("POST", "/api/operation/{id}/undo", answers.DoneOut)
-def undo_operation(who: Who, id: OperationId, key: Key) -> Response:
-    """Take back an operation of one's own, or with `curate` another's, if all that it touched is seen."""
-    return answer(who.hub.undo(who.token, id, key))
-
-
-@_call("GET", "/api/trace/{id}/goals", Json)
-def get_goals(who: Who, id: Name) -> Response:
-    """Return a goal tree of one's own."""
-    return answer(who.hub.get_goals(who.token, id))
-
-
-@_call("PUT", "/api/trace/{id}/goals", Json)
-def put_goals(who: Who, id: Name, body: schemas.GoalsIn, key: Key) -> Response:
-    """Keep a goal tree, in the place of the one that is there: it is its principal's alone."""
-    return answer(who.hub.put_goals(who.token, id, body, key))
-
-
-@_call("GET", "/api/me", Json)
-def get_me(who: Who) -> Response:
-    """Return who a token is, and what it shares with whom where it does not say so."""
-    return answer(who.hub.me(who.token))
-
-
-@_call("GET", "/api/token", answers.PageOut)
-def list_tokens(who: Who) -> Response:
-    """Return all tokens, without their texts."""
-    return answer(who.hub.list_tokens(who.token))
-
-
-@_call("POST", "/api/token", answers.TokenOut, status=201)
-def make_token(who: Who, body: schemas.TokenIn, key: Key) -> Response:
-    """Make a token; its text is shown this once."""
-    return answer(who.hub.make_token(who.token, body, key), 201)
-
-
-@_call("DELETE", "/api/token/{id}", answers.DoneOut)
-def revoke_token(who: Who, id: Digest) -> Response:
-    """End a token, and the browsers that it logged in."""
-    return answer(who.hub.revoke_token(who.token, id))
-
-
-@_call("GET", "/api/group", answers.PageOut)
-def list_groups(who: Who) -> Response:
-    """Return the groups that give no more than this token sees."""
-    return answer(who.hub.list_groups(who.token))
-
-
-@_call("PUT", "/api/group/{id}", answers.DoneOut)
-def put_group(who: Who, id: Name, body: schemas.GroupIn) -> Response:
-    """Let principals see scopes as members of a group; a group without members goes."""
-    return answer(who.hub.put_group(who.token, id, body))
-
-
-# In and out
-
-
-@_call("POST", "/api/import", Json)
-def take_in(who: Who, body: schemas.ImportIn, key: Key) -> Response:
-    """Write what an export holds; what is there already is skipped, so a second time changes nothing."""
-    return answer(who.hub.take_in(who.token, body, key))
-
+# Export
 
 EXPORTS = 2
 """Exports of one caller at once."""
