@@ -219,7 +219,7 @@ class Gate:
 
     def count(self, token: Token) -> None:
         """Refuse more requests of one token than its share."""
-        self._spend(token.parent or token.digest or token.principal, self._settings.requests_per_second)
+        self._spend(token.asker, self._settings.requests_per_second)
         calls = self._settings.calls_per_minute
         self._spend(f"principal {token.principal}", calls / 60, calls)
 

@@ -24,7 +24,6 @@ from .gate import PROBLEM_TYPE
 from .hub import KnowHub
 from .records import PROBLEMS, Json, KnowHubError
 from .schemas import NAME_PATTERN, RESOURCE_ID_LIMIT, RESOURCE_ID_PATTERN
-from .services.store import asker_of
 from .tokens import Token, need
 
 
@@ -318,7 +317,7 @@ _exporting = Counter[tuple[int, str]]()  # by hub and caller
 async def export(who: Who, request: Request) -> Response:
     """Yield all that a token sees, without secrets, an object a line: what an import reads."""
     need(who.token, "read")
-    caller = id(who.hub), asker_of(who.token)
+    caller = id(who.hub), who.token.asker
     if _exporting[caller] >= EXPORTS:
         raise KnowHubError("too-many-requests", f"{EXPORTS} exports at once", retry_after_s=5.0)
     is_text = request.headers.get("accept", "").startswith("text/plain")

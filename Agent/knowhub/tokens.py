@@ -66,6 +66,11 @@ class Token:
         # In an entry it means "its principal alone": a token that had it as a scope would share it with everybody.
         object.__setattr__(self, "scopes", self.scopes - {OWNER_SCOPE})
 
+    @property
+    def asker(self) -> str:
+        """Whose share of requests and models it draws on: of a browser, its token's."""
+        return self.parent or self.digest or self.principal
+
     def may(self, right: str) -> bool:
         """Return whether it has a right."""
         return right in self.rights
@@ -266,11 +271,8 @@ class Tokens:
 
     def all(self) -> list[Token]:
         """Return all tokens, oldest first; what has expired is put away."""
-        found = [token for token in self._living() if token.kind == "token"]
+        found = [token for token in map(self._load, self._digests()) if token is not None and token.kind == "token"]
         return sorted(found, key=lambda token: token.created_at)
-
-    def _living(self) -> Iterator[Token]:
-        return (token for digest in self._digests() if (token := self._load(digest)) is not None)
 
     def damaged(self) -> list[str]:
         """Return the names of files that hold no token."""

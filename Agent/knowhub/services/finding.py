@@ -10,7 +10,7 @@ from ..records import Json
 from ..routing import ROUTE_S, SHOWN_LIMIT, TASK_SHOWN, read_chosen
 from ..schemas import SearchQuery, parse
 from ..tokens import Token, need, sees
-from .store import Store, asker_of, entry_fields, judgement_of
+from .store import Store, entry_fields, judgement_of
 
 
 class Finding(Store):
@@ -28,7 +28,7 @@ class Finding(Store):
         limit = 2 * query.top_k
         reason = "asked" if query.route == "recall" else self.models.available()
         if not reason and query.route == "model":
-            self.models.check_share(asker_of(token))
+            self.models.check_share(token.asker)
         ids = self.catalog.rank(query.q, limit if reason else SHOWN_LIMIT, eligible) if eligible else []
         chosen, usage, shown = None, None, 0
         if eligible and not reason:
@@ -96,7 +96,7 @@ class Finding(Store):
             picked = read_chosen(data, len(candidates), limit)
             return None if picked is None else [candidates[idx] for idx in picked]
 
-        reply = models.ask("route_knowledge", question, read, asker_of(token), model, ROUTE_S)
+        reply = models.ask("route_knowledge", question, read, token.asker, model, ROUTE_S)
         if reply.data is not None:
             models.keep(cache_key, reply.data)
         return reply.data, reply.reason, reply.usage

@@ -18,7 +18,7 @@ from ..records import Json, KnowHubError, Record, iso_time, kind_of, not_found
 from ..schemas import AcceptIn, BatchIn, Case, KnowledgeUpdate, PageQuery, ProposalQuery, is_text, parse
 from ..tokens import Token, need, sees, sees_said
 from .entries import Entries
-from .store import asker_of, page_of, read_case, read_cursor, under_way
+from .store import page_of, read_case, read_cursor, under_way
 
 
 class Judging(Entries):
@@ -36,7 +36,7 @@ class Judging(Entries):
             self._check_owner(token, record)
             self._check_scopes(token, record.fields["scopes"], record)
         if body.evolve_feedback is not None and not self.models.available(body.model):
-            self.models.check_share(asker_of(token))
+            self.models.check_share(token.asker)
         cases = [(True, body.add_helpful_case), (False, body.add_harmful_case)]
         given = [(is_helpful, case) for is_helpful, case in cases if case is not None]
         self._check_secrets(body)
@@ -163,7 +163,7 @@ class Judging(Entries):
             content = data.get("content") if isinstance(data, Mapping) else None
             return str(content) if is_text(content) else None
 
-        reply = self.models.ask("evolve_knowledge", question, read, asker_of(token), body.model)
+        reply = self.models.ask("evolve_knowledge", question, read, token.asker, body.model)
         text = reply.data or ""
         answer: Json = {"state": "queued", "reason": reply.reason, "operation_id": "", "proposal_id": proposal.id}
         answer["usage"] = reply.usage

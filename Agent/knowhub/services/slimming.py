@@ -14,7 +14,7 @@ from ..evolving import SLIM_SHARE, check_merge, find_clusters
 from ..records import Json, KnowHubError, Record
 from ..schemas import CONTENT_LIMIT, TASK_LIMIT, Cluster, Plan, SlimIn, is_text, parse
 from ..tokens import Token, need, sees
-from .store import Store, asker_of
+from .store import Store
 
 _ALIKE = 0.4
 """Share of all terms that two entries must have in common for a model to compare them."""
@@ -122,7 +122,7 @@ class Slimming(Store):
             return (str(task), str(content)) if is_good else None
 
         question = {"query": "", "entries": shown}
-        reply = self.models.ask("merge_knowledge", question, read, asker_of(token), model)
+        reply = self.models.ask("merge_knowledge", question, read, token.asker, model)
         if not isinstance(reply.data, tuple):
             return None, reply.data or reply.reason
         (made.task, made.content), made.reason = reply.data, "model"

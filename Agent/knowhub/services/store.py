@@ -335,11 +335,6 @@ def digest_of(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def asker_of(token: Token) -> str:
-    """Return whose share of requests and models a token draws on: of a browser, its token's."""
-    return token.parent or token.digest or token.principal
-
-
 def write_cursor(key: tuple[float, str]) -> str:
     """Return a place in a list as callers carry it; each text of the form of `schemas.Cursor` is one."""
     return f"{key[0]:.9f}_{key[1]}"

@@ -8,6 +8,7 @@ import pytest
 
 if TYPE_CHECKING:
     from Agent.knowhub.hub import KnowHub
+    from Agent.tests.knowhub.support import Served
 
 
 @pytest.fixture(autouse=True)
@@ -25,3 +26,12 @@ def hub(tmp_path: Path) -> "Iterator[KnowHub]":
 
     with KnowHub(tmp_path / "hub") as hub:
         yield hub
+
+
+@pytest.fixture
+def served(hub: "KnowHub") -> "Iterator[Served]":
+    """Serve it."""
+    from Agent.tests.knowhub.support import serve
+
+    with serve(hub) as served:
+        yield served

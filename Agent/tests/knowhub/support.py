@@ -4,19 +4,20 @@ import contextlib
 import socket
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import httpx
+import pytest
 import uvicorn
 
 from Agent.knowhub.application import Application, create_app
 from Agent.knowhub.gate import Settings
 from Agent.knowhub.hub import KnowHub
-from Agent.knowhub.records import RIGHTS
+from Agent.knowhub.records import RIGHTS, KnowHubError
 from Agent.knowhub.serving import Connection
 
-__all__ = ["Served", "running", "serve"]
+__all__ = ["Served", "done", "refused", "running", "serve"]
 
 RATE = 1e6  # requests a second: tests are many
 
@@ -52,6 +53,20 @@ class Served:
         """Close the clients."""
         for client in self._clients:
             client.close()
+
+
+def refused(code: str, call: Callable[..., Any], *args: Any, **kwargs: Any) -> KnowHubError:
+    """Return the refusal of a call, which has this code."""
+    with pytest.raises(KnowHubError) as caught:
+        call(*args, **kwargs)
+    assert caught.value.code == code, caught.value.detail
+    return caught.value
+
+
+def done(answer: httpx.Response) -> Any:
+    """Return what a call that succeeded answered."""
+    assert answer.is_success, (answer.status_code, answer.text)
+    return answer.json()
 
 
 @contextlib.contextmanager

@@ -9,7 +9,6 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -23,26 +22,15 @@ from Agent.knowhub.hub import LOCAL, KnowHub
 from Agent.knowhub.pages import add_pages
 from Agent.knowhub.services.store import Quota
 from Agent.knowhub.tokens import Tokens, agents_token, own_token
-from Agent.tests.knowhub.support import Served, serve
+from Agent.tests.knowhub.support import Served, done, serve
 
 ENTRY = {"task": "boil an egg", "content": "Seven minutes.", "types": ["tool"], "scopes": ["org:x"]}
 WRITER = ("read", "write", "secrets")
 
 
 @pytest.fixture
-def served(hub: KnowHub) -> Iterator[Served]:
-    with serve(hub) as served:
-        yield served
-
-
-@pytest.fixture
 def alice(served: Served) -> httpx.Client:
     return served.client("alice", WRITER, ["org:x"])
-
-
-def done(answer: httpx.Response) -> Any:
-    assert answer.is_success, (answer.status_code, answer.text)
-    return answer.json()
 
 
 def save(client: httpx.Client, **fields: Any) -> str:
@@ -85,6 +73,7 @@ class TestTokens:
         batch = {"feedback_list": [{"knowledge_id": id, "is_helpful": True}]}
         many = done(person.post("/api/knowledge/batch_update", json=batch))
 
+        assert len(done(person.get(f"/api/knowledge/{id}/feedback"))["results"]) == 4  # kept, if not counted
         assert (own["entry"]["eval"]["helpful"], "own entry" in own["note"]) == (0, True)
         assert (counted["entry"]["eval"]["helpful"], counted["note"]) == (1, "")
         assert (again["entry"]["eval"]["helpful"], "earlier vote" in again["note"]) == (1, True)

@@ -2,7 +2,6 @@
 
 import json
 import threading
-from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -13,9 +12,9 @@ from Agent.keyword_tree import ConflictError, DuplicateIdError, KeywordTree, Stu
 from Agent.knowhub import following
 from Agent.knowhub.hub import LOCAL, KnowHub
 from Agent.knowhub.ledger import attempt
-from Agent.knowhub.records import Json, KnowHubError
-from Agent.knowhub.schemas import KnowledgeIn, problem_of
+from Agent.knowhub.records import Json
 from Agent.knowhub.tokens import Token
+from Agent.tests.knowhub.support import refused
 
 KEY = "sk-ant-" + "abcdef0123456789" * 2  # put together here, lest a scanner takes this file for a leak
 RIGHTS = frozenset({"read", "write"})
@@ -44,13 +43,6 @@ def save(hub: KnowHub, token: Token = LOCAL, **more: Any) -> str:
 def voter(number: int = 0) -> Token:
     """Return one of many who judge what others made."""
     return Token(f"voter-{number}", RIGHTS, frozenset({"*"}))
-
-
-def refused(code: str, call: Callable[..., Any], *args: Any, **kwargs: Any) -> KnowHubError:
-    with pytest.raises(KnowHubError) as caught:
-        call(*args, **kwargs)
-    assert caught.value.code == code, caught.value.detail
-    return caught.value
 
 
 def found(hub: KnowHub, q: str, token: Token = LOCAL, **more: Any) -> list[str]:
@@ -95,13 +87,6 @@ class TestSave:
         assert entry["created_at"] == entry["updated_at"]
         assert entry["created_at"].endswith("Z")
 
-    def test_the_id_tells_the_day(self, tmp_path: Path) -> None:
-        with KnowHub(tmp_path / "hub", clock=lambda: 1_772_668_800.0) as hub:
-            id = save(hub)
-
-        assert id.startswith("knowledge-20260305-")
-        assert len(id) == len("knowledge-20260305-") + 12
-
     def test_the_bodys_own_message_id_wins(self, hub: KnowHub) -> None:
         entry = hub.save(LOCAL, draft(message_id="msg-1", source={"message_id": "msg-2"}))["entry"]
 
@@ -138,18 +123,6 @@ class TestSave:
 
         assert problem.errors
         assert hub.list_knowledge(LOCAL)["count"] == 0
-
-    def test_no_error_repeats_what_was_said(self, hub: KnowHub) -> None:
-        wrongs: list[Json] = [{"score": "SENTINEL"}, {"SENTINEL": 1}, {"tags": {"SENTINEL\n": "SENTINEL\n"}}]
-        wrongs += [{"types": "SENTINEL"}, {"scopes": ["SENTINEL SENTINEL"]}, {"source": {"SENTINEL": "SENTINEL"}}]
-        for wrong in wrongs:
-            assert "SENTINEL" not in json.dumps(refused("invalid", hub.save, LOCAL, {**draft(), **wrong}).to_json())
-
-    def test_refuses_what_looks_like_a_secret(self, hub: KnowHub) -> None:
-        problem = refused("secret-shape", hub.save, LOCAL, draft(content=f"use {KEY}"))
-
-        assert "resource_save" in problem.detail
-        assert "abcdef" not in problem.detail
 
     def test_takes_it_where_that_is_allowed(self, tmp_path: Path) -> None:
         with KnowHub(tmp_path, allow_secret_shapes=True) as hub:
@@ -241,15 +214,12 @@ class TestSearch:
         for number in range(2):
             hub.update(voter(number), bad, {"add_harmful_case": {}})
 
-        assert found(hub, "tea") == []
-        assert found(hub, "tea", min_score=1) == ["tea low"]
-
-    def test_zero_quality_is_eligible(self, hub: KnowHub) -> None:
-        id = save(hub, task="tea", score=4)
+        even = save(hub, task="tea even", score=4)
         for number in range(2):
-            hub.update(voter(number), id, {"add_harmful_case": {}})
+            hub.update(voter(number), even, {"add_harmful_case": {}})
 
-        assert found(hub, "tea") == ["tea"]
+        assert found(hub, "tea") == ["tea even"]  # its quality is 0
+        assert sorted(found(hub, "tea", min_score=1)) == ["tea even", "tea low"]
 
     def test_filters_by_type(self, hub: KnowHub) -> None:
         save(hub, task="tea one", types=["tool"])
@@ -457,7 +427,7 @@ class TestFeedback:
             hub.update(voter(number), id, {"add_helpful_case": case})
         judged = hub.get(LOCAL, id)["eval"]
 
-        assert judged["helpful"] == 23
+        assert (judged["helpful"], hub.get(LOCAL, id)["version"]) == (23, 1)
         assert [case["task"] for case in judged["helpful_history"]] == [f"case {n}" for n in range(22, 2, -1)]
         assert judged["helpful_history"][0]["timestamp"] == "2026-03-05T12:00:00Z"
 
@@ -484,12 +454,6 @@ class TestFeedback:
 
         hub.undo(LOCAL, undone)
         assert hub.get(LOCAL, id)["eval"]["helpful"] == 2
-
-    def test_does_not_change_the_version(self, hub: KnowHub) -> None:
-        id = save(hub)
-        hub.update(LOCAL, id, {"add_helpful_case": {}})
-
-        assert hub.get(LOCAL, id)["version"] == 1
 
     def test_one_call_is_one_operation(self, hub: KnowHub) -> None:
         id = save(hub)
@@ -561,10 +525,6 @@ class TestList:
         ]
 
         assert tasks == [["a"], ["b"], ["a"], ["b"], ["b", "a"], []]
-
-    def test_a_foreign_cursor_is_refused(self, hub: KnowHub) -> None:
-        for cursor in ("x", "bm9uZQ", "W10", "1_"):
-            refused("invalid", hub.list_knowledge, LOCAL, {"cursor": cursor})
 
 
 class TestChange:
@@ -906,12 +866,6 @@ class TestExport:
             assert hub.feedback(LOCAL, id)["count"] == 0
         refused("not-found", hub.get, eve, "knowledge-eve-2")
 
-    def test_without_admin_all_becomes_ones_own(self, hub: KnowHub) -> None:
-        hub.take_in(ADA, [{"id": "knowledge-20260305-a1b2", "created_by": "bob", **draft()}])
-
-        [hers] = hub.list_knowledge(ADA)["results"]
-        assert hers["created_by"] == "ada"
-
 
 class TestTimes:
     LATE, EARLY = "9999-12-31T23:59:59-12:00", "0001-01-01T00:00:00+14:00"
@@ -936,13 +890,6 @@ class TestTimes:
 
 
 class TestProblem:
-    def test_points_to_the_field(self) -> None:
-        with pytest.raises(ValueError, match="validation") as caught:
-            KnowledgeIn.model_validate({**draft(), "source": {"urls": ["nonsense"]}})
-        problem = problem_of(caught.value.errors())  # type: ignore[attr-defined]
-
-        assert problem.errors[0]["pointer"] == "/source/urls/0"
-
     def test_what_others_wrote_into_the_tree_is_none_of_ours(self, hub: KnowHub) -> None:
         tree: KeywordTree = hub.ledger.tree
         held: list[Json] = [{}, {"types": 5}, {"task": "t", "types": ["tool"], "tags": [], "scopes": "team:a"}]

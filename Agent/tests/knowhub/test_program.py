@@ -75,15 +75,13 @@ class TestCarrying:
             assert expected in run(capsys, "import", "--data", f"{data}2", str(out))
         out.write_text("not json\n")
         run(capsys, "import", "--data", data, str(out), status=2)
-
-    def test_imports_lines_written_by_hand_once(
-        self, capsys: pytest.CaptureFixture[str], data: str, tmp_path: Path
-    ) -> None:
-        lines = tmp_path / "by-hand.jsonl"
-        lines.write_text(json.dumps(ENTRY) + "\n" + json.dumps({**ENTRY, "task": "煮蛋"}), encoding="utf-8")
-
-        assert run(capsys, "import", str(lines), "--data", data) == "2 written, 0 there already\n"
-        assert run(capsys, "import", str(lines), "--data", data) == "0 written, 2 there already\n"
+        by_hand = json.dumps(ENTRY) + "\n" + json.dumps({**ENTRY, "task": "煮蛋"}) + "\n"
+        out.write_text(by_hand, encoding="utf-8")
+        assert run(capsys, "import", str(out), "--data", f"{data}3") == "2 written, 0 there already\n"
+        out.write_text(f"{by_hand}7\n\n", encoding="utf-8")
+        assert main(["import", "--data", f"{data}3", str(out)]) == 1
+        said = capsys.readouterr()
+        assert ("0 written, 2 there already" in said.out, "line 3" in said.err) == (True, True)
 
     def test_speaks_chinese_where_that_is_asked_for(
         self, capsys: pytest.CaptureFixture[str], data: str, monkeypatch: pytest.MonkeyPatch
@@ -106,15 +104,6 @@ class TestCarrying:
         done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
 
         assert "with task, content and types" in " ".join(done.stdout.split())
-
-    def test_what_is_no_object_is_reported_by_its_line(
-        self, capsys: pytest.CaptureFixture[str], data: str, tmp_path: Path
-    ) -> None:
-        (tmp_path / "in.jsonl").write_text(json.dumps({"id": "knowledge-1", **ENTRY}) + "\n7\n\n")
-        assert main(["import", "--data", data, str(tmp_path / "in.jsonl")]) == 1
-        said = capsys.readouterr()
-
-        assert ("1 written" in said.out, "line 2" in said.err) == (True, True)
 
 
 class TestBackup:

@@ -4,28 +4,22 @@ import errno
 import os
 import re
 import threading
-from typing import Any
 
 import pytest
 
 from Agent.knowhub import records
 from Agent.knowhub.hub import LOCAL, KnowHub
-from Agent.knowhub.records import Json, KnowHubError
+from Agent.knowhub.records import Json
+from Agent.tests.knowhub.support import refused
 
 ENTRY = {"task": "boil an egg", "content": "Seven minutes.", "types": ["usecase"]}
-
-
-def refused(code: str, call: Any, *args: Any) -> None:
-    with pytest.raises(KnowHubError) as caught:
-        call(*args)
-    assert caught.value.code == code, caught.value.detail
 
 
 @pytest.mark.parametrize(
     ("most", "field"),
     [
         (2_000, "task"), (65_536, "content"), (200, "owner"), (20, "tags"), (20, "scopes"), (50, "resource_ids"),
-        (20, "urls"),
+        (20, "urls"), (262_144, "body"), (65_536, "secure_body"), (200, "title"),
     ],
 )  # fmt: skip
 def test_the_limit_itself_is_taken_and_one_more_is_not(hub: KnowHub, most: int, field: str) -> None:
@@ -36,15 +30,13 @@ def test_the_limit_itself_is_taken_and_one_more_is_not(hub: KnowHub, most: int, 
         name = "source" if field == "urls" else field
         return {**ENTRY, name: values.get(name, "x" * size)}
 
-    assert hub.save(LOCAL, body(most))["operation_id"]
-    refused("invalid", hub.save, LOCAL, body(most + 1))
-
-
-def test_limits_of_a_resource(hub: KnowHub) -> None:
-    for field, most in (("body", 262_144), ("secure_body", 65_536), ("title", 200)):
+    if field in ("body", "secure_body", "title"):
         resource = {"title": "t", field: "é" * most}
         assert hub.put_resource(LOCAL, f"r/{field}", resource)["operation_id"]
         refused("invalid", hub.put_resource, LOCAL, "r/more", {**resource, field: "é" * (most + 1)})
+        return
+    assert hub.save(LOCAL, body(most))["operation_id"]
+    refused("invalid", hub.save, LOCAL, body(most + 1))
 
 
 def test_ids_of_feedback_and_proposals(hub: KnowHub) -> None:

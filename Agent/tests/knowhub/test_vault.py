@@ -27,6 +27,7 @@ from Agent.knowhub.records import Json, KnowHubError
 from Agent.knowhub.schemas import ResourceIn
 from Agent.knowhub.tokens import Token
 from Agent.knowhub.vault import KeyRing, Vault, find_ring, key_path
+from Agent.tests.knowhub import support
 from Agent.tests.knowhub.support import serve
 from Agent.tests.shared.own_server import free_port
 
@@ -57,11 +58,9 @@ def search_folder(folder: Path, secret: str = SECRET) -> list[tuple[str, str]]:
 
 
 def refused(code: str, call: Any, *args: Any, **kwargs: Any) -> KnowHubError:
-    with pytest.raises(KnowHubError) as caught:
-        call(*args, **kwargs)
-    assert caught.value.code == code, caught.value.detail
-    assert search(caught.value.detail.encode()) == []
-    return caught.value
+    error = support.refused(code, call, *args, **kwargs)
+    assert search(error.detail.encode()) == []
+    return error
 
 
 class TestByteSearch:
@@ -503,7 +502,8 @@ class TestShapes:
     def test_known_ones_are_noticed_anywhere(self, hub: KnowHub, text: str) -> None:
         assert secret_shape(f"use: {text}, quickly")
         body = {"task": "t", "content": f"use {text}", "types": ["tool"]}
-        refused("secret-shape", hub.save, LOCAL, body)
+        problem = refused("secret-shape", hub.save, LOCAL, body)
+        assert ("resource_save" in problem.detail, text in problem.detail) == (True, False)
         refused("secret-shape", hub.put_resource, LOCAL, "a", {"title": "t", "body": text})
         id = hub.save(LOCAL, {**body, "content": "c"})["entry"]["id"]
         refused("secret-shape", hub.patch, LOCAL, id, {"content": text})
