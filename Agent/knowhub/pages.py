@@ -401,7 +401,9 @@ def _add_entries(pages: Pages, route: Route) -> None:
     def history(request: Request, token: Token, form: Form) -> Response:
         found = hub.history(token, request.path_params["id"])
         versions = found["results"]
-        _compare(versions)
+        # Each says what it changed in the one before it, the newest first; of many, the newest.
+        for place, (newer, older) in enumerate(zip(versions, [*versions[1:], None], strict=True)):
+            newer["lines"] = _difference(older, newer) if place < _VERSIONS_COMPARED else []
         return pages.show(request, "history", id=found["id"], versions=versions)
 
     @route("/tree")
@@ -422,12 +424,6 @@ def _count_tree(hub: KnowHub, token: Token) -> tuple[Mapping[str, int], dict[str
             for key, value in known.fields["tags"].items():
                 tags[key][str(value)] += 1
     return counts, {key: dict(values.most_common(50)) for key, values in sorted(tags.items())}
-
-
-def _compare(versions: Sequence[Json]) -> None:
-    """Let each version, newest first, say what it changed in the one before it; of many, the newest."""
-    for place, (newer, older) in enumerate(zip(versions, [*versions[1:], None], strict=True)):
-        newer["lines"] = _difference(older, newer) if place < _VERSIONS_COMPARED else []
 
 
 def _difference(older: Mapping[str, Any] | None, newer: Mapping[str, Any]) -> list[tuple[str, str]]:

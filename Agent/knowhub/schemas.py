@@ -494,7 +494,9 @@ def problem_of(errors: Sequence[Any], skip: int = 0) -> KnowHubError:
             detail = _DETAILS.get(error["type"], "it is not valid")
         if "[key]" in place:  # the name of a tag, say
             place = place[: max(0, place.index("[key]") - 1)]
-        pointer = "".join(f"/{step.replace('~', '~0').replace('/', '~1')}" for step in place if _is_ours(step))
+        # The names of fields and indexes are ours: all else came from outside.
+        ours = [step for step in place if step in _FIELDS or step.isdecimal()]
+        pointer = "".join(f"/{step.replace('~', '~0').replace('/', '~1')}" for step in ours)
         listed.append({"pointer": pointer, "detail": detail.removeprefix("Value error, ")})
     first = listed[0] if listed else {"pointer": "", "detail": "it is not valid"}
     return KnowHubError("invalid", f"{first['pointer'] or 'the request'}: {first['detail']}", listed)
@@ -513,11 +515,6 @@ def _all(model: type[BaseModel]) -> Iterator[type[BaseModel]]:
 
 _FIELDS = frozenset(name for model in _all(Body) for name in model.model_fields)
 _FIELDS |= {"If-Match", "Idempotency-Key"}
-
-
-def _is_ours(step: str) -> bool:
-    """Return whether a step of a place is the name of a field or an index: all else came from outside."""
-    return step in _FIELDS or step.isdecimal()
 
 
 def check_resource_id(id: str) -> None:

@@ -16,9 +16,6 @@ SIMILAR_LIMIT = 3
 SIMILAR_LEAST = 0.5
 """So many similar entries are returned with a new one: those whose tasks share at least half of their terms."""
 
-ENTRY_NAMES = ("task", "types", "tags", "scopes", "owner", "resource_ids", "score", "confidence")
-"""Fields of an entry that its versions and an export tell."""
-
 _VERSIONS = 200
 """So many versions a history goes back."""
 
@@ -177,7 +174,8 @@ def _version(record: Record) -> Json:
     shown: Json = {"deleted": record.deleted, "content": record.content, "created_by": record.created_by}
     if record.kind == "resource":
         return shown | {"title": record.source, "scopes": own["scopes"], "content_type": own["content_type"]}
-    return shown | {name: own[name] for name in ENTRY_NAMES} | {"merged_into": record.merged_into}
+    shown |= {"score": own["score"], "confidence": own["confidence"], "merged_into": record.merged_into}
+    return {**entry_fields(record), **shown}
 
 
 def _split(text: str | None) -> frozenset[str] | None:

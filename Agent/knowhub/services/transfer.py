@@ -8,10 +8,9 @@ from ...keyword_tree import DuplicateIdError
 from ..records import Json, KnowHubError, Record, invalid, iso_time, kind_of, not_found
 from ..schemas import FeedbackLine, ImportIn, KnowledgeLine, ResourceLine, check_resource_id, parse
 from ..tokens import Token, need, sees, sees_said
-from .entries import ENTRY_NAMES
 from .judging import Judging, case_fields
 from .resources import Resources, resource_fields
-from .store import digest_of
+from .store import digest_of, entry_fields
 
 _IMPORTED_AT_ONCE = 200
 _ERRORS_TOLD = 100
@@ -42,15 +41,11 @@ class Transfer(Judging, Resources):
             return resource_fields(record)
         if record.kind == "feedback":
             return case_fields(record)
-        exported: Json = {
-            "id": record.id,
-            "content": record.content,
-            **{name: own[name] for name in (*ENTRY_NAMES, "message_id")},
-        }
+        exported = entry_fields(record) | {name: own[name] for name in ("score", "confidence", "message_id")}
         exported |= {"source": {"name": record.source, **own["source"]}, "merged_into": record.merged_into}
         if own.get("judged"):
             exported["eval"] = {"score": own["score"], "confidence": own["confidence"], **own["judged"]}
-        return exported | {"created_at": iso_time(record.created_at), "created_by": record.created_by}
+        return exported | {"created_at": iso_time(record.created_at)}
 
     def take_in(self, token: Token, lines: ImportIn | Iterable[Mapping[str, Any]], key: str = "") -> Json:
         """Write what an export holds; what is there already is skipped, so a second time changes nothing.
