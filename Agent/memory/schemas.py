@@ -37,7 +37,7 @@ from typing import Any, ClassVar, NamedTuple, Self, get_args, get_origin, get_ty
 from typing_extensions import override
 
 from ..base.names import slug_of
-from .scoring import DAY_S, saturation, temporal_decay
+from .scoring import saturation, temporal_decay
 
 __all__ = ["OUTCOMES", "PHASES", "RELATIONS", "ActionEntry", "EpisodeTrace", "ErrorEntry", "ErrorFix", "Link"]
 __all__ += ["ProceduralSkill", "SemanticPattern", "TaskContext", "as_utc"]
@@ -62,9 +62,6 @@ RELATIONS = (
 
 HALF_OF_USES = 10.0
 """So many uses make up half of what an importance lacks to 1."""
-
-HALF_LIFE_DAYS = 30.0
-"""In days: after that without use half of an importance is left."""
 
 
 # What all records share
@@ -340,10 +337,10 @@ class _Memory(_Record):
     last_accessed: datetime | None
     access_count: int
 
-    def current_importance(self, now: datetime | None = None, half_life_days: float = HALF_LIFE_DAYS) -> float:
+    def current_importance(self, now: datetime | None = None) -> float:
         """Return how important the memory is now, from 0 to 1: `importance`, raised by use and worn off by time.
 
-            (importance + (1 - importance) * uses / (uses + 10)) * 0.5 ** (days / half_life_days)
+            (importance + (1 - importance) * uses / (uses + 10)) * 0.5 ** (days / 30)
 
         So ten uses make up half of what is missing to 1, and 30 days without one halve the result. The days count from
         the last use, or else from the memory's beginning; where neither is known, time takes nothing. The first factor
@@ -355,7 +352,7 @@ class _Memory(_Record):
         uses, last = self._uses()
         raised = self.importance + (1.0 - self.importance) * saturation(uses, HALF_OF_USES)
         age_s = (as_utc(now or _now()) - as_utc(last)).total_seconds() if last else 0.0
-        return raised * temporal_decay(age_s, half_life_days * DAY_S)
+        return raised * temporal_decay(age_s)
 
     def _uses(self) -> tuple[int, datetime | None]:
         """Return how often it was used, and when last."""

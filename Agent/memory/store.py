@@ -173,8 +173,6 @@ class MemoryStore(MemoryWriter):
             tree = KeywordTree(str(folder), llm_client, clock=clock, store=store, ranker=ranker)
         self._is_shared = log is not None
         indexes = Path(tree.data_dir).absolute() / "indexes"
-        with contextlib.suppress(OSError):  # of earlier versions: it would keep what is deleted
-            (indexes / "memory.index").unlink(missing_ok=True)
         retriever = MemoryRetriever(
             tree, config=config, meaning=meaning, clock=clock, index_path=indexes / "memories.db", speaker=user or ""
         )

@@ -385,16 +385,14 @@ class TestChanging:
 
 class TestCurrentImportance:
     @pytest.mark.parametrize(
-        ("importance", "uses", "days", "half_life", "current"),
-        [(0.7, 0, 0, {}, 0.7), (0.8, 0, 30, {}, 0.4), (0.8, 0, 7, {"half_life_days": 7}, 0.4), (0.6, 10, 0, {}, 0.8)],
-        ids=["new", "halved in thirty days", "halved in seven", "half of what is missing made up by ten uses"],
+        ("importance", "uses", "days", "current"),
+        [(0.7, 0, 0, 0.7), (0.8, 0, 30, 0.4), (0.6, 10, 0, 0.8)],
+        ids=["new", "halved in thirty days", "half of what is missing made up by ten uses"],
     )
-    def test_falls_with_time_and_rises_with_uses(
-        self, importance: float, uses: int, days: int, half_life: dict[str, Any], current: float
-    ) -> None:
+    def test_falls_with_time_and_rises_with_uses(self, importance: float, uses: int, days: int, current: float) -> None:
         used = episode(importance=importance, access_count=uses)
 
-        assert used.current_importance(NOON + timedelta(days), **half_life) == pytest.approx(current)
+        assert used.current_importance(NOON + timedelta(days)) == pytest.approx(current)
 
     def test_counts_the_uses_of_a_pattern_too(self) -> None:
         pattern = SemanticPattern("sem-1", "p", "c", importance=0.6, usage_count=4, access_count=6)

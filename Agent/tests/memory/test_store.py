@@ -319,14 +319,6 @@ class TestRecall:
         with pytest.raises(NotFoundError):
             store.record("missing")
 
-    def test_keeps_no_index_of_an_earlier_version(self, tmp_path: Path) -> None:
-        old = tmp_path / "memory" / "indexes" / "memory.index"
-        old.parent.mkdir(parents=True)
-        old.write_bytes(b"what was deleted")
-        MemoryStore(tmp_path).close()
-
-        assert not old.exists()
-
     def test_sees_what_another_process_wrote(self, tmp_path: Path) -> None:
         with MemoryStore(tmp_path) as store:
             store.remember("green tea")
