@@ -180,6 +180,15 @@ class TestFinding:
             index.ask(query)
             assert index.search(query, 1) == index.search(query, 10)[:1]
 
+    def test_among_many_texts_that_are_as_near_the_words_decide(self, model: Model) -> None:
+        others = [f"ship {at} sails" for at in range(60)]
+        for dogs, first in ((15, "collar on the porch"), (1, "dog 0 ran")):
+            texts = [*others, *(f"dog {at} ran" for at in range(dogs)), "collar on the porch"]
+            index, _ = filled(model, *texts)
+            index.ask("qwibble collar supper garden")
+
+            assert texts[int(index.search("qwibble collar supper garden")[0].id)] == first
+
     def test_a_script_that_the_model_does_not_read_is_left_to_words(self, tree: EmbeddingTree, model: Model) -> None:
         model.reads = lambda text: text.isascii()  # type: ignore[attr-defined]  # an optional part of the port
         tree.CreateKeyword("绿茶")

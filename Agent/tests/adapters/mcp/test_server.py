@@ -384,6 +384,12 @@ class TestPrograms:
 
         assert said == [f"there was no memory in {tmp_path / 'new'}: a new one was created\n", ""]
 
+    def test_the_module_is_a_program_too(self, tmp_path: Path) -> None:
+        command = [sys.executable, "-m", "Agent.adapters.mcp", str(tmp_path)]
+        ended = subprocess.run(command, cwd=ROOT, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
+
+        assert (ended.returncode, ended.stdout) == (0, ""), ended.stderr
+
     def test_a_missing_package_is_named_with_the_command_that_brings_it(
         self, capsys: pytest.CaptureFixture[str]
     ) -> None:
