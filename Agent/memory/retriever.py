@@ -242,7 +242,7 @@ class _Search:
         self._index, self._tree, self._among, self._config = retriever.index, retriever._tree, among, config
         self._query, self._now = query, retriever._clock()
         self._infos, self._nodes = dict[str, Info | None](), dict[str, list[KeywordNode]]()
-        self._keywords = dict[str, KeywordNode]()
+        self._keywords, self._stated = dict[str, KeywordNode](), dict[str, list[frozenset[str]]]()
         self._graph_only = config.strategy is RetrievalStrategy.GRAPH_ONLY
         self._scoring = config.scoring or (GraphDistance() if self._graph_only else TextOverlap())
         weights = self._scoring.weights
@@ -327,7 +327,10 @@ class _Search:
         breakdowns = [*map(ScoreBreakdown, overlaps, distances, fresh, map(reference_count, counts))]
         scored = [*zip(map(self._scoring.total, breakdowns), known, breakdowns, strict=True)]
         if self._asks_for and SPEAKER in self._subjects and not by_dice:
-            scored = [(min(total, LACKING) if self._is_of_another(id) else total, id, by) for total, id, by in scored]
+            scored = [
+                (LACKING, id, parts) if total > LACKING and self._is_of_another(id) else (total, id, parts)
+                for total, id, parts in scored
+            ]
         scored = [each for each in scored if each[0] > 0.0 and each[0] >= self._config.min_score]
         scored.sort(key=lambda item: (-item[0], -known[item[1]].number))  # of equals the newest
         later = dict[str, str]()
@@ -397,15 +400,17 @@ class _Search:
         return [*others[0], *placed, *others[1]], dict.fromkeys(group[1:], group[0])
 
     def _states(self, id: str) -> list[frozenset[str]]:
-        """Return the subjects of each state that the question asks for, as a memory says them."""
-        info = self._info(id)
-        return [] if info is None else [subjects_of(info.content, kind) for kind in self._asks_for]
+        """Return the subjects of each state that the question asks for, as a memory says them; read once."""
+        if id not in self._stated:
+            info = self._info(id)
+            self._stated[id] = [] if info is None else [subjects_of(info.content, kind) for kind in self._asks_for]
+        return self._stated[id]
 
     def _has_subject(self, id: str) -> bool:
         return any(not self._subjects.isdisjoint(state) for state in self._states(id))
 
     def _is_of_another(self, id: str) -> bool:
-        """Tell whether a memory says where another lives or works than the speaker, who asks for his own."""
+        """Return whether a memory states where another lives or works, and the question is about the speaker."""
         stated = frozenset[str]().union(*self._states(id))
         return bool(stated) and OTHER not in stated and (self._subjects | self._called).isdisjoint(stated)
 
