@@ -3023,7 +3023,7 @@ class _State:
         try:
             if self._tokens is not None:
                 entries.update([(self._tokens, token) for token in self._TokensOf(head)])
-        except Exception:  # a normalizer that fails: the table is made again by who asks for it, and fails there
+        except Exception:  # a normalizer that fails: the table is made again by its next caller, and fails there
             self._tokens = None
         for query in head.confirmed:
             entries.add((self.queries, _QueryKey(query)))

@@ -77,7 +77,7 @@ _Answer = tuple[Any, str] | tuple[Any, str, int]
 def _of_context(
     name: str, *parameters: Option, makes: bool = False, meaning: bool = False
 ) -> Callable[[Callable[..., _Answer]], Command]:
-    """Make a command of a function that is given the engine and who asks, and returns the answer."""
+    """Make a command of a function that is given the engine and the caller, and returns the answer."""
 
     def make(function: Callable[..., _Answer]) -> Command:
         def run(session: Session, **named: Any) -> int:

@@ -63,7 +63,7 @@ def add(
 
 
 def choose_place(session: Session, name: str, description: str, yes: bool) -> str | None:
-    """Return the id of the place that a person chooses of three, or of the best; None where nobody is asked."""
+    """Return the id of the place that a person chooses of three, or of the best; None without a terminal."""
     asks = sys.stdin.isatty() and not session.as_json
     if not (yes or asks):
         return None

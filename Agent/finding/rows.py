@@ -2,7 +2,7 @@
 
 A *unit* is what is found. Its names and its text are one document, each piece of its infos is another one; its
 *context* is another unit whose words count for it, too: a keyword's parent, the question before an answer. An index is
-derived: it can be deleted at any time, and whoever fills it keeps in `position` what it has taken in.
+derived: it can be deleted at any time, and its writer keeps in `position` what it has taken in.
 
 `codes` reads the terms of a document and what a posting says of each; `packing` turns ids, texts and postings into the
 bytes of a row; `IndexFile` keeps the file, and `Rows` what is in it.
@@ -83,7 +83,7 @@ _NUMBERS, _TEXTS, _BYTES, _KEYS, _NONE = (int,), (str,), (bytes,), (str, bytes),
 
 @packing.decoder  # also of a schema that is no text
 def _prepare(db: sqlite3.Connection) -> None:
-    # Not WAL: it maps a file into memory, and whoever overwrites that kills the process; removed bytes stay in it.
+    # Not WAL: it maps a file into memory, and overwriting that kills the process; removed bytes stay in it.
     # Not temporary files: they could keep texts that are deleted here.
     pragmas = (
         "page_size = 8192; journal_mode = truncate; synchronous = normal; secure_delete = on; cell_size_check = on"

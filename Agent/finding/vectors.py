@@ -125,7 +125,7 @@ class Vectors:
 
     def renew_after_fork(self) -> None:
         """Begin with locks of its own, and no thread."""
-        self._changed = threading.Condition()  # guards what follows; whoever has it asks for no lock of the index
+        self._changed = threading.Condition()  # guards what follows; no lock of the index is taken under it
         self._wanted: dict[str, None] = {}
         self.left = 0
         """How many documents have no vector yet, as far as is known."""

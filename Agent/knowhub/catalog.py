@@ -29,7 +29,7 @@ from .tokens import Token, sees
 _LEAST_FIT = 0.02  # above the score of a text with nothing that is asked for, see `finding.calibration`
 _ELIGIBLE_KEPT = 4  # sets of what a search may find: each of some 1 MB, among 30,000
 _COUNTED, _COMPARED = 2_000, 100  # entries with a term that are counted, and that are compared with a new one
-_PAGE = 50  # rows that are read at once: an export that nobody reads holds them
+_PAGE = 50  # rows that are read at once: an export without a reader holds them
 _LATEST = (1e300, "")
 _STALE = ["journal.sqlite", "journal.sqlite-journal", "knowhub.known"]
 _STALE += ["catalog.sqlite", "catalog.sqlite-wal", "catalog.sqlite-shm"]

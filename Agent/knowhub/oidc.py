@@ -24,7 +24,7 @@ _ALGORITHMS = ["RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "E
 
 @dataclass(frozen=True)
 class Provider:
-    """Whose word is taken for who somebody is."""
+    """The provider whose identities are accepted."""
 
     issuer: str
     """Its address, as its tokens name it; https, but on this machine."""

@@ -40,7 +40,7 @@ register_url_convertor("proposal_id", _ProposalId())
 
 
 class Caller(NamedTuple):
-    """Who asks, and whom."""
+    """The caller and the hub of a request."""
 
     hub: KnowHub
     token: Token

@@ -124,7 +124,7 @@ def sees(token: Token, record: Record) -> bool:
 
 
 def sees_said(token: Token, record: Record) -> bool:
-    """Return whether a token sees what somebody said of an entry: as that was visible then."""
+    """Return whether a token sees a statement about an entry: as that was visible then."""
     return is_visible(token, record.fields.get("scopes", ()), str(record.fields.get("owner")))
 
 

@@ -63,7 +63,7 @@ def clear_tables(db: sqlite3.Connection) -> None:
 
 
 def take_keyword(db: sqlite3.Connection, node: KeywordNode) -> None:
-    """Take in a keyword as it has become; `lead` is to be told."""
+    """Take in a keyword as it has become."""
     db.execute("delete from relation where source = ?", (node.id,))
     db.execute("delete from entity where id = ?", (node.id,))
     if not node.deleted and node.id != "root":

@@ -36,7 +36,7 @@ patient_tree = partial(EmbeddingTree, patience_s=LONG)  # on a busy machine, too
 
 
 class Model(HashingEmbedder):
-    """Knows some words that no thesaurus has; keeps its calls, and fails or waits where it is told to."""
+    """Knows some words that no thesaurus has; keeps its calls, and fails or waits on request."""
 
     def __init__(self, dimension: int = 256) -> None:
         super().__init__([("dog", "qwibble"), ("car", "zorvane"), ("tea", "绿茶饮")], dimension)

@@ -289,7 +289,7 @@ def test_an_id_that_is_copied_or_pickled_is_still_undone(store: MemoryStore) -> 
 
 
 class TestWhoseStateItIs:
-    """Where another lives or works is no answer to who asks for his own, however alike the words are."""
+    """Where another lives or works is no answer about the speaker, however alike the words are."""
 
     @pytest.mark.parametrize(
         ("said", "question"),
