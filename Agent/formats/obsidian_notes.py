@@ -9,8 +9,9 @@
 Read: a folder is a keyword, a note is a keyword under it (`Python/Python.md` speaks for the folder `Python`), its
 text an info, its path the source. Frontmatter `aliases` and `description` belong to the keyword; each of the `tags`,
 and each `#tag` in the text outside of code, is a keyword under the top keyword "tags", to which the text is RELATED;
-so it is to the note that a `[[wikilink]]` names, by path or by name. A keyword's own text comes before those of notes
-that link to it. Hidden folders, files that are not `.md`, and symbolic links are passed over.
+so it is to the note that a `[[wikilink]]` or a Markdown link (`[text](../Note.md)`) names, by path or by name. A
+keyword's own text comes before those of notes that link to it. Hidden folders, files that are not `.md`, and symbolic
+links are passed over.
 
 Written: a note for each keyword, in a folder where something lies under it. File names hold what every file system
 takes; where that is not the name, the frontmatter has it. Each info is in the note of its first PRIMARY keyword,
@@ -32,6 +33,7 @@ import unicodedata
 from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 from typing import Any, TypeAlias
+from urllib.parse import unquote
 
 try:
     import yaml
@@ -156,6 +158,7 @@ def _block(info: Info, links: list[tuple[str, RelationType]]) -> str:
 _BLOCK = re.compile(r"^<!-- info (.*) -->\n", re.MULTILINE)
 # Each character fits one part alone: a note of one endless line must not be read again from each of its characters.
 _WIKILINK = re.compile(r"\[\[([^\[\]|#^\n]+)(?:[|#^][^\[\]\n]*)?\]\]")
+_MARKDOWN_LINK = re.compile(r"\]\(<?([^()<>\n]+)\.md(?:#[^()<>\n]*)?>?\)")
 _FRONT_LIMIT = 65_536  # characters; the parser of YAML takes seconds for each further megabyte
 _TAG_LIMIT = 512  # characters
 # A block to its fence or to the end of the note, and code within a line, between as many backticks on both sides.
@@ -251,8 +254,7 @@ class _Vault:
         id = self._ids[str(path)]
         start, *blocks = _BLOCK.split(text)
         if not is_blank(start):
-            links = _WIKILINK.findall(_CODE.sub("", start))  # in a table, a backslash stands before the |
-            named = [self._by_name.get(_fold(link.rstrip("\\").strip().removesuffix(".md"))) for link in links]
+            named = list(self._linked(_CODE.sub("", start), path.parent))
             named += [self._tags.get(_fold(tag)) for tag in _tags_of(front, start)]
             info_id = self._outline.id_of("text", str(path))
             yield Fact(info_id, start, f"{path}.md", [(id, RelationType.PRIMARY)])
@@ -261,6 +263,13 @@ class _Vault:
             ]
         for about, content in zip(blocks[::2], blocks[1::2], strict=True):
             yield self._fact(path, about, content.removesuffix("\n"))
+
+    def _linked(self, text: str, folder: PurePosixPath) -> Iterator[str | None]:
+        """Yield the id of each note that a text in this folder links to, None where there is none."""
+        for link in _WIKILINK.findall(text):  # in a table, a backslash stands before the |
+            yield self._by_name.get(_fold(link.rstrip("\\").strip().removesuffix(".md")))
+        for link in map(unquote, _MARKDOWN_LINK.findall(text)):  # from the note's own folder, or from the top
+            yield self._by_name.get(_fold(os.path.normpath(folder / link))) or self._by_name.get(_fold(link))
 
     def _fact(self, path: PurePosixPath, about: str, content: str) -> Fact:
         try:

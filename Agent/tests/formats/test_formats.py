@@ -908,6 +908,8 @@ class TestNotes:
             ("> ~~~md\n> [[B]]\n> ~~~\n[[C]]", ["C"]),
             ("```\n[[B]] to the end", []),
             ("a ` alone, then [[B]]", ["B"]),
+            ("in [the b](B.md#top), [it again](./b.md) and [C](<C.md>)", ["B", "C"]),
+            ("`[b](B.md)` and [elsewhere](https://example.org/B.md)", []),
         ],
     )
     def test_links_stand_in_tables_and_not_in_code(
@@ -916,6 +918,14 @@ class TestNotes:
         import_file(tree, self.vault(tmp_path, A=text, B="b", C="c"))
 
         assert self.linked(tree, text[:3]) == others
+
+    def test_a_markdown_link_goes_from_its_own_folder_first(self, tree: KeywordTree, tmp_path: Path) -> None:
+        vault = self.vault(tmp_path, B="at the top")
+        write(vault, "in/A.md", "[near](Two%20words.md), [far](../B.md), [from the top](in/Two%20words.md)")
+        write(vault, "in/Two words.md", "near")
+        import_file(tree, vault)
+
+        assert self.linked(tree, "[near]") == ["Two words", "B"]
 
     @pytest.mark.parametrize(
         ("text", "tag"),
