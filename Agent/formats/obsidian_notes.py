@@ -158,7 +158,7 @@ def _block(info: Info, links: list[tuple[str, RelationType]]) -> str:
 _BLOCK = re.compile(r"^<!-- info (.*) -->\n", re.MULTILINE)
 # Each character fits one part alone: a note of one endless line must not be read again from each of its characters.
 _WIKILINK = re.compile(r"\[\[([^\[\]|#^\n]+)(?:[|#^][^\[\]\n]*)?\]\]")
-_MARKDOWN_LINK = re.compile(r"\]\(<?([^()<>\n]+)\.md(?:#[^()<>\n]*)?>?\)")
+_MARKDOWN_LINK = re.compile(r"\]\(<?([^()<>#\n]+)\.md(?:#[^()<>\n]*)?>?\)")
 _FRONT_LIMIT = 65_536  # characters; the parser of YAML takes seconds for each further megabyte
 _TAG_LIMIT = 512  # characters
 # A block to its fence or to the end of the note, and code within a line, between as many backticks on both sides.
