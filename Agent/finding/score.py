@@ -189,8 +189,8 @@ class Query:
                     words.setdefault(part, []).append(word)
         found: dict[str, dict[str, float]] = {}
         for term, said in [*words.items()][:TERMS]:
-            unknown = term not in self.frequencies
-            near = dict.fromkeys(texts.corrections(term) if unknown else (), MISSPELLED)
+            is_word = term in self.frequencies or (thesaurus is not None and thesaurus.near(term) is not None)
+            near = dict.fromkeys(() if is_word else texts.corrections(term), MISSPELLED)
             for word in () if texts.has_digit(term) else said:
                 for other, share in thesaurus.near(word) or () if thesaurus else ():
                     if share >= NEAR_LEAST and other != term and other not in texts.STOP_WORDS:

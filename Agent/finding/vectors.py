@@ -155,7 +155,7 @@ class Vectors:
     def ask(self, question: str) -> str:
         """Have a question's vector made, and those of texts that have none; return `note`.
 
-        Cost: waits `patience_s` at most; microseconds where all is there.
+        Cost: waits `patience_s` at most, and while the model is loaded; microseconds where all is there.
         """
         question, left = _sound(question), self._count_unread()
         with self._changed:
@@ -163,6 +163,8 @@ class Vectors:
             known = not self._reads(question) or question in self._questions
             if (known and not left) or self.is_resting:
                 return self.note
+        self._load_model()
+        with self._changed:
             if not known:
                 self._wanted[question] = None
             try:
@@ -203,6 +205,13 @@ class Vectors:
         if not self.failure:
             _log.warning("embedding with %s failed, words rank alone: %s", self._embedder.name, said)
         self.failure, self._rest_until = said, max(self._rest_until, self._clock() + RETRY_S)
+
+    def _load_model(self) -> None:
+        """Have a model of this machine in memory: the time of its loading says nothing about its answers."""
+        try:
+            getattr(self._embedder, "load", lambda: None)()
+        except (Exception, SystemExit) as error:
+            self.fail(error)
 
     def _begin(self) -> None:
         if self._thread is None or not self._thread.is_alive():

@@ -497,6 +497,28 @@ def test_what_is_known_of_another_person_is_no_answer(facts: list[str], question
     assert all(hit.score > 0.5 for hit in found)
 
 
+@pytest.mark.parametrize(
+    ("facts", "question"),
+    [
+        (["Priya's favourite film is Alien.", "My favourite film is Heat."], "what is Priya's favourite film?"),
+        (["Kofi was born in 1987.", "Amira was born in 1990."], "who was born in 1987?"),
+        (["王芳最喜欢的电影是《活着》。", "我最喜欢的电影是《英雄》。"], "王芳最喜欢的电影是什么？"),
+    ],
+)
+def test_nor_is_it_beside_the_answer(facts: list[str], question: str) -> None:
+    index = Index()
+    index.put(Unit(fact, text=fact) for fact in facts)
+
+    assert [(hit.id, hit.score >= 0.3) for hit in index.search(question)] == [(facts[0], True), (facts[1], False)]
+
+
+def test_a_word_of_the_language_is_not_taken_for_a_misspelled_name() -> None:
+    index = Index()
+    index.put([Unit("nurse", text="Mary works as a nurse."), Unit("car", text="We drive a car.")])
+
+    assert all(hit.score < 0.3 for hit in index.search("when did we marry?"))
+
+
 def test_the_documents_of_a_group_are_those_of_now(tmp_path: Path) -> None:
     path = str(tmp_path / "words.db")
     writer, reader = Index(path), Index(path)

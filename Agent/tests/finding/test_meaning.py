@@ -7,6 +7,7 @@ import sqlite3
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
@@ -438,6 +439,20 @@ class TestFailing:
 
 
 class TestLate:
+    def test_a_question_waits_for_a_model_that_is_loaded_besides_its_patience(self, model: Model) -> None:
+        model.load = partial(time.sleep, 0.6)  # type: ignore[attr-defined]  # an optional part of the port
+        index = Index(meaning=Meaning(model, patience_s=0.5))
+        index.put([Unit("dog", text="dog"), Unit("ship", text="ship")])
+
+        assert index.ask("qwibble") == ""
+        assert index.search("qwibble")[0].id == "dog"
+
+    def test_a_model_that_cannot_be_loaded_has_failed(self, model: Model) -> None:
+        model.load = lambda: 1 / 0  # type: ignore[attr-defined]  # an optional part of the port
+        _, vectors = filled(model, "dog")
+
+        assert vectors.ask("qwibble") == "words ranked alone: ZeroDivisionError: division by zero"
+
     def test_words_rank_alone_the_log_says_so_once_and_nothing_is_lost(
         self, model: Model, tmp_path: Path, caplog: pytest.LogCaptureFixture
     ) -> None:
