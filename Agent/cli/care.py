@@ -114,7 +114,9 @@ def export(session: Session, path: str, format_name: str | None, start: str, for
         loose = tree.TreeMetrics()["unlinked_infos"] if root_id == ROOT_ID and format_name not in KEEP_LOOSE else 0
         note = [line((say("infos on no keyword are not in it: {:,}; json has them", loose), "yellow"))] if loose else []
         value = {"path": path, "format": format_name, "keywords": count, "infos_left_out": loose}
-        written = parts("{} written to {} as {}", count_of(count, "keyword"), path, format_name)
+        is_bare = not count and root_id == ROOT_ID and not loose  # facts alone
+        counted = count_of(tree.TreeMetrics()["infos"], "info") if is_bare else count_of(count, "keyword")
+        written = parts("{} written to {} as {}", counted, path, format_name)
         session.answer(value, line(*written), *note)
 
 

@@ -269,7 +269,7 @@ def draw_recalled(texts: list[dict[str, Any]]) -> list[Text]:
     return [
         line(
             (f"{text['score']:.2f}", "dim"),
-            (f"  {' / '.join(text['path']) or say('no keyword')}", "cyan"),
+            ("  " + " / ".join(text["path"]) if text["path"] else "", "cyan"),
             f"  {shorten(text['sentence'], SENTENCE_SHOWN)}",
             (f"  {text['source']}" if text["source"] else "", "dim"),
         )
@@ -298,11 +298,14 @@ def view(session: Session, port: int) -> None:
 
 
 def find_places(session: Session, tree: KeywordTree, question: str) -> list[dict[str, str]]:
-    """Return the keywords of the infos that answer a question, and those that it names, each once, best first."""
+    """Return the keywords of the infos that answer a question, and those that it names, each once, best first.
+
+    An info without a keyword stands for itself.
+    """
     places: dict[str, str] = {}
     for text in recall(session, tree, question, VIEWED) if question.strip() else ():
-        for node, _ in tree.GetKeywordsOfInfo(text["id"], 0, 1):
-            places.setdefault(node.id, text["sentence"])
+        keywords = tree.GetKeywordsOfInfo(text["id"], 0, 1)
+        places.setdefault(keywords[0][0].id if keywords else text["id"], text["sentence"])
     for node, confidence in tree.RankCandidates(question, VIEWED):
         if confidence >= NEAR:
             places.setdefault(node.id, "")
@@ -322,7 +325,9 @@ def find_places(session: Session, tree: KeywordTree, question: str) -> list[dict
 def show(session: Session, keyword: str, depth: int | None, limit: int, infos: bool, ids: bool, unlinked: bool) -> None:
     """Show the tree, or one info in full."""
     with session.open() as tree:
-        if unlinked:
+        loose = tree.ListInfos(size=1, unlinked=True)  # as a memory's facts without keywords
+        is_bare = keyword == "/" and not session.as_json and loose and not tree.GetChildren(ROOT_ID, 0, 1)
+        if unlinked or is_bare:
             show_unlinked(session, tree, limit)
             return
         info = session.find_info(tree, keyword)
@@ -338,7 +343,7 @@ def show(session: Session, keyword: str, depth: int | None, limit: int, infos: b
             return
         drawn = draw_tree(label_tree(tree, start, depth, limit, infos, ids))
         session.screen.print(drawn, no_wrap=True, overflow="ellipsis")
-        if start.id == ROOT_ID and tree.ListInfos(size=1, unlinked=True):  # as a memory's facts without keywords
+        if start.id == ROOT_ID and loose:
             session.screen.print(line((say("some infos are on no keyword: show --unlinked"), "dim")))
 
 

@@ -124,7 +124,7 @@ class _Data:
         {"title": …, "owner": the user whose memory it is, or "", "exported": …,
          "nodes": [[parent's place, name, made, aliases, description, infos, confirmed], …],
          "infos": [[content, source, made], …], "loose": [info's place, …], "made": [[time, by], …],
-         "ids": [the id of each node, …] where a server gives the page, else null,
+         "ids": [the id of each node, …, of each info in "loose", …] where a server gives the page, else null,
          "relations": [[source's place, type, target's place, weight, info's place or -1, sentence], …]}
 
     The end of a row is left out where it is empty. Infos are named by their place; by [place, relation] where they are
@@ -153,8 +153,8 @@ class _Data:
             path.append(number)
             ids.append(node.id)
         # What a memory was before it was corrected has no keyword, and does not hold.
-        unlinked = (info for info in self._view.unlinked() if not memory_fields(info).get("superseded_by"))
-        loose = [self._place(info.id) for info in unlinked]
+        unlinked = [info.id for info in self._view.unlinked() if not memory_fields(info).get("superseded_by")]
+        loose = [self._place(id) for id in unlinked]
         self._out.write('],\n"infos":[\n')
         for number, id in enumerate(self._places):
             info = self._view.info(id)
@@ -162,7 +162,7 @@ class _Data:
             if info is not None:
                 self._said.take_info(number, info)
         rest: dict[str, Any] = {"loose": loose, "made": list(self._made), "relations": self._said.rows()}
-        rest["ids"] = ids if is_live else None
+        rest["ids"] = [*ids, *unlinked] if is_live else None
         self._out.write("],\n" + inert_json(rest)[1:])
 
     def _write_row(self, number: int, row: list[Any]) -> None:

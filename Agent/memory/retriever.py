@@ -22,7 +22,6 @@ order lost a third of LoCoMo's evidence). The infos of a keyword that the questi
 the words that the name says and the text does not count twice.
 """
 
-import math
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -102,8 +101,8 @@ class RetrieverConfig:
             raise InvalidInputError(f"strategy must be a RetrievalStrategy, not {shorten(self.strategy)}")
         object.__setattr__(self, "strategy", RetrievalStrategy(self.strategy))
         check_count("depth", self.depth, 0)
-        if not isinstance(self.min_score, (int, float)) or math.isnan(self.min_score):
-            raise InvalidInputError(f"min_score must be a number, not {shorten(self.min_score)}")
+        if not isinstance(self.min_score, (int, float)) or not 0 <= self.min_score <= 1:
+            raise InvalidInputError(f"min_score must be a number from 0 to 1, not {shorten(self.min_score)}")
         if not isinstance(self.half_life_s, (int, float)) or not self.half_life_s > 0:
             raise InvalidInputError(f"half_life_s must be above 0, not {shorten(self.half_life_s)}")
 
@@ -114,11 +113,11 @@ class Retrieved(Memory):
 
     score: float
     """From 0 to 1, by the strategy; less than its place suggests where it says little of what is asked."""
-    breakdown: ScoreBreakdown
+    breakdown: ScoreBreakdown = field(repr=False)
     """The four figures."""
     path: list[str]
     """Names from the top to its keyword, the best fitting one where it has several; empty where it has none."""
-    passage: str
+    passage: str = field(repr=False)
     """The part of it that fits best."""
     scoring: ScoringStrategy = field(repr=False)
     """What weighed the figures."""

@@ -159,6 +159,8 @@ class MemoryStore(MemoryWriter):
         extract: "str | Extractor | None" = None,
         log: Callable[[str], Callable[[], Any]] | None = None,
     ) -> None:
+        if judge is not None and not callable(getattr(judge, "Chat", None)):
+            raise InvalidInputError(f"judge must be an object with a method Chat, not {shorten(judge)}")
         self._judge = judge
         self._owns_tree = not isinstance(place, KeywordTree)
         if isinstance(place, KeywordTree):
@@ -424,6 +426,9 @@ class AsyncMemoryStore:
         self._owns_store = not isinstance(place, MemoryStore)
         self._arguments, self._lock = (place, names, arguments), threading.Lock()
         self.store: MemoryStore | None = None
+
+    def __repr__(self) -> str:
+        return repr(self.store) if self.store is not None else f"<AsyncMemoryStore {str(self._arguments[0])!r}>"
 
     def _opened(self) -> MemoryStore:
         with self._lock:

@@ -806,7 +806,7 @@ class TestSearch:
         said = program.run("search", "when was the boiler serviced?")
         answer = program.ask("search", "when was the boiler serviced?")
 
-        assert said.splitlines()[-1].endswith("  no keyword  The boiler was serviced by Frank Sanders.")
+        assert said.splitlines()[-1].endswith("  The boiler was serviced by Frank Sanders.")
         assert (answer["status"], answer["texts"][0]["sentence"]) == (
             "not_found",
             "The boiler was serviced by Frank Sanders.",
@@ -903,6 +903,17 @@ class TestShow:
         assert said[1] == "… 1 more"
         assert {info["content"] for info in program.ask("show", "--unlinked")["infos"]} == {"one", "other"}
         assert program.run("show").endswith("some infos are on no keyword: show --unlinked\n")
+
+    def test_facts_alone_are_what_a_memory_shows_and_exports(self, program: Program, tmp_path: Path) -> None:
+        program.data = tmp_path / "bare"
+        for text in ("We drive a blue Volvo.", "The dentist is on Thursday."):
+            program.run("remember", text)
+
+        said = program.run("show").splitlines()
+        assert ["Volvo" in said[0], "dentist" in said[1]] == [True, True]
+        page = str(tmp_path / "page.html")
+        assert program.run("export", page) == f"2 infos written to {page} as html\n"
+        assert program.run("ask", "when is the dentist?").startswith("0.9")
 
 
 class TestView:

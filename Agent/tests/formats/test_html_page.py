@@ -335,6 +335,35 @@ class TestInABrowser:
 
         assert page.run(shown) == ["Tea comes first.", "Milk comes second."]
 
+    def test_facts_alone_have_no_tree_and_are_found_each_by_itself(self, page: Page, tmp_path: Path) -> None:
+        with MemoryStore(tmp_path / "store", user="ada", clock=lambda: 1_700_000_000.0) as store:
+            for text in ("We drive a Volvo.", "The dentist is on Thursday.", "The kitchen will be green."):
+                store.remember(text, source="chat")
+            export_file(store.tree, tmp_path / "page.html", language="en")
+        page.open(tmp_path / "page.html")
+        shown = "[...document.querySelectorAll('article p')].map((each) => each.textContent)"
+
+        assert page.run(shown) == ["The kitchen will be green.", "The dentist is on Thursday.", "We drive a Volvo."]
+        assert page.text("#count") == "3 infos"
+        assert page.run("document.querySelector('nav').checkVisibility()") is False
+        assert page.run("document.querySelectorAll('article .path').length") == 0
+
+        page.type("thursday")
+        assert page.run(shown) == ["The dentist is on Thursday."]
+        assert page.text("#count") == "1 found"
+        page.press("Escape")
+        assert len(page.run(shown)) == 3
+
+    def test_among_keywords_a_fact_without_one_is_found_by_its_text(self, page: Page, tmp_path: Path) -> None:
+        page.open(export(tmp_path, [*SMALL, Fact("3", "The dentist is on Thursday."), Fact("4", "nowhere")]))
+        page.type("dentist")
+
+        assert page.names("#found") == ["The dentist is on Thursday."]
+        page.click("The dentist is on Thursday.", "#found")
+        assert page.run("[...document.querySelectorAll('article p')].map((each) => each.textContent)") == [
+            "The dentist is on Thursday."
+        ]
+
     def test_opens_branches_and_shows_what_is_known(self, page: Page, tmp_path: Path) -> None:
         page.open(export(tmp_path, SMALL))
 
@@ -418,7 +447,7 @@ class TestInABrowser:
         assert page.text("#count") == "4 keywords"
 
         page.type("on nothing")
-        page.click("infos without a keyword", "#found")
+        page.click("on nothing", "#found")
 
         assert page.text("article p") == "on nothing"
 
@@ -632,7 +661,9 @@ class TestServed:
     @pytest.fixture
     def server(self, tree: KeywordTree) -> Iterator[HTTPServer]:
         def find(question: str) -> list[dict[str, str]]:
-            return [{"id": node.id, "excerpt": f"{question}!"} for node, _ in tree.RankCandidates(question, 3)]
+            loose = [info.id for info in tree.ListInfos(unlinked=True) if info.content == question]
+            ids = [*loose, *(node.id for node, _ in tree.RankCandidates(question, 3))]
+            return [{"id": id, "excerpt": f"{question}!"} for id in ids]
 
         with make_server(tree, find) as server:
             thread = threading.Thread(target=server.serve_forever)
@@ -656,9 +687,16 @@ class TestServed:
         for host in ("evil.example", f"evil.example:{server.server_port}", "127.0.0.1"):
             assert ask(server, "/search?q=CPython", host)[0] == 421
 
-    def test_its_search_shows_what_the_server_finds(self, page: Page, server: HTTPServer) -> None:
+    def test_its_search_shows_what_the_server_finds(
+        self, page: Page, server: HTTPServer, tree: KeywordTree
+    ) -> None:
+        for text in ("nowhere", "elsewhere"):
+            tree.CreateInfo(text)
         page.call("Page.navigate", url=f"http://127.0.0.1:{server.server_port}/")
         page.wait("document.readyState === 'complete'")
+        page.type("elsewhere")
+        page.wait("document.querySelectorAll('#found .name').length > 0")
+        assert page.names("#found") == ["elsewhere"]
         page.type("蟒蛇 <b>")
         page.wait("document.querySelectorAll('#found .excerpt').length > 0")
 

@@ -107,6 +107,19 @@ def test_a_record_with_a_list_nested_5000_deep_is_named_and_not_kept(store: Memo
     assert type(record).from_dict({**record.to_dict(), "action_log": [], "links": []}).validate()
 
 
+@pytest.mark.parametrize("bar", [-0.1, 1.5, 80, float("nan"), "0.5"])
+def test_a_bar_that_no_score_can_have_is_refused(store: MemoryStore, bar: Any) -> None:
+    with pytest.raises(KeywordTreeError, match=f"min_score must be a number from 0 to 1, not {bar!r}"):
+        store.recall("Ada", min_score=bar)
+
+
+def test_a_judge_that_cannot_be_asked_is_refused_before_a_folder_is_made(tmp_path: Path) -> None:
+    with pytest.raises(KeywordTreeError, match="judge must be an object with a method Chat, not 3"):
+        MemoryStore(tmp_path / "new", judge=3)  # type: ignore[arg-type]
+
+    assert not (tmp_path / "new").exists()
+
+
 def test_counting_a_recall_of_what_is_not_there_is_refused(store: MemoryStore) -> None:
     with pytest.raises(NotFoundError, match="missing"):
         store.record_recall("missing", 0.5)
