@@ -362,6 +362,7 @@ hub = group(
 )
 
 MODELS = kept("--models", metavar="NAMES", help="Names of models, with commas; the first is the default.")
+JUDGE = click.option("--judge", is_flag=True, help="Let a model tell which results of a search answer the query.")
 
 
 def _of_hub(
@@ -410,6 +411,7 @@ _of_hub(
     ),
     click.option("--allow-secret-shapes", is_flag=True, help="Take knowledge that looks like a key."),
     MODELS,
+    JUDGE,
     meaning=True,
 )
 _of_hub(
@@ -460,7 +462,7 @@ _of_hub(
     "Erase history and deleted entries for good.",
     click.option("--yes", is_flag=True, help="Do not ask."),
 )
-_of_hub("mcp", "Serve MCP on stdin and stdout.", MODELS, meaning=True)
+_of_hub("mcp", "Serve MCP on stdin and stdout.", MODELS, JUDGE, meaning=True)
 
 
 # -- shared: trees on a PostgreSQL server ------------------------------------------------------------------------------

@@ -370,11 +370,11 @@ def purge(place: str | Path, *, yes: bool) -> None:
     print(say("What was deleted is gone; snapshots, if there are any, still hold it."))
 
 
-def mcp(place: str | Path, *, models: Sequence[str], meaning: bool = True) -> None:
+def mcp(place: str | Path, *, models: Sequence[str], judge: bool = False, meaning: bool = True) -> None:
     """Serve one host on stdin and stdout."""
     from .mcp_server import serve_stdio
 
     _check_key(open_files(place))
-    with KnowHub(place, models=make_models(models), meaning=meaning) as hub:
+    with KnowHub(place, models=make_models(models), judge=judge, meaning=meaning) as hub:
         _, token = own_token(hub.tokens)
         serve_stdio(hub, token)

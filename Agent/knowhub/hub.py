@@ -56,6 +56,7 @@ class KnowHub(Transfer, Finding, Slimming, Operations, Keeping):
             only indexes in a folder of this machine.
         llm_client: The model that routes searches and rewrites; None: by words, and said so.
         models: Several, by name; the first is the default.
+        judge: Return only what the default model says answers the query, of the best 8.
         ring: The master keys; None finds them when the first secret comes.
         meaning: How to compare by meaning, see `finding.index.Index`; False: by words alone.
         clock: Seconds since the epoch.
@@ -74,6 +75,7 @@ class KnowHub(Transfer, Finding, Slimming, Operations, Keeping):
         llm_client: LLMClient | None = None,
         *,
         models: Mapping[str, LLMClient] | None = None,
+        judge: bool = False,
         ring: KeyRing | None = None,
         meaning: Meaning | Embedder | bool = True,
         clock: Callable[[], float] = time.time,
@@ -98,7 +100,7 @@ class KnowHub(Transfer, Finding, Slimming, Operations, Keeping):
             opened.callback(self.models.close)
             self._opened = opened.pop_all()
         self.clock, self.allow_secret_shapes, self.quota = clock, allow_secret_shapes, quota
-        self.slimming, self.refused = threading.Lock(), {}
+        self.slimming, self.refused, self.judges = threading.Lock(), {}, judge
 
     def close(self) -> None:
         """Leave the index on disk and close the store.  Closing twice is no error."""

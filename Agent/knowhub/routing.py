@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..keyword_tree import LLMClient
+from ..models import judge
 from ..models.model_clients import client_from_environment
 from .records import Json, KnowHubError, Shares
 
@@ -72,6 +73,7 @@ TASKS: Mapping[str, str] = {
         "score, and `resources` (long code, credentials, cookies) that they need. Never put a password, key or cookie "
         "into knowledge. Say only what the transcript shows."
     ),
+    "judge": judge.TASK,
 }
 
 
@@ -90,6 +92,7 @@ SCHEMAS: Mapping[str, Json] = {
     "evolve_knowledge": _object(content=_STRING),
     "merge_knowledge": _object(same={"type": "boolean"}, task=_STRING, content=_STRING),
     "reflect": _object(knowledge=_list(_LESSON)),
+    "judge": judge.SCHEMA,
 }
 """Intent → the JSON schema of its reply."""
 

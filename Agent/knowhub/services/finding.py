@@ -5,6 +5,7 @@ import time
 from collections.abc import Collection, Mapping
 from typing import Any
 
+from ...models import judge
 from ..prompts import tidy
 from ..records import Json
 from ..routing import ROUTE_S, SHOWN_LIMIT, TASK_SHOWN, read_chosen
@@ -19,7 +20,9 @@ class Finding(Store):
     def search(self, token: Token, query: SearchQuery | Mapping[str, Any]) -> Json:
         """Find what helps with a task: what fits, and of that the best by score and votes.
 
-        Cost: some milliseconds by words among 30,000; with a model, its time, at most 3 s.
+        A hub that judges shows its model the texts of the first 8, and returns those that answer.
+
+        Cost: some milliseconds by words among 30,000; with a model, its time, at most 3 s a call.
         """
         need(token, "read")
         query = parse(SearchQuery, query)
@@ -36,6 +39,8 @@ class Finding(Store):
             chosen, reason, usage = self._choose(token, query.q, candidates, limit)
             ids, shown = (ids[:limit], 0) if chosen is None else (chosen, len(candidates))
         results = self._results(token, ids, query.top_k)
+        if self.judges and results and query.route != "recall" and not self.models.available():
+            results, usage = self._judged(token, query.q, results, usage)
         return {
             "results": results,
             "count": len(results),
@@ -62,6 +67,22 @@ class Finding(Store):
         seen = [found[id] for id in ids if id in found and sees(token, found[id]) and not found[id].merged_into]
         best = sorted(seen, key=lambda record: -record.quality)[:limit]
         return [{**entry_fields(each), "eval": judgement_of(each), "quality_score": each.quality} for each in best]
+
+    def _judged(
+        self, token: Token, query: str, results: list[Json], usage: Json | None
+    ) -> tuple[list[Json], Json | None]:
+        """Return the results that a model says answer a query, all where it fails, and the tokens of both calls."""
+        texts = [(each["id"], f"{each['task']}\n{each['content']}") for each in results]
+
+        def read(data: Any) -> list[str] | None:
+            return judge.read_targets(data, texts)
+
+        reply = self.models.ask("judge", judge.question_of(query, texts), read, token.asker, timeout_s=ROUTE_S)
+        for name, value in (usage or {}).items():
+            if reply.usage is not None and not isinstance(value, str):
+                reply.usage[name] = reply.usage.get(name, 0) + value
+        kept = [each for each in results if reply.data is None or each["id"] in reply.data]
+        return kept, reply.usage or usage
 
     def _candidates(self, eligible: Collection[str], recalled: list[str]) -> list[str]:
         """Return what a model is shown: up to 100 all there is, else what words found, filled up by quality."""

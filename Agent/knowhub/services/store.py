@@ -57,6 +57,7 @@ class Store:
     models: Models
     clock: Callable[[], float]
     allow_secret_shapes: bool
+    judges: bool
     quota: Quota
 
     # -- finding and writing records --

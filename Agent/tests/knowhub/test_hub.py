@@ -332,6 +332,27 @@ class TestRouting:
             assert client.calls == []
             assert hub.search(LOCAL, {"q": "tea", "route": "model"})["routing"] == "model"
 
+    @pytest.mark.parametrize(
+        ("reply", "kept"),
+        [
+            ({"targets": [1]}, ["green tea"]),
+            ({"targets": []}, []),
+            *((reply, ["black tea", "green tea"]) for reply in ({"targets": "x"}, {}, OSError("down"))),
+        ],
+    )
+    def test_what_a_judge_says_does_not_answer_is_left_out(self, reply: Any, kept: list[str], tmp_path: Path) -> None:
+        hub, client = model_hub(tmp_path, {"chosen": [0, 1]}, reply, judge=True)
+        with hub:
+            save(hub, task="green tea", content="Whisk it.", score=4)
+            save(hub, task="black tea", content="Boil it.", score=5)
+            found = hub.search(LOCAL, {"q": "how do I make green tea?"})
+            shown = json.loads(client.calls[1][0][-1]["content"])["candidates"]
+            by_words = hub.search(LOCAL, {"q": "tea", "route": "recall"})
+
+            assert [each["task"] for each in found["results"]] == kept
+            assert shown == [{"idx": 0, "text": "black tea\nBoil it."}, {"idx": 1, "text": "green tea\nWhisk it."}]
+            assert (by_words["count"], len(client.calls)) == (2, 2)
+
     def test_the_same_question_is_answered_from_a_cache_until_something_changes(self, tmp_path: Path) -> None:
         hub, client = model_hub(tmp_path, {"chosen": [0]}, {"chosen": [0]}, {"chosen": []})
         with hub:
