@@ -730,8 +730,9 @@ def _LineOf(idx: int, entry: _Row) -> str:
 
 
 _FindKeys = re.compile(
-    r"(?i)((?:bearer|basic|key|token|secret|password|passwd)(?: \w+)?"  # after a blank alone only what has a digit
-    r"(?:\W{0,3}[:=\"'`]\W{0,3}|\W{1,4}(?=\S{0,99}[\d*]))|\bsk-|://)"
+    r"(?i)((?:bearer|basic|key|token|secret|passw(?:or)?d|passphrase|credential|auth(?:orization)?|cookie|密钥|密码|令牌|口令)s?"
+    r"(?: \w+|[一-鿿]{1,4})?"  # after a blank alone only what has a digit
+    r"(?:\W{0,3}[:=\"'`：“]\W{0,4}(?:\w+\(\W?|b['\"])?(?:(?:bearer|basic|token) )?|\W{1,4}(?=\S{0,99}[\d*]))|\bsk-|://)"
     r"(?:(?<=://)[^\s/@]+(?=@)|(?<!://)[\w.~+/=*-]{6,})|\b(?=\S{0,99}\d)[\w-]{20,}"
 )
 
@@ -3615,6 +3616,11 @@ def _ReadReply(reply: object, view: _View) -> _Reading:
         return _Reading("missing", action, [], words, _CleanName(suggested))
     ids = [entry["id"] for entry in view.entries if action == "jump" or entry["id"] not in view.groups]
     id_of: dict[int | str, str] = {**dict(enumerate(ids)), **dict(zip(ids, ids, strict=True))}  # groups stand last
+    called = Counter(entry["name"] for entry in view.entries)
+    for idx, (id, entry) in enumerate(zip(ids, view.entries, strict=False)):  # small models know the name
+        id_of.setdefault(f"{idx} {entry['path']}", id)
+        if called[entry["name"]] == 1 and not entry["name"].isdecimal():
+            id_of.setdefault(entry["name"], id)
     chosen = []
     for name in ("targets", "node_id", "candidate_ids" if action == "ambiguous" else "node_ids"):
         named = reply.get(name)
@@ -3635,7 +3641,8 @@ def _ReadReply(reply: object, view: _View) -> _Reading:
 
 
 def _ReadTarget(item: object, id_of: Mapping[int | str, str]) -> int | str | None:
-    """Return an idx or an id, None for what is neither: small models write 3 as "3" or 3.0 too."""
+    """Return an idx, an id or a name, None for what is neither: small models write 3 as "3", 3.0 or {"idx": 3} too."""
+    item = item.get("idx") if isinstance(item, dict) else item
     if type(item) is str:
         text = item.strip()
         return int(text) if item not in id_of and text.isdecimal() and len(text) < 10 else item

@@ -1,0 +1,174 @@
+"""What comes of a model's reply, whatever it is: chosen, refused by a reason, never an exception."""
+
+from __future__ import annotations
+
+import json
+import logging
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typing_extensions import override
+
+from Agent.keyword_tree import HideKeys, KeywordTree, LLMClient
+from Agent.memory.extraction import ModelExtractor
+from Agent.models.judge import judge
+from Agent.models.model_clients import read_reply
+
+NAMES = ("饮食", "Anna", "7", "Tom")
+MATCHED = [
+    '{"action": "match", "targets": "1"}',
+    '{"action": "match", "targets": ["１"]}',
+    '{"action": "match", "targets": [1.0]}',
+    '{"action": "match", "targets": {"idx": 1}}',
+    '{"action": "match", "targets": [{"idx": "1", "name": "Tom"}]}',
+    '{"action": "match", "targets": ["Anna"]}',
+    '{"action": "match", "targets": ["1 Anna"]}',
+    '{"action": "Match ", "targets": [1, 1]}',
+    '{"action": "missing", "action": "match", "targets": [3], "targets": [1]}',
+    '{"action": "match", "targets": [], "node_id": 1, "reason": null}',
+    '{"action": "match", "targets": [1], "confidence": NaN}',
+    '{"action": "match", "targets": [1], "confidence": "high"}',
+    '{"action": "match", "targets": [1], "reason": "\\ud83d"}',
+    '```json\n{"action": "match", "targets": [1]}\n```',
+    '<think>{"action": "match", "targets": [0]}</think>{"action": "match", "targets": [1]}',
+    '<think>0? {"action": "missing"}\n{"action": "match", "targets": [1]}</think>',
+    '{"action": "match", "targets": [1]} I chose the second, {ok}.',
+    '\ufeff<|im_start|>{"action": "match", "targets": [1]}<|im_end|>',
+    '{"reply": {"action": "match", "targets": [1]}}',
+    "｛“action”：“match”，“targets”：［1］｝",
+    '{"action"："match"，"targets"：[1]，}',
+]
+REFUSED = [
+    (json.dumps({"action": "match", "targets": [*range(100_000)]}), "invalid_reply"),
+    ('{"action": "match", "targets": [[1]]}', "invalid_reply"),
+    ('{"action": "match", "targets": {"idx": {"idx": 1}}}', "invalid_reply"),
+    ('{"action": "match", "targets": [' + "[" * 5_000 + "]" * 5_000 + "]}", "agent_failure"),
+    ('{"action": "match", "targets": [' + "9" * 5_000 + "]}", "agent_failure"),
+    ('{"action": "match", "targets": [NaN]}', "invalid_reply"),
+    ('{"action": "match", "targets": [1e400]}', "invalid_reply"),
+    ('{"action": "match", "targets": [null]}', "invalid_reply"),
+    ('{"action": "match", "targets": [true]}', "invalid_reply"),
+    ('{"action": "match", "targets": [-1]}', "invalid_reply"),
+    ('{"action": "match", "targets": [1, 99]}', "invalid_reply"),
+    ('{"action": "match", "targets": ["7"]}', "invalid_reply"),  # a number, though a name is written so
+    ('{"action": "match", "targets": ["Ann"]}', "invalid_reply"),
+    ('{"action": "match", "targets": ["\\ud83d"]}', "invalid_reply"),
+    ('{"action": "match", "targets": null}', "no_target"),
+    ('{"action": "match", "targets": [1], "confidence": 0.1}', "unsure"),
+    ('{"action": "匹配", "targets": [1]}', "invalid_reply"),
+    ('{"action": null, "targets": [1]}', "invalid_reply"),
+    ('{"action": "match", "targets": [1], "reason": 7}', "invalid_reply"),
+    ('{"action": "missing", "suggest_name": "\\ud83d\\u0000"}', "agent_missing"),
+    ('{"action": "match", "targets": [1]}\n{"action": "missing", "targets": []}', "agent_missing"),
+    ("[]", "agent_failure"),
+    ("null", "agent_failure"),
+    ("the second one", "agent_failure"),
+]
+
+
+class Saying(LLMClient):
+    """A model that says one thing, read as the clients of services read it."""
+
+    def __init__(self, said: str) -> None:
+        self.said = said
+
+    @override
+    def Chat(self, messages: list[dict[str, str]], json_schema: dict[str, Any]) -> dict[str, Any]:
+        return read_reply(self.said, json_schema)
+
+
+class Failing(LLMClient):
+    """A model whose client quotes what it was asked with, in its error."""
+
+    def __init__(self, words: str) -> None:
+        self.words = words
+
+    @override
+    def Chat(self, messages: list[dict[str, str]], json_schema: dict[str, Any]) -> dict[str, Any]:
+        try:
+            raise ValueError(self.words)
+        except ValueError as error:
+            raise RuntimeError(f"request failed: {error}") from error
+
+
+def found_in(folder: Path, client: LLMClient) -> Any:
+    with KeywordTree(str(folder), client) as tree:
+        for name in NAMES:
+            tree.BatchCreateKeywords([{"name": name, "parent_id": "root"}])
+        return tree.Search("something warm to drink")
+
+
+class TestReplies:
+    @pytest.mark.parametrize("said", MATCHED)
+    def test_that_can_be_read_choose(self, said: str, tmp_path: Path) -> None:
+        pytest.importorskip("json_repair")
+        found = found_in(tmp_path, Saying(said))
+
+        assert (found.reason, found.node and found.node.name) == ("agent_match", "Anna")
+
+    @pytest.mark.parametrize(("said", "reason"), REFUSED)
+    def test_that_cannot_be_read_choose_nothing(self, said: str, reason: str, tmp_path: Path) -> None:
+        found = found_in(tmp_path, Saying(said))
+
+        assert (found.reason, found.node) == (reason, None)
+
+    @pytest.mark.parametrize("said", [*MATCHED, *(said for said, _ in REFUSED)])
+    def test_break_neither_a_judge_nor_a_reader(self, said: str) -> None:
+        texts = [("a", "Tom cooks."), ("b", "Anna sings."), ("c", "x")]
+        kept = judge(Saying(said), "who sings?", texts)
+
+        assert kept == [id for id, _ in texts if id in kept]
+        with pytest.raises(ValueError, match="the reply"):
+            ModelExtractor(Saying(said)).extract("Anna sings in Rome.")
+
+
+KEYS = ("sk-proj-Zx9Qw8Er7Ty6", "hunter2", "correcthorsebattery", "QWxhZGRpbjpvcGVuIHNlc2FtZQ==", "a1b2c3.GhIjKlMnOp")
+QUOTED = [
+    "https://api.example/v1?api_key={}&x=1",
+    "https://ann:{}@proxy.example",
+    "{{'Authorization': 'Bearer {}'}}",
+    "Headers([('authorization', 'Bearer {}')])",
+    "[(b'x-api-key', b'{}')]",
+    "b'Proxy-Authorization: Basic {}'",
+    "{{'api_key': SecretStr('{}')}}",
+    "OPENAI_API_KEY={}",
+    "Incorrect API key provided: {}.",
+    "Cookie: session={}",
+    "client_secret={}",
+    "API密钥“{}”无效",
+    "令牌错误：{}",
+]
+
+
+class TestKeys:
+    @pytest.mark.parametrize("quoted", QUOTED)
+    def test_of_any_form_are_hidden(self, quoted: str) -> None:
+        for key in KEYS:
+            assert key not in HideKeys(quoted.format(key))
+
+    @pytest.mark.parametrize(
+        "said",
+        [
+            "max_tokens must be below 4096",
+            "token limit exceeded: 8192 tokens",
+            "the key 'query' is missing",
+            "unexpected token at position 17",
+            "no model qwen2.5-coder-1.5b at https://localhost:11434/v1",
+            "密钥无效",
+        ],
+    )
+    def test_what_is_none_stays(self, said: str) -> None:
+        assert HideKeys(said) == said
+
+    @pytest.mark.parametrize("quoted", QUOTED)
+    def test_are_in_no_log_result_or_file(self, quoted: str, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+        caplog.set_level(logging.DEBUG)
+        key = KEYS[1]
+        client = Failing(quoted.format(key))
+        found = found_in(tmp_path, client)
+        kept = judge(client, "who sings?", [("a", "Anna sings.")])
+
+        assert (found.reason, kept) == ("agent_failure", ["a"])
+        assert key not in repr(found.steps) + caplog.text
+        assert key.encode() not in b"".join(file.read_bytes() for file in tmp_path.rglob("*") if file.is_file())
