@@ -31,7 +31,8 @@ lack is here: a deadline for a whole call, a budget, and forms:
 1. A reply of the schema is asked for, temperature 0 and no longer than the schema's bounds allow. What a service
    refuses by its name (`max_tokens`, `temperature`, `maxLength`, …) is left out from then on. Where it answers 400,
    406, 415 or 422 all the same, or keeps answering 5xx, the next weaker form is asked for: a JSON object with the
-   schema, a JSON object, a text. What worked is remembered. The schema is in the system text in any case.
+   schema, a JSON object, a text. What worked is remembered, after 5xx for ten minutes. The schema is in the system
+   text in any case.
 2. A reply that is cut at that length is asked for once more with room for thinking, which is remembered, too.
 3. The reply is read from the text: as JSON, as JSON between other words after `</think>`, and at last as JSON that
    `json-repair` can repair. A reply that was cut is not repaired: half a list looks whole.
@@ -41,6 +42,7 @@ import contextlib
 import contextvars
 import importlib
 import json
+import math
 import operator
 import os
 import queue
@@ -87,6 +89,9 @@ LONGEST = 4096
 
 ROOM, THINKING_ROOM = 128, 4096
 """Tokens of a reply beyond what its schema allows: blanks and a word before it; and of a model that thinks first."""
+
+FORM_REST_S = 600.0
+"""Seconds after which a form that failed is asked for again: a service that fails now and then is not refusing it."""
 
 _NUMBER, _KEY, _CHARACTER = 8, 4, 3  # tokens of a small model that knows no Chinese: each byte is one
 _OPTIONAL = ("max_tokens", "max_completion_tokens", "temperature", "maxLength", "maxItems")
@@ -282,7 +287,7 @@ class _ChatClient(LLMClient):
         self._timeout_s, self._retries, self._prices = timeout_s, retries, prices
         self._budget = budget_calls, budget_tokens
         self._options = dict(options or {})
-        self._form = self._strikes = 0  # two strikes, and a form is not asked for any more
+        self._form, self._form_until = 0, math.inf
         self._left_out: frozenset[str] = frozenset()  # names that the service refused
         self._room = ROOM
         self.usage = self._nothing = Usage(cost=None if prices is None else 0.0)
@@ -363,12 +368,13 @@ class _ChatClient(LLMClient):
 
     def _ask(self, messages: list[dict[str, str]], schema: dict[str, Any]) -> object:
         """Send the question in the strictest form that the service takes.  Returns the answer's body."""
-        form, strikes = self._form, 0
+        form = first = self._form if time.monotonic() < self._form_until else 0
+        rest_s = 0.0  # for how long the forms before are not asked for
         while True:
             parts, most = _without(schema, self._left_out), most_tokens(schema) + self._room
             request = self._build_request(messages, parts, most, self._FORMS[form])
             try:
-                body = self._send(request, self._retries if form == self._form else 0)
+                body = self._send(request, self._retries if form == first else 0)
             except ServiceError as error:
                 is_refused = error.status in _REFUSED_FORM
                 named = [name for name in _OPTIONAL if name in str(error) and name not in self._left_out]
@@ -376,14 +382,12 @@ class _ChatClient(LLMClient):
                     self._left_out |= {named[0]}
                 elif (is_refused or error.status >= 500) and form + 1 < len(self._FORMS):
                     form += 1
-                    strikes = max(strikes, 2 if is_refused else 1)  # once 5xx is no proof: services fail now and then
+                    rest_s = math.inf if is_refused else max(rest_s, FORM_REST_S)
                 else:
                     raise
             else:
-                # Remembered only now: a request that is wrong in itself fails in every form, and shows nothing.
-                self._strikes += strikes
-                if self._strikes > 1 and strikes:
-                    self._form, self._strikes = form, 0
+                if rest_s:  # only now: a request that is wrong in itself fails in every form, and shows nothing
+                    self._form, self._form_until = form, time.monotonic() + rest_s
                 return body
 
     def _send(self, request: dict[str, Any], retries: int) -> object:
@@ -708,7 +712,8 @@ def read_reply(said: str, json_schema: Mapping[str, Any] | None = None, *, is_cu
     Agent.models.model_clients.ReplyError: the reply is no JSON object: 'I would say: the second one.'
     """
     known = frozenset(_at(json_schema, "properties") or ())
-    text = said.rpartition("</think>")[2]
+    thought, _, answer = said.rpartition("</think>")
+    text = answer if "{" in answer or "｛" in answer else thought
     inner = text[text.find("{") : text.rfind("}") + 1]
     # First as it is: a whole reply may have `</think>` in one of its texts.
     ways: list[tuple[Callable[[str], object], str]] = [(json.loads, said), (json.loads, inner), (_repaired, text)]
@@ -730,10 +735,12 @@ def _unwrapped(value: object) -> list[object]:
 
 def _repaired(text: str) -> object:
     """Return what can be made of broken JSON between other words."""
+    text = text.translate(_WIDE)
     if "{" not in text or len(text) > REPAIR_LIMIT:
         raise ValueError("nothing to repair, or too much")
     made: object = import_extra("json_repair", "openai").loads(_CUT_NUMBER.sub("null", text.rstrip()))
     return made
 
 
+_WIDE = str.maketrans("｛｝［］：，", "{}[]:,")  # as Chinese punctuation has them
 _CUT_NUMBER = re.compile(r"(?<![-+.\d])[-+.\d]+([eE][-+]?\d*)?$")

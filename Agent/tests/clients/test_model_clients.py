@@ -528,8 +528,8 @@ class TestRequest:
         assert request.get("output_config", {}).get("effort") == (None if wire.name == "openai" else "low")
 
     @pytest.mark.parametrize("status", [400, 406, 415, 422, 500])
-    def test_a_form_that_is_refused_or_fails_twice_is_not_asked_for_again(
-        self, status: int, wire: Wire, server: Server, connect: Connect
+    def test_a_form_that_is_refused_is_left_and_one_that_fails_rests(
+        self, status: int, wire: Wire, server: Server, connect: Connect, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         client = connect()
         [right], wrong = server.script, body(wire.error("literal_error"), status)
@@ -537,10 +537,15 @@ class TestRequest:
 
         assert [client.Chat(MESSAGES, SCHEMA) for _ in range(3)] == [MATCH] * 3
         asked = [wire.has_schema(request.body) for request in server.requests]
-        assert asked == ([True, True, True, False] * 2 + [False] if status == 500 else [True, False, False, False])
+        assert asked == [True] * (3 if status == 500 else 1) + [False] * 3
         if wire.name == "openai":
             weaker = server.requests[asked.index(False)].body["response_format"]
             assert weaker == {"type": "json_object", "schema": SCHEMA}
+
+        server.script, later = [right], time.monotonic() + 601.0
+        monkeypatch.setattr(time, "monotonic", lambda: later)  # it was an outage, and is over
+        assert [client.Chat(MESSAGES, SCHEMA) for _ in range(2)] == [MATCH] * 2
+        assert [wire.has_schema(request.body) for request in server.requests[-2:]] == [status == 500] * 2
 
     def test_the_last_form_is_a_text(self, wire: Wire, server: Server, connect: Connect) -> None:
         client = connect()
