@@ -230,7 +230,7 @@ def sections(group: Group, ctx: click.Context) -> dict[str, list[str]]:
 
 EPILOG = """\b
 A KEYWORD is named by its id, its exact name, or a path such as 编程/Python; / is the root.
-An INFO is a text with keywords; it is named by its id, which `search` and `show --infos --ids` show.
+An INFO is a text, on keywords or on none; it is named by its id, which `search` and `show --infos --ids` show.
 `undo` undoes the last change; again, the one before. `redo` goes forward.
 
 \b

@@ -149,7 +149,7 @@ def info(
 )
 @click.option("--source", default="", help="Where it is from.")
 def remember(session: Session, content: str, names: tuple[str, ...], source: str) -> None:
-    r"""Store a fact, and the keywords that it names, as an agent's memory does.
+    r"""Store a fact as an agent's memory does, and make the keywords of --keyword that are missing.
 
     \b
     keyword-tree remember "Ada lives in Rome." --keyword people/Ada --source "chat, 3 May"

@@ -374,7 +374,7 @@ class TestLanguage:
     def test_the_option_comes_before_the_locale(self, program: Program, where: str) -> None:
         words = ["--lang", "zh", "show", "nope"] if where == "before" else ["show", "nope", "--lang", "zh"]
 
-        assert "没有关键词的名字" in program.run(*words, code=1, LANG="en_US.UTF-8")
+        assert "没有名字、路径或 id" in program.run(*words, code=1, LANG="en_US.UTF-8")
 
     def test_what_is_typed_wrongly_is_said_in_chinese(self, program: Program) -> None:
         for line, said in {
