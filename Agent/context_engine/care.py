@@ -187,7 +187,7 @@ class Forgetter:
             self._spaces.recover(space, error)
             return False
         words = self._spaces.words(space)
-        words.drop_vectors()
+        words.drop_vectors(uri for uri in [*gone, *kept] if parse_uri(uri).space == space)
         for path in self._spaces.folder_of(space).glob("*.vectors"):  # of an earlier version
             path.unlink(missing_ok=True)
         return words.scrub() and not self._spaces.note(space)  # what is in memory alone is not done

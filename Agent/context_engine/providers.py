@@ -5,9 +5,10 @@ is the message before it, if that asks something, and its group the session. An 
 info, since the finder looks at a hundred texts and at a hundred infos: neither crowds the other out. Beside the
 finder's own tables:
 
-    node    num, uri, sequence, digest of what was projected, category: what equals it is not read again
-    name    folded name → uri: titles, aliases, the last segment, confirmed queries
-    row     node, level, part → at, speaker (its role and name), asks
+    node      num, uri, sequence, digest of what was projected, category: what equals it is not read again
+    name      folded name → uri: titles, aliases, the last segment, confirmed queries
+    row       node, level, part → at, speaker (its role and name), asks
+    vectored  uri → model and digest of what its vectors in the caller's `VectorIndex` were made of
 
 A unit's id is "level part node", its group a digest: with URIs in them the index was half as large again. All of it
 follows from the main store, and may be deleted at any time.
@@ -18,18 +19,11 @@ import json
 import logging
 import os
 import sqlite3
-import uuid
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
-from ..base.text import (
-    clean,
-    digest_of,
-    fold,
-    mapping_of,
-    read_time,
-)
+from ..base.text import clean, digest_of, fold, read_time
 from ..finding import score, texts
 from ..finding.embedder import Embedder as FinderEmbedder
 from ..finding.embedder import Meaning
@@ -52,6 +46,7 @@ create table name(name text, uri text, primary key (name, uri)) without rowid;
 create index name_of on name(uri);
 create table row(node integer, level integer, part integer, at real not null, speaker text not null,
     asks integer not null, primary key (node, level, part)) without rowid;
+create table vectored(uri text primary key, digest text not null) without rowid;
 """
 
 terms_of = texts.terms
@@ -162,6 +157,7 @@ class WordIndex:
         self._waiting: dict[str, Unit] | None = None  # within `writing`: what is to be put at its end
         self._prepared: sqlite3.Connection | None = None
         self._last: tuple[object, Ranking] | None = None
+        self._near: dict[str, list[Place]] = {}  # by question, the last ones: several threads may ask
         with contextlib.suppress(LostIndexError):
             self._look()
         self._look()
@@ -197,8 +193,8 @@ class WordIndex:
     def _make_tables(self, db: sqlite3.Connection) -> None:
         if db is self._prepared:
             return
-        tables = dict(db.execute("select name, sql from sqlite_master where name in ('node', 'row')"))
-        if tables and "at real not null, speaker" not in tables.get("row", ""):
+        tables = {name for (name,) in db.execute("select name from sqlite_master where name in ('node', 'vectored')")}
+        if len(tables) == 1:
             raise sqlite3.DatabaseError("the index is of another version")  # and is begun again
         for statement in _TABLES.split(";") if not tables else ():
             db.execute(statement)
@@ -260,21 +256,6 @@ class WordIndex:
             sql = "select uri from name where name in (select value from json_each(?)) and uri >= ? and uri < ?"
             rows = db.execute(f"{sql} order by uri", (json.dumps(phrases), f"{under}/", f"{under}0"))
             return list(dict.fromkeys(row[0] for row in rows))
-
-    def rows(self) -> list[tuple[WordHit, str]]:
-        """Return each row, scored 0, with each of its texts, for vectors."""
-        sql = (
-            "select n.uri, r.level, r.part, n.category, r.at, r.speaker, ifnull(p.num, 2 * u.num) from row r"
-            " join node n on n.num = r.node join unit u on u.id = r.level || ' ' || r.part || ' ' || r.node"
-            " left join passage p on p.unit = u.num"
-        )
-        with self.reading() as db:
-            found = db.execute(sql).fetchall()
-            said = self._index.read([row[-1] for row in found])
-        return [
-            (WordHit(uri, 0.0, level, part, category, at, (), False, speaker), said[document][1])
-            for uri, level, part, category, at, speaker, document in found
-        ]
 
     def state(self) -> object:
         """Return a value that differs after any change, by any process."""
@@ -368,7 +349,17 @@ class WordIndex:
         To be called before `rank`, outside `reading`. Cost: see `Index.ask`.
         """
         self._last = None
-        return self._index.ask(query) if self._beside is None else self._beside.ask(query, self)
+        if self._beside is None:
+            return self._index.ask(query)
+        self._beside.catch_up(self)
+        try:
+            places = self._beside.nearest(query)
+        except Exception as error:  # the ports
+            said = f"words rank alone: {HideKeys(str(error))}"
+            _log.warning("%s", said)
+            return said
+        self._near = dict([*self._near.items()][-_QUESTIONS:]) | {query: places}
+        return ""
 
     def rank(self, query: str, limit: int, levels: Collection[int] = (2,), filters: Filters = ALL) -> list[WordHit]:
         """Return at most `limit` rows of some levels that fit a query, best first: one of each message and entry.
@@ -402,15 +393,33 @@ class WordIndex:
     def embed(self) -> None:
         """Embed new texts, where there is an embedder; a failure is logged."""
         if self._beside is not None:
-            self._beside.take(self)
-            self._beside.catch_up()
+            self._beside.catch_up(self)
         elif self._index.vectors is not None:
             self._index.vectors.catch_up()
 
-    def drop_vectors(self) -> None:
-        """Delete the vectors of changed and removed nodes in the caller's `VectorIndex`, where there is one."""
+    def drop_vectors(self, uris: Iterable[str]) -> None:
+        """Delete the vectors of some nodes in the caller's `VectorIndex`, where there is one."""
         if self._beside is not None:
-            self._beside.take(self)
+            self._beside.drop(self, uris)
+
+    def vectors_out_of_date(self, model: str) -> list[str]:
+        """Return the nodes whose noted vectors are not those that a model makes of them now."""
+        sql = "select uri from vectored v left join node n using (uri) where ? || ' ' || n.digest is not v.digest"
+        with self.reading() as db:
+            return [uri for (uri,) in db.execute(sql, (model,))]
+
+    def without_vectors(self) -> list[tuple[str, str]]:
+        """Return the nodes that have no vectors yet, with their digests; none where no note of it can be kept."""
+        sql = "select uri, digest from node where uri not in (select uri from vectored)"
+        with self.reading() as db:
+            return [] if self._index.is_readonly else db.execute(sql).fetchall()
+
+    def note_vectors(self, uri: str, digest: str) -> None:
+        """Note that a node's vectors are kept elsewhere, made of its text of this digest; "" is that they are not."""
+        with self.writing() as db:
+            db.execute("delete from vectored where uri = ?", (uri,))
+            if digest:
+                db.execute("insert into vectored values (?, ?)", (uri, digest))
 
     def texts_of(self, hits: Sequence[WordHit]) -> list[str]:
         """Return the indexed texts of passages that `rank` found within the same `reading`."""
@@ -424,7 +433,7 @@ class WordIndex:
         if last is None or last[0] != key:
             among = _among(db, filters) if filters != ALL else None
             ranking = self._index.rank(query, max(_RANKED, limit), among=among)
-            near = self._beside.nearest(query) if self._beside is not None else ()
+            near = self._near.get(query)
             if near and (ids := self._present(db, near, filters)):
                 ranking = ranking._replace(scores=_fuse([*ranking.scores], ids), nearest=dict.fromkeys(ids, 0))
             self._last = last = key, ranking
@@ -576,86 +585,49 @@ def as_embedder(embedder: Embedder | FinderEmbedder) -> FinderEmbedder:
 
 
 class IndexedVectors:
-    """The vectors of one space in a `VectorIndex`; a file beside the index notes a digest of each embedded node.
+    """The vectors of a space in a `VectorIndex` of the caller's; the space's index notes which nodes have theirs there.
 
-    A record's metadata has `vector` and `part`. What fails, the embedder or the index, is tried again at the next call.
+    `records_of` returns a node's records, whose metadata gets `vector` and `part`; `filters` name account and owner
+    space. What fails, the embedder or the index, is tried again at the next call.
     """
 
-    def __init__(self, embedder: FinderEmbedder, index: VectorIndex, folder: Path | None, space: str) -> None:
-        self._embedder, self._index, self._space = embedder, index, space
-        name = uuid.uuid5(uuid.NAMESPACE_OID, embedder.name).hex[:12]
-        self._path = None if folder is None else folder / f"vectors-{name}.known"
-        self._rows: dict[str, list[tuple[WordHit, str]]] = {}  # by URI
-        self._state: object = None
-        self._near: dict[str, list[Place]] = {}  # by question, the last ones: several threads may ask
-        self._known: dict[str, str] = {}
-        with contextlib.suppress(OSError, ValueError):
-            self._known = mapping_of(json.loads(self._path.read_text(encoding="utf-8"))) if self._path else {}
+    def __init__(
+        self,
+        embedder: FinderEmbedder,
+        index: VectorIndex,
+        records_of: Callable[[str], list[IndexRecord]],
+        filters: Mapping[str, str],
+    ) -> None:
+        self._embedder, self._index, self._records_of, self._filters = embedder, index, records_of, dict(filters)
 
-    def take(self, words: WordIndex) -> None:
-        """Delete the vectors of changed and removed nodes; embeds nothing."""
-        if (state := (id(words), words.state())) != self._state:
-            self._rows, self._state = {}, state
-            for row, text in words.rows():
-                self._rows.setdefault(row.uri, []).append((row, text))
-        for uri in [uri for uri, digest in self._known.items() if digest != self._digest(uri)]:
+    def drop(self, words: WordIndex, uris: Iterable[str] = ()) -> None:
+        """Delete the vectors of some nodes, and of those that have changed or are gone; embeds nothing."""
+        for uri in dict.fromkeys([*uris, *words.vectors_out_of_date(self._embedder.name)]):
             with contextlib.suppress(Exception):  # the port: it is tried again
                 self._index.delete_by_uri(uri)
-                del self._known[uri]
-                self._note()
+                words.note_vectors(uri, "")
 
-    def _digest(self, uri: str) -> str:
-        rows = sorted((row.level, row.part, text) for row, text in self._rows.get(uri, ()))
-        return digest_of(self._embedder.name, *(str(part) for row in rows for part in row), size=8) if rows else ""
-
-    def catch_up(self) -> None:
+    def catch_up(self, words: WordIndex) -> None:
         """Embed nodes without vectors, and upsert them."""
-        for uri in self._rows.keys() - self._known.keys():
+        self.drop(words)
+        for uri, digest in words.without_vectors():
             try:
-                rows = self._rows[uri]
-                vectors = self._embedder.embed([text for _, text in rows])
-                self._index.upsert([self._record(*row, list(v)) for row, v in zip(rows, vectors, strict=True)])
+                records = self._records_of(uri)
+                vectors = self._embedder.embed([record.text for record in records])
+                for record, vector in zip(records, vectors, strict=True):
+                    record.metadata |= {"vector": list(vector), "part": record.part}
+                self._index.upsert(records)
             except Exception as error:  # the ports: words rank alone until then
                 _log.warning("vectors of %s wait: %s", uri, HideKeys(str(error)))
-                break
-            self._known[uri] = self._digest(uri)
-            self._note()
-
-    def _note(self) -> None:
-        if self._path is not None:
-            self._path.write_text(json.dumps(self._known), encoding="utf-8")
-
-    def _record(self, row: WordHit, text: str, vector: Sequence[float]) -> IndexRecord:
-        id = digest_of(row.uri, str(row.level), *([str(row.part)] if row.part else []), size=8)
-        metadata = {"vector": vector, "part": row.part, "at": row.at}
-        parent, filters = row.uri.rpartition("/")[0], {**self._filters(), "category": row.category}
-        kind = "session" if row.category == SESSIONS else "memory"
-        made = id, row.uri, parent, kind, row.category, row.level, text, filters, metadata, row.part, row.sequence
-        return IndexRecord(*made)
-
-    def _filters(self) -> dict[str, Any]:
-        _, _, account, kind, owner = self._space.split("/")
-        return {"account": account, "owner_space": f"{kind.removesuffix('s')}:{owner}"}
-
-    def ask(self, query: str, words: WordIndex) -> str:
-        """Look for what is nearest to a question, once new texts are embedded; return why words rank alone, or ""."""
-        self.take(words)
-        self.catch_up()
-        try:
-            (vector,) = self._embedder.embed([query])
-            near = [hit for level in (0, 2) for hit in self._index.search(vector, self._filters(), _RANKED, level)]
-        except Exception as error:
-            said = f"words rank alone: {HideKeys(str(error))}"
-            _log.warning("%s", said)
-            return said
-        near.sort(key=lambda hit: -hit.score)
-        places = [(hit.uri, hit.level, int(hit.metadata.get("part") or 0)) for hit in near]
-        self._near = dict([*self._near.items()][-_QUESTIONS:]) | {query: places}
-        return ""
+                return
+            words.note_vectors(uri, f"{self._embedder.name} {digest}")
 
     def nearest(self, query: str) -> list[Place]:
-        """Return the places that are nearest to a question, nearest first; none where it was not asked."""
-        return self._near.get(query, [])
+        """Return the places that are nearest to a question, nearest first."""
+        (vector,) = self._embedder.embed([query])
+        near = [hit for level in (0, 2) for hit in self._index.search(vector, self._filters, _RANKED, level)]
+        near.sort(key=lambda hit: -hit.score)
+        return [(hit.uri, hit.level, int(hit.metadata.get("part") or 0)) for hit in near]
 
 
 class LLMClientAdapter:

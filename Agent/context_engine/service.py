@@ -157,13 +157,16 @@ class ContextEngineService:
         if vector_index is not None and embedder is None:
             raise InvalidInputError("vector_index needs an embedder, which makes the vectors")
         own = None if embedder is None else as_embedder(embedder)
-        self._meaning = meaning_of(meaning if own is None else own)
-        beside = functools.partial(IndexedVectors, own, vector_index) if own and vector_index else None
+        compared, beside = meaning_of(meaning if own is None else own), None
+        if own is not None and vector_index is not None:
+            beside = functools.partial(IndexedVectors, own, vector_index, lambda uri: self.worker.records_of(uri))
+        self._embeds = compared is not None
         self._reranker = reranker
         self.fs = ContextFS(folder, clock=clock, new_id=new_id, count_tokens=count_tokens, readonly=readonly, disk=disk)
         self.relations = RelationStore(self.fs)
         self.outbox = OutboxStore(self.fs.journal, clock, current=self.fs.current)
-        self.spaces = IndexSpaces(self.fs.space / "index", self.fs.readonly, self._meaning, beside)
+        index_folder = self.fs.space / "index"
+        self.spaces = IndexSpaces(index_folder, self.fs.readonly, None if beside else compared, beside)
         self.worker = IndexWorker(self.fs, self.outbox, self.spaces, graph=graph)
         self._lock = threading.RLock()
         self.coordinator = CommitCoordinator(self.fs, self.outbox, self.relations, self._ask, as_llm(llm))
@@ -250,7 +253,7 @@ class ContextEngineService:
         total = self._work_off()
         if adopt:
             self.adopt_all()
-        for space in self.fs.spaces() if self._meaning is not None else ():
+        for space in self.fs.spaces() if self._embeds else ():
             self.words(space).embed()
         return total
 

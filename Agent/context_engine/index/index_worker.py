@@ -13,7 +13,7 @@ import os
 import sqlite3
 import threading
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -47,6 +47,7 @@ from ..core.objects import (
     RequestContext,
 )
 from ..fs.context_fs import ContextFS
+from ..fs.folders import Image
 from ..fs.meta import leads_on, read_edges
 from ..fs.uri import Uri, parse_uri
 from ..providers import IndexedNode, IndexedVectors, WordIndex, passages_of, projected_digest
@@ -113,7 +114,7 @@ class IndexSpaces:
         folder: Path,
         readonly: bool = False,
         meaning: Meaning | None = None,
-        beside: Callable[[Path | None, str], IndexedVectors] | None = None,
+        beside: Callable[[Mapping[str, str]], IndexedVectors] | None = None,
     ) -> None:
         self.folder, self._readonly, self._meaning, self._beside = folder, readonly, meaning, beside
         self._lock = threading.Lock()
@@ -145,11 +146,10 @@ class IndexSpaces:
             return self._open[space]
 
     def _make(self, space: str) -> WordIndex:
-        folder = self.folder_of(space)
-        if self._beside is None:
-            return WordIndex(folder / "index.db", self._readonly, self._meaning)
-        vectors = self._beside(None if self._readonly else folder, space)
-        return WordIndex(folder / "index.db", self._readonly, beside=vectors)
+        uri = parse_uri(space)
+        filters = {"account": uri.account, "owner_space": uri.owner_space}
+        vectors = self._beside(filters) if self._beside is not None else None
+        return WordIndex(self.folder_of(space) / "index.db", self._readonly, self._meaning, vectors)
 
     def _stand_in(self, space: str, error: BaseException) -> None:
         self.notes[space] = f"the index of {space} cannot be used, its files are looked through: {error}"
@@ -334,22 +334,32 @@ class IndexWorker:
             digest = projected_digest(uri.text, node.metadata, node.category, node.metadata["digests"])
             if known is not None and known.digest == digest:
                 return
-            if node.category == SESSIONS:
-                damage: list[StoreCorruptError] = []
-                data, at = image.get(MESSAGES, b""), node.metadata["created_at"]
-                node.metadata["messages"] = decode_messages(data, uri.text, at, damage)
-                for each in damage:
-                    self._report(uri, each)
+            damage: list[StoreCorruptError] = []
+            records = self._records(node, image, damage)
+            for each in damage:
+                self._report(uri, each)
         except ContextEngineError as error:  # it is left out, and reported; the others are found
             index.remove(uri.text)
             if isinstance(error, StoreError):
                 self._report(uri, error)
             return
-        records = self._projector.build_context_records(node)
         sequence = int(node.metadata["sequence"])
         held = known.sequence if known is not None else 0  # an older one may have been restored manually
         named = IndexedNode(uri.text, max(sequence, held), digest, node.category)
         index.replace(named, records, _names_of(uri, node), uri.parent if node.category == SESSIONS else "")
+
+    def _records(self, node: ContextNode, image: Image, damage: list[StoreCorruptError]) -> list[IndexRecord]:
+        """Return a node's records; `damage` takes what is wrong with lines of an archive."""
+        if node.category == SESSIONS:
+            data, at = image.get(MESSAGES, b""), node.metadata["created_at"]
+            node.metadata["messages"] = decode_messages(data, node.uri, at, damage)
+        return self._projector.build_context_records(node)
+
+    def records_of(self, uri: str) -> list[IndexRecord]:
+        """Return the records of a node as it is now."""
+        parsed = parse_uri(uri)
+        image = self._fs.read_image(parsed, may_lock=False)
+        return self._records(self._fs.node_of(parsed, image, parsed.category != SESSIONS), image, [])
 
     def _report(self, uri: Uri, error: StoreError) -> None:
         """Report once what of a node is not indexed."""

@@ -146,7 +146,11 @@ class Topics:
 
     name = "topics"
 
+    def __init__(self) -> None:
+        self.read: list[str] = []
+
     def embed_texts(self, texts: Sequence[str], model: str | None = None) -> list[EmbeddingVector]:
+        self.read += texts
         words = ("jazz music trumpet", "tea drink oolong")
         return [EmbeddingVector([float(any(w in text for w in each.split())) for each in words]) for text in texts]
 
@@ -163,9 +167,12 @@ def test_a_vector_index_of_the_callers_keeps_the_vectors(tmp_path: Path) -> None
         assert found_by_words.blocks[0].content_excerpt == "I love oolong."
         assert found_by_words.note == "words rank alone: no vectors"
         rows.is_down = False
-    with ContextEngineService(tmp_path, embedder=Topics(), vector_index=rows) as engine:
+    model = Topics()
+    with ContextEngineService(tmp_path, embedder=model, vector_index=rows) as engine:
         assert engine.search_memory(ADA, "music", categories=["events"]).blocks == []
         assert len(rows.records) == kept
+        assert {*model.read} == {"music"}
+        engine.spaces.words("ctx://acme/users/ada").discard()  # which takes the notes of what was embedded along
         engine.forget(ADA, engine.list_children(ADA, "ctx://acme/users/ada/sessions/s1")[0].uri)
         assert not [record for record in rows.records.values() if "trumpet" in record.text]
     with pytest.raises(InvalidInputError, match="embedder"):

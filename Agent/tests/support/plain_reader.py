@@ -61,5 +61,10 @@ def dump(engine: ContextEngineService, uri: str) -> list[tuple[Any, ...]]:
         found = db.execute("select uri, digest, category from node order by uri").fetchall()
         found += db.execute("select name, uri from name order by name, uri").fetchall()
         found += sorted(db.execute("select term, n from posting where first = 0"))
-    # Not the time of an abstract: a commit that changes only a ledger leaves the index as it is.
-    return found + sorted((hit[:5], hit.said, text) for hit, text in words.rows())
+        # Not the time of an abstract: a commit that changes only a ledger leaves the index as it is.
+        rows = db.execute(
+            "select uri, level, part, category, ifnull(p.num, 2 * u.num) from row r join node n on n.num = r.node"
+            " join unit u on u.id = level || ' ' || part || ' ' || node left join passage p on p.unit = u.num"
+        ).fetchall()
+        said = words._index.read([row[-1] for row in rows])
+    return found + sorted((row[:-1], said[row[-1]][1]) for row in rows)
