@@ -311,7 +311,7 @@ def _status(engine: ContextEngineService, ctx: RequestContext) -> _Answer:
     lines = [f"{say(name)}{say(': ')}{value}" for name, value in shown.items()]
     lines += [f"{local_time(each['at'])}  {each['uri']}  {each['text']}" for each in found["reports"]]
     lines += found["index"]
-    return found, "\n".join(lines + [say("the store can only be read")] * found["readonly"])
+    return found, "\n".join(lines)
 
 
 DAYS = click.option(

@@ -145,14 +145,11 @@ class WordIndex:
     def __init__(
         self,
         path: Path | None,
-        readonly: bool = False,
         meaning: Meaning | None = None,
         beside: "IndexedVectors | None" = None,
     ) -> None:
-        self._path = None if path is None or (readonly and not path.exists()) else path
-        is_readonly = readonly and self._path is not None
-        name = None if self._path is None else str(self._path)
-        self._index = Index(name, is_readonly=is_readonly, meaning=meaning or False)
+        self._path = path
+        self._index = Index(None if path is None else str(path), meaning=meaning or False)
         self._beside = beside
         self._waiting: dict[str, Unit] | None = None  # within `writing`: what is to be put at its end
         self._prepared: sqlite3.Connection | None = None
@@ -409,10 +406,10 @@ class WordIndex:
             return [uri for (uri,) in db.execute(sql, (model,))]
 
     def without_vectors(self) -> list[tuple[str, str]]:
-        """Return the nodes that have no vectors yet, with their digests; none where no note of it can be kept."""
+        """Return the nodes that have no vectors yet, with their digests."""
         sql = "select uri, digest from node where uri not in (select uri from vectored)"
         with self.reading() as db:
-            return [] if self._index.is_readonly else db.execute(sql).fetchall()
+            return db.execute(sql).fetchall()
 
     def note_vectors(self, uri: str, digest: str) -> None:
         """Note that a node's vectors are kept elsewhere, made of its text of this digest; "" is that they are not."""

@@ -109,8 +109,8 @@ class ContextEngineService:
     """A long-term memory in a folder; a context manager, and safe to use from many threads and processes.
 
     Args:
-        folder: Where it lies; made where it is not there. A folder that cannot be written is read. None makes one
-            that goes when the engine is closed: for tests, and for what is not to be kept.
+        folder: Where it lies; made where it is not there. None makes one that goes when the engine is closed: for
+            tests, and for what is not to be kept.
         llm: A model that extracts and merges, as `LLM` or as the library's `LLMClient`. Without one sessions are
             archived and searched, and profile, preferences and entities are what `remember` writes.
         meaning: How to compare by meaning, beside words: True is the small model of the extra `[local]` where it is
@@ -124,7 +124,6 @@ class ContextEngineService:
         clock: Seconds since the epoch.
         new_id: What makes ids of commits.
         count_tokens: How long a text is for the model that reads the blocks.
-        readonly: Whether nothing is written; None looks whether the folder can be.
 
     Attributes:
         fs: The main store: nodes, transactions, history.
@@ -149,7 +148,6 @@ class ContextEngineService:
         clock: Callable[[], float] = time.time,
         new_id: Callable[[], str] = lambda: uuid.uuid4().hex,
         count_tokens: CountTokens = count_tokens,
-        readonly: bool | None = None,
         disk: Disk | None = None,
     ) -> None:
         if index not in ("inline", "worker"):
@@ -162,11 +160,11 @@ class ContextEngineService:
             beside = functools.partial(IndexedVectors, own, vector_index, lambda uri: self.worker.records_of(uri))
         self._embeds = compared is not None
         self._reranker = reranker
-        self.fs = ContextFS(folder, clock=clock, new_id=new_id, count_tokens=count_tokens, readonly=readonly, disk=disk)
+        self.fs = ContextFS(folder, clock=clock, new_id=new_id, count_tokens=count_tokens, disk=disk)
         self.relations = RelationStore(self.fs)
         self.outbox = OutboxStore(self.fs.journal, clock, current=self.fs.current)
         index_folder = self.fs.space / "index"
-        self.spaces = IndexSpaces(index_folder, self.fs.readonly, None if beside else compared, beside)
+        self.spaces = IndexSpaces(index_folder, None if beside else compared, beside)
         self.worker = IndexWorker(self.fs, self.outbox, self.spaces, graph=graph)
         self._lock = threading.RLock()
         self.coordinator = CommitCoordinator(self.fs, self.outbox, self.relations, self._ask, as_llm(llm))
@@ -178,7 +176,7 @@ class ContextEngineService:
         self._forgetter = Forgetter(self.fs, self.worker, self.spaces, self.outbox)
         self.worker.handlers[EXTRACT_ARCHIVE] = self._extract_event
         self.worker.handlers[FORGET] = self._finish_forgetting
-        if index == "inline" and not self.fs.readonly:
+        if index == "inline":
             self.fs.on_commit = self._settle
             self._work_off()
 
@@ -222,9 +220,8 @@ class ContextEngineService:
 
     def _on_stale(self, uri: str) -> None:
         """Index a place again where index and store differ."""
-        if not self.fs.readonly:
-            with contextlib.suppress(ContextEngineError):
-                self.worker.reconcile(uri, recursive=True)
+        with contextlib.suppress(ContextEngineError):
+            self.worker.reconcile(uri, recursive=True)
 
     def _settle(self, events: Sequence[OutboxEvent]) -> None:
         """Index the nodes of a commit before it returns; failures stay in the outbox for a worker."""
@@ -394,7 +391,7 @@ class ContextEngineService:
         spaces = space_uris(ctx)
         with self.fs.reading_once():
             found = self._safely(spaces, lambda: self._search(ctx, query, plans))
-            if plans[0].hints["stale"] and not self.fs.readonly:  # their edited text is indexed now
+            if plans[0].hints["stale"]:  # their edited text is indexed now
                 found = self._safely(spaces, lambda: self._search(ctx, query, plans))
         found.note = "; ".join(filter(None, [*map(self.spaces.note, spaces), found.note]))
         return found
@@ -577,7 +574,6 @@ class ContextEngineService:
             "sequence": self.fs.journal.last_sequence(),
             "reports": [{"at": at, "uri": uri, "text": text} for at, uri, text in self.fs.journal.reports()],
             "index": list(self.spaces.notes.values()),
-            "readonly": self.fs.readonly,
         }
 
     def prune(self, before: float) -> int:

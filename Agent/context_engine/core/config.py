@@ -50,11 +50,8 @@ CREATE, MERGE, APPEND, SKIP = "create", "merge", "append", "skip"
 UPSERT_CONTEXT, DELETE_CONTEXT, MOVE_CONTEXT = "UPSERT_CONTEXT", "DELETE_CONTEXT", "MOVE_CONTEXT"
 UPSERT_RELATION, EXTRACT_ARCHIVE = "UPSERT_RELATION", "EXTRACT_ARCHIVE"
 
-CHECKPOINT_COMMITS, CHECKPOINT_BYTES = 500, 1024 * 1024
-"""So much may wait for a sync of the files, of bytes as many as the journal has where that is more, up to 64 times."""
-
-WAL_BYTES = 256 * 1024
-"""From here on, and an eighth of its file, a WAL is copied into that and emptied."""
+CHECKPOINT_COMMITS, WAL_BYTES = 500, 4 * 1024 * 1024
+"""So many commits may wait for a sync of the files, or so much of the journal's WAL, which is emptied then."""
 
 LEASE_S, BACKOFF_S, BACKOFF_LIMIT_S, ATTEMPTS = 60.0, 1.0, 600.0, 8
 """How long a claimed event is a worker's own, and how often and when a failed one is tried again."""

@@ -26,7 +26,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from ...base.checks import shorten
-from ...base.text import clean, mapping_of, merge_unique, to_json
+from ...base.text import clean, merge_unique
 from ..core.config import (
     ABSTRACT,
     CONTENT,
@@ -46,7 +46,7 @@ from ..core.errors import ConflictError, InvalidInputError, NodeNotFoundError, S
 from ..core.messages import decode_messages, render_messages
 from ..core.objects import ContextNode, HistoryEntry, NodeStat, NodeSummary, OutboxEvent, RelationEdge, RequestContext
 from .folders import Image
-from .journal import MOVE, Commit, Step, put_event
+from .journal import Change, Commit, put_event
 from .main_store import MainStore, Transaction
 from .meta import (
     Staged,
@@ -132,21 +132,26 @@ class History(MainStore):
         return {each: self.journal.last_files(each) for each in gone}
 
     def _entry(self, ctx: RequestContext, uri: str, row: Sequence[Any]) -> HistoryEntry:
-        steps = [step for step in self.journal.steps(row[1]) if step.uri == uri and step.file != MOVE]
-        before = {step.file: step.before.decode("utf-8", "replace") for step in steps if step.before is not None}
-        made = {step.file: self._made(ctx, step) if step.digest else step.after for step in steps}
-        after = {file: image.decode("utf-8", "replace") for file, image in made.items() if image is not None}
-        change = "created" if META not in before else "deleted" if META not in after else "changed"
-        for image in (before, after):
-            if META in image:
-                image[META] = _visible_meta(ctx, image[META])
-        return HistoryEntry(row[0], row[1], row[2], row[3], _author(ctx, row[4]), change, before, after)
+        images: tuple[dict[str, bytes | None], dict[str, bytes | None]] = {}, {}
+        for change in self.journal.changes(row[1]):
+            if change.uri == uri:
+                made = {file: self._made(ctx, change, file) for file in change.digests}
+                images[0].update(change.before)
+                images[1].update({**change.after, **made})
+        before, after = (
+            {file: image.decode("utf-8", "replace") for file, image in files.items() if image is not None}
+            for files in images
+        )
+        what = "created" if META not in before else "deleted" if META not in after else "changed"
+        for texts in (before, after):
+            texts.pop(META, None)
+        return HistoryEntry(row[0], row[1], row[2], row[3], _author(ctx, row[4]), what, before, after)
 
-    def _made(self, ctx: RequestContext, step: Step) -> bytes | None:
-        """Return the content that a step wrote and the journal dropped after a sync; None where it is lost."""
-        files = self.folders.read(self.follow(ctx, step.uri).folders, (step.file,))
-        images = [*files.values(), *self.journal.images_of(step.uri, step.file)]
-        return next(filter(step.has_made, images), step.after)
+    def _made(self, ctx: RequestContext, change: Change, file: str) -> bytes | None:
+        """Return the content of a file that the journal gives up after a sync; None where it is lost."""
+        files = self.folders.read(self.follow(ctx, change.uri).folders, (file,))
+        images = [*files.values(), *self.journal.images_of(change.uri, file)]
+        return next((image for image in images if change.has_made(file, image)), None)
 
     def log(self, ctx: RequestContext, limit: int = 20) -> list[dict[str, Any]]:
         """Return the last commits that changed something of the request's, newest first."""
@@ -178,32 +183,34 @@ class History(MainStore):
         commit = self.journal.find_commit(clean(commit_id)) if isinstance(commit_id, str) else None
         if commit is None:
             raise InvalidInputError(f"no commit has the id {shorten(commit_id)}")
-        uris = {step.uri: check_access(ctx, step.uri) for step in commit.steps}
-        if not commit.steps or any(plan.get("forgotten") for plan in commit.plans):
+        uris = {change.uri: check_access(ctx, change.uri) for change in commit.changes}
+        if not commit.changes or any(plan.get("forgotten") for plan in commit.plans):
             raise ConflictError(f"what commit {commit.id} changed was forgotten")
-        moves = [step for step in commit.steps if step.file == MOVE]
-        self._refuse_later(commit, [*uris, *((step.after or b"").decode() for step in moves)])
+        moves = [change for change in commit.changes if change.moved_to]
+        self._refuse_later(commit, [*uris, *(move.moved_to for move in moves)])
         if moves:
-            there, back = parse_uri((moves[0].after or b"").decode()), parse_uri(moves[0].uri)
+            there, back = parse_uri(moves[0].moved_to), parse_uri(moves[0].uri)
             return self.run(ctx, f"undo {commit.name}", lambda tx: tx.move(there, back))
 
-        def change(tx: Transaction) -> str:
+        def take_back(tx: Transaction) -> str:
             for text, uri in uris.items():
-                self._stage_before(tx, uri, [step for step in commit.steps if step.uri == text])
+                self._stage_before(tx, uri, [change for change in commit.changes if change.uri == text])
             return tx.commit_id
 
-        return self.run(ctx, f"undo {commit.name}", change)
+        return self.run(ctx, f"undo {commit.name}", take_back)
 
-    def _stage_before(self, tx: Transaction, uri: Uri, steps: Sequence[Step]) -> None:
-        """Stage a node as it was before some steps."""
+    def _stage_before(self, tx: Transaction, uri: Uri, changes: Sequence[Change]) -> None:
+        """Stage a node as it was before some changes."""
         present = self.read_image(uri)
-        if not all(step.has_made(present.get(step.file)) for step in steps):
-            raise ConflictError(f"{uri.text!r} was edited since", uris=[uri.text])
+        was: dict[str, bytes | None] = {}
+        for change in changes:
+            if not all(change.has_made(file, present.get(file)) for file in change.before):
+                raise ConflictError(f"{uri.text!r} was edited since", uris=[uri.text])
+            was |= change.before
         # Of an adopted edit the journal may not know what was there before: then that stays.
-        is_adopted = any(step.file == META and step.before is not None for step in steps)
-        known = [step for step in steps if step.before is not None or not is_adopted]
-        image = {**present, **{step.file: step.before for step in known}}
-        before = {name: data for name, data in image.items() if data is not None}
+        is_adopted = was.get(META) is not None
+        known = {file: image for file, image in was.items() if image is not None or not is_adopted}
+        before = {name: data for name, data in {**present, **known}.items() if data is not None}
         if META not in before or leads_on(before[META]):
             tx.put(uri, Staged({}, None))
         else:
@@ -320,18 +327,6 @@ def _author(ctx: RequestContext, author: str) -> str:
     """Return the author of a commit; for another user of the same agent, the agent alone."""
     user, _, agent = author.rpartition("/")
     return author if user == ctx.user_id else agent
-
-
-def _visible_meta(ctx: RequestContext, text: str) -> str:
-    """Return metadata without sources of other users."""
-    try:
-        meta = mapping_of(json.loads(text))
-    except (ValueError, RecursionError):
-        return text
-    if not isinstance(refs := meta.get("source_refs"), list):
-        return text
-    seen = [ref for ref in refs if is_visible(ctx, str(mapping_of(ref).get("archive")))]
-    return text if seen == refs else to_json({**meta, "source_refs": seen}, indent=1)
 
 
 _HELD_IMAGES = 1_000

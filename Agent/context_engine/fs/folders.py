@@ -207,7 +207,6 @@ NEW = ".new"  # what a file is called until it is whole, and then what was there
 OLD = ".old"  # an edit, until the merged file is in place
 _WAITS = (0.0, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05)  # for a program that has a file open for writing, seconds
 _REFUSED = (errno.EACCES, errno.EPERM)
-_NO_FOLDERS = 2  # links
 
 
 class Entry(NamedTuple):
@@ -474,64 +473,44 @@ class Folders:
     def child_names(self, names: Sequence[str]) -> list[str]:
         """Return the names of the folders within a folder, whatever is in them, without opening one."""
         with contextlib.suppress(FileNotFoundError), self._opened(names) as fd:
-            return self._folders_in(fd, False)[0]
+            return self._folders_in(fd)
         return []
 
     def walk(self, names: Sequence[str], files: Sequence[str] = (META,), depth: int = URI_SEGMENTS) -> Iterator[Entry]:
         """Yield a folder and those under it by name, parents first, without symlinks.
 
-        Of the `files`, the metadata first, what cannot be read is left out. Cost: some 10 µs a folder; see
-        `_folders_in`.
+        Of the `files`, the metadata first, what cannot be read is left out. Cost: some 20 µs a folder.
         """
         with contextlib.suppress(FileNotFoundError), self._opened(names) as fd:
-            inner, is_counted = self._folders_in(fd, False)
-            yield Entry(tuple(names), self._read_some("", files, fd), bool(inner))
-            yield from self._walk_in(fd, tuple(names), inner, is_counted, files, depth)
+            yield from self._walk_in(fd, tuple(names), files, depth)
 
-    def _walk_in(
-        self, fd: int, names: tuple[str, ...], inner: Sequence[str], is_counted: bool, files: Sequence[str], depth: int
-    ) -> Iterator[Entry]:
+    def _walk_in(self, fd: int, names: tuple[str, ...], files: Sequence[str], depth: int) -> Iterator[Entry]:
+        inner = self._folders_in(fd)
+        yield Entry(names, self._read_some(files, fd), bool(inner))
         for name in inner if depth else ():
-            if name == SPACE:
-                continue
-            folders = (*names, name)
             try:
-                # A folder without folders is not opened for itself, which is half the cost of a walk.
-                if is_counted and self._disk.look_up(name, fd).st_nlink == _NO_FOLDERS:
-                    yield Entry(folders, self._read_some(f"{name}/", files, fd), False)
-                    continue
                 below = self._disk.open_folder(name, fd)
             except OSError:
-                yield Entry(folders, None, False)
+                yield Entry((*names, name), None, False)
                 continue
             try:
-                under, counts = self._folders_in(below, is_counted)
-                yield Entry(folders, self._read_some("", files, below), bool(under))
-                yield from self._walk_in(below, folders, under, counts, files, depth - 1)
+                yield from self._walk_in(below, (*names, name), files, depth - 1)
             except OSError:
                 continue
             finally:
                 self._disk.close(below)
 
-    def _folders_in(self, fd: int, is_counted: bool) -> tuple[list[str], bool]:
-        """Return the names of the folders in an open one, and whether the link counts of those are to be trusted.
+    def _folders_in(self, fd: int) -> list[str]:
+        """Return the names of the folders in an open one that are the store's."""
+        inner = (entry.name for entry in self._disk.list_folder(fd) if entry.is_dir(follow_symlinks=False))
+        return sorted(name for name in inner if name != SPACE)
 
-        On most file systems a folder has two links, and one more for each folder in it: a folder with two links need
-        not be listed. Some file systems report one number for every folder (btrfs 1, some FUSE ones 2). So a count is
-        trusted only under a folder that has folders, and a link for each.
-        """
-        links = self._disk.look_at(fd).st_nlink
-        if is_counted and links == _NO_FOLDERS:
-            return [], True
-        names = sorted(entry.name for entry in self._disk.list_folder(fd) if entry.is_dir(follow_symlinks=False))
-        return names, is_counted or (bool(names) and links == len(names) + _NO_FOLDERS)
-
-    def _read_some(self, where: str, files: Sequence[str], fd: int) -> Image | None:
-        """Return some files that can be read of an open folder, or of one in it; None where it has no metadata."""
+    def _read_some(self, files: Sequence[str], fd: int) -> Image | None:
+        """Return some files that can be read of an open folder; None where it has no metadata."""
         image: Image = {}
         for name in files:
             try:
-                image[name] = self._read_file(where + name, fd, (), False)[0]
+                image[name] = self._read_file(name, fd, (), False)[0]
             except FileNotFoundError:
                 if name == META:
                     return None

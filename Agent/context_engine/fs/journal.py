@@ -11,9 +11,8 @@ A commit is `logged` once its row is synced: from here on it has happened. `appl
 `synced`: a sync of the file system came after. What a crash left `logged`, or a power cut `applied`, is done again from
 the images here (see `redo`).
 
-Two connections: one syncs each transaction (FULL), the other leaves that to the next one that does (NORMAL). Automatic
-checkpoints are off; ours run under the store's lock, since SQLite before 3.51.3 can corrupt a WAL when two race. No
-connection crosses a fork.
+A transaction is synced itself (FULL), or by the next one that is (NORMAL). Automatic checkpoints are off; ours run
+under the store's lock, since SQLite before 3.51.3 can corrupt a WAL when two race. No connection crosses a fork.
 """
 
 import contextlib
@@ -22,12 +21,10 @@ import os
 import sqlite3
 import threading
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import groupby
-from operator import itemgetter
-from typing import Any, NamedTuple
-from urllib.parse import quote
+from types import MappingProxyType
+from typing import Any, NamedTuple, TypeAlias
 
 from ...base.forks import watch_forks
 from ...base.text import file_digest, to_json
@@ -58,25 +55,26 @@ CREATE INDEX IF NOT EXISTS outbox_open ON outbox(status, due_at) WHERE status <>
 CREATE TABLE IF NOT EXISTS reports(at REAL NOT NULL, uri TEXT NOT NULL, text TEXT NOT NULL);
 """
 
-MOVE = ">"
-"""The file of a step that moves a folder."""
+Files: TypeAlias = Mapping[str, bytes | None]
+"""Some files of a node; None is no file."""
 
 
-class Step(NamedTuple):
-    """One file of a commit, before and after (None is no file); or a move: `after` is the new URI."""
+class Change(NamedTuple):
+    """What a commit changes of one node: its files, before and after; or the place of its folder, with all under it."""
 
     uri: str
-    file: str
-    before: bytes | None
-    after: bytes | None
-    digest: str = ""
-    """That of `after`, where the journal has given it up: then the file alone has it, and `after` is None."""
+    before: Files
+    after: Files
+    """Without those that the journal has given up: then the file alone has it."""
+    moved_to: str = ""
+    digests: Mapping[str, str] = MappingProxyType({})
+    """Of files that the journal gives up once they are synced."""
 
-    def has_made(self, present: bytes | None) -> bool:
-        """Whether a content is the result of this step."""
-        if self.digest and present is not None:
-            return file_digest(present) == self.digest
-        return present == self.after
+    def has_made(self, file: str, present: bytes | None) -> bool:
+        """Whether the content of a file is the result of this change."""
+        if file in self.digests and present is not None:
+            return file_digest(present) == self.digests[file]
+        return present == self.after.get(file)
 
 
 _SCAFFOLD = (
@@ -93,39 +91,34 @@ _SCAFFOLD = (
 """The preset dictionary of deflate; it can never change."""
 
 
-def _is_apart(step: Step) -> bool:
-    """Whether to keep this image only until it is synced (message files: large and immutable)."""
-    return step.file == MESSAGES and step.before is None and step.after is not None
-
-
-def _pack(steps: Sequence[Step]) -> bytes:
-    """Return the files of a node, before and after, as they are kept: their names and lengths, then their bytes."""
+def _pack(before: Files, after: Mapping[str, bytes | str | None]) -> bytes:
+    """Return the files of a node as they are kept: their names and lengths, or a digest, then their bytes."""
     head: list[list[str | int | None]] = []
     images: list[bytes] = []
-    for step in steps:
-        row: list[str | int | None] = [step.file]
-        for image in (step.before, step.digest or step.after):
-            if isinstance(image, bytes):
-                images.append(image)
-            row.append(len(image) if isinstance(image, bytes) else image)
-        head.append(row)
+    for file, was in before.items():
+        head.append([file])
+        for image in (was, after[file]):
+            head[-1].append(len(image) if isinstance(image, bytes) else image)
+            images += [image] if isinstance(image, bytes) else []
     made = zlib.compressobj(zdict=_SCAFFOLD)
     return made.compress(b"".join([to_json(head).encode(), b"\n", *images])) + made.flush()
 
 
-def _unpack(uri: str, packed: bytes) -> list[Step]:
-    """Return the steps that `_pack` packed; damaged bytes raise `DatabaseError`, since SQLite does not check blobs."""
+def _unpack(uri: str, packed: bytes) -> Change:
+    """Return the change that `_pack` packed; damaged bytes raise `DatabaseError`, since SQLite does not check blobs."""
     with _readable(uri):
         head, _, data = zlib.decompressobj(zdict=_SCAFFOLD).decompress(packed).partition(b"\n")
-        found: list[Step] = []
+        found: tuple[dict[str, bytes | None], dict[str, bytes | None]] = {}, {}
+        digests: dict[str, str] = {}
         place = 0
-        for file, before, after in json.loads(head):
-            images: list[bytes | None] = []
-            for length in (before, after):
-                images.append(data[place : place + length] if isinstance(length, int) else None)
-                place += length if isinstance(length, int) else 0
-            found.append(Step(uri, file, images[0], images[1], after if isinstance(after, str) else ""))
-        return found
+        for file, *kept in json.loads(head):
+            for images, length in zip(found, kept, strict=True):
+                if isinstance(length, str):
+                    digests[file] = length
+                else:
+                    images[file] = None if length is None else data[place : place + length]
+                    place += length or 0
+        return Change(uri, *found, digests=digests)
 
 
 @contextlib.contextmanager
@@ -155,10 +148,9 @@ class Commit:
     name: str
     author: str
     at: float
-    state: str = "logged"
     boot: str = ""
     plans: list[dict[str, Any]] = field(default_factory=list)
-    steps: list[Step] = field(default_factory=list)
+    changes: list[Change] = field(default_factory=list)
     nodes: list[NodeRow] = field(default_factory=list)
     """As they will be."""
     events: list[tuple[OutboxEvent, float]] = field(default_factory=list)
@@ -169,38 +161,32 @@ class Commit:
     @property
     def size(self) -> int:
         """Bytes of its images."""
-        return sum([len(step.before or b"") + len(step.after or b"") for step in self.steps])
+        images = [image for change in self.changes for files in change[1:3] for image in files.values()]
+        return sum([len(image) for image in images if image])
 
 
 class Journal:
     """The journal of one store in a file; any number of threads may use it."""
 
-    def __init__(self, path: str, readonly: bool = False) -> None:
+    def __init__(self, path: str) -> None:
         self.path = path
-        self.readonly = readonly
         self._lock = threading.RLock()
-        self._connections: dict[str, sqlite3.Connection] = {}
+        self._connection: sqlite3.Connection | None = None
         self._inode = 0
-        self._abandoned: list[dict[str, sqlite3.Connection]] = []  # never closed: that would unlock the parent's
+        self._abandoned: list[sqlite3.Connection | None] = []  # never closed: that would unlock the parent's
         watch_forks(self)
 
     def renew_after_fork(self) -> None:
-        """Begin with a lock of its own; the connections stay the parent's."""
+        """Begin with a lock of its own; the connection stays the parent's."""
         self._lock = threading.RLock()  # another thread of the parent may have held it
-        self._abandoned.append(self._connections)
-        self._connections = {}
+        self._abandoned.append(self._connection)
+        self._connection = None
 
-    # -- connections --
+    # -- the connection --
 
-    def _connect(self, synchronous: str) -> sqlite3.Connection:
-        made = self._connections.get(synchronous)
-        if made is None:
-            made = self._connections[synchronous] = self._open(synchronous)
-        return made
-
-    def _open(self, synchronous: str) -> sqlite3.Connection:
-        if self.readonly:
-            return self._open_readonly()
+    def _connect(self) -> sqlite3.Connection:
+        if self._connection is not None:
+            return self._connection
         fresh = not os.path.exists(self.path)
         made = sqlite3.connect(self.path, timeout=60.0, isolation_level=None, check_same_thread=False)
         try:
@@ -208,39 +194,25 @@ class Journal:
                 os.chmod(self.path, 0o600)
             made.execute("PRAGMA auto_vacuum = INCREMENTAL")
             made.execute("PRAGMA journal_mode = WAL")
-            made.execute(f"PRAGMA synchronous = {synchronous}")
             made.execute("PRAGMA wal_autocheckpoint = 0")
             made.execute("PRAGMA secure_delete = ON")
             made.execute("BEGIN IMMEDIATE")
-            _prepare(made)
+            for statement in _SCHEMA.split(";"):
+                made.execute(statement)
             made.execute("COMMIT")
             self._inode = os.stat(self.path).st_ino
         except sqlite3.Error:
             made.close()
             raise
-        return made
-
-    def _open_readonly(self) -> sqlite3.Connection:
-        """Open without writing a byte; a journal that is missing or cannot be read is an empty one in memory."""
-        wal = f"{self.path}-wal"
-        has_wal = os.path.exists(wal) and os.path.getsize(wal) > 0
-        for mode in ("mode=ro", "immutable=1") if has_wal else ("immutable=1",):  # which makes no file beside it
-            with contextlib.suppress(sqlite3.Error):
-                made = sqlite3.connect(f"file:{quote(self.path)}?{mode}", uri=True, check_same_thread=False)
-                made.execute("SELECT count(*) FROM sqlite_schema").fetchall()
-                return made
-        made = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
-        _prepare(made)
-        if os.path.exists(self.path):
-            text = f"the journal at {self.path!r} cannot be read, so there is no history: `repair` sets it aside"
-            made.execute("INSERT INTO reports VALUES (0, '', ?)", (text,))
+        self._connection = made
         return made
 
     @contextlib.contextmanager
     def writing(self, synchronous: str = "NORMAL") -> Iterator[sqlite3.Connection]:
         """Run one transaction, whole or not at all; a `StoreError` says that nothing was written."""
         with self._lock, _translated(self.path):
-            connection = self._connect(synchronous)
+            connection = self._connect()
+            connection.execute(f"PRAGMA synchronous = {synchronous}")
             connection.execute("BEGIN IMMEDIATE")
             try:
                 yield connection
@@ -253,28 +225,26 @@ class Journal:
     def query(self, sql: str, values: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
         """Return the rows of a question."""
         with self._lock, _translated(self.path):
-            return self._connect("NORMAL").execute(sql, values).fetchall()
+            return self._connect().execute(sql, values).fetchall()
 
     def open(self) -> None:
-        """Open both connections, and look whether the file is one of ours, and whole (`sqlite3.DatabaseError`)."""
+        """Open the file, and look whether it is one of ours, and whole (`sqlite3.DatabaseError`)."""
         with self._lock:
-            connection = self._connect("NORMAL")
+            connection = self._connect()
             connection.execute("SELECT count(*) FROM counters").fetchall()
             connection.execute("SELECT sequence FROM commits ORDER BY sequence DESC LIMIT 1").fetchall()
-            if not self.readonly:
-                self._connect("FULL")
 
     def follow(self) -> None:
         """Open the file again where another process has set the one that is open aside."""
         with self._lock, contextlib.suppress(FileNotFoundError):
-            if self._connections and os.stat(self.path).st_ino != self._inode:
+            if self._connection is not None and os.stat(self.path).st_ino != self._inode:
                 self.close()
                 self.open()
 
     def check(self) -> None:
         """Read the whole file, and raise `sqlite3.DatabaseError` where it is damaged."""
         with self._lock:
-            connection = self._connect("NORMAL")
+            connection = self._connect()
             rows = connection.execute("PRAGMA quick_check(1)").fetchall()
             if rows != [("ok",)]:
                 raise sqlite3.DatabaseError(str(rows))
@@ -284,11 +254,11 @@ class Journal:
                 raise sqlite3.DatabaseError(f"the plans of commit {id} cannot be read")
 
     def close(self) -> None:
-        """Close both connections."""
+        """Close the file."""
         with self._lock:
-            for connection in self._connections.values():
-                connection.close()
-            self._connections = {}
+            if self._connection is not None:
+                self._connection.close()
+            self._connection = None
 
     # -- commits --
 
@@ -305,10 +275,10 @@ class Journal:
             named = sequence, commit.id, commit.name, "logged", commit.boot, commit.author, commit.at
             values = *named, to_json(commit.plans), commit.size
             connection.execute("INSERT INTO commits VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", values)
-            _put_steps(connection, sequence, commit.steps)
-            for step in commit.steps:
-                if step.file == MOVE:
-                    _move_nodes(connection, step.uri, (step.after or b"").decode())
+            for change in commit.changes:
+                _put_change(connection, sequence, change)
+                if change.moved_to:
+                    _move_nodes(connection, change.uri, change.moved_to)
             connection.executemany("INSERT OR REPLACE INTO nodes VALUES (?, ?, ?, ?)", commit.nodes)
             for event, due_at in commit.events:
                 put_event(connection, event, due_at, "held")
@@ -323,72 +293,70 @@ class Journal:
                 sql = "UPDATE outbox SET status = 'pending' WHERE sequence = ? AND status = 'held'"
                 connection.execute(sql, (sequence,))
 
-    def unfinished(self, boot: str) -> list[Commit]:
+    def unfinished(self, boot: str) -> list[tuple[int, list[Change]]]:
         """Return commits to redo: logged ones, and applied ones that a power cut may have taken from the files."""
         rows = self.query(
-            "SELECT sequence, id, name, author, at, state, boot FROM commits WHERE state = 'logged'"
-            " OR (state = 'applied' AND (boot <> ? OR boot = '')) ORDER BY sequence",
+            "SELECT sequence FROM commits WHERE state = 'logged' OR (state = 'applied' AND (boot <> ? OR boot = ''))"
+            " ORDER BY sequence",
             (boot,),
         )
-        return [_commit_of(row, [], self.steps(row[0])) for row in rows]
+        return [(sequence, self.changes(sequence)) for (sequence,) in rows]
 
     def is_behind(self) -> bool:
         """Whether a commit is logged, and not in the files."""
         return bool(self.query("SELECT 1 FROM commits WHERE state = 'logged' LIMIT 1"))
 
-    def steps(self, sequence: int) -> list[Step]:
-        """Return the steps of a commit."""
-        return self._steps("sequence = ?", sequence)
+    def changes(self, sequence: int) -> list[Change]:
+        """Return the changes of a commit."""
+        return self._changes("sequence = ?", sequence)
 
-    def _steps(self, where: str, value: object) -> list[Step]:
+    def _changes(self, where: str, value: object) -> list[Change]:
         sql = f"SELECT sequence, uri, moved_to, images FROM changes WHERE {where} ORDER BY sequence, number"
-        found: list[Step] = []
+        found: list[Change] = []
         for sequence, uri, moved_to, images in self.query(sql, (value,)):
             if moved_to is not None:
-                found.append(Step(uri, MOVE, None, moved_to.encode()))
+                found.append(Change(uri, {}, {}, moved_to))
                 continue
             with _translated(self.path):
-                steps = _unpack(uri, images)
-            for step in steps:
-                if step.digest:
-                    sql = "SELECT image FROM unsynced WHERE sequence = ? AND uri = ?"
-                    for (image,) in self.query(sql, (sequence, uri)):
-                        with _translated(self.path), _readable(uri):
-                            step = step._replace(after=zlib.decompress(image))
-                found.append(step)
+                change = _unpack(uri, images)
+            sql = "SELECT image FROM unsynced WHERE sequence = ? AND uri = ?"
+            for (image,) in self.query(sql, (sequence, uri)) if change.digests else ():
+                with _translated(self.path), _readable(uri):
+                    change = change._replace(after={**change.after, MESSAGES: zlib.decompress(image)})
+            found.append(change)
         return found
 
-    def add_step(self, sequence: int, step: Step) -> None:
-        """Add a step to a commit: an edit that was merged while its file was written."""
+    def add_change(self, sequence: int, change: Change) -> None:
+        """Add a change to a commit: an edit that was merged while its file was written."""
         with self.writing() as connection:
-            _put_steps(connection, sequence, [step])
+            _put_change(connection, sequence, change)
 
     def find_commit(self, commit_id: str) -> Commit | None:
-        """Return a commit with its steps, None where none has the id."""
-        rows = self.query(
-            "SELECT sequence, id, name, author, at, state, boot, plans FROM commits WHERE id = ?", (commit_id,)
-        )
+        """Return a commit with its changes, None where none has the id."""
+        rows = self.query("SELECT sequence, id, name, author, at, boot, plans FROM commits WHERE id = ?", (commit_id,))
         if not rows:
             return None
         with _translated(self.path), _readable(commit_id):
-            plans = json.loads(rows[0][7])
-        return _commit_of(rows[0], plans, self.steps(rows[0][0]))
+            return Commit(*rows[0][:-1], json.loads(rows[0][-1]), self.changes(rows[0][0]))
 
     def images_of(self, uri: str, file: str) -> set[bytes]:
         """Return every image of a file that the journal holds."""
-        steps = self._steps("uri = ?", uri)
-        return {image for step in steps if step.file == file for image in (step.before, step.after) if image}
+        images = [image for change in self._changes("uri = ?", uri) for image in (change.before, change.after)]
+        return {image for files in images if (image := files.get(file))}
 
     def last_images(self, uri: str) -> dict[str, bytes | None]:
         """Return the last written image of each of a node's files, None where the journal has none."""
         found: dict[str, bytes | None] = dict.fromkeys(FILES)
-        found |= {step.file: step.after for step in self._steps("uri = ?", uri) if step.file != MOVE}
+        for change in self._changes("uri = ?", uri):
+            found |= change.after
         return {file: image for file, image in found.items() if file != META or image is not None}
 
     def last_files(self, uri: str) -> dict[str, bytes]:
         """Return each of a node's files as it was last, before it was deleted."""
-        images = ((step.file, step.before or step.after) for step in self._steps("uri = ?", uri))
-        return {file: image for file, image in images if image is not None and file != MOVE}
+        found: dict[str, bytes] = {}
+        for change in self._changes("uri = ?", uri):
+            found |= {file: image for file, was in change.before.items() if (image := was or change.after.get(file))}
+        return found
 
     def mark_synced(self) -> None:
         """Mark all applied commits as synced, and drop done events, since the index is synced, too."""
@@ -415,20 +383,14 @@ class Journal:
             connection.execute("UPDATE outbox SET status = 'pending' WHERE status = 'done'")
             connection.execute("UPDATE outbox SET status = 'pending', lease_until = NULL WHERE status = 'leased'")
 
-    def sizes(self) -> tuple[int, int]:
-        """Return how many bytes the file has, and its WAL."""
-        found = []
-        for ending in ("", "-wal"):
-            try:
-                found.append(os.stat(self.path + ending).st_size)
-            except FileNotFoundError:
-                found.append(0)
-        return found[0], found[1]
+    def wal_size(self) -> int:
+        """Return how many bytes the WAL has."""
+        return os.stat(f"{self.path}-wal").st_size
 
     def truncate(self) -> None:
         """Copy the WAL into the file and empty it; others that read keep it as it is, and are not waited for."""
         with self._lock, _translated(self.path):
-            connection = self._connect("FULL")
+            connection = self._connect()
             connection.execute("PRAGMA busy_timeout = 100")
             with contextlib.suppress(sqlite3.OperationalError):  # a worker writes, or the disk is full: another time
                 connection.executescript("PRAGMA incremental_vacuum")  # `execute` would free one page
@@ -443,7 +405,7 @@ class Journal:
         WAL, the next checkpoint empties it. Cost: that of the file; a reader is waited for two seconds.
         """
         with self._lock, _translated(self.path):
-            connection = self._connect("FULL")
+            connection = self._connect()
             connection.execute("VACUUM")
             connection.execute("PRAGMA busy_timeout = 2000")
             rows = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
@@ -486,31 +448,15 @@ class Journal:
         return [(row[0], row[1], row[2]) for row in self.query("SELECT at, uri, text FROM reports ORDER BY at")]
 
 
-def _commit_of(row: tuple[Any, ...], plans: list[dict[str, Any]], steps: list[Step]) -> Commit:
-    return Commit(row[0], row[1], row[2], row[3], row[4], row[5], row[6], plans, steps)
-
-
-def _put_steps(connection: sqlite3.Connection, sequence: int, steps: Sequence[Step]) -> None:
+def _put_change(connection: sqlite3.Connection, sequence: int, change: Change) -> None:
+    after: dict[str, bytes | str | None] = {**change.after}
+    image = change.after.get(MESSAGES)
+    if image is not None and change.before.get(MESSAGES) is None:  # large, and never changed: kept until it is synced
+        connection.execute("INSERT INTO unsynced VALUES (?, ?, ?)", (sequence, change.uri, zlib.compress(image, 1)))
+        after[MESSAGES] = file_digest(image)
+    images = None if change.moved_to else _pack(change.before, after)
     sql = "INSERT INTO changes(sequence, uri, moved_to, images) VALUES (?, ?, ?, ?)"
-    for uri, group in groupby(steps, itemgetter(0)):
-        files: list[Step] = []
-        for step in group:
-            if step.file == MOVE:
-                connection.execute(sql, (sequence, uri, (step.after or b"").decode(), None))
-            elif _is_apart(step):
-                image, digest = step.after or b"", file_digest(step.after or b"")
-                connection.execute("INSERT INTO unsynced VALUES (?, ?, ?)", (sequence, uri, zlib.compress(image, 1)))
-                files.append(step._replace(after=None, digest=digest))
-            else:
-                files.append(step)
-        if files:
-            connection.execute(sql, (sequence, uri, None, _pack(files)))
-
-
-def _prepare(connection: sqlite3.Connection) -> None:
-    """Make the tables that are not there."""
-    for statement in _SCHEMA.split(";"):
-        connection.execute(statement)
+    connection.execute(sql, (sequence, change.uri, change.moved_to or None, images))
 
 
 def put_event(connection: sqlite3.Connection, event: OutboxEvent, due_at: float, status: str) -> None:

@@ -27,8 +27,6 @@ import weakref
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import groupby
-from operator import itemgetter
 from pathlib import Path
 from typing import Any, TypeAlias, TypeVar
 from urllib.parse import unquote
@@ -50,7 +48,7 @@ from ..core.errors import (
 )
 from ..core.objects import OutboxEvent, RequestContext, WritePlan
 from .folders import Disk, Entry, Folders, Image, boot_id
-from .journal import MOVE, Commit, Journal, NodeRow, Step, is_damage
+from .journal import Change, Commit, Journal, NodeRow, is_damage
 from .meta import Staged, is_whole, leads_on, read_meta, staged_of, state_of, write_meta
 from .redo import Rescue, redo
 from .uri import Uri, check_access, parse_uri, space_uris
@@ -61,7 +59,6 @@ T = TypeVar("T")
 
 _ATTEMPTS = 50
 _KNOWN_EDITS = 1_024
-_BYTES = 64 * config.CHECKPOINT_BYTES
 
 
 _EMPTY: Image = {config.ABSTRACT: b"", config.OVERVIEW: b"", CONTENT: b"", RELATIONS: b"[]\n"}
@@ -161,8 +158,8 @@ class Transaction:
                 plans=[_describe(plan) for plan in self.plans],
                 ends=self.ends,
             )
-            changed = self._move_steps(commit) if self._move else self._file_steps(commit)
-            if not commit.steps and not self._more and not self.ends:
+            changed = self._move_changes(commit) if self._move else self._file_changes(commit)
+            if not commit.changes and not self._more and not self.ends:
                 return
             for number, (kind, uri, payload, due_in) in enumerate([*changed, *self._more]):
                 event = OutboxEvent(
@@ -179,21 +176,18 @@ class Transaction:
             seen, current = (read_meta(uri, image)["version"] if image else 0 for image in (base, present))
             raise VersionConflictError(uri.text, seen, current)
 
-    def _file_steps(self, commit: Commit) -> list[_Event]:
+    def _file_changes(self, commit: Commit) -> list[_Event]:
         changed: list[_Event] = []
         for uri, staged in self._staged.items():
             text, base = uri.text, self._base[uri]
             after = self._image_of(uri, staged, base, commit)
             # Of an adopted node the former text is in the journal, and the edited one on disk.
             before = {**base, **self.fs.journal.last_images(text)} if text in self._musts else base
-            steps = [
-                Step(text, name, before.get(name), after.get(name))
-                for name in FILES
-                if before.get(name) != after.get(name)
-            ]
-            if not steps:
+            names = [name for name in FILES if before.get(name) != after.get(name)]
+            if not names:
                 continue
-            commit.steps += steps
+            was, is_now = ({name: image.get(name) for name in names} for image in (before, after))
+            commit.changes.append(Change(text, was, is_now))
             version = staged.meta["version"] if staged.meta else read_meta(uri, base)["version"]
             commit.nodes.append(NodeRow(text, commit.sequence, version, state_of(after)))
             changed.append((UPSERT_CONTEXT if after else config.DELETE_CONTEXT, text, {}, 0.0))
@@ -220,7 +214,7 @@ class Transaction:
         meta["updated_at"] = commit.at
         return {**files, META: _write_meta(uri, meta, files)}
 
-    def _move_steps(self, commit: Commit) -> list[_Event]:
+    def _move_changes(self, commit: Commit) -> list[_Event]:
         assert self._move is not None
         uri, to = self._move
         folders = self.fs.folders
@@ -231,10 +225,9 @@ class Transaction:
         if not folders.is_folder(uri.folders):
             raise NodeNotFoundError(uri.text)
         if is_stub:  # it leads to a node that comes back, or to somewhere else; the history has it
-            commit.steps.append(Step(to.text, META, stub, None))
-        commit.steps.append(Step(uri.text, MOVE, None, to.text.encode()))
+            commit.changes.append(Change(to.text, {META: stub}, {META: None}))
         leads = to_json({"moved_to": to.text}).encode("utf-8") + b"\n"
-        commit.steps.append(Step(uri.text, META, None, leads))
+        commit.changes += [Change(uri.text, {}, {}, to.text), Change(uri.text, {META: None}, {META: leads})]
         return [(config.MOVE_CONTEXT, uri.text, {"to_uri": to.text, "recursive": True}, 0.0)]
 
 
@@ -262,13 +255,12 @@ class MainStore:
         new_id: What makes ids of commits.
         count_tokens: How long a text is for a model.
         disk: The door to the operating system.
-        readonly: Whether nothing is written, not even a lock; None looks whether the folder can be written.
 
     Attributes:
         on_commit: Called with the events of what a thread has committed, once it has let go of the lock.
 
     Raises:
-        StoreError: The folder cannot be made or read.
+        StoreError: The folder cannot be made or written.
 
     Cost: a millisecond; after a crash what was left undone is done again, and a folder without a journal (a clone) is
     read from end to end.
@@ -282,7 +274,6 @@ class MainStore:
         new_id: Callable[[], str] = lambda: uuid.uuid4().hex,
         count_tokens: CountTokens = count_tokens,
         disk: Disk | None = None,
-        readonly: bool | None = None,
     ) -> None:
         if root is not None:
             try:
@@ -295,12 +286,10 @@ class MainStore:
         self.clock, self.new_id, self.count_tokens = clock, new_id, count_tokens
         self.boot = boot_id()
         self._disk = disk or Disk()
-        is_locked_out = self.root.is_dir() and not os.access(self.root, os.W_OK)
-        self.readonly = is_locked_out if readonly is None else bool(readonly)
         self.space = self.root / config.SPACE
         self.aside = self.space / "aside"  # edits that could not be merged
         self.folders = Folders(str(self.root), self._disk)
-        self.journal = Journal(str(self.space / "journal.db"), self.readonly)
+        self.journal = Journal(str(self.space / "journal.db"))
         self._thread_lock = threading.RLock()
         self._local = threading.local()
         self._depth = 0
@@ -308,17 +297,12 @@ class MainStore:
         self._failure = ""
         self._is_closed = False
         self._identity: tuple[int, int] | None = None
-        self._commits_since, self._bytes_since = 0, 0  # the last checkpoint
+        self._commits_since = 0  # the last checkpoint
         self._committed: list[OutboxEvent] = []  # events of this thread's commits, until the lock is free
         self.on_commit: Callable[[Sequence[OutboxEvent]], None] = lambda events: None
         self._known_edits: OrderedDict[str, str] = OrderedDict()  # uri -> state that was read under the lock
         watch_forks(self)
-        if not self.readonly:
-            self._open()
-        elif self.root.is_dir():
-            self.journal.open()
-        else:
-            raise StoreError(f"no store at {str(self.root)!r}, and it may not be made")
+        self._open()
         self._identity = _identity_of(self.root)
 
     def renew_after_fork(self) -> None:
@@ -408,7 +392,7 @@ class MainStore:
         if self._is_closed:
             return
         try:
-            if not self.readonly and not self._failure and _identity_of(self.root) == self._identity:
+            if not self._failure and _identity_of(self.root) == self._identity:
                 self.checkpoint()
         finally:
             self._is_closed = True
@@ -427,8 +411,6 @@ class MainStore:
     @contextlib.contextmanager
     def locked(self, recover: bool = True) -> Iterator[None]:
         """Hold the store's lock, after recovery from a dead process; may be nested."""
-        if self.readonly:
-            raise StoreError(f"the store at {str(self.root)!r} is read-only")
         committed: list[OutboxEvent] = []
         with self._thread_lock:
             self.require_open()
@@ -465,31 +447,21 @@ class MainStore:
         """Do steps 3 to 5 of a commit; the lock is held."""
         self.journal.log(commit)
         try:
-            for uri, group in groupby(commit.steps, itemgetter(0)):
-                folders = parse_uri(uri).folders
-                before: dict[str, bytes | None] = {}
-                after: dict[str, bytes | None] = {}
-                for step in group:
-                    if step.file == MOVE:
-                        self.folders.move(folders, parse_uri((step.after or b"").decode()).folders)
-                    else:
-                        before[step.file], after[step.file] = step.before, step.after
-                if after:
-                    rescue = Rescue(self.journal, self.aside, uri, before, sequence=commit.sequence)
-                    self.folders.write(folders, after, rescue)
+            for change in commit.changes:
+                folders = parse_uri(change.uri).folders
+                if change.moved_to:
+                    self.folders.move(folders, parse_uri(change.moved_to).folders)
+                else:
+                    rescue = Rescue(self.journal, self.aside, change.uri, change.before, sequence=commit.sequence)
+                    self.folders.write(folders, change.after, rescue)
         except OSError as error:
             text = f"commit {commit.id} is kept in the journal, its files follow with the next write: {error}"
             raise StoreError(text, is_committed=True) from error
         self.journal.mark_applied([commit.sequence], self.boot)
         self._committed += [event for event, _ in commit.events]
         self._commits_since += 1
-        self._bytes_since += commit.size
-        size, wal = self.journal.sizes()
-        enough = min(max(config.CHECKPOINT_BYTES, size), _BYTES)  # a sync costs by the file: a large store has fewer
-        if self._commits_since >= config.CHECKPOINT_COMMITS or self._bytes_since >= enough:
+        if self._commits_since >= config.CHECKPOINT_COMMITS or self.journal.wal_size() >= config.WAL_BYTES:
             self.checkpoint()
-        elif wal > max(config.WAL_BYTES, size // 8):
-            self.journal.truncate()
 
     def checkpoint(self) -> None:
         """Let all files last, with one sync of the file system, and empty the journal's WAL.
@@ -497,7 +469,7 @@ class MainStore:
         Where that fails nothing more is written until the store is opened again. Cost: tens of milliseconds.
         """
         with self.locked():
-            self._commits_since = self._bytes_since = 0
+            self._commits_since = 0
             if self.journal.waiting()[0]:
                 fd, _ = self._disk.open_path(str(self.root), ())
                 try:
@@ -571,7 +543,7 @@ class MainStore:
             return image
         if self._known_edits.get(uri.text) == state_of(image):
             return image
-        if self.readonly or not may_lock:
+        if not may_lock:
             return image
         with self.locked():
             image = self.folders.read(uri.folders, is_settled=True)
@@ -660,6 +632,8 @@ def _prepare(root: Path) -> None:
             (space / ".gitignore").write_text("*\n", encoding="ascii")
     except OSError as error:
         raise StoreError(f"no store can be made at {str(root)!r}: {error}") from error
+    if not (os.access(root, os.W_OK) and os.access(space, os.W_OK)):
+        raise StoreError(f"the store at {str(root)!r} may not be written: a copy of it can be opened")
 
 
 def _identity_of(root: Path) -> tuple[int, int] | None:

@@ -16,7 +16,7 @@ from pathlib import Path
 from ..core.config import ABSTRACT, CONTENT, META, OVERVIEW
 from ..core.errors import StoreCorruptError
 from .folders import NEW, OLD, Folders, Image
-from .journal import MOVE, Commit, Journal, Step
+from .journal import Change, Journal
 from .uri import parse_uri
 
 
@@ -55,7 +55,7 @@ class Rescue:
             merged = merge(base, taken, data)
             if merged is not None:
                 # An editor that has read the file in between writes over what is merged: the history has it then.
-                self._journal.add_step(self._sequence, Step(self._uri, name, taken, data))
+                self._journal.add_change(self._sequence, Change(self._uri, {name: taken}, {name: data}))
                 return merged
         place = put_aside(self._aside, self._uri, {name: taken} if link is None else {})
         if link is not None:
@@ -134,24 +134,20 @@ _BLOCK = 512
 def redo(journal: Journal, folders: Folders, boot: str, aside: Path) -> None:
     """Bring the files to the state of the journal. The lock is held; idempotent."""
     if commits := journal.unfinished(boot):
-        _make_moves(commits, folders, Rescue(journal, aside, "", None, lambda name, taken: True))
-        for uri, change in _newest_images(commits).items():
-            _write_again(journal, folders, uri, change, aside)
-        journal.mark_applied([commit.sequence for commit in commits], boot)
+        changes = [change for _, made in commits for change in made]
+        _make_moves(changes, folders, Rescue(journal, aside, "", None, lambda name, taken: True))
+        for uri, wanted in _newest_images(changes).items():
+            _write_again(journal, folders, uri, wanted, aside)
+        journal.mark_applied([sequence for sequence, _ in commits], boot)
 
 
-def _make_moves(commits: Iterable[Commit], folders: Folders, stubs: Rescue) -> None:
+def _make_moves(changes: Iterable[Change], folders: Folders, stubs: Rescue) -> None:
     """Make the moves that were not made yet.
 
     The last one whose folder is at its new place, and not at its old one, was made, and so were those before: they are
     made in their order. Of a folder that has come back it does not matter whether it was ever away.
     """
-    moves = [
-        (parse_uri(step.uri).folders, parse_uri((step.after or b"").decode()).folders)
-        for commit in commits
-        for step in commit.steps
-        if step.file == MOVE
-    ]
+    moves = [(parse_uri(each.uri).folders, parse_uri(each.moved_to).folders) for each in changes if each.moved_to]
     made = [folders.is_taken(to) and not folders.is_taken(source) for source, to in moves]
     first = len(made) - made[::-1].index(True) if True in made else 0
     for source, to in moves[first:]:
@@ -160,23 +156,20 @@ def _make_moves(commits: Iterable[Commit], folders: Folders, stubs: Rescue) -> N
             folders.move(source, to)
 
 
-def _newest_images(commits: Iterable[Commit]) -> dict[str, dict[str, bytes | None]]:
+def _newest_images(changes: Iterable[Change]) -> dict[str, dict[str, bytes | None]]:
     """Return the wanted content of each file, by the present URI of its node."""
     wanted: dict[str, dict[str, bytes | None]] = {}
-    for commit in commits:
-        for step in commit.steps:
-            if step.digest and step.after is None:  # given up after a sync: the file alone has it
-                continue
-            if step.file != MOVE:
-                wanted.setdefault(step.uri, {})[step.file] = step.after
-                continue
-            to = (step.after or b"").decode()
-            # What was at the new place before is gone: the folder that comes brings all of its own.
-            wanted = {uri: change for uri, change in wanted.items() if not _is_beneath(uri, to)}
-            wanted = {
-                to + uri[len(step.uri) :] if _is_beneath(uri, step.uri) else uri: change
-                for uri, change in wanted.items()
-            }
+    for change in changes:
+        source, to = change.uri, change.moved_to
+        if not to:
+            wanted.setdefault(source, {}).update(change.after)
+            continue
+        # What was at the new place before is gone: the folder that comes brings all of its own.
+        wanted = {
+            to + uri[len(source) :] if _is_beneath(uri, source) else uri: images
+            for uri, images in wanted.items()
+            if not _is_beneath(uri, to)
+        }
     return wanted
 
 

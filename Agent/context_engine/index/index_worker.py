@@ -112,11 +112,10 @@ class IndexSpaces:
     def __init__(
         self,
         folder: Path,
-        readonly: bool = False,
         meaning: Meaning | None = None,
         beside: Callable[[Mapping[str, str]], IndexedVectors] | None = None,
     ) -> None:
-        self.folder, self._readonly, self._meaning, self._beside = folder, readonly, meaning, beside
+        self.folder, self._meaning, self._beside = folder, meaning, beside
         self._lock = threading.Lock()
         self._open: dict[str, WordIndex] = {}
         self.notes: dict[str, str] = {}  # by space: why its file is not used
@@ -149,7 +148,7 @@ class IndexSpaces:
         uri = parse_uri(space)
         filters = {"account": uri.account, "owner_space": uri.owner_space}
         vectors = self._beside(filters) if self._beside is not None else None
-        return WordIndex(self.folder_of(space) / "index.db", self._readonly, self._meaning, vectors)
+        return WordIndex(self.folder_of(space) / "index.db", self._meaning, vectors)
 
     def _stand_in(self, space: str, error: BaseException) -> None:
         self.notes[space] = f"the index of {space} cannot be used, its files are looked through: {error}"
@@ -164,7 +163,7 @@ class IndexSpaces:
         """
         space = parse_uri(uri).space
         with self._lock:
-            if isinstance(error, LostIndexError) and not self._readonly:
+            if isinstance(error, LostIndexError):
                 _log.warning("the index of %s was damaged, and is made again: %s", space, error)
             elif space not in self.notes:
                 self._stand_in(space, error)
@@ -175,7 +174,7 @@ class IndexSpaces:
             for space in list(self.notes):
                 with contextlib.suppress(sqlite3.Error, OSError, LostIndexError):
                     made = self._make(space)
-                    with contextlib.nullcontext() if self._readonly else made.writing():
+                    with made.writing():
                         pass
                     self._open[space] = made
                     del self.notes[space]
@@ -364,8 +363,7 @@ class IndexWorker:
     def _report(self, uri: Uri, error: StoreError) -> None:
         """Report once what of a node is not indexed."""
         if not any(row[1:] == (uri.text, str(error)) for row in self._fs.journal.reports()):
-            if not self._fs.readonly:
-                self._fs.journal.report(self._fs.clock(), uri.text, str(error))
+            self._fs.journal.report(self._fs.clock(), uri.text, str(error))
             _log.warning("%s is not indexed: %s", uri.text, error)
 
     def _move(self, event: OutboxEvent, ctx: RequestContext) -> None:

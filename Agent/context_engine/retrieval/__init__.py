@@ -375,7 +375,7 @@ class RetrievalAssembler:
             key = (held.node.uri, said or excerpt)
             if not excerpt and any(uri == held.node.uri for uri, _ in made):
                 continue
-            if key in made or (hit.level == 2 and not excerpt and not self._fs.readonly):
+            if key in made or (hit.level == 2 and not excerpt):
                 continue
             block = self._block(hit, held, held.node.uri in shown, excerpt, role)
             if block.content_excerpt and block.content_excerpt in excerpts:  # a memory has said the message already

@@ -223,8 +223,7 @@ def run_all(folder: Path, before: Callable[[int], object], after: Callable[[int]
     """Run the operations; something is done before each call, and something after each operation."""
     disk = CountingDisk(before)
     engine = open_engine(folder, disk)
-    for connection in engine.fs.journal._connections.values():
-        connection.set_trace_callback(disk.count)
+    engine.fs.journal._connect().set_trace_callback(disk.count)
     for number, operation in enumerate(OPERATIONS, 1):
         operation(engine)
         after(number)

@@ -126,12 +126,6 @@ class TestAJournal:
             assert any("set aside" in report["text"] for report in engine.status()["reports"])
         assert list(damaged.glob(".ctx/aside/journal-*/journal.db"))
 
-    def test_that_is_damaged_and_read_only_names_the_way_out(self, folder: Path) -> None:
-        spoil(folder / ".ctx/journal.db")
-        with ContextEngineService(folder, readonly=True) as engine:
-            assert engine.search_memory(ADA, "jazz").blocks[0].uri == JAZZ
-            assert "repair" in engine.status()["reports"][0]["text"]
-
     def test_of_another_process_is_followed(self, folder: Path) -> None:
         with ContextEngineService(folder) as one, ContextEngineService(folder) as two:
             spoil(folder / ".ctx/journal.db")

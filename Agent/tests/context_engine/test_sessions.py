@@ -1160,18 +1160,6 @@ class TestCare:
         assert any("UTF-8" in line for line in engine.verify())
         assert (folder / "content.md").read_bytes() == b"\xff\xfe opera"
 
-    def test_a_store_that_cannot_be_written_is_searched_and_read(self, tmp_path: Path) -> None:
-        with open_engine(tmp_path) as engine:
-            engine.commit_session(ADA, say("I love jazz."))
-        for has_index in (True, False):
-            if not has_index:
-                shutil.rmtree(tmp_path / ".ctx/index")
-            with open_engine(tmp_path, readonly=True) as engine:
-                assert excerpts(engine, "jazz", top_k=1) == ["I love jazz."]
-                assert engine.read_memory(ADA, f"{MEMORIES}/preferences/jazz").abstract
-                with pytest.raises(OSError, match="read-only"):
-                    engine.commit_session(ADA, say("more"))
-
     def test_a_worker_adopts_what_hands_have_changed(self, engine: ContextEngineService) -> None:
         engine.commit_session(ADA, say("I love jazz."))
         path = Path(engine.fs.resolve_path(ADA, f"{MEMORIES}/preferences/jazz")) / "content.md"

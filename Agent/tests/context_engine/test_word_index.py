@@ -1,6 +1,5 @@
 """Tests of the words of one space: what is found, by which filters, and a file that several processes open."""
 
-import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,7 +9,6 @@ from Agent.context_engine.core.config import PLACES
 from Agent.context_engine.core.objects import IndexRecord
 from Agent.context_engine.index.index_worker import record_id
 from Agent.context_engine.providers import Filters, IndexedNode, WordIndex
-from Agent.finding.index import LostIndexError
 
 SPACE = "ctx://acme/users/ada"
 
@@ -82,20 +80,3 @@ class TestOneFileOfSeveralProcesses:
         fill(other, "boat")
         assert found(index, "boat") == ["n0"]
         other.close()
-
-    def test_that_may_only_be_read_is_not_changed_and_damaged_refused(self, index: WordIndex) -> None:
-        fill(index, "walrus")
-        index.close()
-        assert index._path is not None
-        before = {each: each.read_bytes() for each in index._path.parent.iterdir()}
-        reader = WordIndex(index._path, readonly=True)
-        assert found(reader, "walrus") == ["n0"]
-        with pytest.raises(sqlite3.OperationalError):
-            reader.remove(f"{SPACE}/memories/entities/n0")
-        reader.close()
-        assert {each: each.read_bytes() for each in index._path.parent.iterdir()} == before
-
-        index._path.write_bytes(b"nonsense" * 512)
-        with pytest.raises(LostIndexError):
-            WordIndex(index._path, readonly=True)
-        assert index._path.read_bytes() == b"nonsense" * 512
