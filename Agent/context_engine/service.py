@@ -165,7 +165,7 @@ class ContextEngineService:
         self.outbox = OutboxStore(self.fs.journal, clock, current=self.fs.current)
         index_folder = self.fs.space / "index"
         self.spaces = IndexSpaces(index_folder, None if beside else compared, beside)
-        self.worker = IndexWorker(self.fs, self.outbox, self.spaces, graph=graph)
+        self.worker: IndexWorker = IndexWorker(self.fs, self.outbox, self.spaces, graph=graph)
         self._lock = threading.RLock()
         self.coordinator = CommitCoordinator(self.fs, self.outbox, self.relations, self._ask, as_llm(llm))
         self.planner = QueryPlanner()

@@ -336,8 +336,9 @@ class Journal:
         rows = self.query("SELECT sequence, id, name, author, at, boot, plans FROM commits WHERE id = ?", (commit_id,))
         if not rows:
             return None
+        sequence, id, name, author, at, boot, plans = rows[0]
         with _translated(self.path), _readable(commit_id):
-            return Commit(*rows[0][:-1], json.loads(rows[0][-1]), self.changes(rows[0][0]))
+            return Commit(sequence, id, name, author, at, boot, json.loads(plans), self.changes(sequence))
 
     def images_of(self, uri: str, file: str) -> set[bytes]:
         """Return every image of a file that the journal holds."""
