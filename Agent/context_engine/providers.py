@@ -29,7 +29,7 @@ from ..finding.embedder import Embedder as FinderEmbedder
 from ..finding.embedder import Meaning
 from ..finding.index import Index, LostIndexError, Ranking, Unit
 from ..keyword_tree import HideKeys, LLMClient
-from .core.config import PASSAGE_CHARACTERS, PLACES, SESSIONS
+from .core.config import PASSAGE_CHARACTERS, PLACES, SESSIONS, context_type_of
 from .core.entries import parse_entries
 from .core.messages import decode_message
 from .core.objects import LLM, ContextNode, Embedder, IndexRecord, Message, RequestContext, VectorIndex
@@ -112,10 +112,11 @@ class WordHit(NamedTuple):
 
 
 class Filters(NamedTuple):
-    """Which rows a question may find: those at and under a URI, of some categories, and of some time (seconds)."""
+    """Which rows a question may find: those at and under a URI, of some categories, a type, some time (seconds)."""
 
     target: str = ""
     categories: Collection[str] = ()
+    context_type: str = ""
     since: float | None = None
     until: float | None = None
 
@@ -124,6 +125,7 @@ class Filters(NamedTuple):
         return (
             (not self.target or uri == self.target or uri.startswith(f"{self.target}/"))
             and (not self.categories or category in self.categories)
+            and (not self.context_type or context_type_of(category) == self.context_type)
             and (self.since is None or at >= self.since)
             and (self.until is None or at < self.until)
         )
@@ -264,12 +266,9 @@ class WordIndex:
     def replace(self, node: IndexedNode, records: Sequence[IndexRecord], names: Iterable[str], group: str = "") -> None:
         """Index a node with its levels and passages; unchanged ones are not indexed again.
 
-        One with a lower sequence than what is there is ignored. Its passages belong to `group`, "" to nothing.
+        Its passages belong to `group`, "" to nothing.
         """
         with self.writing() as db:
-            present = self.node(node.uri)
-            if present is not None and present.sequence > node.sequence:
-                return
             sql = f"insert into node({_NODE}) values (?, ?, ?, ?) on conflict(uri) do update set"
             sql += " sequence = excluded.sequence, digest = excluded.digest, category = excluded.category returning num"
             ((num,),) = db.execute(sql, node).fetchall()

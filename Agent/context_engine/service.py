@@ -389,10 +389,9 @@ class ContextEngineService:
         }
         plans = self.planner.plan(query, session_archive, hints, ctx)
         spaces = space_uris(ctx)
-        with self.fs.reading_once():
+        found = self._safely(spaces, lambda: self._search(ctx, query, plans))
+        if plans[0].hints["stale"]:  # their edited text is indexed now
             found = self._safely(spaces, lambda: self._search(ctx, query, plans))
-            if plans[0].hints["stale"]:  # their edited text is indexed now
-                found = self._safely(spaces, lambda: self._search(ctx, query, plans))
         found.note = "; ".join(filter(None, [*map(self.spaces.note, spaces), found.note]))
         return found
 

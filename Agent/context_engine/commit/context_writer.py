@@ -4,11 +4,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ...base.text import cut_tokens, merge_unique
-from ..core.config import APPEND, CREATE, LEVEL_TOKENS, MERGE, SKIP
+from ..core.config import APPEND, CREATE, LEVEL_TOKENS, MERGE, SKIP, context_type_of
 from ..core.errors import InvalidInputError, NodeNotFoundError
 from ..core.objects import ContextNode, RelationEdge, RequestContext, WritePlan, WriteResult
 from ..fs.context_fs import ContextFS, RelationStore
-from ..fs.meta import context_type_of
 from ..fs.uri import check_access
 
 

@@ -108,7 +108,7 @@ class AggregateTopicPolicy:
 
     def plan(self, candidate: CandidateMemory, existing_node: ContextNode | None, ctx: RequestContext) -> WritePlan:
         """Return a plan with a new or superseding entry; `skip` where there is none."""
-        uri = existing_node.uri if existing_node else self.uri_of(candidate, ctx)
+        uri = existing_node.uri if existing_node else uri_of(candidate, ctx)
         slug = parse_uri(uri).name
         before = parse_entries(existing_node.content if existing_node else "", candidate.category, slug)
         after, reason = self._merge(before, _entry_of(candidate, slug), ctx) if candidate.content else (before, "")
@@ -131,10 +131,6 @@ class AggregateTopicPolicy:
             patch["metadata"] = metadata
         action = MERGE if existing_node else CREATE
         return _plan(action, uri, candidate, existing_node, patch, reason or "first of its topic")
-
-    def uri_of(self, candidate: CandidateMemory, ctx: RequestContext) -> str:
-        """Return where a candidate goes, if no node is its topic yet."""
-        return memory_uri(ctx, candidate.category, candidate.routing_key)
 
     def _metadata(self, candidate: CandidateMemory, existing: ContextNode | None) -> dict[str, Any] | None:
         """Return new metadata of the node; None leaves it unchanged."""
@@ -168,10 +164,6 @@ class ProfilePolicy(AggregateTopicPolicy):
     categories = ("profile",)
     has_keys = True
 
-    def uri_of(self, candidate: CandidateMemory, ctx: RequestContext) -> str:
-        """Return the profile's URI."""
-        return memory_uri(ctx, "profile", "profile")
-
 
 class SkillToolPolicy(AggregateTopicPolicy):
     """Skills and tools: entries, and how often they were used, each archive once."""
@@ -202,7 +194,7 @@ class AppendOnlyPolicy:
 
     def plan(self, candidate: CandidateMemory, existing_node: ContextNode | None, ctx: RequestContext) -> WritePlan:
         """Return a plan for a node of its own; `skip` where it exists."""
-        uri = existing_node.uri if existing_node else appended_uri(candidate, ctx)
+        uri = existing_node.uri if existing_node else uri_of(candidate, ctx)
         if existing_node is not None:
             return _plan(SKIP, uri, candidate, existing_node, {}, "it is there already")
         entry = _entry_of(candidate, parse_uri(uri).name)
@@ -218,8 +210,10 @@ class AppendOnlyPolicy:
         return _plan(APPEND, uri, candidate, None, patch, "new")
 
 
-def appended_uri(candidate: CandidateMemory, ctx: RequestContext) -> str:
-    """Return an event's URI: the same thing from the same sources has the same."""
+def uri_of(candidate: CandidateMemory, ctx: RequestContext) -> str:
+    """Return where a candidate goes, if no node is its topic yet; an event by what it says, and its sources."""
+    if candidate.category not in AppendOnlyPolicy.categories:
+        return memory_uri(ctx, candidate.category, candidate.routing_key)
     owner = ctx.user_id if candidate.owner_scope == "user" else ctx.agent_id
     sources = json.dumps(candidate.source_refs, sort_keys=True, ensure_ascii=False)
     digest = digest_of(owner, candidate.category, sources, fold(candidate.content), size=6)
@@ -342,7 +336,7 @@ class PolicyRouter:
     def build_plan(self, candidate: CandidateMemory, ctx: RequestContext) -> WritePlan:
         """Return the plan of a candidate's policy for the present state."""
         policy = self.select_policy(candidate, ctx)
-        plan = policy.plan(candidate, self._find(candidate, policy, ctx), ctx)
+        plan = policy.plan(candidate, self._find(candidate, ctx), ctx)
         if plan.action != SKIP and candidate.owner_scope == "user":
             plan.relation_ops += [
                 {"op": "append", "to_uri": uri, "relation_type": MENTIONS, "reason": ""}
@@ -361,14 +355,11 @@ class PolicyRouter:
         found += [plan.target_uri for plan in named if fold(str(plan.node_patch.get("title"))) in phrases]
         return [uri for uri in dict.fromkeys(found) if self._fs.exists(ctx, uri)]
 
-    def _find(self, candidate: CandidateMemory, policy: MergePolicy, ctx: RequestContext) -> ContextNode | None:
-        is_appended = isinstance(policy, AppendOnlyPolicy)
-        uri = (
-            appended_uri(candidate, ctx) if is_appended else memory_uri(ctx, candidate.category, candidate.routing_key)
-        )
+    def _find(self, candidate: CandidateMemory, ctx: RequestContext) -> ContextNode | None:
+        uri = uri_of(candidate, ctx)
         if self._fs.exists(ctx, uri):
             return self._fs.read_node(ctx, uri)
-        if is_appended or not isinstance(policy, AggregateTopicPolicy) or candidate.category == "profile":
+        if candidate.category in ("profile", *AppendOnlyPolicy.categories):
             return None
         return self._find_by_name(candidate, ctx) or self._find_by_model(candidate, ctx)
 

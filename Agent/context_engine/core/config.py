@@ -44,6 +44,12 @@ OWNER_OF: Mapping[str, str] = MappingProxyType(
 SESSIONS = "sessions"
 """The category of archives."""
 
+
+def context_type_of(category: str) -> str:
+    """Return the type of a category's nodes."""
+    return {SESSIONS: "session", "skills": "skill", "tools": "tool"}.get(category, "memory")
+
+
 CREATE, MERGE, APPEND, SKIP = "create", "merge", "append", "skip"
 """What a plan can do."""
 

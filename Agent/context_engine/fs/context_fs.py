@@ -41,6 +41,7 @@ from ..core.config import (
     SESSIONS,
     UPSERT_CONTEXT,
     URI_SEGMENTS,
+    context_type_of,
 )
 from ..core.errors import ConflictError, InvalidInputError, NodeNotFoundError, StoreError, check_count
 from ..core.messages import decode_messages, render_messages
@@ -52,7 +53,6 @@ from .meta import (
     Staged,
     check_meta,
     check_version,
-    context_type_of,
     decode,
     digests_of,
     encode,
@@ -79,30 +79,28 @@ class History(MainStore):
     def history(self, ctx: RequestContext, uri: str, limit: int = 50) -> list[HistoryEntry]:
         """Return the commits of a node, newest first, also those at its former places."""
         limit = check_count("limit", limit)
-        current, before = self.follow(ctx, uri).text, 1 << 62
         found: list[HistoryEntry] = []
-        while len(found) < limit:
-            move = self._last_move(current, before)
-            since = move[0] if move else 0
+        for place, since, before, former in self._places(self.follow(ctx, uri).text):
             rows = self.journal.query(
-                "SELECT c.id, c.sequence, c.name, c.at, c.author FROM commits c WHERE c.sequence IN (SELECT sequence"
-                " FROM changes WHERE uri = ? AND sequence < ? AND sequence > ?) ORDER BY c.sequence DESC LIMIT ?",
-                (current, before, since, limit - len(found)),
+                "SELECT id, sequence, name, at, author FROM commits WHERE sequence = ? OR sequence IN (SELECT sequence"
+                " FROM changes WHERE uri = ? AND sequence < ? AND sequence > ?) ORDER BY sequence DESC LIMIT ?",
+                (since, place, before, since, limit - len(found)),
             )
-            found += [self._entry(ctx, current, row) for row in rows]
-            if move is None:
+            found += [self._entry(ctx, place, row, former if row[1] == since else "") for row in rows]
+            if len(found) == limit:
                 break
-            commit = self.journal.query(
-                "SELECT id, sequence, name, at, author FROM commits WHERE sequence = ?", move[:1]
-            )
-            for row in commit if len(found) < limit else ():
-                places = {"uri": move[1]}, {"uri": current}
-                found.append(HistoryEntry(row[0], row[1], row[2], row[3], _author(ctx, row[4]), "moved", *places))
-            current, before = move[1], since
         return found
 
-    def _last_move(self, uri: str, before: int) -> tuple[int, str] | None:
-        """Return the sequence of the last move to this place, and the former URI."""
+    def _places(self, uri: str) -> Iterator[tuple[str, int, int, str]]:
+        """Yield the places of a node, the present one first: its URI, when it came and left, and the place before."""
+        before = 1 << 62
+        while uri:
+            since, former = self._last_move(uri, before)
+            yield uri, since, before, former
+            uri, before = former, since
+
+    def _last_move(self, uri: str, before: int) -> tuple[int, str]:
+        """Return the sequence of the last move to this place, and the former URI; 0 and "" where there is none."""
         rows = self.journal.query(
             "SELECT sequence, uri, moved_to FROM changes WHERE moved_to IS NOT NULL AND sequence < ?"
             " ORDER BY sequence DESC",
@@ -111,16 +109,11 @@ class History(MainStore):
         for sequence, source, to in rows:
             if uri == to or uri.startswith(f"{to}/"):
                 return sequence, source + uri[len(to) :]
-        return None
+        return 0, ""
 
     def former_uris(self, uri: str) -> list[str]:
         """Return where a node was before it moved, the last place first."""
-        found: list[str] = []
-        move = self._last_move(uri, 1 << 62)
-        while move is not None:
-            found.append(move[1])
-            move = self._last_move(move[1], move[0])
-        return [each for each in dict.fromkeys(found) if each != uri]
+        return [place for place in dict.fromkeys(place for place, *_ in self._places(uri)) if place != uri]
 
     def deleted_uris(self, uri: str) -> dict[str, Image]:
         """Return the nodes at and under a URI that are no more, but in the journal, with their last files there."""
@@ -131,9 +124,14 @@ class History(MainStore):
         gone = [each for (each,) in rows if not self.folders.exists(parse_uri(each).folders)]
         return {each: self.journal.last_files(each) for each in gone}
 
-    def _entry(self, ctx: RequestContext, uri: str, row: Sequence[Any]) -> HistoryEntry:
+    def _entry(self, ctx: RequestContext, uri: str, row: Sequence[Any], former: str) -> HistoryEntry:
+        """Return a commit's part in a node; a move's where the node was `former`ly elsewhere."""
+        id, sequence, name, at, author = row
+        if former:
+            places = {"uri": former}, {"uri": uri}
+            return HistoryEntry(id, sequence, name, at, _author(ctx, author), "moved", *places)
         images: tuple[dict[str, bytes | None], dict[str, bytes | None]] = {}, {}
-        for change in self.journal.changes(row[1]):
+        for change in self.journal.changes(sequence):
             if change.uri == uri:
                 made = {file: self._made(ctx, change, file) for file in change.digests}
                 images[0].update(change.before)
@@ -145,7 +143,7 @@ class History(MainStore):
         what = "created" if META not in before else "deleted" if META not in after else "changed"
         for texts in (before, after):
             texts.pop(META, None)
-        return HistoryEntry(row[0], row[1], row[2], row[3], _author(ctx, row[4]), what, before, after)
+        return HistoryEntry(id, sequence, name, at, _author(ctx, author), what, before, after)
 
     def _made(self, ctx: RequestContext, change: Change, file: str) -> bytes | None:
         """Return the content of a file that the journal gives up after a sync; None where it is lost."""
@@ -329,7 +327,6 @@ def _author(ctx: RequestContext, author: str) -> str:
     return author if user == ctx.user_id else agent
 
 
-_HELD_IMAGES = 1_000
 _HEAD = (ABSTRACT, OVERVIEW, META)
 
 
@@ -386,25 +383,7 @@ class ContextFS(History):
         if current is not None:
             return current.look(uri)
         files = files if uri.category == SESSIONS else FILES  # only archives are so large that a part is read faster
-        held = self._held_images()
-        image = held.get((uri.text, files)) or self.read_image(uri, files=files)
-        if len(held) < _HELD_IMAGES:
-            held[uri.text, files] = image
-        return staged_of(uri, image)
-
-    @contextlib.contextmanager
-    def reading_once(self) -> Iterator[None]:
-        """Within, this thread reads no node twice: a search sees each of its nodes at one moment."""
-        self.require_open()
-        self._local.images = {}
-        try:
-            yield
-        finally:
-            del self._local.images
-
-    def _held_images(self) -> dict[tuple[str, Sequence[str]], Image]:
-        held: dict[tuple[str, Sequence[str]], Image] = getattr(self._local, "images", {})
-        return held
+        return staged_of(uri, self.read_image(uri, files=files))
 
     def node_of(self, uri: Uri, image: Image, include_content: bool = True) -> ContextNode:
         """Return the node that some files make."""

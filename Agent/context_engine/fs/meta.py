@@ -23,16 +23,13 @@ from ...base.text import (
     time_of,
     to_json,
 )
-from ..core.config import FILES, LEVELS, META
+from ..core.config import FILES, LEVELS, META, context_type_of
 from ..core.errors import InvalidInputError, NodeNotFoundError, StoreCorruptError, VersionConflictError
 from ..core.objects import RelationEdge
 from .folders import Image
 from .uri import Uri
 
 FORMAT = 1
-
-
-_TYPES = {"sessions": "session", "skills": "skill", "tools": "tool"}
 
 
 @dataclass
@@ -48,11 +45,6 @@ def staged_of(uri: Uri, image: Image) -> Staged:
     if not image or leads_on(image.get(META, b"")):
         raise NodeNotFoundError(uri.text)
     return Staged({name: data for name, data in image.items() if name != META}, read_meta(uri, image))
-
-
-def context_type_of(category: str) -> str:
-    """Return the type of a category's nodes."""
-    return _TYPES.get(category, "memory")
 
 
 def _load(data: bytes) -> dict[str, Any]:

@@ -342,9 +342,7 @@ class IndexWorker:
             if isinstance(error, StoreError):
                 self._report(uri, error)
             return
-        sequence = int(node.metadata["sequence"])
-        held = known.sequence if known is not None else 0  # an older one may have been restored manually
-        named = IndexedNode(uri.text, max(sequence, held), digest, node.category)
+        named = IndexedNode(uri.text, int(node.metadata["sequence"]), digest, node.category)
         index.replace(named, records, _names_of(uri, node), uri.parent if node.category == SESSIONS else "")
 
     def _records(self, node: ContextNode, image: Image, damage: list[StoreCorruptError]) -> list[IndexRecord]:

@@ -171,11 +171,6 @@ class OutboxStore:
         rows = self._journal.query("SELECT event_id, event_type, uri, error FROM outbox WHERE status = 'dead'")
         return [dict(zip(("event_id", "event_type", "uri", "error"), row, strict=True)) for row in rows]
 
-    def find(self, event_id: str) -> OutboxEvent | None:
-        """Return an event as it is now, None where it is gone."""
-        rows = self._journal.query(f"SELECT {_COLUMNS} FROM outbox WHERE event_id = ?", (event_id,))
-        return _event(rows[0], rows[0][4]) if rows else None
-
 
 class _Place:
     """Where an event has to look."""

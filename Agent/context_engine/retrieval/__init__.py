@@ -31,6 +31,7 @@ from ..core.config import (
     QUERY_CHARACTERS,
     RELATIONS,
     SESSIONS,
+    context_type_of,
 )
 from ..core.errors import ContextEngineError, InvalidInputError, NodeNotFoundError, check_count, check_time
 from ..core.messages import lines_of
@@ -45,7 +46,7 @@ from ..core.objects import (
     TypedQuery,
 )
 from ..fs.context_fs import ContextFS, RelationStore
-from ..fs.meta import context_type_of, file_of, read_edges
+from ..fs.meta import file_of, read_edges
 from ..fs.uri import check_access, is_visible, parse_uri, space_uris
 from ..providers import (
     Filters,
@@ -109,18 +110,9 @@ class L0Retriever:
 
 
 def filters_of(query: TypedQuery) -> Filters:
-    """Return the filters of a query; refuses an unknown context type, and categories of another type."""
-    categories = query.categories
-    if query.context_type:
-        of_type = [name for name in (*OWNER_OF, SESSIONS) if context_type_of(name) == query.context_type]
-        categories = [name for name in of_type if not categories or name in categories]
-        if not of_type:
-            raise InvalidInputError(
-                f"context_type must be memory, session, skill or tool, not {shorten(query.context_type)}"
-            )
-        if not categories:
-            raise InvalidInputError(f"no category of {shorten(query.categories)} is of type {query.context_type!r}")
-    return Filters(query.target_uri, tuple(categories), query.filters.get("since"), query.filters.get("until"))
+    """Return the filters of a query."""
+    since, until = query.filters.get("since"), query.filters.get("until")
+    return Filters(query.target_uri, tuple(query.categories), query.context_type, since, until)
 
 
 _SHOWN_TERMS = 6
@@ -270,7 +262,7 @@ class QueryPlanner:
         target = given.get("target_uri")
         planned = TypedQuery(
             text=clean(query),
-            context_type=str(given.get("context_type") or ""),
+            context_type=_check_type(given.get("context_type") or ""),
             categories=_check_categories(given.get("categories")),
             target_uri=check_access(ctx, target).text if target not in (None, "") else "",
             top_k=check_count("top_k", given.get("top_k", 10)),
@@ -301,6 +293,13 @@ def _check_categories(categories: object) -> list[str]:
         if name not in OWNER_OF and name != SESSIONS:
             raise InvalidInputError(f"a category is one of {', '.join([*OWNER_OF, SESSIONS])}, not {shorten(name)}")
     return names
+
+
+def _check_type(context_type: object) -> str:
+    types = list(dict.fromkeys(map(context_type_of, (*OWNER_OF, SESSIONS))))
+    if context_type and context_type not in types:
+        raise InvalidInputError(f"context_type must be one of {', '.join(types)}, not {shorten(context_type)}")
+    return str(context_type)
 
 
 def _check_filters(filters: object) -> dict[str, Any]:

@@ -425,8 +425,6 @@ class TestOpening:
         fs.close()
         with pytest.raises(StoreError, match="closed"):
             fs.write_node(ADA, node())
-        with pytest.raises(StoreError, match="closed"), fs.reading_once():  # a search would find nothing, silently
-            pass
 
     def test_takes_a_clone_in_and_goes_on_above_its_sequences(self, tmp_path: Path) -> None:
         def write(fs: ContextFS) -> None:
