@@ -775,8 +775,8 @@ class TestSearching:
             assert engine.search_memory(ADA, "jazz", context_type="skill").blocks == []
             with pytest.raises(InvalidInputError, match="'resource'"):
                 engine.search_memory(ADA, "jazz", context_type="resource")
-            found = engine.search_memory(ADA, "jazz", categories=["preferences"], context_type="session")
-            assert found.blocks == []
+            none = engine.search_memory(ADA, "jazz", categories=["preferences"], context_type="session")
+            assert none.blocks == []
         with pytest.raises(StoreError, match="closed"):  # else it would find nothing, silently
             engine.search_memory(ADA, "jazz")
 
