@@ -4872,7 +4872,7 @@ class _Engine:
         self.health = _SOUND  # or STALE, after a fork or Ctrl-C in a commit, say; or CLOSED
         self.position = ""  # of the log, as far as all of it is in the state
         self.ranker: Ranker | None = None  # None: made by the next opening, in a forked child too
-        self._make_store = make_store
+        self.make_store = make_store
         self.Now = clock if clock is time.time else partial(_ReadClock, clock)
         self.of_thread = threading.local()  # `last_operation` of each thread
         self._finalizer = weakref.finalize(self, str)
@@ -4891,7 +4891,7 @@ class _Engine:
         """Read everything; again after a fork, and when another process replaced the log."""
         if self.ranker is None:
             self.ranker = self.make_ranker()
-        store, state = self._make_store(), _State(self.normalizer)
+        store, state = self.make_store(), _State(self.normalizer)
         _STORES.add(store)
         store.least = least
         try:

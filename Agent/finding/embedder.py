@@ -29,7 +29,7 @@ from typing import Any, Protocol
 from ..base.checks import shorten
 from ..base.forks import watch_forks
 from ..base.text import fold
-from ..keyword_tree import InvalidInputError
+from ..keyword_tree import InvalidInputError, KeywordTree, TreeView
 
 __all__ = ["Embedder", "EmbeddingRanker", "HashingEmbedder", "LocalEmbedder", "Meaning", "OpenAIEmbedder", "meaning_of"]
 
@@ -82,20 +82,28 @@ class EmbeddingRanker(Meaning):
         super().__init__(embedder, patience_s)
 
 
-def meaning_of(meaning: "Meaning | Embedder | bool | None") -> Meaning | None:
+def meaning_of(
+    meaning: "Meaning | Embedder | bool | None", tree: KeywordTree | TreeView | None = None
+) -> Meaning | None:
     """Return how an index compares by meaning, None where it does not.
 
     Args:
         meaning: True is the small model of the extra `[local]`, where it is installed; False and None are words alone.
+        tree: What the index is of. Where the store of its log keeps vectors for all machines, the model reads only
+            texts that none of them has had read.
 
     Raises:
         InvalidInputError: It is none of these; the message shows it.
     """
-    if meaning is True:
-        return _installed()
     if meaning is False or meaning is None:
         return None
-    return meaning if isinstance(meaning, Meaning) else Meaning(meaning)
+    found = _installed() if meaning is True else meaning if isinstance(meaning, Meaning) else Meaning(meaning)
+    share = None if tree is None else getattr(tree._engine.make_store, "embedder", None)
+    if found is None or share is None:
+        return found
+    shared = Meaning(share(found.embedder), found.patience_s)
+    shared.is_given = found.is_given
+    return shared
 
 
 @cache

@@ -56,7 +56,7 @@ class TreeRanker:
     def __init__(
         self, view: TreeView, thesaurus: Thesaurus | bool | None = True, meaning: Meaning | Embedder | bool = True
     ) -> None:
-        self._view, self._thesaurus, self._meaning = view, thesaurus, meaning_of(meaning)
+        self._view, self._thesaurus, self._meaning = view, thesaurus, meaning_of(meaning, view)
         has_file = view.data_dir is not None and not view.is_past
         self._path = os.path.join(str(view.data_dir), "indexes", "keywords.db") if has_file else None
         self.index = self._open(self._path if self._path and os.path.isfile(self._path) else None)

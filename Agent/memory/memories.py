@@ -28,7 +28,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 from ..finding import texts
-from ..finding.embedder import Embedder, Meaning
+from ..finding.embedder import Embedder, Meaning, meaning_of
 from ..finding.index import Hit, Index, LostIndexError, Unit
 from ..finding.packing import to_id
 from ..finding.score import Among
@@ -91,7 +91,7 @@ class Memories:
         tree: Whose infos.
         path: The file; None keeps all in memory. Where it cannot be written, all is kept in memory, and a log line says
             so.
-        meaning: See `finding.index.Index`.
+        meaning: See `finding.index.Index`; in a file, vectors are shared with other machines.
         passages_of: What an info says, in passages; nothing leaves it out. None is its content.
         is_joined: Whether what has the same source counts together, and of equals the newest comes first; else each
             info is by itself, and the first one put comes first.
@@ -108,7 +108,8 @@ class Memories:
         is_joined: bool = True,
     ) -> None:
         self._is_joined = is_joined
-        self._tree, self._path, self._passages_of, self._meaning = tree, path, passages_of, meaning
+        self._tree, self._path, self._passages_of = tree, path, passages_of
+        self._meaning = meaning_of(meaning, None if path is None else tree) or False
         self._index = self._make_index(None if path is None else str(path))
         self._lock = threading.RLock()
         self._of_thread = threading.local()

@@ -46,7 +46,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from ..base.checks import check_count, shorten
 from ..base.names import decode_name, encode_name
-from ..finding.embedder import Embedder, Meaning, meaning_of
+from ..finding.embedder import Embedder, Meaning
 from ..finding.tree import TreeRanker
 from ..keyword_tree import InvalidInputError, KeywordTree, KeywordTreeError, LLMClient
 from ..models.judge import SHOWN, judge
@@ -170,7 +170,6 @@ class MemoryStore(MemoryWriter):
         else:
             folder = _make_folder(place, user, agent, session)
             store = None if log is None else log(namespace_folder("", user, agent, session).as_posix())
-            meaning = _shared_meaning(meaning, store)
             ranker = partial(TreeRanker, meaning=meaning)
             tree = KeywordTree(str(folder), llm_client, clock=clock, store=store, ranker=ranker)
         self._is_shared = log is not None
@@ -462,16 +461,6 @@ class AsyncMemoryStore:
             return await self._in_thread(lambda: getattr(self._opened(), name)(*args, **options))
 
         return call
-
-
-def _shared_meaning(meaning: Meaning | Embedder | bool, store: object) -> Meaning | Embedder | bool:
-    """Return how to compare by meaning: with vectors that machines share, where the keeper of the log keeps them."""
-    found, share = meaning_of(meaning), getattr(store, "embedder", None)
-    if found is None or share is None:
-        return meaning
-    shared = Meaning(share(found.embedder), found.patience_s)
-    shared.is_given = found.is_given
-    return shared
 
 
 def _make_folder(place: str | Path, user: str | None, agent: str | None, session: str | None) -> Path:

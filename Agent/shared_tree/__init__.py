@@ -9,6 +9,7 @@ Optional, with the extra `[postgres]`; the library in `Agent.keyword_tree` knows
     connections  a few connections for many trees, what their errors mean, and how statements are tried again
     statements   the tables in PostgreSQL, and every statement on them
     tables       `Rows` in PostgreSQL
+    vectors      each text is embedded once for all machines
     copying      from a folder into the tables, and back
     shared_log   `SharedLog`, the door
     address      a string that names a server and a tree

@@ -45,6 +45,8 @@ class Connection(psycopg.Connection[TupleRow]):
     """One whose server must answer within some seconds, and that notes warnings."""
 
     seconds = 5.0
+    is_held = False
+    """Whether the answer to what `hold` began is still to come."""
     is_warned = False
     """Whether the server has warned: of a commit that may not be on a standby, say."""
 
@@ -59,6 +61,22 @@ class Connection(psycopg.Connection[TupleRow]):
         poll = select.poll()
         poll.register(self.fileno(), select.POLLIN)
         return not poll.poll(0)
+
+    def hold(self, seconds: float) -> None:
+        """Let the server keep the transaction, and its locks, for so long, and undo it then; return at once."""
+        self.pgconn.send_query(f"SELECT pg_sleep({seconds}); ROLLBACK".encode())
+        self.pgconn.flush()
+        self.is_held = True
+
+    def is_free(self) -> bool:
+        """Tell whether the server has ended what `hold` began."""
+        with contextlib.suppress(psycopg.Error):  # lost: `is_quiet` will tell
+            while self.is_held:
+                self.pgconn.consume_input()
+                if self.pgconn.is_busy():
+                    return False
+                self.is_held = self.pgconn.get_result() is not None
+        return True
 
     def note(self, diagnostic: psycopg.errors.Diagnostic) -> None:
         """Take note of a warning."""
@@ -143,7 +161,10 @@ class Pool:
             while self._idle:
                 with contextlib.suppress(IndexError):
                     connection = self._idle.pop()
-                    if connection.is_quiet():
+                    if not connection.is_free() and self.count() < self._size:
+                        self._idle.appendleft(connection)
+                        break
+                    if not connection.is_held and connection.is_quiet():
                         return connection
                     connection.close()
             return self._connect()
@@ -153,7 +174,9 @@ class Pool:
 
     def give_back(self, connection: Connection) -> None:
         """Let others use a connection; one in the middle of a transaction is closed."""
-        if not connection.closed and connection.info.transaction_status == TransactionStatus.IDLE:
+        if connection.is_held:
+            self._idle.appendleft(connection)  # the others are of use sooner
+        elif not connection.closed and connection.info.transaction_status == TransactionStatus.IDLE:
             self._idle.append(connection)
         else:
             connection.close()
@@ -365,6 +388,15 @@ class Runner(Pool):
             hint = "use a newer version of the library" if found > FORMAT else "run setup"
             raise StoreError(f"the tables have format {found}, this version reads and writes {FORMAT}: {hint}")
         self._is_known = True
+
+    def hold(self, seconds: float) -> None:
+        """Leave this thread's transaction to the server, which undoes it after so long; the thread goes on with any."""
+        connection = self.own_connection()
+        if connection is not None:
+            with contextlib.suppress(UnansweredError, NotSentError):  # the next statement will see for itself
+                self.use(connection, lambda own: own.hold(seconds))
+            self._own.connection = None
+            self.give_back(connection)
 
     @contextlib.contextmanager
     def owning(self, begin: Callable[[Connection], T]) -> Iterator[T | None]:

@@ -14,9 +14,9 @@ from ..keyword_tree import ClosedError, StoreError
 from . import port
 from .rows import Batch, Mark, Rows, Span
 
-__all__ = ["PAGE", "At", "Reader", "is_due", "write_state"]
+__all__ = ["At", "Reader", "is_due", "write_state"]
 
-PAGE, _PAGE_LIMIT = 32, 512  # batches read at once: at first, and at most
+_PAGE, _PAGE_LIMIT = 32, 512  # batches read at once: at first, and at most
 _PAGE_BYTES = 4 * 1024 * 1024
 _LEAST = 256 * 1024  # bytes of lines that are read so quickly that no state is worth its room
 _KEPT = 2  # states: one that is new, and one that may just be read
@@ -52,6 +52,7 @@ class Reader:
         """The operation that a log which was read from its beginning follows: 0, but where it was written again."""
         self._rows = rows
         self._stop = stop
+        self._page = _PAGE  # batches to read at once
         self._from_state = from_state
         self._at = At()
         self._is_closed = False
@@ -95,17 +96,16 @@ class Reader:
         """Yield what came behind what was read: its rows, and the lines of each batch.
 
         Args:
-            first: the first `PAGE` batches from the last one that was read on, where the caller has them already.
+            first: the first `_page` batches from the last one that was read on, where the caller has them already.
 
         Raises:
             ReplacedError: the log was written again since.
             StoreCorruptError: it does not hold what was read, or is damaged.
         """
-        limit = PAGE
         while self._stop is None or self._at.seq < self._stop:
-            batches = first or self._rows.read(self.tree_id, max(self._at.after, 0), self._at.after, limit)
+            batches = first or self._rows.read(self.tree_id, max(self._at.after, 0), self._at.after, self._page)
             first = None
-            is_last = len(batches) < limit
+            is_last = len(batches) < self._page
             if self._at.after >= 0:
                 self._check_own(batches)
                 batches = batches[1:]
@@ -117,7 +117,7 @@ class Reader:
             if is_last:
                 return
             is_small = sum(batch.size for batch in batches) < _PAGE_BYTES // 2
-            limit = min(2 * limit, _PAGE_LIMIT) if is_small else max(limit // 2, 2)
+            self._page = min(2 * self._page, _PAGE_LIMIT) if is_small else max(self._page // 2, 2)
 
     def _check_own(self, batches: list[Batch]) -> None:
         """Compare the first batch with the last one that was read."""
@@ -205,7 +205,7 @@ class Reader:
 
     def read_back(self, at: At) -> Generator[tuple[port.Line | None, bytes], None, None]:
         """Yield the lines from there on, newest first; None for what breaks the chain."""
-        below, crc, limit = at.seq, at.crc, PAGE // 4  # most who look back look for the newest
+        below, crc, limit = at.seq, at.crc, _PAGE // 4  # most who look back look for the newest
         while below and crc != port.FIRST_CRC:
             batches = self._rows.read_back(self.tree_id, below, limit)
             if not batches:

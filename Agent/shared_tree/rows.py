@@ -158,6 +158,9 @@ class Rows(Protocol):
         is lost since the writer was stopped for one, the block goes on without, and is given None.
         """
 
+    def hold(self, tree_id: str, seconds: float) -> None:
+        """Keep the turn that this thread has for so long, also after its block; no one else has to end it."""
+
     def still(self) -> AbstractContextManager[object]:
         """Let this thread read the tables as they are at one moment, where that can be had."""
 

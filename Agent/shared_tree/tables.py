@@ -185,6 +185,10 @@ class PostgresRows:
 
         return self._runner.owning(begin)
 
+    def hold(self, tree_id: str, seconds: float) -> None:
+        """Let the server hold the lock: it ends the turn in time whatever becomes of this process."""
+        self._runner.hold(seconds)
+
     def still(self) -> contextlib.AbstractContextManager[object]:
         """Read in one transaction that sees nothing that is committed later."""
         begin = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"

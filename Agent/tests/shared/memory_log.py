@@ -37,8 +37,8 @@ class _Tree:
         self.states: dict[int, list[StatePart]] = {}
         self.checks: dict[int, int] = {}
         self.snapshots: dict[str, int] = {}
-        self.turn = threading.RLock()
-        self.is_taken = False
+        self.turn = threading.Lock()
+        self.held_s = 0.0  # for which the turn is kept after its block
 
     def read(self, span: Span) -> bytes | None:
         """Return some bytes; None for what is not there."""
@@ -102,7 +102,7 @@ class MemoryRows:
     def append(self, tree_id: str, behind: tuple[int, bytes], batch: Batch, yields: bool = False) -> bool:
         """Put a batch behind another one."""
         with self.lock:
-            if yields and self.held[tree_id].is_taken:
+            if yields and self.held[tree_id].turn.locked():
                 return False
             if not self._has(tree_id, behind) or batch.after in self.held[tree_id].batches:
                 return False
@@ -135,11 +135,17 @@ class MemoryRows:
             yield None
             return
         try:
-            tree.is_taken = True
             yield self.read(tree_id, max(after, 0), after, limit)
         finally:
-            tree.is_taken = False
-            tree.turn.release()
+            held_s, tree.held_s = tree.held_s, 0.0
+            if held_s:
+                threading.Timer(held_s, tree.turn.release).start()
+            else:
+                tree.turn.release()
+
+    def hold(self, tree_id: str, seconds: float) -> None:
+        """Release the turn so long after its block."""
+        self.held[tree_id].held_s = seconds
 
     def still(self) -> contextlib.AbstractContextManager[object]:
         """Read without a moment of its own."""

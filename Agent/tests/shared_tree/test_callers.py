@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 import pytest
 
+from Agent.adapters.langchain import KeywordTreeRetriever
+from Agent.adapters.langgraph import KeywordTreeStore
+from Agent.adapters.mem0 import Memory
 from Agent.cli.command_line import main
+from Agent.finding import embedder as embedder_module
 from Agent.finding.embedder import HashingEmbedder, Meaning
 from Agent.keyword_tree import InvalidInputError, KeywordTree
 from Agent.memory.eviction import Capacity, HybridEviction, RecallBased, Ttl
@@ -178,6 +183,49 @@ class Counting(HashingEmbedder):
         return super().embed(texts)
 
 
+def _by_search(tree: KeywordTree, model: Counting, facts: Sequence[str]) -> str:
+    for number, fact in enumerate(facts):
+        tree.CreateKeyword(f"{number}", "root", description=fact, llm_auto_place=False)
+    tree.Search("knee surgery")
+    return "".join(node.description for node in tree.GetChildren("root"))
+
+
+def _by_langchain(tree: KeywordTree, model: Counting, facts: Sequence[str]) -> str:
+    for fact in facts:
+        tree.CreateInfo(fact)
+    return str(KeywordTreeRetriever(tree=tree, k=1).invoke("knee surgery"))
+
+
+def _by_mem0(tree: KeywordTree, model: Counting, facts: Sequence[str]) -> str:
+    with Memory(tree=tree, embedder=model) as memory:
+        for fact in facts:
+            memory.add(fact, user_id="ada", infer=False)
+        return str(memory.search("knee surgery", filters={"user_id": "ada"}, top_k=1))
+
+
+def _by_langgraph(tree: KeywordTree, model: Counting, facts: Sequence[str]) -> str:
+    store = KeywordTreeStore(tree, index={"dims": 256, "embed": model.embed, "name": model.name})
+    for number, fact in enumerate(facts):
+        store.put(("ada",), f"{number}", {"text": fact}, index=["text"])
+    return str(store.search(("ada",), query="knee surgery", limit=1))
+
+
+def _by_memory(tree: KeywordTree, model: Counting, facts: Sequence[str]) -> str:
+    with MemoryStore(tree) as store:
+        for fact in facts:
+            store.remember(fact)
+        return str(store.recall("knee surgery", 1))
+
+
+DOORS = {
+    "search": _by_search,
+    "langchain": _by_langchain,
+    "mem0": _by_mem0,
+    "langgraph": _by_langgraph,
+    "memory": _by_memory,
+}
+
+
 class TestVectors:
     """Each text is embedded once for all machines: a table of the log keeps its vector."""
 
@@ -198,6 +246,19 @@ class TestVectors:
             with self.open_store(log, tmp_path / place, embedder) as store:
                 assert [hit.text for hit in store.recall("knee surgery", 1)] == [self.FACTS[0]]
                 assert set(embedder.texts).isdisjoint(self.FACTS)
+
+    @pytest.mark.parametrize("door", ["search", "langchain", "mem0", "langgraph", "memory"])
+    def test_are_shared_whatever_embeds(
+        self, log: SharedLog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, door: str
+    ) -> None:
+        first, other = Counting(), Counting()
+        for folder, model, facts in (("one", first, self.FACTS), ("other", other, ())):
+            monkeypatch.setattr(embedder_module, "_installed", partial(Meaning, model, 30.0))
+            with KeywordTree(str(tmp_path / folder), store=log.tree("u42")) as tree:
+                assert "knee" in DOORS[door](tree, model, facts)
+
+        assert set(self.FACTS) <= set(first.texts)
+        assert set(other.texts).isdisjoint(self.FACTS)
 
     def test_of_a_removed_or_compacted_tree_are_gone(self, log: SharedLog, database: str) -> None:
         for tree_id, end in (("one", KeywordTree.CompactStorage), ("other", None)):

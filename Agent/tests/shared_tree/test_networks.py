@@ -163,7 +163,8 @@ class TestProcesses:
         assert os.waitpid(child, 0)[1] == 0
         tree.CreateKeyword("parent", "root")
         assert names(tree) == ["before", "child", "parent"]
-        assert log._pool.run(lambda connection: connection.execute(asked).fetchone()) == session
+        still = "SELECT pid FROM pg_stat_activity WHERE pid = %s"
+        assert log._pool.run(lambda connection: connection.execute(still, session).fetchone()) == session
 
     def test_sockets_never_take_the_numbers_of_standard_streams(self, log: SharedLog, database: str) -> None:
         program = f"""

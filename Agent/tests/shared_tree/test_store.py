@@ -275,7 +275,10 @@ class TestRefusals:
 
 
 class TestConflicts:
-    def test_are_planned_again_and_the_next_writes_queue_up(self, rows: FaultyRows, log: MemoryLog) -> None:
+    def test_are_planned_again_and_the_next_writes_queue_up(
+        self, rows: FaultyRows, log: MemoryLog, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(store, "_HELD_S", 0.0)
         tree, other = opened(log), opened(log)
         tree.CreateKeyword("first", "root")
         other.CreateKeyword("second", "root")
@@ -294,6 +297,49 @@ class TestConflicts:
         for number in range(30):
             tree.CreateKeyword(f"{number}", "root")
         assert rows.queued == 20
+
+    def test_end_in_turns_that_who_writes_in_a_loop_keeps_for_a_while(
+        self, rows: FaultyRows, log: MemoryLog, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(store, "_HELD_S", 0.4)
+        tree, other = opened(log), opened(log)
+        other.CreateKeyword("theirs", "root")
+        tree.CreateKeyword("0", "root")  # reads what is new in its turn
+        started, ended = time.monotonic(), list[float]()
+
+        def write() -> None:
+            other.CreateKeyword("waits", "root")
+            ended.append(time.monotonic())
+
+        tree.CreateKeyword("1", "root")  # comes at once: this turn is kept
+        rows.queued = 0
+        thread = threading.Thread(target=write)
+        thread.start()
+        for number in range(2, 20):
+            tree.CreateKeyword(f"{number}", "root")
+        is_early = time.monotonic() - started < 0.3
+        thread.join()
+
+        assert is_early
+        assert rows.queued == 1  # the other one
+        assert 0.3 < ended[0] - started < 2
+        assert names(other) == ["theirs", *map(str, range(20)), "waits"]
+
+    def test_leave_no_turn_with_who_pauses(
+        self, rows: FaultyRows, log: MemoryLog, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        tree, other = opened(log), opened(log)
+        other.CreateKeyword("theirs", "root")
+        tree.CreateKeyword("0", "root")
+        time.sleep(3 * store._HELD_S)
+        kept: list[float] = []
+        monkeypatch.setattr(rows, "hold", lambda tree_id, seconds: kept.append(seconds))
+
+        for number in range(3):
+            tree.CreateKeyword(f"{number} later", "root")
+            time.sleep(2 * store._HELD_S)
+
+        assert kept == []
 
     def test_with_quicker_ones_end_when_patience_does(self, rows: FaultyRows, log: MemoryLog) -> None:
         tree, other = opened(log), opened(log)
@@ -386,8 +432,9 @@ class TestGuesses:
         assert rows.looked == 1
 
     def test_one_that_is_wrong_is_planned_again_and_the_next_ones_read_first(
-        self, rows: FaultyRows, log: MemoryLog, tree: KeywordTree
+        self, rows: FaultyRows, log: MemoryLog, tree: KeywordTree, monkeypatch: pytest.MonkeyPatch
     ) -> None:
+        monkeypatch.setattr(store, "_HELD_S", 0.0)
         opened(log).CreateKeyword("theirs", "root")
         rows.looked = 0
 
