@@ -1320,7 +1320,7 @@ def _RaiseTyped(error: OSError) -> NoReturn:
 
 
 def _Typed(call: _Call) -> _Call:
-    """Let a method without keywords, whose passing on takes long, raise what the system refuses as a `_DiskError`."""
+    """Let a method raise what the system refuses as a `_DiskError`; those that each write calls do it themselves."""
 
     @functools.wraps(call)
     def Method(*arguments: Any) -> Any:
@@ -1359,8 +1359,7 @@ class _Files:
     @_Typed
     def ChangedAt(self, path: str) -> int:
         """Return when a name in the folder last changed, in nanoseconds since the epoch."""
-        there = os.stat(path)
-        return max(there.st_mtime_ns, there.st_ctime_ns)  # the second cannot be set back
+        return _ChangedAt(os.stat(path))
 
     @_Typed
     def IsAt(self, fd: int, path: str) -> bool:
@@ -1433,27 +1432,31 @@ class _Files:
     def Read(self, fd: int, size: int, offset: int) -> bytes:
         return os.pread(fd, size, offset)
 
-    @_Typed
     def Write(self, fd: int, data: bytes, offset: int) -> None:
         """Write all of `data`; near a full disk the first write can come back short without an error."""
-        written = os.pwrite(fd, data, offset)
-        while written < len(data):
-            more = os.pwrite(fd, memoryview(data)[written:], offset + written)
-            if more == 0:
-                raise OSError(errno.EIO, "the disk takes no more bytes")
-            written += more
+        try:
+            written = os.pwrite(fd, data, offset)
+            while written < len(data):
+                more = os.pwrite(fd, memoryview(data)[written:], offset + written)
+                if more == 0:
+                    raise OSError(errno.EIO, "the disk takes no more bytes")
+                written += more
+        except OSError as error:
+            _RaiseTyped(error)
 
     @_Typed
     def Truncate(self, fd: int, size: int) -> None:
         os.ftruncate(fd, size)
 
-    @_Typed
     def Sync(self, fd: int) -> None:
         """Return when the bytes of `fd`, and its size, are on the disk."""
-        if sys.platform == "darwin":  # pragma: no cover - there fsync stops at the drive's cache
-            fcntl.fcntl(fd, fcntl.F_FULLFSYNC)
-        else:
-            os.fdatasync(fd)
+        try:
+            if sys.platform == "darwin":  # pragma: no cover - there fsync stops at the drive's cache
+                fcntl.fcntl(fd, fcntl.F_FULLFSYNC)
+            else:
+                os.fdatasync(fd)
+        except OSError as error:
+            _RaiseTyped(error)
 
     @_Typed
     def SyncFolder(self, path: str) -> None:
@@ -1473,9 +1476,24 @@ class _Files:
         # Not `lockf`: a POSIX lock is lost when any descriptor of the file closes, and excludes no thread.
         fcntl.flock(fd, fcntl.LOCK_EX)
 
-    @_Typed
+    def LockAndLook(self, lock_fd: int, folder: str, fd: int, size: int, offset: int) -> tuple[int, int, bytes]:
+        """Take the lock; return the length of its file, when a name in the folder changed, and bytes of a file."""
+        try:
+            fcntl.flock(lock_fd, fcntl.LOCK_EX)
+            length, there = os.lseek(lock_fd, 0, os.SEEK_END), os.stat(folder)
+            return length, _ChangedAt(there), os.pread(fd, size, offset)
+        except OSError as error:
+            _RaiseTyped(error)
+
     def Unlock(self, fd: int) -> None:
-        fcntl.flock(fd, fcntl.LOCK_UN)
+        try:
+            fcntl.flock(fd, fcntl.LOCK_UN)
+        except OSError as error:
+            _RaiseTyped(error)
+
+
+def _ChangedAt(folder: os.stat_result) -> int:
+    return max(folder.st_mtime_ns, folder.st_ctime_ns)  # the second cannot be set back
 
 
 def _ReplaceFile(files: _Files, path: str, parts: Iterable[bytes], check: Callable[[], None] = lambda: None) -> None:
@@ -2125,7 +2143,7 @@ class _FileStore:
         is_suspect = files.Size(self._lock_fd) > 0
         self._SyncLog()  # what the page cache holds may never have reached the disk
         files.SyncFolder(self.data_dir)
-        self._NoteFolderTime()
+        self._NoteFolderTime(files.ChangedAt(self.data_dir))
         self._Load(state)
         rest = self._RefuseLostEnd()
         try:
@@ -2342,16 +2360,16 @@ class _FileStore:
                 return
             self.RefuseIfFailed()
         self._is_locked = True
-        files.Lock(self._lock_fd)
-        if files.Size(self._lock_fd):
-            raise StoreError(f"a sync of {self.log_path} failed in another process, open the tree again")
+        length = min(reader.log.bytes - reader.last_line, _ENVELOPE_LIMIT)  # a long line is not read whole
+        place = reader.fd, length + 1, reader.last_line  # and a byte after it
         # Not the log's own time: reading it makes the next sync write the inode, too, half a commit more.
-        if files.ChangedAt(self.data_dir) != self._folder_time:
-            self._NoteFolderTime()
+        marked, changed_at, last_line = files.LockAndLook(self._lock_fd, self.data_dir, *place)
+        if marked:
+            raise StoreError(f"a sync of {self.log_path} failed in another process, open the tree again")
+        if changed_at != self._folder_time:
+            self._NoteFolderTime(changed_at)
             if self._IsReplaced():
                 raise ReplacedError(f"{self.log_path} was replaced")
-        length = min(reader.log.bytes - reader.last_line, _ENVELOPE_LIMIT)  # a long line is not read whole
-        last_line = files.Read(reader.fd, length + 1, reader.last_line)  # and a byte after it
         if last_line[_CRC] != reader.crc:
             self._Lose()
         after = last_line[length:] if length < _ENVELOPE_LIMIT else files.Read(reader.fd, 1, reader.log.bytes)
@@ -2376,10 +2394,9 @@ class _FileStore:
         """Tell whether another file has the log's name; or the lock's: then there are two locks."""
         return not (self.files.IsAt(self._reader.fd, self.log_path) and self.files.IsAt(self._lock_fd, self._lock_path))
 
-    def _NoteFolderTime(self) -> None:
+    def _NoteFolderTime(self, changed_at: int) -> None:
         # A name in the folder that changes changes its time; but not twice within the tick of a clock, so only a time
         # well past proves anything.  Some file systems tick once a second, or every other.
-        changed_at = self.files.ChangedAt(self.data_dir)
         tick_ns = 100_000_000 if changed_at % 1_000_000_000 else 2_100_000_000
         self._folder_time = changed_at if time.time_ns() - changed_at > tick_ns else -1
 
@@ -2403,24 +2420,22 @@ class _FileStore:
 
     def Append(self, operations: list[LoggedOperation], extra: str = "") -> None:
         """Make operations durable: one write, one sync; the lock is held."""
-        self.RefuseIfFailed()
-        reader, lines, crc = self._reader, [], self._reader.crc
-        durable = seq = reader.seq
-        for operation in operations:
-            seq += 1
+        if self.health is not _SOUND:
+            self.RefuseIfFailed()
+        reader, lines = self._reader, []
+        tail, durable, crc = reader.log.bytes, reader.seq, reader.crc
+        for seq, operation in enumerate(operations, durable + 1):
             line, crc = EncodeLine(seq, crc, durable, operation, extra)
             lines.append(line)
-        data, tail = b"".join(lines), reader.log.bytes
-        end = tail + len(data)
-        if end > self._size:
+        data = b"".join(lines)
+        if tail + len(data) > self._size:
             data += _PADDING
-            end += len(_PADDING)
         try:
             self.files.Write(reader.fd, data, tail)
         except _DiskError as error:
             raise self._Retract(error) from error
         self._SyncLog()
-        self._size = max(self._size, end)
+        self._size = max(self._size, tail + len(data))
         for operation, line in zip(operations, lines, strict=True):
             if operation.after.infos:
                 _LocateLong(operation.after, line, reader.Locate)
@@ -2974,14 +2989,15 @@ class _State:
         if self._tokens is not None:
             self._tokens.AddAll([(token, id) for token in tokens], True)
 
-    def AddInfo(self, info: Info, row: bytes, held: Any, links: list[tuple[str, bytes]]) -> None:
-        """Take in a new info, whose id was never used, and its links: of keywords, the newest."""
+    def AddInfo(self, info: Info, rows: Rows, keyword_ids: list[str]) -> None:
+        """Take in a new info, whose id was never used, and its links to these keywords, the newest."""
         self.change_count += 1
-        self._ApplyInfo(info, row, held)
-        for keyword_id, link in links:
+        row = rows.infos[0]
+        self._ApplyInfo(info, row, rows.places.get(0, row))
+        for keyword_id, link in zip(keyword_ids, rows.links, strict=True):
             self.by_info.Add(info.id, link, True)
             self.by_node.Add(keyword_id, link, True)
-        self.next_ordinal += len(links)
+        self.next_ordinal += len(keyword_ids)
 
     def _ApplyNode(self, head: KeywordNode, row: bytes) -> None:
         id, ordinal = head.id, head.ordinal
@@ -4596,13 +4612,9 @@ class _GroupCommit:
         self._forming: tuple[list[_Job[Any]], Any] = [], threading.Lock()  # the holder of this lock commits these jobs
         self._expected, self._patience = 1, 0.0  # how many the next group waits for, and for how many seconds
 
-    def IsIdle(self) -> bool:
-        """Tell whether no other thread commits; two that find it so at once take turns."""
-        return not (self._forming[0] or self._expected > 1 or self._commit_lock.locked())
-
     def Run(self, job: _Job[Any]) -> None:
         jobs, lock = self._forming
-        if self.IsIdle():
+        if not jobs and self._expected <= 1 and not self._commit_lock.locked():  # two that find it so take turns
             with self._commit_lock:
                 self._commit_jobs([job])
             return
@@ -5167,7 +5179,8 @@ class _Engine:
             made.append(each)
             ordinal += len(each[0].after.nodes) + len(each[0].after.links)
             job.result, job.is_written, job.error = each[2], True, None  # no error of a run before others' changes
-        return made
+        is_unique = len(made) == 1 or len({record.id for _, _, record in made}) == len(made)
+        return made if is_unique else []
 
     def _RunPlans(self, jobs: list[_Job[Any]]) -> list[_Made]:
         """Run each plan on the tree as those before it leave it; return what they bring."""
@@ -5201,16 +5214,13 @@ class _Engine:
                 elif not job.is_done:  # alone: one of them may be what the disk has no room for
                     self._CommitJobs([job])
             return
-        self._TakeInDurable(made)
-        for job in jobs:
-            job.is_done = True
-
-    def _TakeInDurable(self, made: list[_Made]) -> None:
         try:
             for operation, take_in, _ in made:
                 self._Apply(operation.after, take_in)
         except Exception as error:  # they are durable: the next call reads them from the log
             _LOGGER.warning("memory is read again from the log: %s: %s", type(error).__name__, error)
+        for job in jobs:
+            job.is_done = True
 
     def _RunPlan(self, job: _Job[Any], transaction: _Transaction) -> LoggedOperation | None:
         """Return what a job's plan stages, None where nothing changes, or where the plan refuses."""
@@ -5717,10 +5727,13 @@ class _Reader:
         fields = _FieldsOf(node)
         fields.pop("children", None)
         fields["_list_children"] = self.ListChildren
-        with self._engine.SeeOwn() as state:
+
+        def Look(state: _State) -> KeywordNode:
             if node.id in state.nodes:
                 node.level = state.LevelOf(node.id)
-        return node
+            return node
+
+        return self._engine.Look(Look)
 
 
 @dataclass(eq=False)
@@ -5742,11 +5755,13 @@ class _Writer:
         _FieldsOf(node)["_list_children"] = self._reader.ListChildren
         return node
 
-    def CreateBeneath(self, parent_id: str, id: str, name: str, aliases: list[str], *texts: Any) -> KeywordNode:
-        """Make one keyword, of arguments that were checked, under a parent that was given."""
-        description, metadata, created_by = texts
-        folds = [_Fold(name), *map(_Fold, aliases)] if aliases else [_Fold(name)]
-        tokens = [fold if fold.isalnum() else _TokenOf(fold) for fold in folds]
+    def CreateKeyword(
+        self, parent_id: str, id: str, name: str, aliases: list[str], description: str, metadata: _Row, author: str,
+        io: _Row | None,
+    ) -> KeywordNode:  # fmt: skip
+        """Make one keyword, of arguments that were checked; `io` is of the model that has chosen the parent."""
+        folds = list(map(_Fold, (name, *aliases)))
+        tokens = list(map(_TokenOf, folds))
         others = [token for fold, token in zip(folds, tokens, strict=True) if token != fold]
         if aliases:
             folds, tokens = list(dict.fromkeys(folds)), list(dict.fromkeys(tokens))
@@ -5755,47 +5770,57 @@ class _Writer:
             if parent_id not in state.nodes or id in state.nodes or id in state.gone_nodes:
                 return None
             now, level = clock(), state.LevelOf(parent_id) + 1
-            stamps = level, description, metadata, 1, now, now, created_by
+            stamps = level, description, metadata, 1, now, now, author
             row = _EncodeNode(id, ordinal, False, parent_id, name, aliases, tokens, *stamps)
             rows = _MakeRows(([row], [], [], {}, {}))
-            operation = LoggedOperation("create_keyword", operation_id, now, _NOTHING, rows, created_by)
+            operation = LoggedOperation("create_keyword", operation_id, now, _NOTHING, rows, author, io)
             node = _DeferNode(id, row, level, self._reader.ListChildren)
             return operation, partial(state.AddNode, id, row, ordinal, parent_id, folds, others), node
 
         def Plan(tx: _Transaction) -> KeywordNode:
-            node = self.DraftNode(id, name, aliases, description, metadata, created_by)
-            return _PlanNode(node, parent_id, None, tx)
+            return _PlanNode(self.DraftNode(id, name, aliases, description, metadata, author), parent_id, io, tx)
 
-        return self._engine.Write("create_keyword", Plan, created_by, (), GoStraight)
+        straight = GoStraight if self._engine.normalizer is _NormalizeText else None
+        return self._engine.Write("create_keyword", Plan, author, [io] if io else (), straight)
 
-    def CreateInfo(self, content: str, source: str, keyword_ids: list[str], metadata: _Row, created_by: str) -> Info:
+    def CreateInfo(
+        self, id: str, content: str, source: str, keyword_ids: list[str], metadata: _Row, author: str, auto_link: bool
+    ) -> Info:
         """Make one info, of arguments that were checked."""
-        info = Info(self._engine.new_id(), content, source, metadata, 1, 0.0, 0.0, created_by=created_by)
+        info = Info(id, content, source, metadata, 1, 0.0, 0.0, created_by=author)
+        chosen, io = self.ChooseLinks(content) if auto_link else ([], None)
 
         def GoStraight(state: _State, clock: _Clock, ordinal: int, operation_id: str) -> _Made | None:
-            is_new = info.id not in state.infos and info.id not in state.gone_infos
-            if not is_new or not all(map(state.nodes.__contains__, keyword_ids)):
+            if id in state.infos or id in state.gone_infos or not all(map(state.nodes.__contains__, keyword_ids)):
                 return None
             info.created_at = info.updated_at = now = clock()
-            row = _EncodeInfo(info.id, False, source, metadata, 1, now, now, created_by, content)
+            row = _EncodeInfo(id, False, source, metadata, 1, now, now, author, content)
             links = []
-            for number, id in enumerate(keyword_ids, ordinal):
-                links.append((id, _EncodeLink(info.id, id, number, False, RelationType.PRIMARY, created_by, now)))
-            rows = _MakeRows(([], [row], [link for _, link in links], {}, {}))
-            operation = LoggedOperation("create_info", operation_id, now, _NOTHING, rows, created_by)
-            return operation, lambda: state.AddInfo(info, row, rows.places.get(0, row), links), info
+            for number, keyword_id in enumerate(keyword_ids, ordinal):
+                links.append(_EncodeLink(id, keyword_id, number, False, RelationType.PRIMARY, author, now))
+            rows = _MakeRows(([], [row], links, {}, {}))
+            operation = LoggedOperation("create_info", operation_id, now, _NOTHING, rows, author, io)
+            return operation, partial(state.AddInfo, info, rows, keyword_ids), info
 
-        plan = partial(_PlanInfo, info, keyword_ids, [])
-        return self._engine.Write("create_info", plan, created_by, (), GoStraight)
+        plan = partial(_PlanInfo, info, keyword_ids, chosen)
+        return self._engine.Write("create_info", plan, author, [io] if io else (), None if chosen else GoStraight)
 
-    def Place(self, node: KeywordNode) -> tuple[str, _Row | None]:
-        descent = self._descent.Walk(node.name, "suggest_parent", description=node.description)
+    def Place(self, name: str, description: str) -> tuple[str, _Row | None]:
+        """Let the model choose a parent; return it, and what the log keeps of that."""
+        if self._descent.AskWhetherSilent():
+            return _ROOT_ID, None
+        descent = self._descent.Walk(name, "suggest_parent", description=description)
         if descent.io is not None and not descent.chosen:
             where = _Shorten(descent.stood_at)
-            _LOGGER.info("no keyword fits %s, it goes under %s: %s", _Shorten(node.name), where, descent.reason)
+            _LOGGER.info("no keyword fits %s, it goes under %s: %s", _Shorten(name), where, descent.reason)
         return descent.node_id or descent.stood_at, descent.io
 
-    def CreateKeywords(self, op: str, specs: object) -> list[KeywordNode]:
+    def ChooseLinks(self, content: str) -> tuple[list[str], _Row | None]:
+        """Let the model choose keywords for an info; return them, and what the log keeps of that."""
+        descent = self._descent.Walk("", "link_info", content=content)
+        return descent.chosen[:_LINKS], descent.io
+
+    def CreateKeywords(self, specs: object) -> list[KeywordNode]:
         self._engine.CheckOpen()
         drafts = []
         for spec in _CheckSpecs(specs, "name", _NODE_SPEC):  # before the first call of a model is paid for
@@ -5807,29 +5832,26 @@ class _Writer:
         for node, parent_id in drafts:
             io = None
             if parent_id is None:
-                parent_id, io = self.Place(node)
+                parent_id, io = self.Place(node.name, node.description)
             if io is not None:
                 agent_ios.append(io)
             plans.append(partial(_PlanNode, node, parent_id, io))
         author = drafts[0][0].created_by if drafts else "user"
-        return self._engine.Write(op, lambda tx: [plan(tx) for plan in plans], author, agent_ios)
+        return self._engine.Write("batch_create_keywords", lambda tx: [plan(tx) for plan in plans], author, agent_ios)
 
-    def CreateInfos(self, op: str, specs: Any) -> list[Info]:
+    def CreateInfos(self, specs: Any) -> list[Info]:
         self._engine.CheckOpen()
         checked = list(_CheckSpecs(specs, "content", _INFO_SPEC))
         plans, agent_ios = [], []
         for spec in checked:
             id, metadata = spec["id"] or self._engine.new_id(), spec["metadata"] or {}
             info = Info(id, spec["content"], spec["source"], metadata, 1, 0.0, 0.0, created_by=spec["created_by"])
-            chosen: list[str] = []
-            if spec["auto_link"]:
-                descent = self._descent.Walk("", "link_info", content=info.content)
-                chosen = descent.chosen[:_LINKS]
-                if descent.io is not None:
-                    agent_ios.append(descent.io)
+            chosen, io = self.ChooseLinks(info.content) if spec["auto_link"] else ([], None)
+            if io is not None:
+                agent_ios.append(io)
             plans.append(partial(_PlanInfo, info, spec["keyword_ids"] or [], chosen))
         author = checked[0]["created_by"] if checked else "user"
-        return self._engine.Write(op, lambda tx: [plan(tx) for plan in plans], author, agent_ios)
+        return self._engine.Write("batch_create_infos", lambda tx: [plan(tx) for plan in plans], author, agent_ios)
 
     def WriteAs(self, op: str, plan: _Plan[Any], changed_by: str, ios: Sequence[_Row] = ()) -> str:
         """Commit a plan; return the operation's id, also where nothing had to change and nothing was written."""
@@ -6206,9 +6228,9 @@ class KeywordTree:
         return self._engine.SeeOwn()
 
     def _Write(self, op: str, plan: Callable[..., _Value], changed_by: str, **arguments: object) -> _Value:
-        """Check that the tree is open, and the arguments (named as in `_CHECKS`); commit a plan, return its result."""
+        """Check the arguments (named as in `_CHECKS`); commit a plan, return its result."""
         author = _CheckName("changed_by", changed_by)
-        given = dict(zip(arguments, self._Enter(**arguments), strict=True))
+        given = {name: _CHECKS[name](name, value) for name, value in arguments.items()}
         return self._engine.Write(op, lambda tx: plan(tx, **given), author)
 
     def _ChangeNode(
@@ -6451,19 +6473,20 @@ class KeywordTree:
         Raises:
             DuplicateIdError: the id is in use, or belongs to a merged keyword.
         """
-        if parent_id is not None and id is None and self._engine.normalizer is _NormalizeText:
-            name, parent_id = _CheckName("name", name), _CheckId("parent_id", parent_id)
-            aliases = [] if aliases is None else _CheckList("aliases", aliases, _CheckName)
-            if description != "":
-                description = _CheckText("description", description, _DESCRIPTION_LIMIT)
-            metadata = _CheckMetadata("metadata", metadata)
-            if created_by != "user":
-                created_by = _CheckName("created_by", created_by)
-            texts = description, metadata, created_by
-            return self._writer.CreateBeneath(parent_id, self._engine.new_id(), name, aliases, *texts)
-        spec: _Row = {"name": name, "parent_id": parent_id, "aliases": aliases, "description": description, "id": id}
-        spec |= {"llm_auto_place": llm_auto_place, "metadata": metadata, "created_by": created_by}
-        return self._writer.CreateKeywords("create_keyword", [spec])[0]
+        name, io = _CheckName("name", name), None
+        aliases = [] if aliases is None else _CheckList("aliases", aliases, _CheckName)
+        if description != "":
+            description = _CheckText("description", description, _DESCRIPTION_LIMIT)
+        metadata = {} if metadata is None else _CheckMetadata("metadata", metadata)
+        if created_by != "user":
+            created_by = _CheckName("created_by", created_by)
+        id = self._engine.new_id() if id is None else _CheckId("id", id)
+        if parent_id is not None:
+            parent_id = _CheckId("parent_id", parent_id)
+        elif _CheckBool("llm_auto_place", llm_auto_place):
+            parent_id, io = self._writer.Place(name, description)
+        texts = description, metadata, created_by
+        return self._writer.CreateKeyword(parent_id or _ROOT_ID, id, name, aliases, *texts, io)
 
     def BatchCreateKeywords(self, specs: Sequence[KeywordSpec | Mapping[str, object]]) -> list[KeywordNode]:
         """Make many keywords, all or none; return them in the order of the specs.
@@ -6478,7 +6501,7 @@ class KeywordTree:
         Cost: one sync for all; a descent for each spec without a parent.
         """
         with _CollectorOff(specs):
-            return self._writer.CreateKeywords("batch_create_keywords", specs)
+            return self._writer.CreateKeywords(specs)
 
     def Ensure(self, path: str | Sequence[str], created_by: str = "user") -> KeywordNode:
         """Return the keyword at the end of a path of names from the root; make the missing part, in one operation.
@@ -6524,13 +6547,15 @@ class KeywordTree:
         """
         if isinstance(content, str) and not content.strip():
             raise _Invalid("content must not be empty or blank", content)
-        if not _CheckBool("auto_link", auto_link) and id is None:
-            content, source = _CheckContent("content", content), _CheckText("source", source, _DESCRIPTION_LIMIT)
-            ids, metadata = _CheckList("keyword_ids", keyword_ids, _CheckId), _CheckMetadata("metadata", metadata)
-            return self._writer.CreateInfo(content, source, ids, metadata, _CheckName("created_by", created_by))
-        spec: _Row = {"content": content, "source": source, "keyword_ids": keyword_ids, "auto_link": auto_link}
-        spec |= {"metadata": metadata, "created_by": created_by, "id": id}
-        return self._writer.CreateInfos("create_info", [spec])[0]
+        content, source = _CheckContent("content", content), _CheckText("source", source, _DESCRIPTION_LIMIT)
+        ids = [] if keyword_ids is None else _CheckList("keyword_ids", keyword_ids, _CheckId)
+        metadata = {} if metadata is None else _CheckMetadata("metadata", metadata)
+        if created_by != "user":
+            created_by = _CheckName("created_by", created_by)
+        if auto_link is not False:
+            auto_link = _CheckBool("auto_link", auto_link)
+        id = self._engine.new_id() if id is None else _CheckId("id", id)
+        return self._writer.CreateInfo(id, content, source, ids, metadata, created_by, auto_link)
 
     def BatchCreateInfos(self, specs: Sequence[InfoSpec | Mapping[str, object]]) -> list[Info]:
         """Store many infos, all or none; return them in the order of the specs.
@@ -6544,7 +6569,7 @@ class KeywordTree:
         Cost: one sync for all; a descent for each spec with `auto_link`.
         """
         with _CollectorOff(specs):
-            return self._writer.CreateInfos("batch_create_infos", specs)
+            return self._writer.CreateInfos(specs)
 
     def LinkInfo(
         self, info_id: str, keyword_id: str, relation: RelationType = RelationType.PRIMARY, created_by: str = "user"
