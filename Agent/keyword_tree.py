@@ -45,7 +45,7 @@ The sections, in order from records up to the public class; each opens with its 
 
 Three ways through it, from the public call inwards:
 
-    a write   KeywordTree.CreateKeyword, _Writer.CreateBeneath, _Engine.Write and Run, _GroupCommit.Run and
+    a write   KeywordTree.CreateKeyword, _Writer.CreateKeyword, _Engine.Write and Run, _GroupCommit.Run and
               _Engine._WorkUpToDate, which takes the store's lock in _FileStore.Begin; in _Engine._CommitJobs the row,
               made the straight way, _FileStore.Append (after the log's line to the projections, LogPosition.Project)
               and _State.AddNode or AddInfo.  Where that is not so simple: _PlanNode on a _Transaction, whose Rows go to
@@ -868,9 +868,8 @@ def _CheckId(what: str, value: object) -> str:
 
 def _CheckList(what: str, value: object, check: Callable[[str, object], str]) -> list[str]:
     """Return the checked items of a list or tuple, each once; None is an empty list."""
-    items: Sequence[object] = () if value is None else _CheckType(what, value, (list, tuple), "a list of strings")
-    what = f"each of {what}"
-    return list(dict.fromkeys([check(what, item) for item in items]))
+    items = () if value is None else _CheckType(what, value, (list, tuple), "a list of strings")
+    return list(dict.fromkeys(map(check, itertools.repeat(f"each of {what}"), items)))
 
 
 def _CheckMetadata(what: str, value: object) -> _Row:
@@ -1212,18 +1211,12 @@ def _ReadNode(row: bytes) -> KeywordNode:
     return cast("KeywordNode", _ReadRecord(row, KeywordNode))
 
 
-class _InfoHead(NamedTuple):
-    """What leads to an info.  An `Info` has the same attributes."""
-
-    id: str
-    deleted: bool
-
-
-def _ReadInfoHead(row: bytes) -> _InfoHead:
+def _ReadInfoHead(row: bytes) -> tuple[str, bool]:
+    """Return an info's id, and whether it is deleted."""
     match = MatchInfo(row)
     if match is None:
         raise _Malformed("no row of an info", row)
-    return _InfoHead(_Unescape(match[1]), match[2] == b"true")
+    return _Unescape(match[1]), match[2] == b"true"
 
 
 def _Unescape(raw: bytes) -> str:
@@ -1252,7 +1245,7 @@ def _KeyOf(row: bytes) -> _Key:
     kind = _KindOf(row)
     if kind == 2:
         return _ReadLinkKey(row)
-    return kind, (_ReadInfoHead(row) if kind else _ReadNode(row)).id, ""
+    return kind, _ReadInfoHead(row)[0] if kind else _ReadNode(row).id, ""
 
 
 def _ReadLinkKey(row: bytes) -> _Key:
@@ -1356,10 +1349,13 @@ class _Files:
     def Exists(self, path: str) -> bool:
         return self.Stat(path) is not None
 
-    @_Typed
     def ChangedAt(self, path: str) -> int:
         """Return when a name in the folder last changed, in nanoseconds since the epoch."""
-        return _ChangedAt(os.stat(path))
+        try:
+            there = os.stat(path)
+        except OSError as error:
+            _RaiseTyped(error)
+        return max(there.st_mtime_ns, there.st_ctime_ns)  # the second cannot be set back
 
     @_Typed
     def IsAt(self, fd: int, path: str) -> bool:
@@ -1480,8 +1476,7 @@ class _Files:
         """Take the lock; return the length of its file, when a name in the folder changed, and bytes of a file."""
         try:
             fcntl.flock(lock_fd, fcntl.LOCK_EX)
-            length, there = os.lseek(lock_fd, 0, os.SEEK_END), os.stat(folder)
-            return length, _ChangedAt(there), os.pread(fd, size, offset)
+            return os.lseek(lock_fd, 0, os.SEEK_END), self.ChangedAt(folder), os.pread(fd, size, offset)
         except OSError as error:
             _RaiseTyped(error)
 
@@ -1490,10 +1485,6 @@ class _Files:
             fcntl.flock(fd, fcntl.LOCK_UN)
         except OSError as error:
             _RaiseTyped(error)
-
-
-def _ChangedAt(folder: os.stat_result) -> int:
-    return max(folder.st_mtime_ns, folder.st_ctime_ns)  # the second cannot be set back
 
 
 def _ReplaceFile(files: _Files, path: str, parts: Iterable[bytes], check: Callable[[], None] = lambda: None) -> None:
@@ -1781,7 +1772,7 @@ class LogPosition:
         self.log = _Length()
         self.projected = [_Length() for _ in _KINDS]  # what the projections are to hold
         self.checkpoint = (0, 0)  # number and bytes of the log up to the end of the last checkpoint
-        # Puts (number of a projection, offset, bytes) where they are to stand: `Write` or `Mend` of `_Projections`.
+        # Puts (number of a projection, offset, bytes) where they are to stand: see `_Projections`.
         self.write: Callable[[int, int, bytes], None] | None = None
 
     def Advance(self, seq: int, line: bytes) -> None:
@@ -1903,6 +1894,16 @@ class _LogReader(LogPosition):
         if crc != self.log.crc:
             raise StoreCorruptError(LOG_NAME, 0, "the log has changed since it was read")
 
+    def JudgeTail(self) -> bytes:
+        """Return what stands after the last whole line; refuse what no crash explains."""
+        rest, expected = self.ReadRest(), self.seq + 1
+        for match in _FindLines(rest):  # also after a newline that was damaged
+            line = ReadLine(match[0])
+            if line is not None and line.durable >= expected:
+                proof = f"though operation {line.seq}, behind it, tells that it was on the disk"
+                raise self.Corrupt(f"operation {expected} is damaged or missing, {proof}")
+        return rest
+
     def ReadRest(self) -> bytes:
         return self.files.Read(self.fd, self.files.Size(self.fd) - self.log.bytes, self.log.bytes)
 
@@ -1952,8 +1953,8 @@ def EncodeState(
 # == Store ====================================================================
 #
 # A store keeps the truth: whole operations, in one order, durable when `Append` returns.  What the tree asks of one is
-# the public methods of `_FileStore` (`Store` in shared_tree/port.py has them as a port), which keeps four files and a
-# lock in one folder:
+# the public methods of `_FileStore` (`Store` in shared_tree/port.py has them as a port).  It owns the log; its lock is
+# a `_FolderLock`, the projections are `_Projections`, all that lies beside them is the matter of `_Aside`:
 #
 #   change_log.jsonl                        the truth, see "Log"
 #   nodes.jsonl  infos.jsonl  links.jsonl   projections: every row that the log ever brought, in its order
@@ -2027,7 +2028,7 @@ class _Projections:
         self.paths = [os.path.join(folder, name) for name in self.names]
         self.fds = [-1, -1, -1]
         self.is_behind = False  # a write or a sync failed: no checkpoint may say that they are what the log says
-        self.damaged: set[str] = set()  # names of those that held something else than the log says, and not just less
+        self._damaged: set[str] = set()  # names of those that held something else than the log says, and not just less
 
     def FindAny(self) -> str:
         """Return the name of one that is there, "" where none is."""
@@ -2047,11 +2048,6 @@ class _Projections:
             if (size, crc) != (length.bytes, length.crc):
                 yield name
 
-    def ReadRest(self, kind: int, length: _Length) -> bytes:
-        """Return what one holds after what it should."""
-        size = self._files.Size(self.fds[kind])
-        return self._files.Read(self.fds[kind], max(0, size - length.bytes), length.bytes)
-
     def Write(self, kind: int, offset: int, data: bytes) -> None:
         """Write rows.  A failure does not undo the operation: they are in the log."""
         try:
@@ -2059,13 +2055,43 @@ class _Projections:
         except _DiskError:
             self.is_behind = True
 
-    def Mend(self, kind: int, offset: int, data: bytes) -> None:
+    def _Mend(self, kind: int, offset: int, data: bytes) -> None:
         """Write rows where something else stands."""
         found = self._files.Read(self.fds[kind], len(data), offset)
         if not data.startswith(found):
-            self.damaged.add(self.names[kind])
+            self._damaged.add(self.names[kind])
         if found != data:
             self.Write(kind, offset, data)
+
+    def Fit(self, reader: _LogReader, keep_aside: Callable[[str, bytes, str], None]) -> list[str]:
+        """Let them be what the log adds up to; return what was mended, in sentences.
+
+        A disk too full for that keeps no tree from opening.
+        """
+        try:
+            self.Open()
+            if any(self.FindUnfit(reader.projected)):
+                self._WriteAgain(reader, keep_aside)
+        except _DiskError:
+            self.is_behind = True
+        said = [f"{name} did not fit the log and was repaired from it" for name in sorted(self._damaged)]
+        return said + ["nodes, infos and links.jsonl could not be brought up to date"] * self.is_behind
+
+    def _WriteAgain(self, reader: _LogReader, keep_aside: Callable[[str, bytes, str], None]) -> None:
+        again = _LogReader(self._files, reader.fd, reader.log.bytes)
+        again.write = self._Mend
+        lengths = zip(self.names, self.fds, reader.synced, strict=True)
+        self._damaged.update(name for name, fd, synced in lengths if self._files.Size(fd) < synced)
+        for _ in again.Read():
+            pass
+        if again.seq != reader.seq:  # the log has changed since it was read: what a projection still has is not cut
+            raise again.Corrupt(f"operation {again.seq + 1} cannot be read any more")
+        reader.projected = again.projected  # whatever a checkpoint has said of them
+        for name, fd, length in zip(self.names, self.fds, again.projected, strict=True):
+            if surplus := self._files.Read(fd, max(0, self._files.Size(fd) - length.bytes), length.bytes):
+                keep_aside(name, surplus, "which the log does not have")
+                self._files.Truncate(fd, length.bytes)
+        self._files.SyncFolder(os.path.dirname(self.paths[0]))
 
     def Sync(self) -> bool:
         """Return whether all that the log says is on the disk."""
@@ -2075,6 +2101,217 @@ class _Projections:
         except _DiskError:
             self.is_behind = True  # a sync that fails may have dropped what was written
         return not self.is_behind
+
+    def Close(self) -> None:
+        for kind, fd in enumerate(self.fds):
+            self.fds[kind] = -1
+            self._files.Close(fd)
+
+
+class _Aside:
+    """What stands beside the log and the projections: snapshots, history, unfinished files; and how all of it goes."""
+
+    def __init__(self, files: _Files, data_dir: str) -> None:
+        self._files = files
+        self._data_dir = data_dir
+        self._log_path = os.path.join(data_dir, LOG_NAME)
+        self._history = os.path.join(data_dir, HISTORY)
+        self._snapshots = os.path.join(data_dir, SNAPSHOTS)
+        self._forget_path = os.path.join(data_dir, _FORGET_NAME)
+
+    def SnapshotNames(self) -> list[str]:
+        # Also of those that were renamed.
+        with _StoreErrors("cannot list the snapshots in ", self._data_dir):
+            names = self._files.List(self._snapshots)
+            paths = {name: os.path.join(self._snapshots, name, SNAPSHOT_NAME) for name in names}
+            return sorted(name for name, path in paths.items() if self._files.Exists(path))
+
+    def Snapshot(self, reader: _LogReader, stamp: str, copy: bool) -> str:
+        """Keep the present state under `stamp`, with a number where that is taken; return the name."""
+        taken, name, number = self._files.List(self._snapshots), stamp, 2
+        while name in taken:
+            name, number = f"{stamp}-{number}", number + 1
+        folder = os.path.join(self._snapshots, name)
+        description: _Row = {"name": name, "seq": reader.seq, **reader.TellLengths()}
+        self._SetAside(reader, folder, LOG_NAME, copy)
+        # Last: what has no such file is no snapshot.
+        _ReplaceFile(self._files, os.path.join(folder, SNAPSHOT_NAME), [_EncodeText(description).encode() + b"\n"])
+        return name
+
+    def _SetAside(self, reader: _LogReader, folder: str, name: str, copy: bool) -> None:
+        path = os.path.join(folder, name)
+        self._files.MakeFolder(folder)
+        try:
+            if not copy:
+                self._files.Link(self._log_path, path)
+        except _DiskError as error:
+            copy = error.errno != errno.EEXIST  # a file system without hard links
+            if not copy and self._ChecksumOf(path, reader.log.bytes) != reader.log.crc:  # else of a failed compaction
+                raise StoreError(f"{path} is of another log: move it away") from error
+        if copy:
+            _ReplaceFile(self._files, path, reader.ReadBytes())
+        self._files.SyncFolder(folder)
+
+    def _ChecksumOf(self, path: str, length: int) -> int:
+        with _Opened(self._files, path) as fd:
+            return _Checksum(self._files, fd, length)
+
+    def OpenSnapshot(self, name: str) -> _LogReader:
+        if not _IsSnapshotName(name) or name not in self.SnapshotNames():
+            raise NotFoundError("snapshot", name)
+        folder = os.path.join(self._snapshots, name)
+        try:
+            description = json.loads(_ReadFile(self._files, os.path.join(folder, SNAPSHOT_NAME)))
+            length, crc = int(description["log"]["length"]), int(description["log"]["crc"], 16)
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            detail = f"the snapshot {name} does not tell what it holds"
+            raise StoreCorruptError(SNAPSHOT_NAME, 1, detail) from error
+        if description.get("name", name) != name:  # older versions did not write it
+            raise StoreCorruptError(SNAPSHOT_NAME, 1, f"this was not written for the snapshot {name}, or has changed")
+        path = os.path.join(folder, LOG_NAME)
+        if self._ChecksumOf(path, length) != crc:
+            raise StoreCorruptError(LOG_NAME, 0, f"the log of the snapshot {name} has changed since it was made")
+        return _LogReader(self._files, self._files.Open(path, readonly=True), length)
+
+    def FindProblems(self) -> Iterator[str]:
+        for name in self._files.List(self._data_dir):
+            if re.match("cut_tail-(nodes|infos|links)-", name):
+                yield f"{name} holds rows that the log does not have; repair looks at it, then take it away"
+        for name in self.SnapshotNames():
+            try:
+                with self.OpenSnapshot(name):
+                    pass
+            except NotFoundError:  # a folder that was renamed
+                continue
+            except StoreError as error:
+                yield str(error)
+
+    def _HistoryPaths(self) -> list[str]:
+        names = sorted(filter(_IsHistoryName, self._files.List(self._history)), reverse=True)
+        return [os.path.join(self._history, name) for name in names]
+
+    def ReadHistory(self, last: int, oldest: int, value: bytes) -> Iterator[tuple[LogLine | None, bytes]]:
+        """Yield the lines before operation `last`, newest first; the log begins with operation `oldest`."""
+        for path in self._HistoryPaths():
+            top = int(os.path.basename(path)[:18])
+            try:
+                with _Opened(self._files, path) as fd:
+                    lost = os.path.join(self._history, f"{oldest - 1:018d}.lost")  # a repair has reported it
+                    if top < oldest - 1 and not self._files.Exists(lost):
+                        yield None, b"operations %d to %d, of history" % (top + 1, oldest - 1)
+                    oldest = min(oldest, _FirstSeq(self._files, fd))
+                    for line, raw in _CheckBackward(self._files, fd, self._files.Size(fd), top, value, is_aside=True):
+                        if line is None or line.seq < last:
+                            yield line, raw
+                            last = 0 if line is None else line.seq
+            except _DiskError as error:
+                if error.errno != errno.ENOENT:
+                    raise
+                return  # another process has compacted without history
+
+    # Forgetting is finished by the next opening where a crash comes between: before the new log is put in place, a file
+    # says after which operation it begins.
+
+    def Prepare(self, reader: _LogReader, keep_history: bool) -> None:
+        """Keep the log before another takes its place, or have it forgotten."""
+        if keep_history:
+            self.FinishForgetting()  # else this would finish what another began and did not live to do
+            self._SetAside(reader, self._history, f"{reader.seq:018d}.jsonl", copy=False)
+        else:
+            _ReplaceFile(self._files, self._forget_path, [b"%d\n" % reader.seq])
+
+    def FinishForgetting(self) -> None:
+        """Remove what may hold deleted data, where a compaction without history was begun and its log is in place."""
+        if not self._files.Exists(self._forget_path):
+            return
+        with _Opened(self._files, self._log_path) as fd:
+            is_in_place = _ReadFile(self._files, self._forget_path) == b"%d\n" % (_FirstSeq(self._files, fd) - 1)
+        if is_in_place:
+            self._Forget()
+        self._files.Remove(self._forget_path)
+        self._files.SyncFolder(self._data_dir)
+
+    def _Forget(self) -> None:
+        """Remove cut tails, unfinished copies, logs set aside, indexes; where a link leads stays as it is."""
+        self.RemoveUnfinished()
+        names = [name for name in self._files.List(self._data_dir) if name.startswith("cut_tail-")]
+        doomed = [*(os.path.join(self._data_dir, name) for name in names), *self._HistoryPaths()]
+        finished = {os.path.join(self._snapshots, name) for name in self.SnapshotNames()}
+        aside = (self._history, self._snapshots, os.path.join(self._data_dir, "indexes"))
+        for folder in filter(self._files.IsFolder, aside):
+            doomed += [path for path in self._FilesIn(folder) if os.path.dirname(path) not in finished]
+        for path in dict.fromkeys(doomed):
+            self._files.Remove(path)
+            self._files.SyncFolder(os.path.dirname(path))
+
+    def RemoveUnfinished(self) -> None:
+        """Remove what a compaction that was killed left; the lock is held, so none is under way."""
+        for name in self._files.List(self._data_dir):
+            if name.endswith(".jsonl.new") or name == f"{_FORGET_NAME}.new":
+                with contextlib.suppress(_DiskError):
+                    self._files.Remove(os.path.join(self._data_dir, name))
+
+    def _FilesIn(self, folder: str) -> Iterator[str]:
+        for name in self._files.List(folder):
+            path = os.path.join(folder, name)
+            if self._files.IsFolder(path):
+                with contextlib.suppress(_DiskError):  # somebody else's, such as lost+found
+                    yield from self._FilesIn(path)
+            else:
+                yield path
+
+    def Sizes(self) -> dict[str, int]:
+        with _StoreErrors("cannot list the files in ", self._data_dir):
+            # Some may be gone by now.
+            there = ((path, self._files.Stat(path)) for path in self._FilesIn(self._data_dir))
+            return {path[len(self._data_dir) + 1 :]: found.st_size for path, found in there if found is not None}
+
+
+class _FolderLock:
+    """The file by which one process at a time holds a folder (flock).
+
+    It has a length from a failed sync of the log to the next opening: nothing is written meanwhile, by any process.
+    """
+
+    def __init__(self, files: _Files, folder: str) -> None:
+        self._files = files
+        self._folder = folder
+        self.path = os.path.join(folder, "lock")
+        self.fd = -1
+        self.is_held = True  # an opening's
+
+    def Take(self) -> str:
+        """Wait for the lock; return "", or why the folder can only be read: nothing can be made or locked in it."""
+        while True:
+            try:
+                self.fd = self._files.Open(self.path, create=True)
+                self._files.Lock(self.fd)
+            except _DiskError as error:
+                self.is_held = False
+                is_denied = error.errno in _READ_ONLY_ERRORS and not self._files.IsWritable(self._folder)
+                if is_denied or error.errno == errno.EROFS:
+                    return f"{self._folder} can only be read: {error}"
+                if error.errno in _NO_LOCK_ERRORS:
+                    return f"{self._folder} cannot be locked, so it can only be read: {error}"
+                raise
+            if self.IsInPlace():
+                return ""
+            self.Close()  # the file was taken away while this waited
+
+    def IsInPlace(self) -> bool:
+        return self._files.IsAt(self.fd, self.path)
+
+    def IsMarked(self) -> bool:
+        return self._files.Size(self.fd) > 0
+
+    def Mark(self, length: int) -> None:
+        """Give it a length, which needs no free block, or none."""
+        self._files.Truncate(self.fd, length)
+        self._files.Sync(self.fd)
+
+    def Close(self) -> None:
+        fd, self.fd = self.fd, -1
+        self._files.Close(fd)
 
 
 class _FileStore:
@@ -2092,13 +2329,9 @@ class _FileStore:
         self._failure = ""  # why nothing can be written, where it is not sound
         self._clock = clock
         self.projections = _Projections(files, data_dir)
-        self._history = os.path.join(data_dir, HISTORY)
-        self._snapshots = os.path.join(data_dir, SNAPSHOTS)
-        self._forget_path = os.path.join(data_dir, _FORGET_NAME)
-        self._lock_path = os.path.join(data_dir, "lock")
-        self._lock_fd = -1
+        self.aside = _Aside(files, data_dir)
+        self._lock = _FolderLock(files, data_dir)
         self._size = 0  # of the log with its padding, or less
-        self._is_locked = True  # an opening's lock
         self._folder_time = -1  # of the folder when the log was last identified; -1 where that proves nothing
         self._behind = b""  # what stands after the last line of a log that can only be read
         self.MakeLock()
@@ -2127,8 +2360,9 @@ class _FileStore:
         self._RefuseForeignFolder()
         self.files.MakeFolder(self.data_dir)
         try:
-            self._LockFolder()
-            if self.health is Health.READ_ONLY:
+            self._failure = self._lock.Take()
+            if self._failure:
+                self.health = Health.READ_ONLY
                 self._OpenForReading(state)
             else:
                 self._OpenForWriting(first, state)
@@ -2140,7 +2374,7 @@ class _FileStore:
         if not files.Exists(self.log_path):
             self._BeginLog(first)
         self._OpenLog()
-        is_suspect = files.Size(self._lock_fd) > 0
+        is_suspect = self._lock.IsMarked()
         self._SyncLog()  # what the page cache holds may never have reached the disk
         files.SyncFolder(self.data_dir)
         self._NoteFolderTime(files.ChangedAt(self.data_dir))
@@ -2160,17 +2394,10 @@ class _FileStore:
             self._Load(state)
         if is_suspect:
             self._ReplaceSuspect()
-        self._MendProjections()
-        self._FinishForgetting()
-        self._RemoveUnfinished()
+        self.recovery += self.projections.Fit(reader, self._KeepAside)
+        self.aside.FinishForgetting()
+        self.aside.RemoveUnfinished()
         reader.write = self.projections.Write
-
-    def _RemoveUnfinished(self) -> None:
-        """Remove what a compaction that was killed left; the lock is held, so none is under way."""
-        for name in self.files.List(self.data_dir):
-            if name.endswith(".jsonl.new") or name == f"{_FORGET_NAME}.new":
-                with contextlib.suppress(_DiskError):
-                    self.files.Remove(os.path.join(self.data_dir, name))
 
     def _RefuseForeignFolder(self) -> None:
         """Refuse what is no folder of a tree, before anything is made in it."""
@@ -2186,29 +2413,6 @@ class _FileStore:
                 beginning = self.files.Read(fd, 512, 0)
             if not b'{"crc": "'.startswith(beginning.lstrip(b" \n\0")[:9]):
                 raise StoreCorruptError(LOG_NAME, 1, f"this is no log of a keyword tree: {_Shorten(beginning)}")
-
-    def _LockFolder(self) -> None:
-        """Take the folder's lock; where nothing can be made or locked in it, it can only be read."""
-        while True:
-            try:
-                self._lock_fd = self.files.Open(self._lock_path, create=True)
-                self.files.Lock(self._lock_fd)
-            except _DiskError as error:
-                self._is_locked = False
-                is_denied = error.errno in _READ_ONLY_ERRORS and not self.files.IsWritable(self.data_dir)
-                if not is_denied and error.errno not in _NO_LOCK_ERRORS:
-                    raise
-                why = (
-                    "can only be read"
-                    if is_denied or error.errno == errno.EROFS
-                    else "cannot be locked, so it can only be read"
-                )
-                self._Fail(Health.READ_ONLY, f"{self.data_dir} {why}", error)
-                return
-            if self.files.IsAt(self._lock_fd, self._lock_path):
-                return
-            fd, self._lock_fd = self._lock_fd, -1
-            self.files.Close(fd)  # the file was taken away while this waited
 
     def _BeginLog(self, first: Callable[[], LoggedOperation]) -> None:
         """Make a log of one line; under another name first: whatever a crash leaves of that, it never was a log."""
@@ -2242,7 +2446,8 @@ class _FileStore:
         reader = self._reader
         if self.seq == 0:
             self._RefuseLostLog("first line is damaged" if reader.ReadRest() else "log is missing or empty")
-        tail = self._JudgeTail()  # first: its error says more than what is lost by it
+        tail = reader.JudgeTail()  # first: its error says more than what is lost by it
+        self._size = reader.log.bytes + len(tail)
         if self.least:
             self._RefuseOtherLog(*self.least.split())
         if reader.is_cut_state and self.projections.FindAny():
@@ -2258,17 +2463,6 @@ class _FileStore:
             read = next((line for line, _ in lines if line is None or line.seq <= int(least)), None)
         if read is not None and read.seq == int(least) and read.crc != crc.encode():
             raise StoreCorruptError(LOG_NAME, 0, f"operation {least} is another than was read: it is of another tree")
-
-    def _JudgeTail(self) -> bytes:
-        """Return what stands after the last whole line; refuse what no crash explains."""
-        rest, expected = self._reader.ReadRest(), self.seq + 1
-        self._size = self._reader.log.bytes + len(rest)
-        for match in _FindLines(rest):  # also after a newline that was damaged
-            line = ReadLine(match[0])
-            if line is not None and line.durable >= expected:
-                proof = f"though operation {line.seq}, behind it, tells that it was on the disk"
-                raise self._reader.Corrupt(f"operation {expected} is damaged or missing, {proof}")
-        return rest
 
     def _CutTail(self, rest: bytes) -> None:
         if not rest.strip(b" \n"):
@@ -2290,41 +2484,9 @@ class _FileStore:
         _ReplaceFile(self.files, self.log_path, self._reader.ReadBytes())
         self._OpenLog()
         self._size, self._folder_time = self._reader.log.bytes, -1
-        self.files.Truncate(self._lock_fd, 0)
-        self.files.Sync(self._lock_fd)
+        self._lock.Mark(0)
         self.health, self._failure = _SOUND, ""
         self.recovery.append(f"{LOG_NAME}: a sync had failed; what could be read was copied to a new file")
-
-    def _MendProjections(self) -> None:
-        """Let the projections fit the log; a disk too full for that keeps no tree from opening."""
-        projections = self.projections
-        try:
-            projections.Open()
-            if any(projections.FindUnfit(self._reader.projected)):
-                self._WriteProjections()
-        except _DiskError:
-            projections.is_behind = True
-        self.recovery += [
-            f"{name} did not fit the log and was repaired from it" for name in sorted(projections.damaged)
-        ]
-        if projections.is_behind:
-            self.recovery.append("nodes, infos and links.jsonl could not be brought up to date")
-
-    def _WriteProjections(self) -> None:
-        again, projections = _LogReader(self.files, self._reader.fd, self._reader.log.bytes), self.projections
-        again.write = projections.Mend
-        lengths = zip(projections.names, projections.fds, self._reader.synced, strict=True)
-        projections.damaged.update(name for name, fd, synced in lengths if self.files.Size(fd) < synced)
-        for _ in again.Read():
-            pass
-        if again.seq != self.seq:  # the log has changed since it was read: what a projection still has is not cut
-            raise again.Corrupt(f"operation {again.seq + 1} cannot be read any more")
-        self._reader.projected = again.projected  # whatever a checkpoint has said of them
-        for kind, length in enumerate(again.projected):
-            if surplus := projections.ReadRest(kind, length):
-                self._KeepAside(projections.names[kind], surplus, "which the log does not have")
-                self.files.Truncate(projections.fds[kind], length.bytes)
-        self.files.SyncFolder(self.data_dir)
 
     def _OpenForReading(self, state: _State) -> None:
         """Open a folder in which nothing may be written: nothing is locked, cut, rebuilt or synced."""
@@ -2359,11 +2521,11 @@ class _FileStore:
                 self._RefuseChangedLog()
                 return
             self.RefuseIfFailed()
-        self._is_locked = True
+        self._lock.is_held = True
         length = min(reader.log.bytes - reader.last_line, _ENVELOPE_LIMIT)  # a long line is not read whole
         place = reader.fd, length + 1, reader.last_line  # and a byte after it
         # Not the log's own time: reading it makes the next sync write the inode, too, half a commit more.
-        marked, changed_at, last_line = files.LockAndLook(self._lock_fd, self.data_dir, *place)
+        marked, changed_at, last_line = files.LockAndLook(self._lock.fd, self.data_dir, *place)
         if marked:
             raise StoreError(f"a sync of {self.log_path} failed in another process, open the tree again")
         if changed_at != self._folder_time:
@@ -2375,6 +2537,12 @@ class _FileStore:
         after = last_line[length:] if length < _ENVELOPE_LIMIT else files.Read(reader.fd, 1, reader.log.bytes)
         if after not in (b" ", b"\n"):
             self._CatchUp(apply)
+
+    def RefuseIfFailed(self) -> None:
+        if self.health is Health.LOST:
+            self._Lose()
+        if self.health is not _SOUND:
+            raise StoreError(self._failure)
 
     def _Lose(self) -> NoReturn:
         self.health = Health.LOST
@@ -2392,7 +2560,7 @@ class _FileStore:
 
     def _IsReplaced(self) -> bool:
         """Tell whether another file has the log's name; or the lock's: then there are two locks."""
-        return not (self.files.IsAt(self._reader.fd, self.log_path) and self.files.IsAt(self._lock_fd, self._lock_path))
+        return not (self.files.IsAt(self._reader.fd, self.log_path) and self._lock.IsInPlace())
 
     def _NoteFolderTime(self, changed_at: int) -> None:
         # A name in the folder that changes changes its time; but not twice within the tick of a clock, so only a time
@@ -2408,15 +2576,16 @@ class _FileStore:
         if self._size > reader.log.bytes:  # else another process has closed its tree, and trimmed the log
             self._SyncLog()  # the writer may have died before its own
             self._TakeIn(apply)
-            self._CutTail(self._JudgeTail())
+            self._CutTail(reader.JudgeTail())
 
     def Confirm(self) -> None:
         """Do nothing: the lock is held."""
 
     def End(self) -> None:
-        if self._is_locked and self._lock_fd >= 0:
-            self.files.Unlock(self._lock_fd)
-            self._is_locked = False
+        lock = self._lock
+        if lock.is_held and lock.fd >= 0:
+            self.files.Unlock(lock.fd)
+            lock.is_held = False
 
     def Append(self, operations: list[LoggedOperation], extra: str = "") -> None:
         """Make operations durable: one write, one sync; the lock is held."""
@@ -2457,8 +2626,7 @@ class _FileStore:
             # holds, and until it is made nothing may be written.
             self._Fail(Health.FAILED, f"a sync of {self.log_path} failed, open the tree again", error)
             with contextlib.suppress(_DiskError):  # on such a disk; this tree knows in any case
-                self.files.Truncate(self._lock_fd, 1)  # a length needs no free block
-                self.files.Sync(self._lock_fd)
+                self._lock.Mark(1)
             message = f"could not sync {self.log_path}, the outcome is unknown: {error}"
             raise StoreError(message, outcome_unknown=True) from error
 
@@ -2512,26 +2680,12 @@ class _FileStore:
         """
         value = f":{_EncodeString(id)}".encode() if id else b""
         with self._Borrow() as fd:
-            last, oldest = self.seq + 1, self._FirstSeq(fd)
+            last, oldest = self.seq + 1, _FirstSeq(self.files, fd)
             for line, raw in _CheckBackward(self.files, fd, self._reader.log.bytes, last - 1, value, is_aside=False):
                 yield line, raw
                 last = 0 if line is None else line.seq
-        for path in self._HistoryPaths() if with_history else ():
-            top = int(os.path.basename(path)[:18])
-            try:
-                with _Opened(self.files, path) as fd:
-                    lost = os.path.join(self._history, f"{oldest - 1:018d}.lost")  # a repair has reported it
-                    if top < oldest - 1 and not self.files.Exists(lost):
-                        yield None, b"operations %d to %d, of history" % (top + 1, oldest - 1)
-                    oldest = min(oldest, self._FirstSeq(fd))
-                    for line, raw in _CheckBackward(self.files, fd, self.files.Size(fd), top, value, is_aside=True):
-                        if line is None or line.seq < last:
-                            yield line, raw
-                            last = 0 if line is None else line.seq
-            except _DiskError as error:
-                if error.errno != errno.ENOENT:
-                    raise
-                return  # another process has compacted without history
+        if with_history:
+            yield from self.aside.ReadHistory(last, oldest, value)
 
     def OpenAgain(self) -> _LogReader:
         """Return a reader of the log up to what was read of it, with a descriptor of its own."""
@@ -2540,116 +2694,18 @@ class _FileStore:
 
     # -- what is set aside ----------------------------------------------------
 
-    def RefuseIfFailed(self) -> None:
-        if self.health is Health.LOST:
-            self._Lose()
-        if self.health is not _SOUND:
-            raise StoreError(self._failure)
-
     def SnapshotNames(self) -> list[str]:
-        # Also of those that were renamed.
-        with _StoreErrors("cannot list the snapshots in ", self.data_dir):
-            names = self.files.List(self._snapshots)
-            paths = {name: os.path.join(self._snapshots, name, SNAPSHOT_NAME) for name in names}
-            return sorted(name for name, path in paths.items() if self.files.Exists(path))
+        return self.aside.SnapshotNames()
 
     def Snapshot(self, stamp: str, copy: bool) -> str:
-        """Keep the present state under `stamp`, with a number where that is taken; return the name."""
         self.RefuseIfFailed()
-        taken, name, number = self.files.List(self._snapshots), stamp, 2
-        while name in taken:
-            name, number = f"{stamp}-{number}", number + 1
-        folder = os.path.join(self._snapshots, name)
-        description: _Row = {"name": name, "seq": self._reader.seq, **self._reader.TellLengths()}
-        self._SetAside(folder, LOG_NAME, copy)
-        # Last: what has no such file is no snapshot.
-        _ReplaceFile(self.files, os.path.join(folder, SNAPSHOT_NAME), [_EncodeText(description).encode() + b"\n"])
-        return name
-
-    def _SetAside(self, folder: str, name: str, copy: bool) -> None:
-        path, reader = os.path.join(folder, name), self._reader
-        self.files.MakeFolder(folder)
-        try:
-            if not copy:
-                self.files.Link(self.log_path, path)
-        except _DiskError as error:
-            copy = error.errno != errno.EEXIST  # a file system without hard links
-            if not copy and self._ChecksumOf(path, reader.log.bytes) != reader.log.crc:  # else of a failed compaction
-                raise StoreError(f"{path} is of another log: move it away") from error
-        if copy:
-            _ReplaceFile(self.files, path, reader.ReadBytes())
-        self.files.SyncFolder(folder)
-
-    def _ChecksumOf(self, path: str, length: int) -> int:
-        with _Opened(self.files, path) as fd:
-            return _Checksum(self.files, fd, length)
+        return self.aside.Snapshot(self._reader, stamp, copy)
 
     def OpenSnapshot(self, name: str) -> _LogReader:
-        if not _IsSnapshotName(name) or name not in self.SnapshotNames():
-            raise NotFoundError("snapshot", name)
-        folder = os.path.join(self._snapshots, name)
-        try:
-            description = json.loads(_ReadFile(self.files, os.path.join(folder, SNAPSHOT_NAME)))
-            length, crc = int(description["log"]["length"]), int(description["log"]["crc"], 16)
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
-            detail = f"the snapshot {name} does not tell what it holds"
-            raise StoreCorruptError(SNAPSHOT_NAME, 1, detail) from error
-        if description.get("name", name) != name:  # older versions did not write it
-            raise StoreCorruptError(SNAPSHOT_NAME, 1, f"this was not written for the snapshot {name}, or has changed")
-        path = os.path.join(folder, LOG_NAME)
-        if self._ChecksumOf(path, length) != crc:
-            raise StoreCorruptError(LOG_NAME, 0, f"the log of the snapshot {name} has changed since it was made")
-        return _LogReader(self.files, self.files.Open(path, readonly=True), length)
-
-    def _HistoryPaths(self) -> list[str]:
-        names = sorted(filter(_IsHistoryName, self.files.List(self._history)), reverse=True)
-        return [os.path.join(self._history, name) for name in names]
-
-    # Forgetting is finished by the next opening where a crash comes between: before the new log is put in place, a file
-    # says after which operation it begins.
-
-    def _FinishForgetting(self) -> None:
-        """Remove what may hold deleted data, where a compaction without history was begun and its log is in place."""
-        if not self.files.Exists(self._forget_path):
-            return
-        with _Opened(self.files, self.log_path) as fd:
-            is_in_place = _ReadFile(self.files, self._forget_path) == b"%d\n" % (self._FirstSeq(fd) - 1)
-        if is_in_place:
-            self._Forget()
-        self.files.Remove(self._forget_path)
-        self.files.SyncFolder(self.data_dir)
-
-    def _FirstSeq(self, fd: int) -> int:
-        """Return the number of the first operation of a log, 0 where its first line cannot be read."""
-        first = MatchLine(self.files.Read(fd, 512, 0))
-        return 0 if first is None else int(first[2])
-
-    def _Forget(self) -> None:
-        """Remove cut tails, unfinished copies, logs set aside, indexes; where a link leads stays as it is."""
-        self._RemoveUnfinished()
-        names = [name for name in self.files.List(self.data_dir) if name.startswith("cut_tail-")]
-        doomed = [*(os.path.join(self.data_dir, name) for name in names), *self._HistoryPaths()]
-        finished = {os.path.join(self._snapshots, name) for name in self.SnapshotNames()}
-        aside = (self._history, self._snapshots, os.path.join(self.data_dir, "indexes"))
-        for folder in filter(self.files.IsFolder, aside):
-            doomed += [path for path in self._FilesIn(folder) if os.path.dirname(path) not in finished]
-        for path in dict.fromkeys(doomed):
-            self.files.Remove(path)
-            self.files.SyncFolder(os.path.dirname(path))
-
-    def _FilesIn(self, folder: str) -> Iterator[str]:
-        for name in self.files.List(folder):
-            path = os.path.join(folder, name)
-            if self.files.IsFolder(path):
-                with contextlib.suppress(_DiskError):  # somebody else's, such as lost+found
-                    yield from self._FilesIn(path)
-            else:
-                yield path
+        return self.aside.OpenSnapshot(name)
 
     def Sizes(self) -> dict[str, int]:
-        with _StoreErrors("cannot list the files in ", self.data_dir):
-            there = ((path, self.files.Stat(path)) for path in self._FilesIn(self.data_dir))  # some may be gone by now
-            return {path[len(self.data_dir) + 1 :]: found.st_size for path, found in there if found is not None}
+        return self.aside.Sizes()
 
     def FindProblems(self, fresh: _State) -> Iterator[str]:
         """Read the log again into `fresh`; yield what is wrong with its files.
@@ -2666,17 +2722,7 @@ class _FileStore:
         if self.health is not Health.READ_ONLY:  # beside a writer they may lag its log for a moment
             for name in self.projections.FindUnfit(reader.projected):
                 yield f"{name} does not fit the log, or cannot be read; opening corrects it"
-        for name in self.files.List(self.data_dir):
-            if re.match("cut_tail-(nodes|infos|links)-", name):
-                yield f"{name} holds rows that the log does not have; repair looks at it, then take it away"
-        for name in self.SnapshotNames():
-            try:
-                with self.OpenSnapshot(name):
-                    pass
-            except NotFoundError:  # a folder that was renamed
-                continue
-            except StoreError as error:
-                yield str(error)
+        yield from self.aside.FindProblems()
         with contextlib.closing(self.ReadBack(with_history=True)) as lines:
             for line, raw in lines:
                 if line is None:
@@ -2688,22 +2734,18 @@ class _FileStore:
         # The projections are put in place first: a crash between leaves the old log, from which opening restores them.
         self.RefuseIfFailed()
         with _StoreErrors("could not compact ", self.data_dir):
-            if keep_history:
-                self._FinishForgetting()  # else this would finish what another began and did not live to do
-                self._SetAside(self._history, f"{self.seq:018d}.jsonl", copy=False)
-            else:
-                _ReplaceFile(self.files, self._forget_path, [b"%d\n" % self.seq])
+            self.aside.Prepare(self._reader, keep_history)
             for kind in (1, 0, 2):  # infos first: of these alone some are read from the disk, and may be damaged
                 rows = (b"\n".join([*bulk, b""]) for bulk in _InBulks(rows_of(kind)))
                 _ReplaceFile(self.files, self.projections.paths[kind], rows)
             lines = (line for _, _, line in EncodeState(rows_of, next_ordinal, self.seq, self._clock))
             _ReplaceFile(self.files, self.log_path, lines, self._RefuseIfNotAlone)
-            self._FinishForgetting()
+            self.aside.FinishForgetting()
 
     def _RefuseIfNotAlone(self) -> None:
         # Where the lock file was taken away, other processes may write at the same time.
         if self._IsReplaced() or self._reader.ReadRest().strip(b" \n"):
-            raise StoreError(f"{self._lock_path} was taken away meanwhile, the log stays as it is")
+            raise StoreError(f"{self._lock.path} was taken away meanwhile, the log stays as it is")
 
     def Close(self, apply: Callable[[Rows], None]) -> bool:
         if self.health is Health.READ_ONLY:
@@ -2728,16 +2770,19 @@ class _FileStore:
         if self.health is _SOUND:
             self.health, self._failure = _CLOSED, "the files are closed"
         with self._descriptor_lock:
-            for kind, fd in enumerate(self.projections.fds):
-                self.projections.fds[kind] = -1
-                self.files.Close(fd)
+            self.projections.Close()
             self._CloseLog()
-            fd, self._lock_fd = self._lock_fd, -1  # last: another thread may be writing, at the very end
-            self.files.Close(fd)
+            self._lock.Close()  # last: another thread may be writing, at the very end
 
     def _CloseLog(self) -> None:
         fd, self._reader.fd = self._reader.fd, -1
         self.files.Close(fd)
+
+
+def _FirstSeq(files: _Files, fd: int) -> int:
+    """Return the number of the first operation of a log, 0 where its first line cannot be read."""
+    first = MatchLine(files.Read(fd, 512, 0))
+    return 0 if first is None else int(first[2])
 
 
 def _CheckBackward(
@@ -2920,6 +2965,7 @@ class _State:
         self.names = _Multimap(self.OrdinalOf)
         # None: made of the folds when it is asked for; by another normalizer it is there from the beginning.
         self._tokens: _Multimap[str] | None = None if self._is_default else _Multimap(self.OrdinalOf)
+        self._left: list[str] = []  # folds whose tokens are still to come
         self.queries = _Multimap(self.OrdinalOf)
         self.by_info = _Multimap(_OrdinalOf)
         self.by_node = _Multimap(_OrdinalOf)
@@ -2943,7 +2989,12 @@ class _State:
                 for row in bulk:
                     self._ApplyNode(heads.get(row) or _ReadNode(row), row)
         for index, row in enumerate(records.infos):
-            self._ApplyInfo(heads.get(row) or _ReadInfoHead(row), row, records.places.get(index, row))
+            id, is_deleted = _ReadInfoHead(row)
+            if is_deleted:
+                self.infos.pop(id, None)
+                self.gone_infos[id] = _EmptyRow(_ReadRecord(row, Info), row)
+            else:
+                self._HoldInfo(id, records.places.get(index, row))
         if records.links:
             rows = {heads.get(row) or _ReadLinkKey(row): row for row in records.links}
             ordinals = list(map(_OrdinalOf, rows.values()))  # not in order where a link was made again
@@ -2989,13 +3040,12 @@ class _State:
         if self._tokens is not None:
             self._tokens.AddAll([(token, id) for token in tokens], True)
 
-    def AddInfo(self, info: Info, rows: Rows, keyword_ids: list[str]) -> None:
+    def AddInfo(self, id: str, rows: Rows, keyword_ids: list[str]) -> None:
         """Take in a new info, whose id was never used, and its links to these keywords, the newest."""
         self.change_count += 1
-        row = rows.infos[0]
-        self._ApplyInfo(info, row, rows.places.get(0, row))
+        self._HoldInfo(id, rows.places.get(0, rows.infos[0]))
         for keyword_id, link in zip(keyword_ids, rows.links, strict=True):
-            self.by_info.Add(info.id, link, True)
+            self.by_info.Add(id, link, True)
             self.by_node.Add(keyword_id, link, True)
         self.next_ordinal += len(keyword_ids)
 
@@ -3053,12 +3103,7 @@ class _State:
             tokens = [_TokenOf(fold)] if self._is_default else self.normalizer(name)
             yield from (token for token in tokens if token != fold or not self._is_default)
 
-    def _ApplyInfo(self, head: _InfoHead | Info, row: bytes, held: Any) -> None:
-        id = head.id
-        if head.deleted:
-            self.infos.pop(id, None)
-            self.gone_infos[id] = _EmptyRow(head if isinstance(head, Info) else _ReadRecord(row, Info), row)
-            return
+    def _HoldInfo(self, id: str, held: Any) -> None:
         if id not in self.infos:
             self.gone_infos.pop(id, None)
             if self._info_places is not None and id not in self._info_places:
@@ -3247,11 +3292,10 @@ class _State:
     @property
     def tokens(self) -> _Multimap[str]:
         """The ids of keywords by token.  Cost: where it is to be made, more than a second for a million names."""
+        if self._base is None and self.LacksTokens():
+            self.AddTokens(sys.maxsize)
         if self._tokens is None:
             base, changed = self._base, list(self.nodes)
-            if base is None and self._is_default:
-                self._tokens = self._TokensOfFolds(list(self.names))
-                return self._tokens
             made = _Multimap((base or self).OrdinalOf)
             if base is not None:
                 made.Cover(base.tokens)
@@ -3266,29 +3310,20 @@ class _State:
             self._tokens = made  # only now that it is whole: Ctrl-C may come
         return self._tokens
 
-    def _TokensOfFolds(self, folds: list[str]) -> _Multimap[str]:
-        made = _Multimap(self.OrdinalOf)
-        for fold in folds:
-            if not fold.isalnum() and (token := _TokenOf(fold)) != fold:
-                made.AddAll([(token, id) for id in self.names.Get(fold)], False)
-        return made
-
     def LacksTokens(self) -> bool:
-        """Tell whether the table of tokens is still to be made, of so many keywords that others should not wait."""
+        """Tell whether the table of tokens is still to be made, or only a part of it is there."""
         state = self._base or self
-        return state._tokens is None and state._is_default and len(state.nodes) > _PIECE
+        return state._is_default and (state._tokens is None or bool(state._left))
 
-    def MakeTokens(self, lock: Any) -> None:
-        """Make the table of tokens without the tree's lock; with it where others write meanwhile."""
-        with lock:
-            folds, count = list(self.names), self.change_count
-        with contextlib.suppress(KeyError):  # a keyword that is deleted meanwhile has no place in the order
-            made = self._TokensOfFolds(folds)
-            with lock:
-                if self.change_count == count:
-                    self._tokens = made
-        with lock:
-            _ = self.tokens
+    def AddTokens(self, count: int) -> None:
+        """Bring the tokens of some more names into their table; what is written meanwhile brings its own."""
+        if self._tokens is None:
+            self._left = list(self.names)  # first: Ctrl-C may come
+            self._tokens = _Multimap(self.OrdinalOf)
+        for fold in self._left[-count:]:
+            if not fold.isalnum() and (token := _TokenOf(fold)) != fold:
+                self._tokens.AddAll([(token, id) for id in self.names.Get(fold)], False)
+        del self._left[-count:]  # last: a value is added once, however often
 
 
 _FindSeparators = re.compile(r"(?:(?<!\s)\s+)?[/>›→]\s*").finditer
@@ -5202,7 +5237,7 @@ class _Engine:
         made = self._GoStraight(jobs) or self._RunPlans(jobs)
         try:
             if made:
-                self.store.Append([operation for operation, _, _ in made])
+                self.store.Append(list(map(operator.itemgetter(0), made)))
             else:
                 self.store.Confirm()  # what is refused, or changes nothing, was decided on what all have written
         except StoreError as error:
@@ -5800,7 +5835,7 @@ class _Writer:
                 links.append(_EncodeLink(id, keyword_id, number, False, RelationType.PRIMARY, author, now))
             rows = _MakeRows(([], [row], links, {}, {}))
             operation = LoggedOperation("create_info", operation_id, now, _NOTHING, rows, author, io)
-            return operation, partial(state.AddInfo, info, rows, keyword_ids), info
+            return operation, partial(state.AddInfo, id, rows, keyword_ids), info
 
         plan = partial(_PlanInfo, info, keyword_ids, chosen)
         return self._engine.Write("create_info", plan, author, [io] if io else (), None if chosen else GoStraight)
@@ -5926,7 +5961,7 @@ class _Journal:
 
 
 class _LacksTokensError(Exception):
-    """The table of tokens is to be made first, without the lock."""
+    """The table of tokens is to be made first, in parts: others can take the lock between."""
 
 
 class _Found(NamedTuple):
@@ -5960,7 +5995,8 @@ class _Searcher:
             try:
                 return self._engine.Look(look)
             except _LacksTokensError:
-                self._engine.state.MakeTokens(self._engine.lock)
+                with self._engine.See() as state:
+                    state.AddTokens(_BULK)
 
     def Hits(self, query: str) -> Sequence[str]:
         """Return the ids of what a query names."""
@@ -6072,6 +6108,8 @@ def _Page(ids: Sequence[_Value], page: int | None, size: int) -> Sequence[_Value
 
 class KeywordTree:
     """A tree of keywords with infos on it, durable in one folder.
+
+    One class, since this is the document's interface; its methods check arguments, and what they do is elsewhere.
 
     Safe to use from many threads; several trees, in one process or in many, may open the same folder and write.
     Reading waits for no sync and no model; `History`, `Changes`, `At` and `Undo` first read the writes of other

@@ -6,6 +6,7 @@ import contextlib
 import inspect
 import json
 import os
+import random
 import re
 import sys
 import threading
@@ -30,6 +31,7 @@ from Agent.keyword_tree import (
     StubLLMClient,
     VersionConflictError,
 )
+from Agent.tests.support import inside
 
 
 def test_an_operation_that_another_process_forgets_meanwhile_is_not_found(folder: Path) -> None:
@@ -521,3 +523,42 @@ class TestDrawing:
         assert lines[-2:] == ["│   └── … 2 more", "└── '<b>旅行</b>'"]
         assert "<b>" not in tree._repr_html_()
         assert "&lt;b&gt;旅行" in tree._repr_html_()
+
+
+def _ids_by_token(tree: KeywordTree, names: list[str]) -> dict[str, list[str]]:
+    return {name: tree._ExactLookup([name.replace(" ", "")]) for name in names}
+
+
+class TestTableOfTokens:
+    """Made in parts by the first search that needs it, while others write."""
+
+    @pytest.mark.parametrize("seed", range(20))
+    @pytest.mark.usefixtures("no_sync")
+    def test_is_whole_whatever_is_written_between_its_parts(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int
+    ) -> None:
+        draw, names = random.Random(seed), [f"{a} {b}" for a in "abcdef" for b in "uvwxyz"]
+        with KeywordTree(str(tmp_path / "tree")) as tree:
+            tree.BatchCreateKeywords([{"name": name, "parent_id": "root", "id": name} for name in names])
+
+            def write() -> None:
+                ids = ["root", *(node.id for node in tree)]
+                one, other, name = draw.choice(ids), draw.choice(ids), draw.choice(names).upper()
+                with contextlib.suppress(KeywordTreeError):
+                    draw.choice(
+                        [
+                            lambda: tree.CreateKeyword(name, one),
+                            lambda: tree.AddAlias(one, name),
+                            lambda: tree.DeleteKeyword(one),
+                            lambda: tree.MergeKeywords(one, other),
+                            lambda: tree.Undo(tree.last_operation),
+                        ]
+                    )()
+
+            with monkeypatch.context() as patch:
+                inside.between_parts_of_the_tokens(patch, 5, write)
+                tree.Search("a-u")
+            found = _ids_by_token(tree, names)
+            assert tree.Verify() == []
+        with KeywordTree(str(tmp_path / "tree")) as again:
+            assert _ids_by_token(again, names) == found

@@ -104,7 +104,7 @@ def is_locked(path: str) -> bool:
 def lock_descriptor(tree: KeywordTree) -> int:
     """Return the descriptor of the lock file that a tree holds."""
     store: Any = tree._engine.store
-    descriptor: int = store._lock_fd
+    descriptor: int = store._lock.fd
     return descriptor
 
 
@@ -188,6 +188,20 @@ def _before(patch: pytest.MonkeyPatch, owner: type, name: str, act: Callable[[],
         return real(*arguments)
 
     patch.setattr(owner, name, call)
+
+
+def between_parts_of_the_tokens(patch: pytest.MonkeyPatch, size: int, act: Callable[[], object]) -> None:
+    """Let the table of tokens be made in parts of so many names, and do something before each of them."""
+    patch.setattr(kt, "_BULK", size)
+    acting: list[None] = []
+
+    def once() -> None:
+        if not acting:
+            acting.append(None)
+            act()
+            acting.clear()
+
+    _before(patch, kt._Engine, "Look", once)
 
 
 def in_reading_a_row(patch: pytest.MonkeyPatch, act: Callable[[], object]) -> None:
