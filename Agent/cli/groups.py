@@ -554,7 +554,7 @@ def _remove(session: Session, tree: str) -> None:
 # -- mcp: the memory for MCP hosts -------------------------------------------------------------------------------------
 
 
-@command("mcp", "Serve and share", has_json=False)
+@command("mcp", "Serve and share", meaning=True, has_json=False)
 @click.argument("folder", required=False)
 @click.option("--http", metavar="PORT", type=click.IntRange(1, 65_535),
               help="Serve on this port of 127.0.0.1, not on stdin.")  # fmt: skip
@@ -575,4 +575,4 @@ def mcp(session: Session, folder: str | None, http: int | None, judge: bool) -> 
     client = session.client() if judge else None
     if session.is_lexical:
         raise click.UsageError(say("--judge needs a model: set KEYWORD_TREE_MODEL and a service's key or address"))
-    serve(folder or session.data, http, client)
+    serve(folder or session.data, http, client, session.meaning)

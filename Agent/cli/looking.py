@@ -236,7 +236,7 @@ def recall(session: Session, tree: KeywordTree, query: str, limit: int) -> list[
     from ..memory.retriever import MemoryRetriever  # few commands need it, and a prompt waits for what is imported
 
     index = Path(tree.data_dir, "indexes", "memories.db")  # the one that a `MemoryStore` of this folder keeps
-    retriever = MemoryRetriever(tree, index_path=index, meaning=session.meaning)
+    retriever = MemoryRetriever(tree, index_path=index)
     with session.waiting(say("looking …")):
         found = retriever.retrieve(query, limit)
     retriever.index.close()

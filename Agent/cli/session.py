@@ -16,7 +16,6 @@ import shlex
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from functools import partial
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
@@ -26,7 +25,6 @@ from rich.status import Status
 
 from ..base.language import count_of, parts, say
 from ..base.names import encode_name
-from ..finding.tree import TreeRanker
 from ..keyword_tree import (
     Info,
     InvalidInputError,
@@ -146,7 +144,7 @@ class Session:
         """
         if not makes:
             self.refuse_nothing()
-        with open_tree(self.data, llm_client=client, ranker=partial(TreeRanker, meaning=self.meaning)) as tree:
+        with open_tree(self.data, llm_client=client, meaning=self.meaning) as tree:
             for sentence in tree.recovery if reports else ():
                 self.messages.print(line((say("recovered: "), "yellow"), sentence))
             yield tree

@@ -83,23 +83,30 @@ class EmbeddingRanker(Meaning):
 
 
 def meaning_of(
-    meaning: "Meaning | Embedder | bool | None", tree: KeywordTree | TreeView | None = None
+    meaning: "Meaning | Embedder | bool | None",
+    tree: KeywordTree | TreeView | None = None,
+    shares: bool = True,
 ) -> Meaning | None:
     """Return how an index compares by meaning, None where it does not.
 
     Args:
-        meaning: True is the small model of the extra `[local]`, where it is installed; False and None are words alone.
-        tree: What the index is of. Where the store of its log keeps vectors for all machines, the model reads only
-            texts that none of them has had read.
+        meaning: True is as the tree ranks, and without one the small model of the extra `[local]`, where it is
+            installed; False and None are words alone.
+        tree: What the index is of.
+        shares: Whether the model reads only texts that no machine has had read, where the store of the tree's log
+            keeps vectors for all.
 
     Raises:
         InvalidInputError: It is none of these; the message shows it.
     """
     if meaning is False or meaning is None:
         return None
+    engine: Any = None if tree is None else tree._engine
+    if meaning is True and engine is not None and hasattr(engine.ranker, "meaning"):
+        return engine.ranker.meaning  # type: ignore[no-any-return]
     found = _installed() if meaning is True else meaning if isinstance(meaning, Meaning) else Meaning(meaning)
-    share = None if tree is None else getattr(tree._engine.make_store, "embedder", None)
-    if found is None or share is None:
+    share = None if engine is None else getattr(engine.make_store, "embedder", None)
+    if found is None or share is None or not shares:
         return found
     shared = Meaning(share(found.embedder), found.patience_s)
     shared.is_given = found.is_given

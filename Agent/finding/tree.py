@@ -56,7 +56,8 @@ class TreeRanker:
     def __init__(
         self, view: TreeView, thesaurus: Thesaurus | bool | None = True, meaning: Meaning | Embedder | bool = True
     ) -> None:
-        self._view, self._thesaurus, self._meaning = view, thesaurus, meaning_of(meaning, view)
+        self._view, self._thesaurus = view, thesaurus
+        self.meaning = meaning_of(meaning, view)
         has_file = view.data_dir is not None and not view.is_past
         self._path = os.path.join(str(view.data_dir), "indexes", "keywords.db") if has_file else None
         self.index = self._open(self._path if self._path and os.path.isfile(self._path) else None)
@@ -70,7 +71,7 @@ class TreeRanker:
     ) -> Fits:
         """Return the keywords that fit a text, or the parents that a new keyword could have; see `Ranker.Fit`."""
         note = ""
-        if self._meaning and not is_placing:
+        if self.meaning and not is_placing:
             self.follow()  # the model reads what is new before the ranking, which does not wait for it under the lock
             note = self.index.ask(query)
         with self._alone():
@@ -93,7 +94,7 @@ class TreeRanker:
             self._follow()
 
     def _open(self, path: str | None) -> Index:
-        return Index(path, thesaurus=self._thesaurus, meaning=self._meaning or False)
+        return Index(path, thesaurus=self._thesaurus, meaning=self.meaning or False)
 
     def Close(self) -> None:
         """Take in what was written since the last question, if one was asked, and close the file.
@@ -193,7 +194,7 @@ class TreeRanker:
 
     def _is_large(self, is_first: bool) -> bool:
         """Whether an index in memory has, or will have, more than is taken in within a moment."""
-        if self._meaning is not None:
+        if self.meaning is not None:
             return True
         if not is_first:
             counts = self.index.counts()

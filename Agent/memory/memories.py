@@ -109,7 +109,7 @@ class Memories:
     ) -> None:
         self._is_joined = is_joined
         self._tree, self._path, self._passages_of = tree, path, passages_of
-        self._meaning = meaning_of(meaning, None if path is None else tree) or False
+        self._meaning = meaning_of(meaning, tree, shares=path is not None) or False
         self._index = self._make_index(None if path is None else str(path))
         self._lock = threading.RLock()
         self._of_thread = threading.local()

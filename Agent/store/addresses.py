@@ -6,6 +6,7 @@
 
 import os
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from ..keyword_tree import InvalidInputError, KeywordTree
@@ -39,16 +40,19 @@ def refuse_address(place: str | os.PathLike[str], what: str) -> None:
         raise InvalidInputError(f"{what} must be a folder, and cannot be the address of a server")
 
 
-def open_tree(place: str | os.PathLike[str], **options: Any) -> KeywordTree:
+def open_tree(place: str | os.PathLike[str], *, meaning: Any = True, **options: Any) -> KeywordTree:
     """Open the tree in a folder, or at an address, which needs the extra `[postgres]`.
 
     Args:
         place: The folder or the address.
+        meaning: How to compare by meaning, for the tree and for what is made of it; False: by words alone.
         options: Those of `KeywordTree`.
 
     Raises:
         InvalidInputError: the address names no tree, or the extra is missing.
     """
+    if meaning is not True:
+        options["ranker"] = partial(KeywordTree.default_ranker, meaning=meaning)
     opener = _opener_of(place)
     if opener is None:
         return KeywordTree(place, **options)  # type: ignore[arg-type]  # a Path works, and a number is refused there

@@ -354,7 +354,7 @@ def build_server(tree: KeywordTree, place: str = "", judge: LLMClient | None = N
     return server
 
 
-def serve(place: str, port: int | None = None, judge: LLMClient | None = None) -> None:
+def serve(place: str, port: int | None = None, judge: LLMClient | None = None, meaning: Any = True) -> None:
     """Serve on stdin and stdout, or over HTTP.
 
     A file of the reference memory server, named by the environment variable MEMORY_FILE_PATH, is taken in once.
@@ -363,6 +363,7 @@ def serve(place: str, port: int | None = None, judge: LLMClient | None = None) -
         place: Where the memory is: a folder, which is made, or the address of a tree on a server.
         port: Of 127.0.0.1; None is stdin and stdout.
         judge: A model that tells which facts answer a question, for `recall`.
+        meaning: See `open_tree`.
 
     Raises:
         KeywordTreeError: the memory cannot be opened.
@@ -370,7 +371,7 @@ def serve(place: str, port: int | None = None, judge: LLMClient | None = None) -
     is_there = is_address(place) or (os.path.isdir(place) and os.listdir(place))
     # A folder that was mistyped in a host's settings would be an empty memory, and nothing would say so.
     warning = "" if is_there else say("there was no memory in {}: a new one was created", place) + "\n"
-    with open_tree(place) as tree:
+    with open_tree(place, meaning=meaning) as tree:
         sys.stderr.write(warning)
         file = os.environ.get("MEMORY_FILE_PATH")
         if file and Path(file).is_file():

@@ -18,12 +18,15 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from Agent.finding import embedder
 from Agent.finding.embedder import HashingEmbedder, Meaning
 from Agent.finding.index import Index, Unit
 from Agent.finding.tree import EmbeddingTree
 from Agent.keyword_tree import InvalidInputError, KeywordTree
 from Agent.memory import MemoryStore
+from Agent.memory.retriever import MemoryRetriever
 from Agent.models.lexical_client import LexicalLLMClient
+from Agent.store.addresses import open_tree
 from Agent.tests.support.clocks import Clock
 from Agent.tests.support.examples import share
 from Agent.tests.support.threads import in_threads
@@ -644,3 +647,17 @@ def test_the_package_names_its_doors_under_its_former_name_too() -> None:
     assert isinstance(EmbeddingRanker(HashingEmbedder(), "folder"), Meaning)
     with pytest.raises(AttributeError, match="'Door'"):
         doors.Door  # noqa: B018  asking is what raises
+
+
+@pytest.mark.parametrize("is_off", [False, True])
+def test_of_a_tree_is_that_of_what_is_made_of_it(
+    is_off: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(embedder, "_installed", lambda: Meaning(Model(), LONG))
+    with open_tree(tmp_path, meaning=False if is_off else HashingEmbedder([("zorp", "quux")])) as tree:
+        node = tree.CreateKeyword("quux", "root", llm_auto_place=False)
+        info = tree.CreateInfo("The quux is blue.")
+        asked = [each.info.id for each in MemoryRetriever(tree).retrieve("zorp", 1)]
+        ranked = [each.id for each, _ in tree.RankCandidates("zorp", 1)]
+
+    assert (ranked, asked) == (([], []) if is_off else ([node.id], [info.id]))

@@ -22,6 +22,8 @@ if not hasattr(mcp, "Client"):
 from Agent.adapters.mcp import graph, sdk
 from Agent.adapters.mcp.server import OPERATION, RESOURCE, build_server
 from Agent.cli.command_line import mcp as main
+from Agent.finding import embedder
+from Agent.finding.embedder import HashingEmbedder, Meaning
 from Agent.keyword_tree import KeywordTree, StoreError
 from Agent.tests.support.missing import without
 
@@ -383,6 +385,24 @@ class TestPrograms:
             said.append(capsys.readouterr().err)
 
         assert said == [f"there was no memory in {tmp_path / 'new'}: a new one was created\n", ""]
+
+    def test_finds_by_meaning_unless_that_is_turned_off(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        pytest.importorskip("numpy", reason="the extra [embeddings] is not installed")
+        monkeypatch.setattr(embedder, "_installed", lambda: Meaning(HashingEmbedder([("zorp", "quux")]), 60.0))
+        with KeywordTree(str(tmp_path)) as tree:
+            tree.CreateInfo("The quux is blue.")
+        found: list[int] = []
+
+        async def ask(server: Any) -> None:
+            async with mcp.Client(server) as client:
+                answer = await client.call_tool("recall", {"question": "zorp"})
+                found.append(len(answer.structured_content["facts"]))
+
+        monkeypatch.setattr(sdk, "run", lambda server, port: asyncio.run(ask(server)))
+        for arguments in ([], ["--no-meaning"]):
+            assert main([str(tmp_path), *arguments]) == 0
+
+        assert found == [1, 0]
 
     def test_the_module_is_a_program_too(self, tmp_path: Path) -> None:
         command = [sys.executable, "-m", "Agent.adapters.mcp", str(tmp_path)]
