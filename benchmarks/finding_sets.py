@@ -181,7 +181,7 @@ def rows_of(name: str) -> list[dict[str, Any]]:
     return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
 
 
-def _tree(folder: str, dropped: Iterable[str] = (), described: bool = True) -> list[Unit]:
+def tree_of(folder: str, dropped: Iterable[str] = (), described: bool = True) -> list[Unit]:
     """Return a tree's keywords, parents first; what is under a dropped one moves up."""
     rows = {row["id"]: row for row in rows_of(f"{folder}/tree.jsonl")}
     gone, made = set(dropped), dict[str, Unit]()
@@ -206,7 +206,7 @@ def _queries(folder: str, kind: str = "", described: bool = True) -> Set:
     rows = [row for row in rows_of(f"{folder}/queries.jsonl") if not kind or row["kind"] == kind]
     cases = [Case(row["query"], frozenset(row["gold_ids"])) for row in rows]
     random.Random(2).shuffle(cases)
-    return Set(folder, _tree(folder, described=described), cases)
+    return Set(folder, tree_of(folder, described=described), cases)
 
 
 def behind_chat(which: Set) -> Set:
@@ -231,12 +231,12 @@ def confirmed(count: int) -> Set:
 def _holdout(folder: str) -> Set:
     rows = rows_of(f"{folder}/holdout.jsonl")
     cases = [Case(row["name"], frozenset(row["gold_parent_ids"]), row["description"]) for row in rows]
-    return Set(f"place {folder}", _tree(folder, [row["id"] for row in rows]), cases, is_placing=True)
+    return Set(f"place {folder}", tree_of(folder, [row["id"] for row in rows]), cases, is_placing=True)
 
 
 def _sections(folder: str) -> Set:
     rows = rows_of(f"{folder}/infos.jsonl")
-    units = _tree(folder, [row["id"] for row in rows])
+    units = tree_of(folder, [row["id"] for row in rows])
     random.Random(7).shuffle(rows)
     known = {unit.id for unit in units}
     rows = [row for row in rows if row["source"] in known]

@@ -101,12 +101,11 @@ class Query:
         asked: Mapping[str, float],
         name_weight: float = NAME,
         query: str = "",
-        has_near: bool = True,
     ) -> None:
         self.index = index
         self.count = CANDIDATES
         """Units, and passages, that are scored in full."""
-        self.thesaurus = index.thesaurus if has_near else None
+        self.thesaurus = index.thesaurus
         self._name_weight = name_weight
         self.counts = counts = index.counts()
         self.total = max(FEW, counts.get("units", 0) + counts.get("passages", 0))
@@ -135,7 +134,7 @@ class Query:
         """The words that are asked for, each with its terms."""
         self.shares: dict[str, dict[int, float]] = {}
         """Term → document → share: of the postings that are those of a near word."""
-        self.near: dict[str, dict[str, float]] = self._find_near(self.thesaurus) if has_near else {}
+        self.near: dict[str, dict[str, float]] = self._find_near(self.thesaurus)
         """Term → what of the index means nearly the same, with its share."""
         self._read_near()
         self._tf = _Table(self._read_code)

@@ -119,7 +119,7 @@ class TreeRanker:
         with self.index.reading():
             if is_placing:
                 terms = texts.question(f"{query}\n{more}" if more else query)
-                asked = score.Query(self.index, terms, placing.NAME, query, has_near=False)
+                asked = score.Query(self.index, terms, placing.NAME, query)
                 return placing.fit(asked, query, count, among)
             ranked = self.index.rank(query, max(_RANKED, count), more=more, besides=among)
             ids = [*ranked.scores]

@@ -116,6 +116,17 @@ def test_a_place_is_suggested_by_siblings_and_names(tmp_path: Path, name: str, p
         assert tree.FindByName(name) == []
 
 
+def test_a_place_is_suggested_by_near_words(tmp_path: Path) -> None:
+    with KeywordTree(str(tmp_path)) as tree:
+        for path in ("Devices/Computers", "Devices/Audio", "Bags/Briefcases", "Bags/Backpacks", "Food/Bread"):
+            tree.Ensure(path)
+        offered = {name: tree.SuggestParents(name) for name in ("laptop", "headphones", "suitcase")}
+
+    assert "Computers" in [node.name for node, _ in offered["laptop"]]
+    assert "Audio" in [node.name for node, _ in offered["headphones"]]
+    assert offered["suitcase"][0][0].name in ("Bags", "Briefcases")
+
+
 def test_a_description_helps_to_suggest_a_place(tmp_path: Path) -> None:
     with KeywordTree(str(tmp_path)) as tree:
         said = {"Garden/Rose": "a plant with thorns", "Kitchen/Oven": "bakes bread", "Kitchen/Pan": "fries"}
