@@ -135,9 +135,9 @@ def _commit(engine: ContextEngineService, ctx: RequestContext, file: Any) -> _An
     result = engine.commit_session(ctx, messages)
     memories = [write.uri for write in result.write_results if write.action != "skip"]
     said = say("{}: {} memories, {} new messages", say(result.status), len(memories), result.stats["new"])
-    why = f"\n{result.stats['why']}" if result.stats.get("why") else ""
+    why = result.stats.get("why")
     answer = {"status": result.status, "stats": result.stats, "commit_id": result.commit_id, "memories": memories}
-    return answer, said + why
+    return answer, f"{said}\n{say(why)}" if why else said
 
 
 def _read_messages(text: str) -> Any:
@@ -180,7 +180,8 @@ def _search(
     lines = [f"{block.content_excerpt or block.abstract}\n    {block.uri}  [{block.match_reason}]" for block in fits]
     lines += [say("({} more did not fit)", found.omitted)] if found.omitted else []
     nothing = say("nothing fits for user {!r}, agent {!r}, account {!r}", ctx.user_id, ctx.agent_id, ctx.account_id)
-    return found, "\n".join(lines or [nothing]), 0 if fits else NOT_FOUND
+    note = [say("note: {}", found.note)] if found.note else []
+    return found, "\n".join([*(lines or [nothing]), *note]), 0 if fits else NOT_FOUND
 
 
 LEVEL = click.option(

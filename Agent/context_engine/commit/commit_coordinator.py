@@ -478,5 +478,6 @@ def _why(candidates: int, failures: Sequence[object], has_model: bool) -> str:
         return "extracting failed; the archive holds all that was said"
     if candidates:
         return "all of it was known"
-    found = "the model found nothing" if has_model else "without a model nothing is derived"
-    return f"{found}; the archive holds all that was said"
+    if has_model:
+        return "the model found nothing; the archive holds all that was said"
+    return "without a model nothing is derived; the archive holds all that was said"

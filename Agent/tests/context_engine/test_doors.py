@@ -3,6 +3,7 @@
 import asyncio
 import io
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -42,6 +43,24 @@ class TestCommandLine:
             return captured.out or captured.err
 
         return call
+
+    def test_says_in_chinese_why_nothing_was_derived(
+        self, run: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setenv("KEYWORD_TREE_LANG", "zh")
+        file = tmp_path / "said.json"
+        file.write_text(json.dumps([{"role": "user", "content": "我喜欢龙井。"}]), encoding="utf-8")
+
+        assert run("commit", str(file)).split("\n")[1] == "没有模型，不提取记忆；说过的话都在存档里"
+        assert run("commit", str(file)).split("\n")[1] == "会话存档里已经都有了"
+
+    def test_says_that_the_index_cannot_be_used(self, run: Any, tmp_path: Path) -> None:
+        run("remember", "I play the cello.")
+        index = tmp_path / "m/.ctx/index"
+        shutil.rmtree(index)
+        index.write_text("no folder", encoding="utf-8")
+
+        assert "note: the index of ctx://local/users/ada cannot be used" in run("search", "cello")
 
     def test_goes_through_a_day(self, run: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         file = tmp_path / "said.json"
