@@ -63,6 +63,8 @@ class ModelReader:
 
     def __init__(self, llm: LLM, tokens: CountTokens) -> None:
         self._llm, self._count = llm, tokens
+        self.concurrency: int | None = getattr(llm, "concurrency", None)
+        """How many calls at a time are worth it; None where nothing says so."""
 
     def read(
         self,
@@ -91,7 +93,7 @@ class ModelReader:
         asked = chunks[: allowance.calls if allowance.candidates > 0 else 0]
         allowance.calls -= len(asked)
         made.unread.update(number for chunk in chunks[len(asked) :] for number, _ in chunk)
-        with ThreadPoolExecutor(getattr(self._llm, "concurrency", None) or MODEL_THREADS) as pool:
+        with ThreadPoolExecutor(self.concurrency or MODEL_THREADS) as pool:
             for chunk, (found, wrong, error) in zip(asked, pool.map(ask, asked), strict=True):
                 numbers = [number for number, _ in chunk]
                 made.candidates += found

@@ -18,7 +18,7 @@ It is read again in the second transaction: where two extract one archive at onc
 written by the one that is there first.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -64,37 +64,45 @@ from .policies import Ask, MergeAdvisor, PolicyRouter
 
 
 class CandidatePipeline:
-    """Calls all extractors; one that fails takes nothing from the others."""
+    """Calls all extractors; one that fails takes nothing from the others. A model is asked once for all of them."""
 
-    def __init__(self, extractors: Sequence[CandidateExtractor]) -> None:
-        self.extractors = list(extractors)
+    def __init__(self, extractors: Sequence[CandidateExtractor], reader: ModelReader | None = None) -> None:
+        self.extractors, self._reader = list(extractors), reader
 
     def extract_candidates(
         self, ctx: RequestContext, archive: SessionArchive, messages: Sequence[Message]
     ) -> list[CandidateMemory]:
-        """Return the candidates of all extractors, which run in parallel.
+        """Return the candidates of all extractors; see `read`."""
+        return self.read(ctx, archive, messages).candidates
 
-        Failures are added to `archive.stats["reading"]`, if it is there: a failed extractor may have missed candidates
-        in any message.
+    def read(
+        self,
+        ctx: RequestContext,
+        archive: SessionArchive,
+        messages: Sequence[Message],
+        wanted: Container[int] | None = None,
+        allowance: Allowance | None = None,
+    ) -> Reading:
+        """Return what the extractors find, which run in parallel, as far as the model's `concurrency` lets them.
+
+        See `ModelReader.read`. A failed extractor may have missed candidates in any message.
         """
-        reading = archive.stats.get("reading")
+        made = self._reader.read(messages, archive, ctx, wanted, allowance) if self._reader is not None else Reading()
+        shown = replace(archive, stats={**archive.stats, "reading": made})
 
-        def extract(extractor: CandidateExtractor) -> list[CandidateMemory] | Exception:
+        def extract(extractor: CandidateExtractor) -> list[CandidateMemory]:
             try:
-                return extractor.extract(messages, archive, ctx)
+                return extractor.extract(messages, shown, ctx)
             except Exception as error:  # an extractor may be the caller's own
-                return error
+                text = HideKeys(f"{type(error).__name__}: {error}")[:300]
+                made.failures.append({"extractor": type(extractor).__name__, "error": text})
+                made.failed.update(range(1, len(messages) + 1))
+                return []
 
-        found: list[CandidateMemory] = []
-        with ThreadPoolExecutor(max(1, len(self.extractors))) as pool:
-            for extractor, made in zip(self.extractors, pool.map(extract, self.extractors), strict=True):
-                if not isinstance(made, Exception):
-                    found += made
-                elif reading is not None:
-                    text = HideKeys(f"{type(made).__name__}: {made}")[:300]
-                    reading.failures.append({"extractor": type(extractor).__name__, "error": text})
-                    reading.failed.update(range(1, len(messages) + 1))
-        return found
+        count = (self._reader.concurrency if self._reader is not None else None) or len(self.extractors)
+        with ThreadPoolExecutor(max(1, count)) as pool:
+            made.candidates = [each for found in pool.map(extract, self.extractors) for each in found]
+        return made
 
     def normalize_candidates(self, ctx: RequestContext, candidates: Sequence[CandidateMemory]) -> list[CandidateMemory]:
         """Return candidates that can be written, each once, with the sources of all that say the same.
@@ -158,7 +166,7 @@ class CommitCoordinator:
         self._reader = ModelReader(llm, fs.count_tokens) if llm is not None else None
         self._advisor = MergeAdvisor(llm) if llm is not None else None
         self.builder = ArchiveBuilder(fs)
-        self._pipeline = CandidatePipeline(make_extractors(self._reader))
+        self._pipeline = CandidatePipeline(make_extractors(self._reader), self._reader)
         self._router = PolicyRouter(fs, ask, self._advisor)
         self._writer, self._relations = ContextWriter(fs), RelationWriter(relations)
 
@@ -315,13 +323,8 @@ class CommitCoordinator:
         """Return the candidates of the wanted messages, and failures."""
         if not wanted:
             return Reading()
-        said = archive.recent_messages
-        made = Reading() if self._reader is None else self._reader.read(said, archive, ctx, wanted, allowance)
-        archive.stats["reading"] = made
-        made.candidates = self._pipeline.normalize_candidates(
-            ctx, self._pipeline.extract_candidates(ctx, archive, said)
-        )
-        del archive.stats["reading"]
+        made = self._pipeline.read(ctx, archive, archive.recent_messages, wanted, allowance)
+        made.candidates = self._pipeline.normalize_candidates(ctx, made.candidates)
         return made
 
     def _write(

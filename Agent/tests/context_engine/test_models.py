@@ -11,11 +11,12 @@ from typing import Any
 
 import pytest
 
+from Agent.base.text import count_tokens
 from Agent.context_engine import ContextEngineService, InvalidInputError, LLMClientAdapter, RequestContext
 from Agent.context_engine.commit.commit_coordinator import CandidatePipeline
 from Agent.context_engine.core.messages import read_messages
-from Agent.context_engine.core.objects import RerankScore, SessionArchive
-from Agent.context_engine.extraction import _candidate_of
+from Agent.context_engine.core.objects import Message, RerankScore, SessionArchive
+from Agent.context_engine.extraction import ModelReader, _candidate_of, make_extractors
 from Agent.keyword_tree import StubLLMClient
 from Agent.memory.extraction import SCHEMA, Shown, check_fact
 
@@ -531,3 +532,10 @@ def test_extractors_run_side_by_side_and_a_model_as_its_client_says() -> None:
         engine.commit_session(ADA, long_session(5))
     assert len(most) == 5
     assert max(most) == 1
+
+    # The pipeline alone asks a model once for all four extractors, too, and not each for itself at a time.
+    most.clear()
+    reader = ModelReader(OneAtATime(), count_tokens)
+    said = [Message("1", "user", "I love jazz.", 0.0)]
+    CandidatePipeline(make_extractors(reader), reader).extract_candidates(ADA, archive, said)
+    assert most == [1]
