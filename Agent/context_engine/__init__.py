@@ -6,6 +6,7 @@ L1 a page, L2 all) decide what reading costs. Nothing said is lost: archive firs
 `providers` is where models, vectors and the rest of the library come in.
 """
 
+from .core import objects as _objects
 from .core.errors import (
     AccessDeniedError,
     ConflictError,
@@ -17,8 +18,7 @@ from .core.errors import (
     StoreError,
     VersionConflictError,
 )
-from .core.objects import *  # noqa: F403  the objects are the vocabulary, and their module lists them
-from .core.objects import __all__ as _objects
+from .core.objects import *  # noqa: F403  the vocabulary: all classes that the module defines
 from .providers import LLMClientAdapter
 from .service import AsyncContextEngineService, ContextEngineService
 
@@ -36,4 +36,4 @@ __all__ = [
     "StoreError",
     "VersionConflictError",
 ]
-__all__ += _objects
+__all__ += [name for name, made in vars(_objects).items() if getattr(made, "__module__", "") == _objects.__name__]

@@ -131,14 +131,15 @@ class Forgetter:
         """Stage nodes without their references to erased memories, and return their URIs."""
         changed = []
         for uri, image in rows:
-            if uri.text in gone or leads_on(image.get(META, b"")) or not _names_one(uri, image, gone):
+            if uri.text in gone or leads_on(image.get(META, b"")):
                 continue
             staged = tx.look(uri)
-            edges = read_edges(uri.text, staged.files.get(RELATIONS, b""))
+            edges, meta = read_edges(uri.text, staged.files.get(RELATIONS, b"")), _without_uses(staged.meta or {}, gone)
             left = [edge for edge in edges if edge.to_uri not in gone]
-            files = {**staged.files, RELATIONS: write_edges(left)} if len(left) < len(edges) else staged.files
-            tx.put(uri, Staged(files, _without_uses(staged.meta or {}, gone)))
-            changed.append(uri.text)
+            if left != edges or meta != staged.meta:
+                files = {**staged.files, RELATIONS: write_edges(left)} if left != edges else staged.files
+                tx.put(uri, Staged(files, meta))
+                changed.append(uri.text)
         return changed
 
     def _look_around(self, ctx: RequestContext, uris: set[str], found: Uri) -> "tuple[list[_Row], list[Uri]]":
@@ -208,12 +209,6 @@ def _stubs(rows: Sequence[_Row], uri: str) -> list[Uri]:
         found += more
         ends += [stub.text for stub in more]
     return found
-
-
-def _names_one(uri: Uri, image: Image, gone: set[str]) -> bool:
-    """Whether a node's edges or its metadata name a memory."""
-    edges, meta = read_edges(uri.text, image.get(RELATIONS, b"")), read_meta(uri, image)
-    return any(edge.to_uri in gone for edge in edges) or _without_uses(meta, gone) != meta
 
 
 def _citing(rows: Sequence[_Row]) -> Iterator[tuple[Uri, set[tuple[str, str]]]]:

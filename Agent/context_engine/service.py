@@ -20,6 +20,7 @@ import asyncio
 import contextlib
 import functools
 import logging
+import math
 import operator
 import os
 import re
@@ -420,13 +421,12 @@ class ContextEngineService:
             {"uri": str(place), "text": block.content_excerpt or block.abstract} for place, block in enumerate(blocks)
         ]
         try:
-            scores = self._reranker.rerank(query, documents)
-            order = [int(score.uri) for score in sorted(scores, key=lambda score: -score.score)]
+            scores = {int(score.uri): score.score for score in self._reranker.rerank(query, documents)}
         except Exception as error:  # the reranker's port: without it the order stays
             _log.warning("the reranker failed: %s", HideKeys(str(error)))
             return blocks
-        order = [place for place in dict.fromkeys(order) if 0 <= place < len(blocks)]
-        return [blocks[place] for place in [*order, *(each for each in range(len(blocks)) if each not in order)]]
+        order = sorted(range(len(blocks)), key=lambda place: -scores.get(place, -math.inf))
+        return [blocks[place] for place in order]
 
     def read_memory(
         self,

@@ -7,36 +7,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-__all__ = [
-    "Brief",
-    "CandidateMemory",
-    "CommitResult",
-    "ContextNode",
-    "EmbeddingVector",
-    "ForgetResult",
-    "HistoryEntry",
-    "IndexBatchResult",
-    "IndexRecord",
-    "Message",
-    "MoveProjection",
-    "NodeHit",
-    "NodeStat",
-    "NodeSummary",
-    "OutboxEvent",
-    "RelationEdge",
-    "RelationIndexRecord",
-    "RequestContext",
-    "RerankScore",
-    "RetrievedBlock",
-    "SearchResult",
-    "SeedHit",
-    "SessionArchive",
-    "TypedQuery",
-    "VectorHit",
-    "WritePlan",
-    "WriteResult",
-]
-
 
 @dataclass(frozen=True)
 class RequestContext:
