@@ -29,9 +29,9 @@ import threading
 import time
 import unicodedata
 import uuid
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import astuple
-from typing import Any, Concatenate, ParamSpec, Self, TypeVar
+from typing import Any, Self, TypeVar
 
 from ..base.checks import shorten
 from ..base.text import CountTokens, clean, count_tokens, fold, one_line
@@ -41,9 +41,7 @@ from ..finding.index import LostIndexError
 from ..keyword_tree import HideKeys, LLMClient
 from .care import FORGET, Forgetter, verify_store
 from .commit.commit_coordinator import CommitCoordinator
-from .commit.policies import (
-    DANGER,
-)
+from .commit.policies import DANGER
 from .core.config import BUDGET_TOKENS, EXTRACT_ARCHIVE, OWNER_OF
 from .core.errors import (
     ContextEngineError,
@@ -86,7 +84,6 @@ from .retrieval import HierarchicalSearcher, L0Retriever, MemoryReadService, Que
 
 _log = logging.getLogger(__name__)
 
-P = ParamSpec("P")
 T = TypeVar("T")
 
 
@@ -611,16 +608,6 @@ class ContextEngineService:
         self.worker.reconcile(space, recursive=True)
 
 
-def _in_thread(
-    method: Callable[Concatenate[ContextEngineService, P], T],
-) -> Callable[Concatenate["AsyncContextEngineService", P], Coroutine[Any, Any, T]]:
-    @functools.wraps(method)
-    async def call(self: "AsyncContextEngineService", /, *arguments: P.args, **named: P.kwargs) -> T:
-        return await asyncio.to_thread(method, self.engine, *arguments, **named)
-
-    return call
-
-
 class AsyncContextEngineService:
     """A `ContextEngineService`, which is `engine`, made with the same arguments, whose methods are coroutines.
 
@@ -639,29 +626,15 @@ class AsyncContextEngineService:
     def __init__(self, folder: str | os.PathLike[str] | None, **options: Any) -> None:
         self.engine = ContextEngineService(folder, **options)
 
-    commit_session = _in_thread(ContextEngineService.commit_session)
-    search_memory = _in_thread(ContextEngineService.search_memory)
-    read_memory = _in_thread(ContextEngineService.read_memory)
-    get_node = _in_thread(ContextEngineService.get_node)
-    list_children = _in_thread(ContextEngineService.list_children)
-    remember = _in_thread(ContextEngineService.remember)
-    extract_again = _in_thread(ContextEngineService.extract_again)
-    brief = _in_thread(ContextEngineService.brief)
-    confirm = _in_thread(ContextEngineService.confirm)
-    write_node = _in_thread(ContextEngineService.write_node)
-    move_node = _in_thread(ContextEngineService.move_node)
-    delete_node = _in_thread(ContextEngineService.delete_node)
-    history = _in_thread(ContextEngineService.history)
-    undo = _in_thread(ContextEngineService.undo)
-    adopt = _in_thread(ContextEngineService.adopt)
-    adopt_all = _in_thread(ContextEngineService.adopt_all)
-    forget = _in_thread(ContextEngineService.forget)
-    status = _in_thread(ContextEngineService.status)
-    verify = _in_thread(ContextEngineService.verify)
-    prune = _in_thread(ContextEngineService.prune)
-    repair = _in_thread(ContextEngineService.repair)
-    work = _in_thread(ContextEngineService.work)
-    close = _in_thread(ContextEngineService.close)
+    def __getattr__(self, name: str) -> Callable[..., Awaitable[Any]]:
+        if name.startswith("_") or not callable(method := getattr(ContextEngineService, name, None)):
+            raise AttributeError(f"AsyncContextEngineService has no {name!r}")
+
+        @functools.wraps(method)
+        async def call(*arguments: Any, **named: Any) -> Any:
+            return await asyncio.to_thread(method, self.engine, *arguments, **named)
+
+        return call
 
     async def __aenter__(self) -> Self:
         return self

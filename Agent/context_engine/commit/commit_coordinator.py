@@ -24,17 +24,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ...base.checks import shorten
-from ...base.text import (
-    clean,
-    count_tokens,
-    cut_tokens,
-    date_of,
-    fold,
-    mapping_of,
-    merge_unique,
-    one_line,
-        strings_of,
-)
+from ...base.text import clean, count_tokens, cut_tokens, date_of, fold, mapping_of, merge_unique, one_line, strings_of
 from ...keyword_tree import HideKeys
 from ..core.config import EXTRACT_ARCHIVE, LEASE_S, LEVEL_TOKENS, MODEL_SECONDS, OWNER_OF, SESSIONS, SKIP
 from ..core.entries import candidate_id

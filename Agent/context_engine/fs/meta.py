@@ -13,16 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ...base.checks import shorten
-from ...base.text import (
-    digest_of,
-    file_digest,
-    mapping_of,
-    merge_unique,
-    read_time,
-        strings_of,
-    time_of,
-    to_json,
-)
+from ...base.text import digest_of, file_digest, mapping_of, merge_unique, read_time, strings_of, time_of, to_json
 from ..core.config import FILES, LEVELS, META, context_type_of
 from ..core.errors import InvalidInputError, NodeNotFoundError, StoreCorruptError, VersionConflictError
 from ..core.objects import RelationEdge

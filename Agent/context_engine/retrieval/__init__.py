@@ -48,16 +48,7 @@ from ..core.objects import (
 from ..fs.context_fs import ContextFS, RelationStore
 from ..fs.meta import file_of, read_edges
 from ..fs.uri import check_access, is_visible, parse_uri, space_uris
-from ..providers import (
-    Filters,
-    Place,
-    WordHit,
-    WordIndex,
-    passage_of_archive,
-    passages_of,
-    projected_digest,
-    terms_of,
-)
+from ..providers import Filters, Place, WordHit, WordIndex, passage_of_archive, passages_of, projected_digest, terms_of
 
 NAMED = 1.0
 """The score of a node that the query names exactly."""

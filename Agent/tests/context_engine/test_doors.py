@@ -27,10 +27,16 @@ class TestAsync:
 
         assert asyncio.run(run()) == [f"I love band{number}." for number in range(8)]
 
-    def test_has_every_method_of_the_service(self) -> None:
-        parts = {"words"}
-        missing = {name for name in vars(ContextEngineService) if not name.startswith("_")} - parts
-        assert missing <= set(vars(AsyncContextEngineService))
+    def test_has_the_methods_of_the_service_and_no_others(self) -> None:
+        engine = AsyncContextEngineService(None)
+        methods = [name for name, method in vars(ContextEngineService).items() if callable(method) and name[0] != "_"]
+
+        assert len(methods) > 20
+        assert all(asyncio.iscoroutinefunction(getattr(engine, name)) for name in methods)
+        for name in ("fs", "_search", "comit_session"):
+            with pytest.raises(AttributeError, match=name):
+                getattr(engine, name)
+        asyncio.run(engine.close())
 
 
 class TestCommandLine:
