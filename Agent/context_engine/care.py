@@ -24,9 +24,9 @@ from .core.messages import decode_messages, forgotten_digest
 from .core.objects import ForgetResult, Message, OutboxEvent, RequestContext, SessionArchive
 from .fs.context_fs import ContextFS
 from .fs.folders import Image
-from .fs.main_store import Transaction, uri_of
+from .fs.main_store import Transaction
 from .fs.meta import Staged, digests_of, leads_on, read_edges, read_meta, write_edges
-from .fs.uri import Uri, check_access, parse_uri, space_uris
+from .fs.uri import Uri, check_access, parse_uri, space_uris, uri_of
 from .index.index_worker import IndexSpaces, IndexWorker, context_of
 from .index.outbox_store import OutboxStore
 from .providers import projected_digest
@@ -133,12 +133,12 @@ class Forgetter:
         for uri, image in rows:
             if uri.text in gone or leads_on(image.get(META, b"")):
                 continue
-            staged = tx.look(uri)
-            edges, meta = read_edges(uri.text, staged.files.get(RELATIONS, b"")), _without_uses(staged.meta or {}, gone)
+            edges, meta = read_edges(uri.text, image.get(RELATIONS, b"")), read_meta(uri, image)
             left = [edge for edge in edges if edge.to_uri not in gone]
-            if left != edges or meta != staged.meta:
+            if left != edges or _without_uses(meta, gone) != meta:
+                staged = tx.look(uri)
                 files = {**staged.files, RELATIONS: write_edges(left)} if left != edges else staged.files
-                tx.put(uri, Staged(files, meta))
+                tx.put(uri, Staged(files, _without_uses(staged.meta or {}, gone)))
                 changed.append(uri.text)
         return changed
 

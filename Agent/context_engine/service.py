@@ -553,7 +553,7 @@ class ContextEngineService:
         Raises:
             NodeNotFoundError: There is no such node.
 
-        Cost: reads the metadata of all nodes of the request, and the edges of those that have any (some 20 µs a
+        Cost: reads the metadata of all nodes of the request, and the edges of those that have any (some 30 µs a
         node); the journal and the space's index are written again, 5 ms a megabyte each.
         """
         return self._forgetter.forget(ctx, uri, sources)

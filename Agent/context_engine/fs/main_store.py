@@ -29,7 +29,6 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeAlias, TypeVar
-from urllib.parse import unquote
 
 from ...base.forks import watch_forks
 from ...base.text import CountTokens, count_tokens, mapping_of, to_json
@@ -51,7 +50,7 @@ from .folders import Disk, Entry, Folders, Image, boot_id
 from .journal import Change, Commit, Journal, NodeRow, is_damage
 from .meta import Staged, is_whole, leads_on, read_meta, staged_of, state_of, write_meta
 from .redo import Rescue, redo
-from .uri import Uri, check_access, parse_uri, space_uris
+from .uri import Uri, check_access, parse_uri, space_uris, uri_of
 
 _log = logging.getLogger(__name__)
 
@@ -204,7 +203,7 @@ class Transaction:
         meta = staged.meta
         if before is not None and uri.text not in self._musts:
             kept = {name: before[name] for name in ("version", "sequence", "created_at", "updated_at")}
-            same = _write_meta(uri, {**meta, **kept}, files) == base[META]
+            same = write_meta(uri, {**meta, **kept}, files) == base[META]
             if same and {**files, META: base[META]} == base:
                 return base
         row = self.fs.journal.node(uri.text)  # an older version may have been restored manually: versions only rise
@@ -212,7 +211,7 @@ class Transaction:
         meta["sequence"] = commit.sequence
         meta["created_at"] = meta.get("created_at") or (before["created_at"] if before else 0.0) or commit.at
         meta["updated_at"] = commit.at
-        return {**files, META: _write_meta(uri, meta, files)}
+        return {**files, META: write_meta(uri, meta, files)}
 
     def _move_changes(self, commit: Commit) -> list[_Event]:
         assert self._move is not None
@@ -229,13 +228,6 @@ class Transaction:
         leads = to_json({"moved_to": to.text}).encode("utf-8") + b"\n"
         commit.changes += [Change(uri.text, {}, {}, to.text), Change(uri.text, {META: None}, {META: leads})]
         return [(config.MOVE_CONTEXT, uri.text, {"to_uri": to.text, "recursive": True}, 0.0)]
-
-
-def _write_meta(uri: Uri, meta: dict[str, Any], files: Image) -> bytes:
-    try:
-        return write_meta(uri, meta, files)
-    except (TypeError, ValueError) as error:
-        raise InvalidInputError(f"metadata of {uri.text!r} is no JSON: {error}") from error
 
 
 def _describe(plan: WritePlan) -> dict[str, Any]:
@@ -276,10 +268,7 @@ class MainStore:
         disk: Disk | None = None,
     ) -> None:
         if root is not None:
-            try:
-                refuse_address(root, "folder")
-            except ValueError as error:  # that of the core
-                raise InvalidInputError(str(error)) from None
+            refuse_address(root, "folder")
         made = None if root is not None else _make_folder()
         self.root = made or Path(root or "").absolute()
         self._remove = weakref.finalize(self, _remove_folder, made, os.getpid())
@@ -578,18 +567,10 @@ class MainStore:
 
     def entries(self, uri: Uri, depth: int = config.URI_SEGMENTS) -> Iterator[tuple[Uri, Entry]]:
         """Yield a folder and those under it, parents first; folders that no URI has are left out."""
-        above = {uri.folders: uri}
         for entry in self.folders.walk(uri.folders, depth=depth):
-            found = uri
-            if entry.folders != uri.folders:
-                parent = above.get(entry.folders[:-1])
-                child = parent.child(entry.folders[-1]) if parent else None
-                if child is None:
-                    continue
-                found = child
-                if entry.has_children:
-                    above[entry.folders] = child
-            yield found, entry
+            found = uri if entry.folders == uri.folders else uri_of(entry.folders)
+            if found is not None:
+                yield found, entry
 
     def walk(self, uri: Uri) -> Iterator[Uri]:
         """Yield a node and all under it, parents first, without stubs of moved ones."""
@@ -609,16 +590,6 @@ class MainStore:
             for owner in self.folders.child_names((account, kind))
         )
         return [found.text for found in map(uri_of, folders) if found is not None]
-
-
-
-def uri_of(folders: tuple[str, ...]) -> Uri | None:
-    """Return the URI whose folders these are; None for folders that no URI has."""
-    try:
-        found = parse_uri("ctx://" + "/".join(map(unquote, folders)))
-    except ContextEngineError:
-        return None
-    return found if found.folders == folders else None
 
 
 def _prepare(root: Path) -> None:

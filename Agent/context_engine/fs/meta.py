@@ -110,11 +110,14 @@ def _head_of(uri: Uri, held: dict[str, Any]) -> tuple[str, float]:
 
 
 def write_meta(uri: Uri, meta: dict[str, Any], image: Image) -> bytes:
-    """Return the metadata file of a node whose other files are in `image`; `ValueError` if it is no JSON."""
+    """Return the metadata file of a node whose other files are in `image`; `InvalidInputError` if it is no JSON."""
     times = {name: time_of(meta[name]) for name in ("created_at", "updated_at")}
     made = {"format": FORMAT, "uri": uri.text, "owner_space": uri.owner_space, "digests": digests_of(image), **times}
     row = {name: made[name] if name in made else meta[name] for name in _FIELDS}
-    return to_json(row, indent=1).encode("utf-8", "replace") + b"\n"
+    try:
+        return to_json(row, indent=1).encode("utf-8", "replace") + b"\n"
+    except (TypeError, ValueError) as error:
+        raise InvalidInputError(f"metadata of {uri.text!r} is no JSON: {error}") from error
 
 
 def read_edges(uri: str, data: bytes) -> list[RelationEdge]:

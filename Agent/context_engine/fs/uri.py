@@ -13,7 +13,6 @@ All of it is decided on the text, before anything looks at the disk. Nothing is 
 characters. A space is `ctx://{account}/users/{id}` or `ctx://{account}/agents/{id}`; nodes lie under one.
 """
 
-import contextlib
 import re
 from functools import lru_cache
 from typing import NamedTuple
@@ -80,18 +79,6 @@ class Uri(NamedTuple):
             return rest[1] if rest[1] in OWNER_OF else ""
         return rest[0] if rest and rest[0] in (SESSIONS, "skills", "tools") else ""
 
-    def child(self, folder: str) -> "Uri | None":
-        """Return the URI of a folder within this one's; None for a folder that no URI has."""
-        segment, is_ours = folder, bool(_is_plain(folder))
-        if not is_ours:
-            segment = unquote(folder)
-            with contextlib.suppress(ValueError):
-                is_ours = "/" not in segment and _folder_of(segment) == folder
-        text = f"{self.text}/{segment}"
-        if not is_ours or len(text) > URI_CHARACTERS or len(self.segments) == URI_SEGMENTS:
-            return None
-        return Uri(text, (*self.segments, segment), (*self.folders, folder))
-
     def is_beneath(self, other: "Uri") -> bool:
         """Whether it is `other`, or lies under it."""
         return self.segments[: len(other.segments)] == other.segments
@@ -117,6 +104,15 @@ def parse_uri(uri: object) -> Uri:
     if not isinstance(uri, str):
         raise InvalidUriError(f"a URI is a string, not {shorten(uri)}")
     return _parse(str(uri))
+
+
+def uri_of(folders: tuple[str, ...]) -> Uri | None:
+    """Return the URI whose folders these are; None for folders that no URI has."""
+    try:
+        found = _parse(_SCHEME + unquote("/".join(folders)))
+    except InvalidUriError:
+        return None
+    return found if found.folders == folders else None
 
 
 @lru_cache(maxsize=4096)  # the same few folders lead to all nodes
