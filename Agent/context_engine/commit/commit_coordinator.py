@@ -379,8 +379,6 @@ class CommitCoordinator:
         result = self._writer.apply_plan(ctx, plan)
         if plan.relation_ops:
             self._relations.apply_edges(ctx, plan.target_uri, plan.relation_ops)
-        if plan.outbox_events:
-            self._outbox.append_batch([OutboxEvent(**{**_EVENT, **row}) for row in plan.outbox_events])
         return result
 
     def remember(self, ctx: RequestContext, candidate: CandidateMemory) -> WriteResult:
@@ -451,9 +449,6 @@ def _read_options(options: Mapping[str, Any] | None) -> tuple[bool, bool]:
     if options is not None and not (isinstance(options, Mapping) and set(options) <= {"background", "delta"}):
         raise InvalidInputError(f"options may hold background and delta, not {shorten(options)}")
     return bool((options or {}).get("background")), bool((options or {}).get("delta"))
-
-
-_EVENT = {"event_id": "", "uri": "", "payload": {}, "status": "pending", "retry_count": 0, "created_at": 0.0}
 
 
 def _to_extract(archive_uri: str, ctx: RequestContext) -> OutboxEvent:

@@ -222,9 +222,6 @@ class Entry(NamedTuple):
 class Guard(Protocol):
     """Decides about each file that a write has replaced."""
 
-    def expects(self, name: str) -> bool:
-        """Whether a file is expected in the place."""
-
     def is_known(self, name: str, taken: bytes) -> bool:
         """Whether it is expected, and may be removed."""
 
@@ -362,23 +359,21 @@ class Folders:
                     left = left[self._disk.write(fd, bytes(left) if len(left) < len(data) else data) :]
             finally:
                 self._disk.close(fd)
-            is_taken = self._put(name, parent, guard.expects(name))
+            is_taken = self._put(name, parent)
             if is_again:
                 self._disk.remove_file(name + OLD, parent)  # what is in place now has all of it
             data = self._look_at_taken(name, parent, names, guard, data) if is_taken else None
             is_again = True
 
-    def _put(self, name: str, parent: int, is_expected: bool) -> bool:
-        """Let a new file take its place, and whether something was there, which has the new one's name now."""
+    def _put(self, name: str, parent: int) -> bool:
+        """Let a new file take its place; return whether something was there, which has the new one's name now."""
         while True:  # an editor may create or remove the file between two steps
-            if is_expected:
-                with contextlib.suppress(FileNotFoundError):
-                    self._disk.swap(name + NEW, name, parent)
-                    return True
+            with contextlib.suppress(FileNotFoundError):
+                self._disk.swap(name + NEW, name, parent)
+                return True
             with contextlib.suppress(FileExistsError):
                 self._disk.place(name + NEW, name, parent)
                 return False
-            is_expected = True
 
     def _look_at_taken(
         self, name: str, parent: int, names: Sequence[str], guard: Guard, data: bytes | None

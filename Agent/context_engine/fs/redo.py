@@ -40,10 +40,6 @@ class Rescue:
         self._before, self._may_merge = dict(before or {}), before is not None
         self._is_known, self._sequence = is_known, sequence
 
-    def expects(self, name: str) -> bool:
-        """Whether a file is expected in the place; without a `before` there may be one."""
-        return not self._may_merge or self._before.get(name) is not None
-
     def is_known(self, name: str, taken: bytes) -> bool:
         """Whether it is expected."""
         return taken == self._before.get(name) or self._is_known(name, taken)
