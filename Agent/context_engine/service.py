@@ -29,7 +29,7 @@ import threading
 import time
 import unicodedata
 import uuid
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import astuple
 from typing import Any, Self, TypeVar
 
@@ -626,7 +626,7 @@ class AsyncContextEngineService:
     def __init__(self, folder: str | os.PathLike[str] | None, **options: Any) -> None:
         self.engine = ContextEngineService(folder, **options)
 
-    def __getattr__(self, name: str) -> Callable[..., Awaitable[Any]]:
+    def __getattr__(self, name: str) -> Callable[..., Coroutine[Any, Any, Any]]:
         if name.startswith("_") or not callable(method := getattr(ContextEngineService, name, None)):
             raise AttributeError(f"AsyncContextEngineService has no {name!r}")
 

@@ -1,6 +1,6 @@
 """A node's files as one image, read and written from folder to folder; a symlink on the way is an error.
 
-`Disk` is the one door to the operating system: a call each, so that a test can stand behind it and let any fail.
+`Disk` is the one door to the operating system for what changes: a test can stand behind it and let any call fail.
 
 A file is written under another name and exchanged with the present one; nothing is synced here. The former file is
 compared after that, so that an edit made in between is not lost. `Image` maps a file's name to its bytes; None stands
@@ -28,57 +28,12 @@ _FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC  # a pipe in 
 
 
 class Disk:
-    """The store's calls of the operating system."""
-
-    def open_folder(self, name: str, parent: int) -> int:
-        """Open a folder in another one."""
-        return os.open(name, _FOLDER, dir_fd=parent)
-
-    def open_path(self, path: str, names: Sequence[str]) -> tuple[int, int]:
-        """Open a folder from the store's own on, one from the other; return it, and how many of the names are there.
-
-        Where one is not, the folder is the last that is; an error says which name is none of ours.
-        """
-        fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        for place, name in enumerate(names):
-            try:
-                fd, above = os.open(name, _FOLDER, dir_fd=fd), fd
-            except FileNotFoundError:
-                return fd, place
-            except OSError as error:
-                os.close(fd)
-                raise OSError(error.errno, error.strerror, "/".join(names[: place + 1])) from error
-            os.close(above)
-        return fd, len(names)
+    """The store's calls of the operating system that change files, or make them last."""
 
     def make_folder(self, name: str, parent: int) -> None:
         """Make a folder for its owner alone; one that is there is no error."""
         with contextlib.suppress(FileExistsError):
             os.mkdir(name, 0o700, dir_fd=parent)
-
-    def list_folder(self, fd: int) -> Sequence[os.DirEntry[str]]:
-        """Return the entries of a folder."""
-        with os.scandir(fd) as entries:
-            return list(entries)
-
-    def open_file(self, name: str, parent: int) -> int:
-        """Open a file for reading."""
-        return os.open(name, _FILE, dir_fd=parent)
-
-    def read(self, fd: int, size: int) -> bytes:
-        """Return at most `size` bytes of a file."""
-        data = os.read(fd, size)
-        while len(data) < size and (more := os.read(fd, size - len(data))):
-            data += more
-        return data
-
-    def look_up(self, name: str, parent: int) -> os.stat_result:
-        """Return the status of a name, without following a symlink."""
-        return os.stat(name, dir_fd=parent, follow_symlinks=False)
-
-    def look_at(self, fd: int) -> os.stat_result:
-        """Return the status of an open file."""
-        return os.fstat(fd)
 
     def create_file(self, name: str, parent: int) -> int:
         """Open an empty file for writing, for its owner alone."""
@@ -109,18 +64,6 @@ class Disk:
             os.rename(new, name, src_dir_fd=parent, dst_dir_fd=parent)
             os.rename(taken, new, src_dir_fd=parent, dst_dir_fd=parent)
 
-    def is_being_written(self, fd: int) -> bool:
-        """Whether any program has a file open for writing; False where the system does not tell."""
-        if not hasattr(fcntl, "F_SETLEASE"):
-            return False
-        try:  # Linux gives a read lease on a file that no process has open for writing; its signal must not end us
-            fcntl.fcntl(fd, fcntl.F_SETSIG, signal.SIGURG)
-            fcntl.fcntl(fd, fcntl.F_SETLEASE, fcntl.F_RDLCK)
-            fcntl.fcntl(fd, fcntl.F_SETLEASE, fcntl.F_UNLCK)
-        except OSError as error:
-            return error.errno == errno.EAGAIN
-        return False
-
     def link_out(self, name: str, parent: int, path: str) -> None:
         """Link a file elsewhere, so that later writes of another program to it are kept."""
         os.link(name, path, src_dir_fd=parent, follow_symlinks=False)
@@ -135,26 +78,6 @@ class Disk:
         with contextlib.suppress(OSError):
             os.rmdir(name, dir_fd=parent)
 
-    def close(self, fd: int) -> None:
-        """Close a file or a folder."""
-        os.close(fd)
-
-    def may_write(self, fd: int) -> bool:
-        """Whether this process may make files in a folder."""
-        return os.access(".", os.W_OK | os.X_OK, dir_fd=fd)
-
-    def open_lock(self, path: str, create: bool) -> int:
-        """Open the file that is locked; it is never deleted, else two could hold it."""
-        return os.open(path, (os.O_RDWR | os.O_CREAT if create else os.O_RDONLY) | os.O_CLOEXEC, 0o600)
-
-    def lock(self, fd: int) -> None:
-        """Wait until no other process writes."""
-        fcntl.flock(fd, fcntl.LOCK_EX)
-
-    def unlock(self, fd: int) -> None:
-        """Let others write."""
-        fcntl.flock(fd, fcntl.LOCK_UN)
-
     def sync_all(self, fd: int) -> None:
         """Let all that was written to the file system of a folder last: one call, however many files (`syncfs`)."""
         if _syncfs is None:
@@ -162,6 +85,42 @@ class Disk:
         elif _syncfs(fd) != 0:
             code = ctypes.get_errno()
             raise OSError(code, os.strerror(code))
+
+
+def open_path(path: str, names: Sequence[str]) -> tuple[int, int]:
+    """Open a folder from the store's own on, one from the other; return it, and how many of the names are there.
+
+    Where one is not, the folder is the last that is; an error says which name is none of ours.
+    """
+    fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    for place, name in enumerate(names):
+        try:
+            fd, above = os.open(name, _FOLDER, dir_fd=fd), fd
+        except FileNotFoundError:
+            return fd, place
+        except OSError as error:
+            os.close(fd)
+            raise OSError(error.errno, error.strerror, "/".join(names[: place + 1])) from error
+        os.close(above)
+    return fd, len(names)
+
+
+def _entries(fd: int) -> list[os.DirEntry[str]]:
+    with os.scandir(fd) as entries:
+        return list(entries)
+
+
+def _is_being_written(fd: int) -> bool:
+    """Whether any program has a file open for writing; False where the system does not tell."""
+    if not hasattr(fcntl, "F_SETLEASE"):
+        return False
+    try:  # Linux gives a read lease on a file that no process has open for writing; its signal must not end us
+        fcntl.fcntl(fd, fcntl.F_SETSIG, signal.SIGURG)
+        fcntl.fcntl(fd, fcntl.F_SETLEASE, fcntl.F_RDLCK)
+        fcntl.fcntl(fd, fcntl.F_SETLEASE, fcntl.F_UNLCK)
+    except OSError as error:
+        return error.errno == errno.EAGAIN
+    return False
 
 
 def _find(name: str, *arguments: Any) -> Callable[..., int] | None:
@@ -245,7 +204,7 @@ class Folders:
         A `StoreError` says that one on the way is a symlink, or a file.
         """
         try:
-            return self._disk.open_path(self.root, names)
+            return open_path(self.root, names)
         except FileNotFoundError as error:
             raise StoreError(f"the store's folder {self.root!r} was removed or replaced: open it again") from error
         except OSError as error:
@@ -264,11 +223,11 @@ class Folders:
                 raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), names[depth])
             for name in names[depth:]:
                 self._disk.make_folder(name, fd)
-                fd, above = self._disk.open_folder(name, fd), fd
-                self._disk.close(above)
+                fd, above = os.open(name, _FOLDER, dir_fd=fd), fd
+                os.close(above)
             yield fd
         finally:
-            self._disk.close(fd)
+            os.close(fd)
 
     def read(self, names: Sequence[str], files: Sequence[str] = FILES, is_settled: bool = False) -> Image:
         """Return a node's files, those that are there; with `is_settled` each once no program is writing to it."""
@@ -292,7 +251,7 @@ class Folders:
     def _read_file(self, name: str, parent: int, names: Sequence[str], is_settled: bool) -> tuple[bytes, bool]:
         """Return a file's bytes, and whether a program may still be writing to it; it is waited for a tenth second."""
         try:
-            fd = self._disk.open_file(name, parent)
+            fd = os.open(name, _FILE, dir_fd=parent)
         except OSError as error:
             where = "/".join((*names, name))
             if error.errno == errno.ELOOP:
@@ -304,16 +263,19 @@ class Folders:
             is_open = False
             for pause in _WAITS if is_settled else ():
                 time.sleep(pause)
-                if not (is_open := self._disk.is_being_written(fd)):
+                if not (is_open := _is_being_written(fd)):
                     break
-            known = self._disk.look_at(fd)
+            known = os.fstat(fd)
             if not stat.S_ISREG(known.st_mode):
                 raise StoreError(f"{'/'.join((*names, name))!r} is no plain file")
             if known.st_size > FILE_BYTES:
                 raise StoreCorruptError(f"{'/'.join((*names, name))!r} is larger than {FILE_BYTES} bytes: no memory is")
-            return self._disk.read(fd, known.st_size), is_open
+            data = os.read(fd, known.st_size)
+            while len(data) < known.st_size and (more := os.read(fd, known.st_size - len(data))):
+                data += more
+            return data, is_open
         finally:
-            self._disk.close(fd)
+            os.close(fd)
 
     def write(self, names: Sequence[str], change: Change, guard: Guard) -> None:
         """Write some files of a node and remove others; the metadata is the last to come and the first to go.
@@ -340,14 +302,14 @@ class Folders:
         fd, depth = self._open(names)
         try:
             where = "/".join(names[:depth])
-            if not self._disk.may_write(fd):
+            if not os.access(".", os.W_OK | os.X_OK, dir_fd=fd):
                 raise StoreError(f"{where!r} may not be written")
-            for entry in self._disk.list_folder(fd) if depth == len(names) else ():
+            for entry in _entries(fd) if depth == len(names) else ():
                 is_ours = entry.name.removesuffix(NEW).removesuffix(OLD) in FILES
                 if is_ours and not entry.is_file(follow_symlinks=False):
                     raise StoreError(f"{where}/{entry.name} is no plain file, where one belongs")
         finally:
-            self._disk.close(fd)
+            os.close(fd)
 
     def _write_file(self, name: str, data: bytes | None, parent: int, names: Sequence[str], guard: Guard) -> None:
         is_again = False
@@ -358,7 +320,7 @@ class Folders:
                 while left:
                     left = left[self._disk.write(fd, bytes(left) if len(left) < len(data) else data) :]
             finally:
-                self._disk.close(fd)
+                os.close(fd)
             is_taken = self._put(name, parent)
             if is_again:
                 self._disk.remove_file(name + OLD, parent)  # what is in place now has all of it
@@ -420,7 +382,7 @@ class Folders:
     def empty(self, names: Sequence[str], keep: Sequence[str] = ()) -> None:
         """Remove all files of a folder except `keep`, and all in its folders that are no nodes."""
         with contextlib.suppress(FileNotFoundError), self._opened(names) as fd:
-            for entry in self._disk.list_folder(fd):
+            for entry in _entries(fd):
                 if not entry.is_dir(follow_symlinks=False):
                     if entry.name not in keep:
                         self._disk.remove_file(entry.name, fd)
@@ -433,7 +395,7 @@ class Folders:
         """Give a folder another place, with all under it, in one rename; False if something is there."""
         with self._opened(to[:-1], create=True) as target:
             try:
-                self._disk.look_up(to[-1], target)
+                os.stat(to[-1], dir_fd=target, follow_symlinks=False)
                 return False
             except FileNotFoundError:
                 pass
@@ -447,7 +409,7 @@ class Folders:
     def exists(self, names: Sequence[str], name: str = META) -> bool:
         """Whether a folder has a file."""
         with contextlib.suppress(FileNotFoundError), self._opened(names) as fd:
-            return stat.S_ISREG(self._disk.look_up(name, fd).st_mode)
+            return stat.S_ISREG(os.stat(name, dir_fd=fd, follow_symlinks=False).st_mode)
         return False
 
     def is_folder(self, names: Sequence[str]) -> bool:
@@ -461,7 +423,7 @@ class Folders:
         with contextlib.suppress(FileNotFoundError), self._opened(names) as fd:
             return any(
                 entry.is_dir(follow_symlinks=False) or (entry.name in FILES and entry.name != META)
-                for entry in self._disk.list_folder(fd)
+                for entry in _entries(fd)
             )
         return False
 
@@ -484,7 +446,7 @@ class Folders:
         yield Entry(names, self._read_some(files, fd), bool(inner))
         for name in inner if depth else ():
             try:
-                below = self._disk.open_folder(name, fd)
+                below = os.open(name, _FOLDER, dir_fd=fd)
             except OSError:
                 yield Entry((*names, name), None, False)
                 continue
@@ -493,11 +455,11 @@ class Folders:
             except OSError:
                 continue
             finally:
-                self._disk.close(below)
+                os.close(below)
 
     def _folders_in(self, fd: int) -> list[str]:
         """Return the names of the folders in an open one that are the store's."""
-        inner = (entry.name for entry in self._disk.list_folder(fd) if entry.is_dir(follow_symlinks=False))
+        inner = (entry.name for entry in _entries(fd) if entry.is_dir(follow_symlinks=False))
         return sorted(name for name in inner if name != SPACE)
 
     def _read_some(self, files: Sequence[str], fd: int) -> Image | None:

@@ -15,6 +15,7 @@ the lock, after a redo: what differs then is a manual edit, and is read.
 """
 
 import contextlib
+import fcntl
 import logging
 import os
 import shutil
@@ -46,7 +47,7 @@ from ..core.errors import (
     VersionConflictError,
 )
 from ..core.objects import OutboxEvent, RequestContext, WritePlan
-from .folders import Disk, Entry, Folders, Image, boot_id
+from .folders import Disk, Entry, Folders, Image, boot_id, open_path
 from .journal import Change, Commit, Journal, NodeRow, is_damage
 from .meta import Staged, is_whole, leads_on, read_meta, staged_of, state_of, write_meta
 from .redo import Rescue, redo
@@ -297,7 +298,7 @@ class MainStore:
     def renew_after_fork(self) -> None:
         """Begin with locks of its own."""
         if self._lock_fd >= 0:
-            self._disk.close(self._lock_fd)
+            os.close(self._lock_fd)
         self._thread_lock, self._depth, self._lock_fd = threading.RLock(), 0, -1
         self._local, self._committed = threading.local(), []
 
@@ -408,8 +409,9 @@ class MainStore:
             self._depth += 1
             try:
                 if self._depth == 1:
-                    self._lock_fd = self._disk.open_lock(str(self.space / "lock"), create=True)
-                    self._disk.lock(self._lock_fd)
+                    # It is never deleted, else two could hold it.
+                    self._lock_fd = os.open(self.space / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+                    fcntl.flock(self._lock_fd, fcntl.LOCK_EX)
                     self.journal.follow()
                     if recover and self.journal.is_behind():
                         self._recover()
@@ -418,8 +420,8 @@ class MainStore:
                 self._depth -= 1
                 if self._depth == 0 and self._lock_fd >= 0:
                     fd, self._lock_fd = self._lock_fd, -1
-                    self._disk.unlock(fd)  # closing would not do: a forked process may have it, too
-                    self._disk.close(fd)
+                    fcntl.flock(fd, fcntl.LOCK_UN)  # closing would not do: a forked process may have it, too
+                    os.close(fd)
                     committed, self._committed = self._committed, []
         if committed:
             self.on_commit(committed)
@@ -460,7 +462,7 @@ class MainStore:
         with self.locked():
             self._commits_since = 0
             if self.journal.waiting()[0]:
-                fd, _ = self._disk.open_path(str(self.root), ())
+                fd, _ = open_path(str(self.root), ())
                 try:
                     self._disk.sync_all(fd)
                 except OSError as error:
@@ -469,7 +471,7 @@ class MainStore:
                         self.journal.mark_failed()
                     raise StoreError(f"a sync has failed, open the store again: {error}") from error
                 finally:
-                    self._disk.close(fd)
+                    os.close(fd)
             self.journal.mark_synced()
             self.journal.truncate()
 

@@ -194,10 +194,14 @@ class TestStrangeFiles:
         self, engine: ContextEngineService, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         engine.commit_session(ADA, [{"role": "user", "content": "I love jazz. I love tea."}])
-        refuse = _Refusing("jazz")
-        for name in ("open_folder", "open_path"):
-            monkeypatch.setattr(engine.fs.folders._disk, name, refuse.wrap(getattr(engine.fs.folders._disk, name)))
+        opens = os.open
 
+        def refuse(path: Any, *flags: Any, **named: Any) -> int:
+            if path == "jazz":
+                raise PermissionError(13, "Permission denied", path)
+            return opens(path, *flags, **named)
+
+        monkeypatch.setattr(os, "open", refuse)
         with pytest.raises(StoreError, match="may not be opened"):
             engine.read_memory(ADA, f"{MEMORIES}/preferences/jazz")
         assert [block.uri for block in engine.search_memory(ADA, "tea", categories=["preferences"]).blocks] == [TEA]
@@ -250,23 +254,6 @@ class TestAnAgentOfSeveralUsers:
 class _Full:
     def __call__(self, *args: object) -> None:
         raise StoreError("the journal cannot be written or read: database or disk is full")
-
-
-class _Refusing:
-    """An operating system that does not let anybody into a folder."""
-
-    def __init__(self, name: str) -> None:
-        self.name = name
-
-    def wrap(self, call: Callable[[str, Any], Any]) -> Callable[[str, Any], Any]:
-        """Return a call that refuses one name."""
-
-        def opened(name: str, parent: Any) -> Any:
-            if self.name == name or (isinstance(parent, tuple) and self.name in parent):
-                raise PermissionError(13, "Permission denied", self.name)
-            return call(name, parent)
-
-        return opened
 
 
 class TestStrangeArguments:
