@@ -5925,6 +5925,11 @@ class _Journal:
             self._nothing_between = (seq, end)
         return newer[::-1]
 
+    def Has(self, seq: int, operation_id: str) -> bool:
+        """Tell whether the operation of this number has this id; decodes none of its records."""
+        read = map(_ReadOperation, self.Since(seq - 1))  # a state is yielded as a whole, also to one within it
+        return any(number == seq and operation.id == operation_id for number, operation in read)
+
     def Find(self, operation_id: str) -> LoggedOperation:
         mark = f'"operation_id": {_EncodeString(operation_id)}, '.encode()
         with contextlib.closing(self.Lines()) as lines:

@@ -10,13 +10,13 @@
 ['龙井来自杭州']
 """
 
-import itertools
+import contextlib
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import NamedTuple, TypeVar
 
-from ..keyword_tree import Info, InfoKeywordLink, KeywordNode, KeywordTree, NotFoundError
+from ..keyword_tree import Info, InfoKeywordLink, KeywordNode, KeywordTree, NotFoundError, StoreError
 
 __all__ = ["InfoFollower", "LogChanges", "LogFollower", "Position", "all_infos", "outside_operations"]
 
@@ -90,13 +90,12 @@ class LogFollower:
         """
         if position.seq < 1:
             return False
-        # A state is reported as a whole, also to a reader in the middle of it.
-        later = itertools.dropwhile(lambda change: change.seq < position.seq, self._tree.Changes(position.seq - 1))
-        change = next(later, None)
-        if change is None or (change.seq, change.operation_id) != position:
-            return False
-        self.position = position
-        return True
+        with contextlib.suppress(StoreError):  # after a failed sync, say: what is known can be read all the same
+            self._tree.Refresh()
+        is_there = self._tree._journal.Has(*position)
+        if is_there:
+            self.position = position
+        return is_there
 
     def begin(
         self, read_tree: Callable[[], None], is_disturbed: Callable[[LogChanges], bool] | None = None

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from Agent import keyword_tree
 from Agent.keyword_tree import Change, Info, KeywordTree
 from Agent.store import log_follower
 from Agent.store.log_follower import InfoFollower, LogFollower, Position, all_infos
@@ -220,3 +221,15 @@ class TestInfos:
                 assert len(list(all_infos(tree))) == 5
 
         assert set(seen) == set(made)
+
+
+def test_goes_on_without_decoding_what_it_has_read(tree: KeywordTree, monkeypatch: pytest.MonkeyPatch) -> None:
+    tree.BatchCreateInfos([{"content": f"fact {number}"} for number in range(100)])  # one operation, as of an import
+    first = log_follower.LogFollower(tree)
+    first.catch_up()
+    decoded: list[bytes] = []
+    monkeypatch.setattr(keyword_tree, "_ReadRecord", decoded.append)
+
+    assert log_follower.LogFollower(tree).resume(first.position)
+    assert not log_follower.LogFollower(tree).resume(first.position._replace(operation_id="another"))
+    assert decoded == []
