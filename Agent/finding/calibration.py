@@ -13,7 +13,7 @@ Where meaning is compared, too, it has its part in the order, and the order in t
 order = (1.2 · coverage of the best by words + 0.05) · score / best score
         + read⁴ · tells · nearness / that of the nearest
 odds of the best = e^(3.8 · nearness + 2.8 · confidence by words + 4.3 · lead - 1.8) / texts^0.35
-                   nearness: 0 for what is as near as usual, 1 for what says the question itself; lead: of the order;
+                   nearness: 0 for a text as near as usual, 1 for the question itself; lead: of the order;
                    read: the share of the texts that have a vector; tells: 1 among keywords, among texts how much
                    nearer the nearest is than the tenth after it
 
@@ -40,12 +40,12 @@ SAID, ASIDE, NEAR = 1.2, 0.05, 0.15
 NEARNESS, WORDS, MEANT_LEAD, MEANT_TEXTS, MEANT_BASE = 3.8, 2.8, 4.3, 0.35, 1.8
 CROWD = 100  # texts: fewer do not show which words are common
 MOST_LEAD, LEAST_LEAD = 0.7, 0.3
-LACKING, TELLS = 0.29, 0.08  # what is left of a score; the share of the question that a name needs
-BESIDE = 0.15  # the share of what is asked about a name that an answer has
+LACKING, TELLS = 0.29, 0.08  # most of such a text; the share of the question that a name needs
+BESIDE = 0.15  # least share of the other words, for a text with the name of the question
 HALF = 0.5
 CLOSE = 11  # the nearest text and ten others: LoCoMo, first / @10, 36.3 / 70.3 → 46.5 / 77.5 (by words 47.1 / 76.8)
-NOTHING = 0.01  # the score of what has nothing that is asked for
-RIVALS, SAME, _COMPARED = 5, 0.5, 2_000  # of the best; terms in common of what says the same; characters of each
+NOTHING = 0.01  # the confidence without any word that is asked for
+RIVALS, SAME, _COMPARED = 5, 0.5, 2_000  # hits compared; common terms of equal statements; characters of each
 _SURNAMES = frozenset(
     "王李张刘陈杨黄赵吴周徐孙马朱胡郭何林高罗郑梁谢宋唐许韩冯邓曹彭曾肖田董袁潘于蒋蔡余杜叶程苏魏吕丁任沈姚卢姜崔钟谭陆"
     "汪范金石廖贾夏韦付方白邹孟熊秦邱江尹薛闫段雷侯龙史陶黎贺顾毛郝龚邵万钱严覃武戴莫孔向汤小老阿大"
@@ -63,7 +63,7 @@ def scale_of(
     found: "Sequence[score.Found]",
     lent: Mapping[str, Mapping[str, float]] | None = None,
 ) -> Callable[[float], float]:
-    """Return what makes scores of a question's ranking comparable; `found` is all of it, best first."""
+    """Return the function from a score to a confidence; `found` is the whole ranking, best first."""
     sure = _sure(query, found, (lent or {}).get(found[0].id)) if found and found[0].score > 0 else 0.0
     best = found[0].score if found else 1.0
     return lambda one: part_of(sure, one / best)
@@ -100,7 +100,7 @@ def _lacks_a_name(said: Sequence[Said], is_text: bool) -> bool:
 
 
 def _has_a_name_alone(said: Sequence[Said]) -> bool:
-    """Return whether a text has a name of the question, and of what is asked about it nothing."""
+    """Return whether a text has a name of the question, and no other word of it."""
     rest = [(weight, share) for _, is_name, weight, share in said if not is_name]
     asked, mass = math.fsum(weight for weight, _ in rest), math.fsum(weight for _, _, weight, _ in said)
     is_about = len(rest) < len(said) and asked >= TELLS * mass
@@ -129,17 +129,17 @@ def blend(
 
     Args:
         query: The question.
-        found: What fits by words, best first.
+        found: The hits by words, best first.
         words: id → confidence by words alone.
-        near: id → nearness, number and nearest document, also of what fits by words; nearness is -1 without a vector.
-        read: The share of the texts that have a vector: what is near counts by its fourth power, since the nearest may
+        near: id → nearness, number and nearest document, also of the hits by words; nearness is -1 without a vector.
+        read: The share of the texts that have a vector: nearness counts by its fourth power, since the nearest may
             be one of the others.
     """
     scores, documents = {each.id: each.score for each in found}, {each.id: each.documents[0] for each in found}
     coverage = found[0].coverage if found else 0.0
     most, nearest = max(scores.values(), default=0.0) or 1.0, max(NEAR, *(each[0] for each in near.values()))
     order, tells = dict[str, float](), read**4 * _tells(query, near)
-    for id, (nearness, *_) in near.items():  # what has no vector yet is as near as its words say
+    for id, (nearness, *_) in near.items():  # without a vector, the words stand for the nearness
         said = scores.get(id, 0.0) / most
         meant = nearness / nearest if nearness >= 0 else coverage * said
         order[id] = (coverage * SAID + ASIDE) * said + tells * meant
@@ -166,7 +166,7 @@ def lower(
 ) -> dict[str, float]:
     """Return id → confidence, best first: `LACKING` at most for a text without a name or a number of the question.
 
-    However close it is to the best hit: "Priya's favourite film" is not what Tom likes.
+    However close it is to the best hit: another's favourite film does not answer "what is Priya's favourite film?".
 
     Args:
         query: The question.
@@ -201,9 +201,9 @@ def _tells(query: "score.Query", near: Mapping[str, tuple[float, int, int]]) -> 
 
 
 def part_of(sure: float, part: float) -> float:
-    """Return the confidence of what scores a part of the best one, of which that is sure."""
+    """Return the confidence of a hit from that of the best and their ratio of scores."""
     odds = sure / (1.0 - sure) * part * part
-    return max(round(odds / (1 + odds), 4), 0.0001 * (part > 0))  # what fits is never rounded to nothing
+    return max(round(odds / (1 + odds), 4), 0.0001 * (part > 0))  # a hit is never rounded to 0
 
 
 def _names(query: "score.Query") -> set[int]:

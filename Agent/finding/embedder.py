@@ -1,4 +1,4 @@
-"""Turn texts into vectors: the port, a service behind it, a small model in a package, and one for tests.
+"""Turn texts into vectors: the port, a client of a service, a small model in a package, and one for tests.
 
 >>> embedder = HashingEmbedder(synonyms=[("car", "automobile")])
 >>> car, automobile, weather = embedder.embed(["a red car", "a red automobile", "weather"])
@@ -193,7 +193,7 @@ class LocalEmbedder:
     """
 
     name = "universal-sentence-encoder-multilingual 3"
-    """What its vectors are known by."""
+    """The name of its vectors."""
 
     _SCRIPTS = frozenset(("LATIN", "CJK", "HIRAGANA", "KATAKANA", "HANGUL", "CYRILLIC", "ARABIC", "THAI"))
 

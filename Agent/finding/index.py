@@ -7,8 +7,8 @@
 >>> [hit.id for hit in index.search("龙井")], index.search("Who is Anna's boss?")[0].score < 0.3
 (['tea'], True)
 
-What is in it, and what a unit is: `rows`. Meaning needs a model (`embedder`), by itself that of the extra `[local]`
-where it is installed, and compares the vectors of what units say (`vectors`).
+Contents and units: `rows`. Meaning needs a model (`embedder`), by itself that of the extra `[local]`
+where it is installed, and compares the vectors of the units' texts (`vectors`).
 """
 
 import contextlib
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 __all__ = ["Hit", "Index", "LostIndexError", "Ranking", "Unit"]
 
 _NEAREST = 200  # units that meaning brings: as many as the words do
-_BESIDE = 0.8  # what a unit has of its context's nearness; as with words, see `score.DECAY`
+_BESIDE = 0.8  # the share of its context's nearness that a unit inherits; as with words, see `score.DECAY`
 
 
 class Hit(NamedTuple):
@@ -79,7 +79,7 @@ class Index(Rows):
 
     @cached_property
     def vectors(self) -> "Vectors | None":
-        """The vectors of what is in it; None where words rank alone."""
+        """The vectors of its texts; None where words rank alone."""
         if self.meaning is None:
             return None
         from .vectors import Vectors  # only meaning needs numpy
@@ -87,13 +87,13 @@ class Index(Rows):
         return Vectors(self, self.meaning)
 
     def close(self) -> None:
-        """Close the file, and ask the model no more; the next call opens it again. What is in memory alone is gone."""
+        """Close the file, and ask the model no more; the next call opens it again. An index in memory is lost."""
         if (vectors := self.__dict__.pop("vectors", None)) is not None:
             vectors.close()
         super().close()
 
     def ask(self, query: str) -> str:
-        """Have the model read a question, and what it has not read yet; return why words rank alone, or "".
+        """Have a question embedded, and the texts without a vector; return why words rank alone, or "".
 
         To be called before `search` and `rank`, outside `reading`. Cost: see `Vectors.ask`.
         """
@@ -117,9 +117,9 @@ class Index(Rows):
 
         Args:
             query: Any text; of a page of it the last sentence and those that ask count most.
-            limit: So many hits at most.
-            among: Only these: their ids, or, where they are many, what returns which of some ids may be found.
-            lent: id → term → share (0 to 1): what a unit counts as saying although none of its texts does.
+            limit: Hits at most.
+            among: Only these: their ids, or, where they are many, a function from ids to those that may be found.
+            lent: id → term → share (0 to 1): terms that count for a unit although none of its texts has them.
             quotes: Hits that get an excerpt, the first ones; None: all of them.
         """
         with self.reading():
@@ -139,7 +139,7 @@ class Index(Rows):
         among: score.Among | None = None,
         lent: Mapping[str, Mapping[str, float]] | None = None,
     ) -> Ranking:
-        """Return at least so many units that fit a question, if so many do.
+        """Return at least `limit` units that fit a question, if there are that many.
 
         As in `search`; `more` is said along with the question, and units `besides` are wanted, too, if they fit at all.
         """
@@ -147,7 +147,7 @@ class Index(Rows):
             terms = texts.question(f"{query}\n{more}" if more else query)
             asked = score.Query(self, terms, query=query)
             compared = self.vectors.compare(query) if self.vectors is not None else None
-            # Scores depend on what is ranked along: as many for a limit of one as for ten.
+            # Scores depend on the other candidates: as many for a limit of one as for ten.
             least = max(limit, calibration.RIVALS if compared is None else score.CANDIDATES)
             found = score.rank(asked, least, among=among, lent=lent)
             near = {} if compared is None else self._nearest(compared, among)
@@ -173,7 +173,7 @@ class Index(Rows):
     def _nearness(self, compared: "Compared", units: Mapping[str, int]) -> dict[str, tuple[float, int, int]]:
         """Return how near units are to a question, each with its number and its nearest document, by their ids.
 
-        0 is as near as usual, 1 what says the question itself, -1 what has no vector yet.
+        0 is as near as usual, 1 the question itself, -1 a unit without a vector.
         """
         rows = self.units(units.values())
         passages = self.passages_of(rows)

@@ -1,11 +1,11 @@
 """The rows of an index: units with names, a text and infos, their terms, and their vectors, in one SQLite file.
 
-A *unit* is what is found. Its names and its text are one document, each piece of its infos is another one; its
+A *unit* is a possible hit. Its names and its text are one document, each piece of its infos is another one; its
 *context* is another unit whose words count for it, too: a keyword's parent, the question before an answer. An index is
-derived: it can be deleted at any time, and its writer keeps in `position` what it has taken in.
+derived: it can be deleted at any time, and its writer keeps in `position` how far it has followed.
 
-`codes` reads the terms of a document and what a posting says of each; `packing` turns ids, texts and postings into the
-bytes of a row; `IndexFile` keeps the file, and `Rows` what is in it.
+`codes` reads the terms of a document and the code of each posting; `packing` turns ids, texts and postings into the
+bytes of a row; `IndexFile` keeps the file, and `Rows` its contents.
 
 Tables. A unit's own document has twice its number, so that none has to be looked up; a piece of its infos has an odd
 number, and a row in `passage`. `posting` has for each term the documents that have it: the newest in the row with
@@ -38,7 +38,7 @@ from .thesaurus import Thesaurus
 __all__ = ["ANCESTORS", "LostIndexError", "Rows", "Unit", "UnitRow"]
 
 ANCESTORS = 64
-"""Contexts of contexts that are looked at: what is farther above counts less than 1e-8."""
+"""Levels of contexts that are looked at: a farther one counts less than 1e-8."""
 
 _FORMAT = f"11 {sys.byteorder}"  # another one is made again
 _ROW = 1_900  # bytes of a term's newest postings; a row of more than a quarter of a page takes whole ones besides
@@ -66,7 +66,7 @@ create table unread(document integer primary key);
 
 _R = TypeVar("_R")
 _INHERITED: list[object] = []  # connections of a parent process: closing one would release locks that the parent holds
-# What says nothing of the file: busy, locked, read-only, full, not to be opened; errors of the disk, but for the end
+# Errors that tell nothing of it: busy, locked, read-only, full, not to be opened; errors of the disk, but for the end
 # of a file that came too early.
 _UNAVAILABLE, _DISK_ERROR, _SHORT_READ = {5, 6, 8, 13, 14}, 10, 522
 
@@ -127,7 +127,7 @@ class Unit(NamedTuple):
     context: str | None = None
     """The id of a unit whose words count for this one, a little less; it may be put later."""
     group: str = ""
-    """To what it belongs: all of a group counts as one text besides."""
+    """The group that it belongs to: all of a group also counts as one text."""
 
 
 class UnitRow(NamedTuple):
@@ -149,7 +149,7 @@ def _check(unit: Unit) -> Unit:
 
 
 class _Batch:
-    """What a transaction collects before it is written."""
+    """The changes that a transaction collects before they are written."""
 
     def __init__(self, first_number: int) -> None:
         self.added: defaultdict[str, list[bytes]] = defaultdict(list)
@@ -188,14 +188,14 @@ class _Batch:
             self.removed[term].add(document)
 
 
-# What is embedded along with a unit's first name: its passages, and those of which it is the context.
+# Embedded along with a unit's first name: its passages, and those of which it is the context.
 _UNDER_ITS_NAME = """
 select num from passage where unit = :num union select 2 * num from unit where above = :num and grp is not null
 """
 
 
 def _take_from(ordered: list[int], least: int) -> list[int]:
-    """Take from a list what is not less than something."""
+    """Take from a list the values that are not below a bound."""
     start = bisect.bisect_left(ordered, least)
     taken = ordered[start:]
     del ordered[start:]
@@ -219,14 +219,14 @@ class IndexFile:
         self.path = path
         self.is_readonly = is_readonly
         self.openings = 0
-        """How often the file was opened: what was read before belongs to another one."""
+        """How often the file was opened: earlier readings belong to another opening."""
         self._lock = threading.RLock()
         self._db: sqlite3.Connection | None = None
         self._close: Callable[[], object] = bool  # closes `_db`, also when this is garbage
         self._identity: object = None
         self._pid = os.getpid()
         self._depth = 0
-        self._memory: tuple[object, dict[object, Any]] = None, {}  # what was read, while nothing changes
+        self._memory: tuple[object, dict[object, Any]] = None, {}  # readings, while nothing changes
         self._held = 0  # postings in it
         self._version: object = None  # of the file, as this transaction sees it
 
@@ -285,7 +285,7 @@ class IndexFile:
 
     @contextlib.contextmanager
     def _using(self, begin: str) -> Iterator[sqlite3.Connection]:
-        """Hold a transaction: either all of what is done within is kept, or nothing."""
+        """Hold a transaction: either all writes in it are kept, or none."""
         self._renew_after_fork()
         with self._lock:
             try:
@@ -299,7 +299,7 @@ class IndexFile:
                     yield db
                     db.execute("commit")
                 except BaseException:
-                    self._memory = None, {}  # `total_changes` counts what is rolled back, too
+                    self._memory = None, {}  # `total_changes` counts rolled back changes, too
                     with contextlib.suppress(sqlite3.Error):
                         db.execute("rollback")
                     raise
@@ -320,7 +320,7 @@ class IndexFile:
         return self._using("begin")
 
     def remembered(self, db: sqlite3.Connection, key: object, read: Callable[[], _R]) -> _R:
-        """Return what was read under a key, while nothing changes."""
+        """Return the cached reading of a key, while nothing changes."""
         self._version = self._version or db.execute("pragma data_version").fetchone()
         state = db.total_changes, self._version
         if self._memory[0] != state:
@@ -345,7 +345,7 @@ class IndexFile:
             db.execute("insert or replace into meta values (?, ?)", (key, value))
 
     def kept(self, key: str) -> Any:
-        """Return what is kept under a name, or None."""
+        """Return the value kept under a name, or None."""
         with self.reading() as db:
             return self._meta(db).get(key)
 
@@ -359,7 +359,7 @@ class IndexFile:
         return self.remembered(db, "meta", read)
 
     def scrub(self) -> bool:
-        """Write the file again, so that no byte of what was removed is in it; False where that cannot be done now.
+        """Write the file again, so that no byte of removed texts is in it; False where that cannot be done now.
 
         `secure_delete` overwrites a row where it is, and a page that was split keeps copies of the rows that moved.
         Cost: 5 ms a megabyte, and memory for a copy of the file.
@@ -390,7 +390,7 @@ class Rows(IndexFile):
     # -- writing --------------------------------------------------------------
 
     def put(self, units: Iterable[Unit]) -> None:
-        """Take in units; one that is there is replaced, and only what is new in it is indexed. Cost: 0.2 ms a text."""
+        """Take in units; one that is there is replaced, and only new texts are indexed. Cost: 0.2 ms a text."""
         new = [*{unit.id: unit for unit in map(_check, units)}.values()]
         with self.transaction() as db:
             batch = _Batch(self._meta(db)["next"])
@@ -500,7 +500,7 @@ class Rows(IndexFile):
     # -- texts ----------------------------------------------------------------
 
     def _texts(self, db: sqlite3.Connection, documents: Iterable[int]) -> dict[int, codes.Said]:
-        """Return what documents say."""
+        """Return the texts of documents."""
         block, found = dict[int, bytes](), dict[int, codes.Said]()
         for document in sorted(documents):
             if document not in block:
@@ -558,7 +558,7 @@ class Rows(IndexFile):
         db.executemany(counts, [*batch.counts.items(), ("next", batch.next - batch.first)])
 
     def _forget_vectors(self, db: sqlite3.Connection, batch: _Batch) -> None:
-        """Note what has to be embedded: what says something new, and what stands under another name."""
+        """Note the documents to be embedded: those with a new text, and those under another name."""
         stale = [(at,) for at in {*batch.said, *batch.stale} if at < 2 * batch.first]
         for table in ("vector", "unread"):
             db.executemany(f"delete from {table} where document = ?", stale)
@@ -696,7 +696,7 @@ class Rows(IndexFile):
         return {2 * num for num in numbers}.union(*self.passages_of(numbers).values())
 
     def documents_in(self, groups: Collection[str], limit: int) -> dict[int, str]:
-        """Return document → group of what belongs to some groups, but for their infos; at most so many."""
+        """Return document → group of the members of some groups, without their infos; at most `limit`."""
         sql = "select 2 * num from unit where grp = ? and grp <> '' limit ?"
         found = dict[int, str]()
         with self.reading() as db:

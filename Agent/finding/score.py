@@ -10,7 +10,7 @@ explained  = Σ max(inherited, best passage) + Σⱼ FURTHERʲ · Σ j-th furthe
 score(u)   = (explained / Σ weight + TRIGRAMS · share of the trigrams of unknown words) · (0.5 + coverage)
              coverage = the share of the weights that stands in u, its context and its best passage
 
-Stop words, and whether a text has a number or a time where one is asked for, only order what says as much: they are in
+Stop words, and whether a text has a number or a time where one is asked for, only order equally good hits: they are in
 `explained`, and neither in weight nor in coverage. They, names and numbers have no near words: Porto is not Lisbon.
 """
 
@@ -30,26 +30,26 @@ from .thesaurus import Thesaurus, cut
 __all__ = ["Evidence", "Found", "Query", "allow", "best", "rank"]
 
 K1, B = 1.2, 0.75  # BM25F's own (Robertson & Zaragoza 2009)
-NAME = 2.0  # what a name counts beside a text of usual length
-DECAY = 0.75  # what a unit has of its context's evidence
-FURTHER = 0.4  # what each further passage counts beside the one before: 0.5 and more lose commands with many examples
-WHOLE = 0.5  # what all of a group as one text counts
+NAME = 2.0  # the weight of a name beside a text of usual length
+DECAY = 0.75  # the share of its context's evidence that a unit inherits
+FURTHER = 0.4  # the weight of each further passage beside the one before: 0.5 and more lose commands with many examples
+WHOLE = 0.5  # the weight of a group as one text
 TOGETHER = 5_000  # documents of groups that are looked at
-TRIGRAMS = 0.3  # what trigrams of names count, at most, of words that no text has
+TRIGRAMS = 0.3  # the most that trigrams of names weigh, of words that no text has
 CHARACTER = 0.2  # what a single character counts beside a pair that texts have, see `_share`; a stop word beside others
 FEW = 30  # texts that do not yet show which words are rare: fewer count as so many, and the bar is not measured
 
 READ = 10_000  # postings that are read for a question, the rarest terms first; the first term is always read
 TERMS = 64  # terms that are read at most
-MISSPELLED = 0.9  # what a word counts that an unknown one misspells
+MISSPELLED = 0.9  # the weight of a word that an unknown one misspells
 NEAR_READ, NEAR_LEAST = 3_000, 0.1  # postings of near words that are read, the nearest first; the least share
-SURE = 0.5  # what a unit without any of the question counts beside one with all of it
+SURE = 0.5  # the weight of a unit without any word of the question beside one with all
 CANDIDATES = 100  # units, and passages, that are scored in full, where no more are wanted
 OPENED, CHILDREN = 8, 50  # of so many of the best that are a context, so many of what they are one of
 
 
 Among: TypeAlias = Set[str] | Callable[[Collection[str]], Collection[str]]
-"""Which units may be found: a set of ids, or what returns which of some ids may; the former where they are few."""
+"""Which units may be found: a set of ids where they are few, else a function from ids to the allowed ones."""
 
 
 class Found(NamedTuple):
@@ -65,7 +65,7 @@ class Found(NamedTuple):
 
 
 class _Table(dict[int, float]):
-    """Code → what a function makes of it, once."""
+    """Code → value of a function of it, computed once."""
 
     def __init__(self, compute: Callable[[int], float]) -> None:
         self._compute = compute
@@ -82,7 +82,7 @@ def _add(
     saturated: _Table,
     shares: Mapping[int, float] = MappingProxyType({}),
 ) -> None:
-    """Add to what documents have so far what they have of a term."""
+    """Add the gains of a term to those of the documents so far."""
     worth = _Table(lambda code: weight * saturated[code])
     more = dict(zip(postings, map(worth.__getitem__, postings.values()), strict=True))
     for document, share in shares.items():
@@ -93,7 +93,7 @@ def _add(
 
 
 class Query:
-    """A question's terms with what the index has of them."""
+    """A question's terms with their postings in the index."""
 
     def __init__(
         self,
@@ -135,7 +135,7 @@ class Query:
         self.shares: dict[str, dict[int, float]] = {}
         """Term → document → share: of the postings that are those of a near word."""
         self.near: dict[str, dict[str, float]] = self._find_near(self.thesaurus)
-        """Term → what of the index means nearly the same, with its share."""
+        """Term → near words that the index has, each with its share."""
         self._read_near()
         self._tf = _Table(self._read_code)
         """Code → how often the document has the term, by the lengths of its fields."""
@@ -158,7 +158,7 @@ class Query:
         return not self.is_empty and term in texts.STOP_WORDS
 
     def _share(self, term: str) -> float:
-        """Return what a term counts: a character that stands alone in the question is a word.
+        """Return the weight of a term: a character that stands alone in the question is a word.
 
         Where texts have none of the pairs that it makes, it counts for these, the more the rarer it is (back-off).
         """
@@ -223,11 +223,11 @@ class Query:
             self.postings[term].update((at, postings[at]) for at in new)
 
     def share(self, term: str, document: int) -> float:
-        """Return what a document has of a term that is among its postings: 1, or the share of the nearest word."""
+        """Return a document's share of a term in its postings: 1, or the share of the nearest word."""
         return self.shares[term].get(document, 1.0) if term in self.shares else 1.0
 
     def quoted(self) -> dict[str, float]:
-        """Return term → weight of all that stands in texts for what was asked."""
+        """Return term → weight of the words that stand in texts for those of the question."""
         near = {other: share * self.weights[term] for term, each in self.near.items() for other, share in each.items()}
         return {**near, **{term: weight for term, weight in self.weights.items() if term in self.telling}}
 
@@ -327,7 +327,7 @@ def rank(
     among: Among | None = None,
     lent: Mapping[str, Mapping[str, float]] | None = None,
 ) -> list[Found]:
-    """Return what fits a question, best first; see `Index.search`."""
+    """Return the hits of a question, best first; see `Index.search`."""
     query.count = max(CANDIDATES, min(limit, query.total))
     own, passages = query.gains()
     similar = query.similar_names()
@@ -361,7 +361,7 @@ def rank(
         if row.above or row.is_context or (lent and row.id in lent):
             bounds.append((math.inf, number))
             continue
-        # What its own terms, those of its passages and its group say is all that it has.
+        # It has its own terms, those of its passages and those of its group, and no more.
         most = own.get(document) or math.fsum(query.gains_of(document).values())
         coverage = query.covered[document]
         if said:  # they come the best first
@@ -423,7 +423,7 @@ def allow(ids: Collection[str], among: Among | None) -> Collection[str]:
 
 
 def _together(query: Query, groups: Iterable[str]) -> dict[str, float]:
-    """Return what some groups explain of a question, each as if it were one text; BM25 over groups."""
+    """Return how much of a question some groups explain, each as if it were one text; BM25 over groups."""
     documents = query.index.documents_in({group for group in groups if group}, TOGETHER)
     if not documents:
         return {}
@@ -441,7 +441,7 @@ def _together(query: Query, groups: Iterable[str]) -> dict[str, float]:
 
 
 class Evidence:
-    """What units have of a question, with what their contexts have."""
+    """The terms of a question that units have, by themselves and by their contexts."""
 
     def __init__(
         self,
@@ -480,7 +480,7 @@ class Evidence:
         passages: Collection[int],
         lent: Mapping[str, float] | None = None,
     ) -> tuple[float, float, list[int]]:
-        """Return what a unit explains, its coverage, both as shares, and its passages, best first."""
+        """Return how much a unit explains, its coverage, both as shares, and its passages, best first."""
         query = self._query
         document = self._rows[number].document or 0
         said = [(query.gains_with(passage, document), passage) for passage in passages]
@@ -504,7 +504,7 @@ class Evidence:
         return explained / query.mass, covered / query.mass, [at for _, at in said]
 
     def shares(self, number: int, passage: int | None, lent: Mapping[str, float] | None = None) -> dict[str, float]:
-        """Return term → share of it, at most 1, that a unit has by itself, its context, a passage or what is lent."""
+        """Return term → share of it, at most 1, that a unit has by itself, its context, a passage or by loan."""
         query = self._query
         found = {term: share for term, share in lent.items() if term in query.weights} if lent else {}
         seen, documents = set[int](), [] if passage is None else [passage]

@@ -1,4 +1,4 @@
-"""Text to terms: words with a light stemmer, characters and pairs of scripts without blanks, trigrams; what is asked.
+"""Text to terms: words with a light stemmer, characters and pairs of scripts without blanks, trigrams; the question in them.
 
 >>> terms("Deployed KeywordTrees, C++"), terms("杭州茶")
 (['deploy', 'keywordtr', 'keyword', 'tre', 'c++'], ['杭', '州', '茶', '杭州', '州茶'])
@@ -58,7 +58,7 @@ _has_vowel = re.compile("[aeiouy]").search
 _WORD_LIMIT = 64  # characters of a word that are looked at
 
 ASIDE = 0.3
-"""What a word of a sentence counts that asks nothing, where another one asks; less than any word that is asked for."""
+"""The weight of a word of a sentence that asks nothing, beside one that asks; less than any word of the latter."""
 PASSAGE_LIMIT = 800
 """Characters of a passage."""
 
@@ -96,7 +96,7 @@ we were what when where which who whom whose why will with would you your many m
 什 么 的 了 吗 呢 吧 啊 谁 在 是 和 我 你 他 她 它 们 有 这 那 与 及 等
 """
 STOP_WORDS = frozenset(map(_stem, _STOP_WORDS.split()))
-"""Words, pairs and characters that say little; where a question has others, these only order what says as much."""
+"""Words, pairs and characters that say little; where a question has others, these only order equally good hits."""
 
 
 @lru_cache(1 << 15)
@@ -108,7 +108,7 @@ def _forms(word: str) -> tuple[str, ...]:
 
 
 def fold(text: str) -> str:
-    """Return `text` in NFKC, without what is invisible, most accents and points, and separators in numbers."""
+    """Return `text` in NFKC, without invisible characters, most accents and points, and separators in numbers."""
     text = _drop_unseen("", text)
     if text.isascii():
         return _drop_separators("", text)
@@ -126,7 +126,7 @@ def words(text: str) -> list[str]:
 
 
 def terms(text: str) -> list[str]:
-    """Return by what a text is found; of scripts without blanks every character and every pair."""
+    """Return the terms of a text; of scripts without blanks every character and every pair."""
     text = fold(text)
     if text.isascii():
         return [*chain.from_iterable(map(_forms, _find_ascii_words(text)))]
@@ -141,7 +141,7 @@ def terms(text: str) -> list[str]:
 
 
 def trigrams(word: str) -> list[str]:
-    """Return the trigrams of a word's stem: by what an inflection and a misspelling are found; of a number none."""
+    """Return the trigrams of a word's stem, which inflections and misspellings share; of a number none."""
     if is_unspaced(word) or has_digit(word):
         return []
     framed = f"^{word}$"
@@ -149,7 +149,7 @@ def trigrams(word: str) -> list[str]:
 
 
 def corrections(word: str) -> list[str]:
-    """Return what a word of five Latin letters or more may misspell: a letter less, one more, or two turned.
+    """Return the words that one of five Latin letters or more may misspell: a letter less, one more, or two turned.
 
     The first and the last are right, and none is another one: Hanna is not Anna, and Marta is not Maria.
     """
@@ -168,7 +168,7 @@ _drop_asking = re.compile(
     "应该|可以|[我你您他她它们的了是在吗呢吧啊呀]"
 ).sub
 
-# What opens or ends a message, whichever question it has.
+# Openings and ends of a message, whichever question it has.
 _drop_greeting = re.compile(
     r"(?i)\b(?:hello|hi|hey|good (?:morning|evening|afternoon)|thanks?(?: you)?(?: (?:so|very) much)?|excuse me)\b"
     "|你好|您好|大家好|早上好|下午好|晚上好|早安|晚安|谢谢|多谢|打扰一下|不好意思|[嗨嘿哈]喽?"
@@ -261,12 +261,12 @@ def cut_question(query: str) -> tuple[list[str], list[str]]:
 
 
 def drop_asking(sentence: str) -> str:
-    """Return what is left of a sentence without what makes it a question, or greets."""
+    """Return a sentence without its question words and greetings."""
     return _drop_greeting(" ", _drop_asking(" ", sentence))
 
 
 def question(query: str) -> dict[str, float]:
-    """Return the terms of a question with what they count: how often it has them, or ASIDE.
+    """Return the terms of a question with their weights: how often it has them, or ASIDE.
 
     What other sentences say beside one that asks orders what says as much, and is not asked for. Among the terms are
     the kinds of answer that are asked for.

@@ -64,7 +64,7 @@ class TreeRanker:
         self._lock: Any = threading.RLock()  # Any: typeshed does not know `_is_owned`
         self._follows = False  # False before the first question, and where it is unknown how far it came
         self._position = ""  # up to which this ranker has followed
-        self._note = default()[1] if thesaurus is True else ""  # what the ranking lacks
+        self._note = default()[1] if thesaurus is True else ""  # why the ranking is less than usual
 
     def Fit(
         self, query: str, more: str = "", *, is_placing: bool = False, count: int = 50, among: Collection[str] = ()
@@ -72,7 +72,7 @@ class TreeRanker:
         """Return the keywords that fit a text, or the parents that a new keyword could have; see `Ranker.Fit`."""
         note = ""
         if self.meaning and not is_placing:
-            self.follow()  # the model reads what is new before the ranking, which does not wait for it under the lock
+            self.follow()  # the model reads new texts before the ranking, which does not wait for it under the lock
             note = self.index.ask(query)
         with self._alone():
             note = self._follow() or note
@@ -85,11 +85,11 @@ class TreeRanker:
 
     @property
     def vectors(self) -> Any:
-        """What compares by meaning, see `vectors.Vectors`; None where words rank alone."""
+        """The comparison by meaning, see `vectors.Vectors`; None where words rank alone."""
         return self.index.vectors
 
     def follow(self) -> None:
-        """Take in what has changed."""
+        """Take in the changes."""
         with self._alone():
             self._follow()
 
@@ -97,9 +97,9 @@ class TreeRanker:
         return Index(path, thesaurus=self._thesaurus, meaning=self.meaning or False)
 
     def Close(self) -> None:
-        """Take in what was written since the last question, if one was asked, and close the file.
+        """Take in the writes since the last question, if one was asked, and close the file.
 
-        The file then holds nothing that another process has made the tree forget meanwhile.
+        The file then holds nothing that another process has removed from the tree in between.
         """
         if self._position and self.index.path is not None and not self._lock._is_owned():
             with contextlib.suppress(Exception), self._alone():  # nothing is lost: the next opening follows
@@ -138,7 +138,7 @@ class TreeRanker:
     # -- following ------------------------------------------------------------
 
     def _follow(self) -> str:
-        """Take in what has changed; return why less than that is ranked, or ""."""
+        """Take in the changes; return why some of them are not ranked, or ""."""
         try:
             try:
                 self._take_in_changes()
@@ -160,7 +160,7 @@ class TreeRanker:
             self._note = f"ranked in memory, since the index cannot be written: {error}"
             self.index = self._open(None)
             self._take_in_changes()
-        except BaseException:  # nobody knows how far it came
+        except BaseException:  # it is unknown how far it came
             self._follows = False
             raise
         return self._note

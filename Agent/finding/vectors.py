@@ -1,4 +1,4 @@
-"""Vectors of what an index's documents say: made behind a question, kept as rows of the index, compared all at once.
+"""Vectors of an index's texts: made in the background, kept as rows of the index, compared all at once.
 
 >>> from keyword_tree.finding.embedder import HashingEmbedder
 >>> from keyword_tree.finding.rows import Unit
@@ -15,11 +15,11 @@
          vector, and while texts have none, →  texts that have none, the newest first, in calls of about `CALL_S`
          `patience_s` at most
 
-What comes later is kept all the same. A model that fails is left alone for `RETRY_S`, a late one until it answers:
+A late answer is kept all the same. A model that fails is left alone for `RETRY_S`, a late one until it answers:
 words rank alone, and `note` says why. A text that fails alone, where others do not, gets no vector before it changes.
 
 A document has a vector of each of its names, of its name with its context's before it, and of its text; a passage has
-one, of its unit's name and itself: what is asked is seldom a whole path, and a passage seldom says what it is about.
+one, of its unit's name and itself: a question is seldom a whole path, and a passage seldom names its subject.
 Where the model has another name than the one that the rows are of, or its vectors another length, all are made again.
 """
 
@@ -183,7 +183,7 @@ class Vectors:
         """Embed texts in this thread, and return how many still have no vector; waits as long as the model does.
 
         Args:
-            limit: At most so many documents, or a few more; None is all.
+            limit: Documents at most, or a few more; None is all.
         """
         self._rest_until, left = -float("inf"), self._count_unread()
         least = 0 if limit is None else left - limit
@@ -320,7 +320,7 @@ class Vectors:
             return int(db.execute("select count(*) from unread").fetchone()[0])
 
     def _texts_of(self, documents: Collection[int]) -> dict[int, list[str]]:
-        """Return what is embedded of documents."""
+        """Return the texts of documents that are embedded."""
         read, owners = self._index.read(documents), self._index.owners(documents)
         rows = self._index.units({*owners.values()})
         above = {number: row.above for number, row in rows.items() if row.above is not None}
@@ -345,7 +345,7 @@ class Vectors:
         """Keep the vectors of documents, of those that say the same by now."""
         given = iter(vectors)
         made = {document: [next(given) for _ in texts] for document, texts in said.items()}
-        if self._rest_until == float("inf"):  # closed meanwhile: nothing is written any more
+        if self._rest_until == float("inf"):  # closed in between: nothing is written any more
             return
         with self._index.transaction() as db:
             there = {at for at in said if db.execute("select 1 from unread where document = ?", (at,)).fetchone()}
