@@ -1,4 +1,4 @@
-"""Text to terms: words with a light stemmer, characters and pairs of scripts without blanks, trigrams; the question in them.
+"""Text to terms: words with a light stemmer, characters and pairs of scripts without blanks, trigrams; questions.
 
 >>> terms("Deployed KeywordTrees, C++"), terms("杭州茶")
 (['deploy', 'keywordtr', 'keyword', 'tre', 'c++'], ['杭', '州', '茶', '杭州', '州茶'])

@@ -90,14 +90,14 @@ class Eviction:
 def value_of(
     stats: RecallStats, age_s: float, recall_weight: float = 0.3, score_weight: float = 0.5, recency_weight: float = 0.2
 ) -> float:
-    """Return what a memory is worth: ln(1 + recall_count) · w_recall + average score · w_score + recency · w_recency.
+    """Return the worth of a memory: ln(1 + recall_count) · w_recall + average score · w_score + recency · w_recency.
 
     Args:
         stats: How it was recalled.
         age_s: Seconds since it was last recalled, or else written.
-        recall_weight: What the logarithm of the recalls counts.
-        score_weight: What the average score counts.
-        recency_weight: What the time since the last recall counts.
+        recall_weight: Weight of the logarithm of the recalls.
+        score_weight: Weight of the average score.
+        recency_weight: Weight of the time since the last recall.
 
     Recency is `temporal_decay`: 1 now, 0.5 after 30 days. The logarithm lets the first recalls count most.
     """
@@ -119,11 +119,11 @@ class EvictionPolicy:
     max_items: int | None = None
     """How many may stay; None is no limit."""
     recall_weight: float = 0.3
-    """What the logarithm of the recalls counts."""
+    """Weight of the logarithm of the recalls."""
     score_weight: float = 0.5
-    """What the average score counts."""
+    """Weight of the average score."""
     recency_weight: float = 0.2
-    """What the time since the last recall counts."""
+    """Weight of the time since the last recall."""
 
 
 class NoEviction(EvictionPolicy):
@@ -168,7 +168,7 @@ class HybridEviction(EvictionPolicy):
 def choose_evictions(
     candidates: Iterable[Candidate], policy: EvictionPolicy, stats: Mapping[str, RecallStats], now: float
 ) -> list[Eviction]:
-    """Return what would go, too old ones first, then the least valuable first, equals the oldest first.
+    """Return the memories to forget: too old ones first, then the least valuable, equals the oldest first.
 
     Raises:
         InvalidInputError: A limit or weight of the policy is no number, or below 0.
@@ -213,7 +213,7 @@ def _value(
     known = stats.get(memory.id, RecallStats())
     age_s = now - max(known.last_recall_at, memory.created_at)
     recall, score, recency = policy.recall_weight, policy.score_weight, policy.recency_weight
-    # Of the importance 0.5, which is that of what was never judged, it is the time alone.
+    # With the importance 0.5, that of a memory that was never judged, it is the time alone.
     fresh = temporal_decay(age_s) if memory.importance is None else min(1.0, 2 * memory.importance)
     value = value_of(known, age_s, recall, score, 0.0) + recency * fresh
     return value, (
@@ -230,10 +230,10 @@ class RecallLog:
 
     Args:
         path: The file; it is derived data, and may be deleted at any time.
-        write_after: So many recalls are kept in memory before they are added to the file, which is written whole.
+        write_after: Recalls kept in memory before they are added to the file, which is written whole.
         clock: Seconds since the epoch.
 
-    A crash loses what was not written yet, and of two processes that write in the same moment one may lose what it had
+    A crash loses the unwritten counts, and of two processes that write in the same moment one may lose its own
     to add. A file that cannot be read counts as none, one that cannot be written is tried again later.
     """
 
@@ -267,12 +267,12 @@ class RecallLog:
             self.write()
 
     def stats(self) -> dict[str, RecallStats]:
-        """Return what is known of every memory that was ever recalled."""
+        """Return the counts of every memory that was ever recalled."""
         with self._lock:
             return self._sum()
 
     def write(self, is_kept: Callable[[str], bool] | None = None) -> None:
-        """Add to the file what is new.
+        """Add the new counts to the file.
 
         Args:
             is_kept: Of which memories rows are kept; None keeps all.
@@ -326,17 +326,17 @@ class ForgettingPlan:
     """The memories to be forgotten, with reasons; nothing was changed."""
 
     evictions: Sequence[Eviction]
-    """What would go."""
+    """The ids of the memories to forget."""
     kept: int
     """How many would stay, pinned ones included."""
     versions: Mapping[str, int] = field(default_factory=dict, repr=False)
-    """What the memories that would go looked like: of one that has changed since, `forget` keeps its hands off."""
+    """The state of these memories in the plan: `forget` leaves one that has changed since."""
 
 
 def plan_forgetting(
     tree: KeywordTree, index: Memories, stats: Mapping[str, RecallStats], policy: EvictionPolicy, now: float
 ) -> ForgettingPlan:
-    """Return what a policy would forget of a tree's memories, and why; see `MemoryStore.plan_forgetting`."""
+    """Return the memories of a tree that a policy would forget, and why; see `MemoryStore.plan_forgetting`."""
     known = index.facts()
     whole = {id: sum((stats[each] for each in index.walk_back([id]) if each in stats), RecallStats()) for id in known}
     importance: dict[str, float] = {}

@@ -1,4 +1,4 @@
-"""What a language model says that people have said: one prompt, one schema, and the checks of every answer.
+"""Facts that a language model reads in messages: one prompt, one schema, and the checks of every answer.
 
 >>> from ..keyword_tree import StubLLMClient
 >>> client = StubLLMClient([{
@@ -21,7 +21,7 @@ every language:
   alone is kept where the quote has it verbatim;
 - a type that is not among `ENTITY_TYPES` is `"concept"`; a tag is a word of the text, a known tag, or the type.
 
-What does not keep to that is left out, and the rest stays; a reply without any such form is no extraction at all
+Rows that break a rule are left out, and the rest stays; a reply without any such form is no extraction at all
 (`ReplyFormError`). `within` gives a model a deadline.
 """
 
@@ -48,7 +48,7 @@ __all__ += ["ExtractedRelation", "Extraction", "Extractor", "Fact", "FindKnown",
 __all__ += ["Shown", "check_extraction", "check_fact", "check_reply", "make_question", "within"]
 
 CATEGORIES = ("profile", "preferences", "entities", "events", "cases", "patterns", "skills")
-"""What a fact can be; the last three are an agent's own."""
+"""The kinds of a fact; the last three are an agent's own."""
 
 MODEL_SECONDS = 60.0
 """So long a model is waited for."""
@@ -59,8 +59,8 @@ TEXT_LIMIT = 8_000
 _NAME_LIMIT, _TOPIC_LIMIT, _STATEMENT_LIMIT = 80, 120, 1_600  # characters
 _ENTITY_LIMIT, _RELATION_LIMIT, _TAG_LIMIT = 50, 100, 8  # of one text
 _ASKED_FOR = 40  # rows of a list that a model is asked for: enough for a chunk, and an end to a loop of a small model
-_PROMPT_TOKENS = 1_500  # of a context: the prompt, the schema, what is known
-_REPLY_SHARE = 0.5  # of what is left of a context, for the reply
+_PROMPT_TOKENS = 1_500  # tokens of a context: the prompt, the schema, known texts
+_REPLY_SHARE = 0.5  # share of the rest of a context, for the reply
 
 FindKnown: TypeAlias = Callable[[str], str | None]
 """Returns the name by which something is known that has this name or alias, None where nothing has."""
@@ -78,7 +78,7 @@ class ExtractedEntity:
     entity_type: str = "concept"
     """One of `ENTITY_TYPES`."""
     description: str = ""
-    """What the text says it is, in its words; often empty."""
+    """Its description in the words of the text; often empty."""
     tags: tuple[str, ...] = ()
     """Words to find it by, the most related first."""
     start: int = 0
@@ -137,7 +137,7 @@ class Fact(NamedTuple):
     category: str
     """One of `CATEGORIES`."""
     topic: str
-    """What it is filed under; "" for a profile."""
+    """Its topic; "" for a profile."""
     key: str
     """Of a profile its field: `name`, `lives_in`, …; else "danger" for what can harm the user, or ""."""
     text: str
@@ -162,7 +162,7 @@ class Extractor(ABC):
 
         Args:
             text: Any text; its first 8,000 characters are looked at.
-            find_known: What is known already, so that a name is recognised and written the same way again.
+            find_known: Returns known names, so that a name is written the same way again.
 
         Raises:
             Exception: A model could not be asked, or its reply is none (`ReplyFormError`).
@@ -177,7 +177,7 @@ works_on, works_at, lives_in, born_in, comes_from, studies_at, teaches_at, manag
   parent_of, child_of, sibling_of, speaks, visited"""
 
 MOODS = ("stated", "denied", "asked", "supposed", "played", "ironic", "reported")
-"""How something is said. Only what is stated is believed, and of what is no profile what is denied."""
+"""How something is said. Statements are believed, and outside of a profile denials."""
 
 _TASK = f"""\
 You read messages that an agent keeps, and write down what they say. The question is one JSON object: "messages" are
@@ -256,13 +256,13 @@ _LISTS = {
 }
 
 SCHEMA: dict[str, Any] = _object(**_LISTS)
-"""What a model answers that is asked for all lists."""
+"""The reply of a model that is asked for all lists."""
 
 
 _OF_GRAPH = ("entities", "relations")
 
 GRAPH_SCHEMA: dict[str, Any] = _object(**{name: _LISTS[name] for name in _OF_GRAPH})
-"""What a model answers that is asked for entities and relations alone."""
+"""The reply of a model that is asked for entities and relations alone."""
 
 
 def make_question(
@@ -273,9 +273,9 @@ def make_question(
     """Return the question that a model is asked, a JSON object.
 
     Args:
-        messages: What is to be read.
+        messages: The texts to be read.
         wanted: The lists to fill: `"entities"`, `"relations"`, `"facts"`.
-        existing: What is known of the same subjects: name and text of each.
+        existing: Known texts on the same subjects: name and text of each.
     """
     return {
         "intent": "extract",
@@ -296,7 +296,7 @@ class ModelExtractor(Extractor):
         client: The model, by the tree's port.
         find_tags: Tags that are known by their beginning, as `KnowledgeGraph.find_tags`: such a tag may be given though
             the text does not have its word.
-        find_existing: What is known of the subjects of a text: name and text of each.
+        find_existing: Returns known texts on the subjects of a text: name and text of each.
         seconds: So long the model is waited for.
 
     Cost: one call of the model for a text; more, one after the other, where the client's `context_tokens` is too small
@@ -352,11 +352,11 @@ def _encode(value: object) -> str:
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
 
-# Checking what an extractor of the caller found
+# Checking the results of the caller's extractor
 
 
 def check_extraction(found: object, text: str) -> Extraction:
-    """Return what an extractor of the caller's found, of its text; only its form is checked.
+    """Return the results of the caller's extractor; only their form is checked.
 
     Raises:
         ReplyFormError: It is no extraction, or a name, type or weight in it cannot be stored.
@@ -378,7 +378,7 @@ def check_extraction(found: object, text: str) -> Extraction:
     return replace(found, text=text)
 
 
-# Checking what a model answered
+# Checking a model's reply
 
 
 def check_reply(
@@ -484,11 +484,11 @@ _is_key = re.compile(r"[a-z_]{2,32}").fullmatch
 
 
 def check_fact(row: object, messages: Sequence[Shown], speakers: int = 1) -> tuple[Fact | None, str]:
-    """Return the fact that a row of a reply is, or None and what is wrong with it; the text itself is not in that.
+    """Return the fact of a reply's row, or None and the reason, which does not hold the text itself.
 
     Args:
         row: One of the reply's `facts`.
-        messages: What the model was shown.
+        messages: The messages that the model was shown.
         speakers: How many people speak as the user: of several, it is unknown whose profile it is.
     """
     made = row if isinstance(row, Mapping) else {}

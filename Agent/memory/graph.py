@@ -13,9 +13,9 @@
 >>> graph.find_tags("te"), graph.reuse_tags(["Teas", "oolong"])
 (['tea'], ['tea', 'oolong'])
 
-A `KnowledgeGraph` is the port; each implementation passes the same suite of tests. What every one keeps to:
+A `KnowledgeGraph` is the port; each implementation passes the same suite of tests. Rules of each:
 
-- What comes back is the caller's own: changing it changes nothing in the graph.
+- Results are the caller's own: changing one changes nothing in the graph.
 - An id that names no entity is refused (`NotFoundError`), but by `get_entity`, which says None.
 - A tag is in lower case, without outer blanks; an entity has each once, the most relevant first, at most 8.
 - Two entities have at most one relation of a type in a direction. Circles are welcome.
@@ -57,7 +57,7 @@ ENTITY_TYPES = (
     "animal",
     "concept",
 )
-"""What an entity can be; `"concept"` is whatever is none of the others."""
+"""The types of entities; `"concept"` is any other."""
 
 
 # What is in a graph
@@ -202,7 +202,7 @@ class KnowledgeGraph(ABC):
         direction: RelationDirection = RelationDirection.OUTGOING,
         relation_types: Collection[str] | None = None,
     ) -> list[ScoredEntity]:
-        """Return what can be reached from an entity, the nearest first, equals by id; never the entity itself.
+        """Return the entities within reach of one, the nearest first, equals by id; never the entity itself.
 
         The score of a way is the product of its weights, halved with each step (`scoring.graph_distance`); an entity
         has that of its best way. So a direct neighbour has at most 0.5, where the entity itself would have 1.
@@ -232,7 +232,7 @@ class KnowledgeGraph(ABC):
             if not reached:
                 break
         found = ((self.get_entity(id), score) for id, score in best.items() if id != entity_id)
-        # Another process may have removed one meanwhile.
+        # Another process may have removed one in between.
         related = [ScoredEntity(entity, score) for entity, score in found if entity is not None]
         return sorted(related, key=lambda scored: (-scored.score, scored.entity.id))
 
@@ -243,7 +243,7 @@ class KnowledgeGraph(ABC):
         direction: RelationDirection,
         relation_types: Collection[str] | None,
     ) -> dict[str, float]:
-        """Return what one step leads to by a better way than before, with its score.
+        """Return the entities that one step reaches by a better way than before, with their scores.
 
         Only these need going on from: one that was reached as well in fewer steps goes on as well in fewer. That ends
         every circle.
@@ -252,7 +252,7 @@ class KnowledgeGraph(ABC):
         for id, score in reached.items():
             try:
                 relations = self.get_relations(id, direction)
-            except NotFoundError:  # removed meanwhile
+            except NotFoundError:  # removed in between
                 continue
             for relation in relations:
                 if relation_types is None or relation.relation_type in relation_types:
@@ -332,7 +332,7 @@ def normalize_tags(tags: Iterable[str], limit: int | None = None) -> list[str]:
 
 
 def _texts_of(entity: GraphEntity) -> list[str]:
-    """Return what an entity is found by, as `units_of` writes it: its names and tags, at the end the description."""
+    """Return the searched texts of an entity, as `units_of` writes them: names and tags, at the end the description."""
     return units_of([entity.name, *entity.aliases, *entity.tags, entity.description])
 
 
@@ -353,8 +353,8 @@ def _fit(keywords: Set[str], entity: GraphEntity) -> int:
 def units_of(texts: Iterable[str]) -> list[str]:
     """Return the words of texts, the characters where words are not spaced, and runs of symbols, each between blanks.
 
-    Words lose their English plural: what is called birthdays is found by "birthday". So a text has a keyword where the
-    one string has the other. Symbols count, since C, C++ and C# are three things.
+    Words lose their English plural: "birthday" finds birthdays. So a text has a keyword where the one string has the
+    other. Symbols count, since C, C++ and C# are three things.
     """
     return [_units_of(text) for text in [*map(fold, texts)]]
 
@@ -524,7 +524,7 @@ class InMemoryGraph(KnowledgeGraph):
 
 
 def units_of_entity(entity: GraphEntity) -> set[str]:
-    """Return what an entity is indexed by: words, and whole names, which the blanks around them tell from a word."""
+    """Return the index terms of an entity: words, and whole names, which have blanks around them."""
     texts = _texts_of(entity)
     return {*texts[:-1], *(unit for text in texts for unit in text.split())} - {NO_UNITS}
 

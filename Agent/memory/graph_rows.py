@@ -1,4 +1,4 @@
-"""Rows of the graph beside the index of words: what keywords say of themselves, joined with what memories say of them.
+"""Rows of the graph beside the index of words: properties of keywords by their metadata and by memories.
 
     entity    a keyword, and what it says of itself
     relation  what a keyword's own metadata relates it to
@@ -71,7 +71,7 @@ def take_keyword(db: sqlite3.Connection, node: KeywordNode) -> None:
         db.execute("insert into entity values (?, ?, ?)", (node.id, own, TAG in node.metadata))
         for key, value in node.metadata.items():
             kind, target = split_relation_key(key)
-            # What leads from a keyword to itself without having been written so comes from a merge.
+            # A relation from a keyword to itself that was not written so comes from a merge.
             if kind and is_relation(value) and target != node.id:
                 row = (node.id, kind, target or node.id, value["weight"], value["number"])
                 db.execute("insert or replace into relation values (?, ?, ?, ?, ?)", row)
@@ -79,7 +79,7 @@ def take_keyword(db: sqlite3.Connection, node: KeywordNode) -> None:
 
 
 def take_sayings(db: sqlite3.Connection, key: str | bytes, info: Info | None) -> set[str]:
-    """Take in what a memory says, None for one that says nothing; return the entities that it named, to tell `lead`."""
+    """Take in a memory's sayings, None for one without; return the entities that it named, for `lead`."""
     touched = {row[0] for row in db.execute("select entity from about where memory = ?", (key,))}
     for table in ("about", "stated", "waiting"):
         db.execute(f"delete from {table} where memory = ?", (key,))
@@ -122,7 +122,7 @@ def lead(
 
 
 def _settle(db: sqlite3.Connection, id: str) -> None:
-    """Note by what an entity is found."""
+    """Note the search terms of an entity."""
     db.execute("delete from found_by where entity = ?", (id,))
     db.execute("delete from tagged where entity = ?", (id,))
     entity = read_entity(db, id)

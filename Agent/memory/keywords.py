@@ -1,4 +1,4 @@
-"""Say what a question is about: its words, without those that every question has; and which states it asks for.
+"""The subject of a question: its words, without those that every question has; and the states that it asks for.
 
 >>> SimpleKeywordExtractor().extract("How do I undo the last merge in Git?")
 ['undo', 'last', 'merge', 'git']
@@ -190,7 +190,7 @@ _is_past = re.compile(
     r"|不|没|想|曾|以前|从前|如果|要是|打算|希望",
     re.IGNORECASE,
 ).search
-"""What is denied, wished or over is no state."""
+"""Denials, wishes and past states are no states."""
 _says_change = re.compile(
     r"\b(?:now|no longer|any ?more|instead|moved|changed|switched|stopped|quit|replaced|new|since then|these days)\b"
     r"|现在|如今|不再|改成|改为|改用|改喝|改吃|换成|换了|戒|搬|新的",
@@ -274,7 +274,7 @@ def asked_subjects(question: str) -> frozenset[str]:
 
 
 def _subjects_in(before: str) -> set[str]:
-    """Return whom a sentence is about by what stands before its verb: nothing there is its speaker."""
+    """Return the subject of a sentence by the words before its verb: none there is its speaker."""
     said = _drop_times(" ", before)
     terms = set(terms_of(said)) - STOP_WORDS - ASKING_WORDS
     numbered = [term for term in terms if not term.isalpha() and not term.isdecimal()]

@@ -11,7 +11,7 @@
 Three things are derived from infos here, and can be thrown away at any time: the index of words (`finding.index`); what
 filters and scores need of each info (`InfoFacts`), and which info supersedes which (`memory_rows`); and the graph
 (`graph_rows`). All of it is in one file, with the place in the log up to which it was taken in; nothing of it is held
-in memory. What was superseded is not found.
+in memory. Superseded infos are not found.
 
 The words of the question just before, in the same source, count for an answer, which seldom repeats it. All of a source
 counts as one text besides.
@@ -82,7 +82,7 @@ class Found(NamedTuple):
 
 
 class Memories:
-    """Which infos of a tree say what a question asks for, whichever process wrote, undid, restored or compacted.
+    """The infos of a tree that answer a question, whichever process wrote, undid, restored or compacted.
 
     One class for following and asking, since both share the file, its lock and the place in the log; the rows are those
     of `memory_rows`.
@@ -92,7 +92,7 @@ class Memories:
         path: The file; None keeps all in memory. Where it cannot be written, all is kept in memory, and a log line says
             so.
         meaning: See `finding.index.Index`; in a file, vectors are shared with other machines.
-        passages_of: What an info says, in passages; nothing leaves it out. None is its content.
+        passages_of: Returns the passages of an info; none leaves it out. None is its content.
         is_joined: Whether what has the same source counts together, and of equals the newest comes first; else each
             info is by itself, and the first one put comes first.
 
@@ -125,13 +125,13 @@ class Memories:
     # -- following --
 
     def catch_up(self) -> None:
-        """Take in what is new in the log."""
+        """Follow the log."""
         if not getattr(self._of_thread, "is_caught_up", False):
             self._do(self._catch_up)
 
     @contextlib.contextmanager
     def caught_up(self) -> Iterator[None]:
-        """Take in what is new, and let this thread ask several things without looking for more in between."""
+        """Follow the log once for several questions of this thread."""
         self.catch_up()
         before = getattr(self._of_thread, "is_caught_up", False)
         self._of_thread.is_caught_up = True
@@ -161,7 +161,7 @@ class Memories:
     def _catch_up(self) -> None:
         position = self._index.position
         if position and position == self._taken:
-            self._follower.position = _position(position)  # what failed halfway comes again
+            self._follower.position = _position(position)  # changes of a failed step come again
         elif not self._resume(position):
             self._read_all()
             return
@@ -177,7 +177,7 @@ class Memories:
         return self._follower.resume(_position(position))
 
     def _read_all(self) -> None:
-        """Take in all infos of the tree; what the index has already is not indexed again."""
+        """Take in all infos of the tree; those in the index are not indexed again."""
         with self._index.transaction() as db:
             self._index.position = ""
             create_tables(db)
@@ -242,7 +242,7 @@ class Memories:
 
     def _take_page(self, infos: Sequence[Info]) -> None:
         own, touched = {info.id for info in infos}, Touched()
-        with self._index.transaction() as db:  # of all: what is noted has not changed when the page comes again
+        with self._index.transaction() as db:  # of all: the notes are unchanged when the page comes again
             others = dict.fromkeys(id for info in infos for id in note_superseded(db, info) if id not in own)
             put = self._put([*infos, *self._infos_of(others)], touched)
             self._put(self._infos_of(id for id in touched.followers if id not in put), Touched())
@@ -258,7 +258,7 @@ class Memories:
             numbers = count(self._index.kept("next memory") or 1)
             units = [unit for info in infos if info for unit in self._settle(db, info, touched, numbers)]
             self._index.keep("next memory", next(numbers))
-            if self._is_joined:  # by now all of them are noted: one may be what comes before another
+            if self._is_joined:  # by now all of them are noted: one may precede another
                 before = find_questions_before(db, [unit.id for unit in units])
                 units = [unit._replace(context=before.get(unit.id)) for unit in units]
             self._index.remove(touched.said_again)  # they come last now
@@ -266,7 +266,7 @@ class Memories:
         return {unit.id for unit in units}
 
     def _settle(self, db: sqlite3.Connection, info: Info, touched: Touched, numbers: Iterator[int]) -> list[Unit]:
-        """Note what filters need of an info, and return it as a unit, if it may be found."""
+        """Note an info's values for filters, and return it as a unit, if it may be found."""
         passages = list(self._passages_of(info)) if self._passages_of else list(texts.passages(info.content))
         if info.deleted or (self._passages_of is not None and not passages):
             self._remove(db, info.id, touched)
@@ -279,7 +279,7 @@ class Memories:
         return [Unit(info.id, (), first, [*rest, *self._former_texts(db, info)], group=group)]
 
     def _former_texts(self, db: sqlite3.Connection, info: Info) -> list[str]:
-        """Return what an info took the place of: the words of "I live in Paris" find "I moved to Rome"."""
+        """Return the texts that an info replaced: the words of "I live in Paris" find "I moved to Rome"."""
         if not superseded_ids(info):
             return []
         olds = find_older(db, [info.id])[1 : _FORMER + 1]
@@ -289,7 +289,7 @@ class Memories:
         if remove_row(db, id, touched):
             self._index.remove([id])
 
-    # -- what supersedes what --
+    # -- superseding --
 
     def walk_back(self, ids: Iterable[str]) -> list[str]:
         """Return infos and all that they supersede, at however many removes, as they come."""
@@ -320,7 +320,7 @@ class Memories:
         return "words" if meaning is None else f"words and {meaning.embedder.name}"
 
     def facts(self, ids: Collection[str] | None = None) -> dict[str, InfoFacts]:
-        """Return what filters and scores need of infos that may be found, by id; None: of all."""
+        """Return the values for filters and scores of infos that may be found, by id; None: of all."""
         return self.read(lambda db: facts_of(db, ids))
 
     def count(self) -> int:
@@ -413,7 +413,7 @@ class Memories:
         return self._do(lambda: self._index.search(query, limit, among=among, lent=lent, quotes=quotes))
 
     def questions_before(self, ids: Collection[str]) -> dict[str, str]:
-        """Return what comes just before infos in their sources, where it asks something: id → text."""
+        """Return the questions just before infos in their sources: id → text."""
         if not self._is_joined or not ids:
             return {}
         before = self.read(lambda db: find_questions_before(db, ids))
@@ -421,7 +421,7 @@ class Memories:
         return {id: info.content for id, info in infos.items() if info is not None}
 
     def close(self) -> None:
-        """Leave the index on disk; one that lags the log first loses what was deleted for good."""
+        """Leave the index on disk; one that lags the log first loses texts that were deleted for good."""
         with self._lock:
             if self._path is not None and self._path.exists():
                 with contextlib.suppress(LostIndexError, sqlite3.Error, OSError, ClosedError):  # the tree may be closed

@@ -1,4 +1,4 @@
-"""What is in the metadata of infos and keywords. Metadata is anybody's: another form counts as not written.
+"""The metadata of infos and keywords. Any program may write metadata: another form counts as absent.
 
 What `MemoryStore` writes of an info:
 
@@ -93,7 +93,7 @@ class Memory:
 
     @property
     def text(self) -> str:
-        """What it says."""
+        """Its text."""
         return self.info.content
 
     @property
@@ -115,7 +115,7 @@ RECORD_TYPES: Mapping[str, type[Record]] = {
 
 
 def record_of(info: Info) -> Record | None:
-    """Return the record that an info holds; None for a plain fact, and for what is damaged."""
+    """Return the record that an info holds; None for a plain fact, and for a damaged one."""
     own = memory_fields(info)
     kind, data = RECORD_TYPES.get(str(own.get("kind"))), own.get("record")
     if kind is None or not isinstance(data, Mapping):
@@ -146,7 +146,7 @@ def _describe_links(pattern: SemanticPattern) -> dict[str, Any]:
 
 
 def _text_of(record: Record) -> str:
-    """Return a record as a person would read it: what names it first, a thing on a line."""
+    """Return a record as a person would read it: its name first, a field on a line."""
     if isinstance(record, EpisodeTrace):
         actions = [f"{entry.tool} {entry.input}: {entry.output}" for entry in record.action_log]
         errors = [f"{error.error_type}: {error.message} → {error.resolution}" for error in record.errors_encountered]
@@ -171,11 +171,11 @@ def with_recalls(record: Record | None, count: int, last: float) -> Record | Non
     return record
 
 
-# What a memory says of the graph
+# Sayings of a memory about the graph
 
 
 class SaidEntity(NamedTuple):
-    """What a memory says that an entity is."""
+    """A memory's statement about an entity."""
 
     entity_type: str
     tags: tuple[str, ...]
@@ -183,7 +183,7 @@ class SaidEntity(NamedTuple):
 
 
 class SaidRelation(NamedTuple):
-    """What a memory says that one entity has to do with another."""
+    """A memory's statement about two entities."""
 
     source_id: str
     relation_type: str
@@ -200,7 +200,7 @@ class Sayings(NamedTuple):
 
 
 def read_sayings(info: Info) -> Sayings:
-    """Return what an info says; nothing where it is deleted, or where another one took its place."""
+    """Return the sayings of an info; none where it is deleted or superseded."""
     own = memory_fields(info)
     graph = own.get("graph")
     if info.deleted or own.get("superseded_by") or not isinstance(graph, Mapping):
@@ -241,16 +241,16 @@ def _read_relation(row: Any, content: str) -> SaidRelation | None:
     return SaidRelation(source, kind, target, float(weight), content[max(0, start) : max(0, end)].strip())
 
 
-# What a keyword says of itself
+# Properties of a keyword
 
 TAG, RELATION = "tag:", "relation:"
-"""What keys of the metadata begin with."""
+"""The beginning of keys in the metadata."""
 CHOSEN = -1
 """As a place among tags, what no tag has."""
 
 
 def own_entity(node: KeywordNode) -> GraphEntity:
-    """Return what a keyword says of itself as an entity; an empty type where it says none."""
+    """Return a keyword's own properties as an entity; an empty type where it has none."""
     tags = [
         (place if isinstance(place, int) else len(node.metadata), key.removeprefix(TAG))
         for key, place in node.metadata.items()

@@ -1,4 +1,4 @@
-"""Rows beside the index of words: what filters and scores need of each info, and which info supersedes which.
+"""Rows beside the index of words: values of each info for filters and scores, and which info supersedes which.
 
 All functions take a connection within a transaction of the index, which commits them with the words. What is kept here
 is derived, and can be thrown away with the index.
@@ -47,7 +47,7 @@ NOTHING_MORE = "[{},false]"
 
 @dataclass(frozen=True)
 class Filters:
-    """Which memories may be found; what is not given excludes nothing."""
+    """Which memories may be found; an absent filter excludes nothing."""
 
     kinds: Collection[str] | None = None
     """`"fact"`, `"episode"`, `"pattern"`, `"skill"`; an info that `MemoryStore` did not write is a fact."""
@@ -76,10 +76,10 @@ class Filters:
 
 @dataclass(slots=True)
 class InfoFacts:
-    """What filters and scores need of an info."""
+    """Values of an info for filters and scores."""
 
     kind: str
-    """`"fact"`, `"episode"`, `"pattern"`, `"skill"`, or what another program wrote there."""
+    """`"fact"`, `"episode"`, `"pattern"`, `"skill"`, or a value of another program."""
     source: str
     """Where it is from."""
     time: float
@@ -95,13 +95,13 @@ class InfoFacts:
 
 
 def key_of_text(text: str) -> int:
-    """Return by what equal texts are found: texts that differ in case, width and blanks alone have the same."""
+    """Return the key of equal texts: texts that differ in case, width and blanks alone have the same."""
     return zlib.crc32(fold(text).encode("utf-8", "surrogatepass"))
 
 
 @dataclass(slots=True)
 class Touched:
-    """What else has to be looked at, after infos were written."""
+    """Infos and keywords to be looked at, after infos were written."""
 
     followers: dict[str, None] = field(default_factory=dict)
     """Infos that come next in a source."""
@@ -123,7 +123,7 @@ def create_tables(db: sqlite3.Connection) -> None:
 
 
 def write_row(db: sqlite3.Connection, info: Info, touched: Touched, numbers: Iterator[int]) -> bool:
-    """Note what filters, scores and the graph need of an info; says whether it was superseded."""
+    """Note an info's values for filters, scores and the graph; return whether it was superseded."""
     key, own = to_key(info.id), memory_fields(info)
     columns = "num, asks, source, is_hidden, time"
     row = db.execute(f"select {columns} from memory where id = ?", (key,)).fetchone()
@@ -155,7 +155,7 @@ def write_row(db: sqlite3.Connection, info: Info, touched: Touched, numbers: Ite
 
 
 def remove_row(db: sqlite3.Connection, id: str, touched: Touched) -> bool:
-    """Drop what is noted of an info; says whether there was something."""
+    """Drop the notes of an info; return whether there were any."""
     key = to_key(id)
     row = db.execute("select num, source from memory where id = ?", (key,)).fetchone()
     if row is None:
@@ -174,7 +174,7 @@ def following(db: sqlite3.Connection, num: int, source: str) -> list[str]:
 
 
 def find_questions_before(db: sqlite3.Connection, ids: Collection[str]) -> dict[str, str]:
-    """Return what comes just before infos in their sources, of what asks something: id → id."""
+    """Return the questions just before infos in their sources: id → id."""
     sql = (
         "select b.id, b.asks from memory m join memory b on b.source = m.source and b.num < m.num"
         " where m.id = ? and b.source <> '' and b.is_hidden = 0 order by b.num desc limit 1"
@@ -185,7 +185,7 @@ def find_questions_before(db: sqlite3.Connection, ids: Collection[str]) -> dict[
     return {id: next(before) for id, key in zip(ids, asked, strict=True) if key}
 
 
-# What supersedes what
+# Superseding
 
 
 def note_superseded(db: sqlite3.Connection, info: Info) -> list[str]:
@@ -246,7 +246,7 @@ def select_rows(
 
 
 def facts_of(db: sqlite3.Connection, ids: Collection[str] | None) -> dict[str, InfoFacts]:
-    """Return what filters and scores need of infos that may be found, by id; None: of all."""
+    """Return the values for filters and scores of infos that may be found, by id; None: of all."""
     sql = (
         "select id, kind, source, time, more, num, (select count(*) from refers r join memory m on m.id = r.source"
         " where r.target = memory.id) from memory where is_hidden = 0"
