@@ -1,10 +1,10 @@
-"""Read memories for the graph: ask an extractor, find or make the keywords, note what each memory says.
+"""Read memories for the graph: ask an extractor, find or make the keywords, note each memory's statements.
 
     remember   the memory is written first, with a note that it waits. Then it is read, and a second operation makes the
                keywords of new entities under the top, links the memory to all that it names (RELATED), and notes what
                it says (`Sayings`)
-    correct    likewise for the new text; what only the old one named is deleted with it
-    forget     what only the forgotten memories named is deleted with them
+    correct    likewise for the new text; keywords of the old one alone are deleted with it
+    forget     keywords of the forgotten memories alone are deleted with them
     undo       the tree's: all of it comes back; a keyword that later memories are linked to stays (`MemoryStore.undo`)
 
 Without a model and without an extractor of the caller's nothing is read. What waits is in the log, not here: what a
@@ -53,15 +53,15 @@ _log = logging.getLogger(__name__)
 
 
 class MemoryReader:
-    """What reads the memories of a tree for its graph.
+    """The reader of a tree's memories, for its graph.
 
     Args:
         tree: Where the memories are.
-        graph: The tree as a graph, which knows what waits.
+        graph: The tree as a graph, which knows the waiting memories.
         lock: Held while a reading is written, never while a model thinks.
         extract: `"model"`; an `Extractor`; None reads nothing.
         client: The model.
-        find_existing: What is known of the subjects of a text, for the model: name and text of each.
+        find_existing: Returns known texts on the subjects of a text, for the model: name and text of each.
 
     Raises:
         InvalidInputError: `extract` is none of these, or `"model"` without a client that understands texts.
@@ -132,7 +132,7 @@ class MemoryReader:
             if count == limit or downs == DOWNS:
                 break
             info = self._tree.GetInfo(id)
-            if info is not None and is_waiting(info):  # it may have been read meanwhile
+            if info is not None and is_waiting(info):  # it may have been read in between
                 count += self._read_into(info)
                 downs = downs + 1 if self._is_down else 0
         return count
@@ -140,7 +140,7 @@ class MemoryReader:
     # -- reading --
 
     def _read_into(self, info: Info) -> bool:
-        """Read a memory that is there already; a change meanwhile has the last word."""
+        """Read a stored memory; a change in between has the last word."""
         from .extraction import check_extraction
 
         assert self._extractor is not None  # else `means` is ""
@@ -170,7 +170,7 @@ class MemoryReader:
         return None
 
     def _write(self, info: Info, found: "Extraction") -> None:
-        """Write what was read of a memory."""
+        """Write the results of reading a memory."""
         own = {"kind": "fact", **memory_fields(info)}
         own.pop("graph", None)
         with self._lock, self._tree.Operation("extract"):
@@ -201,13 +201,13 @@ class MemoryReader:
         return ids, made
 
     def _describe(self, found: "Extraction", ids: Mapping[str, str], linked: Iterable[str]) -> dict[str, Any]:
-        """Return what an info keeps of it; see `memory_fields`. Tags go through those that are there already."""
+        """Return its form in an info's metadata; see `memory_fields`. Tags go through those that are there already."""
         entities: dict[str, dict[str, Any]] = {id: {} for id in linked}
         for entity in found.entities:
             if entity.name in ids:
                 about: dict[str, Any] = {"type": entity.entity_type, "tags": self._reuse(entity.tags)}
                 about["description"] = entity.description
-                # A concept is what nothing is known of.
+                # A concept is an entity of unknown type.
                 known = {key: value for key, value in about.items() if value and value != "concept"}
                 entities[ids[entity.name]] = known
         relations = [
@@ -222,7 +222,7 @@ class MemoryReader:
         return self._graph.reuse_tags(reported)[: self._graph.tag_constraints().max_tags_per_entity]
 
     def _merge_doubles(self, names: Iterable[str]) -> None:
-        """Merge what two processes made of one name in the same moment into the older one."""
+        """Merge two keywords that two processes made of one name in the same moment into the older one."""
         for name in names:
             made = [node for node in self._tree.FindByName(name, 0, 9) if node.created_by == EXTRACTION]
             for double in made[1:]:
@@ -233,7 +233,7 @@ class MemoryReader:
     # -- taking back: within an operation --
 
     def unlink(self, info_id: str, but_for: str = "") -> list[str]:
-        """Take an info off what reading had linked it to, but for keywords that a text names; return the others."""
+        """Unlink an info from the keywords of its reading, but for those that a text names; return the others."""
         gone = []
         for link in self._tree.GetLinks(info_id):
             if link.created_by == EXTRACTION and not self.is_named(link.keyword_id, but_for):
@@ -272,7 +272,7 @@ class MemoryReader:
 
 
 def named_in(info: Info) -> list[str]:
-    """Return the keywords that a memory keeps as what it names."""
+    """Return the keywords that a memory keeps as named in it."""
     graph = memory_fields(info).get("graph")
     entities = graph.get("entities") if isinstance(graph, Mapping) else None
     return [str(id) for id in entities] if isinstance(entities, Mapping) else []

@@ -1,4 +1,4 @@
-"""Find memories for a question: by what they say and by their keywords, scored, filtered, with the reasons.
+"""Find memories for a question: by their texts and by their keywords, scored, filtered, with the reasons.
 
 >>> import tempfile
 >>> with tempfile.TemporaryDirectory() as folder, KeywordTree(folder) as tree:
@@ -13,8 +13,8 @@
 
 Two channels look side by side: the content channel asks a full-text index over the tree's infos, which follows
 `Changes()`; the graph channel asks the graph for entities that have the question's keywords, walks from them, and takes
-the infos of the keywords that it comes to. What both found is scored by a `ScoringStrategy`, cut below `min_score`, and
-the first are returned.
+the infos of the keywords that it comes to. The hits of both are scored by a `ScoringStrategy` and cut below
+`min_score`; the first are returned.
 
 The text overlap is the full-text index's own score, not a Dice coefficient over the whole text:
 that one shrinks with the length of the body and cannot tell a rare word from a common one (putting the first 50 in its
@@ -75,7 +75,7 @@ class RetrievalStrategy(str, Enum):  # noqa: UP042  as the enumerations of the l
     HYBRID = "hybrid"
     """In both channels (the default)."""
     KNOWLEDGE_ONLY = "knowledge_only"
-    """In what the infos say."""
+    """In the infos' texts."""
     GRAPH_ONLY = "graph_only"
     """By the relations of the keywords."""
 
@@ -87,11 +87,11 @@ class RetrieverConfig:
     strategy: RetrievalStrategy = RetrievalStrategy.HYBRID
     """Which channels."""
     scoring: ScoringStrategy | None = None
-    """What counts; by itself the text overlap, and with `GRAPH_ONLY` the distance in the graph."""
+    """The weights; by default the text overlap, and with `GRAPH_ONLY` the distance in the graph."""
     min_score: float = 0.0
-    """What scores below is not returned; nor is what scores 0."""
+    """Hits with a lower score, or with 0, are not returned."""
     depth: int = 1
-    """So many steps are walked in the graph."""
+    """Steps that are walked in the graph."""
     half_life_s: float = HALF_LIFE_S
     """In seconds: after that a memory counts half as new."""
 
@@ -112,7 +112,7 @@ class Retrieved(Memory):
     """A memory that was found, and why."""
 
     score: float
-    """From 0 to 1, by the strategy; less than its place suggests where it says little of what is asked."""
+    """From 0 to 1, by the strategy."""
     breakdown: ScoreBreakdown = field(repr=False)
     """The four figures."""
     path: list[str]
@@ -120,7 +120,7 @@ class Retrieved(Memory):
     passage: str = field(repr=False)
     """The part of it that fits best."""
     scoring: ScoringStrategy = field(repr=False)
-    """What weighed the figures."""
+    """The weights of the figures."""
     later: str = ""
     """The id of a later memory that says otherwise of the same subject: then this one was so, and may be so no more."""
     note: str = ""
@@ -128,7 +128,7 @@ class Retrieved(Memory):
     query: str = field(default="", repr=False)
     """The question."""
     context: str = field(default="", repr=False)
-    """What counts as said besides its text: the names of its keywords, and the question just before it."""
+    """Texts that count as its own: the names of its keywords, and the question just before it."""
 
     def lacking(self) -> list[str]:
         """Return the words of the question that it does not have, as they are written there. Cost: reads its text."""
@@ -219,7 +219,7 @@ class MemoryRetriever:
         return self.index.facts()
 
     def _walk(self, query: str, depth: int) -> tuple[dict[str, GraphEntity], dict[str, float]]:
-        """Return the keywords that the question names, and these and what they are related to, the nearest first."""
+        """Return the keywords that the question names, and these with their related ones, the nearest first."""
         # "Which person": every second entity is one.
         keywords = [keyword for keyword in self._extractor.extract(query) if keyword not in ENTITY_TYPES]
         own = self._graph if isinstance(self._graph, TreeGraph) else None
@@ -235,7 +235,7 @@ class MemoryRetriever:
 
 
 class _Search:
-    """A question that is looked into; what it needs of the tree is read once."""
+    """One question; its records of the tree are read once."""
 
     def __init__(self, retriever: MemoryRetriever, query: str, among: Among | None, config: RetrieverConfig) -> None:
         self._index, self._tree, self._among, self._config = retriever.index, retriever._tree, among, config
@@ -260,7 +260,7 @@ class _Search:
     # -- reading the tree --
 
     def _read(self, ids: Iterable[str]) -> None:
-        """Read infos and what they hang on, those that were not read yet, all together."""
+        """Read unread infos and their keywords, all together."""
         new = [id for id in ids if id not in self._nodes]
         self._infos |= {id: self._tree.GetInfo(id) for id in new if id not in self._infos}
         hung = [self._tree.GetKeywordsOfInfo(id) for id in new]
@@ -273,7 +273,7 @@ class _Search:
         return self._infos[id]
 
     def _nearest(self, id: str) -> KeywordNode | None:
-        """Return the keyword of an info that is nearest to what the question names, else its first one."""
+        """Return the keyword of an info that is nearest to those of the question, else its first one."""
         return max(self._nodes[id], key=lambda node: self._near.get(node.id, 0.0), default=None)
 
     def _hang(self, named: Mapping[str, GraphEntity]) -> None:
@@ -312,7 +312,7 @@ class _Search:
     def find(self, limit: int, reach: int) -> tuple[list[Retrieved], bool]:
         """Return the best memories of the first `reach` that fit, and whether these are all that do."""
         by_dice = isinstance(self._scoring, DiceOverlap)
-        # Another order may bring forward what the text alone ranks later.
+        # Another order may bring forward a memory that the text alone ranks later.
         reach = reach if self._text_alone and not by_dice else max(100, 4 * reach)
         ranked = [] if self._graph_only else self._index.rank(self._query, reach, self._among, self._lent)
         said = {found.id: found for found in ranked}
@@ -338,7 +338,7 @@ class _Search:
         self._read(id for _, id, _ in scored)
         there = [(each, info) for each in scored if (info := self._infos[each[1]]) is not None]
         there = [each for each in there if not memory_fields(each[1]).get("superseded_by")]  # not meanwhile
-        # What a newer one says already takes no second place.
+        # A repetition of a newer one takes no second place.
         folds = [*map(fold, [info.content for _, info in there])]
         first = {text: place for place, text in reversed([*enumerate(folds)])}
         chosen = [each for place, each in enumerate(there) if first[folds[place]] == place][:limit]
@@ -347,7 +347,7 @@ class _Search:
     def _results(
         self, chosen: Sequence[tuple[_Scored, Info]], said: Mapping[str, Found], later: Mapping[str, str]
     ) -> list[Retrieved]:
-        """Return memories with their paths, the passages that fit best, and what else counts as said."""
+        """Return memories with their paths, the passages that fit best, and the other texts that count."""
         before = self._index.questions_before([info.id for _, info in chosen if info.source])
         results = []
         for (total, id, breakdown), info in chosen:
@@ -355,7 +355,7 @@ class _Search:
             path = [] if node is None else [node.name]
             if node is not None and node.parent_id != "root":
                 path = [each.name for each in self._tree.GetPath(node.id)[1:]]
-            # What it took the place of may have been what fits.
+            # The replaced text may be the one that fits.
             if found is not None and found.passage and _words(found.passage.strip("…")) in _words(info.content):
                 passage = found.passage
             names = (text for each in self._nodes[id] for text in (each.name, *each.aliases))
@@ -367,7 +367,7 @@ class _Search:
     def _newest_first(
         self, scored: list[_Scored], limit: int, known: Mapping[str, InfoFacts]
     ) -> tuple[list[_Scored], dict[str, str]]:
-        """Put what was said later of the same subject before what it replaces, and return which does: older → newer.
+        """Put a later statement on the same subject before the one that it replaces; return the pairs: older → newer.
 
         A person lives in one place at a time: "I moved to Rome" has no word of "Where do I live?", and goes before "I
         live in Paris", with its score. Of other subjects a later memory goes before an earlier one where it says that
@@ -437,7 +437,7 @@ _ENTITIES = 20  # of those that a question names
 _HANGING = 200  # infos, after which no further keyword's are looked at
 _PAGES = 8  # of a keyword's infos, where few of them may be found
 _WIDER = 50  # memories that are looked at for a later statement
-_COMPARED = 1_000  # characters of a memory, for what it says of a change
+_COMPARED = 1_000  # characters of a memory that may announce a change
 _QUERY_LIMIT = 2_000  # characters
 _PASSAGE = 160  # characters
 

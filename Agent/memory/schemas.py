@@ -1,4 +1,4 @@
-"""The records of an agent's memory: what it did, what it learned from that, and what it can do.
+"""The records of an agent's memory: episodes, patterns learned from them, and skills.
 
 An `EpisodeTrace` records one task as it went, a `SemanticPattern` what holds beyond it, a `ProceduralSkill` how
 something is done. `TaskContext`, `ActionEntry`, `ErrorEntry`, `Link` and `ErrorFix` are their parts.
@@ -14,12 +14,12 @@ True
 >>> ActionEntry("", "auth.py", "", -1).validate()
 ['ActionEntry.tool is required', 'ActionEntry.timestamp must be non-negative']
 
-What all records share, and what each class below therefore does not say again:
+Common to all records, and not repeated in each class below:
 
 - The dataclass is the table. A field's type and its `_rules` are all that `to_dict`, `from_dict` and `validate` know: a
   new field is one line.
 - `to_dict` gives JSON's own types, under the wire names. `from_dict` reads wire names and field names, ignores what it
-  does not know, and fills in what is missing or null; it refuses only what has no such shape at all (`ValueError`).
+  does not know, and fills in missing and null fields; it refuses only another shape altogether (`ValueError`).
   Whatever else is wrong is kept, for `validate` to name.
 - `validate` returns every message, those of a part after its place: `action_log[0]: ActionEntry.tool is required`. A
   whole number must not be negative, a float lies between 0.0 and 1.0.
@@ -61,10 +61,10 @@ RELATIONS = (
 """How one memory can belong to another (after the Zettelkasten)."""
 
 HALF_OF_USES = 10.0
-"""So many uses make up half of what an importance lacks to 1."""
+"""The uses that halve the distance of an importance from 1."""
 
 
-# What all records share
+# Common to all records
 
 
 def _rules(*, wire: str = "", required: bool = False, one_of: tuple[str, ...] = ()) -> dict[str, Any]:
@@ -76,7 +76,7 @@ _REQUIRED = _rules(required=True)
 
 
 class _Column(NamedTuple):
-    """What is known of one field."""
+    """The properties of one field."""
 
     name: str
     kind: type
@@ -189,7 +189,7 @@ _TYPES: Mapping[type, tuple[tuple[type, ...], str]] = {
 
 
 def _complain(record: str, column: _Column, owner: _Record) -> list[str]:
-    """Return what is wrong with one field."""
+    """Return the errors of one field."""
     value = getattr(owner, column.name)
     what = f"{record}.{column.name}"
     if value is None and column.nullable:
@@ -272,9 +272,9 @@ class ActionEntry(_Record):
     tool: str = field(metadata=_rules(wire="action", required=True))
     """The tool, or the kind of the action."""
     input: str = field(metadata=_rules(wire="target"))
-    """What it was given."""
+    """Its input."""
     output: str = field(metadata=_rules(wire="result"))
-    """What came of it."""
+    """Its result."""
     timestamp: int = field(metadata=_rules(wire="t"))
     """Seconds since the task began."""
 
@@ -286,7 +286,7 @@ class ErrorEntry(_Record):
     error_type: str = field(metadata=_rules(wire="type", required=True))
     """The kind of error, as "TypeScript compilation"."""
     message: str = field(metadata=_REQUIRED)
-    """What it said."""
+    """Its text."""
     resolution: str
     """How it was solved; empty if it was not."""
 
@@ -308,7 +308,7 @@ class ErrorFix(_Record):
     """A common error of a skill, and its remedy."""
 
     error: str = field(metadata=_REQUIRED)
-    """What goes wrong."""
+    """The error."""
     fix: str = field(metadata=_REQUIRED)
     """What to do about it."""
 
@@ -318,20 +318,20 @@ class TaskContext(_Record):
     """The surroundings of a task. Wire name of `files`: `files_involved`."""
 
     goal: str = field(metadata=_REQUIRED)
-    """What is to be reached."""
+    """The goal."""
     phase: str = field(metadata=_rules(one_of=PHASES))
     """One of `PHASES`, or empty."""
     files: list[str] = field(default_factory=list, metadata=_rules(wire="files_involved"))
     """The files that it is about."""
     constraints: list[str] = field(default_factory=list)
-    """What must be kept to."""
+    """The constraints."""
 
 
 # The three kinds of memory
 
 
 class _Memory(_Record):
-    """What the three kinds share besides: a memory matters more or less."""
+    """Common to the three kinds besides: an importance."""
 
     importance: float
     last_accessed: datetime | None
@@ -380,15 +380,15 @@ class EpisodeTrace(_Memory):
     phase: str = field(metadata=_rules(required=True, one_of=PHASES))
     """One of `PHASES`."""
     goal: str = field(metadata=_REQUIRED)
-    """What was to be reached."""
+    """The goal."""
     action_log: list[ActionEntry] = field(default_factory=list)
-    """What was done, in order."""
+    """The actions, in order."""
     outcome: str = field(default="success", metadata=_rules(required=True, one_of=OUTCOMES))
     """One of `OUTCOMES`."""
     errors_encountered: list[ErrorEntry] = field(default_factory=list)
-    """What went wrong, in order."""
+    """The errors, in order."""
     artifacts_produced: list[str] = field(default_factory=list)
-    """What was made."""
+    """The results."""
     git_commit: str | None = None
     """The commit that it ended with."""
     tokens_used: int = 0
@@ -441,15 +441,15 @@ class SemanticPattern(_Memory):
     id: str = field(metadata=_REQUIRED)
     """As `create` makes it: `sem-timestamp-uuid`."""
     pattern: str = field(metadata=_REQUIRED)
-    """What holds."""
+    """The statement."""
     category: str = field(metadata=_REQUIRED)
-    """What it is about."""
+    """Its subject."""
     conditions: list[str] = field(default_factory=list)
     """When it holds."""
     correct_approach: str = ""
     """What to do."""
     incorrect_approach: str = ""
-    """What not to do."""
+    """The approach to avoid."""
     confidence: float = 0.8
     """0.0 to 1.0: how sure it is."""
     source_episodes: list[str] = field(default_factory=list)
@@ -518,15 +518,15 @@ class ProceduralSkill(_Memory):
     id: str = field(metadata=_REQUIRED)
     """As `create` makes it from the name: `skill-fix-login`, `skill-修复登录`."""
     name: str = field(metadata=_REQUIRED)
-    """What it is called."""
+    """Its name."""
     description: str = field(metadata=_REQUIRED)
-    """What it is good for."""
+    """Its purpose."""
     prerequisites: list[str] = field(default_factory=list)
-    """What must be so before."""
+    """Its conditions."""
     steps: list[str] = field(default_factory=list, metadata=_REQUIRED)
     """What to do, in order."""
     common_errors: list[ErrorFix] = field(default_factory=list)
-    """What goes wrong, and what helps; see `add_error_fix`."""
+    """Errors and their remedies; see `add_error_fix`."""
     exit_criteria: list[str] = field(default_factory=list)
     """When it is done."""
     example_usage: str | None = None

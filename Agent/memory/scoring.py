@@ -8,7 +8,7 @@
 0.71 = 1 × 0.71 temporal decay
 
 Four functions measure, each for itself: `text_overlap`, `graph_distance`, `temporal_decay`, `reference_count`.
-A `ScoringStrategy` says what each of them counts.
+A `ScoringStrategy` weighs them.
 """
 
 import math
@@ -34,13 +34,13 @@ HALF_LIFE_S = 30 * DAY_S
 """In seconds: after that a memory counts half as new: a month, as long as a piece of work goes on."""
 
 STEP = 0.5
-"""What one step in the graph leaves of a score."""
+"""The share of a score that one step in the graph leaves."""
 
 HALF_OF_REFERENCES = 5.0
-"""So many references count half of what any number of them can."""
+"""The number of references that count half of the most."""
 
 TITLE, SUMMARY, BODY = 0.5, 0.3, 0.2
-"""What the three parts of a memory count in its text overlap: who names a thing means it."""
+"""The weights of the three parts of a memory in its text overlap: a named thing counts most."""
 
 _find_words = re.compile(r"[^\W_]+").findall
 
@@ -91,13 +91,13 @@ _bigrams_of_query = lru_cache(maxsize=64)(bigrams)
 
 
 def graph_distance(steps: int, weight: float = 1.0) -> float:
-    """Return what is left of a score after a walk in the graph, from 0 to 1: weight · 0.5 ^ steps.
+    """Return the rest of a score after a walk in the graph, from 0 to 1: weight · 0.5 ^ steps.
 
     Spreading activation (Collins & Loftus 1975): each step passes on a part of what arrives. A power of the steps, not
     1 / (1 + steps), so that the value of a way is the product of its parts and the best way can be found step by step.
 
     Args:
-        steps: 0 for what the question itself names.
+        steps: 0 for an entity that the question itself names.
         weight: The product of the relations' weights along the way, each from 0 to 1.
     """
     return float(weight * STEP**steps)
@@ -151,7 +151,7 @@ class ScoreBreakdown:
         """Return the sum as a person would write it down, without the parts that do not count.
 
         Args:
-            strategy: What weighs the figures; `TextOverlap()`, as where none is chosen elsewhere.
+            strategy: The weights of the figures; the default is `TextOverlap()`.
         """
         strategy = strategy or TextOverlap()
         parts = [
@@ -195,7 +195,7 @@ class ScoringStrategy(ABC):
     @property
     @abstractmethod
     def weights(self) -> ScoreWeights:
-        """What each figure counts."""
+        """The weight of each figure."""
 
     def total(self, breakdown: ScoreBreakdown) -> float:
         """Return the weighted mean of the four figures, from 0 to 1."""
@@ -230,7 +230,7 @@ class TextOverlap(ScoringStrategy):
 class DiceOverlap(TextOverlap):
     """The text alone, by `text_overlap`: Dice over pairs of characters, title before summary before body.
 
-    It puts what BM25 found into another order: good for short notes and typing errors, a loss for long texts.
+    It changes the order of BM25: good for short notes and typing errors, a loss for long texts.
     """
 
 

@@ -219,7 +219,7 @@ class MemoryStore(MemoryWriter):
     def __exit__(self, *exc_info: object) -> None:
         self.close()
 
-    # -- what there is --
+    # -- contents --
 
     def __len__(self) -> int:
         """Return how many memories may be recalled."""
@@ -234,7 +234,7 @@ class MemoryStore(MemoryWriter):
         """Yield the memories that may be recalled, the newest first."""
         for id in reversed(self.retriever.known()):
             info = self.tree.GetInfo(id)
-            if info is not None:  # forgotten meanwhile
+            if info is not None:  # forgotten in between
                 yield Memory(info)
 
     def list(self, limit: int | None = None) -> builtins.list[Memory]:
@@ -275,7 +275,7 @@ class MemoryStore(MemoryWriter):
         return self._reader.failure
 
     def _find_existing(self, text: str) -> builtins.list[tuple[str, str]]:
-        """Return what is known of the subjects of a text."""
+        """Return known texts on the subjects of a text."""
         found = self.retriever.retrieve(text, _EXISTING)
         return [(" / ".join(each.path), each.info.content[:500]) for each in found if each.info.content != text]
 
@@ -337,7 +337,7 @@ class MemoryStore(MemoryWriter):
         self._get(id)
         self._recalls.record({id: score})
 
-    # -- what was said --
+    # -- history --
 
     def history(self, id: str) -> builtins.list[Version]:
         """Return the versions of a memory, the present one first, with the patterns that it replaced.

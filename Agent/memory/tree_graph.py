@@ -76,11 +76,11 @@ class TreeGraph(KnowledgeGraph):
         index: That of the tree's memories, where there is one already: it follows the log.
 
     An entity's name and description are the keyword's. The rest is in its metadata, one key for each thing, since
-    that is what a merge joins; see `memory_fields`.
+    since a merge joins those; see `memory_fields`.
 
-    Besides, the graph has what memories say (`Sayings`): relations with the sentences that say so, and types, tags and
+    Besides, the graph has the statements of memories (`Sayings`): relations with their sentences, and types, tags and
     descriptions where the keyword has none of its own. Two memories that say the same make one relation, with the
-    greater weight. What was added by hand has the last word: its weight counts, chosen tags count alone.
+    greater weight. An entry by hand has the last word: its weight counts, chosen tags count alone.
 
     A relation leads to whatever its target was merged into. With a deleted target it is not seen, and is there again
     when the deletion is undone. Inside an open `Operation` what the block has written is checked against, but found
@@ -132,7 +132,7 @@ class TreeGraph(KnowledgeGraph):
                         if relation.source_id != id:
                             self.remove_relation(relation.source_id, id, relation.relation_type)
                     self._tree.DeleteKeyword(id)
-            except VersionConflictError:  # another process wrote a source meanwhile
+            except VersionConflictError:  # another process wrote a source in between
                 continue
             return
 
@@ -145,7 +145,7 @@ class TreeGraph(KnowledgeGraph):
         number = self._last_number = max(known or 0, self._last_number) + 1
 
         def patch(node: KeywordNode) -> dict[str, Any]:
-            # What was added under the name of a merged target keeps its key, so that there stays one.
+            # A relation under the name of a merged target keeps its key, so that there stays one.
             old = [key for key in node.metadata if self._leads_to(key, node.id) == (target.id, kind)]
             key = (*old, f"{RELATION}{quote_type(kind)}:{'' if target.id == node.id else target.id}")[0]
             number_now = node.metadata[key]["number"] if old and is_relation(node.metadata[key]) else number
@@ -199,7 +199,7 @@ class TreeGraph(KnowledgeGraph):
             node = self._find(id)
             try:
                 self._tree.UpdateKeyword(node.id, patch(node), node.version)
-            except VersionConflictError:  # another process has written: patch what it left
+            except VersionConflictError:  # another process has written: patch its result
                 continue
             return
 
@@ -210,7 +210,7 @@ class TreeGraph(KnowledgeGraph):
         return node
 
     def _id_of(self, written: str) -> str:
-        """Return what an id was merged into."""
+        """Return the target of a merged id."""
         node = self._tree.GetKeyword(written)
         return written if node is None else node.id
 
@@ -309,13 +309,13 @@ class KnowledgePage:
     id: str
     """Empty for one that is to be added: then the store chooses it."""
     title: str
-    """What it is called; not blank."""
+    """Its name; not blank."""
     summary: str = ""
-    """What it is, in a sentence."""
+    """Its description, a sentence."""
     body: str = ""
     """Its text."""
     infos: tuple[str, ...] = ()
-    """What else is known of it, the first 50: memories that name it, say. `add_page` leaves them as they are."""
+    """Other infos on it, the first 50, such as memories that name it. `add_page` leaves them unchanged."""
 
 
 class KnowledgeStore:
@@ -366,7 +366,7 @@ class KnowledgeStore:
         return None if node is None else self._page(node)
 
     def remove_page(self, id: str) -> None:
-        """Remove a page with its body; what else is known of it stays, without this page.
+        """Remove a page with its body; other infos on it stay, without this page.
 
         Raises:
             NotFoundError: There is none with this id.

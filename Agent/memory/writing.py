@@ -30,7 +30,7 @@ from .tree_graph import TreeGraph
 
 __all__ = ["MemoryWriter", "Remembered"]
 
-_SUCCESSORS = uuid.UUID("6f0ce1f2-7d5b-4f0e-9c55-3d0a5f5e8b11")  # any: what a corrected fact's id is made in
+_SUCCESSORS = uuid.UUID("6f0ce1f2-7d5b-4f0e-9c55-3d0a5f5e8b11")  # any: the namespace of a corrected fact's id
 _ATTEMPTS = 9  # at a write that others disturb
 _SAME_NAMES = 1_000  # keywords of one name that a path may lead through
 
@@ -56,7 +56,7 @@ class Remembered(str):
 
 
 class _Versions:
-    """What the memories of a tree said over time."""
+    """The versions of a tree's memories."""
 
     tree: KeywordTree
     retriever: MemoryRetriever
@@ -184,14 +184,14 @@ class MemoryWriter(_Versions):
 
     def _read(self, id: str) -> None:
         """Read a memory for the graph that is on disk; no lock is held, since a model may think."""
-        with contextlib.suppress(NotFoundError):  # forgotten meanwhile
+        with contextlib.suppress(NotFoundError):  # forgotten in between
             if self._reader.means:
                 self._reader.read(id)
 
     def _remember_new(self, spec: dict[str, Any], names: list[str]) -> Remembered:
         found = [_find_keyword(self.tree, name) for name in names]
         if None not in found:  # a single write is an operation by itself, at half the price
-            with contextlib.suppress(NotFoundError):  # deleted meanwhile
+            with contextlib.suppress(NotFoundError):  # deleted in between
                 id = self.tree.CreateInfo(**spec, keyword_ids=[*dict.fromkeys(filter(None, found))]).id
                 return Remembered(id, self.tree.last_operation)
 
@@ -202,7 +202,7 @@ class MemoryWriter(_Versions):
             return Remembered(id, operation.id)
 
         for _ in range(_ATTEMPTS):
-            with contextlib.suppress(NotFoundError, ConflictError):  # a keyword was deleted meanwhile
+            with contextlib.suppress(NotFoundError, ConflictError):  # a keyword was deleted in between
                 return write()
         return write()
 
@@ -221,7 +221,7 @@ class MemoryWriter(_Versions):
         if own_before.get("pinned") is True:
             own["pinned"] = True
         with self._lock, self.tree.Operation("remember") as operation:
-            kept = spec["content"] if "graph" in own else ""  # what is read at once may name the same again
+            kept = spec["content"] if "graph" in own else ""  # infos read together may name the same again
             unlinked = self._reader.unlink(old.id, kept)
             self.tree.UpdateInfo(old.id, {name: spec[name] for name in ("content", "source", "metadata")})
             self._link(old.id, names, spec["created_by"])
@@ -240,7 +240,7 @@ class MemoryWriter(_Versions):
             info = self._known(spec)
             if info is None:
                 return None
-            with contextlib.suppress(VersionConflictError, ConflictError, NotFoundError):  # changed meanwhile
+            with contextlib.suppress(VersionConflictError, ConflictError, NotFoundError):  # changed in between
                 return self._say_again(info, spec, names)
         return None
 

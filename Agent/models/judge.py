@@ -50,7 +50,7 @@ def judge(client: LLMClient, question: str, texts: Sequence[tuple[str, str]]) ->
     kept, why = None, "the reply lists no targets"
     try:
         kept = read_targets(client.Chat(messages, json.loads(_encode(SCHEMA))), texts)
-    except Exception as error:  # the model's port: what was found is not lost for it
+    except Exception as error:  # the model's port: the hits are not lost for it
         why = HideKeys(f"{type(error).__name__}: {error}")
     if kept is None:
         _LOGGER.warning("nothing was judged: %s", why)
@@ -59,7 +59,7 @@ def judge(client: LLMClient, question: str, texts: Sequence[tuple[str, str]]) ->
 
 
 def question_of(question: str, texts: Sequence[tuple[str, str]]) -> dict[str, Any]:
-    """Return what a model is asked: the first texts with numbers, and the question last."""
+    """Return the model's message: the first texts with numbers, and the question last."""
     shown = [{"idx": idx, "text": text[:CHARACTERS]} for idx, (_, text) in enumerate(texts[:SHOWN])]
     return {"candidates": shown, "query": question[:2000]}
 

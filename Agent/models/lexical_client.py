@@ -19,11 +19,11 @@ it fits, which knows names, descriptions, confirmed queries and infos, in any sc
 How it decides. The order of a view is the best evidence there is: the tree has ranked with all that it knows. So the
 first in the order is taken, and only that is decided here which the order does not tell:
 
-1. What is merely recent is passed over: the message says how many of the first candidates are.
+1. Merely recent candidates are passed over: the message says how many of the first candidates are.
 2. Whether it fits at all: the chosen one itself must have a score, else the answer is `missing`.
 3. Which parent a new name itself names: an apple pie is a pie.
 
-It never jumps: the first view already has what ranks best in all of the tree.
+It never jumps: the first view already has the best of all of the tree.
 """
 
 import json
@@ -49,7 +49,7 @@ HEAD_PLACES = 10
 """Among at most this many a parent is looked for that the new name ends with."""
 
 LINKS_AT_MOST = 3
-"""How many keywords an info is linked to: what is about everything is found under nothing."""
+"""Keywords that an info is linked to, at most: more would not distinguish it."""
 
 
 class LexicalLLMClient(LLMClient):
@@ -95,16 +95,16 @@ class _Candidate(NamedTuple):
 class _View(NamedTuple):
     intent: str
     text: str
-    """What is looked for: the query, or the content to be linked."""
+    """The query, or the content to be linked."""
     candidates: Sequence[_Candidate]
-    """In their order, without groups and without what is merely recent."""
+    """In their order, without groups and merely recent candidates."""
 
 
 # Reading the question and writing the reply
 
 
 def _read_view(messages: Sequence[Mapping[str, object]]) -> _View | None:
-    """Return what the last message asks, or None if it cannot be read."""
+    """Return the question of the last message, or None if it cannot be read."""
     try:
         question = json.loads(str(messages[-1]["content"]))
         intent, query = question["intent"], question["query"]
@@ -233,7 +233,7 @@ def _is_group(name: str) -> bool:
 
 
 def _suggest_name(query: str) -> str | None:
-    """Return what a keyword for this query could be called: its words without those that say little."""
+    """Return a name of a keyword for this query: its words without stop words."""
     words = [word.strip("?!.,;:？！。，；：\"'()（）") for word in query.split()]
     telling = [word for word in words if not texts.STOP_WORDS.issuperset(texts.terms(word))]
     return " ".join(telling)[:64].strip() or None

@@ -42,7 +42,7 @@ LEAST_CONTEXT = 512
 """Tokens; six candidates with a fact each and a question have some 300."""
 _SHOWN = 12  # candidates of a view of the whole tree that a small model is shown: those that rank best
 _WIDE = 4.0  # of log-probability: branches of the trie that are less likely by that are not opened
-_FLOOR = 6.0  # what an option that was not opened counts below the best
+_FLOOR = 6.0  # the distance of an option that was not opened from the best
 _EMPTY = ("…", "?")  # questions that say nothing
 _TASKS = {
     "search": ("You find the entry of a list that a question is about or that answers it.", "Question"),
@@ -60,7 +60,7 @@ class LocalLLMClient(LLMClient):
 
     Args:
         path: the file; in a format of `llama.cpp`.
-        n_ctx: tokens that a question and its reply may have; at most what the model was trained for.
+        n_ctx: tokens that a question and its reply may have; at most the context that the model was trained for.
         threads: of the processor; None: all. They wait for each other: on a busy machine fewer are faster.
         timeout_s: for a whole `Chat`, waiting for others included, in seconds.
         margin: by how much the question must make a name likelier, itself and beside "none", in natural logarithms of
@@ -276,7 +276,7 @@ class LocalLLMClient(LLMClient):
         return tokens
 
     def _see(self, tokens: list[int], *, is_prompt: bool) -> Callable[[int], float]:
-        """Compute what is not held already; return what gives the log-probability of a next token."""
+        """Compute the tokens that are not held yet; return a function to the log-probability of a next token."""
         if len(tokens) >= self.n_ctx:
             raise ReplyError(f"the question has {len(tokens):,} tokens, more than n_ctx={self.n_ctx:,} allows")
         kept = 0
@@ -301,7 +301,7 @@ class LocalLLMClient(LLMClient):
                 self._context.decode(self._c.llama_batch_get_one(tokens, len(self._held)))
                 self._held += tokens
                 return
-            except InterruptedError:  # what was computed of it is not known
+            except InterruptedError:  # its computed part is not known
                 self._context.memory_seq_rm(0, len(self._held), -1)
         raise TimeoutError(self._stopped)
 
@@ -346,7 +346,7 @@ def _read_question(messages: Sequence[Mapping[str, str]]) -> dict[str, Any] | No
 
 
 def _line(text: object) -> str:
-    """Return a text on one line: what strangers wrote cannot look like another entry."""
+    """Return a text on one line: a stranger's text cannot look like another entry."""
     return " ".join(str(text).split())
 
 

@@ -88,7 +88,7 @@ LONGEST = 4096
 """Tokens of a reply; services refuse to promise more."""
 
 ROOM, THINKING_ROOM = 128, 4096
-"""Tokens of a reply beyond what its schema allows: blanks and a word before it; and of a model that thinks first."""
+"""Tokens of a reply besides those of its schema: blanks and a word before it; and of a model that thinks first."""
 
 FORM_REST_S = 600.0
 """Seconds after which a form that failed is asked for again: a service that fails now and then is not refusing it."""
@@ -182,14 +182,14 @@ class _Call:
 
 
 def within(seconds: float, call: Callable[[], _T]) -> _T:
-    """Return what a call returns, in time. What is late is left to a thread that is not waited for.
+    """Return the result of a call, in time. A late call is left to a thread that is not waited for.
 
     >>> within(5.0, lambda: 7)
     7
 
     Raises:
         TimeoutError: It did not return within `seconds`.
-        Exception: What the call raises.
+        Exception: The error of the call.
     """
     answers: queue.SimpleQueue[tuple[Any, BaseException | None]] = queue.SimpleQueue()
     context = contextvars.copy_context()
@@ -216,7 +216,7 @@ def within(seconds: float, call: Callable[[], _T]) -> _T:
 
 
 def check_time(what: str, seconds: object) -> None:
-    """Refuse what is no time to wait, in seconds."""
+    """Refuse a value that is no time to wait, in seconds."""
     if not isinstance(seconds, (int, float)) or not 0 < seconds <= threading.TIMEOUT_MAX:
         raise InvalidInputError(f"{what} must be seconds above 0 and finite, not {shorten(seconds)}")
 
@@ -230,11 +230,11 @@ def import_extra(name: str, extra: str) -> Any:
         raise ImportError(f"{missing} is not installed: pip install '.[{extra}]' in its repository") from error
 
 
-# What both clients do
+# The base of both clients
 
 
 class _ChatClient(LLMClient):
-    """What both clients do: environment, forms, deadline, budget, counting, errors."""
+    """The base of both clients: environment, forms, deadline, budget, counting, errors."""
 
     lean = True
     candidate_fields = ("aliases",)
@@ -243,7 +243,7 @@ class _ChatClient(LLMClient):
     _CLASS: ClassVar[str]
     """The package's client."""
     _CALL: ClassVar[str]
-    """What of that client calls a model."""
+    """The method of that client that calls a model."""
     _ADDRESS: ClassVar[str]
     _FORMS: ClassVar[tuple[str, ...]]
     """How the form of the reply can be asked for, the strictest first."""
@@ -297,7 +297,7 @@ class _ChatClient(LLMClient):
         watch_forks(self)
 
     def renew_after_fork(self) -> None:
-        """Make what two processes cannot share: a lock, and connections, whose answers each would take for its own."""
+        """Make a lock and connections: two processes that share them would read each other's answers."""
         self._lock = threading.Lock()  # guards the sum
         package = import_extra(self._PACKAGE, self._PACKAGE)
         here = weakref.ref(self)  # so that it can be collected
@@ -400,7 +400,7 @@ class _ChatClient(LLMClient):
         return outcome
 
     def _attempt(self, request: dict[str, Any], retries: int) -> object:
-        """Send.  Returns the body, or what went wrong: raised here, its traceback would hold the key."""
+        """Send.  Returns the body, or the error: raised here, its traceback would hold the key."""
         try:
             call = operator.attrgetter(self._CALL)(self._service.with_options(max_retries=retries))
             text = call.with_raw_response.create(**request).http_response.text
@@ -446,11 +446,11 @@ class _ChatClient(LLMClient):
     def _build_request(
         self, messages: list[dict[str, str]], schema: dict[str, Any], most: int, form: str
     ) -> dict[str, Any]:
-        """Return the arguments of a request for a reply of at most so many tokens."""
+        """Return the arguments of a request for a reply of a limited number of tokens."""
 
     @abstractmethod
     def _find_reply(self, body: object) -> tuple[str, str]:
-        """Return what the model said and why it ended, in the service's own word; raise where it refused."""
+        """Return the model's text and why it ended, in the service's own word; raise where it refused."""
 
     @abstractmethod
     def _find_tokens(self, body: object) -> tuple[int, int, int]:
@@ -599,14 +599,14 @@ def _host_of(address: str) -> str:
     return parts.hostname
 
 
-# Reading what a service answers: any field may be missing, or of another type than it should be
+# Reading a service's reply: any field may be missing, or of another type than it should be
 
 
 def _at(value: object, *keys: str | int) -> Any:
     """Return the value at a path in JSON, None where there is none."""
     for key in keys:
         try:
-            value = value[key]  # type: ignore[index]  # what is no list or dict, raises
+            value = value[key]  # type: ignore[index]  # a value of another type raises
         except (LookupError, TypeError):
             return None
     return value
@@ -624,7 +624,7 @@ def _join(content: object) -> str:
     return "".join(text for part in parts if isinstance(text := _at(part, "text"), str))
 
 
-# What a schema allows at most
+# Bounds of a schema
 
 
 def bounded(schema: Any) -> Any:
@@ -687,7 +687,7 @@ def _without(part: Any, names: frozenset[str]) -> Any:
     return {name: _without(value, names) for name, value in part.items() if name not in names}
 
 
-# Reading what a model says
+# Reading a model's text
 
 
 def read_reply(said: str, json_schema: Mapping[str, Any] | None = None, *, is_cut: bool = False) -> dict[str, Any]:
@@ -727,14 +727,14 @@ def read_reply(said: str, json_schema: Mapping[str, Any] | None = None, *, is_cu
 
 
 def _unwrapped(value: object) -> list[object]:
-    """Return what a list holds, and before an object what it holds."""
+    """Return the items of a list, and those of an object before it."""
     if isinstance(value, dict):
         return [*value.values(), value]
     return [inner for each in value for inner in _unwrapped(each)] if isinstance(value, list) else []
 
 
 def _repaired(text: str) -> object:
-    """Return what can be made of broken JSON between other words."""
+    """Return the repaired form of broken JSON between other words."""
     text = text.translate(_WIDE)
     if "{" not in text or len(text) > REPAIR_LIMIT:
         raise ValueError("nothing to repair, or too much")
