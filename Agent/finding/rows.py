@@ -46,7 +46,7 @@ _RUN = 300  # postings of a run, at least; twice as many at most
 _BATCH_BYTES = 1 << 23  # postings that are collected before they are written
 _WAIT_S = 2.0  # for another process that writes
 _COUNTED = ("units", "names", "name terms", "texts", "text terms", "passages", "passage terms")
-_REMEMBERED, _POSTINGS, _BLOCKS = 20_000, 40_000, 50  # units and so on that are in memory while nothing changes
+_REMEMBERED, _POSTINGS, _BLOCKS = 20_000, 400_000, 50  # units and so on that are in memory while nothing changes
 _UNITS = 250  # that are looked up together, each with its context: a statement may have 999 parameters
 
 _SCHEMA = """
@@ -581,11 +581,11 @@ class Rows(IndexFile):
         """Return the run of a term in which a document is or would be, with its key; 0: there is none yet."""
         sql = "select first, data from posting where term = ? and first between 1 and ? order by first desc limit 1"
         row = db.execute(sql, (term, document)).fetchone()
-        return (row[0], packing.unseal(*row)) if row else (0, {})
+        return (row[0], dict(zip(*packing.unseal(*row), strict=True))) if row else (0, {})
 
     def _seal_postings(self, db: sqlite3.Connection, term: str, data: bytes) -> bytes:
         """Return the newest postings of a term in less space; those that are many become runs."""
-        postings = packing.unseal(0, data)
+        postings = dict(zip(*packing.unseal(0, data), strict=True))
         if len(postings) < _RUN:
             return packing.keep(postings)
         left, rows = sorted(postings), list[tuple[str, int, bytes]]()
@@ -608,7 +608,7 @@ class Rows(IndexFile):
             if n == len(documents):
                 db.execute("delete from posting where term = ?", (term,))
                 return
-            postings = packing.unseal(0, data)
+            postings = dict(zip(*packing.unseal(0, data), strict=True))
             left = sorted(document for document in documents if postings.pop(document, None) is None)
             update = "update posting set n = ?, data = ? where term = ? and first = 0"
             db.execute(update, (n - len(documents), packing.keep(postings), term))
@@ -635,19 +635,20 @@ class Rows(IndexFile):
         sql = "select term, n from posting where first = 0 and term in"
         return dict(self._select(sql, terms, _TEXTS, _NUMBERS))
 
-    def postings(self, term: str) -> dict[int, int]:
-        """Return document → code of all that have a term; a passage's number is odd. It is not to be changed."""
+    def postings(self, terms: Iterable[str]) -> dict[str, packing.Postings]:
+        """Return term → the documents that have it; a passage's number is odd. They are not to be changed."""
+        sql, numbers = "select term, first, data from posting where term in", (int, _NONE)
         with self.reading() as db:
-            known = self.remembered(db, "postings", dict[str, dict[int, int]])
-            if term not in known:
-                found: dict[int, int] = {}
-                for first, data in db.execute("select first, data from posting where term = ?", (term,)).fetchall():
-                    found.update(packing.unseal(first, data))
-                self._held = len(found) + (self._held if known else 0)
-                while known and self._held > _POSTINGS:  # the oldest ones go
-                    self._held -= len(known.pop(next(iter(known))))
-                known[term] = found
-            return known[term]
+            known = self.remembered(db, "postings", dict[str, packing.Postings])
+            found = {term: known.get(term) or packing.Postings(array("I"), array("H")) for term in terms}
+            new = {term: postings for term, postings in found.items() if term not in known}
+            for term, first, data in self._select(sql, new, _TEXTS, numbers, _BYTES):
+                packing.unseal(first, data, new[term])
+            self._held = (self._held if known else 0) + sum(len(each.codes) for each in new.values())
+            while known and self._held > _POSTINGS:  # the oldest ones go
+                self._held -= len(known.pop(next(iter(known))).codes)
+            known.update(new)
+            return found
 
     def owners(self, documents: Iterable[int]) -> dict[int, int]:
         """Return document → unit."""

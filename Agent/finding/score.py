@@ -15,15 +15,18 @@ Stop words, and whether a text has a number or a time where one is asked for, on
 """
 
 import math
+from array import array
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Set
 from heapq import heappush, heappushpop, nlargest
-from itertools import chain
+from itertools import chain, compress, repeat
+from operator import mul
 from types import MappingProxyType
 from typing import NamedTuple, TypeAlias
 
 from . import texts
 from .codes import NAME_BITS, decode
+from .packing import Postings
 from .rows import ANCESTORS, Rows, UnitRow
 from .thesaurus import Thesaurus, cut
 
@@ -39,6 +42,7 @@ TRIGRAMS = 0.3  # the most that trigrams of names weigh, of words that no text h
 CHARACTER = 0.2  # what a single character counts beside a pair that texts have, see `_share`; a stop word beside others
 FEW = 30  # texts that do not yet show which words are rare: fewer count as so many, and the bar is not measured
 
+_ABOVE = 1 + 1e-9  # beyond what sums are rounded by
 READ = 10_000  # postings that are read for a question, the rarest terms first; the first term is always read
 TERMS = 64  # terms that are read at most
 MISSPELLED = 0.9  # the weight of a word that an unknown one misspells
@@ -77,19 +81,20 @@ class _Table(dict[int, float]):
 
 def _add(
     gains: dict[int, float],
-    postings: Mapping[int, int],
+    postings: Postings,
     weight: float,
     saturated: _Table,
     shares: Mapping[int, float] = MappingProxyType({}),
+    may_gain: Callable[[int], object] | None = None,
 ) -> None:
-    """Add the gains of a term to those of the documents so far."""
-    worth = _Table(lambda code: weight * saturated[code])
-    more = dict(zip(postings, map(worth.__getitem__, postings.values()), strict=True))
-    for document, share in shares.items():
-        more[document] *= share
-    for document in gains.keys() & more.keys():
-        more[document] += gains[document]
-    gains.update(more)
+    """Add the gains of a term to those of the documents so far, of those that may gain."""
+    documents, worth = postings.documents, _Table(lambda code: weight * saturated[code])
+    gained = map(worth.__getitem__, postings.codes)
+    if shares:
+        gained = map(mul, gained, map(shares.get, documents, repeat(1.0)))
+    pairs = zip(documents, gained, strict=True)
+    for document, gain in compress(pairs, map(may_gain, documents)) if may_gain else pairs:
+        gains[document] = gains.get(document, 0.0) + gain
 
 
 class Query:
@@ -126,7 +131,7 @@ class Query:
         grams = dict.fromkeys(gram for term in unknown for gram in texts.trigrams(term))
         self.frequencies |= index.frequencies(grams)
         self.weights = {term: weight * self.idf(term) * self._share(term) for term, weight in asked.items()}
-        self.postings = {term: self.index.postings(term) for term in self._choose(self.weights)}
+        self.postings = index.postings(self._choose(self.weights))
         unread = self.frequencies.keys() - self.postings.keys()
         self.weights = {term: weight for term, weight in self.weights.items() if term not in unread}
         self.mass = self.weigh(self.weights) or 1.0
@@ -175,7 +180,7 @@ class Query:
                     found.append((run, texts.terms(run)[:1]))
                     continue
                 for word in cut(run, self.thesaurus) if self.thesaurus else [run]:
-                    found.append((word, [word[at : at + 2] for at in range(len(word) - 1)] or [word]))
+                    found.append((word, _pairs(word) or [word]))
         return found[: 4 * TERMS]
 
     def _find_near(self, thesaurus: Thesaurus | None) -> dict[str, dict[str, float]]:
@@ -200,27 +205,36 @@ class Query:
 
     def _read_near(self) -> None:
         """Add the postings of near words, the nearest first, as far as they may be read."""
-        parts = {other: _parts(other) for near in self.near.values() for other in near}
-        known = self.index.frequencies({part for each in parts.values() for part in each})
-        held = {other: min(map(known.__getitem__, each)) for other, each in parts.items() if known.keys() >= {*each}}
-        wanted = [
-            (share, term, other) for term, near in self.near.items() for other, share in near.items() if other in held
-        ]
-        self.near, left = {}, NEAR_READ
-        for share, term, other in sorted(wanted, key=lambda each: (-each[0], held[each[2]], each[1:])):
+        others = {other for near in self.near.values() for other in near}
+        parts = {other: _pairs(other) for other in others if len(other) > 2 and texts.is_unspaced(other)}
+        known = self.index.frequencies((others - parts.keys()).union(*parts.values()))
+        held = {other: n for other, n in known.items() if other in others}
+        held |= {other: min(map(known.__getitem__, each)) for other, each in parts.items() if known.keys() >= {*each}}
+        chosen, left = list[tuple[float, str, str]](), NEAR_READ
+        wanted = ((share, term, other) for term, near in self.near.items() for other, share in near.items())
+        for share, term, other in sorted(
+            (each for each in wanted if each[2] in held), key=lambda each: (-each[0], held[each[2]], each[1:])
+        ):
             left -= held[other]
             if left < 0:
                 break
+            chosen.append((share, term, other))
+        read = self.index.postings({part for _, _, other in chosen for part in parts.get(other, [other])})
+        self.near, lent = {}, dict[str, dict[int, int]]()
+        for share, term, other in chosen:
             self.near.setdefault(term, {})[other] = share
-            first, *rest = sorted(parts[other], key=known.__getitem__)
-            postings = self.index.postings(first)
+        for share, term, other in reversed(chosen):  # the nearest comes last, and stands
+            first, *rest = (read[part] for part in sorted(parts.get(other, [other]), key=known.__getitem__))
+            there = dict(zip(*first, strict=True))
             for part in rest:
-                postings = {at: postings[at] for at in postings.keys() & self.index.postings(part).keys()}
-            if term not in self.shares:
-                self.shares[term], self.postings[term] = {}, dict(self.postings.get(term, ()))
-            new = postings.keys() - self.postings[term].keys()
-            self.shares[term].update(dict.fromkeys(new, share))
-            self.postings[term].update((at, postings[at]) for at in new)
+                there = {document: there[document] for document in there.keys() & part.documents}
+            lent.setdefault(term, {}).update(there)
+            self.shares.setdefault(term, {}).update(dict.fromkeys(there, share))
+        for term, each in lent.items():
+            own = self.postings.get(term, Postings(array("I"), array("H")))
+            for document in each.keys() & own.documents:
+                del each[document], self.shares[term][document]
+            self.postings[term] = Postings(own.documents + array("I", each), own.codes + array("H", each.values()))
 
     def share(self, term: str, document: int) -> float:
         """Return a document's share of a term in its postings: 1, or the share of the nearest word."""
@@ -249,12 +263,27 @@ class Query:
         mean = mean_passage if is_passage else mean_text
         return found + (count / (1 - B + B * text_length / mean) if count else 0.0)
 
-    def gains(self) -> tuple[dict[int, float], dict[int, float]]:
-        """Return document → score of its own terms: of units, and of passages."""
-        found = dict[int, float]()
-        for term, postings in self.postings.items():
-            _add(found, postings, self.weights[term], self._saturated, self.shares.get(term, {}))
-        if not self.counts.get("passages"):
+    def gains(self, count: int = 0) -> tuple[dict[int, float], dict[int, float]]:
+        """Return document → score of its own terms: of units, and of passages; of so many best ones, 0: of all.
+
+        What has none of the terms that count most is left out where all that is left could not make it one of the best
+        (MaxScore).
+        """
+        saturated, has_passages = self._saturated, bool(self.counts.get("passages"))
+        most = {
+            term: self.weights[term] * max(map(saturated.__getitem__, {*postings.codes}), default=0.0)
+            for term, postings in self.postings.items()
+        }
+        found, left = dict[int, float](), math.fsum(most.values())
+        bar, may_gain = left / 6, None
+        for term in sorted(most, key=lambda term: (-most[term], term)):
+            if count and left < bar:
+                bar = left / 4
+                if best_ones := _drop_lesser(found, 1 + has_passages, count, left):
+                    found, may_gain = best_ones, best_ones.__contains__
+            _add(found, self.postings[term], self.weights[term], saturated, self.shares.get(term, {}), may_gain)
+            left -= most[term]
+        if not has_passages:
             return found, {}
         passages = {document: gain for document, gain in found.items() if document & 1}
         return {document: gain for document, gain in found.items() if not document & 1}, passages
@@ -265,10 +294,10 @@ class Query:
         self._codes.update((document, {}) for document in new)
         self.covered |= dict.fromkeys(new, 0.0)
         for term, postings in self.postings.items():
-            weight = self.weights[term] if term in self.telling else 0.0
-            for document in new & postings.keys():
-                self._codes[document][term] = postings[document]
-                self.covered[document] += weight * self.share(term, document)
+            weight, shares = self.weights[term] if term in self.telling else 0.0, self.shares.get(term, {})
+            for document, code in compress(zip(*postings, strict=True), map(new.__contains__, postings.documents)):
+                self._codes[document][term] = code
+                self.covered[document] += weight * shares.get(document, 1.0)
 
     def _codes_of(self, document: int) -> dict[str, int]:
         if document not in self._codes:
@@ -306,9 +335,28 @@ class Query:
         found: dict[int, float] = {}
         mass = math.fsum(map(self.idf, self._grams)) or 1.0
         saturated = _Table(lambda code: self._tf[code] / (K1 * self._name_weight + self._tf[code]))
-        for gram in self._choose(self._grams):
-            _add(found, self.index.postings(gram), self.idf(gram) / mass, saturated)
+        for gram, postings in self.index.postings(self._choose(self._grams)).items():
+            _add(found, postings, self.idf(gram) / mass, saturated)
         return found
+
+
+def _drop_lesser(scores: dict[int, float], kinds: int, count: int, left: float) -> dict[int, float]:
+    """Return the documents that can still be among the best of their kind; none where others can, too.
+
+    Args:
+        scores: Document → what it has so far.
+        kinds: 1: of units alone; 2: of passages, too.
+        count: So many are the best.
+        left: What a document may still get.
+    """
+    kept = dict[int, float]()
+    for kind in range(kinds):
+        part = scores if kinds == 1 else {at: one for at, one in scores.items() if at & 1 == kind}
+        least = nlargest(count, part.values())[-1] / _ABOVE if len(part) > count else 0.0
+        if least <= left:
+            return {}
+        kept.update((at, one) for at, one in part.items() if one + left >= least)
+    return kept
 
 
 def best(scores: Mapping[int, float], count: int, newest_first: bool = False) -> list[int]:
@@ -329,7 +377,7 @@ def rank(
 ) -> list[Found]:
     """Return the hits of a question, best first; see `Index.search`."""
     query.count = max(CANDIDATES, min(limit, query.total))
-    own, passages = query.gains()
+    own, passages = query.gains(query.count if among is None else 0)
     similar = query.similar_names()
     index = query.index
     only = index.documents_of(among) if isinstance(among, Set) else None
@@ -387,10 +435,8 @@ def rank(
     return nlargest(limit, scored, key=lambda found: (found.score, sign * found.number))
 
 
-def _parts(word: str) -> list[str]:
-    """Return the terms of the index that a word is made of."""
-    if len(word) < 3 or not texts.is_unspaced(word):
-        return [word]
+def _pairs(word: str) -> list[str]:
+    """Return the terms of the index that a word of a script without blanks is made of."""
     return [word[at : at + 2] for at in range(len(word) - 1)]
 
 
@@ -432,7 +478,7 @@ def _together(query: Query, groups: Iterable[str]) -> dict[str, float]:
     norms = {group: K1 * (1 - B + B * length / mean) for group, length in lengths.items()}
     found = dict.fromkeys(lengths, 0.0)
     for term, postings in query.postings.items():
-        often = Counter(documents[document] for document in documents.keys() & postings.keys())
+        often = Counter(documents[document] for document in documents.keys() & postings.documents)
         rarity = math.log(1 + (len(norms) - len(often) + 0.5) / (len(often) + 0.5)) / query.idf(term)
         weight = WHOLE * query.weights[term] * rarity / query.mass
         for group, count in often.items():

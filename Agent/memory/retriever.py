@@ -415,13 +415,13 @@ class _Search:
 
     def _changed(self, ranked: Sequence[str], facts: Mapping[str, InfoFacts]) -> list[str]:
         """Return the first memory and a later one that says a change of it; nothing where none does."""
-        asked = texts.question(self._query).keys() - texts.STOP_WORDS
         contents = {id: info.content[:_COMPARED] for id in ranked if (info := self._info(id)) is not None}
-        said = {id: asked & {*texts.terms(content)} for id, content in contents.items()}
         first = ranked[0] if ranked else ""
-        for id in ranked[1:]:
-            is_later = facts[id].number > facts[first].number and id in said and bool(said.get(first))
-            if is_later and said[first] <= said[id] and says_change(contents[id]):
+        later = [id for id in contents if first in contents and facts[id].number > facts[first].number]
+        for id in filter(lambda id: says_change(contents[id]), later):
+            asked = texts.question(self._query).keys() - texts.STOP_WORDS
+            said = asked & {*texts.terms(contents[first])}
+            if said and said <= {*texts.terms(contents[id])}:
                 return [first, id]
         return []
 

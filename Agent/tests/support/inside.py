@@ -303,7 +303,7 @@ def contents_of(words: index.Index) -> tuple[object, ...]:
         terms = [row[0] for row in db.execute("select term from posting where first = 0")]
     postings = {}
     for term in terms:
-        found = words.postings(term)
+        found = dict(zip(*words.postings([term])[term], strict=True))
         unit_of = words.owners(found)
         postings[term] = sorted((ids[unit_of[at]], at & 1, code) for at, code in found.items())
     frequencies = {term: len(found) for term, found in postings.items()}
