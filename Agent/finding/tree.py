@@ -63,7 +63,8 @@ class TreeRanker:
         self.index = self._open(self._path if self._path and os.path.isfile(self._path) else None)
         self._lock: Any = threading.RLock()  # Any: typeshed does not know `_is_owned`
         self._follows = False  # False before the first question, and where it is unknown how far it came
-        self._position = ""  # up to which this ranker has followed
+        self._position = ""  # of the index, where this ranker has followed
+        self._seen = ""  # of the tree, of which the index has everything
         self._note = default()[1] if thesaurus is True else ""  # why the ranking is less than usual
 
     def Fit(
@@ -175,6 +176,8 @@ class TreeRanker:
         if self.index.path != self._path and self._is_large(is_first):
             self.index, is_first = self._open(self._path), True
         position, stored = self._view.Position(), self.index.position
+        if not is_first and (stored, position) == (self._position, self._seen):
+            return
         if stored == position and (stored or not is_first):
             changed: set[str] | None = set()
         elif not is_first and _number(stored) > _number(position):
@@ -190,7 +193,7 @@ class TreeRanker:
             self._take_in(list(changed))
         if position and stored != position and changed != set():  # else a file that is read-only serves, too
             self.index.position = stored = position
-        self._position = stored
+        self._position, self._seen = stored, position
 
     def _is_large(self, is_first: bool) -> bool:
         """Whether an index in memory has, or will have, more than is taken in within a moment."""

@@ -9,6 +9,7 @@ import threading
 import unicodedata
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -240,6 +241,25 @@ def test_searching_and_creating_go_on_without_a_ranking_that_fails(
         assert ranked(tree, "oat milk")[0] == "oat milk"
         inside.check_ranking(tree)
         assert tree.Verify() == []
+
+
+def test_the_log_is_read_once_after_an_operation_that_changes_no_keyword(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with KeywordTree(folder, ranker=partial(TreeRanker, meaning=False)) as tree:
+        tea = tree.CreateKeyword("tea")
+        assert tree.RankCandidates("tea", 1)
+        tree.CreateInfo("It hangs on no keyword.")
+        assert tree.RankCandidates("tea", 1)[0][0].id == tea.id
+
+        def read_again(position: str) -> set[str] | None:
+            raise AssertionError(f"the log is read again from {position}")
+
+        with monkeypatch.context() as patch:
+            patch.setattr(tree._ranker._view, "ChangedSince", read_again)
+            assert tree.RankCandidates("tea", 1)[0][0].id == tea.id
+        jar = tree.CreateKeyword("jar")
+        assert tree.RankCandidates("jar", 1)[0][0].id == jar.id
 
 
 def test_a_ranker_must_be_something_that_makes_one(tmp_path: Path) -> None:
