@@ -1953,7 +1953,7 @@ def EncodeState(
 # == Store ====================================================================
 #
 # A store keeps the truth: whole operations, in one order, durable when `Append` returns.  What the tree asks of one is
-# the public methods of `_FileStore` (`Store` in shared_tree/port.py has them as a port).  It owns the log; its lock is
+# the public methods of `_FileStore`, as `SharedStore` in shared_tree/store.py has them.  It owns the log; its lock is
 # a `_FolderLock`, the projections are `_Projections`, all that lies beside them is the matter of `_Aside`:
 #
 #   change_log.jsonl                        the truth, see "Log"
@@ -5365,7 +5365,7 @@ def _LinesUntil(lines: Iterable[tuple[LogLine, bytes]], at: int | float) -> list
 
 
 class _PastStore:
-    """A log as it was, in memory, as a store that can only be read; see `Store` in `shared_tree/port.py`."""
+    """A log as it was, in memory, as a store that can only be read; as `SharedStore` is one."""
 
     health = Health.READ_ONLY
     is_guess = False
@@ -6173,8 +6173,8 @@ class KeywordTree:
             clock: seconds since the epoch.
             new_id: returns an id that was never used.
             ranker: makes a `Ranker` of a `TreeView`; None is `default_ranker`.
-            store: makes the store of the log, where that is no file in `data_dir`, see `Store` in
-                `shared_tree/port.py`; called again to open it again.
+            store: makes the store of the log, where that is no file in `data_dir`, see `SharedStore` in
+                `shared_tree/store.py`; called again to open it again.
             bar: the confidence, 0 to 1, from which on a search is answered: without the model where words and meaning
                 reach it, and by a model that tells its own confidence only where that does.
             always_ask: ask the model also where words and meaning are sure.

@@ -1,4 +1,4 @@
-"""The one place that knows the core from inside: its port of the store, and how it codes the lines of a log.
+"""The one place that knows the core from inside: what a store hands to it, and how it codes the lines of a log.
 
 All else in this package says `port.…`; where the core changes, this module is what follows.
 """
@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import itertools
 import zlib
-from collections.abc import Callable, Generator, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, NoReturn, Protocol, Self, TypeAlias, cast
+from typing import Any, NamedTuple, NoReturn, TypeAlias, cast
 
 from .. import keyword_tree as core
 from ..keyword_tree import KeywordTree, StoreCorruptError, StoreError
@@ -57,99 +57,6 @@ def locate(key: int, part: int, start: int, row: bytes) -> Place:
 def raise_corrupt(tree_id: str, seq: int, detail: str) -> NoReturn:
     """Raise the error for a log that cannot be read; `seq` is the operation, 0 where none is meant."""
     raise StoreCorruptError(f"the log of the tree {shorten(tree_id)}", seq, detail)
-
-
-# What a tree asks of a store
-
-
-class PastLog(Protocol):
-    """A log as it was, or is, that is read from its beginning."""
-
-    def __enter__(self) -> Self: ...
-
-    def __exit__(self, *exc_info: object) -> None: ...
-
-    def Read(self) -> Iterator[Records]:
-        """Yield all rows, in the order of the log."""
-
-    def ReadRow(self, held: Any) -> bytes:
-        """Return a row whose place `Read` gave."""
-
-
-class Store(Protocol):
-    """Where the truth lies.  One thread at a time opens it, writes, and closes it; any may read beside that."""
-
-    least: str
-    """What an opening must find: the position that a tree had read before it opens again; "" for none."""
-    recovery: list[str]
-    health: Health
-    is_guess: bool
-    """Whether the last `Begin` put off to ask what others wrote, as a store on a database does."""
-
-    @property
-    def seq(self) -> int:
-        """Return the number of the last operation that was read or written."""
-
-    @property
-    def position(self) -> str:
-        """Return that number, and what else distinguishes the operation from another log's."""
-
-    @property
-    def next_ordinal(self) -> int:
-        """Return what a compaction has left: at least the next one."""
-
-    def Open(self, first: Callable[[], Operation], state: State) -> None:
-        """Give all rows to `state`; an empty log begins with `first()` of whichever process is first."""
-
-    def Begin(self, apply: Callable[[Records], None], for_commit: bool = False) -> None:
-        """Let `apply` take in what was acknowledged anywhere before the call.
-
-        Before a commit a store that has far to ask may guess that there is nothing: `Append` and `Confirm` will tell.
-        """
-
-    def Append(self, operations: list[Operation]) -> None:
-        """Make all or none durable, right after what was read; fills in the places of long rows.
-
-        Raises:
-            BehindError: another writer was quicker.
-            StoreError: nothing was written; with `outcome_unknown` it may come in once, later, whole.
-        """
-
-    def Confirm(self) -> None:
-        """Raise BehindError where `Begin` guessed wrong: what writes nothing is decided on what all wrote, too."""
-
-    def End(self) -> None:
-        """Let others write; called after `Begin`, and where opening fails; twice is no error."""
-
-    def ReadRow(self, held: Any) -> bytes:
-        """Return a row, its checksum compared; from any thread.  A place ends with length and checksum."""
-
-    def ReadBack(self, with_history: bool, id: str = "") -> Generator[tuple[Line | None, bytes], None, None]:
-        """Yield the lines, or those that may touch a record, newest first; None where one is not whole, or missing."""
-
-    def Snapshot(self, stamp: str, copy: bool) -> str:
-        """Keep the present state under `stamp`, with a number where that is taken; return the name."""
-
-    def OpenSnapshot(self, name: str) -> PastLog:
-        """Return a snapshot's log, whose checksum is right."""
-
-    def SnapshotNames(self) -> list[str]:
-        """Return the names of all snapshots that were finished, oldest first."""
-
-    def Compact(self, rows_of: Callable[[int], Iterable[bytes]], next_ordinal: int, keep_history: bool) -> None:
-        """Write a new log with the rows of each kind; the store is of no use after it."""
-
-    def Sizes(self) -> dict[str, int]:
-        """Return the bytes of each file."""
-
-    def FindProblems(self, fresh: State) -> Iterator[str]:
-        """Read everything again into `fresh`, and yield what is wrong; StoreCorruptError where the log is."""
-
-    def Close(self, apply: Callable[[Records], None]) -> bool:
-        """Leave everything tidy, as far as the disk allows; return whether all that is in the log was taken in."""
-
-    def Release(self) -> None:
-        """Let go of descriptors, as the end of the process would."""
 
 
 # Lines

@@ -53,7 +53,12 @@ _PAUSES = (0.01, 0.5)  # seconds between tries: the first, and the longest
 
 
 class SharedStore(Reader):
-    """The core's port of a store, over `Rows`; its methods bear the core's names."""
+    """The core's port of a store, over `Rows`; its methods bear the core's names.
+
+    One thread at a time opens it, writes, and closes it; any may read beside that. `least` is what an opening must find:
+    the position that a tree had read before it opens again; `is_guess` tells whether the last `Begin` put off to ask
+    what others wrote.
+    """
 
     def __init__(self, rows: Rows, tree_id: str, known: dict[str, str], counts: Counter[str]) -> None:
         """Open nothing yet.
@@ -158,7 +163,12 @@ class SharedStore(Reader):
             raise ClosedError(f"the tree {port.shorten(self.tree_id)} is closed")
 
     def Append(self, operations: list[port.Operation]) -> None:
-        """Make operations durable, right behind what was read."""
+        """Make all operations durable, or none, right behind what was read; fills in the places of long rows.
+
+        Raises:
+            BehindError: another writer was quicker; nothing was written, nor ever will be.
+            StoreError: nothing was written; with `outcome_unknown` it may come in once, later, whole.
+        """
         self._refuse_if_closed()
         at = self._at
         lines, crc = port.encode_lines(operations, at.seq, at.crc)
