@@ -9,13 +9,12 @@ added 茶  (undo 2)
 >>> main(["search", "TEA"])
 茶  = tea  (exact name or alias)
 0
->>> main(["search", "harbour", "--names-only"])
-nothing found  (no exact match, and no model was called)
+>>> main(["search", "harbour"])
+nothing found  (no keyword fits well enough)
 1
 """
 
 import itertools
-import re
 import sys
 from collections.abc import Iterator
 from contextlib import suppress
@@ -27,7 +26,6 @@ import click
 from rich.text import Text
 
 from ..base.language import count_of, parts, say
-from ..base.text import fold_case, split_sentences
 from ..keyword_tree import Info, KeywordNode, KeywordTree, SearchResult, SearchStatus
 from ..store.log_follower import all_infos
 from .program import command, program
@@ -52,7 +50,6 @@ REASONS = {
     "confirmed": "confirmed query",
     "ranked": "words and meaning are sure of it",
     "empty_query": "empty query",
-    "exact_miss_llm_disabled": "no exact match, and no model was called",
     "agent_match": "the model chose it",
     "agent_ambiguous": "the model found several that fit",
     "agent_missing": "the model found nothing that fits",
@@ -98,22 +95,19 @@ SMALL = 60
 @command("search", "Look", asks=True)
 @click.argument("query", nargs=-1, required=True)
 @click.option("--context", default="", help="What it is about: chooses among keywords of the same name.")
-@click.option("--names-only", is_flag=True, help="Ask no model: names, aliases and paths alone.")
 @click.option("--explain", is_flag=True, help="Show each round with the model: its action, and why.")
 @click.option("--limit", type=click.IntRange(0), default=12, show_default=True, help="Infos shown; 0 for all.")
-def search(
-    session: Session, query: tuple[str, ...], context: str, names_only: bool, explain: bool, limit: int
-) -> int:
+def search(session: Session, query: tuple[str, ...], context: str, explain: bool, limit: int) -> int:
     """Find the keyword that a name, a path or a question means.
 
     Exit code 1 where nothing is found.
     """
     text = " ".join(query)
     with session.open(client=session.client()) as tree:
-        result = tree.Search(text, not names_only, context)
+        result = tree.Search(text, context=context)
         is_found = result.status is not SearchStatus.NOT_FOUND
         near = spell_ranked(tree, result.nearest or ([] if is_found else tree.RankCandidates(text, NEAREST)))
-        texts = [] if is_found or names_only else recall(session, tree, text, RECALLED)
+        texts = [] if is_found else recall(session, tree, text, RECALLED)
         drawn = draw_rounds(result) if explain else []
         if texts:
             drawn += [line(say("no keyword fits, but these texts do")), *draw_recalled(texts)]
@@ -244,24 +238,12 @@ def recall(session: Session, tree: KeywordTree, query: str, limit: int) -> list[
         {
             **spell_row(one.info),
             "path": one.path,
-            "sentence": sentence_of(one.passage, query),
+            "sentence": one.passage.strip(),
             "score": round(one.score, 3),
         }
         for one in found
         if one.score >= LEAST_RECALLED
     ]
-
-
-def sentence_of(passage: str, query: str) -> str:
-    """Return the sentence of a passage that has most in common with a query: in words, or in pairs of characters."""
-    wanted = pairs_of(query)
-    return max(split_sentences(passage), key=lambda one: len(pairs_of(one) & wanted), default=passage.strip())
-
-
-def pairs_of(text: str) -> set[str]:
-    """Return the pairs of neighbouring letters: words share them whatever their ending, and Chinese has no spaces."""
-    words = re.findall(r"\w+", fold_case(text))
-    return {word[place : place + 2] for word in words for place in range(max(1, len(word) - 1))}
 
 
 def draw_recalled(texts: list[dict[str, Any]]) -> list[Text]:

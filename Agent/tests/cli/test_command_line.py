@@ -811,12 +811,10 @@ class TestSearch:
             "not_found",
             "The boiler was serviced by Frank Sanders.",
         )
-        nothing = program.ask("search", "when was the boiler serviced?", "--names-only", code=1)
-        assert (nothing["texts"], nothing["reason"]) == ([], "exact_miss_llm_disabled")
 
     def test_has_words_for_every_reason(self) -> None:
         codes = {reason for _, reason in inside.OUTCOMES.values() if reason}
-        own = {"exact", "path", "normalized", "confirmed", "empty_query", "exact_miss_llm_disabled"}
+        own = {"exact", "path", "normalized", "confirmed", "empty_query"}
         assert set(REASONS) == codes | own
         assert LEXICAL_REASONS.keys() <= codes
 
