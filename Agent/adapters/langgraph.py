@@ -119,8 +119,7 @@ class _Held:
     logged_expiry: float | None  # as it is in the log: `expires_at` may be ahead of it
     content_hash: int
     expires_at: float | None = None
-    size: int = 0  # of the content, where it is held
-    text: str | None = None  # the content, until it is decoded
+    size: int = 0  # of the content, where the value is held
     value: dict[str, Any] | None = None
 
 
@@ -389,17 +388,11 @@ class KeywordTreeStore(TreeAdapter, BaseStore):
         times = order, info.created_at, _put_at(info)
         held = _Held(info.id, namespace, key, *times, own.get("ttl"), expires_at, _hash(info.content))
         self._hold(held)
-        if self._has_room(info.content):
-            held.text, held.size = info.content, len(info.content)
-            self._size += held.size
 
     def _hold(self, held: _Held) -> None:
         held.expires_at = held.logged_expiry
         self._by_id[held.id] = held
         self._spaces.setdefault(held.namespace, {})[held.key] = held
-
-    def _has_room(self, content: str) -> bool:
-        return self._size + len(content) <= HELD_LIMIT
 
     def _drop(self, held: _Held) -> None:
         self._size -= held.size
@@ -414,15 +407,13 @@ class KeywordTreeStore(TreeAdapter, BaseStore):
         """Return an item's value, decoded; not to be given out as it is."""
         if held.value is not None:
             return held.value
-        if held.text is None:
-            info = self.tree.GetInfo(held.id)
-            content = "" if info is None else info.content
-            if not self._has_room(content):
-                return _decode(content)
-            held.text, held.size = content, len(content)
+        info = self.tree.GetInfo(held.id)
+        content = "" if info is None else info.content
+        value = _decode(content)
+        if self._size + len(content) <= HELD_LIMIT:
+            held.value, held.size = value, len(content)
             self._size += held.size
-        held.value, held.text = _decode(held.text), None
-        return held.value
+        return value
 
     # -- reading --------------------------------------------------------------
 

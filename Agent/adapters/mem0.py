@@ -33,7 +33,7 @@ from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import asdict
 from datetime import UTC, date, datetime
-from typing import Any, Self, TypeAlias, TypeVar
+from typing import Any, Self, TypeAlias
 
 from ..base.checks import check_count, check_string, shorten
 from ..keyword_tree import Change, HideKeys, Info, InvalidInputError, KeywordTree, LLMClient, NotFoundError
@@ -62,7 +62,6 @@ _CORE = {"data", "hash", "created_at", "updated_at", "id", "text_lemmatized", *_
 _IDENTITY = {*OWNERS, "actor_id"}
 
 _Row: TypeAlias = dict[str, Any]
-_R = TypeVar("_R")
 _LOGGER = logging.getLogger(__name__)
 
 
@@ -505,14 +504,6 @@ class Memory(TreeAdapter):
         raise NotImplementedError("Chat function not implemented yet.")
 
 
-def _awaited(method: Callable[..., _R]) -> Callable[..., Coroutine[Any, Any, _R]]:
-    @functools.wraps(method)
-    async def call(self: "AsyncMemory", *arguments: Any, **named: Any) -> _R:
-        return await asyncio.to_thread(method, self.memory, *arguments, **named)
-
-    return call
-
-
 class AsyncMemory:
     """mem0's `AsyncMemory`: the same methods, awaited; each runs in a thread.
 
@@ -535,17 +526,15 @@ class AsyncMemory:
         """Where the memories are."""
         return self.memory.tree
 
-    add = _awaited(Memory.add)
-    get = _awaited(Memory.get)
-    get_all = _awaited(Memory.get_all)
-    search = _awaited(Memory.search)
-    update = _awaited(Memory.update)
-    delete = _awaited(Memory.delete)
-    delete_all = _awaited(Memory.delete_all)
-    reset = _awaited(Memory.reset)
-    history = _awaited(Memory.history)
-    undo = _awaited(Memory.undo)
-    chat = _awaited(Memory.chat)
+    def __getattr__(self, name: str) -> Callable[..., Coroutine[Any, Any, Any]]:
+        if name.startswith("_") or not callable(method := getattr(Memory, name, None)):
+            raise AttributeError(f"AsyncMemory has no {name!r}")
+
+        @functools.wraps(method)
+        async def call(*arguments: Any, **named: Any) -> Any:
+            return await asyncio.to_thread(method, self.memory, *arguments, **named)
+
+        return call
 
     def close(self) -> None:
         """Close the tree, if it was opened here."""
