@@ -55,9 +55,9 @@ _PAUSES = (0.01, 0.5)  # seconds between tries: the first, and the longest
 class SharedStore(Reader):
     """The core's port of a store, over `Rows`; its methods bear the core's names.
 
-    One thread at a time opens it, writes, and closes it; any may read beside that. `least` is what an opening must find:
-    the position that a tree had read before it opens again; `is_guess` tells whether the last `Begin` put off to ask
-    what others wrote.
+    One thread at a time opens it, writes, and closes it; any may read beside that. `least` is what an opening must
+    find: the position that a tree had read before it opens again; `is_guess` tells whether the last `Begin` put off to
+    ask what others wrote.
     """
 
     def __init__(self, rows: Rows, tree_id: str, known: dict[str, str], counts: Counter[str]) -> None:
