@@ -19,8 +19,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from . import calibration, evidence, score, texts
 from .embedder import Embedder, Meaning, meaning_of
-from .rows import LostIndexError, Rows, Unit
+from .index_file import LostIndexError
 from .thesaurus import Thesaurus, default
+from .writing import Unit, WritableRows
 
 if TYPE_CHECKING:
     from .vectors import Compared, Vectors
@@ -52,8 +53,8 @@ class Ranking(NamedTuple):
     """id → the nearest document of each, where meaning was compared."""
 
 
-class Index(Rows):
-    """An inverted index in a file, or in memory; see the head of this module, and `rows.IndexFile` for its errors.
+class Index(WritableRows):
+    """An inverted index in a file, or in memory; see the head of this module, and `IndexFile` for its errors.
 
     Args:
         path: Of the file; None keeps all in memory.

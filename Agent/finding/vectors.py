@@ -1,8 +1,8 @@
 """Vectors of an index's texts: made in the background, kept as rows of the index, compared all at once.
 
 >>> from keyword_tree.finding.embedder import HashingEmbedder
->>> from keyword_tree.finding.rows import Unit
->>> index = Rows()
+>>> from keyword_tree.finding.writing import Unit, WritableRows
+>>> index = WritableRows()
 >>> index.put([Unit("a", text="red car"), Unit("b", text="blue sky")])
 >>> vectors = Vectors(index, Meaning(HashingEmbedder(synonyms=[("car", "automobile")])))
 >>> vectors.ask("red automobile")  # why less than usual is compared, or ""

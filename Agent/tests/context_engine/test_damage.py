@@ -77,7 +77,7 @@ class TestAnIndex:
             assert engine.verify() == []
 
     def test_that_another_program_holds_is_done_without(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr("Agent.finding.rows._WAIT_S", 0.1)
+        monkeypatch.setattr("Agent.finding.index_file._WAIT_S", 0.1)
         other = sqlite3.connect(index_of(folder), isolation_level=None)
         other.execute("PRAGMA locking_mode = EXCLUSIVE")
         other.execute("BEGIN EXCLUSIVE")

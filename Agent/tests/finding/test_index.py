@@ -303,7 +303,7 @@ def test_a_cut_or_foreign_file_is_begun_again(tmp_path: os.PathLike[str]) -> Non
 def test_while_another_one_writes_reading_goes_on_and_writing_says_so(
     tmp_path: os.PathLike[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("Agent.finding.rows._WAIT_S", 0.05)
+    monkeypatch.setattr("Agent.finding.index_file._WAIT_S", 0.05)
     path = os.path.join(tmp_path, "words.db")
     index, other = Index(path), Index(path)
     index.put(UNITS)

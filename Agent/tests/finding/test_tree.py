@@ -52,7 +52,7 @@ def test_a_question_to_the_past_leaves_the_index_of_the_present_as_it_is(tree: K
 def test_while_another_process_writes_the_index_is_read_as_it_is(
     tree: KeywordTree, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("Agent.finding.rows._WAIT_S", 0.05)
+    monkeypatch.setattr("Agent.finding.index_file._WAIT_S", 0.05)
     assert first(tree, PEANUTS)[0] == "Anna"
     tree._ranker.index.close()
     holder = sqlite3.connect(tmp_path / "indexes" / "keywords.db", isolation_level=None)

@@ -339,7 +339,7 @@ class TestFile:
         assert len([line for line in caplog.messages if "memories are indexed in memory" in line]) == 1
 
     def test_that_is_locked_is_no_error(self, tree: KeywordTree, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr("Agent.finding.rows._WAIT_S", 0.05)
+        monkeypatch.setattr("Agent.finding.index_file._WAIT_S", 0.05)
         create(tree, "tea")
         index = Memories(tree, path)
         assert len(ranked(index)) == 1

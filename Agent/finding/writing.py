@@ -1,0 +1,296 @@
+"""Writing the rows of an index: what is put and removed is collected in a batch, and written term by term."""
+
+import bisect
+import contextlib
+import math
+import sqlite3
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import chain
+from typing import NamedTuple
+
+from . import codes, packing, texts
+from .index_file import LOOKED_UP
+from .packing import BYTES, NUMBERS, TEXTS
+from .rows import Rows
+
+__all__ = ["Unit", "WritableRows"]
+
+_ROW = 1_900  # bytes of a term's newest postings; a row of more than a quarter of a page takes whole ones besides
+_RUN = 300  # postings of a run, at least; twice as many at most
+_BATCH_BYTES = 1 << 23  # postings that are collected before they are written
+
+
+class Unit(NamedTuple):
+    """One thing to be found, and its texts."""
+
+    id: str
+    names: Sequence[str] = ()
+    text: str = ""
+    infos: Sequence[str] = ()
+    context: str | None = None
+    """The id of a unit whose words count for this one, a little less; it may be put later."""
+    group: str = ""
+    """The group that it belongs to: all of a group also counts as one text."""
+
+
+def _check(unit: Unit) -> Unit:
+    """Return `unit` if it is one: an error within a transaction would pass for damage."""
+    for value in (unit.id, unit.text, unit.group, *unit.names, *unit.infos, unit.context or ""):
+        if not isinstance(value, str):
+            raise TypeError(f"a unit is made of texts, not of {value!r:.60}")
+    return unit
+
+
+class _Batch:
+    """The changes that a transaction collects before they are written."""
+
+    def __init__(self, first_number: int) -> None:
+        self.added: defaultdict[str, list[bytes]] = defaultdict(list)
+        self.removed: defaultdict[str, set[int]] = defaultdict(set)
+        self.said: dict[int, codes.Said | None] = {}  # None: it goes
+        self.owners: list[tuple[int, int]] = []  # of new passages
+        self.stale: set[int] = set()  # documents that stand under another name, or elsewhere
+        self.counts: Counter[str] = Counter()
+        self.size = 0
+        self.first = self.next = first_number
+
+    def number(self) -> int:
+        """Return a number for a unit or a passage, greater than all that there are."""
+        self.next += 1
+        return self.next - 1
+
+    def add(self, document: int, said: codes.Said) -> None:
+        """Take in a document."""
+        self.said[document] = said
+        terms, counts = codes.read(said)
+        self.counts.update(counts)
+        self.size += packing.POSTING.size * len(terms)
+        added, last, posting = self.added, -1, b""
+        for term, code in terms.items():
+            if code != last:
+                posting, last = packing.POSTING.pack(document, code), code
+            added[term].append(posting)
+
+    def remove(self, document: int, said: codes.Said) -> None:
+        """Drop a document."""
+        self.said[document] = None
+        terms, counts = codes.read(said)
+        self.counts.subtract(counts)
+        self.size += packing.POSTING.size * len(terms)
+        for term in terms:
+            self.removed[term].add(document)
+
+
+# Embedded along with a unit's first name: its passages, and those of which it is the context.
+_UNDER_ITS_NAME = """
+select num from passage where unit = :num union select 2 * num from unit where above = :num and grp is not null
+"""
+
+
+def _take_from(ordered: list[int], least: int) -> list[int]:
+    """Take from a list the values that are not below a bound."""
+    start = bisect.bisect_left(ordered, least)
+    taken = ordered[start:]
+    del ordered[start:]
+    return taken
+
+
+class WritableRows(Rows):
+    """The rows of an index; see the head of `rows`, and `IndexFile` for arguments and errors of all methods."""
+
+    def put(self, units: Iterable[Unit]) -> None:
+        """Take in units; one that is there is replaced, and only new texts are indexed. Cost: 0.2 ms a text."""
+        new = [*{unit.id: unit for unit in map(_check, units)}.values()]
+        with self.transaction() as db:
+            batch = _Batch(self._meta(db)["next"])
+            for start in range(0, len(new), LOOKED_UP):
+                self._put(db, batch, new[start : start + LOOKED_UP])
+                if batch.size > _BATCH_BYTES:
+                    self._write(db, batch)
+                    batch = _Batch(batch.next)
+            self._write(db, batch)
+
+    def remove(self, ids: Iterable[str]) -> None:
+        """Remove units, as far as they are there. After `scrub` no byte of their texts is in the file."""
+        keys = [*map(packing.to_key, dict.fromkeys(ids))]
+        with self.transaction() as db:
+            for start in range(0, len(keys), LOOKED_UP):
+                batch = _Batch(self._meta(db)["next"])
+                rows = self._rows(keys[start : start + LOOKED_UP])
+                owned = [2 * num for _, num, _, group in rows if group is not None]
+                owned += chain.from_iterable(self.passages_of([num for _, num, *_ in rows]).values())
+                for document, said in self._texts(db, owned).items():
+                    batch.remove(document, said)
+                self._write(db, batch)
+                emptied = "update unit set above = null, grp = null where num = ?"
+                db.executemany(emptied, [(num,) for _, num, *_ in rows])
+                self._drop_unneeded(db, {number for _, *both, _ in rows for number in both if number})
+
+    def compact(self) -> None:
+        """Let the file take less space, after much was put. Cost: a tenth of putting it, and memory for a copy.
+
+        It stays as it is where memory or disk are too full for a copy, or another process uses it.
+        """
+        newest = "select term, data from posting where first = 0 and length(data) >= ?"
+        self._renew_after_fork()
+        with self._lock, contextlib.suppress(sqlite3.Error, MemoryError), self.transaction() as db:
+            rows = db.execute(newest, (packing.FEW * packing.POSTING.size,)).fetchall()
+            sealed = [(self._seal_postings(db, term, data), term) for term, data in rows]
+            db.executemany("update posting set data = ? where term = ? and first = 0", sealed)
+        self.scrub()
+
+    def _put(self, db: sqlite3.Connection, batch: _Batch, units: Sequence[Unit]) -> None:
+        """Take in units, each once in a batch."""
+        keys = {id: packing.to_key(id) for unit in units for id in (unit.id, unit.context) if id is not None}
+        rows = self._rows(keys.values())
+        numbers: dict[str, int] = {packing.to_id(key): num for key, num, *_ in rows}
+        contexts = {num: above for _, num, above, _ in rows}
+        there = {num for _, num, _, group in rows if group is not None}
+        passages = self.passages_of(there)
+        owned = [2 * numbers[unit.id] for unit in units if numbers.get(unit.id) in there]
+        kept = self._texts(db, [*owned, *chain.from_iterable(passages.values())])
+        placed = dict[int, tuple[str, int | None, str | None]]()
+
+        def number_of(id: str) -> int:
+            if id not in numbers:
+                numbers[id] = batch.number()
+                placed[numbers[id]] = id, None, None
+            return numbers[id]
+
+        for unit in units:
+            num = number_of(unit.id)
+            above = None if unit.context is None else number_of(unit.context)
+            placed[num] = unit.id, above, unit.group
+            said: codes.Said = [[*unit.names], unit.text]
+            if (before := kept.get(2 * num)) != said:
+                if before is not None:
+                    batch.remove(2 * num, before)
+                batch.add(2 * num, said)
+            if before is not None and unit.names and contexts[num] != above:
+                batch.stale.add(2 * num)
+            if before is not None and before[0] != said[0]:
+                batch.stale.update(chain.from_iterable(db.execute(_UNDER_ITS_NAME, {"num": num}).fetchall()))
+            held = defaultdict[codes.Said, list[int]](list)
+            for at in passages.get(num, ()):
+                held[kept[at]].append(at)
+            for passage in chain.from_iterable(map(texts.passages, unit.infos)):
+                if held.get(passage):
+                    held[passage].pop()
+                else:
+                    batch.owners.append((at := 2 * batch.number() + 1, num))
+                    batch.add(at, passage)
+            for gone, documents in held.items():
+                for at in documents:
+                    batch.remove(at, gone)
+        sql = "insert into unit values (?, ?, ?, ?, ?) on conflict(num) do update"
+        new = [(num, keys[id], packing.checksum(keys[id]), *rest) for num, (id, *rest) in placed.items()]
+        db.executemany(f"{sql} set above = excluded.above, grp = excluded.grp", new)
+        self._drop_unneeded(db, {above for _, _, above, _ in rows if above is not None})
+
+    def _drop_unneeded(self, db: sqlite3.Connection, numbers: set[int]) -> None:
+        """Delete units of nothing but an id which are the context of no other."""
+        is_alone = "grp is null and not exists (select 1 from unit child where child.above = unit.num)"
+        db.executemany(f"delete from unit where num = ? and {is_alone}", [(num,) for num in numbers])
+
+    # -- texts ----------------------------------------------------------------
+
+    def _write_texts(self, db: sqlite3.Connection, batch: _Batch) -> None:
+        insert, changed = "insert into said values (?, ?)", sorted(batch.said)
+        new = changed[bisect.bisect_left(changed, 2 * batch.first) :]
+        del changed[len(changed) - len(new) :]
+        while changed:  # those of a block together, the last ones first
+            first, kept = self._block(db, changed[-1])
+            block = {**kept}
+            for document in _take_from(changed, first):
+                block.pop(document, None)
+                if (said := batch.said[document]) is not None:
+                    block[document] = packing.encode_text(said)
+            db.execute("delete from said where first = ?", (first,))
+            db.executemany(insert, packing.blocks(dict(sorted(block.items())), 2 * packing.BLOCK))
+        first, kept = self._block(db, new[0]) if new else (0, {})
+        if packing.SHRUNK * sum(map(len, kept.values())) >= packing.BLOCK:
+            kept = {}
+        elif kept:
+            db.execute("delete from said where first = ?", (first,))
+        added = {document: packing.encode_text(batch.said[document] or "") for document in new}
+        db.executemany(insert, packing.blocks(kept | added, packing.BLOCK))
+
+    # -- postings -------------------------------------------------------------
+
+    def _write(self, db: sqlite3.Connection, batch: _Batch) -> None:
+        self._write_texts(db, batch)
+        gone = [(document,) for document, said in batch.said.items() if said is None]
+        db.executemany("delete from passage where num = ?", gone)
+        db.executemany("insert into passage values (?, ?)", batch.owners)
+        self._forget_vectors(db, batch)
+        for term, documents in batch.removed.items():
+            self._remove_postings(db, term, documents)
+        self._add_postings(db, batch.added)
+        counts = "insert into meta values (?, ?) on conflict do update set value = value + excluded.value"
+        db.executemany(counts, [*batch.counts.items(), ("next", batch.next - batch.first)])
+
+    def _forget_vectors(self, db: sqlite3.Connection, batch: _Batch) -> None:
+        """Note the documents to be embedded: those with a new text, and those under another name."""
+        stale = [(at,) for at in {*batch.said, *batch.stale} if at < 2 * batch.first]
+        for table in ("vector", "unread"):
+            db.executemany(f"delete from {table} where document = ?", stale)
+        new = {*batch.stale, *(at for at, said in batch.said.items() if said and said != [[], ""])}
+        gone = {at for at, said in batch.said.items() if said is None}
+        db.executemany("insert or ignore into unread values (?)", [(at,) for at in new - gone])
+
+    def _add_postings(self, db: sqlite3.Connection, added: Mapping[str, list[bytes]]) -> None:
+        held = "select term, n, data from posting where first = 0 and term in"
+        newest = {term: (n, data) for term, n, data in self._select(held, added, TEXTS, NUMBERS, BYTES)}
+        rows = list[tuple[str, int, bytes]]()
+        for term in sorted(added):
+            n, data = newest.get(term, (0, b""))
+            n, data = n + len(added[term]), b"".join([data, *added[term]])
+            rows.append((term, n, data if len(data) < _ROW else self._seal_postings(db, term, data)))
+        sql = "insert into posting values (?, 0, ?, ?) on conflict do update set n = excluded.n, data = excluded.data"
+        db.executemany(sql, rows)
+
+    def _run(self, db: sqlite3.Connection, term: str, document: int) -> tuple[int, dict[int, int]]:
+        """Return the run of a term in which a document is or would be, with its key; 0: there is none yet."""
+        sql = "select first, data from posting where term = ? and first between 1 and ? order by first desc limit 1"
+        row = db.execute(sql, (term, document)).fetchone()
+        return (row[0], dict(zip(*packing.unseal(*row), strict=True))) if row else (0, {})
+
+    def _seal_postings(self, db: sqlite3.Connection, term: str, data: bytes) -> bytes:
+        """Return the newest postings of a term in less space; those that are many become runs."""
+        postings = dict(zip(*packing.unseal(0, data), strict=True))
+        if len(postings) < _RUN:
+            return packing.keep(postings)
+        left, rows = sorted(postings), list[tuple[str, int, bytes]]()
+        while left:  # those of a run together, the last ones first
+            first, run = self._run(db, term, left[-1])
+            found = _take_from(left, first)
+            if run and (len(found) < _RUN or found[0] < max(run)):
+                db.execute("delete from posting where term = ? and first = ?", (term, first))
+                postings |= run
+                found = sorted([*run, *found])
+            size = math.ceil(len(found) / math.ceil(len(found) / (2 * _RUN)))
+            parts = (found[at : at + size] for at in range(0, len(found), size))
+            rows += ((term, part[0], packing.seal(part[0], part, postings)) for part in parts)
+        db.executemany("insert into posting values (?, ?, null, ?)", rows)
+        return b""
+
+    def _remove_postings(self, db: sqlite3.Connection, term: str, documents: set[int]) -> None:
+        held = db.execute("select n, data from posting where term = ? and first = 0", (term,)).fetchall()
+        for n, data in packing.checked(held, NUMBERS, BYTES):
+            if n == len(documents):
+                db.execute("delete from posting where term = ?", (term,))
+                return
+            postings = dict(zip(*packing.unseal(0, data), strict=True))
+            left = sorted(document for document in documents if postings.pop(document, None) is None)
+            update = "update posting set n = ?, data = ? where term = ? and first = 0"
+            db.execute(update, (n - len(documents), packing.keep(postings), term))
+            while left:
+                first, run = self._run(db, term, left[-1])
+                for document in _take_from(left, first):
+                    if run.pop(document, None) is None:
+                        raise packing.DamagedRowError(f"document {document} does not have {term!r:.40}")
+                db.execute("delete from posting where term = ? and first = ?", (term, first))
+                if run:
+                    row = term, min(run), packing.seal(min(run), [*run], run)
+                    db.execute("insert into posting values (?, ?, null, ?)", row)
