@@ -534,6 +534,23 @@ def test_a_word_of_the_language_is_not_taken_for_a_misspelled_name() -> None:
     assert all(hit.score < 0.3 for hit in index.search("when did we marry?"))
 
 
+@pytest.mark.parametrize(
+    ("text", "question", "most"),
+    [
+        ("于经理管西边的仓库。", "于经理的手机号是多少？", 0.3),
+        ("薛师傅的店早上八点开门。", "薛师傅有几个孩子？", 0.3),
+        ("罗阿姨住在三号楼。", "罗阿姨的工资是多少？", 0.3),
+        ("The caretaker comes on Mondays.", "Who is the caretaker's wife?", 0.5),
+        ("My sister plays the cello.", "Where did my sister study?", 0.5),
+    ],
+)
+def test_one_word_of_several_is_no_answer(text: str, question: str, most: float) -> None:
+    index = Index()
+    index.put([Unit("it", text=text), Unit("other", text="冰箱里有鱼。 The fridge is empty.")])
+    (hit,) = index.search(question, 1)
+    assert (hit.id, hit.score < most) == ("it", True)
+
+
 def test_the_documents_of_a_group_are_those_of_now(tmp_path: Path) -> None:
     path = str(tmp_path / "words.db")
     writer, reader = Index(path), Index(path)
