@@ -544,16 +544,15 @@ class TestTableOfTokens:
             def write() -> None:
                 ids = ["root", *(node.id for node in tree)]
                 one, other, name = draw.choice(ids), draw.choice(ids), draw.choice(names).upper()
+                writes: list[Callable[[], object]] = [
+                    lambda: tree.CreateKeyword(name, one),
+                    lambda: tree.AddAlias(one, name),
+                    lambda: tree.DeleteKeyword(one),
+                    lambda: tree.MergeKeywords(one, other),
+                    lambda: tree.Undo(tree.last_operation),
+                ]
                 with contextlib.suppress(KeywordTreeError):
-                    draw.choice(
-                        [
-                            lambda: tree.CreateKeyword(name, one),
-                            lambda: tree.AddAlias(one, name),
-                            lambda: tree.DeleteKeyword(one),
-                            lambda: tree.MergeKeywords(one, other),
-                            lambda: tree.Undo(tree.last_operation),
-                        ]
-                    )()
+                    draw.choice(writes)()
 
             with monkeypatch.context() as patch:
                 inside.between_parts_of_the_tokens(patch, 5, write)
