@@ -772,6 +772,8 @@ def _Fold(text: str) -> str:
     if text.isascii():
         folded = text.strip().lower()
         return folded if folded.isprintable() else _DropInvisible(folded).strip() or folded
+    if "\u4e00" <= min(text) and max(text) <= "\u9fff":  # ideographs alone have neither case nor width
+        return text
     folded = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", text).casefold()).strip()
     seen = _DropInvisible(folded)
     return _Fold(seen) if seen != folded and seen.strip() else folded  # what was held apart may compose now
@@ -5203,7 +5205,8 @@ class _Engine:
 
     def _GoStraight(self, jobs: list[_Job[Any]]) -> list[_Made]:
         """Return what each job brings; nothing where one of them needs its plan."""
-        made, ordinal = list[_Made](), self.state.next_ordinal
+        made: list[_Made] = []
+        ordinal = self.state.next_ordinal
         for job in jobs:
             try:
                 each = job.straight and job.straight(self.state, self.Now, ordinal, job.id)
@@ -5795,9 +5798,16 @@ class _Writer:
         io: _Row | None,
     ) -> KeywordNode:  # fmt: skip
         """Make one keyword, of arguments that were checked; `io` is of the model that has chosen the parent."""
-        folds = list(map(_Fold, (name, *aliases)))
-        tokens = list(map(_TokenOf, folds))
-        others = [token for fold, token in zip(folds, tokens, strict=True) if token != fold]
+        folds: list[str] = []
+        tokens: list[str] = []
+        others: list[str] = []
+        for text in (name, *aliases):
+            fold = _Fold(text)
+            token = _TokenOf(fold)
+            folds.append(fold)
+            tokens.append(token)
+            if token != fold:
+                others.append(token)
         if aliases:
             folds, tokens = list(dict.fromkeys(folds)), list(dict.fromkeys(tokens))
 
