@@ -1315,7 +1315,7 @@ def _RaiseTyped(error: OSError) -> NoReturn:
 
 
 def _Typed(call: _Call) -> _Call:
-    """Let a method raise what the system refuses as a `_DiskError`; those that each write calls do it themselves."""
+    """Let a method without keywords, whose passing on takes long, raise what the system refuses as a `_DiskError`."""
 
     @functools.wraps(call)
     def Method(*arguments: Any) -> Any:
@@ -1351,12 +1351,10 @@ class _Files:
     def Exists(self, path: str) -> bool:
         return self.Stat(path) is not None
 
+    @_Typed
     def ChangedAt(self, path: str) -> int:
         """Return when a name in the folder last changed, in nanoseconds since the epoch."""
-        try:
-            there = os.stat(path)
-        except OSError as error:
-            _RaiseTyped(error)
+        there = os.stat(path)
         return max(there.st_mtime_ns, there.st_ctime_ns)  # the second cannot be set back
 
     @_Typed
@@ -1430,31 +1428,27 @@ class _Files:
     def Read(self, fd: int, size: int, offset: int) -> bytes:
         return os.pread(fd, size, offset)
 
+    @_Typed
     def Write(self, fd: int, data: bytes, offset: int) -> None:
         """Write all of `data`; near a full disk the first write can come back short without an error."""
-        try:
-            written = os.pwrite(fd, data, offset)
-            while written < len(data):
-                more = os.pwrite(fd, memoryview(data)[written:], offset + written)
-                if more == 0:
-                    raise OSError(errno.EIO, "the disk takes no more bytes")
-                written += more
-        except OSError as error:
-            _RaiseTyped(error)
+        written = os.pwrite(fd, data, offset)
+        while written < len(data):
+            more = os.pwrite(fd, memoryview(data)[written:], offset + written)
+            if more == 0:
+                raise OSError(errno.EIO, "the disk takes no more bytes")
+            written += more
 
     @_Typed
     def Truncate(self, fd: int, size: int) -> None:
         os.ftruncate(fd, size)
 
+    @_Typed
     def Sync(self, fd: int) -> None:
         """Return when the bytes of `fd`, and its size, are on the disk."""
-        try:
-            if sys.platform == "darwin":  # pragma: no cover - there fsync stops at the drive's cache
-                fcntl.fcntl(fd, fcntl.F_FULLFSYNC)
-            else:
-                os.fdatasync(fd)
-        except OSError as error:
-            _RaiseTyped(error)
+        if sys.platform == "darwin":  # pragma: no cover - there fsync stops at the drive's cache
+            fcntl.fcntl(fd, fcntl.F_FULLFSYNC)
+        else:
+            os.fdatasync(fd)
 
     @_Typed
     def SyncFolder(self, path: str) -> None:
@@ -1474,19 +1468,15 @@ class _Files:
         # Not `lockf`: a POSIX lock is lost when any descriptor of the file closes, and excludes no thread.
         fcntl.flock(fd, fcntl.LOCK_EX)
 
+    @_Typed
     def LockAndLook(self, lock_fd: int, folder: str, fd: int, size: int, offset: int) -> tuple[int, int, bytes]:
         """Take the lock; return the length of its file, when a name in the folder changed, and bytes of a file."""
-        try:
-            fcntl.flock(lock_fd, fcntl.LOCK_EX)
-            return os.lseek(lock_fd, 0, os.SEEK_END), self.ChangedAt(folder), os.pread(fd, size, offset)
-        except OSError as error:
-            _RaiseTyped(error)
+        fcntl.flock(lock_fd, fcntl.LOCK_EX)
+        return os.lseek(lock_fd, 0, os.SEEK_END), self.ChangedAt(folder), os.pread(fd, size, offset)
 
+    @_Typed
     def Unlock(self, fd: int) -> None:
-        try:
-            fcntl.flock(fd, fcntl.LOCK_UN)
-        except OSError as error:
-            _RaiseTyped(error)
+        fcntl.flock(fd, fcntl.LOCK_UN)
 
 
 def _ReplaceFile(files: _Files, path: str, parts: Iterable[bytes], check: Callable[[], None] = lambda: None) -> None:
