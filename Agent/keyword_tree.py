@@ -772,7 +772,7 @@ def _Fold(text: str) -> str:
     if text.isascii():
         folded = text.strip().lower()
         return folded if folded.isprintable() else _DropInvisible(folded).strip() or folded
-    if "\u4e00" <= min(text) and max(text) <= "\u9fff":  # ideographs alone have neither case nor width
+    if min(text) >= "\u4e00" and max(text) <= "\u9fff":  # ideographs alone have neither case nor width
         return text
     folded = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", text).casefold()).strip()
     seen = _DropInvisible(folded)
@@ -1206,6 +1206,13 @@ def _DeferNode(id: str, row: bytes, level: int, list_children: _Normalizer) -> K
     return node
 
 
+def _DeferInfo(row: bytes) -> Info:
+    """Return an info that decodes its row when a field is first read."""
+    info = object.__new__(Info)
+    _FieldsOf(info)["_row"] = row, None
+    return info
+
+
 def _ReadNode(row: bytes) -> KeywordNode:
     """Decode a row that `_MatchParent` can read, too."""
     if _MatchParent(row) is None:
@@ -1354,8 +1361,7 @@ class _Files:
     @_Typed
     def ChangedAt(self, path: str) -> int:
         """Return when a name in the folder last changed, in nanoseconds since the epoch."""
-        there = os.stat(path)
-        return max(there.st_mtime_ns, there.st_ctime_ns)  # the second cannot be set back
+        return os.stat(path).st_ctime_ns  # it cannot be set back
 
     @_Typed
     def IsAt(self, fd: int, path: str) -> bool:
@@ -1472,7 +1478,7 @@ class _Files:
     def LockAndLook(self, lock_fd: int, folder: str, fd: int, size: int, offset: int) -> tuple[int, int, bytes]:
         """Take the lock; return the length of its file, when a name in the folder changed, and bytes of a file."""
         fcntl.flock(lock_fd, fcntl.LOCK_EX)
-        return os.lseek(lock_fd, 0, os.SEEK_END), self.ChangedAt(folder), os.pread(fd, size, offset)
+        return os.lseek(lock_fd, 0, os.SEEK_END), os.stat(folder).st_ctime_ns, os.pread(fd, size, offset)
 
     @_Typed
     def Unlock(self, fd: int) -> None:
@@ -5744,11 +5750,7 @@ class _Reader:
 
     def Infos(self, held: Iterable[Any]) -> list[Info]:
         """Return infos from where they are held; long ones are read from the disk, so the lock must not be held."""
-        infos = []
-        for row in held:
-            infos.append(object.__new__(Info))
-            _FieldsOf(infos[-1])["_row"] = row if type(row) is bytes else self._engine.ReadRow(row), None
-        return infos
+        return [_DeferInfo(row if type(row) is bytes else self._engine.ReadRow(row)) for row in held]
 
     def Renew(self, node: KeywordNode) -> KeywordNode:
         """Make a keyword that a plan returned like any other that is given out."""
@@ -5822,23 +5824,27 @@ class _Writer:
         self, id: str, content: str, source: str, keyword_ids: list[str], metadata: _Row, author: str, auto_link: bool
     ) -> Info:
         """Make one info, of arguments that were checked."""
-        info = Info(id, content, source, metadata, 1, 0.0, 0.0, created_by=author)
         chosen, io = self.ChooseLinks(content) if auto_link else ([], None)
 
         def GoStraight(state: _State, clock: _Clock, ordinal: int, operation_id: str) -> _Made | None:
             if id in state.infos or id in state.gone_infos or not all(map(state.nodes.__contains__, keyword_ids)):
                 return None
-            info.created_at = info.updated_at = now = clock()
+            now = clock()
             row = _EncodeInfo(id, False, source, metadata, 1, now, now, author, content)
             links = []
             for number, keyword_id in enumerate(keyword_ids, ordinal):
                 links.append(_EncodeLink(id, keyword_id, number, False, RelationType.PRIMARY, author, now))
             rows = _MakeRows(([], [row], links, {}, {}))
             operation = LoggedOperation("create_info", operation_id, now, _NOTHING, rows, author, io)
+            info = _DeferInfo(row)
+            info.id = id
             return operation, partial(state.AddInfo, id, rows, keyword_ids), info
 
-        plan = partial(_PlanInfo, info, keyword_ids, chosen)
-        return self._engine.Write("create_info", plan, author, [io] if io else (), None if chosen else GoStraight)
+        def Plan(tx: _Transaction) -> Info:
+            info = Info(id, content, source, metadata, 1, 0.0, 0.0, created_by=author)
+            return _PlanInfo(info, keyword_ids, chosen, tx)
+
+        return self._engine.Write("create_info", Plan, author, [io] if io else (), None if chosen else GoStraight)
 
     def Place(self, name: str, description: str) -> tuple[str, _Row | None]:
         """Let the model choose a parent; return it, and what the log keeps of that."""
