@@ -8,31 +8,49 @@ was merged into another counts for that.
 import contextlib
 import itertools
 import json
-import math
+import logging
 import sqlite3
 import threading
-from collections import Counter
 from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from ..base.text import clean
 from ..finding import texts
 from ..finding.embedder import Embedder, Meaning
-from ..keyword_tree import Info, KeywordTreeError
-from ..memory.memories import Memories
-from .following import COLUMNS, Entry, Following, family_of, get, lead_of, read_record, record_of_row, shared_by
+from ..finding.index import Index, LostIndexError, Unit
+from ..finding.score import Among
+from ..keyword_tree import KeywordTreeError
+from .following import (
+    COLUMNS,
+    FAMILY,
+    Entry,
+    Following,
+    get,
+    lead_of,
+    read_records,
+    record_of_row,
+    scope_mark,
+    task_marks,
+)
 from .ledger import TreeLedger
-from .records import OWNER_SCOPE, Json, Record, kind_of
-from .tokens import Token, sees
+from .records import OWNER_SCOPE, Json, Record
+from .tokens import Token
 
 _LEAST_FIT = 0.02  # above the score of a text with nothing that is asked for, see `finding.calibration`
 _ELIGIBLE_KEPT = 4  # sets of what a search may find: each of some 1 MB, among 30,000
-_COUNTED, _COMPARED = 2_000, 100  # entries with a term that are counted, and that are compared with a new one
+_LOOKED_AT, _NEWEST = 1_000, 100  # newest entries with a term that resemble a new one, and what is seen of them
 _PAGE = 50  # rows that are read at once: an export without a reader holds them
+_INDEXED_AT_ONCE = 1_000
+_FEW = 5_000  # entries: at most so many are asked for by their ids
 _LATEST = (1e300, "")
-_STALE = ["journal.sqlite", "journal.sqlite-journal", "knowhub.known"]
-_STALE += ["catalog.sqlite", "catalog.sqlite-wal", "catalog.sqlite-shm"]
+_STALE = ("journal.*", "knowhub.*", "catalog.*", "records.*")
+_SEEN = "SELECT id FROM mark WHERE mark IN (SELECT value FROM json_each(?))"
+_ENTRIES = "FROM record WHERE kind = 'knowledge' AND NOT is_gone AND merged_into = ''"
+_TO_INDEX = """SELECT number, id, NOT is_gone AND merged_into = '', content, said FROM record
+    WHERE kind = 'knowledge' AND number > ? ORDER BY number LIMIT ?"""
+_log = logging.getLogger(__name__)
+_T = TypeVar("_T")
 
 
 class Catalog(Following):
@@ -40,21 +58,20 @@ class Catalog(Following):
 
     Args:
         ledger: Whose records.
-        folder: Where its two files are kept: `records.sqlite`, and the full-text index; None keeps all in memory.
+        folder: Where its two files are kept: `hub.sqlite`, and the full-text index; None keeps all in memory.
         meaning: See `finding.index.Index`.
     """
 
     def __init__(
         self, ledger: TreeLedger, folder: Path | None = None, meaning: Meaning | Embedder | bool = True
     ) -> None:
-        super().__init__(ledger, None if folder is None else folder / "records.sqlite")
-        for stale in _STALE if folder is not None else ():
+        super().__init__(ledger, None if folder is None else folder / "hub.sqlite")
+        for stale in itertools.chain.from_iterable(map(folder.glob, _STALE)) if folder is not None else ():
             with contextlib.suppress(OSError):  # of earlier versions: what was purged since may stand there
-                (folder / stale).unlink(missing_ok=True)  # type: ignore[operator]
-        # Not joined: entries would count that the caller must not see.
-        index_path = None if folder is None else folder / "knowhub.index"
-        self._index = Memories(ledger.tree, index_path, meaning, passages_of, is_joined=False)
-        self._indexing = threading.Lock()
+                stale.unlink()
+        self._meaning = meaning
+        self._index = Index(None if folder is None else str(folder / "words.index"), meaning=meaning)
+        self._indexing = threading.RLock()
         self._indexed: object = None  # the state that was indexed
         self._eligible: dict[Any, frozenset[str]] = {}  # what searches may find, until something is taken in
         self._eligible_of: object = None
@@ -73,14 +90,45 @@ class Catalog(Following):
         with self._indexing:
             state = self._do(self.state)
             if state != self._indexed:
-                self._index.catch_up()
+                self._with_index(self._index_new)
                 self._indexed = state
+
+    def _with_index(self, work: Callable[[], _T]) -> _T:
+        """Return what `work` does with the index: with one in memory, where the file cannot be used."""
+        try:
+            return work()
+        except LostIndexError:  # it was damaged, and is empty now
+            pass
+        except (sqlite3.OperationalError, OSError) as error:
+            if self._index.path is None:
+                raise
+            _log.warning("the words of the hub are indexed in memory: %s", type(error).__name__)
+            self._index = Index(None, meaning=self._meaning)
+        with self._indexing:
+            self._index_new()
+        return work()
+
+    def _index_new(self) -> None:
+        """Take in the entries that were written since the position of the index: a file of records, and a number."""
+        file = self._all("SELECT file FROM place")[0][0]
+        known, _, place = self._index.position.partition(" ")
+        is_other, number = known != file, int(place or 0) if known == file else 0
+        while rows := self._all(_TO_INDEX, number, _INDEXED_AT_ONCE):
+            with self._index.transaction():
+                self._index.remove(id for _, id, is_there, *_ in rows if not is_there)
+                self._index.put(_unit(id, said, content) for _, id, is_there, content, said in rows if is_there)
+                number = rows[-1][0]
+                self._index.position = f"{file} {number}"
+        if is_other and known:  # of another log, or of one that was compacted
+            self._index.remove(self._index.ids().difference(row[0] for row in self._all(f"SELECT id {_ENTRIES}")))
+            self._index.position = f"{file} {number}"
+            self._index.compact()
 
     def close(self) -> None:
         """Leave the indexes on disk."""
-        with contextlib.suppress(KeywordTreeError, OSError):
-            self._index.catch_up()
-            self._index.close()
+        with contextlib.suppress(KeywordTreeError, OSError, sqlite3.Error, LostIndexError):
+            self.tend()
+        self._index.close()
         super().close()
 
     def _all(self, sql: str, *values: object) -> list[Any]:
@@ -97,6 +145,13 @@ class Catalog(Following):
         sql = f"SELECT {COLUMNS} FROM record WHERE id IN (SELECT value FROM json_each(?)) AND NOT is_gone"
         return {row[0]: record_of_row(row) for row in self._all(sql, json.dumps(list(ids)))}
 
+    def best(self, ids: Collection[str]) -> Iterator[Record]:
+        """Yield entries by their quality, ties as they were given."""
+        given = "SELECT key AS place, value AS id FROM json_each(?)"
+        sql = f"SELECT {COLUMNS} FROM record JOIN ({given}) USING (id) WHERE NOT is_gone AND merged_into = ''"
+        order = "ORDER BY score + helpful - 2.0 * harmful DESC, place"
+        yield from map(record_of_row, self._all(f"{sql} {order}", json.dumps(list(ids))))
+
     def lead(self, id: str) -> Record | None:
         """Return the entry that an id means: of one that was merged, what it was merged into."""
         return self._do(lambda db: lead_of(db, id))
@@ -107,16 +162,15 @@ class Catalog(Following):
         Cost: some 20 ms among 30,000, once until something is written.
         """
         self.look()
-        sql = "SELECT id FROM record WHERE kind = 'knowledge' AND NOT is_gone AND merged_into = '' AND score >= ?"
-        sql += " AND score + helpful - 2 * harmful >= 0"
+        sql = f"SELECT id {_ENTRIES} AND score >= ? AND score + helpful - 2 * harmful >= 0"
         values: list[Any] = [min_score]
         if types is not None:
             of_types = "SELECT 1 FROM json_each(said, '$[1].types') WHERE value IN (SELECT value FROM json_each(?))"
             sql += f" AND EXISTS ({of_types})"
             values.append(json.dumps(types.split(",")))
         if not token.sees_all():
-            sql += " AND id IN (SELECT id FROM scope WHERE scope IN (SELECT value FROM json_each(?)))"
-            values.append(json.dumps([*token.scopes, shared_by(OWNER_SCOPE, token.principal)]))
+            sql += f" AND id IN ({_SEEN})"
+            values.append(_marks_seen(token))
         asked = (token.sees_all(), *map(str, values), token.principal)
 
         def work(db: sqlite3.Connection) -> frozenset[str]:
@@ -124,8 +178,7 @@ class Catalog(Following):
             if state != self._eligible_of or len(self._eligible) >= _ELIGIBLE_KEPT:
                 self._eligible.clear()
                 self._eligible_of = state
-                count = "SELECT count(*) FROM record WHERE kind = 'knowledge' AND NOT is_gone"
-                self._entries = db.execute(count).fetchone()[0]
+                self._entries = db.execute(f"SELECT count(*) {_ENTRIES}").fetchone()[0]
             if asked not in self._eligible:
                 self._eligible[asked] = frozenset(row[0] for row in db.execute(sql, values))
             return self._eligible[asked]
@@ -152,10 +205,8 @@ class Catalog(Following):
 
     def count_hidden(self, token: Token) -> int:
         """Return how many entries a token does not see."""
-        scopes = json.dumps([*token.scopes, shared_by(OWNER_SCOPE, token.principal)])
-        seen = "SELECT id FROM scope WHERE scope IN (SELECT value FROM json_each(?))"
-        sql = "SELECT count(*) FROM record WHERE kind = 'knowledge' AND NOT is_gone AND merged_into = ''"
-        return int(self._all(f"{sql} AND id NOT IN ({seen})", scopes)[0][0])
+        sql = f"SELECT count(*) {_ENTRIES} AND id NOT IN ({_SEEN})"
+        return int(self._all(sql, _marks_seen(token))[0][0])
 
     def held_by(self, principal: str) -> tuple[int, int]:
         """Return how many entries and resources a principal keeps, and how many bytes of text, cases included."""
@@ -180,45 +231,39 @@ class Catalog(Following):
 
     def has_voted(self, id: str, principal: str) -> bool:
         """Return whether a principal's vote on an entry, or on what was merged into it, is there."""
-
-        def work(db: sqlite3.Connection) -> bool:
-            sql = "SELECT 1 FROM vote WHERE entry = ? AND principal = ?"
-            return any(db.execute(sql, (one, principal)).fetchone() for one in family_of(db, id))
-
-        return self._do(work)
+        voted = "SELECT 1 FROM vote, family WHERE entry = family.id AND vote.principal = ? LIMIT 1"
+        return bool(self._all(FAMILY + voted, id, principal))
 
     def qualities(self, ids: Collection[str]) -> dict[str, float]:
         """Return `score + helpful − 2·harmful` of some entries, those that are there."""
         sql = "SELECT id, score + helpful - 2.0 * harmful FROM record WHERE id IN (SELECT value FROM json_each(?))"
         return dict(self._all(f"{sql} AND NOT is_gone", json.dumps(list(ids))))
 
-    def feedback(
-        self, id: str, limit: int, *, before: tuple[float, str] | None = None, is_helpful: bool | None = None
-    ) -> list[Record]:
-        """Return an entry's newest feedback, of one kind or of both; of what was merged into it, too.
+    def feedback(self, id: str, limit: int, before: tuple[float, str] | None = None) -> list[Record]:
+        """Return an entry's newest feedback, so much of each kind; of what was merged into it, too; newest first.
 
         Cost: grows with `limit`, not with how much there is.
         """
-        kinds = (False, True) if is_helpful is None else (is_helpful,)
         sql = f"SELECT {COLUMNS} FROM record WHERE kind = 'feedback' AND NOT is_gone AND entry = ? AND is_helpful = ?"
         sql += f" AND (created_at, id) < (?, ?) ORDER BY created_at DESC, id DESC LIMIT {limit}"
 
         def work(db: sqlite3.Connection) -> list[Record]:
-            found: list[Record] = []
-            for one in family_of(db, id):
-                for kind in kinds:
-                    found += map(record_of_row, db.execute(sql, (one, kind, *(before or _LATEST))))
-            return found
+            family = db.execute(FAMILY + "SELECT id FROM family", (id,)).fetchall()
+            sides = ((one, is_helpful, *(before or _LATEST)) for (one,) in family for is_helpful in (0, 1))
+            return [record_of_row(row) for side in sides for row in db.execute(sql, side)]
 
-        return sorted(self._do(work), key=lambda known: known.key, reverse=True)[:limit]
+        return sorted(self._do(work), key=lambda known: known.key, reverse=True)
 
     # -- what says what --
 
     def rank(self, query: str, limit: int, among: frozenset[str]) -> list[str]:
         """Return those of some entries that fit a query, best first."""
         self.tend()
-        is_all = len(among) == self._entries  # then the index need not look for each of them
-        found = self._index.rank(query, limit, None if is_all else among, quotes=0)
+        # Of nearly all, what was found is looked at; of all, nothing need be.
+        chosen: Among | None = among if len(among) <= _FEW else among.intersection
+        some = None if len(among) == self._entries else chosen
+        self._index.ask(query)
+        found = self._with_index(lambda: self._index.search(query, limit, among=some, quotes=0))
         return [one.id for one in found if one.id in among and one.score >= _LEAST_FIT]
 
     def resembling(self, token: Token, task: str, least: float, limit: int) -> list[tuple[float, Record]]:
@@ -227,28 +272,24 @@ class Catalog(Following):
         Args:
             token: Who may see them.
             task: Any text.
-            least: The share of all terms of both that must be in both, greater than 0.
+            least: The share of all terms of both that must be in both, at least a half.
             limit: At most so many.
 
-        Cost: a count for each entry and rarer term that they share, some thousands at most.
+        Cost: one query of the newest 100 entries with each of the rarer terms; decodes twice as many as it returns.
         """
         terms = set(texts.terms(task))
-        # What shares at least so many of all has one of the `first` rarest, two of one more, and so on.
-        first = len(terms) - math.ceil(least * len(terms)) + 1
-
-        def work(db: sqlite3.Connection) -> list[Record]:
-            some = f"(SELECT id FROM term WHERE term = ? LIMIT {_COUNTED})"
-            sizes = {term: db.execute(f"SELECT count(*) FROM {some}", (term,)).fetchone()[0] for term in terms}
-            rarest = sorted(terms, key=sizes.__getitem__)[: first + 2]
-            while len(rarest) > 1 and sum(sizes[term] for term in rarest) > 2 * _COUNTED:
-                rarest.pop()
-            shared = Counter(row[0] for term in rarest for row in db.execute(f"SELECT id FROM {some}", (term,)))
-            likely = [id for id, count in shared.most_common() if count > len(rarest) - first]
-            found = (get(db, id) for id in likely[: 5 * _COMPARED])
-            return [each for each in found if each and not each.merged_into and sees(token, each)][:_COMPARED]
-
+        marks = task_marks(terms)
+        if not marks:
+            return []
+        seen = "?1 IS NULL OR EXISTS (SELECT 1 FROM json_each(?1), mark WHERE mark = value AND mark.id = one.id)"
+        newest = f"SELECT id FROM mark WHERE mark = ?{{}} ORDER BY id DESC LIMIT {_LOOKED_AT}"
+        with_one = f"SELECT * FROM (SELECT id FROM ({newest}) AS one WHERE {seen} LIMIT {_NEWEST})"
+        with_any = " UNION ALL ".join(with_one.format(place + 2) for place in range(len(marks)))
+        likely = f"SELECT id, count(*) AS shared FROM ({with_any}) GROUP BY id ORDER BY shared DESC LIMIT {2 * limit}"
+        values = [None if token.sees_all() else _marks_seen(token), *marks]
         alike = list[tuple[float, Record]]()
-        for known in self._do(work):
+        for row in self._all(f"SELECT {COLUMNS} FROM record JOIN ({likely}) USING (id)", *values):
+            known = record_of_row(row)
             theirs = set(texts.terms(known.fields["task"]))
             alike.append((len(terms & theirs) / len(terms | theirs), known))
         alike.sort(key=lambda pair: -pair[0])
@@ -266,7 +307,7 @@ class Catalog(Following):
 
     def operations_on(self, id: str, limit: int) -> list[Entry]:
         """Return the newest operations on a record, newest first."""
-        newest = "SELECT seq FROM change WHERE record = ? ORDER BY seq DESC LIMIT ?"
+        newest = "SELECT seq FROM touched WHERE record = ? ORDER BY seq DESC LIMIT ?"
         return self._operations(f"WHERE seq IN ({newest}) ORDER BY seq DESC", id, limit)
 
     def operations_before(self, seq: int | None, limit: int) -> list[Entry]:
@@ -275,17 +316,8 @@ class Catalog(Following):
 
     def _operations(self, where: str, *values: object) -> list[Entry]:
         self.catch_up()
-
-        def work(db: sqlite3.Connection) -> list[Entry]:
-            found = [Entry(*row) for row in db.execute(f"SELECT id, op, at, seq FROM operation {where}", values)]
-            for entry in found:
-                sides = db.execute("SELECT before, after FROM change WHERE seq = ? ORDER BY rowid", (entry.seq,))
-                for before, after in sides:
-                    entry.before += [read_record(before)] if before else []
-                    entry.after.append(read_record(after))
-            return found
-
-        return self._do(work)
+        rows = self._all(f"SELECT id, op, at, seq, before, after FROM operation {where}", *values)
+        return [Entry(*row[:4], *map(read_records, row[4:])) for row in rows]
 
 
 def text_of(fields: Json, content: str) -> str:
@@ -295,9 +327,12 @@ def text_of(fields: Json, content: str) -> str:
     return "\n".join([str(fields.get("task", "")), *values, content])
 
 
-def passages_of(info: Info) -> list[str]:
-    """Return what the full-text index takes of an info: nothing, but for knowledge."""
-    own = info.metadata.get("knowhub")
-    if kind_of(info.id) != "knowledge" or not isinstance(own, dict):
-        return []
-    return list(texts.passages(text_of(own, info.content)))
+def _unit(id: str, said: str, content: str) -> Unit:
+    """Return an entry as the index has it."""
+    first, *rest = [*texts.passages(clean(text_of(json.loads(said)[1], content)))] or [""]
+    return Unit(id, (), first, rest)
+
+
+def _marks_seen(token: Token) -> str:
+    """Return the marks of one's scopes, for `_SEEN`."""
+    return json.dumps([scope_mark(scope, token.principal) for scope in (*token.scopes, OWNER_SCOPE)])

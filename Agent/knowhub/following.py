@@ -13,7 +13,7 @@ import logging
 import sqlite3
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
@@ -23,39 +23,39 @@ from ..finding import texts
 from ..keyword_tree import Change, Info, KeywordTreeError
 from ..store.log_follower import LogFollower, Position
 from .ledger import TreeLedger, record_of
-from .records import OWNER_SCOPE, Json, Record
+from .records import OWNER_SCOPE, Record
 
 FOLLOW_S = 0.05
 """Seconds after which a read looks at the log again."""
 
 _CHANGES = 1_000  # operations of one transaction
+_MARKS = 8  # terms of a task by which it is found: of two long ones with half in common 1 in 250 share none of them
 _T = TypeVar("_T")
 _log = logging.getLogger(__name__)
 
 _SCHEMA = """
 PRAGMA journal_mode=WAL; PRAGMA synchronous=NORMAL; PRAGMA secure_delete=ON;
-CREATE TABLE IF NOT EXISTS place (seq INTEGER, id TEXT);
-CREATE TABLE IF NOT EXISTS operation (seq INTEGER PRIMARY KEY, id TEXT UNIQUE, op TEXT, at REAL, mark TEXT);
-CREATE TABLE IF NOT EXISTS change (record TEXT, seq INTEGER, before TEXT, after TEXT, PRIMARY KEY (seq, record));
-CREATE INDEX IF NOT EXISTS change_of ON change (record, seq);
+CREATE TABLE IF NOT EXISTS place (seq INTEGER, id TEXT, file TEXT);
+CREATE TABLE IF NOT EXISTS operation (
+    seq INTEGER PRIMARY KEY, id TEXT UNIQUE, op TEXT, at REAL, mark TEXT, before TEXT, after TEXT);
+CREATE TABLE IF NOT EXISTS touched (record TEXT, seq INTEGER, PRIMARY KEY (record, seq)) WITHOUT ROWID;
 CREATE INDEX IF NOT EXISTS marked ON operation (mark) WHERE mark != '';
 CREATE TABLE IF NOT EXISTS record (
-    id TEXT PRIMARY KEY, said TEXT, principal TEXT, version INTEGER, created_at REAL, updated_at REAL, kind TEXT,
-    is_gone INTEGER, score INTEGER, merged_into TEXT, entry TEXT, is_helpful INTEGER, early_helpful INTEGER,
-    early_harmful INTEGER, size INTEGER, helpful INTEGER DEFAULT 0, harmful INTEGER DEFAULT 0, content TEXT);
+    number INTEGER PRIMARY KEY, id TEXT UNIQUE, said TEXT, principal TEXT, version INTEGER, created_at REAL,
+    updated_at REAL, kind TEXT, is_gone INTEGER, score INTEGER, merged_into TEXT, entry TEXT, is_helpful INTEGER,
+    size INTEGER, helpful INTEGER DEFAULT 0, harmful INTEGER DEFAULT 0, content TEXT);
 CREATE INDEX IF NOT EXISTS written_by ON record (principal, size) WHERE NOT is_gone;
 CREATE INDEX IF NOT EXISTS in_time ON record (kind, created_at, id) WHERE NOT is_gone;
 CREATE INDEX IF NOT EXISTS merged ON record (merged_into) WHERE merged_into != '';
 CREATE INDEX IF NOT EXISTS said ON record (entry, is_helpful, created_at, id) WHERE kind = 'feedback' AND NOT is_gone;
-CREATE INDEX IF NOT EXISTS said_by ON record (entry, principal, created_at, id) WHERE kind = 'feedback' AND NOT is_gone;
 CREATE TABLE IF NOT EXISTS vote (
     entry TEXT, principal TEXT, created_at REAL, id TEXT, is_helpful INTEGER, PRIMARY KEY (entry, principal)
 ) WITHOUT ROWID;
-CREATE TABLE IF NOT EXISTS scope (scope TEXT, id TEXT, PRIMARY KEY (scope, id)) WITHOUT ROWID;
-CREATE TABLE IF NOT EXISTS term (term TEXT, id TEXT, PRIMARY KEY (term, id)) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS mark (mark TEXT, id TEXT, PRIMARY KEY (mark, id)) WITHOUT ROWID;
 """
-_TABLES = ("operation", "change", "record", "vote", "scope", "term", "place")
-_FAMILY = """WITH RECURSIVE family (id, principal) AS (
+_BEGIN = "INSERT INTO place SELECT 0, '', hex(randomblob(8)) WHERE NOT EXISTS (SELECT 1 FROM place)"
+_TABLES = ("operation", "touched", "record", "vote", "mark", "place")
+FAMILY = """WITH RECURSIVE family (id, principal) AS (
     SELECT id, principal FROM record WHERE id = ? UNION
     SELECT record.id, record.principal FROM record, family
     WHERE record.merged_into = family.id AND record.merged_into != '' AND record.principal = family.principal
@@ -68,7 +68,22 @@ Else anybody could let their own entry, and its feedback, count for an entry tha
 
 COLUMNS = "id, content, said, principal, version, created_at, updated_at, helpful, harmful"
 """What `record_of_row` reads."""
-_MORE = ", kind, is_gone, score, merged_into, entry, is_helpful, early_helpful, early_harmful, size"
+_MORE = ", kind, is_gone, score, merged_into, entry, is_helpful, size"
+_INSERT = f"INSERT OR REPLACE INTO record ({COLUMNS}{_MORE}) VALUES ({', '.join('?' * 16)})"  # with a new number
+_EARLY = "max(0, min(1000000, coalesce(cast(json_extract(said, '$[1].judged.{}') AS INTEGER), 0)))"
+# The votes of an entry and of what was merged into it: of each principal the last one, and none of its own.
+_WEIGH = (
+    f"UPDATE record SET (helpful, harmful) = ({FAMILY}, last AS (SELECT is_helpful, row_number() OVER"
+    " (PARTITION BY vote.principal ORDER BY created_at DESC, vote.id DESC) AS place FROM vote, family"
+    " WHERE entry = family.id AND vote.principal != ?), early AS (SELECT sum({}) AS helpful, sum({}) AS harmful"
+    " FROM record JOIN family USING (id)) SELECT coalesce(sum(is_helpful), 0) + early.helpful,"
+    " coalesce(sum(NOT is_helpful), 0) + early.harmful FROM early LEFT JOIN last ON place = 1) WHERE id = ?"
+).format(_EARLY.format("helpful"), _EARLY.format("harmful"))
+_LATER_VOTE = """INSERT INTO vote VALUES (?, ?, ?, ?, ?) ON CONFLICT DO UPDATE SET
+    created_at = excluded.created_at, id = excluded.id, is_helpful = excluded.is_helpful
+    WHERE (excluded.created_at, excluded.id) >= (vote.created_at, vote.id)"""
+_LAST_VOTE = """INSERT OR IGNORE INTO vote SELECT entry, principal, created_at, id, is_helpful FROM record
+    WHERE kind = 'feedback' AND NOT is_gone AND entry = ? AND principal = ? ORDER BY created_at DESC, id DESC LIMIT 1"""
 _FIELDS = ("id", "content", "source", "fields", "created_by", "version", "created_at", "updated_at", "deleted")
 
 
@@ -162,7 +177,7 @@ class Following:
             self._connection = sqlite3.connect(place, timeout=30.0, isolation_level=None, check_same_thread=False)
             if self._path is not None:
                 self._path.chmod(0o600)
-            self._connection.executescript(_SCHEMA)
+            self._connection.executescript(_SCHEMA + _BEGIN)
         return self._connection
 
     def close(self) -> None:
@@ -230,7 +245,7 @@ class Following:
         return is_new
 
     def _place(self, db: sqlite3.Connection) -> Position:
-        place = Position(*(db.execute("SELECT seq, id FROM place").fetchone() or ()))
+        place = Position(*db.execute("SELECT seq, id FROM place").fetchone())
         if place.seq and not self._is_known and not LogFollower(self._tree).resume(place):
             with _transaction(db):
                 self._clear(db)  # another log has come in its place: a backup, say
@@ -241,107 +256,79 @@ class Following:
     def _clear(self, db: sqlite3.Connection) -> None:
         for table in _TABLES:
             db.execute(f"DELETE FROM {table}")
+        db.execute(_BEGIN)
 
     def _take_changes(self, db: sqlite3.Connection, changes: Sequence[Change], first: Position, in_state: bool) -> bool:
+        last = changes[-1]
         with _transaction(db):
-            if Position(*(db.execute("SELECT seq, id FROM place").fetchone() or ())) != first:
+            moved = "UPDATE place SET seq = ?, id = ? WHERE seq = ? AND id = ?"
+            if not db.execute(moved, (last.seq, last.operation_id, *first)).rowcount:
                 return False
             for change in changes:
                 if change.op == "state" and not in_state:  # the log was compacted: what was before it is gone
                     self._clear(db)
+                    db.execute("UPDATE place SET seq = ?, id = ?", (last.seq, last.operation_id))
                 in_state = change.op == "state"
                 after = _records(change.after)
                 if after and not in_state:
-                    self._take_operation(db, change, {each.id: each for each in _records(change.before)}, after)
+                    self._take_operation(db, change, after)
                 for record in after:
                     self._take(db, record)
-            db.execute("DELETE FROM place")
-            db.execute("INSERT INTO place VALUES (?, ?)", (changes[-1].seq, changes[-1].operation_id))
         return True
 
-    def _take_operation(
-        self, db: sqlite3.Connection, change: Change, before: dict[str, Record], after: list[Record]
-    ) -> None:
+    def _take_operation(self, db: sqlite3.Connection, change: Change, after: list[Record]) -> None:
         mark = Entry("", change.op, 0.0, 0).mark[:32]
         row = (change.seq, change.operation_id, change.op, change.timestamp, mark)
-        db.execute("INSERT OR REPLACE INTO operation VALUES (?, ?, ?, ?, ?)", row)
-        rows = [(each.id, change.seq, _text_of(before.get(each.id)), _text_of(each)) for each in after]
-        db.executemany("INSERT OR REPLACE INTO change VALUES (?, ?, ?, ?)", rows)
+        sides = _text_of(_records(change.before)), _text_of(after)
+        db.execute("INSERT OR REPLACE INTO operation VALUES (?, ?, ?, ?, ?, ?, ?)", (*row, *sides))
+        touched = {(each.id, change.seq) for each in after}
+        db.executemany("INSERT OR IGNORE INTO touched VALUES (?, ?)", touched)
 
     def _take(self, db: sqlite3.Connection, record: Record) -> None:
-        old = db.execute("SELECT merged_into FROM record WHERE id = ?", (record.id,)).fetchone()
         self._writes += 1
         own, kind, principal = record.fields, record.kind, clean(record.created_by)
-        content = clean(record.content)
-        row = [record.id, content, json.dumps([record.source, own]), principal, record.version]
-        row += [record.created_at, record.updated_at, 0, 0, kind, record.deleted, own.get("score")]
-        entry = clean(str(own.get("of") or ""))
-        row += [clean(record.merged_into), entry, own.get("helpful") is True]
-        row += [*_early(own), record.size]
-        db.execute(f"INSERT OR REPLACE INTO record ({COLUMNS}{_MORE}) VALUES ({', '.join('?' * 18)})", row)
+        entry, merged_into = clean(str(own.get("of") or "")), clean(record.merged_into)
+        row = [record.id, clean(record.content), json.dumps([record.source, own]), principal, record.version]
+        row += [record.created_at, record.updated_at, 0, 0, kind, record.deleted, own.get("score"), merged_into, entry]
+        old = get(db, record.id) if kind == "knowledge" else None
+        db.execute(_INSERT, [*row, own.get("helpful") is True, record.size])
         if kind == "knowledge":
-            if old is not None:
-                for table in ("scope", "term"):
-                    db.execute(f"DELETE FROM {table} WHERE id = ?", (record.id,))
-            if not record.deleted:
-                scopes = [(clean(shared_by(each, record.created_by)), record.id) for each in own["scopes"]]
-                db.executemany("INSERT OR IGNORE INTO scope VALUES (?, ?)", scopes)
-                terms = [(term, record.id) for term in set(texts.terms(clean(own["task"])))]
-                db.executemany("INSERT OR IGNORE INTO term VALUES (?, ?)", terms)
+            before, after = marks_of(old), marks_of(None if record.deleted else record)
+            marks = [[(mark, record.id) for mark in each] for each in (before - after, after - before)]
+            db.executemany("DELETE FROM mark WHERE mark = ? AND id = ?", marks[0])
+            db.executemany("INSERT INTO mark VALUES (?, ?)", marks[1])
             self._weigh(db, record.id)
-            if old is not None and old[0]:
-                self._weigh(db, old[0])
+            if old is not None and old.merged_into:
+                self._weigh(db, clean(old.merged_into))
         elif kind == "feedback":
-            self._vote(db, entry, principal)
+            self._vote(db, record, entry, principal)
 
-    def _vote(self, db: sqlite3.Connection, entry: str, principal: str) -> None:
+    def _vote(self, db: sqlite3.Connection, record: Record, entry: str, principal: str) -> None:
         """Count the last feedback of a principal on an entry, and none where it has none."""
-        db.execute("DELETE FROM vote WHERE entry = ? AND principal = ?", (entry, principal))
-        db.execute(
-            "INSERT INTO vote SELECT entry, principal, created_at, id, is_helpful FROM record WHERE kind = 'feedback'"
-            " AND NOT is_gone AND entry = ? AND principal = ? ORDER BY created_at DESC, id DESC LIMIT 1",
-            (entry, principal),
-        )
+        if record.deleted:
+            of = (entry, principal)
+            db.execute("DELETE FROM vote WHERE entry = ? AND principal = ? AND id = ?", (*of, record.id))
+            db.execute(_LAST_VOTE, of)
+        else:
+            vote = (entry, principal, record.created_at, record.id, record.fields.get("helpful") is True)
+            db.execute(_LATER_VOTE, vote)
         self._weigh(db, entry)
 
     def _weigh(self, db: sqlite3.Connection, id: str) -> None:
-        """Note the votes of what an entry became: of each principal the last one, and none of its own."""
-        lead = _lead_of(db, id)
-        if lead is None:
-            return
-        id, whose = lead
-        last: dict[str, tuple[float, str, int]] = {}
-        votes = "SELECT vote.principal, created_at, vote.id, is_helpful FROM vote, family WHERE entry = family.id"
-        for principal, *said in db.execute(_FAMILY + votes, (id,)):
-            last[principal] = max((said[0], said[1], said[2]), last.get(principal, (-1e300, "", 0)))
-        last.pop(whose, None)
-        helpful = sum(is_helpful for _, _, is_helpful in last.values())
-        before = "SELECT sum(early_helpful), sum(early_harmful) FROM record, family WHERE record.id = family.id"
-        early = db.execute(_FAMILY + before, (id,)).fetchone()
-        counted = helpful + (early[0] or 0), len(last) - helpful + (early[1] or 0), id
-        db.execute("UPDATE record SET helpful = ?, harmful = ? WHERE id = ?", counted)
+        """Note the votes of what an entry became."""
+        lead = lead_of(db, id)
+        if lead is not None:
+            db.execute(_WEIGH, (lead.id, clean(lead.created_by), lead.id))
 
 
 def lead_of(db: sqlite3.Connection, id: str) -> Record | None:
     """Return the entry that an id means: of one that was merged, what it was merged into."""
-    lead = _lead_of(db, clean(id))
-    return None if lead is None else get(db, lead[0])
-
-
-def _lead_of(db: sqlite3.Connection, id: str) -> tuple[str, str] | None:
-    """Return the id and the principal of the entry that an id means."""
-    sql, seen = "SELECT id, principal, merged_into FROM record WHERE id = ? AND NOT is_gone", set[str]()
-    found = db.execute(sql, (id,)).fetchone()
-    while found is not None and found[2] and found[0] not in seen:
-        seen.add(found[0])
-        target = db.execute(sql, (found[2],)).fetchone()
-        found = target if target is not None and target[1] == found[1] else None
-    return None if found is None else (found[0], found[1])
-
-
-def family_of(db: sqlite3.Connection, id: str) -> list[str]:
-    """Return an entry and what was merged into it."""
-    return [row[0] for row in db.execute(_FAMILY + "SELECT id FROM family", (id,))]
+    found, seen = get(db, id), set[str]()
+    while found is not None and found.merged_into and found.id not in seen:
+        seen.add(found.id)
+        target = get(db, found.merged_into)
+        found = target if target is not None and target.created_by == found.created_by else None
+    return found
 
 
 def get(db: sqlite3.Connection, id: str) -> Record | None:
@@ -358,9 +345,26 @@ def record_of_row(row: Sequence[Any]) -> Record:
     return made
 
 
-def shared_by(scope: str, principal: str) -> str:
-    """Return a scope as the index has it: `user:owner` is another one for each principal."""
-    return f"{OWNER_SCOPE}\0{principal}" if scope == OWNER_SCOPE else scope
+def marks_of(record: Record | None) -> set[str]:
+    """Return by what an entry is found in the table of marks: who sees it, and the rarest terms of its task."""
+    if record is None or record.merged_into:
+        return set()
+    scopes = {scope_mark(each, record.created_by) for each in record.fields["scopes"]}
+    return scopes.union(task_marks(texts.terms(clean(record.fields["task"]))))
+
+
+def scope_mark(scope: str, principal: str) -> str:
+    """Return the mark of a scope: `user:owner` is another one for each principal."""
+    return clean(f"scope {scope} {principal}" if scope == OWNER_SCOPE else f"scope {scope}")
+
+
+def task_marks(terms: Iterable[str]) -> list[str]:
+    """Return the marks of a task's terms: two tasks that share half of all terms share one of these.
+
+    All take theirs in one order, here the longest first, which are rare, and one more than half of them.
+    """
+    ordered = sorted(set(terms), key=lambda term: (-len(term), term))
+    return [f"term {term}" for term in ordered[: min(len(ordered) // 2 + 1, _MARKS)]]
 
 
 @contextlib.contextmanager
@@ -382,19 +386,10 @@ def _records(side: object) -> list[Record]:
     return [record for record in found if record is not None]
 
 
-def _text_of(record: Record | None) -> str | None:
-    if record is None:
-        return None
-    return json.dumps([getattr(record, name) for name in _FIELDS])
+def _text_of(records: list[Record]) -> str:
+    return json.dumps([[getattr(record, name) for name in _FIELDS] for record in records])
 
 
-def read_record(text: str) -> Record:
-    """Return the record that an operation holds."""
-    return Record(**dict(zip(_FIELDS, json.loads(text), strict=True)))
-
-
-def _early(own: Json) -> list[int]:
-    """Return the votes that an imported record had before."""
-    held = own.get("judged")
-    counts = [held.get(name) for name in ("helpful", "harmful")] if isinstance(held, dict) else [0, 0]
-    return [count if isinstance(count, int) and 0 <= count <= 1_000_000 else 0 for count in counts]
+def read_records(text: str) -> list[Record]:
+    """Return the records that one side of an operation holds."""
+    return [Record(**dict(zip(_FIELDS, each, strict=True))) for each in json.loads(text)]

@@ -97,10 +97,10 @@ class Entries(Store):
 
     def _cases(self, token: Token, id: str) -> dict[bool, list[Json]]:
         shown: dict[bool, list[Json]] = {True: [], False: []}
-        for is_helpful, cases in shown.items():
-            for known in self.catalog.feedback(id, 2 * HISTORY_LIMIT, is_helpful=is_helpful):
-                if len(cases) < HISTORY_LIMIT and sees_said(token, known):
-                    cases.append(read_case(known))
+        for known in self.catalog.feedback(id, 2 * HISTORY_LIMIT):
+            cases = shown[known.fields["helpful"]]
+            if len(cases) < HISTORY_LIMIT and sees_said(token, known):
+                cases.append(read_case(known))
         return shown
 
     def list_knowledge(self, token: Token, query: ListQuery | Mapping[str, Any] = {}) -> Json:  # noqa: B006  it is only read

@@ -1,6 +1,7 @@
 """Finding what helps with a task, in two stages: see `routing`."""
 
 import heapq
+import itertools
 import time
 from collections.abc import Collection, Mapping
 from typing import Any
@@ -62,10 +63,8 @@ class Finding(Store):
 
     def _results(self, token: Token, ids: list[str], limit: int) -> list[Json]:
         """Return the best of what was found, by quality, ties as they were found."""
-        found = self.catalog.several(ids)
         # A model takes its time: what was hidden meanwhile must not come out.
-        seen = [found[id] for id in ids if id in found and sees(token, found[id]) and not found[id].merged_into]
-        best = sorted(seen, key=lambda record: -record.quality)[:limit]
+        best = itertools.islice((each for each in self.catalog.best(ids) if sees(token, each)), limit)
         return [{**entry_fields(each), "eval": judgement_of(each), "quality_score": each.quality} for each in best]
 
     def _judged(

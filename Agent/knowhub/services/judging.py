@@ -141,7 +141,7 @@ class Judging(Entries):
         """Return a page of an entry's feedback, newest first; what is not visible makes a page shorter."""
         need(token, "read")
         query, known = parse(PageQuery, query), self._record(token, id, "knowledge")
-        read = self.catalog.feedback(known.id, query.limit + 1, before=read_cursor(query.cursor))
+        read = self.catalog.feedback(known.id, query.limit + 1, read_cursor(query.cursor))[: query.limit + 1]
         page = [each for each in read[: query.limit] if sees_said(token, each)]
         shown = [{**case_fields(each), "created_at": iso_time(each.created_at)} for each in page]
         return page_of(shown, read[query.limit - 1].key if len(read) > query.limit else None)

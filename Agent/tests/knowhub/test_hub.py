@@ -733,7 +733,7 @@ class TestProcesses:
             hub.update(BOB, kept, {"add_harmful_case": {}})
             hub.take_in(LOCAL, [{**draft("double"), "id": "knowledge-1", "created_by": "ada", "merged_into": into}])
             hub.put_resource(ADA, "a/b", {"title": "t", "secure_body": "hush"})
-        after_first = (files / "records.sqlite").read_bytes()
+        after_first = (files / "hub.sqlite").read_bytes()
         with KnowHub(place) as hub:
             hub.delete(ADA, gone)
             hub.update(voter(), kept, {"add_harmful_case": {}})
@@ -746,9 +746,9 @@ class TestProcesses:
             b"nonsense" * 5_000,
             b"SQLite format 3\0" + b"x" * 9_000,
         ):
-            for path in files.glob("records.sqlite*"):
+            for path in files.glob("hub.sqlite*"):
                 path.unlink()
-            (files / "records.sqlite").write_bytes(kept_file)  # as after a kill, or damaged
+            (files / "hub.sqlite").write_bytes(kept_file)  # as after a kill, or damaged
             with KnowHub(place) as again:
                 assert derived(again) == everything
 
@@ -765,7 +765,7 @@ class TestProcesses:
 
     def test_what_was_purged_is_in_no_older_file_of_what_is_known(self, tmp_path: Path) -> None:
         """Another machine's folder of indexes, or one of a process that ended between the purge and its file."""
-        known = tmp_path / "indexes/records.sqlite"
+        known = tmp_path / "indexes/hub.sqlite"
         with KnowHub(tmp_path) as hub:
             gone = save(hub, task="SENTINEL-task")
         before = known.read_bytes()
