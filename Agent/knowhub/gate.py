@@ -35,7 +35,7 @@ BODY_S = 30.0
 STRANGER_LIMIT = 64 * 1024
 """Bytes of a body without a valid token: a form to log in has no more."""
 
-ARRIVING_LIMIT = 24 * 1024 * 1024
+ARRIVING_LIMIT = 8 * 1024 * 1024
 """Bytes of all bodies that are arriving at once."""
 
 BURST = 2.0

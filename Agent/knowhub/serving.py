@@ -5,6 +5,7 @@ A connection whose head does not come in time, or that does not read its answer,
 
 import asyncio
 import contextlib
+import ctypes
 import gc
 import json
 import logging
@@ -29,6 +30,7 @@ SETTINGS = "KNOWHUB_SERVE"
 def make_app() -> Application:
     """Return the application of a worker, of the settings in the environment."""
     _log_lines()
+    _return_memory()
     stored = json.loads(os.environ[SETTINGS])
     shapes = stored["allow_secret_shapes"]
     quota = Quota(stored["quota_entries"], stored["quota_bytes"])
@@ -58,6 +60,19 @@ def _log_lines() -> None:
         logger.setLevel(logging.WARNING if name == "uvicorn.error" else logging.INFO)
         logger.propagate = False
 
+
+def _return_memory() -> None:
+    """Let glibc give memory back as it is freed: one arena for all threads, which take turns anyway.
+
+    Else each of 40 threads keeps what its largest search took: of 30,000 entries 100 MB more.
+    """
+    with contextlib.suppress(AttributeError):  # another libc
+        mallopt = ctypes.CDLL(None).mallopt
+        for name, value in ((_ARENA_MAX, 1), (_MMAP_THRESHOLD, 64 * 1024), (_TRIM_THRESHOLD, 128 * 1024)):
+            mallopt(name, value)
+
+
+_ARENA_MAX, _MMAP_THRESHOLD, _TRIM_THRESHOLD = -8, -3, -1
 
 HEAD_S = 20.0
 """Seconds that a request's head may take to arrive, from the connection's beginning or from its first byte."""
