@@ -79,12 +79,6 @@ def is_plain(text: str) -> bool:
     return is_seen and _HIDDEN.search(text) is None and unicodedata.normalize("NFKC", text) == text
 
 
-def _plain(text: str) -> str:
-    if not is_plain(text):
-        raise ValueError("it has characters that cannot be seen, or in another form than NFKC")
-    return text
-
-
 def _iso(value: object) -> object:
     """Refuse numbers, which pydantic would take for seconds."""
     if isinstance(value, datetime) or (isinstance(value, str) and re.match(r"\d{4}-\d\d-\d\d[Tt ]", value)):
@@ -118,10 +112,11 @@ Content = Annotated[str, StringConstraints(min_length=1, max_length=CONTENT_LIMI
 Short = Annotated[str, StringConstraints(max_length=_SHORT), _Storable]
 Longer = Annotated[str, StringConstraints(max_length=TASK_LIMIT), _Storable]
 Name = Annotated[str, StringConstraints(min_length=1, max_length=_SHORT, pattern=_NAMED), _Storable]
+# Whether a name is plain no pattern can say: see `tokens.check_plain`.
 # Lengths are no part of a pattern: a class of Unicode that is counted to 200 takes megabytes.
-Scope = Annotated[str, StringConstraints(max_length=_SHORT, pattern=rf"^{_SCOPE}$"), AfterValidator(_plain)]
-Principal = Annotated[str, StringConstraints(max_length=100, pattern=rf"^[^{_BLANK}]+$"), AfterValidator(_plain)]
-TokenScope = Annotated[str, StringConstraints(max_length=_SHORT, pattern=rf"^(\*|{_SCOPE})$"), AfterValidator(_plain)]
+Scope = Annotated[str, StringConstraints(max_length=_SHORT, pattern=rf"^{_SCOPE}$"), _Storable]
+Principal = Annotated[str, StringConstraints(max_length=100, pattern=rf"^[^{_BLANK}]+$"), _Storable]
+TokenScope = Annotated[str, StringConstraints(max_length=_SHORT, pattern=rf"^(\*|{_SCOPE})$"), _Storable]
 ScopeList = Annotated[str, StringConstraints(max_length=20 * _SHORT, pattern=rf"^{_SCOPE}(,{_SCOPE})*$"), _Storable]
 Url = Annotated[str, StringConstraints(max_length=TASK_LIMIT, pattern=rf'^https?://[^{_BLANK}<>"]+$'), _Storable]
 Model = Annotated[str, StringConstraints(max_length=_SHORT), _Storable]

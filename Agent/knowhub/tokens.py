@@ -106,6 +106,16 @@ def need(token: Token, right: str) -> None:
         raise KnowHubError("forbidden", f"the token does not have the right `{right}`")
 
 
+def check_plain(names: Iterable[str]) -> None:
+    """Refuse names of principals and scopes that could be taken for another one's.
+
+    Raises:
+        KnowHubError: `forbidden`: characters that cannot be seen, or another form than NFKC.
+    """
+    if not all(map(is_plain, names)):
+        raise KnowHubError("forbidden", "a name has characters that cannot be seen, or in another form than NFKC")
+
+
 def is_visible(token: Token, scopes: Collection[str], principal: str) -> bool:
     """Return whether a token sees what has these scopes and this principal.
 

@@ -11,7 +11,7 @@ from ..following import Entry
 from ..ledger import ATTEMPTS
 from ..records import OWNER_SCOPE, Json, KnowHubError, Record, from_iso, invalid, iso_time, not_found
 from ..schemas import NAME_PATTERN, GoalsIn, GroupIn, PageQuery, TokenIn, parse
-from ..tokens import Token, need, sees, sees_said
+from ..tokens import Token, check_plain, need, sees, sees_said
 from ..vault import ORPHAN_S
 from .store import ACCESS, CALL, Store, page_of, read_cursor, told_operation
 
@@ -218,6 +218,7 @@ class Keeping(Store):
 
     def _check_grant(self, token: Token, principal: str, scopes: Collection[str], rights: Collection[str]) -> None:
         """Refuse to give what one does not have: scopes, rights, or the private entries of another principal."""
+        check_plain([principal, *scopes])
         theirs = [each for each in self.tokens.all() if each.principal == principal]
         is_new = not theirs and self.catalog.held_by(principal)[0] == 0
         is_ours = (
@@ -238,6 +239,7 @@ class Keeping(Store):
         body = parse(GroupIn, body)
         if not re.fullmatch(NAME_PATTERN, id):
             raise invalid("/id", "a group's name is 1 to 100 letters, digits, `._-`, no dot first")
+        check_plain([*body.members, *body.scopes])
         before = self.tokens.groups().get(id, {"members": [], "scopes": []})
         if not self._grants_own(token, [*body.scopes, *before["scopes"]]):
             raise KnowHubError("forbidden", "`admin` of some scopes gives no more than these, and its own rights")

@@ -3,7 +3,7 @@
 import hashlib
 import json
 import secrets
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any, TypeVar
@@ -18,7 +18,7 @@ from ..ledger import TreeLedger, attempt
 from ..records import OWNER_SCOPE, Json, KnowHubError, Record, iso_time, kind_of, not_found
 from ..routing import Models
 from ..schemas import KnowledgeIn, KnowledgeLine, PageQuery, ResourceIn
-from ..tokens import Token, Tokens, sees
+from ..tokens import Token, Tokens, check_plain, sees
 from ..vault import Vault
 
 TARGETS = ("allowed_hosts", "allowed_programs")
@@ -202,7 +202,7 @@ class Store:
             instead = "keep it with resource_save, as secure_body, and name that"
             raise KnowHubError("secret-shape", f"it holds what looks like a secret ({shape}): {instead}")
 
-    def _check_scopes(self, token: Token, scopes: Iterable[str], old: Record | None = None) -> None:
+    def _check_scopes(self, token: Token, scopes: Collection[str], old: Record | None = None) -> None:
         """Refuse a result in scopes that are not a token's own; of another's record `user:owner` means that other one.
 
         Args:
@@ -211,6 +211,7 @@ class Store:
             old: The record as it is.
         """
         is_anothers = old is not None and old.created_by != token.principal and not token.sees_all()
+        check_plain(scopes)
         for scope in scopes:
             is_foreign = is_anothers and scope == OWNER_SCOPE and old is not None and scope not in old.fields["scopes"]
             if is_foreign or not token.owns_scope(scope):

@@ -83,11 +83,16 @@ class TestTokens:
     @pytest.mark.parametrize("name", ["ada\u200b", "a\u00adda", "ａda", "a\u3164", "", "a b", "x" * 101, "ada\ufe0f"])
     def test_a_name_hides_nothing(self, served: Served, name: str) -> None:
         client = served.client("root")
-        assert client.post("/api/token", json={"principal": name}).status_code == 422
+        refused = 422 if name in ("", "a b", "x" * 101) else 403  # 422 is for what the document's schema refuses
+        assert client.post("/api/token", json={"principal": name}).status_code == refused
         with pytest.raises(Exception, match="principal"):
             served.hub.tokens.make(name)
         if " " not in name and name:
-            assert client.post("/api/token", json={"principal": "b", "scopes": [name + "\u200b"]}).status_code == 422
+            scopes = {"scopes": [name + "\u200b"]}
+            assert client.post("/api/token", json={"principal": "b", **scopes}).status_code == 403
+            assert client.put("/api/group/a", json={"members": ["b"], **scopes}).status_code == 403
+            assert client.post("/api/knowledge", json={**ENTRY, **scopes}).status_code == 403
+            assert client.put("/api/resource/a", json={"title": "t", **scopes}).status_code == 403
 
     def test_a_full_disk_is_said(self, served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
         client = served.client("root")
