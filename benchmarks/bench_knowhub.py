@@ -1,8 +1,9 @@
-"""Measure KnowHub: `python -m benchmarks.bench_knowhub [--quick] [--only servers,recall,processes]`.
+"""Measure KnowHub: `python -m benchmarks.bench_knowhub [--quick] [--only servers,recall,memory,processes]`.
 
 servers    its server beside a plain one over FastAPI and sqlite (WAL, synchronous=FULL, FTS5; tokens, votes and history
            as here), each in a process of its own, with the same client and the same entries, in turns
 recall     among 30,000 entries, for tokens that see more or less of them; opening, also after a kill
+memory     the peak of `knowhub serve` with 30,000 entries under unfinished bodies, readers that stop, long searches
 processes  whether the feedback of eight processes, and of eight clients of two workers, is all there
 
 Ratios count: the machine's own speed is in both sides.
@@ -10,6 +11,7 @@ Ratios count: the machine's own speed is in both sides.
 
 import argparse
 import asyncio
+import contextlib
 import gc
 import hashlib
 import json
@@ -382,6 +384,77 @@ def measure_recall(folder: str, entries: int) -> None:
             print(f"recall, sees {name:12} {said}", flush=True)
 
 
+# Memory under attack
+
+
+def in_mb(process: "subprocess.Popen[bytes]", name: str) -> int:
+    """Return a figure of a process, VmRSS or VmHWM, in MB; 0 where the system does not tell."""
+    with contextlib.suppress(OSError):
+        lines = Path(f"/proc/{process.pid}/status").read_text(encoding="utf-8").splitlines()
+        return next(int(line.split()[1]) // 1024 for line in lines if line.startswith(f"{name}:"))
+    return 0
+
+
+def hold_open(port: int, head: str, count: int, body: bytes = b"") -> list[socket.socket]:
+    """Send the beginnings of requests, read nothing, and return the connections."""
+    held = []
+    for _ in range(count):
+        held.append(socket.create_connection(("127.0.0.1", port)))
+        held[-1].setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 2048)
+        with contextlib.suppress(OSError):  # it was refused, and closed
+            held[-1].sendall(f"{head}\r\nHost: 127.0.0.1\r\n".encode() + body)
+    return held
+
+
+def measure_memory(folder: str, entries: int) -> None:
+    """Print what `knowhub serve` holds, and its peak, after each kind of attack."""
+    import httpx
+
+    from Agent.knowhub.hub import LOCAL, KnowHub
+
+    lines = [{"task": f"how to do thing {n}", "content": "x" * 600, "types": ["tool"]} for n in range(entries)]
+    with KnowHub(f"{folder}/attacked") as hub:
+        hub.take_in(LOCAL, ({**line, "scopes": ["org:x"]} for line in lines))
+        reader = hub.tokens.make("reader", ["read"], ["org:x"])[0]
+    port = free_port()
+    command = [sys.executable, "-c", "from Agent.command_line import hub; import sys; sys.exit(hub())", "serve"]
+    command += ["--data", f"{folder}/attacked", "--port", str(port), "--rate", "0"]
+    server = subprocess.Popen(command, stderr=subprocess.DEVNULL)  # a line for each request
+    wait_until_up(port)
+    known, sent = f"Authorization: Bearer {reader}\r\n", b"Content-Length: 1048576\r\n\r\n" + b"a" * 900_000
+    url = f"http://127.0.0.1:{port}/api/knowledge/search?q={'how+thing+' * 150}&top_k=50"
+
+    def search() -> None:
+        for _ in range(5):
+            httpx.get(url, headers={"Authorization": f"Bearer {reader}"}, timeout=300, trust_env=False)
+
+    def search_at_once() -> list[socket.socket]:
+        threads = [threading.Thread(target=search) for _ in range(20)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        return []
+
+    attacks: dict[str, Callable[[], list[socket.socket]]] = {
+        "nothing yet": list,
+        "400 bodies without a token": lambda: hold_open(port, "POST /login HTTP/1.1", 400, sent),
+        "150 bodies with one": lambda: hold_open(port, "PUT /api/resource/a HTTP/1.1", 150, known.encode() + sent),
+        "150 exports not read": lambda: hold_open(port, "GET /api/export HTTP/1.1", 150, f"{known}\r\n".encode()),
+        "20 long searches at once": search_at_once,
+    }
+    try:
+        for name, attack in attacks.items():
+            held = attack()
+            time.sleep(3)
+            print(f"{name:28} holds {in_mb(server, 'VmRSS'):4} MB, peak {in_mb(server, 'VmHWM'):4} MB", flush=True)
+            for each in held:
+                each.close()
+    finally:
+        server.terminate()
+        server.wait(60)
+
+
 JUDGE = (
     "import sys\nfrom Agent.knowhub.hub import LOCAL, KnowHub\nwith KnowHub(sys.argv[1]) as hub:\n"
     "    for n in range(250):\n        hub.update(LOCAL, sys.argv[2], {'add_helpful_case': {'task': str(n)}})\n"
@@ -475,6 +548,8 @@ def run(options: argparse.Namespace) -> None:
         if common.wanted(options, "recall"):
             measure_recall(folder, large)
             measure_kills(folder)
+        if common.wanted(options, "memory"):
+            measure_memory(folder, large)
         if common.wanted(options, "processes"):
             measure_processes(folder)
             measure_workers(folder)
