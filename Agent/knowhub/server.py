@@ -1,7 +1,7 @@
 """REST over a hub: a function for each call, named as the document names it, or a line where it only passes on.
 
-Calls run in the thread pool of 40, of which at most `routing.POOL_SIZE` wait for a model; but a known entry with few
-votes is answered in the event loop (`get_knowledge`), and `slim_knowledge` has a thread of its own. See `application`
+Calls run in the thread pool of 40, of which at most `routing.POOL_SIZE` wait for a model; but a known entry
+is answered in the event loop (`get_knowledge`), and `slim_knowledge` has a thread of its own. See `application`
 for what is around.
 """
 
@@ -205,17 +205,12 @@ async def slim_knowledge(who: Who, body: schemas.SlimIn, key: Key) -> Response:
     return answer(await slim)
 
 
-_FEW_VOTES = 20
-"""An entry with so many takes longer than a thread's turn."""
-
-
 @_call("GET", _ENTRY, answers.EntryOut, has_tag=True)
 async def get_knowledge(who: Who, id: KnowledgeId) -> Response:
     """Return an entry whole."""
     hub = who.hub
-    # What is known is answered without a thread.
-    known = hub.catalog.get(id) if hub.catalog.is_fresh() and not hub.tokens.files.is_remote else None
-    is_quick = known is not None and known.helpful + known.harmful < _FEW_VOTES
+    # What is known is answered without a thread; what is not, is looked for in the log.
+    is_quick = hub.catalog.is_fresh() and not hub.tokens.files.is_remote and hub.catalog.get(id) is not None
     entry = hub.get(who.token, id) if is_quick else await run_in_threadpool(hub.get, who.token, id)
     return answer(entry, version=entry["version"])
 
