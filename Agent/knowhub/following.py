@@ -43,7 +43,7 @@ CREATE INDEX IF NOT EXISTS marked ON operation (mark) WHERE mark != '';
 CREATE TABLE IF NOT EXISTS record (
     number INTEGER PRIMARY KEY, id TEXT UNIQUE, said TEXT, principal TEXT, version INTEGER, created_at REAL,
     updated_at REAL, kind TEXT, is_gone INTEGER, score INTEGER, merged_into TEXT, entry TEXT, is_helpful INTEGER,
-    size INTEGER, helpful INTEGER DEFAULT 0, harmful INTEGER DEFAULT 0, content TEXT);
+    size INTEGER, terms TEXT, helpful INTEGER DEFAULT 0, harmful INTEGER DEFAULT 0, content TEXT);
 CREATE INDEX IF NOT EXISTS written_by ON record (principal, size) WHERE NOT is_gone;
 CREATE INDEX IF NOT EXISTS in_time ON record (kind, created_at, id) WHERE NOT is_gone;
 CREATE INDEX IF NOT EXISTS merged ON record (merged_into) WHERE merged_into != '';
@@ -68,8 +68,8 @@ Else anybody could let their own entry, and its feedback, count for an entry tha
 
 COLUMNS = "id, content, said, principal, version, created_at, updated_at, helpful, harmful"
 """What `record_of_row` reads."""
-_MORE = ", kind, is_gone, score, merged_into, entry, is_helpful, size"
-_INSERT = f"INSERT OR REPLACE INTO record ({COLUMNS}{_MORE}) VALUES ({', '.join('?' * 16)})"  # with a new number
+_MORE = ", kind, is_gone, score, merged_into, entry, is_helpful, size, terms"
+_INSERT = f"INSERT OR REPLACE INTO record ({COLUMNS}{_MORE}) VALUES ({', '.join('?' * 17)})"  # with a new number
 _EARLY = "max(0, min(1000000, coalesce(cast(json_extract(said, '$[1].judged.{}') AS INTEGER), 0)))"
 # The votes of an entry and of what was merged into it: of each principal the last one, and none of its own.
 _WEIGH = (
@@ -291,7 +291,8 @@ class Following:
         row = [record.id, clean(record.content), json.dumps([record.source, own]), principal, record.version]
         row += [record.created_at, record.updated_at, 0, 0, kind, record.deleted, own.get("score"), merged_into, entry]
         old = get(db, record.id) if kind == "knowledge" else None
-        db.execute(_INSERT, [*row, own.get("helpful") is True, record.size])
+        terms = set(texts.terms(clean(own["task"]))) if kind == "knowledge" and not record.deleted else set[str]()
+        db.execute(_INSERT, [*row, own.get("helpful") is True, record.size, " ".join(terms)])
         if kind == "knowledge":
             before, after = marks_of(old), marks_of(None if record.deleted else record)
             marks = [[(mark, record.id) for mark in each] for each in (before - after, after - before)]

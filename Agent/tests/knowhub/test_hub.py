@@ -1,6 +1,7 @@
 """Tests of `hub`: what the spec and the contract say of knowledge, feedback, evolving and slimming, in process."""
 
 import json
+import random
 import threading
 from datetime import UTC, datetime
 from pathlib import Path
@@ -667,7 +668,47 @@ class TestChange:
         assert hub.operations(BOB)["results"] == []
 
 
+class TestSimilar:
+    def test_whatever_half_of_the_terms_is_shared_it_is_found_among_many(self, hub: KnowHub) -> None:
+        chooser = random.Random(3)
+        words = [f"{a}{b}{c}" for a in "bdfgk" for b in "aeiou" for c in ("lm", "nst", "rk", "show")]
+        hub.take_in(LOCAL, [draft(task=" ".join(chooser.sample(words, 10)), content=str(n)) for n in range(300)])
+        for _ in range(40):
+            chooser.shuffle(words)
+            shared, mine, theirs = words[:6], words[6:9], words[9:12]  # 6 of 12 terms
+            there = save(hub, task=" ".join([*shared, *theirs]))
+            similar = hub.save(LOCAL, draft(task=" ".join([*mine, *reversed(shared)])))["similar"]
+            assert (there, 0.5) in [(each["id"], each["similarity"]) for each in similar]
+
+    def test_a_task_is_similar_as_it_is_now(self, hub: KnowHub) -> None:
+        def similar() -> list[str]:
+            made = hub.save(EVE, draft(task="用硒登录网站"))
+            hub.delete(EVE, made["entry"]["id"])
+            return [each["id"] for each in made["similar"]]
+
+        id = save(hub, EVE, task="用硒登录网站")
+        assert similar() == [id]
+        hub.patch(EVE, id, {"task": "boil an egg"})
+        assert similar() == []
+        hub.patch(EVE, id, {"task": "用硒登录一个网站"})
+        assert similar() == [id]
+        gone = hub.delete(EVE, id)
+        assert similar() == []
+        hub.undo(EVE, gone["operation_id"])
+        assert similar() == [id]
+
+
 class TestProcesses:
+    def test_an_index_of_words_from_elsewhere_is_put_right(self, tmp_path: Path) -> None:
+        for name, tasks in (("one", ["tea", "egg"]), ("other", ["tea", "SENTINEL"])):
+            with KnowHub(tmp_path / name) as hub:
+                hub.take_in(LOCAL, [draft(task=task, id=f"knowledge-{task}") for task in tasks])
+        indexes = tmp_path / "one/indexes"
+        (indexes / "words.index").write_bytes((tmp_path / "other/indexes/words.index").read_bytes())
+        with KnowHub(tmp_path / "one") as hub:
+            assert [found(hub, task) for task in ("tea", "egg", "SENTINEL")] == [["tea"], ["egg"], []]
+        assert b"SENTINEL".lower() not in (indexes / "words.index").read_bytes().lower()
+
     def test_what_another_process_wrote_is_there_at_once_when_asked_for(self, hub: KnowHub, tmp_path: Path) -> None:
         with KnowHub(tmp_path / "hub") as other:
             id = save(other, task="tea")
