@@ -16,10 +16,10 @@ processes cannot make two of one. They serve people who look into the tree; no r
 import contextlib
 import errno
 import hashlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Self, TypeVar
+from typing import Any, Self
 
 from ..keyword_tree import (
     ConflictError,
@@ -40,9 +40,6 @@ OWN = "knowhub"
 
 ATTEMPTS = 8
 """So often an operation is begun again where another one was quicker."""
-
-_T = TypeVar("_T")
-
 
 _SHARED = (("scopes", list), ("owner", str))
 _KEPT = ("scopes", "owner", "of")  # of a deleted record
@@ -113,7 +110,7 @@ class TreeLedger:
             yield operation
 
     def create(self, records: Sequence[Record]) -> list[Record]:
-        """Store new records, with their links; within an operation, see `attempt`.
+        """Store new records, with their links; within an operation.
 
         A deleted record keeps its id for its maker, who may fill it again.
 
@@ -202,7 +199,7 @@ class TreeLedger:
         """Drop keywords of ours without infos or children, and all history.  Cost: reads and writes all."""
         with _told():
             for node in reversed(list(self.tree.Walk())):  # what is below comes before what is above
-                is_bare = node.id.startswith(_KEYWORDS) and not node.aliases
+                is_bare = node.id.startswith(KEYWORDS) and not node.aliases
                 if is_bare and not self.tree.GetChildren(node.id) and not self.tree.GetInfosOfKeyword(node.id, size=1):
                     self.tree.DeleteKeyword(node.id)
             self.tree.CompactStorage(keep_history=False)
@@ -229,23 +226,13 @@ class TreeLedger:
             self.tree.Refresh()
 
 
-def attempt(write: Callable[[], _T]) -> _T:
-    """Run a block with an operation in it; where two made the same keyword at once, the later one begins again."""
-    for left in reversed(range(ATTEMPTS)):
-        try:
-            return write()
-        except DuplicateIdError as error:
-            if not error.id.startswith(_KEYWORDS) or not left:
-                raise
-    raise AssertionError("the last attempt returns or raises")
-
-
-_KEYWORDS = "kh-"
+KEYWORDS = "kh-"
+"""How the ids of our keywords begin."""
 
 
 def _keyword_id(path: tuple[str, ...]) -> str:
     digest = hashlib.sha256("\0".join(path).encode()).hexdigest()[:20]
-    return f"{_KEYWORDS}{digest}"
+    return f"{KEYWORDS}{digest}"
 
 
 def _places(record: Record) -> list[tuple[str, ...]]:

@@ -12,7 +12,6 @@ import pytest
 from Agent.keyword_tree import ConflictError, DuplicateIdError, KeywordTree, StubLLMClient
 from Agent.knowhub import following
 from Agent.knowhub.hub import LOCAL, KnowHub
-from Agent.knowhub.ledger import attempt
 from Agent.knowhub.records import Json
 from Agent.knowhub.tokens import Token
 from Agent.tests.knowhub.support import refused
@@ -743,18 +742,21 @@ class TestProcesses:
             assert len(hub.ledger.tree.FindByName("v1")) == 1
             assert hub.catalog.counts()["knowledge"] == 40
 
-    def test_a_keyword_that_another_made_meanwhile_is_tried_again(self, hub: KnowHub) -> None:
+    def test_a_keyword_that_another_made_meanwhile_is_tried_again(
+        self, hub: KnowHub, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         """The tree may notice it as it plans the operation again, for what others wrote: then it is the cause."""
-        tries = []
+        tries, create = list[int](), hub.ledger.create
 
-        def write() -> str:
-            with hub.ledger.operation("save", "ada"):
-                tries.append(1)
-                if len(tries) == 1:
-                    raise ConflictError("it no longer fits", []) from DuplicateIdError("kh-0")
-            return "written"
+        def made_meanwhile(records: Any) -> Any:
+            tries.append(1)
+            if len(tries) < 5:
+                raise ConflictError("it no longer fits", []) from DuplicateIdError("kh-0")
+            return create(records)
 
-        assert (attempt(write), len(tries)) == ("written", 2)
+        monkeypatch.setattr(hub.ledger, "create", made_meanwhile)
+        save(hub, task="tea")
+        assert (found(hub, "tea"), len(tries)) == (["tea"], 5)
 
     def test_everything_is_there_after_reopening(self, hub: KnowHub, tmp_path: Path) -> None:
         id = save(hub, task="tea")
