@@ -657,6 +657,9 @@ class LLMClient(ABC):
     concurrency: int | None = None
     """How many calls at a time are worth it; 1 of a model in this process, None where a service decides."""
 
+    context_tokens: int | None = None
+    """How many tokens a question and its reply may have; longer texts are read in parts. None: it is not known."""
+
     judges: bool = True
     """Whether it chooses by meaning; one that goes by scores alone says False, and is asked for no proposals."""
 

@@ -14,7 +14,7 @@ from typing import Any, TypeAlias
 
 from ..base.text import CountTokens, clean, cut_tokens, fold, mapping_of, one_line, read_time, time_of, to_json
 from ..keyword_tree import HideKeys
-from ..memory.extraction import SCHEMA, Fact, Shown, check_fact, make_question, within
+from ..memory.extraction import FACTS_SCHEMA, Fact, Shown, check_fact, make_question, tokens_for, within
 from .core.config import (
     CHUNK_TOKENS,
     LEVEL_TOKENS,
@@ -76,10 +76,13 @@ class ModelReader:
     ) -> Reading:
         """Return the model's candidates of the wanted messages, None is all, within an allowance.
 
-        Cost: a call of the model for each 6,000 tokens, four at a time, or as many as its `concurrency` says.
+        Cost: a call of the model for each 6,000 tokens, fewer where its `context_tokens` hold less; four at a time, or
+        as many as its `concurrency` says.
         """
         allowance, made = allowance or Allowance(), Reading()
-        chunks = chunk_messages(messages, self._count, range(1, len(messages) + 1) if wanted is None else wanted)
+        most = tokens_for(getattr(self._llm, "context_tokens", None), CHUNK_TOKENS)
+        wanted = range(1, len(messages) + 1) if wanted is None else wanted
+        chunks = chunk_messages(messages, self._count, wanted, most)
         speakers = len({fold(message.name) for message in messages if message.role == "user" and message.name})
 
         def ask(chunk: Chunk) -> tuple[list[CandidateMemory], list[dict[str, str]], Exception | None]:
@@ -110,7 +113,7 @@ class ModelReader:
     ) -> tuple[list[CandidateMemory], list[dict[str, str]]]:
         shown = [Shown(each.text, each.role, time_of(each.at), each.name) for _, each in chunk]
         question = to_json(make_question(shown, ("facts",)))
-        reply = within(seconds, lambda: self._llm.complete_json(question, SCHEMA, ctx))
+        reply = within(seconds, lambda: self._llm.complete_json(question, FACTS_SCHEMA, ctx))
         rows = mapping_of(reply).get("facts")
         if not isinstance(rows, list):
             raise ValueError("the reply has no list of facts")
@@ -136,8 +139,10 @@ def _candidate_of(fact: Fact, number: int, message: Message, archive: SessionArc
     return CandidateMemory(fact.category, owner, topic, "", "", content, 0.9, sources, fact.key, message.at)
 
 
-def chunk_messages(messages: Sequence[Message], count: CountTokens, wanted: Container[int]) -> list[Chunk]:
-    """Return the wanted messages, whole, in chunks of some 6,000 tokens, without forgotten ones.
+def chunk_messages(
+    messages: Sequence[Message], count: CountTokens, wanted: Container[int], most: int = CHUNK_TOKENS
+) -> list[Chunk]:
+    """Return the wanted messages, whole, in chunks of at most so many tokens, without forgotten ones.
 
     What was read is known by the numbers of messages, which stay, whatever is forgotten of them.
     """
@@ -147,11 +152,11 @@ def chunk_messages(messages: Sequence[Message], count: CountTokens, wanted: Cont
         if number not in wanted or message.forgotten or not message.text.strip():
             continue
         tokens = count(message.text) + 20
-        if not chunks or size + tokens > CHUNK_TOKENS:
+        if not chunks or size + tokens > most:
             chunks.append([])
             size = 0
-        if tokens > CHUNK_TOKENS:  # one that no model would read to its end
-            cut = cut_tokens(message.text, CHUNK_TOKENS - 100, count)
+        if tokens > most:  # one that no model would read to its end
+            cut = cut_tokens(message.text, most - 100, count)
             message = Message(message.id, message.role, cut, message.at, message.name, {"content": cut})
         chunks[-1].append((number, message))
         size += tokens

@@ -104,8 +104,8 @@ class LocalLLMClient(LLMClient):
         if not self._template:
             raise InvalidInputError(f"{path!r} has no chat template, as base models have none: give chat_template")
         self.model = os.path.basename(path)
-        self.n_ctx = min(n_ctx, self._model.n_ctx_train)
-        self._context = _make_context(self._c, self._model, self.n_ctx, threads or os.cpu_count() or 1)
+        self.context_tokens: int = min(n_ctx, self._model.n_ctx_train)
+        self._context = _make_context(self._c, self._model, self.context_tokens, threads or os.cpu_count() or 1)
         self._timeout_s, self._margin, self._pid = timeout_s, margin, os.getpid()
         self._lock, self._stopped = threading.Lock(), ""  # why the call is to end
         self._held: list[int] = []  # the tokens whose computation the context holds
@@ -237,7 +237,7 @@ class LocalLLMClient(LLMClient):
     def _generate(self, messages: list[dict[str, str]], json_schema: dict[str, Any]) -> dict[str, Any]:
         schema = bounded(json_schema)
         tokens = self._format([(message["role"], message["content"]) for message in messages])
-        most = min(most_tokens(schema) + ROOM, self.n_ctx - len(tokens) - 1)
+        most = min(most_tokens(schema) + ROOM, self.context_tokens - len(tokens) - 1)
         self._see(tokens, is_prompt=True)
         sampler = self._c.LlamaSampler(self._c.LlamaSamplerChainParams())
         sampler.add_grammar(self._vocab, self._c.json_schema_to_grammar(schema), "root")
@@ -277,8 +277,8 @@ class LocalLLMClient(LLMClient):
 
     def _see(self, tokens: list[int], *, is_prompt: bool) -> Callable[[int], float]:
         """Compute the tokens that are not held yet; return a function to the log-probability of a next token."""
-        if len(tokens) >= self.n_ctx:
-            raise ReplyError(f"the question has {len(tokens):,} tokens, more than n_ctx={self.n_ctx:,} allows")
+        if len(tokens) >= self.context_tokens:
+            raise ReplyError(f"the question has {len(tokens):,} tokens, more than n_ctx={self.context_tokens:,} allows")
         kept = 0
         while kept < min(len(self._held), len(tokens) - 1) and self._held[kept] == tokens[kept]:
             kept += 1

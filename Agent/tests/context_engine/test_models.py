@@ -18,7 +18,7 @@ from Agent.context_engine.core.messages import read_messages
 from Agent.context_engine.core.objects import Message, RerankScore, SessionArchive
 from Agent.context_engine.extraction import ModelReader, _candidate_of, make_extractors
 from Agent.keyword_tree import StubLLMClient
-from Agent.memory.extraction import SCHEMA, Shown, check_fact
+from Agent.memory.extraction import FACTS_SCHEMA, Shown, check_fact
 
 ADA = RequestContext("acme", "ada", "helper", "s1")
 MEMORIES = "ctx://acme/users/ada/memories"
@@ -363,7 +363,10 @@ class TestExtraction:
         client = StubLLMClient([{"facts": [fact("Oliver is 3 years old.", [0])]}])
         with ContextEngineService(tmp_path, llm=client) as engine:
             assert engine.commit_session(ADA, SAID).status == "committed"
-        assert client.calls[0][1] is SCHEMA
+        (system, question), schema = client.calls[0]
+        assert schema is FACTS_SCHEMA
+        assert json.dumps(schema) in system["content"]
+        assert json.loads(question["content"])["wanted"] == [*schema["properties"]] == ["facts"]
         assert LLMClientAdapter(StubLLMClient([{"a": 1}])).complete_json("{}", {}) == {"a": 1}
 
     def test_lets_no_hostile_reply_out(self, tmp_path: Path) -> None:

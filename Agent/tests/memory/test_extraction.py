@@ -13,8 +13,8 @@ from Agent.base.text import split_sentences
 from Agent.keyword_tree import StubLLMClient
 from Agent.memory.extraction import (
     ENTITY_TYPES,
+    FACTS_SCHEMA,
     GRAPH_SCHEMA,
-    SCHEMA,
     Extraction,
     FindKnown,
     ModelExtractor,
@@ -244,7 +244,7 @@ class TestModel:
     def test_is_shown_no_more_than_its_context_holds(self) -> None:
         things = [entity(f"Thing{number}") for number in range(40)]
         client = StubLLMClient([{"entities": [ADA, *things], "relations": []}] * 9)
-        client.context_tokens = 2_500  # type: ignore[attr-defined]
+        client.context_tokens = 2_500
         text = "\n".join(f"Ada met Thing{number} and said a word or two of it." for number in range(100))
         found = ModelExtractor(client).extract(text)
 
@@ -256,7 +256,7 @@ class TestModel:
 
     @pytest.mark.parametrize(
         ("schema", "wanted"),
-        [(GRAPH_SCHEMA, ("entities", "relations")), (SCHEMA, ("entities", "relations", "facts"))],
+        [(GRAPH_SCHEMA, ("entities", "relations")), (FACTS_SCHEMA, ("facts",))],
         ids=["for the graph", "of a session"],
     )
     def test_is_asked_for_the_wanted_lists_alone_each_with_an_end(
