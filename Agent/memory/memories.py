@@ -116,7 +116,6 @@ class Memories:
         self._follower = LogFollower(tree)
         self._taken: str | None = None  # the position that this process left the index at
         self._since: LogFollower | None = None  # of what `same` has seen
-        self._keys: set[int] = set()  # of the texts that the index had then
         self._recent: dict[int, dict[str, None]] = {}  # by the key of a text: infos written since
 
     def _make_index(self, path: str | None) -> Index:
@@ -331,7 +330,7 @@ class Memories:
     def same(self, text: str) -> list[str]:
         """Return the infos that may be found and may have a text, but for case, width and blanks; the newest first.
 
-        Cost: a look at the log, and at the index where there may be one; the first call reads a number of each info.
+        Cost: a look at the log and at the index.
         """
         key = key_of_text(text)
         with self._lock:
@@ -343,13 +342,12 @@ class Memories:
             if changes.from_nothing or self._since is None:
                 self.catch_up()
                 self._recent.clear()
-                self._keys = self.read(lambda db: {row[0] for row in db.execute("select same from memory")})
                 self._since = follower
             for info in changes.infos:
                 self._recent.setdefault(key_of_text(info.content), {})[info.id] = None
             recent = [*reversed(self._recent.get(key, ()))]
         sql = "select id from memory where same = ? and is_hidden = 0 order by num desc"
-        known = self.read(lambda db: db.execute(sql, (key,)).fetchall()) if key in self._keys else []
+        known = self.read(lambda db: db.execute(sql, (key,)).fetchall())
         return list(dict.fromkeys([*recent, *(to_id(id) for (id,) in known)]))
 
     def choose(self, filters: Filters | None) -> Among | None:

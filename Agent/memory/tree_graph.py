@@ -11,14 +11,13 @@ Both are durable and undoable as the tree is.
 ['杭州']
 
 >>> with tempfile.TemporaryDirectory() as folder, KeywordTree(folder) as tree:
+...     tea = tree.CreateKeyword("龙井", "root", description="A green tea.")
+...     _ = tree.CreateInfo("It comes from Hangzhou and wants 80 °C.", keyword_ids=[tea.id])
 ...     store = KnowledgeStore(tree)
-...     _ = store.add_page(KnowledgePage("", "龙井", "A green tea.", "It comes from Hangzhou and wants 80 °C."))
 ...     [page.title for page in store.find_by_keywords(["hangzhou"])], store.what_is("龙井").summary
 (['龙井'], 'A green tea.')
 
-A page's title is a keyword's name, its summary the description, its body one info of its own. A page is
-found as a keyword, and the other way round; other infos of the keyword, as memories that name it, stand beside the body
-and are only read here.
+A page's title is a keyword's name, its summary the description, its texts the infos. Pages are written as keywords are.
 """
 
 import contextlib
@@ -307,15 +306,13 @@ class KnowledgePage:
     """The page of one subject."""
 
     id: str
-    """Empty for one that is to be added: then the store chooses it."""
+    """The keyword's."""
     title: str
-    """Its name; not blank."""
+    """Its name."""
     summary: str = ""
-    """Its description, a sentence."""
-    body: str = ""
-    """Its text."""
+    """Its description."""
     infos: tuple[str, ...] = ()
-    """Other infos on it, the first 50, such as memories that name it. `add_page` leaves them unchanged."""
+    """Its infos, the first 50, such as memories that name it."""
 
 
 class KnowledgeStore:
@@ -326,9 +323,7 @@ class KnowledgeStore:
         graph: The same tree as a graph, where there is one already.
         index: A full-text index over its infos, likewise.
 
-    A body is one info of the keyword, whose id is made from the keyword's.
-
-    Cost: a page is read with one look at the disk for each of its infos; writing is one operation.
+    Cost: a page is read with one look at the disk for each of its infos.
     """
 
     def __init__(self, tree: KeywordTree, graph: KnowledgeGraph | None = None, index: Memories | None = None) -> None:
@@ -336,47 +331,10 @@ class KnowledgeStore:
         self._graph = graph or TreeGraph(tree)
         self._index = index or Memories(tree)
 
-    def add_page(self, page: KnowledgePage) -> str:
-        """Add a page, and return its id; one whose id is there already gets this title, summary and body.
-
-        It is found by the title that it had before, too.
-
-        Raises:
-            InvalidInputError: Its title is blank, or one of its texts no string.
-        """
-        for name in ("id", "title", "summary", "body"):
-            check_string(f"KnowledgePage.{name}", getattr(page, name))
-        with self.tree.Operation("add_page"):
-            node = _keyword(self.tree, page.id)
-            if node is None:
-                spec = {"name": page.title, "parent_id": "root", "description": page.summary}
-                node = self.tree.BatchCreateKeywords([{**spec, **({"id": page.id} if page.id else {})}])[0]
-            else:
-                former = node.name
-                patch = {"name": page.title, "description": page.summary}
-                node = self.tree.UpdateKeyword(node.id, patch, node.version)
-                if node.name.casefold() != former.casefold():  # by which memories may call it again
-                    self.tree.AddAlias(node.id, former)
-            self._write_body(node.id, page.body)
-        return node.id
-
     def get_page(self, id: str) -> KnowledgePage | None:
         """Return the page with this id, or None."""
         node = _keyword(self.tree, id)
         return None if node is None else self._page(node)
-
-    def remove_page(self, id: str) -> None:
-        """Remove a page with its body; other infos on it stay, without this page.
-
-        Raises:
-            NotFoundError: There is none with this id.
-        """
-        node = _keyword(self.tree, id)
-        if node is None:
-            raise NotFoundError("keyword", id)
-        with self.tree.Operation("remove_page"):
-            self._write_body(node.id, "")
-            self.tree.DeleteKeyword(node.id, info_policy="detach")
 
     def what_is(self, name: str) -> KnowledgePage | None:
         """Return the page with this title or another name of it; of several the oldest, None where there is none."""
@@ -384,7 +342,7 @@ class KnowledgeStore:
         return next(map(self._page, found), None)
 
     def find_by_keywords(self, keywords: Iterable[str], limit: int = 10) -> list[KnowledgePage]:
-        """Return the pages with some of the keywords in title, summary, body or infos, the best fitting first."""
+        """Return the pages with some of the keywords in title, summary or infos, the best fitting first."""
         wanted = check_strings("keywords", keywords)
         check_count("limit", limit)
         found = dict.fromkeys(entity.id for entity in self._graph.find_by_keywords(wanted, limit))
@@ -394,26 +352,6 @@ class KnowledgeStore:
         nodes = (_keyword(self.tree, id) for id in found)
         return [self._page(node) for node in nodes if node is not None][:limit]
 
-    def _write_body(self, keyword_id: str, body: str) -> None:
-        own = self.tree.GetInfo(_own_id(keyword_id))
-        if own is None:
-            if body:
-                spec = {"id": _own_id(keyword_id), "content": body, "keyword_ids": [keyword_id]}
-                self.tree.BatchCreateInfos([spec])
-        elif not body:
-            self.tree.DeleteInfo(own.id)
-        else:
-            if own.content != body:
-                self.tree.UpdateInfo(own.id, {"content": body}, own.version)
-            self.tree.LinkInfo(own.id, keyword_id)  # another process may have unlinked it
-
     def _page(self, node: KeywordNode) -> KnowledgePage:
-        own = self.tree.GetInfo(_own_id(node.id))
-        shown = self.tree.GetInfosOfKeyword(node.id, page=0, size=_INFOS + 1)
-        others = tuple(info.content for info in shown if info.id != _own_id(node.id))[:_INFOS]
-        return KnowledgePage(node.id, node.name, node.description, "" if own is None else own.content, others)
-
-
-def _own_id(keyword_id: str) -> str:
-    """Return the id of the info that is a page's body: it is found however many infos the keyword has."""
-    return f"page:{keyword_id}"
+        infos = self.tree.GetInfosOfKeyword(node.id, page=0, size=_INFOS)
+        return KnowledgePage(node.id, node.name, node.description, tuple(info.content for info in infos))
