@@ -2,10 +2,10 @@
 
 Models of 0.1 to 2 billion parameters know the name and not its number, and do not end a list. So a question about a
 tree is put in another form: candidates first, the question last, the answer a *name*. Nothing is generated: the
-log-probabilities of the names are read from a trie of their tokens, with the question and without it; what the question
-adds is the score, so that a name that is likely anyway is not chosen for that. How much it must add, the model tells
-itself: more than one question that says nothing adds to another. All other questions get a reply under a grammar of
-their own schema, with bounds.
+log-probabilities of the names are read from a trie of their tokens, with the question and without it. A name's score is
+its log-probability, and twice what the question adds to it, so that a name that is likely anyway is not chosen for
+that; each place further back in the order of words and meaning costs a little. Where the question makes "none" likelier
+than empty questions do, none fits. All other questions get a reply under a grammar of their own schema, with bounds.
 
 `cyllama` and not `llama-cpp-python` runs the model: it comes as a wheel for Python 3.10 to 3.14, which installs in
 seconds, the other is compiled for a quarter of an hour; and a computation can be cancelled in its middle.
@@ -42,8 +42,12 @@ LEAST_CONTEXT = 512
 """Tokens; six candidates with a fact each and a question have some 300."""
 _SHOWN = 12  # candidates of a view of the whole tree that a small model is shown: those that rank best
 _WIDE = 4.0  # of log-probability: branches of the trie that are less likely by that are not opened
-_FLOOR = 6.0  # the distance of an option that was not opened from the best
+_FLOOR = 6.0  # the distance from the best of an option that was not opened, or is less likely
 _EMPTY = ("…", "?")  # questions that say nothing
+_ADDED = 2.0  # the weight of what the question adds, beside the log-probability itself
+_PLACE = 0.25  # the price of a place further back
+_NONE = 0.85  # the question may add less than this to "none"
+_YES = 0.5  # it must add this much more to "yes" than to "no"
 _TASKS = {
     "search": ("You find the entry of a list that a question is about or that answers it.", "Question"),
     "suggest_parent": ("You file a new entry: you find the entry that it is a kind, a part or an instance of.", "New"),
@@ -63,9 +67,8 @@ class LocalLLMClient(LLMClient):
         n_ctx: tokens that a question and its reply may have; at most the context that the model was trained for.
         threads: of the processor; None: all. They wait for each other: on a busy machine fewer are faster.
         timeout_s: for a whole `Chat`, waiting for others included, in seconds.
-        margin: by how much the question must make a name likelier, itself and beside "none", in natural logarithms of
-            probability; what is below is answered with `missing`. None: by more than a question that says nothing does,
-            as this model has it for these names.
+        margin: the score that a name needs, in natural logarithms of probability; what is below is answered with
+            `missing`.
         chat_template: the name of a template that `llama.cpp` knows, such as `"chatml"`; "" takes the file's.
         progress: called while the file is loaded, with a share from 0 to 1.
 
@@ -88,7 +91,7 @@ class LocalLLMClient(LLMClient):
         n_ctx: int = 4096,
         threads: int | None = None,
         timeout_s: float = 60.0,
-        margin: float | None = None,
+        margin: float = 0.5,
         chat_template: str = "",
         progress: Callable[[float], None] | None = None,
     ) -> None:
@@ -177,38 +180,36 @@ class LocalLLMClient(LLMClient):
             asked += f" ({question['description']})"
         listed = "\n".join(f"- {_fact_of(each)}" for each in shown)
         text = f"{listed}\n\n{what}: {{}}\nThe entry's name, or none:"
-        gains, margin = self._gains(f"{task} {_END}", text, asked, labels)
-        best = max(range(len(gains)), key=gains.__getitem__)
-        lead = min(gains[best], gains[best] - gains[0])
-        confidence = 1.0 / (1.0 + math.exp(min(50.0, margin - lead)))
-        if best == 0 or confidence < 0.5:
+        (none, *added), (_, *likely) = self._compare(f"{task} {_END}", text, asked, ["none", *labels])
+        places = enumerate(zip(likely, added, strict=True))
+        scores = [sure + _ADDED * more - _PLACE * place for place, (sure, more) in places]
+        best = max(range(len(scores)), key=scores.__getitem__, default=0)
+        if not scores or none >= _NONE or scores[best] < self._margin:
             return {"action": "missing", "targets": [], "reason": "no name is likely enough"}
-        reason = f"its name is likelier by {gains[best]:.1f} for the question"
-        chosen = [shown[best - 1]["idx"]]
+        confidence = 1.0 / (1.0 + math.exp(min(50.0, self._margin - scores[best])))
+        reason = f"its name is likelier by {added[best]:.1f} for the question"
+        chosen = [shown[best]["idx"]]
         return {"action": "match", "targets": chosen, "reason": reason, "confidence": round(confidence, 3)}
 
     def _judge(self, question: Mapping[str, Any]) -> dict[str, Any]:
         answers = []
         for each in question["candidates"]:
             text = f"Text: {_line(each['text'])}\n\nQuestion: {{}}\nDoes the text answer the question, yes or no?"
-            (no, yes), margin = self._gains(_JUDGE, text, question["query"], ["yes"], none="no")
-            if yes - no >= margin:
+            (no, yes), _ = self._compare(_JUDGE, text, question["query"], ["no", "yes"])
+            if yes - no >= _YES:
                 answers.append(each["idx"])
         return {"targets": answers}
 
-    def _gains(
-        self, system: str, text: str, asked: str, labels: Sequence[str], none: str = "none"
-    ) -> tuple[list[float], float]:
-        """Return by how much a question makes each answer likelier, `none` first, and from where on that counts."""
-        options = [self._tokens(label) for label in (none, *labels)]
+    def _compare(self, system: str, text: str, asked: str, answers: Sequence[str]) -> tuple[list[float], list[float]]:
+        """Return by how much a question makes each answer likelier, and how likely it is among them, in logarithms."""
+        options = [self._tokens(answer) for answer in answers]
         scores = []
         for question in (_line(asked), *_EMPTY):
-            prompt = self._format([("system", system), ("user", text.replace("{}", question))])
-            scores.append(self._score(prompt, options))
+            found = self._score(self._format([("system", system), ("user", text.replace("{}", question))]), options)
+            whole = max(found) + math.log(sum(math.exp(each - max(found)) for each in found))
+            scores.append([each - whole for each in found])
         with_it, *without = scores
-        gains = [score - sum(empty) / len(empty) for score, *empty in zip(with_it, *without, strict=True)]
-        chance = max(max(empty) - min(empty) for empty in list(zip(*without, strict=True))[1:])
-        return gains, chance if self._margin is None else self._margin
+        return [each - sum(empty) / len(empty) for each, *empty in zip(with_it, *without, strict=True)], with_it
 
     def _score(self, prompt: list[int], options: Sequence[Sequence[int]]) -> list[float]:
         """Return the log-probabilities of whole answers: a trie whose improbable branches are not opened."""
