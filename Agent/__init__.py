@@ -104,6 +104,7 @@ with contextlib.suppress(ImportError):  # a Python without sqlite3: trees rank p
     KeywordTree.default_ranker = TreeRanker
 
 from .store import addresses as _addresses  # noqa: E402
+from .store.addresses import open_tree  # noqa: E402, F401
 
 
 def _open_shared(address: str, **options: object) -> KeywordTree:

@@ -223,9 +223,10 @@ def open_files(place: str | Path) -> HubFiles:
     """Return where the parts of a hub are, in a folder or at an address.
 
     Raises:
-        InvalidInputError: An address that cannot be used, or its extra `[postgres]` is missing.
+        InvalidInputError: No path, an address that cannot be used, or its extra `[postgres]` is missing.
     """
     if not is_address(place):
+        refuse_address(place, "the place of a hub")
         folder = Path(place).absolute()
         kinds = FolderFiles(folder / "tokens"), FolderFiles(folder / "vault")
         return HubFiles(folder, str(folder / "tree"), str(folder), folder.name, *kinds, lambda: None)

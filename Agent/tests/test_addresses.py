@@ -46,7 +46,7 @@ def _in_an_empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
 
 
 @pytest.mark.parametrize("place", ["", 5, b"memory"], ids=repr)
-@pytest.mark.parametrize("call", [*list(REFUSING.values())[:4], open_tree, KeywordTreeStore.from_folder])
+@pytest.mark.parametrize("call", [*list(REFUSING.values())[:4], open_tree, KeywordTreeStore.from_folder, KnowHub])
 def test_what_is_no_path_is_refused_by_its_value(call: Callable[[Any], object], place: Any) -> None:
     with pytest.raises(ValueError, match=rf"must be a path, and not empty: {re.escape(repr(place))}$"):
         call(place)

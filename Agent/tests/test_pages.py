@@ -8,6 +8,7 @@ import code
 import codeop
 import contextlib
 import doctest
+import importlib
 import io
 import re
 import sys
@@ -205,6 +206,14 @@ class TestPages:
 
         assert len(stored) >= 3
         assert sum(bool(re.search(r"[\u4e00-\u9fff]", fact)) for fact in stored) >= len(stored) - 1
+
+    @pytest.mark.parametrize("page", READMES)
+    def test_the_doors_are_imported_from_the_package(self, page: str) -> None:
+        rows = re.findall(r"^\| [^|]+ \| ([^|]+) \| \[", read(page), re.MULTILINE)
+        names = {name for row in rows for name in re.findall(r"`(\w+)(?:`|\()", row) if name != "knowhub"}
+
+        assert {"MemoryStore", "AsyncMemoryStore", "KeywordTree", "open_tree"} == names
+        assert [name for name in names if not hasattr(importlib.import_module("keyword_tree"), name)] == []
 
     @pytest.mark.parametrize("folder", ["docs", "docs/zh"])
     def test_the_index_names_every_page(self, folder: str) -> None:

@@ -212,7 +212,8 @@ def memory_uri(ctx: RequestContext, category: str, name: str) -> str:
 
 def session_uri(ctx: RequestContext) -> str:
     """Return the URI that a session's archives lie under."""
+    sessions = category_uri(ctx, SESSIONS)
     if not ctx.session_id:
         hint = "RequestContext(account, user, agent, session), or --session at the prompt"
         raise InvalidUriError(f"a session needs a session_id: {hint}")
-    return join_uri(*parse_uri(category_uri(ctx, SESSIONS)).segments, ctx.session_id)
+    return join_uri(*parse_uri(sessions).segments, ctx.session_id)

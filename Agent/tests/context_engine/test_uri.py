@@ -131,3 +131,5 @@ class TestPlaces:
     def test_need_a_session(self) -> None:
         with pytest.raises(InvalidUriError, match="session_id"):
             session_uri(RequestContext("acme", "ada", "helper"))
+        with pytest.raises(InvalidUriError, match="ctx must be a RequestContext, not 'ada'"):
+            session_uri("ada")  # type: ignore[arg-type]
