@@ -475,7 +475,7 @@ def test_all_is_awaited_as_well(tmp_path: Path) -> None:
             await memory.update(id, "tea")
             assert texts(await memory.search("tea", filters=ADA)) == ["tea"]
             await memory.undo()
-            assert (await memory.get(id))["memory"] == "m3"  # type: ignore[index]
+            assert (await memory.get(id))["memory"] == "m3"
             assert len(await memory.history(id)) == 3
             await memory.delete(id)
             assert len((await memory.get_all(filters=ADA))["results"]) == 9

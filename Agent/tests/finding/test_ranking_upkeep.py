@@ -246,7 +246,7 @@ def test_searching_and_creating_go_on_without_a_ranking_that_fails(
 def test_the_log_is_read_once_after_an_operation_that_changes_no_keyword(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with KeywordTree(folder, ranker=partial(TreeRanker, meaning=False)) as tree:
+    with KeywordTree(str(folder), ranker=partial(TreeRanker, meaning=False)) as tree:
         tea = tree.CreateKeyword("tea")
         assert tree.RankCandidates("tea", 1)
         tree.CreateInfo("It hangs on no keyword.")
