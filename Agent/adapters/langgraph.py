@@ -82,19 +82,19 @@ except ImportError as error:
 __all__ = ["KeywordTreeStore"]
 
 AUTHOR = "langgraph"
-"""Who made what the store made, and the key of the metadata that is its own."""
+"""The author of the store's records, and its key in the metadata."""
 
 HELD_LIMIT = 64 * 1024 * 1024
-"""So many characters of values stay decoded in memory; others are read from the tree when they are asked for."""
+"""Characters of values that stay decoded in memory; others are read from the tree when they are asked for."""
 
 BAR = 0.1
-"""The score that an item needs to be found by words, 0 to 1: what only shares an everyday word has less."""
+"""The score that an item needs to be found by words, 0 to 1: one that only shares an everyday word has less."""
 
 KEPT_FROM = 2_000
 """Items from which on their list is kept: fewer are read within a moment."""
 
 LABELS = 100
-"""So many labels a namespace may have: each is a level of the tree."""
+"""Labels of a namespace, at most: each is a level of the tree."""
 
 _DEPTH = 200  # levels of lists and dicts in a value
 _REMEMBERED = 10_000  # items whose last operation is remembered
@@ -107,7 +107,7 @@ _LOGGER = logging.getLogger(__name__)
 
 @dataclass(slots=True)
 class _Held:
-    """What is in memory of an item."""
+    """The part of an item in memory."""
 
     id: str
     namespace: _Path
@@ -124,7 +124,7 @@ class _Held:
 
 
 _KEPT = ("id", "key", "order", "created_at", "updated_at", "ttl", "logged_expiry", "content_hash")
-"""What is kept of an item for the next process, besides the namespace."""
+"""The part of an item that is kept for the next process, besides the namespace."""
 
 
 class KeywordTreeStore(TreeAdapter, BaseStore):
@@ -174,7 +174,7 @@ class KeywordTreeStore(TreeAdapter, BaseStore):
         self._fields = _fields_of(self.index_config or {})
         self._clock = clock
         self._calls = InOrder(self._carry_out_calls)
-        self._lock = threading.RLock()  # guards what is in memory; held over no sync and no model
+        self._lock = threading.RLock()  # guards the data in memory; held over no sync and no model
         self._sweeper: threading.Thread | None = None
         self._stop_sweeping = threading.Event()
         self._put_by: dict[str, str] = {}  # id of an item -> what last put or deleted it, the newest last
@@ -429,7 +429,7 @@ class KeywordTreeStore(TreeAdapter, BaseStore):
         fits = read_filter(op.filter)
         if fits is None and not op.query:
             return [(held, None) for held in itertools.islice(self._newest(spaces), first, stop)]
-        # What fits is sorted afterwards: to bring all into their order first would take longer than to look at all.
+        # The hits are sorted afterwards: to bring all into their order first would take longer than to look at all.
         value_of, is_alive = self._value, self._is_alive
         fitting = [
             held
@@ -457,7 +457,7 @@ class KeywordTreeStore(TreeAdapter, BaseStore):
         return filter(self._is_alive, found)
 
     def _texts_of(self, info: Info) -> list[str]:
-        """Return what of an item is compared with a query: for a model the JSON of the whole, else its words."""
+        """Return the text of an item for comparison with a query: for a model the JSON of the whole, else its words."""
         own = _own_fields(info)
         if own is None or own.get("index") is False:
             return []
@@ -481,7 +481,7 @@ class KeywordTreeStore(TreeAdapter, BaseStore):
     # -- writing --------------------------------------------------------------
 
     def _write(self, puts: Mapping[tuple[_Path, str], PutOp]) -> None:
-        """Make what the puts say one operation; where another process has written first, plan again on what it left.
+        """Carry out puts as one operation; where another process has written first, plan again.
 
         New namespaces are an operation of their own before it, so that the first item of one can be undone when others
         have joined it.
@@ -566,7 +566,7 @@ class KeywordTreeStore(TreeAdapter, BaseStore):
             if info is not None and own is not None:
                 metadata = {**info.metadata, AUTHOR: {**own, "expires_at": held.expires_at}}
                 writes.append(partial(self.tree.UpdateInfo, held.id, {"metadata": metadata}, None, AUTHOR))
-        with suppress(NotFoundError):  # one was deleted meanwhile; the others are written with the next read
+        with suppress(NotFoundError):  # one was deleted in between; the others are written with the next read
             self._carry_out(writes)
 
     def sweep_ttl(self) -> int:
@@ -700,7 +700,7 @@ def _own_metadata(namespace: _Path, op: PutOp, now: float) -> dict[str, Any]:
 
 
 def _own_fields(info: Info) -> dict[str, Any] | None:
-    """Return what the store wrote of an info; None where it is no item. Metadata is anybody's."""
+    """Return the store's fields of an info; None where it is no item. Any program may write metadata."""
     own = info.metadata.get(AUTHOR)
     if not isinstance(own, dict) or not isinstance(own.get("key"), str):
         return None
@@ -742,7 +742,7 @@ def _encode(op: PutOp) -> str:
 
 
 def _as_json(value: object) -> object:
-    """Return as JSON what SqliteStore takes besides JSON: times and ids as text, dataclasses as objects, enums."""
+    """Return the JSON of other values that SqliteStore takes: times and ids as text, dataclasses as objects, enums."""
     if isinstance(value, (datetime, date, time_of_day)):
         return value.isoformat()
     if isinstance(value, UUID):

@@ -50,7 +50,7 @@ OWN = "mem0"
 """The key of an info's metadata that a memory's own fields are under, and who made it."""
 
 OWNERS = {"user_id": "users", "agent_id": "agents", "run_id": "runs"}
-"""What a memory belongs to, and the keyword under which those are."""
+"""The owners of a memory, and the keyword under which those are."""
 
 _SHOWN = 10  # known memories that a model is shown
 _FACTS = 100  # that a model may state of one conversation
@@ -97,7 +97,7 @@ class Memory(TreeAdapter):
         self.tree: KeywordTree = open_tree(self._place) if given["tree"] is None else given["tree"]
         self._llm_client: LLMClient | None = given["llm_client"]
         self._embedder = given["embedder"]
-        self._lock = threading.RLock()  # guards what is in memory; held over no sync and no model
+        self._lock = threading.RLock()  # guards the data in memory; held over no sync and no model
         self._has_warned = False  # that messages are stored as they are
         try:
             self._follow(self.tree)
@@ -142,7 +142,7 @@ class Memory(TreeAdapter):
             return
         self._items[info.id] = payload
         for scope in scopes:
-            self._scopes[scope][info.id] = None  # what changed keeps its place
+            self._scopes[scope][info.id] = None  # a changed one keeps its place
 
     # -- adding ---------------------------------------------------------------
 
@@ -514,7 +514,7 @@ class AsyncMemory:
 
     def __init__(self, config: Mapping[str, Any] | None = None, **options: Any) -> None:
         self.memory = Memory(config, **options)
-        """What does the work."""
+        """The synchronous memory."""
 
     @classmethod
     def from_config(cls, config_dict: Mapping[str, Any]) -> Self:
@@ -566,7 +566,7 @@ def _read_config(config: object) -> _Row:
 
 
 def _read_scope(**given: Any) -> dict[str, str]:
-    """Return the ids that are given, trimmed, at least one; what none can be is refused."""
+    """Return the given ids, trimmed, at least one; an invalid one is refused."""
     scope = {name: str(value).strip() for name, value in given.items() if value is not None}
     for name, id in scope.items():
         if not id or any(char.isspace() for char in id):
@@ -627,7 +627,7 @@ def _read_date(value: object) -> str:
 
 
 def _refuse(**given: object) -> None:
-    """Refuse what is mem0's, and cannot be done here."""
+    """Refuse mem0's options that cannot be done here."""
     for name, value in given.items():
         if value is not None:
             hint = ": ids go into filters" if name in OWNERS else ""
@@ -638,7 +638,7 @@ def _refuse(**given: object) -> None:
 
 
 def _read_filters(filters: object) -> _Row:
-    """Return the filters, their ids trimmed; refuse what is none, and what names neither user, agent nor run."""
+    """Return the filters, their ids trimmed; refuse other values, and filters without user, agent and run."""
     if filters is not None and not isinstance(filters, Mapping):
         raise InvalidInputError(f"filters must be an object, not {filters!r}")
     wanted = dict(filters or {})
@@ -651,7 +651,7 @@ def _read_filters(filters: object) -> _Row:
 
 
 def _compile(wanted: Mapping[str, Any]) -> Filter:
-    """Return the test whether a payload fits filters; refuse what is none."""
+    """Return the test whether a payload fits filters; refuse other values."""
     return all_of([_compile_one(name, condition) for name, condition in wanted.items()])
 
 
@@ -743,7 +743,7 @@ def _read_facts(reply: object) -> list[tuple[str, _Row]]:
 
 
 def _payload_of(info: Info) -> _Row | None:
-    """Return what mem0 calls the payload; None where an info is no memory. Metadata is anybody's."""
+    """Return mem0's payload; None where an info is no memory. Any program may write metadata."""
     own = info.metadata.get(OWN)
     if not isinstance(own, dict) or not any(isinstance(own.get(name), str) for name in OWNERS):
         return None
@@ -790,7 +790,7 @@ def _is_expired(payload: Mapping[str, Any], today: date) -> bool:
 
 
 def _history_row(change: Change, memory_id: str) -> _Row | None:
-    """Return what an operation did to a memory, as a row of mem0's history; None where it did nothing to its info."""
+    """Return the effect of an operation on a memory, as a row of mem0's history; None where there is none."""
     before = next((each for each in change.before if isinstance(each, Info) and each.id == memory_id), None)
     after = next((each for each in change.after if isinstance(each, Info) and each.id == memory_id), None)
     if after is None:

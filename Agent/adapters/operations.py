@@ -45,7 +45,7 @@ NAME_LIMIT = 512
 """Characters of a keyword's name: the tree's own limit."""
 
 OUTRUN = (DuplicateIdError, VersionConflictError, NotFoundError)
-"""What a change ends with that was planned on what another process has changed since."""
+"""The end of a change that was planned on data that another process has changed since."""
 
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
@@ -64,7 +64,7 @@ def try_again(work: Callable[[], _T]) -> _T:
     """Return what `work` returns; where another process has written first, do it again, at most 20 times.
 
     Args:
-        work: Reads what is there, and changes it in one operation.
+        work: Reads the data, and changes it in one operation.
     """
     for _ in range(ATTEMPTS - 1):
         try:

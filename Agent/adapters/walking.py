@@ -52,8 +52,8 @@ class TreeWalk:
 
     Args:
         tree: The tree; others may write to it.
-        author: Who makes what is made here.
-        judge: A model that tells which of the best facts answer a question; None recalls what ranks best.
+        author: The author of new records.
+        judge: A model that tells which of the best facts answer a question; None recalls the best hits.
     """
 
     def __init__(self, tree: KeywordTree, author: str = "mcp", judge: LLMClient | None = None) -> None:
@@ -181,7 +181,7 @@ class TreeWalk:
             changes = self.tree.History(limit=_OPERATIONS)
         else:
             is_id = self.tree.GetInfo(id) is not None or self.tree.GetKeyword(id) is not None
-            wanted = id if is_id else self._id_by_name(id) or id  # what was deleted has a history, too
+            wanted = id if is_id else self._id_by_name(id) or id  # a deleted record has a history, too
             changes = self.tree.History(wanted, limit=_OPERATIONS)
             if not changes:
                 raise InvalidInputError(f"nothing is called {id[:60]!r}, nor was")

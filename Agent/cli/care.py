@@ -1,4 +1,4 @@
-"""The commands that look after a memory, carry it in and out, and show what there is."""
+"""The commands that look after a memory, import and export it, and show its state."""
 
 import dataclasses
 import importlib.metadata

@@ -1,4 +1,4 @@
-"""The commands that find and show what a memory holds.
+"""The commands that find and show the contents of a memory.
 
 From a program, without a console:
 
@@ -61,14 +61,14 @@ REASONS = {
     "no_target": "the model named nothing",
     "stale_view": "the tree changed while the model was called",
 }
-"""What the codes in `SearchResult.reason` say."""
+"""The meaning of the codes in `SearchResult.reason`."""
 
 LEXICAL_REASONS = {
     "agent_match": "the words fit it best",
     "agent_ambiguous": "the words fit several",
     "agent_missing": "no keyword fits well enough",
 }
-"""What some of the codes say where words alone decide."""
+"""The meaning of some of the codes where words alone decide."""
 
 NEAREST = 5
 """Keywords named where nothing is found."""
@@ -77,7 +77,7 @@ RECALLED = 3
 """Infos shown where no keyword is found."""
 
 LEAST_RECALLED = 0.03
-"""Score of an info that is shown: what shares hardly a character with the question is no answer to it."""
+"""Least score of an info that is shown: below it hardly a character is shared with the question."""
 
 VIEWED = 20
 """Infos and keywords that a search of the page finds."""
@@ -136,7 +136,7 @@ def spell_ranked(tree: KeywordTree, ranked: list[tuple[KeywordNode, float]]) -> 
 
 
 def draw_rounds(result: SearchResult) -> list[Text]:
-    """Return a line for each round with the model: what it was shown, its action and its reason."""
+    """Return a line for each round with the model: the candidates, its action and its reason."""
     if not result.steps:
         return [line((say("No model was asked."), "dim"))]
     drawn = []
@@ -151,7 +151,7 @@ def draw_rounds(result: SearchResult) -> list[Text]:
 def draw_result(
     session: Session, tree: KeywordTree, result: SearchResult, limit: int, near: list[dict[str, Any]]
 ) -> list[Text]:
-    """Return the lines of what was found; where nothing was, of what is near."""
+    """Return the lines of a result; where nothing was found, of the nearest keywords."""
     own = LEXICAL_REASONS if session.is_lexical else {}
     why = (say("  ({})", say(own.get(result.reason) or REASONS.get(result.reason, result.reason))), "dim")
     if result.node is not None:
@@ -192,7 +192,7 @@ def draw_row(id: str, text: str, after: Text | None = None) -> Text:
 
 
 def said_by(info: Info) -> Text:
-    """Return an info's source, and what a memory was superseded by."""
+    """Return an info's source, and the memory that superseded it."""
     source = ("  " + info.source, "cyan") if info.source else ""
     return line(source, (superseded_by(info), "red"))
 
@@ -389,5 +389,5 @@ def label_tree(
 
 
 def label_aliases(node: KeywordNode) -> tuple[str, str]:
-    """Return the aliases as they stand behind a name."""
+    """Return the aliases as they follow a name."""
     return (f"  = {say(', ').join(node.aliases)}" if node.aliases else "", "dim")

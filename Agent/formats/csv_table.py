@@ -102,7 +102,7 @@ def read(source: Source, outline: Outline, delimiter: str = ",") -> Iterator[Rec
             nameless = [name for name in rows.fieldnames if name not in COLUMNS]
             table = _Table(outline)
             for row in rows:
-                # A comma that is not in quotes parts a text in two: what stands under no column would be lost.
+                # A comma that is not in quotes parts a text in two: the part under no column would be lost.
                 if any(extra := [*row.pop(None, ()), *map(row.pop, nameless)]):
                     raise ValueError(f"a row has cells under no column: {', '.join(filter(None, extra))!r}")
                 yield from table.row({name: unquote(cell) for name, cell in row.items()})
@@ -119,7 +119,7 @@ def _cells(line: str, delimiter: str) -> list[str]:
 
 
 class _Table:
-    """What the rows read so far have made."""
+    """The records of the rows read so far."""
 
     def __init__(self, outline: Outline) -> None:
         self._outline = outline

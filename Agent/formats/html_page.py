@@ -47,7 +47,7 @@ def write(view: View, out: TextIO, is_live: bool = False) -> None:
     """Write the page.
 
     Args:
-        view: what it shows.
+        view: its contents.
         out: where it goes.
         is_live: whether a server gives it, which answers `search?q=…` with `[{"id": keyword's, "excerpt"}, …]`, best
             first; else the page searches by itself.
@@ -77,8 +77,8 @@ def make_server(
     """Return a server of 127.0.0.1 that gives the page of a tree as it is at each request; the caller lets it serve.
 
     Args:
-        tree: what is shown; it is only read.
-        find: what answers a search, see `write`.
+        tree: the tree that is shown; it is only read.
+        find: answers a search, see `write`.
         port: 0 takes a free one.
         language: of the page's own words, "en" or "zh"; "" is that of the reader's browser.
 
@@ -89,7 +89,7 @@ def make_server(
     class Handler(BaseHTTPRequestHandler):
         @override
         def log_message(self, format: str, *args: Any) -> None:
-            """Write nothing: what is asked stays between the two."""
+            """Write nothing: questions stay private."""
 
         def do_GET(self) -> None:
             url = urlsplit(self.path)
@@ -119,7 +119,7 @@ def make_server(
 
 
 class _Data:
-    """What the page shows, as JSON.
+    """The contents of the page, as JSON.
 
         {"title": …, "owner": the user whose memory it is, or "", "exported": …,
          "nodes": [[parent's place, name, made, aliases, description, infos, confirmed], …],
@@ -152,7 +152,7 @@ class _Data:
             self._said.take_node(node)
             path.append(number)
             ids.append(node.id)
-        # What a memory was before it was corrected has no keyword, and does not hold.
+        # A corrected memory has no keyword, and does not hold.
         unlinked = [info.id for info in self._view.unlinked() if not memory_fields(info).get("superseded_by")]
         loose = [self._place(id) for id in unlinked]
         self._out.write('],\n"infos":[\n')
@@ -187,7 +187,7 @@ class _Data:
         return self._places[id]
 
     def _info_row(self, info: Info | None) -> list[Any]:
-        """Return what is shown of an info; one that was deleted meanwhile is empty."""
+        """Return the row of an info; one that was deleted in between is empty."""
         if info is None:
             return ["", "", 0]
         return [info.content, info.source, self._stamp(info)]
@@ -198,7 +198,7 @@ class _Data:
 
 
 class _Relations:
-    """What keywords have to do with each other: in their metadata, or said by memories (`memory.memory_fields`)."""
+    """The relations of keywords: in their metadata, or stated by memories (`memory.memory_fields`)."""
 
     def __init__(self, view: View) -> None:
         self._view = view

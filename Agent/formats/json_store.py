@@ -180,7 +180,7 @@ def _fact(row: _Row, outline: Outline) -> Fact:
 
 
 def _metadata(row: _Row) -> _Row:
-    """Return a row's metadata, with what it says that the tree does not take."""
+    """Return a row's metadata, with its values that the tree does not take."""
     said = {name: row[name] for name in _TIMES if name in row}
     metadata: _Row = row.get("metadata", {})
     return {_IMPORTED: said} | metadata if said else metadata

@@ -57,7 +57,7 @@ def escape(text: str, newline: str = "\n") -> str:
 
     Args:
         text: any text; only its control characters are lost.
-        newline: what replaces a line end; `"&#10;"` where the Markdown must stay on one line.
+        newline: the replacement of a line end; `"&#10;"` where the Markdown must stay on one line.
     """
     lines = _NUMBER.sub(r"\1\\", _MARKS.sub(r"\\\g<0>", printable(text))).replace("\r", "&#13;").split("\n")
     # Blanks at the edges of a line would be trimmed, and a blank line would end the paragraph.
@@ -230,7 +230,7 @@ class _Reader:
         return not self._is_ours and _href(link).startswith("#")
 
     def _text(self, node: SyntaxTreeNode) -> str:
-        """Return what a block says: a paragraph's text, or the source of code, a quotation or a table."""
+        """Return the text of a block: a paragraph's text, or the source of code, a quotation or a table."""
         if node.type in ("html_block", "hr") or node.map is None:
             return ""
         if node.type == "paragraph":

@@ -46,7 +46,7 @@ _MCP = "mcp"
 
 
 def said_of(record: KeywordNode | Info) -> dict[str, Any]:
-    """Return what a graph said of a record: metadata is anybody's, and what has not this form counts as not said."""
+    """Return a record's properties in a graph: any program may write metadata, and another form counts as absent."""
     said = record.metadata.get(_MCP)
     return said if isinstance(said, dict) else {}
 
@@ -104,7 +104,7 @@ def relation_fact(outline: Outline, names: tuple[str, str], ids: tuple[str, str]
         outline: gives the id.
         names: of its two ends.
         ids: of their keywords, whether they are there or not.
-        kind: what the relation is called.
+        kind: the name of the relation.
         linked: those of the ids that are there, each once.
     """
     start, end = names
@@ -179,7 +179,7 @@ def read(source: Source, outline: Outline) -> Iterator[Record]:
 
 
 class _Graph:
-    """The names of a graph, and what was made of them."""
+    """The names of a graph, and the records made of them."""
 
     def __init__(self, outline: Outline) -> None:
         self._outline = outline

@@ -199,7 +199,7 @@ class _Vault:
         self._tags: dict[str, str] = {}  # the id of each tag, by its path without the difference of case
         self.notes: list[PurePosixPath] = []
         self.links: list[Link] = []
-        """From texts to what they speak of: made last, after the own texts of these."""
+        """Links from texts to the notes that they name: made last, after those notes' own texts."""
 
     def keywords(self) -> Iterator[Record]:
         for folder, folders, files in os.walk(self._source.path):

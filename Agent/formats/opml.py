@@ -114,7 +114,7 @@ def _encoding_of(source: Source) -> str:
 
 
 class _Element:
-    """An `<outline>`, and what became of it."""
+    """An `<outline>`, and its record."""
 
     def __init__(self, attributes: dict[str, str], parent: "_Element | None") -> None:
         self.attributes = attributes

@@ -14,7 +14,7 @@ from ..keyword_tree import InvalidInputError, KeywordTree
 __all__ = ["is_address", "open_tree", "refuse_address", "register_scheme"]
 
 _openers: dict[str, Callable[..., KeywordTree]] = {}
-"""Beginning of an address → what opens a tree there."""
+"""Beginning of an address → function that opens a tree there."""
 
 
 def register_scheme(scheme: str, opener: Callable[..., KeywordTree]) -> None:

@@ -1,4 +1,4 @@
-"""Follow a tree's log, so that what is derived from it stays true, also where another process wrote or undid.
+"""Follow a tree's log, so that derived data stays true, also where another process wrote or undid.
 
 >>> import tempfile
 >>> from keyword_tree import KeywordTree
@@ -41,7 +41,7 @@ class LogChanges:
     """The changes since the last time; of a record written twice, both versions in their order."""
 
     from_nothing: bool = False
-    """Whether this is all there is: what was derived before is to be dropped first."""
+    """Whether this is all there is: earlier derived data is to be dropped first."""
     nodes: list[KeywordNode] = field(default_factory=list)
     """Keywords as they became; `deleted` is true of those that went."""
     infos: list[Info] = field(default_factory=list)
@@ -53,10 +53,10 @@ class LogChanges:
 class LogFollower:
     """Remembers up to where a reader has read a tree's log.
 
-    What an open `Operation` has written is not in the log yet, so it is not followed either.
+    The writes of an open `Operation` are not in the log yet, so they are not followed either.
 
     Attributes:
-        position: Behind what was read last.
+        position: After the last read operation.
     """
 
     def __init__(self, tree: KeywordTree) -> None:
@@ -64,7 +64,7 @@ class LogFollower:
         self.position = Position()
 
     def catch_up(self) -> LogChanges:
-        """Return what is new.  Cost: some 0.4 ms where nothing is, else a decoded row for each record."""
+        """Return the changes.  Cost: some 0.4 ms where nothing is, else a decoded row for each record."""
         position = self.position
         changes = LogChanges(from_nothing=position.seq == 0)
         in_state = False
@@ -149,7 +149,7 @@ class InfoFollower:
 
     @property
     def position(self) -> Position:
-        """Up to where what is derived follows the log."""
+        """Up to where the derived data follows the log."""
         return self._follower.position
 
     def resume(self, position: Position) -> bool:
@@ -158,8 +158,8 @@ class InfoFollower:
         return self._is_begun
 
     def catch_up(self) -> None:
-        """Take in what is new: the first time, all there is.  Cost: see `LogFollower.catch_up`."""
-        is_begun, self._is_begun = self._is_begun, False  # what fails halfway begins again
+        """Take in the changes: the first time, all there is.  Cost: see `LogFollower.catch_up`."""
+        is_begun, self._is_begun = self._is_begun, False  # a failed step begins again
         changes = self._follower.catch_up() if is_begun else self._follower.begin(self._read_all)
         if changes.from_nothing:
             self._clear()

@@ -70,7 +70,7 @@ class RepairError(kt.KeywordTreeError):
     """Nothing was written: the folder holds nothing to save, or the new one cannot be made."""
 
 
-# == What is reported =========================================================================================
+# == The report ===============================================================================================
 
 
 @dataclass(frozen=True)
@@ -78,7 +78,7 @@ class Loss:
     """Something that could not be saved, or not wholly."""
 
     detail: str
-    """What it was and what was wrong with it."""
+    """The record and its fault."""
     file: str = kt.LOG_NAME
     """Name of its file."""
     line: int = 0
@@ -124,7 +124,7 @@ class RepairReport:
     links: int = 0
     """Links in the new store."""
     losses: tuple[Loss, ...] = ()
-    """What could not be saved, or not in its place, in the order of the files."""
+    """Losses and records without their place, in the order of the files."""
 
     @property
     def is_complete(self) -> bool:
@@ -356,7 +356,7 @@ class _Repair:
             writer.add("repair_places", before, after)
 
     def _take(self, found: _Found, raw: bytes, position: kt.LogPosition) -> bool:
-        """Take in what a line brings; False, and a loss, where that is not in the shape of its kind."""
+        """Take in the records of a line; False, and a loss, where they have not the shape of their kind."""
         try:
             rows = kt.ReadAfter(raw)
             for row in itertools.chain(*rows[:3]):
@@ -371,7 +371,7 @@ class _Repair:
         return True
 
     def _find_places(self) -> tuple[kt.Rows, kt.Rows]:
-        """Return the rows, before and after, that give everything a place whose own is lost."""
+        """Return the rows, before and after, that give a place to records whose own is lost."""
         state, before, after = self.state, kt.NoRows(), dict[str, kt.KeywordNode]()
         nodes = {id: kt._ReadRecord(row, kt.KeywordNode) for id, row in state.nodes.items()}
         ordinals = itertools.count(state.next_ordinal)
@@ -453,7 +453,7 @@ class _Repair:
             (target / f"{seq - 1:018d}.lost").touch(0o600)
 
     def copy_snapshots(self, target: Path) -> None:
-        """Copy the snapshots that are as they were made; what was never finished is none."""
+        """Copy the intact snapshots; an unfinished one is none."""
         store = kt._FileStore(str(self.damaged), kt._Files(), time.time)
         for name in store.SnapshotNames():
             folder, copied = self.damaged / kt.SNAPSHOTS / name, target / name
@@ -510,7 +510,7 @@ def _circles(nodes: dict[str, kt.KeywordNode]) -> Iterator[str]:
 
 @contextlib.contextmanager
 def _held(folder: Path) -> Iterator[None]:
-    """Keep others from writing meanwhile, without writing anything."""
+    """Keep others from writing in between, without writing anything."""
     with contextlib.ExitStack() as stack:
         lock = folder / "lock"
         if lock.exists():

@@ -48,7 +48,7 @@ __all__ = ["AUTHOR", "MemoryGraph"]
 _log = logging.getLogger(__name__)
 
 AUTHOR = "mcp"
-"""Who made what a host had made."""
+"""The author of a host's records."""
 
 KEY = "mcp"
 """Names the source of all ids, as for an import: another value would double every entity."""
@@ -74,7 +74,7 @@ class MemoryGraph:
     """A tree as entities, observations and relations. Any number of threads may use it.
 
     Args:
-        tree: What holds them; others may write to it.
+        tree: The tree that holds them; others may write to it.
 
     For all methods that change something: each is one operation of the tree, all or nothing, and costs
     one sync. InvalidInputError names what cannot be used.
@@ -229,7 +229,7 @@ class MemoryGraph:
         return try_again(take_in)
 
     def _change(self, name: str, plan: Callable[[], tuple[_T, list[_Write]]]) -> Done[_T]:
-        """Make what a plan says one operation; where another process has written first, plan again on what it left."""
+        """Carry out a plan as one operation; where another process has written first, plan again."""
 
         def change() -> Done[_T]:
             self.index.catch_up()
@@ -396,7 +396,7 @@ class MemoryGraph:
 
 
 class _Room:
-    """What is left of a number of bytes."""
+    """The rest of a number of bytes."""
 
     def __init__(self, size: int) -> None:
         self.left = size

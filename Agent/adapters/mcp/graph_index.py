@@ -43,13 +43,13 @@ class Relation(NamedTuple):
     """A relation of two entities, as an info states it."""
 
     kind: str
-    """What the relation is called."""
+    """The name of the relation."""
     start: str
     """The keyword it comes from, as it was when the relation was made; may be gone."""
     end: str
     """The keyword it leads to; may be gone, or never have been there."""
     names: tuple[str | None, str | None]
-    """What both were called then."""
+    """The names of both at that time."""
 
 
 class GraphIndex:
@@ -83,7 +83,7 @@ class GraphIndex:
     def catch_up(self) -> None:
         """Follow the log."""
         with self._lock:
-            is_begun, self._is_begun = self._is_begun, False  # what fails halfway begins again
+            is_begun, self._is_begun = self._is_begun, False  # a failed step begins again
             if is_begun:
                 changes = self._follower.catch_up()
             else:
@@ -162,7 +162,7 @@ class GraphIndex:
                 self._relations_of[self._lead(end)].pop(info_id, None)
 
     def _lead(self, id: str) -> str:
-        """Return what a keyword was merged into, or itself."""
+        """Return the target of a merged keyword, or itself."""
         if id in self._entities:
             return id
         node = self._tree.GetKeyword(id)
@@ -230,7 +230,7 @@ class GraphIndex:
             return list(dict.fromkeys(info_id for id in ids for info_id in self._relations_of.get(id, ())))
 
     def relation(self, info_id: str) -> Relation:
-        """Return what the info of a relation says."""
+        """Return the content of a relation's info."""
         with self._lock:
             return self._relations[info_id]
 

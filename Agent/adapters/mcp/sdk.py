@@ -34,7 +34,7 @@ ToolError: type[Exception] = _errors.ToolError
 
 
 def make_server(name: str, instructions: str) -> Any:
-    """Return a server without tools; it says nothing on stderr but what went wrong."""
+    """Return a server without tools; it prints errors on stderr, and no more."""
     if _IS_SECOND:
         server = _sdk.MCPServer(name, version=__version__, instructions=instructions, log_level="WARNING")
     else:

@@ -1,4 +1,4 @@
-"""The tools and the resource as MCP has them, and `serve`, what the command does.
+"""The tools and the resource as MCP has them, and `serve`, for the command.
 
 Nine tools have the names, arguments, results and annotations of the reference memory server; the seven that follow
 answer from the tree and walk it. Each change returns its operation in the result's `_meta`, under
@@ -40,7 +40,7 @@ RESOURCE = "memory://knowledge-graph"
 """The whole graph, as `read_graph` returns it."""
 
 OPERATION = "keyword-tree/operation_id"
-"""What a result's `_meta` calls the operation."""
+"""The name of the operation in a result's `_meta`."""
 
 _LOGGER = logging.getLogger(__name__)
 _T = TypeVar("_T")
@@ -59,7 +59,7 @@ def _described(description: str) -> Any:
     return Field(description=description)
 
 
-# What the reference server takes and returns
+# Arguments and results of the reference server
 
 
 class Entity(TypedDict):
@@ -128,7 +128,7 @@ class Graph(TypedDict):
 
 
 class _Tools(TreeAdapter):
-    """What each tool does with its arguments."""
+    """The function of each tool."""
 
     def __init__(self, tree: KeywordTree, server: Any, place: str, judge: LLMClient | None) -> None:
         self.watchers = Watchers(server)
@@ -287,7 +287,7 @@ class _Tools(TreeAdapter):
 
 
 def _answer(structured: Any, text: Any = None, done: Done[Any] | None = None) -> types.CallToolResult:
-    """Return a result: what a program reads, and the same as text."""
+    """Return a result: for programs, and the same as text."""
     shown = structured if text is None else text
     shown = shown if isinstance(shown, str) else json.dumps(shown, ensure_ascii=False, indent=2)
     meta = {OPERATION: done.operation_id} if done is not None and done.operation_id else None
@@ -331,7 +331,7 @@ def build_server(tree: KeywordTree, place: str = "", judge: LLMClient | None = N
     Args:
         tree: The tree to serve; its opener closes it.
         place: Where it may be opened again, if its log loses what was read: a folder or an address.
-        judge: A model that tells which facts answer a question, for `recall`; None returns what ranks best.
+        judge: A model that tells which facts answer a question, for `recall`; None returns the best hits.
     """
     server = make_server("keyword-tree", _INSTRUCTIONS)
     tools = _Tools(tree, server, place, judge)
