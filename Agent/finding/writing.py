@@ -64,7 +64,8 @@ class _Batch:
         """Take in a document."""
         self.said[document] = said
         terms, counts = codes.read(said)
-        self.counts.update(counts)
+        for name, more in counts.items():  # `update` takes ten times as long
+            self.counts[name] += more
         self.size += packing.POSTING.size * len(terms)
         added, last, posting = self.added, -1, b""
         for term, code in terms.items():

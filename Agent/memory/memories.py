@@ -23,7 +23,7 @@ import logging
 import sqlite3
 import threading
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Set
-from itertools import count, islice
+from itertools import count
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
@@ -50,11 +50,12 @@ from .memory_rows import (
     find_questions_before,
     in_order_of_saying,
     key_of_text,
+    linked_ids,
     note_superseded,
     remove_row,
     select_rows,
     time_of,
-    write_row,
+    write_rows,
 )
 
 __all__ = ["Filters", "Found", "InfoFacts", "Memories"]
@@ -62,7 +63,7 @@ __all__ = ["Filters", "Found", "InfoFacts", "Memories"]
 KINDS = ("fact", "episode", "pattern", "skill")
 """What `MemoryStore` keeps; other programs may have written others."""
 
-_PAGE = 5_000  # infos of one transaction
+_PAGE, _PAGE_TEXT = 20_000, 10_000_000  # infos, and characters, of one transaction: each term of it is written once
 _FORMER = 5  # texts that an info took the place of, which help to find it
 _FEW = 5_000  # memories: at most this many are asked for by their ids
 _log = logging.getLogger(__name__)
@@ -189,7 +190,7 @@ class Memories:
                 create_tables(db)
                 self._take_keywords(db, self._tree.Walk())
             infos = in_order_of_saying(all_infos(self._tree))
-            while page := list(islice(infos, _PAGE)):
+            for page in _pages(infos):
                 seen.update(info.id for info in page)
                 self._take(LogChanges(infos=page), "")
 
@@ -219,9 +220,8 @@ class Memories:
             if before is not None and time_of(before) != time_of(info):
                 del infos[info.id]  # said again after others
             infos[info.id] = info
-        listed = list(infos.values())
-        for start in range(0, len(listed), _PAGE):
-            self._take_page(listed[start : start + _PAGE])
+        for page in _pages(infos.values()):
+            self._take_page(page)
         if changes.nodes or position != self._taken:  # each writing waits for the disk
             with self._index.transaction() as db:
                 self._take_keywords(db, {node.id: node for node in changes.nodes}.values())
@@ -242,7 +242,9 @@ class Memories:
     def _take_page(self, infos: Sequence[Info]) -> None:
         own, touched = {info.id for info in infos}, Touched()
         with self._index.transaction() as db:  # of all: the notes are unchanged when the page comes again
-            others = dict.fromkeys(id for info in infos for id in note_superseded(db, info) if id not in own)
+            linked = linked_ids(db, [*own])
+            noted = [info for info in infos if info.id in linked or superseded_ids(info)]
+            others = dict.fromkeys(id for info in noted for id in note_superseded(db, info) if id not in own)
             put = self._put([*infos, *self._infos_of(others)], touched)
             self._put(self._infos_of(id for id in touched.followers if id not in put), Touched())
             graph_rows.lead(db, touched.entities, self._resolve)
@@ -255,27 +257,32 @@ class Memories:
         """Index infos, those that are there, and return the ids of those that may be found."""
         with self._index.transaction() as db:
             numbers = count(self._index.kept("next memory") or 1)
-            units = [unit for info in infos if info for unit in self._settle(db, info, touched, numbers)]
+            units = self._settle([info for info in infos if info], touched, numbers)
             self._index.keep("next memory", next(numbers))
             if self._is_joined:  # by now all of them are noted: one may precede another
-                before = find_questions_before(db, [unit.id for unit in units])
+                before = find_questions_before(db, [unit.id for unit in units if unit.group])
                 units = [unit._replace(context=before.get(unit.id)) for unit in units]
             self._index.remove(touched.said_again)  # they come last now
             self._index.put(units)
         return {unit.id for unit in units}
 
-    def _settle(self, db: sqlite3.Connection, info: Info, touched: Touched, numbers: Iterator[int]) -> list[Unit]:
-        """Note an info's values for filters, and return it as a unit, if it may be found."""
-        passages = list(self._passages_of(info)) if self._passages_of else list(texts.passages(info.content))
-        if info.deleted or (self._passages_of is not None and not passages):
-            self._remove(db, info.id, touched)
-            return []
-        if write_row(db, info, touched, numbers):
-            self._index.remove([info.id])
-            return []
-        first, rest = (passages[0], passages[1:]) if passages else ("", [])
+    def _settle(self, infos: Sequence[Info], touched: Touched, numbers: Iterator[int]) -> list[Unit]:
+        """Note values of infos for filters, and return those as units that may be found."""
+        said = {info.id: [*(self._passages_of or _passages)(info)] for info in infos}
+        if self._passages_of is None:
+            left_out = {info.id for info in infos if info.deleted}
+        else:
+            left_out = {info.id for info in infos if info.deleted or not said[info.id]}
+        with self._index.transaction() as db:
+            gone = [id for id in left_out if remove_row(db, id, touched)]
+            kept = [info for info in infos if info.id not in left_out]
+            hidden = write_rows(db, kept, touched, numbers)
+            self._index.remove([*gone, *hidden])
+            return [self._unit(db, info, said[info.id]) for info in kept if info.id not in hidden]
+
+    def _unit(self, db: sqlite3.Connection, info: Info, said: Sequence[str]) -> Unit:
         group = info.source if self._is_joined else ""
-        return [Unit(info.id, (), first, [*rest, *self._former_texts(db, info)], group=group)]
+        return Unit(info.id, (), "".join(said[:1]), [*said[1:], *self._former_texts(db, info)], group=group)
 
     def _former_texts(self, db: sqlite3.Connection, info: Info) -> list[str]:
         """Return the texts that an info replaced: the words of "I live in Paris" find "I moved to Rome"."""
@@ -426,6 +433,22 @@ class Memories:
                     if not self._resume(self._index.position):
                         self._catch_up()
             self._index.close()
+
+
+def _pages(infos: Iterable[Info]) -> Iterator[list[Info]]:
+    page, size = list[Info](), 0
+    for info in infos:
+        page.append(info)
+        size += len(info.content)
+        if len(page) == _PAGE or size >= _PAGE_TEXT:
+            yield page
+            page, size = [], 0
+    if page:
+        yield page
+
+
+def _passages(info: Info) -> Iterator[str]:
+    return texts.passages(info.content)
 
 
 def _position(said: str) -> Position:

@@ -23,7 +23,7 @@ from .memory_fields import MEMORY_KEY, memory_fields, sources_of, strings_in, su
 
 __all__ = ["LAYOUT", "NOTHING_MORE", "Filters", "InfoFacts", "Touched", "conditions", "create_tables"]
 __all__ += ["facts_of", "find_newer", "find_older", "find_questions_before", "in_order_of_saying", "key_of_text"]
-__all__ += ["note_superseded", "remove_row", "select_rows", "time_of", "write_row"]
+__all__ += ["linked_ids", "note_superseded", "remove_row", "select_rows", "time_of", "write_rows"]
 
 LAYOUT = "7"
 """Of these tables and those of the graph; another one is filled again."""
@@ -41,6 +41,7 @@ create index if not exists supersedes_old on supersedes(old);
 create table if not exists refers(source, target, primary key (source, target)) without rowid;
 create index if not exists refers_target on refers(target);
 """
+_ENDS = ("new", "old")
 NOTHING_MORE = "[{},false]"
 """Metadata and pin of most infos."""
 
@@ -122,36 +123,41 @@ def create_tables(db: sqlite3.Connection) -> None:
     graph_rows.clear_tables(db)
 
 
-def write_row(db: sqlite3.Connection, info: Info, touched: Touched, numbers: Iterator[int]) -> bool:
-    """Note an info's values for filters, scores and the graph; return whether it was superseded."""
-    key, own = to_key(info.id), memory_fields(info)
-    columns = "num, asks, source, is_hidden, time"
-    row = db.execute(f"select {columns} from memory where id = ?", (key,)).fetchone()
-    is_hidden = bool(own.get("superseded_by")) or bool(find_newer(db, info.id))
-    time, is_pinned = time_of(info), own.get("pinned") is True
-    metadata = {key: value for key, value in info.metadata.items() if key != MEMORY_KEY}
-    more = _to_json([metadata, is_pinned]) if metadata or is_pinned else None
-    asks = "?" in info.content or "？" in info.content
-    if row is not None and (row[1], row[2], row[3]) != (asks, info.source, is_hidden):
-        for source in (row[2], info.source):
-            touched.followers |= dict.fromkeys(following(db, row[0], source))
-    is_new = row is None or (was_said_again(info) and row[4] != time)
-    if is_new and row is not None:
-        touched.said_again.add(info.id)
-    num, kind, same = next(numbers) if is_new else row[0], str(own.get("kind", "fact")), key_of_text(info.content)
-    settle = "insert or replace into memory values (?, ?, ?, ?, ?, ?, ?, ?, ?)"
-    db.execute(settle, (key, num, is_hidden, kind, info.source, time, asks, more, same))
-    if row is not None:
-        db.execute("delete from refers where source = ?", (key,))
-        db.execute("delete from also where id = ?", (key,))
-    if not is_hidden:
-        targets = set(strings_in(own.get("links")))
-        db.executemany("insert into refers values (?, ?)", [(key, to_key(target)) for target in targets])
-        others = [(key, source) for source in dict.fromkeys(sources_of(info)[1:])]
-        db.executemany("insert into also values (?, ?)", others)
-    if row is not None or "graph" in own:
-        touched.entities |= graph_rows.take_sayings(db, key, None if is_hidden else info)
-    return is_hidden
+def write_rows(db: sqlite3.Connection, infos: Sequence[Info], touched: Touched, numbers: Iterator[int]) -> set[str]:
+    """Note values of infos for filters, scores and the graph; return the ids of those that were superseded."""
+    ids, rows, hidden = [info.id for info in infos], list[tuple[object, ...]](), set[str]()
+    columns, linked = "id, num, asks, source, is_hidden, time", linked_ids(db, ids)
+    there = {key: row for key, *row in select_rows(db, f"select {columns} from memory where true", ids)}
+    for info in infos:
+        key, own = to_key(info.id), memory_fields(info)
+        row, asks, time = there.get(key), "?" in info.content or "？" in info.content, time_of(info)
+        is_hidden = bool(own.get("superseded_by")) or (info.id in linked and bool(find_newer(db, info.id)))
+        if row is not None and row[1:4] != [asks, info.source, is_hidden]:
+            for source in (row[2], info.source):
+                touched.followers |= dict.fromkeys(following(db, row[0], source))
+        is_new = row is None or (was_said_again(info) and row[4] != time)
+        if is_new and row is not None:
+            touched.said_again.add(info.id)
+        metadata, is_pinned = dict(info.metadata), own.get("pinned") is True
+        metadata.pop(MEMORY_KEY, None)
+        more = _to_json([metadata, is_pinned]) if metadata or is_pinned else None
+        num = next(numbers) if row is None or is_new else row[0]
+        kind, same = str(own.get("kind", "fact")), key_of_text(info.content)
+        rows.append((key, num, is_hidden, kind, info.source, time, asks, more, same))
+        if row is not None:
+            db.execute("delete from refers where source = ?", (key,))
+            db.execute("delete from also where id = ?", (key,))
+        if is_hidden:
+            hidden.add(info.id)
+        elif own:
+            targets = set(strings_in(own.get("links")))
+            db.executemany("insert into refers values (?, ?)", [(key, to_key(target)) for target in targets])
+            others = [(key, source) for source in dict.fromkeys(sources_of(info)[1:])]
+            db.executemany("insert into also values (?, ?)", others)
+        if row is not None or "graph" in own:
+            touched.entities |= graph_rows.take_sayings(db, key, None if is_hidden else info)
+    db.executemany("insert or replace into memory values (?, ?, ?, ?, ?, ?, ?, ?, ?)", rows)
+    return hidden
 
 
 def remove_row(db: sqlite3.Connection, id: str, touched: Touched) -> bool:
@@ -200,6 +206,18 @@ def note_superseded(db: sqlite3.Connection, info: Info) -> list[str]:
     db.executemany("insert into supersedes values (?, ?)", [(info.id, old) for old in olds])
     touched += [*find_older(db, [info.id]), *newer]
     return [id for id in dict.fromkeys(touched) if id != info.id]
+
+
+def linked_ids(db: sqlite3.Connection, ids: Sequence[str]) -> set[str]:
+    """Return which of some infos supersede another one, or are superseded."""
+    found = set[str]()
+    for start in range(0, len(ids), 400):
+        part = ids[start : start + 400]
+        sql = " union ".join(
+            f"select {end} from supersedes where {end} in ({','.join('?' * len(part))})" for end in _ENDS
+        )
+        found.update(id for (id,) in db.execute(sql, [*part, *part]))
+    return found
 
 
 def find_older(db: sqlite3.Connection, ids: Iterable[str]) -> list[str]:

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from Agent.finding.index import Index
 from Agent.keyword_tree import Info, InvalidInputError, KeywordTree
-from Agent.memory.memories import Filters, InfoFacts, Memories
+from Agent.memory.memories import Filters, InfoFacts, Memories, _pages
 from Agent.tests.support.examples import share
 
 
@@ -60,6 +60,16 @@ class TestPassages:
 
 
 class TestCatchUp:
+    def test_takes_in_no_more_text_at_once_than_memory_has_room_for(
+        self, tree: KeywordTree, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        infos = [tree.CreateInfo(f"tea tea {number}") for number in range(7)]
+        create(tree, "jasmine tea")
+        monkeypatch.setattr("Agent.memory.memories._PAGE", 3)
+        monkeypatch.setattr("Agent.memory.memories._PAGE_TEXT", 14)
+        assert [len(page) for page in _pages(infos)] == [2, 2, 2, 1]
+        assert len(ranked(Memories(tree))) == 8
+
     def test_begins_without_what_an_open_operation_wrote(self, tree: KeywordTree) -> None:
         index = Memories(tree)
         create(tree, "tea before")
