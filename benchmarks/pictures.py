@@ -93,7 +93,7 @@ def run_command(command: str, folder: Path, language: str) -> Text:
     environment |= {"KEYWORD_TREE_LANG": language, "TERM": "xterm", "COLUMNS": str(COLUMNS), "LINES": "40"}
     environment.pop("NO_COLOR", None)
     words = [sys.executable, "-m", "Agent.cli.command_line", *shlex.split(command)[1:]]
-    with subprocess.Popen(words, env=environment, stdout=theirs, stderr=theirs) as process:
+    with subprocess.Popen(words, env=environment, stdout=theirs, stderr=subprocess.DEVNULL) as process:  # no spinner
         os.close(theirs)
         seen = b""
         while True:
