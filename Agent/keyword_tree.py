@@ -784,8 +784,7 @@ def _Fold(text: str) -> str:
 
 def _NormalizeText(text: str) -> list[str]:
     """Return the one token of `text`: folded, without punctuation, separators and controls."""
-    folded = _Fold(text)
-    return [folded if folded.isalnum() else _TokenOf(folded)]
+    return [_TokenOf(_Fold(text))]
 
 
 def _TokenOf(folded: str) -> str:
@@ -4122,6 +4121,12 @@ _CONFIRMED_LIMIT = 20  # queries kept with a keyword; the oldest goes
 _Plan: TypeAlias = Callable[["_Transaction"], _Value]
 
 
+class _Staged(NamedTuple):
+    row: bytes
+    head: Any  # the record, or of a link its key
+    before: bytes | None  # the row that the tree has, or had of what is gone
+
+
 class _Transaction:
     """What one operation, or a group of them, reads and stages: each is one line of the log, all of it or nothing."""
 
@@ -4136,11 +4141,9 @@ class _Transaction:
         self.ReadRow = engine.store.ReadRow
         self.base = base
         self.base_count = base.change_count
-        self.staged: dict[_Key, bytes] = {}  # -> row
-        self._heads: dict[bytes, Any] = {}  # of these rows
-        self._before: dict[_Key, bytes] = {}  # -> row that the tree has, or had of what is gone
+        self.staged: dict[_Key, _Staged] = {}
         # Each key that was staged, what was staged for it before, and the row that it had there.
-        self.steps: list[tuple[_Key, bytes | None, bytes | None]] = []
+        self.steps: list[tuple[_Key, _Staged | None, bytes | None]] = []
         self.first = 0  # the step with which the present operation of a group begins
 
     @property
@@ -4155,17 +4158,20 @@ class _Transaction:
 
     def Collect(self, first: int) -> tuple[Rows, Rows]:
         before = _NOTHING
-        after = _MakeRows(([], [], [], {}, self._heads))
+        after = NoRows()
         rows_after = after[:3]
-        replaced: dict[_Key, tuple[bytes | None, bytes | None]] = {}
+        replaced: dict[_Key, tuple[_Staged | None, bytes | None]] = {}
         for key, old, dead in self.steps[first:]:
             replaced.setdefault(key, (old, dead))  # of its first step: what an earlier operation of the group staged
         for key, (old, dead) in replaced.items():
-            was = self._before.get(key) if old is None else old if _IsLive(old) else dead
+            row, head, was = self.staged[key]
+            if old is not None:
+                was = old.row if _IsLive(old.row) else dead
             if was is not None:
                 before = NoRows() if before is _NOTHING else before
                 before[:3][key[0]].append(was)
-            rows_after[key[0]].append(self.staged[key])
+            rows_after[key[0]].append(row)
+            after.heads[row] = head
         return before, after
 
     def TakeIn(self, records: Rows) -> bool:
@@ -4198,20 +4204,20 @@ class _Transaction:
     def Has(self, kind: int, id: str) -> bool:
         staged = self.staged.get((kind, id, ""))
         if staged is not None:
-            return not self._heads[staged].deleted
+            return not staged.head.deleted
         return id in (self.base.infos if kind else self.base.nodes)
 
     def LevelOf(self, id: str) -> int:
         staged = self.staged.get((0, id, ""))
         if self._may_have_moved:
             return self.state.LevelOf(id)
-        return self.base.LevelOf(id) if staged is None else cast("int", self._heads[staged].level)
+        return self.base.LevelOf(id) if staged is None else cast("int", staged.head.level)
 
     def StageNew(self, record: _NodeOrInfo) -> None:
         """Stage a new keyword or info, as version 1, or one after that of a deleted one that had its id."""
         key = 0 if isinstance(record, KeywordNode) else 1, record.id, ""
         if key in self.staged:
-            gone = self._heads[self.staged[key]]
+            gone = self.staged[key].head
             is_there = not gone.deleted
         else:
             held, row = self.base.Find(record)
@@ -4254,10 +4260,9 @@ class _Transaction:
     ) -> None:
         """Stage a row, or with None that the link `before` goes, which the tree has; a link's key is all its head."""
         row = row or cast("bytes", before).replace(_LIVE, _DELETED, 1)
-        self.steps.append((key, self.staged.get(key), dead))  # first: Ctrl-C may come after this
-        if before is not None and key not in self.staged:
-            self._before[key] = before
-        self.staged[key], self._heads[row] = row, head or key
+        old = self.staged.get(key)
+        self.steps.append((key, old, dead))  # first: Ctrl-C may come after this
+        self.staged[key] = _Staged(row, head or key, before if old is None else old.before)
 
     def CutTo(self, count: int) -> None:
         if self._seen > count:
@@ -4266,8 +4271,8 @@ class _Transaction:
             key, old, _ = self.steps.pop()
             if old is not None:
                 self.staged[key] = old
-            elif self.staged.pop(key, None):
-                self._before.pop(key, None)
+            else:
+                self.staged.pop(key, None)
 
     def Change(self, record: _NodeOrInfo, **values: object) -> None:
         """Stage a new version of a record where one of the values is another than it has."""
@@ -4283,10 +4288,10 @@ class _Transaction:
         state, rooted = self.state, {_ROOT_ID}
         mine = dict.fromkeys(key for key, _, _ in self.steps[self.first :])
         for key in mine:
-            (kind, id, keyword_id), row, is_whole = key, self.staged[key], True
+            (kind, id, keyword_id), (row, head, _), is_whole = key, self.staged[key], True
             if kind == 2:
                 is_whole = _DELETED in row or (id in state.infos and keyword_id in state.nodes)
-            elif self._heads[row].deleted:
+            elif head.deleted:
                 children = [] if kind else [state.nodes[child] for child in state.children.Get(id)]
                 links = state.by_info.Get(id) if kind else state.by_node.Get(id)
                 yield from (_ReadRecord(other) for other in [*children, *links] if _KeyOf(other) not in mine)
