@@ -1480,7 +1480,7 @@ def refused_with(reason: str, *replies: Any) -> list[tuple[Any, SearchStatus, st
 
 ACTIONS = ("jump", "match", "ambiguous")
 NO_ACTIONS = (None, True, 0, 1.5, "", "dance", "delete", ["match"], {"match": 1}, b"match")
-NO_INDEXES = (True, False, 1.5, math.nan, math.inf, [True], [0.5], [None], [[0]], {"idx": 0}, {0}, b"0", nested(90))
+NO_INDEXES = (True, False, 1.5, math.nan, math.inf, [True], [0.5], [None], [[0]], {"index": 0}, {0}, b"0", nested(90))
 NO_TEXTS = (5, ["x"], {"a": 1}, True)
 # What the contract says of every kind of reply to the first view (six candidates): status and reason.
 REPLIES: list[tuple[Any, SearchStatus, str]] = [
