@@ -154,6 +154,11 @@ def knows_of_a_failed_sync(tree: KeywordTree) -> bool:
     return bool(store._failure)
 
 
+def opens_before_it_writes(tree: KeywordTree) -> bool:
+    """Tell whether a tree opens its folder again at the next write, since another log is in place."""
+    return tree._engine.health is kt.Health.REPLACED
+
+
 def renew_as_in_a_child(tree: KeywordTree) -> None:
     """Do to a tree what a fork does to it in the child."""
     tree._engine.RenewAfterFork()

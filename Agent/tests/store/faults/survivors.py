@@ -154,6 +154,8 @@ class Survivor:
         for number, (actor, tree) in enumerate(world.trees.items()):
             if not is_marked and (actor != step.actor or not inside.knows_of_a_failed_sync(tree)):
                 continue
+            if inside.opens_before_it_writes(tree):  # and copies the log then
+                continue
             try:
                 tree.BatchCreateKeywords([{"id": f"refused-{number}", "name": "refused", "parent_id": "root"}])
             except StoreError:
