@@ -562,11 +562,10 @@ class ContextEngineService:
 
     def status(self) -> dict[str, Any]:
         """Return the state of the store, for its operator: the outbox, dead events, waiting syncs, reports."""
-        commits, size = self.fs.journal.waiting()
         return {
             "outbox": self.outbox.counts(),
             "dead": self.outbox.dead(),
-            "unsynced": {"commits": commits, "bytes": size},
+            "unsynced": {"commits": self.fs.journal.waiting()},
             "sequence": self.fs.journal.last_sequence(),
             "reports": [{"at": at, "uri": uri, "text": text} for at, uri, text in self.fs.journal.reports()],
             "index": list(self.spaces.notes.values()),

@@ -158,12 +158,6 @@ class Commit:
     ends: Sequence[str] = ()
     """Events that it is the end of."""
 
-    @property
-    def size(self) -> int:
-        """Bytes of its images."""
-        images = [image for change in self.changes for files in change[1:3] for image in files.values()]
-        return sum([len(image) for image in images if image])
-
 
 class Journal:
     """The journal of one store in a file; any number of threads may use it."""
@@ -273,7 +267,7 @@ class Journal:
         with self.writing("FULL") as connection:
             _set_sequence(connection, sequence)
             named = sequence, commit.id, commit.name, "logged", commit.boot, commit.author, commit.at
-            values = *named, to_json(commit.plans), commit.size
+            values = *named, to_json(commit.plans), 0  # the bytes, which an earlier version counted
             connection.execute("INSERT INTO commits VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", values)
             for change in commit.changes:
                 _put_change(connection, sequence, change)
@@ -368,10 +362,9 @@ class Journal:
             )
             connection.execute("DELETE FROM outbox WHERE status = 'done'")
 
-    def waiting(self) -> tuple[int, int]:
-        """Return how many commits wait for a sync, and how many bytes."""
-        rows = self.query("SELECT count(*), coalesce(sum(bytes), 0) FROM commits WHERE state <> 'synced'")
-        return int(rows[0][0]), int(rows[0][1])
+    def waiting(self) -> int:
+        """Return how many commits wait for a sync."""
+        return int(self.query("SELECT count(*) FROM commits WHERE state <> 'synced'")[0][0])
 
     def mark_failed(self) -> None:
         """Let the next opening write all again that is not synced: the disk has failed to."""

@@ -461,7 +461,7 @@ class MainStore:
         """
         with self.locked():
             self._commits_since = 0
-            if self.journal.waiting()[0]:
+            if self.journal.waiting():
                 fd, _ = open_path(str(self.root), ())
                 try:
                     self._disk.sync_all(fd)

@@ -436,16 +436,17 @@ def _newest_first(hits: Sequence[NodeHit]) -> list[NodeHit]:
     order = {place: [hit] if hit.score > 0.0 else [] for place, hit in enumerate(hits)}
     for places, is_state in _alike(hits):
         best = hits[places[0]]
-        group = [hits[place] for place in places if is_state or hits[place].score >= _ALMOST * best.score]
-        newest = [hit for hit in sorted(group, key=_when, reverse=True) if hit.score > 0.0 or _when(hit) > _when(best)]
-        if best.score > 0.0:
+        group = [place for place in places if is_state or hits[place].score >= _ALMOST * best.score]
+        found = [place for place in group if hits[place].score > 0.0]
+        if found:
+            newest = [hits[place] for place in group if place in found or _when(hits[place]) > _when(best)]
+            newest.sort(key=_when, reverse=True)
             if is_state:
                 newest[1:] = [replace(hit, reason=f"{hit.reason}; out of date") for hit in newest[1:]]
-            order.update({place: [] for place in places if hits[place] in group})
-            found = [place for place in places if hits[place] in group and hits[place].score > 0.0]
-            first = len(newest) - len(found) + 1
-            order[found[0]] = newest[:first]
-            order.update((place, [hit]) for place, hit in zip(found[1:], newest[first:], strict=True))
+            order.update((place, []) for place in group)
+            # What only other words find comes along with the first one.
+            for place, hit in zip([found[0]] * (len(newest) - len(found)) + found, newest, strict=True):
+                order[place].append(hit)
     ordered = [hit for place in sorted(order) for hit in order[place]]
     score = 0.0
     for place in reversed(range(len(ordered))):
@@ -456,26 +457,22 @@ def _newest_first(hits: Sequence[NodeHit]) -> list[NodeHit]:
 
 def _alike(hits: Sequence[NodeHit]) -> Iterator[tuple[list[int], bool]]:
     """Yield the places of hits that say the same by one speaker, and whether it is a state of the same one."""
-    alike: dict[tuple[str, frozenset[str]], list[int]] = {}
-    states: list[tuple[tuple[str, frozenset[str]], set[str], list[int]]] = []
+    groups: list[tuple[tuple[str, frozenset[str]], set[str], list[int]]] = []
     for place, hit in enumerate(hits):
         kinds = hit.says & ONE_AT_A_TIME if hit.subjects else frozenset[str]()
-        if hit.at and kinds:
-            same = (each for each in states if each[0] == (hit.speaker, kinds) and _is_same(each[1], hit.subjects))
-            if (group := next(same, None)) is None:
-                states.append(((hit.speaker, kinds), set(hit.subjects), [place]))
-            else:
-                group[1].update(hit.subjects)
-                group[2].append(place)
-        elif hit.at and hit.says:
-            alike.setdefault((hit.speaker, hit.says), []).append(place)
-    yield from ((places, True) for _, _, places in states)
-    yield from ((places, False) for places in alike.values())
+        key, subjects = (hit.speaker, kinds or hit.says), hit.subjects if kinds else frozenset[str]()
+        if hit.at and hit.says:
+            same = (each for each in groups if each[0] == key and _is_same(each[1], subjects))
+            group = next(same, None) or (key, set[str](), list[int]())
+            groups += [] if group[2] else [group]
+            group[1].update(subjects)
+            group[2].append(place)
+    yield from ((places, bool(subjects)) for _, subjects, places in groups)
 
 
 def _is_same(one: Set[str], other: Set[str]) -> bool:
-    """Whether two statements may be about the same one: "she" is any other than the speaker."""
-    return bool(one & other) or (OTHER in one | other and SPEAKER not in one | other)
+    """Whether two statements may be about the same one, or both about none: "she" is any other than the speaker."""
+    return bool(one & other) or not (one or other) or (OTHER in one | other and SPEAKER not in one | other)
 
 
 def _when(hit: NodeHit) -> tuple[float, int, int]:
