@@ -59,7 +59,6 @@ from .meta import (
     file_of,
     leads_on,
     read_edges,
-    read_head,
     read_meta,
     staged_of,
     state_of,
@@ -418,13 +417,13 @@ class ContextFS(History):
         """
         root, found = self.follow(ctx, uri), []
         for each, entry in self.entries(root, URI_SEGMENTS if recursive else check_count("depth", depth)):
-            meta = entry.image.get(META, b"") if entry.image else b""
-            is_node = entry.image is not None and not leads_on(meta)
-            if each is not root and (
-                is_node or entry.has_children or not meta
-            ):  # what has moved away is metadata alone
-                category, updated_at = read_head(each, meta) if is_node else ("", 0.0)
-                found.append(NodeSummary(each.text, each.name, not is_node, entry.has_children, category, updated_at))
+            head = entry.image.get(META, b"") if entry.image else b""
+            is_node = entry.image is not None and not leads_on(head)
+            # What has moved away is metadata alone.
+            if each is not root and (is_node or entry.has_children or not head):
+                meta = read_meta(each, entry.image or {}) if is_node else {"category": "", "updated_at": 0.0}
+                kind, updated_at = meta["category"], meta["updated_at"]
+                found.append(NodeSummary(each.text, each.name, not is_node, entry.has_children, kind, updated_at))
         return found
 
     # -- writing --

@@ -391,20 +391,13 @@ class Folders:
         if not keep:
             self._remove_folders(names)
 
-    def move(self, names: Sequence[str], to: Sequence[str]) -> bool:
-        """Give a folder another place, with all under it, in one rename; False if something is there."""
+    def move(self, names: Sequence[str], to: Sequence[str]) -> None:
+        """Give a folder another place, with all under it, in one rename; nothing happens where something is there."""
         with self._opened(to[:-1], create=True) as target:
-            try:
-                os.stat(to[-1], dir_fd=target, follow_symlinks=False)
-                return False
-            except FileNotFoundError:
-                pass
-            try:
-                with self._opened(names[:-1]) as source:
-                    self._disk.rename(names[-1], source, to[-1], target)
-            except FileNotFoundError:
-                return False
-        return True
+            if any(entry.name == to[-1] for entry in _entries(target)):
+                return
+            with contextlib.suppress(FileNotFoundError), self._opened(names[:-1]) as source:
+                self._disk.rename(names[-1], source, to[-1], target)
 
     def exists(self, names: Sequence[str], name: str = META) -> bool:
         """Whether a folder has a file."""

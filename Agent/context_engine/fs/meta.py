@@ -77,16 +77,15 @@ def read_meta(uri: Uri, image: Image) -> dict[str, Any]:
     held = _load(image.get(META, b""))
     whole = {name: value if isinstance(value, int) and 0 < value < 1 << 53 else 0 for name in ("version", "sequence")
              for value in [held.get(name)]}  # fmt: skip
-    category, updated_at = _head_of(uri, held)
     return {
         **whole,
         "type": held["type"] if isinstance(held.get("type"), str) else context_type_of(uri.category),
-        "category": category,
+        "category": held["category"] if isinstance(held.get("category"), str) else uri.category,
         "title": held["title"] if isinstance(held.get("title"), str) and held["title"] else uri.name,
         "aliases": strings_of(held.get("aliases")),
         "confirmed": strings_of(held.get("confirmed")),
         "created_at": read_time(held.get("created_at")) or 0.0,
-        "updated_at": updated_at,
+        "updated_at": read_time(held.get("updated_at")) or read_time(held.get("created_at")) or 0.0,
         "source_refs": [
             {name: ref[name] for name in ("archive", "message") if isinstance(ref.get(name), str)}
             for ref in held.get("source_refs") or ()
@@ -97,16 +96,6 @@ def read_meta(uri: Uri, image: Image) -> dict[str, Any]:
         "digests": mapping_of(held.get("digests")),
         "metadata": mapping_of(held.get("metadata")),
     }
-
-
-def read_head(uri: Uri, data: bytes) -> tuple[str, float]:
-    """Return the category and the time of writing, for a listing."""
-    return _head_of(uri, _load(data))
-
-
-def _head_of(uri: Uri, held: dict[str, Any]) -> tuple[str, float]:
-    category = held["category"] if isinstance(held.get("category"), str) else uri.category
-    return category, read_time(held.get("updated_at")) or read_time(held.get("created_at")) or 0.0
 
 
 def write_meta(uri: Uri, meta: dict[str, Any], image: Image) -> bytes:
