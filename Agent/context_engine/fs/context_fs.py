@@ -421,8 +421,8 @@ class ContextFS(History):
             is_node = entry.image is not None and not leads_on(head)
             # What has moved away is metadata alone.
             if each is not root and (is_node or entry.has_children or not head):
-                meta = read_meta(each, entry.image or {}) if is_node else {"category": "", "updated_at": 0.0}
-                kind, updated_at = meta["category"], meta["updated_at"]
+                meta = read_meta(each, entry.image or {}) if is_node else dict[str, Any]()
+                kind, updated_at = meta.get("category", ""), meta.get("updated_at", 0.0)
                 found.append(NodeSummary(each.text, each.name, not is_node, entry.has_children, kind, updated_at))
         return found
 

@@ -18,7 +18,7 @@ import stat
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 from ..core.config import FILE_BYTES, FILES, META, SPACE, URI_SEGMENTS
 from ..core.errors import StoreCorruptError, StoreError
@@ -178,17 +178,10 @@ class Entry(NamedTuple):
     has_children: bool
 
 
-class Guard(Protocol):
-    """Decides about each file that a write has replaced."""
-
-    def is_known(self, name: str, taken: bytes) -> bool:
-        """Whether it is expected, and may be removed."""
-
-    def rescue(self, name: str, taken: bytes, data: bytes | None, link: Callable[[str], None] | None) -> bytes | None:
-        """Keep the content of a file elsewhere and return None, or return a merged content for its place.
-
-        `data` has taken its place. `link` gives the file itself another path, where a program still writes to it.
-        """
+Look: TypeAlias = Callable[[str, bytes, bytes | None, Callable[[str], None] | None], bytes | None]
+"""Looks at a file that a write has taken from its place: its name, its content, and what has taken the place, where
+None is nothing. The last argument gives the file itself another path, where a program still writes to it. Returns a
+merged content for the place, or None."""
 
 
 class Folders:
@@ -277,21 +270,21 @@ class Folders:
         finally:
             os.close(fd)
 
-    def write(self, names: Sequence[str], change: Change, guard: Guard) -> None:
+    def write(self, names: Sequence[str], change: Change, look: Look) -> None:
         """Write some files of a node and remove others; the metadata is the last to come and the first to go.
 
-        The guard looks at the files that were there.
+        Each file that was there is looked at.
         """
         try:
             if not any(data is not None for data in change.values()):
-                self._remove(names, change, guard)
+                self._remove(names, change, look)
                 return
             with self._opened(names, create=True) as fd:
                 for name in FILES:
                     if name in change and (data := change[name]) is None:
-                        self._take_away(name, fd, names, guard)
+                        self._take_away(name, fd, names, look)
                     elif name in change:
-                        self._write_file(name, data or b"", fd, names, guard)
+                        self._write_file(name, data or b"", fd, names, look)
         except StoreError:
             raise
         except OSError as error:
@@ -311,7 +304,7 @@ class Folders:
         finally:
             os.close(fd)
 
-    def _write_file(self, name: str, data: bytes | None, parent: int, names: Sequence[str], guard: Guard) -> None:
+    def _write_file(self, name: str, data: bytes | None, parent: int, names: Sequence[str], look: Look) -> None:
         is_again = False
         while data is not None:
             fd = self._disk.create_file(name + NEW, parent)
@@ -324,7 +317,7 @@ class Folders:
             is_taken = self._put(name, parent)
             if is_again:
                 self._disk.remove_file(name + OLD, parent)  # what is in place now has all of it
-            data = self._look_at_taken(name, parent, names, guard, data) if is_taken else None
+            data = self._look_at_taken(name, parent, names, look, data) if is_taken else None
             is_again = True
 
     def _put(self, name: str, parent: int) -> bool:
@@ -338,9 +331,9 @@ class Folders:
                 return False
 
     def _look_at_taken(
-        self, name: str, parent: int, names: Sequence[str], guard: Guard, data: bytes | None
+        self, name: str, parent: int, names: Sequence[str], look: Look, data: bytes | None
     ) -> bytes | None:
-        """Let the guard keep a replaced file that is not expected; then remove it.
+        """Have a replaced file looked at; then remove it.
 
         Returns a content to be written in its place; None if there is none.
         """
@@ -349,28 +342,26 @@ class Folders:
         except (StoreError, OSError):  # a symlink, or what may not be read: it is put back as it was
             self._disk.rename(name + NEW, parent, name, parent)
             raise
-        merged = None
-        if is_open or (taken != data and not guard.is_known(name, taken)):
-            link = functools.partial(self._disk.link_out, name + NEW, parent) if is_open else None
-            merged = guard.rescue(name, taken, data, link)
+        link = functools.partial(self._disk.link_out, name + NEW, parent) if is_open else None
+        merged = look(name, taken, data, link)
         if merged is not None:
             self._disk.rename(name + NEW, parent, name + OLD, parent)
         else:
             self._disk.remove_file(name + NEW, parent)
         return merged
 
-    def _take_away(self, name: str, parent: int, names: Sequence[str], guard: Guard) -> None:
+    def _take_away(self, name: str, parent: int, names: Sequence[str], look: Look) -> None:
         """Remove a file; an unexpected content is kept."""
         with contextlib.suppress(FileNotFoundError):
             self._disk.rename(name, parent, name + NEW, parent)
-            self._look_at_taken(name, parent, names, guard, None)
+            self._look_at_taken(name, parent, names, look, None)
 
-    def _remove(self, names: Sequence[str], change: Change, guard: Guard) -> None:
+    def _remove(self, names: Sequence[str], change: Change, look: Look) -> None:
         """Remove files, and the folders that nothing is left in."""
         with contextlib.suppress(FileNotFoundError), self._opened(names) as fd:
             for name in reversed(FILES):
                 if name in change:
-                    self._take_away(name, fd, names, guard)
+                    self._take_away(name, fd, names, look)
         self._remove_folders(names)
 
     def _remove_folders(self, names: Sequence[str]) -> None:

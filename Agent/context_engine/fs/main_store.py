@@ -319,7 +319,6 @@ class MainStore:
                     self.journal.close()
                     raise StoreError(f"the journal at {self.journal.path!r} cannot be opened: {error}") from error
                 self._begin_journal(error)
-                is_new = True
             redo(self.journal, self.folders, self.boot, self.aside)
             if is_new or not self.journal.last_sequence():
                 self._take_in()
@@ -343,7 +342,6 @@ class MainStore:
                 self.journal.check()
             except (sqlite3.DatabaseError, StoreCorruptError) as error:
                 self._begin_journal(error)
-                self._take_in()
 
     def _begin_journal(self, error: Exception) -> None:
         """Begin another journal: the files are the store, and the damaged one is kept. The lock is held."""
@@ -357,6 +355,7 @@ class MainStore:
         text = f"the journal was damaged ({error}) and set aside in .ctx/aside/{place.name}: what it could undo is gone"
         _log.warning("%s: %s", self.root, text)
         self.journal.report(self.clock(), "", f"{text}; delete that folder when nothing of it is wanted")
+        self._take_in()
 
     def _take_in(self) -> None:
         """Adopt all files without a journal: sequences go on above the highest, all is indexed again."""
@@ -444,7 +443,7 @@ class MainStore:
                     self.folders.move(folders, parse_uri(change.moved_to).folders)
                 else:
                     rescue = Rescue(self.journal, self.aside, change.uri, change.before, sequence=commit.sequence)
-                    self.folders.write(folders, change.after, rescue)
+                    self.folders.write(folders, change.after, rescue.look)
         except OSError as error:
             text = f"commit {commit.id} is kept in the journal, its files follow with the next write: {error}"
             raise StoreError(text, is_committed=True) from error

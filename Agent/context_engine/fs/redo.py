@@ -15,7 +15,7 @@ from pathlib import Path
 
 from ..core.config import ABSTRACT, CONTENT, META, OVERVIEW
 from ..core.errors import StoreCorruptError
-from .folders import NEW, OLD, Folders, Image
+from .folders import NEW, OLD, Folders, Image, Look
 from .journal import Change, Journal
 from .uri import parse_uri
 
@@ -40,12 +40,10 @@ class Rescue:
         self._before, self._may_merge = dict(before or {}), before is not None
         self._is_known, self._sequence = is_known, sequence
 
-    def is_known(self, name: str, taken: bytes) -> bool:
-        """Whether it is expected."""
-        return taken == self._before.get(name) or self._is_known(name, taken)
-
-    def rescue(self, name: str, taken: bytes, data: bytes | None, link: Callable[[str], None] | None) -> bytes | None:
-        """Merge it, or keep it aside and report."""
+    def look(self, name: str, taken: bytes, data: bytes | None, link: Callable[[str], None] | None) -> bytes | None:
+        """Merge what is not expected, or keep it aside and report."""
+        if link is None and (taken in (data, self._before.get(name)) or self._is_known(name, taken)):
+            return None
         base, self._before[name] = self._before.get(name) or b"", data
         if self._may_merge and data is not None and link is None and name in (ABSTRACT, OVERVIEW, CONTENT):
             merged = merge(base, taken, data)
@@ -131,13 +129,13 @@ def redo(journal: Journal, folders: Folders, boot: str, aside: Path) -> None:
     """Bring the files to the state of the journal. The lock is held; idempotent."""
     if commits := journal.unfinished(boot):
         changes = [change for _, made in commits for change in made]
-        _make_moves(changes, folders, Rescue(journal, aside, "", None, lambda name, taken: True))
+        _make_moves(changes, folders, Rescue(journal, aside, "", None, lambda name, taken: True).look)
         for uri, wanted in _newest_images(changes).items():
             _write_again(journal, folders, uri, wanted, aside)
         journal.mark_applied([sequence for sequence, _ in commits], boot)
 
 
-def _make_moves(changes: Iterable[Change], folders: Folders, stubs: Rescue) -> None:
+def _make_moves(changes: Iterable[Change], folders: Folders, stubs: Look) -> None:
     """Make the moves that were not made yet.
 
     The last one whose folder is at its new place, and not at its old one, was made, and so were those before: they are
@@ -184,15 +182,15 @@ def _write_again(journal: Journal, folders: Folders, uri: str, change: dict[str,
         image = change.get(file) or b""
         return not found or (b"\0" in found and is_torn(found, image)) or found in journal.images_of(uri, file)
 
-    rescue = Rescue(journal, aside, uri, None, is_known)
+    look = Rescue(journal, aside, uri, None, is_known).look
     for file, found in folders.leftovers(names).items():
         name = file.removesuffix(NEW).removesuffix(OLD)
-        if not is_known(name, found) and not (change.get(name) or b"").startswith(found):
-            rescue.rescue(name, found, None, None)
+        if not (change.get(name) or b"").startswith(found):
+            look(name, found, None, None)
     folders.drop_leftovers(names)
     stale = {file: image for file, image in change.items() if present.get(file) != image}
     if stale or not any(image is not None for image in (present | change).values()):  # its folder goes, too
-        folders.write(names, stale, rescue)
+        folders.write(names, stale, look)
 
 
 def is_torn(present: bytes, image: bytes) -> bool:
