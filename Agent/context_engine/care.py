@@ -267,7 +267,7 @@ def _index(fs: ContextFS, spaces: IndexSpaces, space: str) -> Iterator[str]:
         return
     words = spaces.words(space)
     try:
-        known = {node.uri: node.digest for node in words.nodes_under(space)}
+        known = words.digests_under(space)
         for each in fs.walk(parse_uri(space)):
             image = fs.folders.read(each.folders)
             meta = read_meta(each, image)

@@ -223,17 +223,11 @@ class WordIndex:
 
     # -- what is there --
 
-    def node(self, uri: str) -> IndexedNode | None:
-        """Return the indexed state of a node."""
+    def digests_under(self, uri: str) -> dict[str, str]:
+        """Return the digests of the indexed nodes at and under a URI."""
         with self.reading() as db:
-            row = db.execute(f"select {_NODE} from node where uri = ?", (uri,)).fetchone()
-            return IndexedNode(*row) if row else None
-
-    def nodes_under(self, uri: str) -> list[IndexedNode]:
-        """Return the nodes at and under a URI, by URI."""
-        with self.reading() as db:
-            sql = f"select {_NODE} from node where uri = ? or (uri >= ? and uri < ?) order by uri"
-            return [IndexedNode(*row) for row in db.execute(sql, (uri, f"{uri}/", f"{uri}0"))]
+            sql = "select uri, digest from node where uri = ? or (uri >= ? and uri < ?) order by uri"
+            return dict(db.execute(sql, (uri, f"{uri}/", f"{uri}0")))
 
     def digests(self, uris: Collection[str]) -> dict[str, str]:
         """Return the digests of some indexed nodes; others are left out."""
@@ -269,7 +263,7 @@ class WordIndex:
         Its passages belong to `group`, "" to nothing.
         """
         with self.writing() as db:
-            sql = f"insert into node({_NODE}) values (?, ?, ?, ?) on conflict(uri) do update set"
+            sql = "insert into node(uri, sequence, digest, category) values (?, ?, ?, ?) on conflict(uri) do update set"
             sql += " sequence = excluded.sequence, digest = excluded.digest, category = excluded.category returning num"
             ((num,),) = db.execute(sql, node).fetchall()
             db.execute("delete from name where uri = ?", (node.uri,))
@@ -455,9 +449,6 @@ def _fuse(*rankings: Sequence[str]) -> dict[str, float]:
         for rank, id in enumerate(ranking, 1):
             scores[id] = scores.get(id, 0.0) + 61 / (60 + rank) / len(rankings)
     return dict(sorted(scores.items(), key=lambda pair: -pair[1]))
-
-
-_NODE = "uri, sequence, digest, category"
 
 
 class _Row(NamedTuple):

@@ -316,9 +316,8 @@ class IndexWorker:
                 for each in chunk:
                     self._project(index, each)
         with index.writing():
-            for node in index.nodes_under(parsed.text):
-                if node.uri not in found:
-                    self._project(index, parse_uri(node.uri))
+            for gone in index.digests_under(parsed.text).keys() - found:
+                self._project(index, parse_uri(gone))
         if parsed.text == parsed.space:
             index.mark_whole()
 
@@ -329,9 +328,9 @@ class IndexWorker:
             if META not in image or leads_on(image[META]):
                 index.remove(uri.text)
                 return
-            known, node = index.node(uri.text), self._fs.node_of(uri, image, uri.category != SESSIONS)
+            node = self._fs.node_of(uri, image, uri.category != SESSIONS)
             digest = projected_digest(uri.text, node.metadata, node.category, node.metadata["digests"])
-            if known is not None and known.digest == digest:
+            if index.digests([uri.text]).get(uri.text) == digest:
                 return
             damage: list[StoreCorruptError] = []
             records = self._records(node, image, damage)

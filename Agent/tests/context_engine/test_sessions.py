@@ -908,7 +908,7 @@ class TestSearching:
 
         blocks = engine.search_memory(ADA, "jazz opera", categories=["preferences"]).blocks
         assert [block.content_excerpt for block in blocks] == ["I love silence."]
-        assert engine.words(MEMORIES).node(f"{MEMORIES}/preferences/jazz") is None
+        assert engine.words(MEMORIES).digests([f"{MEMORIES}/preferences/jazz"]) == {}
 
     def test_follows_moves_deletions_and_undo(self, engine: ContextEngineService) -> None:
         engine.commit_session(ADA, say("I love jazz."))
