@@ -76,15 +76,6 @@ Place: TypeAlias = tuple[str, int, int]
 """The node's URI, level, part."""
 
 
-class IndexedNode(NamedTuple):
-    """The indexed state of a node."""
-
-    uri: str
-    sequence: int
-    digest: str
-    category: str
-
-
 class WordHit(NamedTuple):
     """A row that fits."""
 
@@ -257,20 +248,21 @@ class WordIndex:
 
     # -- writing --
 
-    def replace(self, node: IndexedNode, records: Sequence[IndexRecord], names: Iterable[str], group: str = "") -> None:
-        """Index a node with its levels and passages; unchanged ones are not indexed again.
+    def replace(self, digest: str, records: Sequence[IndexRecord], names: Iterable[str], group: str = "") -> None:
+        """Index a node with its levels and passages, one at least; unchanged ones are not indexed again.
 
-        Its passages belong to `group`, "" to nothing.
+        `digest` is that of what was projected. Its passages belong to `group`, "" to nothing.
         """
+        node, uri = records[0], records[0].uri
         with self.writing() as db:
             sql = "insert into node(uri, sequence, digest, category) values (?, ?, ?, ?) on conflict(uri) do update set"
             sql += " sequence = excluded.sequence, digest = excluded.digest, category = excluded.category returning num"
-            ((num,),) = db.execute(sql, node).fetchall()
-            db.execute("delete from name where uri = ?", (node.uri,))
+            ((num,),) = db.execute(sql, (uri, node.sequence, digest, node.category)).fetchall()
+            db.execute("delete from name where uri = ?", (uri,))
             folded = {name for name in map(fold, names) if name}
-            db.executemany("insert into name values (?, ?)", [(name, node.uri) for name in sorted(folded)])
+            db.executemany("insert into name values (?, ?)", [(name, uri) for name in sorted(folded)])
             held = self._drop_rows(db, num)
-            units = list(self._units(db, num, node.uri, records, group))
+            units = list(self._units(db, num, uri, records, group))
             db.executemany(
                 "insert into row values (?, ?, ?, ?, ?, ?)",
                 [

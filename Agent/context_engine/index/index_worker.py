@@ -50,7 +50,7 @@ from ..fs.context_fs import ContextFS
 from ..fs.folders import Image
 from ..fs.meta import leads_on, read_edges
 from ..fs.uri import Uri, parse_uri
-from ..providers import IndexedNode, IndexedVectors, WordIndex, passages_of, projected_digest
+from ..providers import IndexedVectors, WordIndex, passages_of, projected_digest
 from .outbox_store import OutboxStore
 
 
@@ -332,30 +332,29 @@ class IndexWorker:
             digest = projected_digest(uri.text, node.metadata, node.category, node.metadata["digests"])
             if index.digests([uri.text]).get(uri.text) == digest:
                 return
-            damage: list[StoreCorruptError] = []
-            records = self._records(node, image, damage)
-            for each in damage:
-                self._report(uri, each)
+            records = self._records(uri, node, image)
         except ContextEngineError as error:  # it is left out, and reported; the others are found
             index.remove(uri.text)
             if isinstance(error, StoreError):
                 self._report(uri, error)
             return
-        named = IndexedNode(uri.text, int(node.metadata["sequence"]), digest, node.category)
-        index.replace(named, records, _names_of(uri, node), uri.parent if node.category == SESSIONS else "")
+        index.replace(digest, records, _names_of(uri, node), uri.parent if node.category == SESSIONS else "")
 
-    def _records(self, node: ContextNode, image: Image, damage: list[StoreCorruptError]) -> list[IndexRecord]:
-        """Return a node's records; `damage` takes what is wrong with lines of an archive."""
+    def _records(self, uri: Uri, node: ContextNode, image: Image) -> list[IndexRecord]:
+        """Return a node's records; damaged lines of an archive are reported."""
         if node.category == SESSIONS:
+            damage: list[StoreCorruptError] = []
             data, at = image.get(MESSAGES, b""), node.metadata["created_at"]
-            node.metadata["messages"] = decode_messages(data, node.uri, at, damage)
+            node.metadata["messages"] = decode_messages(data, uri.text, at, damage)
+            for each in damage:
+                self._report(uri, each)
         return self._projector.build_context_records(node)
 
     def records_of(self, uri: str) -> list[IndexRecord]:
         """Return the records of a node as it is now."""
         parsed = parse_uri(uri)
         image = self._fs.read_image(parsed, may_lock=False)
-        return self._records(self._fs.node_of(parsed, image, parsed.category != SESSIONS), image, [])
+        return self._records(parsed, self._fs.node_of(parsed, image, parsed.category != SESSIONS), image)
 
     def _report(self, uri: Uri, error: StoreError) -> None:
         """Report once what of a node is not indexed."""

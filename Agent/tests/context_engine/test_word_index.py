@@ -8,21 +8,22 @@ import pytest
 from Agent.context_engine.core.config import PLACES
 from Agent.context_engine.core.objects import IndexRecord
 from Agent.context_engine.index.index_worker import record_id
-from Agent.context_engine.providers import Filters, IndexedNode, WordIndex
+from Agent.context_engine.providers import Filters, WordIndex
 
 SPACE = "ctx://acme/users/ada"
 
 
 def record(uri: str, text: str, level: int = 2, part: int = 0, at: float = 0.0) -> IndexRecord:
     """Return one row of a node."""
-    return IndexRecord(record_id(uri, level, part), uri, SPACE, "memory", "entities", level, text, {}, {"at": at}, part)
+    category = uri.removeprefix(f"{SPACE}/").removeprefix("memories/").partition("/")[0]
+    return IndexRecord(record_id(uri, level, part), uri, SPACE, "memory", category, level, text, {}, {"at": at}, part)
 
 
 def fill(index: WordIndex, *texts: str) -> None:
     """Give an index a node for each text, with one passage, said at its number."""
     for number, text in enumerate(texts):
         uri = f"{SPACE}/memories/entities/n{number}"
-        index.replace(IndexedNode(uri, number + 1, text, "entities"), [record(uri, text, at=number)], [])
+        index.replace(text, [record(uri, text, at=number)], [])
 
 
 def found(index: WordIndex, query: str, limit: int = 10, **filters: object) -> list[str]:
@@ -42,7 +43,7 @@ class TestRanking:
         session = f"{SPACE}/sessions/s1"
         for number, text in enumerate(("What is the name of your walrus?", "Oliver, of course.", "I see.")):
             uri = f"{session}/000{number}-x"
-            index.replace(IndexedNode(uri, number + 1, text, "sessions"), [record(uri, text)], [], session)
+            index.replace(text, [record(uri, text)], [], session)
 
         assert found(index, "walrus") == ["0000-x", "0001-x"]
         assert [hit.is_answer for hit in index.rank("walrus", 2)] == [False, True]
@@ -51,7 +52,7 @@ class TestRanking:
     def test_goes_by_levels_and_filters(self, index: WordIndex) -> None:
         fill(index, "walrus", "walrus", "walrus")
         uri = f"{SPACE}/memories/events/e"
-        index.replace(IndexedNode(uri, 9, "x", "events"), [record(uri, "walrus", level) for level in range(3)], [])
+        index.replace("x", [record(uri, "walrus", level) for level in range(3)], [])
 
         assert set(found(index, "walrus")) == {"n0", "n1", "n2", "e"}
         assert [hit.level for hit in index.rank("walrus", 9, (0, 1))] == [0, 1]
@@ -63,7 +64,7 @@ class TestRanking:
     def test_shows_a_message_of_several_passages_once(self, index: WordIndex) -> None:
         uri = f"{SPACE}/sessions/s1/0001-x"
         rows = [record(uri, "walrus", part=part) for part in (0, PLACES, 1)]
-        index.replace(IndexedNode(uri, 1, "x", "sessions"), rows, [], f"{SPACE}/sessions/s1")
+        index.replace("x", rows, [], f"{SPACE}/sessions/s1")
 
         assert sorted(hit.said for hit in index.rank("walrus", 9)) == ["m1", "m2"]
 
