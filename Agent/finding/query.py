@@ -1,0 +1,322 @@
+"""A question: its terms and near words, and their postings in an index, summed up; see `score`."""
+
+import math
+from array import array
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from heapq import nlargest
+from itertools import compress, repeat
+from operator import mul
+from types import MappingProxyType
+
+from . import texts
+from .codes import NAME_BITS, decode
+from .packing import Postings
+from .rows import Rows
+from .thesaurus import Thesaurus, cut
+
+__all__ = ["MISSPELLED", "Query"]
+
+K1, B = 1.2, 0.75  # BM25F's own (Robertson & Zaragoza 2009)
+NAME = 2.0  # the weight of a name beside a text of usual length
+CHARACTER = 0.2  # what a single character counts beside a pair that texts have, see `_share`; a stop word beside others
+FEW = 30  # texts that do not yet show which words are rare: fewer count as so many, and the bar is not measured
+
+READ = 10_000  # postings that are read for a question, the rarest terms first; the first term is always read
+TERMS = 64  # terms that are read at most
+MISSPELLED = 0.9  # the weight of a word that an unknown one misspells
+NEAR_READ, NEAR_LEAST = 3_000, 0.1  # postings of near words that are read, the nearest first; the least share
+_ABOVE = 1 + 1e-9  # beyond what sums are rounded by
+
+
+class _Table(dict[int, float]):
+    """Code → value of a function of it, computed once."""
+
+    def __init__(self, compute: Callable[[int], float]) -> None:
+        self._compute = compute
+
+    def __missing__(self, code: int) -> float:
+        found = self[code] = self._compute(code)
+        return found
+
+
+def _add(
+    gains: dict[int, float],
+    postings: Postings,
+    weight: float,
+    saturated: _Table,
+    shares: Mapping[int, float] = MappingProxyType({}),
+    may_gain: Callable[[int], object] | None = None,
+) -> None:
+    """Add the gains of a term to those of the documents so far, of those that may gain."""
+    documents, worth = postings.documents, _Table(lambda code: weight * saturated[code])
+    gained = map(worth.__getitem__, postings.codes)
+    if shares:
+        gained = map(mul, gained, map(shares.get, documents, repeat(1.0)))
+    pairs = zip(documents, gained, strict=True)
+    for document, gain in compress(pairs, map(may_gain, documents)) if may_gain else pairs:
+        gains[document] = gains.get(document, 0.0) + gain
+
+
+class Query:
+    """A question's terms with their postings in the index."""
+
+    def __init__(
+        self,
+        index: Rows,
+        asked: Mapping[str, float],
+        name_weight: float = NAME,
+        query: str = "",
+    ) -> None:
+        self.index = index
+        self.thesaurus = index.thesaurus
+        self._name_weight = name_weight
+        self.counts = counts = index.counts()
+        self.total = max(FEW, counts.get("units", 0) + counts.get("passages", 0))
+        self._means = [
+            max(1.0, counts.get(f"{what} terms", 0) / max(1, counts.get(f"{what}s", 0)))
+            for what in ("name", "text", "passage")
+        ]
+        self.frequencies = index.frequencies(asked)
+        said = {term for term, count in asked.items() if count > texts.ASIDE} - texts.KINDS
+        self.telling = said - texts.STOP_WORDS
+        self.is_empty = not self.telling
+        """Whether the question has but stop words, so that nothing can answer it."""
+        self.telling = self.telling or said or {*asked}
+        pairs = [term for term in asked if len(term) == 2 and texts.is_unspaced(term)]
+        self._in_pairs = {*"".join(pairs)}
+        self._in_known_pairs = {*"".join(self.frequencies.keys() & {*pairs})}
+        unknown = [term for term in asked if term not in self.frequencies and term in self.telling]
+        grams = dict.fromkeys(gram for term in unknown for gram in texts.trigrams(term))
+        self.frequencies |= index.frequencies(grams)
+        self.weights = {term: weight * self.idf(term) * self._share(term) for term, weight in asked.items()}
+        self.postings = index.postings(self._choose(self.weights))
+        unread = self.frequencies.keys() - self.postings.keys()
+        self.weights = {term: weight for term, weight in self.weights.items() if term not in unread}
+        self.mass = self.weigh(self.weights) or 1.0
+        self.words = self._find_words(query)
+        """The words that are asked for, each with its terms."""
+        self.shares: dict[str, dict[int, float]] = {}
+        """Term → document → share: of the postings that are those of a near word."""
+        self.near: dict[str, dict[str, float]] = self._find_near(self.thesaurus)
+        """Term → near words that the index has, each with its share."""
+        self._read_near()
+        self._tf = _Table(self._read_code)
+        """Code → how often the document has the term, by the lengths of its fields."""
+        self._saturated = _Table(lambda code: self._tf[code] / (K1 + self._tf[code]))
+        self._codes: dict[int, dict[str, int]] = {}
+        """Document → the terms that it has, with their codes."""
+        self.covered: dict[int, float] = {}
+        """Document → the weight of its terms that tell something, of those that were looked at."""
+        self._grams = list(grams)
+
+    def idf(self, term: str) -> float:
+        """Return the inverse document frequency of a term."""
+        frequency = min(self.total, self.frequencies.get(term, 0))
+        if self._is_minor(term):  # common in the language, also where few texts have it
+            frequency = max(frequency, self.total // 2)
+        return math.log(1 + (self.total - frequency + 0.5) / (frequency + 0.5))
+
+    def _is_minor(self, term: str) -> bool:
+        """Return whether a term is a stop word beside others."""
+        return not self.is_empty and term in texts.STOP_WORDS
+
+    def _share(self, term: str) -> float:
+        """Return the weight of a term: a character that stands alone in the question is a word.
+
+        Where texts have none of the pairs that it makes, it counts for these, the more the rarer it is (back-off).
+        """
+        if self._is_minor(term) or term in self._in_known_pairs:
+            return CHARACTER
+        return self.idf(term) / self.idf("") if term in self._in_pairs else 1.0
+
+    def _find_words(self, query: str) -> list[tuple[str, list[str]]]:
+        """Return the words that are asked for, each with its terms: of scripts without blanks its pairs."""
+        found = list[tuple[str, list[str]]]()
+        for sentence in texts.cut_question(query)[0] if query else ():
+            for run in texts.words(texts.drop_asking(sentence)):
+                if not texts.is_unspaced(run):
+                    found.append((run, texts.terms(run)[:1]))
+                    continue
+                for word in cut(run, self.thesaurus) if self.thesaurus else [run]:
+                    found.append((word, _pairs(word) or [word]))
+        return found[: 4 * TERMS]
+
+    def _find_near(self, thesaurus: Thesaurus | None) -> dict[str, dict[str, float]]:
+        """Return term → near word → share, of words that the index has; a pair of characters is near by its word."""
+        asked = self.telling & self.weights.keys()
+        words = {term: [term] for term in asked if not texts.is_unspaced(term)}
+        for word, parts in self.words:
+            for part in parts if texts.is_unspaced(word) else ():
+                if part in asked:
+                    words.setdefault(part, []).append(word)
+        found: dict[str, dict[str, float]] = {}
+        for term, said in [*words.items()][:TERMS]:
+            is_word = term in self.frequencies or (thesaurus is not None and thesaurus.near(term) is not None)
+            near = dict.fromkeys(() if is_word else texts.corrections(term), MISSPELLED)
+            for word in () if texts.has_digit(term) else said:
+                for other, share in thesaurus.near(word) or () if thesaurus else ():
+                    if share >= NEAR_LEAST and other != term and other not in texts.STOP_WORDS:
+                        near[other] = max(share, near.get(other, 0.0))
+            if near:
+                found[term] = near
+        return found
+
+    def _read_near(self) -> None:
+        """Add the postings of near words, the nearest first, as far as they may be read."""
+        others = {other for near in self.near.values() for other in near}
+        parts = {other: _pairs(other) for other in others if len(other) > 2 and texts.is_unspaced(other)}
+        known = self.index.frequencies((others - parts.keys()).union(*parts.values()))
+        held = {other: n for other, n in known.items() if other in others}
+        held |= {other: min(map(known.__getitem__, each)) for other, each in parts.items() if known.keys() >= {*each}}
+        chosen, left = list[tuple[float, str, str]](), NEAR_READ
+        wanted = ((share, term, other) for term, near in self.near.items() for other, share in near.items())
+        for share, term, other in sorted(
+            (each for each in wanted if each[2] in held), key=lambda each: (-each[0], held[each[2]], each[1:])
+        ):
+            left -= held[other]
+            if left < 0:
+                break
+            chosen.append((share, term, other))
+        read = self.index.postings({part for _, _, other in chosen for part in parts.get(other, [other])})
+        self.near, lent = {}, dict[str, dict[int, int]]()
+        for share, term, other in chosen:
+            self.near.setdefault(term, {})[other] = share
+        for share, term, other in reversed(chosen):  # the nearest comes last, and stands
+            first, *rest = (read[part] for part in sorted(parts.get(other, [other]), key=known.__getitem__))
+            there = dict(zip(*first, strict=True))
+            for part in rest:
+                there = {document: there[document] for document in there.keys() & part.documents}
+            lent.setdefault(term, {}).update(there)
+            self.shares.setdefault(term, {}).update(dict.fromkeys(there, share))
+        for term, each in lent.items():
+            own = self.postings.get(term, Postings(array("I"), array("H")))
+            for document in each.keys() & own.documents:
+                del each[document], self.shares[term][document]
+            self.postings[term] = Postings(own.documents + array("I", each), own.codes + array("H", each.values()))
+
+    def share(self, term: str, document: int) -> float:
+        """Return a document's share of a term in its postings: 1, or the share of the nearest word."""
+        return self.shares[term].get(document, 1.0) if term in self.shares else 1.0
+
+    def quoted(self) -> dict[str, float]:
+        """Return term → weight of the words that stand in texts for those of the question."""
+        near = {other: share * self.weights[term] for term, each in self.near.items() for other, share in each.items()}
+        return {**near, **{term: weight for term, weight in self.weights.items() if term in self.telling}}
+
+    def _choose(self, terms: Collection[str]) -> Iterator[str]:
+        """Yield the rarest terms as far as they may be read, stop words last."""
+        left = READ
+        known = [term for term in terms if term in self.frequencies]
+        known.sort(key=lambda term: (term in texts.STOP_WORDS, self.frequencies[term], term))
+        for number, term in enumerate(known[:TERMS]):
+            left -= self.frequencies[term]
+            if left < 0 and number:
+                return
+            yield term
+
+    def _read_code(self, code: int) -> float:
+        length, count, text_length, is_passage = decode(code)
+        mean_name, mean_text, mean_passage = self._means
+        found = self._name_weight / (1 - B + B * length / mean_name) if length else 0.0
+        mean = mean_passage if is_passage else mean_text
+        return found + (count / (1 - B + B * text_length / mean) if count else 0.0)
+
+    def gains(self, count: int = 0) -> tuple[dict[int, float], dict[int, float]]:
+        """Return document → score of its own terms: of units, and of passages; of so many best ones, 0: of all.
+
+        What has none of the terms that count most is left out where all that is left could not make it one of the best
+        (MaxScore).
+        """
+        saturated, has_passages = self._saturated, bool(self.counts.get("passages"))
+        most = {
+            term: self.weights[term] * max(map(saturated.__getitem__, {*postings.codes}), default=0.0)
+            for term, postings in self.postings.items()
+        }
+        found, left = dict[int, float](), math.fsum(most.values())
+        bar, may_gain = left / 6, None
+        for term in sorted(most, key=lambda term: (-most[term], term)):
+            if count and left < bar:
+                bar = left / 4
+                if best_ones := _drop_lesser(found, 1 + has_passages, count, left):
+                    found, may_gain = best_ones, best_ones.__contains__
+            _add(found, self.postings[term], self.weights[term], saturated, self.shares.get(term, {}), may_gain)
+            left -= most[term]
+        if not has_passages:
+            return found, {}
+        passages = {document: gain for document, gain in found.items() if document & 1}
+        return {document: gain for document, gain in found.items() if not document & 1}, passages
+
+    def look_at(self, documents: Iterable[int]) -> None:
+        """Find out which terms some documents have: of many at once, in a fraction of the time."""
+        new = set(documents) - self._codes.keys()
+        self._codes.update((document, {}) for document in new)
+        self.covered |= dict.fromkeys(new, 0.0)
+        for term, postings in self.postings.items():
+            weight, shares = self.weights[term] if term in self.telling else 0.0, self.shares.get(term, {})
+            for document, code in compress(zip(*postings, strict=True), map(new.__contains__, postings.documents)):
+                self._codes[document][term] = code
+                self.covered[document] += weight * shares.get(document, 1.0)
+
+    def _codes_of(self, document: int) -> dict[str, int]:
+        if document not in self._codes:
+            self.look_at([document])
+        return self._codes[document]
+
+    def terms_of(self, document: int) -> Iterable[str]:
+        """Return the terms of the question that a document has, or has near words of."""
+        return self._codes_of(document).keys()
+
+    def gains_of(self, document: int, names_only: bool = False) -> dict[str, float]:
+        """Return term → gain of one document, or of its names alone."""
+        bits, found = NAME_BITS if names_only else ~0, dict[str, float]()
+        for term, code in self._codes_of(document).items():
+            if gain := self._saturated[code & bits]:
+                found[term] = gain * self.weights[term] * self.share(term, document)
+        return found
+
+    def gains_with(self, passage: int, document: int) -> dict[str, float]:
+        """Return term → gain of a passage, as if all of its unit's document stood in it, too."""
+        found, tf, own = dict[str, float](), self._tf, self._codes_of(document)
+        for term, code in self._codes_of(passage).items():
+            share, often = self.share(term, passage), tf[code]
+            if term in own and self.share(term, document) >= share:
+                share, often = self.share(term, document), tf[own[term]] + often * (share == 1.0)
+            found[term] = self.weights[term] * share * often / (K1 + often)
+        return found
+
+    def weigh(self, terms: Iterable[str]) -> float:
+        """Return the weight of those of some terms that tell something."""
+        return math.fsum(self.weights[term] for term in terms if term in self.telling)
+
+    def similar_names(self) -> dict[int, float]:
+        """Return document → 0 … 1: the share of the question's trigrams that its names have, by their weight."""
+        found: dict[int, float] = {}
+        mass = math.fsum(map(self.idf, self._grams)) or 1.0
+        saturated = _Table(lambda code: self._tf[code] / (K1 * self._name_weight + self._tf[code]))
+        for gram, postings in self.index.postings(self._choose(self._grams)).items():
+            _add(found, postings, self.idf(gram) / mass, saturated)
+        return found
+
+
+def _drop_lesser(scores: dict[int, float], kinds: int, count: int, left: float) -> dict[int, float]:
+    """Return the documents that can still be among the best of their kind; none where others can, too.
+
+    Args:
+        scores: Document → what it has so far.
+        kinds: 1: of units alone; 2: of passages, too.
+        count: So many are the best.
+        left: What a document may still get.
+    """
+    kept = dict[int, float]()
+    for kind in range(kinds):
+        part = scores if kinds == 1 else {at: one for at, one in scores.items() if at & 1 == kind}
+        least = nlargest(count, part.values())[-1] / _ABOVE if len(part) > count else 0.0
+        if least <= left:
+            return {}
+        kept.update((at, one) for at, one in part.items() if one + left >= least)
+    return kept
+
+
+def _pairs(word: str) -> list[str]:
+    """Return the terms of the index that a word of a script without blanks is made of."""
+    return [word[at : at + 2] for at in range(len(word) - 1)]
