@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ..base.language import count_of, say
-from ..base.text import one_line
 from ..context_engine import ContextEngineService, RequestContext
 from ..context_engine.core.config import OWNER_OF
 from ..context_engine.fs.uri import join_uri
@@ -205,19 +204,6 @@ def _ls(engine: ContextEngineService, ctx: RequestContext, uri: str) -> _Answer:
     return found, "\n".join(f"{each.name}{'/' if each.has_children else ''}" for each in found)
 
 
-@_of_context("tree", ANY_URI)
-def _tree(engine: ContextEngineService, ctx: RequestContext, uri: str) -> _Answer:
-    """Show all nodes under a URI, with a line of each."""
-    root = _uri(ctx, uri)
-    if not (found := engine.list_children(ctx, root, recursive=True)):
-        return found, say("nothing is under {}", root), NOT_FOUND
-    lines = []
-    for each in found:
-        said = "" if each.is_dir else f"  {one_line(engine.fs.read_level(ctx, each.uri, 'L0'))[:70]}"
-        lines.append(f"{'  ' * (each.uri.count('/') - root.count('/') - 1)}{each.name}{said}")
-    return found, "\n".join(lines)
-
-
 @_of_context("log", click.option("--limit", type=int, default=20, show_default=True, help="How many are shown."))
 def _log(engine: ContextEngineService, ctx: RequestContext, limit: int) -> _Answer:
     """List the last commits."""
@@ -227,20 +213,6 @@ def _log(engine: ContextEngineService, ctx: RequestContext, limit: int) -> _Answ
         for row in rows
     ]
     return rows, "\n".join(lines) or say("there are none")
-
-
-@_of_context("show", URI)
-def _show(engine: ContextEngineService, ctx: RequestContext, uri: str) -> _Answer:
-    """Show the commits of a node."""
-    entries = engine.history(ctx, _uri(ctx, uri))
-    if not entries:
-        engine.get_node(ctx, _uri(ctx, uri))  # which says where nothing is there
-        return entries, say("no commit has changed {}", uri), NOT_FOUND
-    lines = [
-        f"{local_time(each.at)}  {each.commit_id}  {say('{} by {}', say(each.change), _say_name(each.name))}"
-        for each in entries
-    ]
-    return entries, "\n".join(lines)
 
 
 def _say_name(name: str) -> str:
@@ -254,14 +226,6 @@ def _undo(engine: ContextEngineService, ctx: RequestContext, commit_id: str) -> 
     """Undo a commit, as `log` names it, as a new commit."""
     undone = engine.undo(ctx, commit_id)
     return {"commit_id": undone}, say("undone by {}", undone)
-
-
-@_of_context("mv", click.argument("from_uri"), click.argument("to_uri"))
-def _mv(engine: ContextEngineService, ctx: RequestContext, from_uri: str, to_uri: str) -> _Answer:
-    """Move a node to another URI."""
-    to = _uri(ctx, to_uri)
-    engine.move_node(ctx, _uri(ctx, from_uri), to)
-    return {"uri": to}, to
 
 
 SOURCES = click.option(

@@ -80,17 +80,13 @@ class TestCommandLine:
         assert run("remember", "lives_in: Rome", "--category", "profile").strip().endswith("/profile")
         assert "lives_in: Rome" in run("read", "memories/profile")
         assert run("ls", "memories/preferences").split() == ["noise", "龙井"]
-        assert "profile  profile: lives_in: Rome" in run("tree")
-        for command in ("ls", "tree"):
-            said = run(command, "memories/没有", code=1)
-            assert said == "nothing is under ctx://local/users/ada/memories/没有\n"
+        said = run("ls", "memories/没有", code=1)
+        assert said == "nothing is under ctx://local/users/ada/memories/没有\n"
         last = json.loads(run("--json", "log"))[0]["id"]
-        assert last in run("show", "memories/profile")
         assert "undone by" in run("undo", last)
         assert "no node" in run("read", "memories/profile", code=1)
-        assert run("mv", "memories/preferences/noise", "memories/preferences/silence").strip().endswith("silence")
         assert "nothing has changed" in run("adopt")
-        assert "forgot 1 memories and 0 messages" in run("forget", "memories/preferences/silence")
+        assert "forgot 1 memories and 0 messages" in run("forget", "memories/preferences/noise")
         assert "done" in run("worker", "--once")
         assert "dead: 0" in run("status").splitlines()
         assert run("verify").strip() == "all agrees"
@@ -107,7 +103,6 @@ class TestCommandLine:
         run("remember", "tea", "--topic", "tea")
         run("search", "nothing", code=1)
         assert "no node" in run("read", "memories/nothing", code=1)
-        assert "no node" in run("show", "memories/nothing", code=1)
         assert "is not of user" in run("read", "ctx://local/users/bob/x", code=2)
         assert "AccessDeniedError" in json.loads(run("--json", "read", "ctx://local/users/bob/x", code=2))["error"]
         assert run("commit", str(tmp_path / "nothing.json"), code=2)
