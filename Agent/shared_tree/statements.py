@@ -64,7 +64,7 @@ READ_BACK = """
     WHERE tree_id = %s AND after < %s AND (%s::bytea IS NULL OR pieces <> '' OR position(%s::bytea IN lines) > 0)
     ORDER BY after DESC LIMIT %s"""
 # A turn lasts a round trip or two: who is stopped in it loses it, and who waits in vain goes on without.
-LIMIT_TURN = "SET LOCAL idle_in_transaction_session_timeout = '700ms'"
+LIMIT_TURN = "SET LOCAL idle_in_transaction_session_timeout = '300ms'"
 LIMITS = "BEGIN", LIMIT_TURN, "SET LOCAL statement_timeout = '1s'"
 NO_LIMIT = "SET LOCAL statement_timeout TO DEFAULT"
 TAKE_TURN = f"SELECT 1 FROM kt_tree WHERE tree_id = %s AND {_DURABLE} FOR UPDATE"

@@ -2,8 +2,8 @@
 
 A commit: the process waits for its turn, and what others wrote is read; the operations' lines are encoded after it; one
 statement inserts them, but only if the batch that they follow is still the last. So each batch comes from a process
-that had read all before it. Turns go by who came first, near or far, and end after 0.7 s of doing nothing. A process
-that writes in a loop, and is near, keeps its turn for 50 ms: the server holds it, and ends it whatever becomes of the
+that had read all before it. Turns go by who came first, near or far, and end after 0.3 s of doing nothing. A process
+that writes in a loop, and is near, keeps its turn for 40 ms: the server holds it, and ends it whatever becomes of the
 process. In that time nobody else writes, and a commit is one round trip again.
 
 Where this tree has written within the last second, and no other lately, the first step is left out, a guess: the
@@ -45,8 +45,8 @@ PIECES_FROM = 1024 * 1024
 _TURNS = 20  # commits that take turns after others have written
 _GUESS_S = 1.0  # since the last commit: later others may well have written, or the connection be gone
 _FOUND = 64  # batches fetched at once by what they hold
-_HELD_S = 0.05  # for which a turn is kept where the next commit comes at once
-_LONG_S = 0.5  # of waiting for a turn, after which it is for one commit: many others wait
+_HELD_S = 0.04  # for which a turn is kept where the next commit comes at once
+_LONG_S = 0.3  # of waiting for a turn, after which it is for one commit: many others wait
 _LOOK_S = 0.01  # between guesses that look whether another waits for its turn: looking takes a lock
 _AGAIN = UnansweredError, NotSentError, ReadOnlyError  # what may pass
 _PAUSES = (0.01, 0.5)  # seconds between tries: the first, and the longest
@@ -151,7 +151,7 @@ class SharedStore(Reader):
         waited, is_loop = time.monotonic() - asked_at, asked_at - self._ended_at < _HELD_S
         if is_loop and waited < _LONG_S and 4 * self._took < _HELD_S:
             self._rows.hold(self.tree_id, _HELD_S)
-            self._turn_ends = time.monotonic() + _HELD_S - 2 * self._took  # what is under way then gets in before it
+            self._turn_ends = time.monotonic() + 0.8 * _HELD_S - self._took  # what is under way then gets in before
 
     def _take_in(self, first: list[Batch] | None, apply: Callable[[port.Records], None]) -> None:
         for records in self.read_on(first):
