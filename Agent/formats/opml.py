@@ -26,17 +26,27 @@ for them.
 
 import codecs
 import re
-from collections import deque
 from collections.abc import Iterator
 from typing import TextIO
-from xml.parsers import expat
+from xml.etree import ElementTree
 from xml.sax.saxutils import escape, quoteattr
 
-from .records import DEFAULT_ENCODING, Outline, Record, Source, is_blank, join_names, printable, refuse, split_names
+from .records import (
+    DEFAULT_ENCODING,
+    Fact,
+    Keyword,
+    Outline,
+    Record,
+    Source,
+    is_blank,
+    join_names,
+    printable,
+    refuse,
+    split_names,
+)
 from .view import View
 
 _ADDRESSES = ("url", "xmlUrl", "htmlUrl")
-_CHUNK = 1 << 16  # bytes
 
 
 def write(view: View, out: TextIO) -> None:
@@ -66,40 +76,25 @@ def read(source: Source, outline: Outline) -> Iterator[Record]:
 
     Raises:
         InvalidInputError: it is not XML, or declares an entity.
+
+    Cost: the parser reads a document as a whole.
     """
-    found: deque[_Element] = deque()
-    path: list[_Element] = []
-
-    def start(tag: str, attributes: dict[str, str]) -> None:
-        element = _Element(attributes if tag == "outline" else {}, path[-1] if path else None)
-        if element.parent is not None:
-            element.parent.is_leaf = False
-        # An element is known as a leaf only when the next one comes.
-        path.append(element)
-        if tag == "outline":
-            found.append(element)
-
-    def refuse_entity(*_: object) -> None:
-        raise refuse(source, "it declares an entity", parser.CurrentLineNumber)
-
-    parser = expat.ParserCreate("utf-8")  # whatever the document declares: it is decoded here
-    parser.StartElementHandler = start
-    parser.EndElementHandler = lambda _: path.pop() and None
-    parser.EntityDeclHandler = refuse_entity
-    with source.open() as file:
-        try:
-            decoder = codecs.getincrementaldecoder(_encoding_of(source))()
-            while chunk := file.read(_CHUNK):
-                parser.Parse(decoder.decode(chunk).encode("utf-8"))
-                while len(found) > 1:
-                    yield from found.popleft().records(outline)
-            parser.Parse(b"", True)
-        except LookupError as error:
-            raise refuse(source, f"it declares an encoding that is not known: {error}") from error
-        except expat.ExpatError as error:
-            raise refuse(source, f"this is no XML: {error}") from error
-    for element in found:
-        yield from element.records(outline)
+    try:
+        text = source.path.read_bytes().decode(_encoding_of(source))
+    except LookupError as error:
+        raise refuse(source, f"it declares an encoding that is not known: {error}") from error
+    if entity := re.search("<!ENTITY", text):
+        raise refuse(source, "it declares an entity", text.count("\n", 0, entity.start()) + 1)
+    try:
+        waiting = [(ElementTree.fromstring(text), outline.parent_id)]
+    except ElementTree.ParseError as error:
+        raise refuse(source, f"this is no XML: {error}") from error
+    while waiting:
+        element, id = waiting.pop()
+        for record in _records(element, id, outline) if element.tag == "outline" else ():
+            yield record
+            id = record.id if isinstance(record, Keyword) else id
+        waiting += [(inner, id) for inner in reversed(element)]
 
 
 def _encoding_of(source: Source) -> str:
@@ -113,31 +108,17 @@ def _encoding_of(source: Source) -> str:
     return encoding if codecs.lookup(name).name == "utf-8" else name
 
 
-class _Element:
-    """An `<outline>`, and its record."""
-
-    def __init__(self, attributes: dict[str, str], parent: "_Element | None") -> None:
-        self.attributes = attributes
-        self.parent = parent
-        self.is_leaf = True
-        self.id = ""
-
-    def records(self, outline: Outline) -> Iterator[Record]:
-        parent_id = outline.parent_id if self.parent is None else self.parent.id or outline.parent_id
-        get = self.attributes.get
-        text = get("text") or get("title") or ""
-        address = next((get(name, "") for name in _ADDRESSES if get(name)), "")
-        note = get("_note") or get("description") or ""
-        if get("type") == "info" or (address and self.is_leaf):
-            fact = outline.fact(parent_id, text, address, get("_id", ""))
-            fact.content = "\n\n".join(filter(None, (text, note)))
-            yield fact
-            self.id = parent_id
-        elif is_blank(text):
-            self.id = parent_id
-        else:
-            keyword = outline.keyword(parent_id, text, split_names(get("_aliases", ""), "|"), note, get("_id", ""))
-            self.id = keyword.id
-            yield keyword
-            if address:
-                yield outline.fact(self.id, text, address)
+def _records(element: ElementTree.Element, parent_id: str, outline: Outline) -> Iterator[Keyword | Fact]:
+    get = element.get
+    text = get("text") or get("title") or ""
+    address = next((found for name in _ADDRESSES if (found := get(name, ""))), "")
+    note = get("_note") or get("description") or ""
+    if get("type") == "info" or (address and not len(element)):
+        fact = outline.fact(parent_id, text, address, get("_id", ""))
+        fact.content = "\n\n".join(filter(None, (text, note)))
+        yield fact
+    elif not is_blank(text):
+        aliases = split_names(get("_aliases", ""), "|")
+        yield (keyword := outline.keyword(parent_id, text, aliases, note, get("_id", "")))
+        if address:
+            yield outline.fact(keyword.id, text, address)
