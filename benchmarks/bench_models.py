@@ -4,14 +4,14 @@ Half of the questions stand here, the other half are read from a file that is no
 there (`--questions`). Foreign ones have no answer. Ways of answering:
 
     words      the lexical client: the first of the ranking, where its score reaches 0.4
+    meaning    the lexical client over words and meaning together, where the extra `[local]` is installed
     sure       what the tree answers without a model: the first of the ranking, where it reaches the bar
-    meaning    the lexical client over words and meaning together, where an embedder is installed
     walk       a model is shown the whole view and writes a number, round by round, whatever words say
     cascade    what is sure without a call, else the best few with a fact each, then the walk; it writes a number
     names      the cascade with `LocalLLMClient`, which compares how likely the names are
 
-The last three are measured for each `--model FILE.gguf`. Fresh tokens are those that no cache held; seconds are of
-the processor.
+The last three are measured for each `--model FILE.gguf`, over words and meaning where that is installed. Fresh tokens
+are those that no cache held; seconds are of the processor.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ import runpy
 import sys
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -28,6 +29,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from benchmarks import common, finding_sets
 from keyword_tree import KeywordTree, LLMClient, StubLLMClient
+from keyword_tree.finding.tree import TreeRanker
 from keyword_tree.models.lexical_client import LexicalLLMClient
 from keyword_tree.models.local_client import LocalLLMClient
 
@@ -172,18 +174,19 @@ def ask(
 
 def ways(options: argparse.Namespace) -> Iterator[tuple[str, LLMClient, Callable[..., Any], dict[str, Any]]]:
     """Yield each way with its client, what makes the tree, and the tree's options."""
-    yield "words", LexicalLLMClient(), KeywordTree, {}
-    nothing = StubLLMClient([{"action": "missing"}] * 10_000)
-    nothing.short_list = 8
-    yield "sure", nothing, KeywordTree, {}
+    make: Callable[..., KeywordTree] = partial(KeywordTree, ranker=partial(TreeRanker, meaning=False))
+    yield "words", LexicalLLMClient(), make, {}
     try:
         from keyword_tree.finding import EmbeddingTree, LocalEmbedder
 
-        embedder = LocalEmbedder()
+        make = partial(EmbeddingTree, embedder=LocalEmbedder(), patience_s=60.0)
     except ImportError as error:
         print(f"meaning is not measured: {error}", file=sys.stderr)
     else:
-        yield "meaning", LexicalLLMClient(), lambda folder, **more: EmbeddingTree(folder, embedder, **more), {}
+        yield "meaning", LexicalLLMClient(), make, {}
+    nothing = StubLLMClient([{"action": "missing"}] * 10_000)
+    nothing.short_list = 8
+    yield "sure", nothing, make, {}
     for path in options.model:
         for name, kind, more in (
             ("walk", Walking, {"always_ask": True}),
@@ -192,7 +195,7 @@ def ways(options: argparse.Namespace) -> Iterator[tuple[str, LLMClient, Callable
         ):
             if name in options.ways:
                 client = kind(path, timeout_s=300.0, threads=options.threads, chat_template=options.chat_template)
-                yield f"{name}, {Path(path).stem}", client, KeywordTree, more
+                yield f"{name}, {Path(path).stem}", client, make, more
 
 
 def run(options: argparse.Namespace) -> None:
