@@ -577,6 +577,14 @@ class TestJournal:
         ]
         assert [each.before["content.md"] for each in past[:-1]] == [each.after["content.md"] for each in past[1:]]
 
+    def test_need_not_be_there(self, fs: ContextFS) -> None:
+        fs.journal.query("PRAGMA journal_mode = DELETE")  # as on a file system without shared memory
+        fs.write_node(ADA, node())
+        fs.checkpoint()
+
+        assert fs.journal.wal_size() == 0
+        assert fs.read_level(ADA, TEA, "L2") == "- no sugar\n"
+
     def test_is_emptied_later_where_a_worker_writes_to_it(self, fs: ContextFS) -> None:
         fs.write_node(ADA, node())
         worker = sqlite3.connect(fs.journal.path, isolation_level=None)
