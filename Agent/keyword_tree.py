@@ -1109,9 +1109,9 @@ def _EncodeRecord(record: _Record) -> bytes:
 
 
 def _EncodeNode(
-    id: str, ordinal: int, deleted: bool, parent_id: str | None, name: str, aliases: list[str], normalized: list[str],
-    level: int, description: str, metadata: _Row, version: int, created_at: float, updated_at: float, created_by: str,
-    more: str = "",
+    id: str, ordinal: int, deleted: bool, parent_id: str | None, name: str, aliases: list[str],
+    normalized: Iterable[str], level: int, description: str, metadata: _Row, version: int, created_at: float,
+    updated_at: float, created_by: str, more: str = "",
 ) -> bytes:  # fmt: skip
     text = _EncodeString
     return (
@@ -2687,11 +2687,6 @@ class _FileStore:
         if with_history:
             yield from self.aside.ReadHistory(last, oldest, value)
 
-    def OpenAgain(self) -> _LogReader:
-        """Return a reader of the log up to what was read of it, with a descriptor of its own."""
-        with self._Borrow() as fd:
-            return _LogReader(self.files, self.files.Duplicate(fd), self._reader.log.bytes)
-
     # -- what is set aside ----------------------------------------------------
 
     def SnapshotNames(self) -> list[str]:
@@ -2713,7 +2708,8 @@ class _FileStore:
         Raises:
             StoreCorruptError: an operation that was read cannot be read any more.
         """
-        with self.OpenAgain() as reader:
+        with self._Borrow() as fd:
+            reader = _LogReader(self.files, fd, self._reader.log.bytes)
             for records in reader.Read():
                 fresh.Apply(records)
         if reader.seq != self.seq:
@@ -4738,8 +4734,8 @@ class OpenOperation:
         self.now = 0.0
         self._name = name
         self._author = author
-        self._writes: list[tuple[_Plan[Any], str, Sequence[_Row]]] = []  # plan, author, what a model was asked
-        self._owner: tuple[int, object] = (0, None)
+        self.writes: list[tuple[_Plan[Any], str, Sequence[_Row]]] = []  # plan, author, what a model was asked
+        self.owner: tuple[int, object] = (0, None)
         self._outer: OpenOperation | None = None  # a block inside another is a part of it
         self._first = 0  # how many plans the outer one had,
         self._start: tuple[_Transaction | None, int] = (None, 0)  # and its transaction, with so many steps
@@ -4753,9 +4749,9 @@ class OpenOperation:
         if self._exit is not None and self._exit() is None:  # the method was read before, and the block entered by hand
             self._exit = None
         if self._outer is not None:
-            self.id, self._first, transaction = self._outer.id, len(self._outer._writes), self._outer.transaction
+            self.id, self._first, transaction = self._outer.id, len(self._outer.writes), self._outer.transaction
             self._start = transaction, len(transaction.steps) if transaction else 0
-        self.now, self._owner, self._stage = self.engine.Now(), _WhoRuns(), "open"
+        self.now, self.owner, self._stage = self.engine.Now(), _WhoRuns(), "open"
         try:
             if self._outer is not None:
                 self._outer._inner.append(self)
@@ -4790,24 +4786,16 @@ class OpenOperation:
         try:
             self.engine.NoteBlocks()
             self._DropEnded()
-            if kind is None and self._writes:
-                agent_ios = [io for _, _, ios in self._writes for io in ios]
-                author = self._author or self._writes[0][1]
+            if kind is None and self.writes:
+                agent_ios = [io for _, _, ios in self.writes for io in ios]
+                author = self._author or self.writes[0][1]
                 self.engine.Run(_Job(self._name, self.id, self._RunPlans, author, agent_ios, block=self))
         finally:
-            self._writes, self.transaction = [], None  # a task that the block started may keep hold of it
+            self.writes, self.transaction = [], None  # a task that the block started may keep hold of it
 
     def __repr__(self) -> str:
-        state = f"open, {_Count(len(self._writes), 'write')}" if self.is_open else "ended"
+        state = f"open, {_Count(len(self.writes), 'write')}" if self.is_open else "ended"
         return f"<OpenOperation {_Shorten(self._name)} {state}>"
-
-    def IsOpenHere(self) -> bool:
-        """Tell whether what is written now is the block's: tasks and threads that it starts write for themselves."""
-        return self.is_open and self._owner == _WhoRuns()
-
-    def HoldsWrites(self) -> bool:
-        """Tell whether writes were made that are still to be committed."""
-        return self.is_open and bool(self._writes)
 
     def Abandon(self) -> None:
         """Forget all of it: the block is the parent process's."""
@@ -4832,9 +4820,9 @@ class OpenOperation:
             try:
                 result = plan(transaction)
             except BaseException:
-                self.CutTo(len(self._writes), transaction, count)
+                self.CutTo(len(self.writes), transaction, count)
                 raise
-            self._writes.append((plan, author, agent_ios))
+            self.writes.append((plan, author, agent_ios))
         return cast("_Value", _CopyResult(result))  # the plan may run again, on drafts that must not have changed
 
     def _DropEnded(self) -> None:
@@ -4850,7 +4838,7 @@ class OpenOperation:
             if mine is not None and mine is transaction:
                 mine.CutTo(step_count)
                 self.transaction = mine
-            del self._writes[count:]
+            del self.writes[count:]
 
     def TakeIn(self, records: Rows) -> None:
         """Take in what another writer has committed, before the state does.  The tree's lock is held."""
@@ -4864,7 +4852,7 @@ class OpenOperation:
         return mine if is_current else None
 
     def _RunPlans(self, transaction: _Transaction) -> None:
-        for plan, _, _ in self._writes:
+        for plan, _, _ in self.writes:
             plan(transaction)
 
 
@@ -5036,7 +5024,7 @@ class _Engine:
         with self.lock:
             if self.health is _CLOSED:
                 return
-            if (block := next((each for each in self.OpenBlocks() if each.HoldsWrites()), None)) is not None:
+            if (block := next((each for each in self.OpenBlocks() if each.writes), None)) is not None:
                 raise InvalidInputError(f"Close within {block!r}: it holds what is not committed, let it end first")
             was, self.health = self.health, _CLOSED
         with guard, self.commit_lock:
@@ -5083,10 +5071,10 @@ class _Engine:
             raise ConflictError(f"this operation no longer fits what others wrote: {error}", []) from error
 
     def FindBlock(self) -> OpenOperation | None:
-        """Return the block that this thread or task has open, the outermost one."""
+        """Return the outermost block that this thread or task has open: those that it starts write for themselves."""
         if not self._blocks:  # nearly always
             return None
-        return next((block for block in self.OpenBlocks() if block.IsOpenHere()), None)
+        return next((block for block in self.OpenBlocks() if block.owner == _WhoRuns()), None)
 
     def OpenBlocks(self) -> list[OpenOperation]:
         return [block for ref in self._blocks if (block := ref()) is not None and block.is_open]
@@ -5799,17 +5787,15 @@ class _Writer:
     ) -> KeywordNode:  # fmt: skip
         """Make one keyword, of arguments that were checked; `io` is of the model that has chosen the parent."""
         folds: list[str] = []
-        tokens: list[str] = []
         others: list[str] = []
+        tokens: dict[str, None] = {}
         for text in (name, *aliases):
             fold = _Fold(text)
             token = _TokenOf(fold)
             folds.append(fold)
-            tokens.append(token)
+            tokens[token] = None
             if token != fold:
                 others.append(token)
-        if aliases:
-            folds, tokens = list(dict.fromkeys(folds)), list(dict.fromkeys(tokens))
 
         def GoStraight(state: _State, clock: _Clock, ordinal: int, operation_id: str) -> _Made | None:
             if parent_id not in state.nodes or id in state.nodes or id in state.gone_nodes:
