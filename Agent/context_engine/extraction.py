@@ -35,7 +35,7 @@ Chunk: TypeAlias = list[tuple[int, Message]]
 
 
 class Allowance:
-    """What one commit may still ask of a model, and write of what it finds; its archives share it."""
+    """The rest of one commit's allowance of model calls and facts, shared by its archives."""
 
     def __init__(self) -> None:
         self._until = time.monotonic() + MODEL_SECONDS
@@ -48,7 +48,7 @@ class Allowance:
 
 @dataclass
 class Reading:
-    """What a model made of an archive's messages, which are numbered from 1."""
+    """A model's facts of an archive's messages, which are numbered from 1."""
 
     candidates: list[CandidateMemory] = field(default_factory=list)
     unread: set[int] = field(default_factory=set)
@@ -142,7 +142,7 @@ def _candidate_of(fact: Fact, number: int, message: Message, archive: SessionArc
 def chunk_messages(
     messages: Sequence[Message], count: CountTokens, wanted: Container[int], most: int = CHUNK_TOKENS
 ) -> list[Chunk]:
-    """Return the wanted messages, whole, in chunks of at most so many tokens, without forgotten ones.
+    """Return the wanted messages, whole, in chunks of limited tokens, without forgotten ones.
 
     What was read is known by the numbers of messages, which stay, whatever is forgotten of them.
     """
@@ -208,7 +208,7 @@ def describe_tool(tool: Any) -> dict[str, Any]:
 
 
 class _Extractor:
-    """What all four share: one call of the model for each chunk serves all of them."""
+    """The base of all four: one call of the model for each chunk serves all of them."""
 
     categories: tuple[str, ...] = ()
 
@@ -235,13 +235,13 @@ class ProfileExtractor(_Extractor):
 
 
 class PreferenceExtractor(_Extractor):
-    """What the user likes, and how they want to be served."""
+    """The user's likes, and wishes for the answers."""
 
     categories = ("preferences",)
 
 
 class EntityEventExtractor(_Extractor):
-    """People, places, projects; and what happened."""
+    """People, places, projects; and events."""
 
     categories = ("entities", "events")
 

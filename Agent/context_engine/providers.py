@@ -212,7 +212,7 @@ class WordIndex:
         """Close the file; the next call opens it again."""
         self._index.close()
 
-    # -- what is there --
+    # -- contents --
 
     def digests_under(self, uri: str) -> dict[str, str]:
         """Return the digests of the indexed nodes at and under a URI."""
@@ -326,7 +326,7 @@ class WordIndex:
     # -- finding --
 
     def ask(self, query: str) -> str:
-        """Have the embedder read a question, and what it has not read yet; return why words rank alone, or "".
+        """Have a question embedded, and the texts without a vector; return why words rank alone, or "".
 
         To be called before `rank`, outside `reading`. Cost: see `Index.ask`.
         """

@@ -113,14 +113,14 @@ class ContextEngineService:
             archived and searched, and profile, preferences and entities are what `remember` writes.
         meaning: How to compare by meaning, beside words: True is the small model of the extra `[local]` where it is
             installed, False goes by words.
-        embedder: What takes its place, as `Embedder` or one of `finding.embedder`.
-        reranker: What orders the first blocks again.
+        embedder: Takes its place: an `Embedder` or one of `finding.embedder`.
+        reranker: Orders the first blocks again.
         vector_index: Where the embedder's vectors are kept; None keeps them in the index. Each record has its `vector`
             and its `part` in the metadata.
         graph: A copy of the relations.
         index: `"inline"` lets a search find what was just said; `"worker"` leaves that to who calls `work`.
         clock: Seconds since the epoch.
-        new_id: What makes ids of commits.
+        new_id: Makes ids of commits.
         count_tokens: How long a text is for the model that reads the blocks.
 
     Attributes:
@@ -365,8 +365,8 @@ class ContextEngineService:
             target_uri: Only this node and what is under it.
             categories: Only these; `"sessions"` are the archives.
             top_k: The largest number of blocks.
-            session_archive: What was said just before.
-            budget_tokens: What all blocks together may cost their reader.
+            session_archive: The messages just before.
+            budget_tokens: Tokens of all blocks together, at most.
             since: Not older, in seconds since the epoch: of a message when it was said, of a memory when it was last
                 written.
             until: Older than this.

@@ -25,7 +25,7 @@ class JudgedCases(Judged):
 
 
 class EntryFields(TypedDict):
-    """What every form of an entry has."""
+    """The fields of every form of an entry."""
 
     id: str
     task: str
@@ -51,14 +51,14 @@ class EntryOut(EntryFields):
 
 
 class ResultOut(EntryFields):
-    """What a search found."""
+    """The hits of a search."""
 
     eval: Judged
     quality_score: float
 
 
 class SearchOut(TypedDict):
-    """What a search found, and how."""
+    """The hits of a search, and how they were found."""
 
     results: list[ResultOut]
     count: int
@@ -80,7 +80,7 @@ class ChangedOut(TypedDict):
 
 
 class UpdatedOut(ChangedOut):
-    """An entry as it became, and what became of a wish to rewrite it."""
+    """The changed entry, and the outcome of a rewriting."""
 
     note: str
     """Why a vote does not count; "" where it does."""
@@ -94,7 +94,7 @@ class SavedOut(ChangedOut):
 
     similar: list[Json]
     note: str
-    """That nobody else sees it, where that is so."""
+    """A note where no other principal sees it."""
 
 
 class ListOut(TypedDict):
@@ -116,7 +116,7 @@ class PageOut(TypedDict):
 
 
 class DoneOut(TypedDict):
-    """What was changed, and the operation that `undo` takes."""
+    """The changed records, and the operation that `undo` takes."""
 
     id: NotRequired[str]
     undone: NotRequired[str]

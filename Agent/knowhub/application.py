@@ -1,4 +1,4 @@
-"""A hub's server: the gate, the routes, what becomes of errors, health and figures.
+"""A hub's server: the gate, the routes, errors, health and figures.
 
 >>> import tempfile
 >>> from .hub import KnowHub
@@ -8,7 +8,7 @@
 ['/api/access', '/api/export', '/api/group']
 
 `/openapi.json` describes it all; `/api` is a page that shows it without foreign scripts. Errors are problems
-(RFC 9457), and repeat nothing of what was said.
+(RFC 9457), and repeat no part of a request.
 """
 
 import asyncio
@@ -36,7 +36,7 @@ from .server import Who, answer, router
 from .tokens import need
 
 SWEEP_S = 60
-"""Seconds between two looks for what has expired."""
+"""Seconds between two looks for expired secrets."""
 
 _log = logging.getLogger(__name__)
 
@@ -48,8 +48,8 @@ class Application:
 
     Attributes:
         api: The FastAPI application itself.
-        gate: What all requests pass.
-        contexts: What is entered when the server starts, and left when it stops.
+        gate: The gate of all requests.
+        contexts: Context managers, entered when the server starts and left when it stops.
         show_problem: Returns a problem as a page, where there are pages.
     """
 
@@ -90,7 +90,7 @@ def create_app(hub: KnowHub, settings: Settings | None = None, *, closes_hub: bo
     """Return a hub's server.
 
     Args:
-        hub: What it asks.
+        hub: The hub that it asks.
         settings: See `Settings`.
         closes_hub: Close the hub when the server stops.
     """
@@ -120,7 +120,7 @@ def _make_api(application: Application, closes_hub: bool) -> FastAPI:
         redoc_url=None,
         redirect_slashes=False,
         lifespan=lifespan,
-        # Validation failures would be returned with what was sent, and that may be a secret.
+        # Validation failures would be returned with their values, and these may be secrets.
         telemetry={"tracing": False, "metrics": False, "logs": False, "auto_configure": False},
     )
     _handle_errors(api, application)

@@ -41,13 +41,13 @@ class Connection:
     """Where calls go, and as whom."""
 
     make_transport: Callable[[], httpx.AsyncBaseTransport]
-    """What carries one call."""
+    """The carrier of one call."""
     url: str
     """The server."""
     token: str = ""
     """The caller; "" where the transport itself says it."""
     scopes: tuple[str, ...] = ()
-    """What is saved for whom, where a call does not say it; nothing leaves it to the hub."""
+    """Default scopes by kind of record; none leaves them to the hub."""
 
 
 _connection: ContextVar[Connection | None] = ContextVar("knowhub_connection", default=None)
@@ -79,9 +79,9 @@ async def _connect() -> Connection:
 
 
 async def default_scopes() -> list[str]:
-    """Return what is saved for whom, where a call does not say it: as KNOWHUB_SCOPES says, else for the organisation.
+    """Return default scopes by kind of record: those of KNOWHUB_SCOPES, else the organisation's.
 
-    A hub without one gets what the document of the tools has: `org:cybertogether`.
+    A hub without one gets that of the tools' document: `org:cybertogether`.
     """
     connection = await _connect()
     if connection.scopes:

@@ -1,4 +1,4 @@
-"""What is asked of all records: who sees what, counters, the order of time, the operations, full text.
+"""Queries over all records: who sees which, counters, the order of time, the operations, full text.
 
 Counters are not stored in the ledger: they count the living feedback, so no one can overwrite another's, and undoing
 one takes it back. Of each principal the last feedback counts, and none of the entry's own. Feedback of an entry that
@@ -38,7 +38,7 @@ from .records import OWNER_SCOPE, Json, Record
 from .tokens import Token
 
 _LEAST_FIT = 0.02  # above the score of a text with nothing that is asked for, see `finding.calibration`
-_ELIGIBLE_KEPT = 4  # sets of what a search may find: each of some 1 MB, among 30,000
+_ELIGIBLE_KEPT = 4  # sets of eligible entries: each of some 1 MB, among 30,000
 _LOOKED_AT, _NEWEST, _COMPARED = 1_000, 100, 50  # entries with a term of a new one; those of them that one sees
 _PAGE = 50  # rows that are read at once: an export without a reader holds them
 _INDEXED_AT_ONCE = 1_000
@@ -67,13 +67,13 @@ class Catalog(Following):
     ) -> None:
         super().__init__(ledger, None if folder is None else folder / "hub.sqlite")
         for stale in itertools.chain.from_iterable(map(folder.glob, _STALE)) if folder is not None else ():
-            with contextlib.suppress(OSError):  # of earlier versions: what was purged since may stand there
+            with contextlib.suppress(OSError):  # of earlier versions: texts that were purged since may stand there
                 stale.unlink()
         self._meaning = meaning
         self._index = Index(None if folder is None else str(folder / "words.index"), meaning=meaning)
         self._indexing = threading.RLock()
         self._indexed: object = None  # the state that was indexed
-        self._eligible: dict[Any, frozenset[str]] = {}  # what searches may find, until something is taken in
+        self._eligible: dict[Any, frozenset[str]] = {}  # eligible entries, until something is taken in
         self._eligible_of: object = None
         self._entries = 0  # how many entries there were then
         self.is_ready = False
@@ -85,7 +85,7 @@ class Catalog(Following):
         self.is_ready = True
 
     def tend(self) -> None:
-        """Index what was written, before a search has to."""
+        """Index new records, before a search has to."""
         self.look()
         with self._indexing:
             state = self._do(self.state)
@@ -153,7 +153,7 @@ class Catalog(Following):
         yield from map(record_of_row, self._all(f"{sql} {order}", json.dumps(list(ids))))
 
     def lead(self, id: str) -> Record | None:
-        """Return the entry that an id means: of one that was merged, what it was merged into."""
+        """Return the entry that an id means: of a merged one, its target."""
         return self._do(lambda db: lead_of(db, id))
 
     def eligible(self, token: Token, types: str | None, min_score: int) -> frozenset[str]:
@@ -188,7 +188,7 @@ class Catalog(Following):
     def page(
         self, kind: str, wanted: Callable[[Record], bool], limit: int, before: tuple[float, str] | None
     ) -> tuple[list[Record], bool]:
-        """Return the newest records of a kind behind a place in time, and whether there are more."""
+        """Return the newest records of a kind before a point in time, and whether there are more."""
         self.look()
         found = list(itertools.islice(filter(wanted, self._walk(kind, before or _LATEST, "<", "DESC")), limit + 1))
         return found[:limit], len(found) > limit
@@ -230,7 +230,7 @@ class Catalog(Following):
     # -- votes --
 
     def has_voted(self, id: str, principal: str) -> bool:
-        """Return whether a principal's vote on an entry, or on what was merged into it, is there."""
+        """Return whether a principal has voted on an entry, or on one merged into it."""
         voted = "SELECT 1 FROM vote, family WHERE entry = family.id AND vote.principal = ? LIMIT 1"
         return bool(self._all(FAMILY + voted, id, principal))
 
@@ -240,7 +240,7 @@ class Catalog(Following):
         return dict(self._all(f"{sql} AND NOT is_gone", json.dumps(list(ids))))
 
     def feedback(self, id: str, limit: int, before: tuple[float, str] | None = None) -> list[Record]:
-        """Return an entry's newest feedback, so much of each kind; of what was merged into it, too; newest first.
+        """Return an entry's newest feedback, with that of entries merged into it, newest first; a number of each kind.
 
         Cost: grows with `limit`, not with how much there is.
         """
@@ -254,12 +254,12 @@ class Catalog(Following):
 
         return sorted(self._do(work), key=lambda known: known.key, reverse=True)
 
-    # -- what says what --
+    # -- feedback --
 
     def rank(self, query: str, limit: int, among: frozenset[str]) -> list[str]:
         """Return those of some entries that fit a query, best first."""
         self.tend()
-        # Of nearly all, what was found is looked at; of all, nothing need be.
+        # Where nearly all are eligible, the hits are looked at; where all are, none.
         chosen: Among | None = among if len(among) <= _FEW else among.intersection
         some = None if len(among) == self._entries else chosen
         self._index.ask(query)
@@ -273,7 +273,7 @@ class Catalog(Following):
             token: Who may see them.
             task: Any text.
             least: The share of all terms of both that must be in both, at least a half.
-            limit: At most so many.
+            limit: At most this many.
 
         Cost: a query of the newest 100 entries with each of eight terms; the terms of 50 are compared.
         """
@@ -322,7 +322,7 @@ class Catalog(Following):
 
 
 def text_of(fields: Json, content: str) -> str:
-    """Return what an entry is found by: its task, the values of its tags, its content."""
+    """Return the searched texts of an entry: its task, the values of its tags, its content."""
     tags = fields.get("tags")
     values = [str(value) for value in tags.values()] if isinstance(tags, dict) else []
     return "\n".join([str(fields.get("task", "")), *values, content])

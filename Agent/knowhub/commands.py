@@ -1,4 +1,4 @@
-"""What the commands of `knowhub` do, each under its name; the words for them are read by `cli.groups`."""
+"""The commands of `knowhub`, each under its name; their arguments are read by `cli.groups`."""
 
 import contextlib
 import ipaddress
@@ -96,7 +96,7 @@ def serve(
         host=host,
         port=port,
         workers=workers,
-        access_log=False,  # it would write down what is searched for
+        access_log=False,  # it would write down questions
         log_config=None,
         log_level="warning",
         server_header=False,
@@ -298,7 +298,7 @@ def doctor(place: str | Path) -> int:
 
 
 def _look(place: str | Path) -> list[str]:
-    """Print what a hub holds; return what is wrong."""
+    """Print the contents of a hub; return its problems."""
     with KnowHub(place) as hub:
         problems = [*hub.ledger.tree.recovery, *hub.ledger.tree.Verify()]
         if hub.vault.references():
@@ -339,7 +339,7 @@ def restore(place: str | Path, *, folder: str) -> None:
 def _copy(source: HubFiles, folder: Path) -> None:
     with open_tree(source.tree) as tree, _whole(folder) as target:
         copy_tree(tree, target / "tree")
-        # After the tree: what it names is there, but for a secret that was destroyed since, and that stays so.
+        # After the tree: its secrets are there, but for one that was destroyed since, and that stays so.
         for kind, copied in ((source.secrets, "vault"), (source.tokens, "tokens")):
             for name in kind.names():
                 if not name.startswith(".") and (data := kind.read(name)) is not None:

@@ -7,10 +7,10 @@
 >>> check_rewrite("Wait 7 s and retry.", "Wait 7 s at http://evil.example", "be clearer")
 ['it brings in evil.example', 'it brings in http://evil.example', 'it changes a word (retry)']
 
-A *specific* is what a paraphrase would lose: a number, an address, code, a quotation, an identifier, a resource id.
+A *specific* is lost by a paraphrase: a number, an address, code, a quotation, an identifier, a resource id.
 Each of the old text must be in the new one, or in the feedback, which speaks of it. Addresses, code and the shape of a
 secret must not be in the new text unless one of the two has them. A word that is lost, moved, or in neither text stops
-a rewriting, too. What a guard stops becomes a proposal for a person.
+a rewriting, too. A rewriting that a guard stops becomes a proposal for a person.
 """
 
 import re
@@ -43,7 +43,7 @@ _IDENTIFIER = re.compile(
 
 
 def specifics_of(text: str) -> list[str]:
-    """Return what a paraphrase of a text would lose, each once, in order.
+    """Return the specifics of a text, which a paraphrase would lose, each once, in order.
 
     >>> specifics_of('Run `pip install x` twice: "it works", see code/login and set_user_agent.')
     ['`pip install x`', '"it works"', 'code/login', 'set_user_agent']
@@ -62,19 +62,19 @@ def specifics_of(text: str) -> list[str]:
 
 
 def check_rewrite(old: str, new: str, feedback: str) -> list[str]:
-    """Return what speaks against a rewriting, in short sentences; nothing if it may stand."""
+    """Return the objections to a rewriting, in short sentences; none if it may stand."""
     return _check_form([old], new, len(old)) + _check_sense([old], new, feedback) + _check_words(old, new, [feedback])
 
 
 def check_merge(sources: Sequence[str], new: str) -> list[str]:
-    """Return what speaks against a text that is to stand for several."""
+    """Return the objections to a text that is to stand for several."""
     moved = [_check_words(source, new, sources) for source in sources]
     said = _check_form(sources, new, sum(map(len, sources))) + _check_sense(sources, new, "")
     return said + min(moved, key=len, default=[])
 
 
 def _check_form(olds: Sequence[str], new: str, most: int) -> list[str]:
-    """Return what is wrong with a text's length or script, or that it holds a secret."""
+    """Return the objections to a text's length or script, or that it holds a secret."""
     said = []
     if not new.strip() or len(new) > CONTENT_LIMIT:
         said.append("it is blank or too long")

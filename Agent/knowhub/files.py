@@ -47,7 +47,7 @@ class FolderFiles:
         self.folder = Path(folder)
 
     def mark(self, name: str) -> object:
-        """Return what changes when the file does; None where it is not there."""
+        """Return a value that changes with the file; None where there is no file."""
         try:
             status = os.stat(self.folder / name)
         except OSError:
@@ -206,11 +206,11 @@ class HubFiles:
     """Where the parts of a hub are."""
 
     folder: Path
-    """Of this machine: of a hub in a folder all of it, else what can be derived again."""
+    """On this machine: of a hub in a folder all of it, else derived files alone."""
     tree: str
     """The folder or the address of the tree."""
     shown: str
-    """What may be shown of that: no password, no server."""
+    """The part of it that may be shown: no password, no server."""
     name: str
     """That of its folder or tree."""
     tokens: Files
@@ -290,7 +290,7 @@ def write_new(path: Path, data: bytes, *, is_first: bool = False) -> None:
 
 
 def sync_folder(folder: Path) -> None:
-    """Make what was named or unlinked in a folder durable."""
+    """Make renamed and unlinked files of a folder durable."""
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(descriptor)

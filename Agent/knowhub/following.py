@@ -71,7 +71,7 @@ COLUMNS = "id, content, said, principal, version, created_at, updated_at, helpfu
 _MORE = ", kind, is_gone, score, merged_into, entry, is_helpful, size, terms"
 _INSERT = f"INSERT OR REPLACE INTO record ({COLUMNS}{_MORE}) VALUES ({', '.join('?' * 17)})"  # with a new number
 _EARLY = "max(0, min(1000000, coalesce(cast(json_extract(said, '$[1].judged.{}') AS INTEGER), 0)))"
-# The votes of an entry and of what was merged into it: of each principal the last one, and none of its own.
+# The votes of an entry and of those merged into it: of each principal the last one, and none of its own.
 _WEIGH = (
     f"UPDATE record SET (helpful, harmful) = ({FAMILY}, last AS (SELECT is_helpful, row_number() OVER"
     " (PARTITION BY vote.principal ORDER BY created_at DESC, vote.id DESC) AS place FROM vote, family"
@@ -110,7 +110,7 @@ class Entry:
 
     @property
     def verb(self) -> str:
-        """What was done."""
+        """The name of the operation."""
         return self._part(1) or self.op
 
     @property
@@ -125,7 +125,7 @@ class Entry:
 
 
 class Following:
-    """The file, and what keeps it true; safe for many threads and processes.
+    """The file, kept up to date with the log; safe for many threads and processes.
 
     Args:
         ledger: Whose log.
@@ -166,7 +166,7 @@ class Following:
         return work(self._connect())
 
     def state(self, db: sqlite3.Connection) -> object:
-        """Return what changes when this process takes something in, or another one does."""
+        """Return a value that changes when this process or another one takes something in."""
         return self._writes, db.execute("PRAGMA data_version").fetchone()[0]
 
     def _connect(self) -> sqlite3.Connection:
@@ -188,7 +188,7 @@ class Following:
                 self._connection = None
 
     def forget(self, *, in_memory: bool = False) -> None:
-        """Delete the file, since what was purged stands in it; all is read from the log again."""
+        """Delete the file, since purged texts stand in it; all is read from the log again."""
         with self._lock:
             self.close()
             self._is_known = False
@@ -202,17 +202,17 @@ class Following:
     # -- following --
 
     def catch_up(self) -> bool:
-        """Take in what is new in the log; says whether anything was."""
+        """Follow the log; return whether there was anything new."""
         with self._catching_up:
             return self._follow()
 
     def take_own(self) -> None:
-        """Take in what was just acknowledged, which no failure to read it may make look as if it were not written."""
+        """Take in a write that was just acknowledged; a failure to read it does not make it look unwritten."""
         with self._catching_up:
             self._try_to_follow()
 
     def look(self) -> None:
-        """Take in what others wrote, if the last look is some time ago and nobody else looks just now."""
+        """Take in others' writes, if the last look is some time ago and no other thread looks just now."""
         if not self.is_fresh() and self._catching_up.acquire(blocking=False):
             try:
                 self._try_to_follow()
@@ -265,7 +265,7 @@ class Following:
             if not db.execute(moved, (last.seq, last.operation_id, *first)).rowcount:
                 return False
             for change in changes:
-                if change.op == "state" and not in_state:  # the log was compacted: what was before it is gone
+                if change.op == "state" and not in_state:  # the log was compacted: the part before is gone
                     self._clear(db)
                     db.execute("UPDATE place SET seq = ?, id = ?", (last.seq, last.operation_id))
                 in_state = change.op == "state"
@@ -316,14 +316,14 @@ class Following:
         self._weigh(db, entry)
 
     def _weigh(self, db: sqlite3.Connection, id: str) -> None:
-        """Note the votes of what an entry became."""
+        """Note the votes of an entry's merged target."""
         lead = lead_of(db, id)
         if lead is not None:
             db.execute(_WEIGH, (lead.id, clean(lead.created_by), lead.id))
 
 
 def lead_of(db: sqlite3.Connection, id: str) -> Record | None:
-    """Return the entry that an id means: of one that was merged, what it was merged into."""
+    """Return the entry that an id means: of a merged one, its target."""
     found, seen = get(db, id), set[str]()
     while found is not None and found.merged_into and found.id not in seen:
         seen.add(found.id)
@@ -347,7 +347,7 @@ def record_of_row(row: Sequence[Any]) -> Record:
 
 
 def marks_of(record: Record | None) -> set[str]:
-    """Return by what an entry is found in the table of marks: who sees it, and the rarest terms of its task."""
+    """Return the marks of an entry in their table: who sees it, and the rarest terms of its task."""
     if record is None or record.merged_into:
         return set()
     scopes = {scope_mark(each, record.created_by) for each in record.fields["scopes"]}

@@ -1,4 +1,4 @@
-"""The gate before the server: what every request passes before anything of ours reads it.
+"""The gate before the server, which every request passes first.
 
 In this order: the name that the server is called by (DNS rebinding), the size of the head, the caller, how often, the
 body, in time and within its limit. Behind it: headers that every answer has, one log line without query or body, and
@@ -110,7 +110,7 @@ class Gate:
     """An ASGI application around another one.
 
     Args:
-        app: What is guarded.
+        app: The guarded application.
         tokens: Who may come in.
         settings: See `Settings`.
         clock: Seconds, monotonic.

@@ -1,4 +1,4 @@
-"""The tool `goal`: what an agent plans with; focusing brings in what is known.
+"""The tool `goal`, for an agent's plans; focusing brings in known entries.
 
 with open_trace("trace-1", ServerTraceStore()):
     await goal("add", description="log in to website_a")
@@ -109,7 +109,7 @@ class GoalTree:
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> "GoalTree":
-        """Return the tree of JSON data; what has not the form of a goal is left out."""
+        """Return the tree of JSON data; parts without the form of a goal are left out."""
         goals = []
         rows = data.get("goals")
         for row in rows if isinstance(rows, list) else ():
@@ -151,10 +151,10 @@ class ServerTraceStore:
 # The tool
 
 TOP_K, MIN_SCORE, SEARCH_S = 3, 3, 5.0
-"""What focusing asks for, and how long it waits, in seconds."""
+"""The number of entries that focusing asks for, and its wait in seconds."""
 
 CODE_LINES = 10
-"""A block of code with so many lines is a resource of its own."""
+"""Lines from which on a block of code is a resource of its own."""
 
 
 @dataclass
@@ -215,7 +215,7 @@ def _refused(why: str) -> ToolResult:
 
 
 async def focus_goal(goal_id: str, goal_tree: GoalTree, trace_store: TraceStore, trace_id: str) -> ToolResult:
-    """Focus a goal: find what is known, keep it with the goal, keep the tree, and show both.
+    """Focus a goal: find known entries, keep them with the goal, keep the tree, and show both.
 
     Without the server the goal is focused all the same, and the output says so.
 
@@ -256,7 +256,7 @@ _CODE = re.compile(r"```(\w*)\n(.*?)```", re.DOTALL)
 
 
 def reflect(transcript: str | Sequence[Mapping[str, Any]], goal: str, llm_client: LLMClient | None = None) -> Draft:
-    """Draft resources and knowledge of what was done; saves nothing.
+    """Draft resources and knowledge from a transcript; saves nothing.
 
     What looks like a secret is cut out first, so that no model sees it: what is sent and what is drafted holds its
     placeholder. What does not look like one stays, see `secrets_in_text`. Without a model: long code, credentials and
@@ -287,7 +287,7 @@ def reflect(transcript: str | Sequence[Mapping[str, Any]], goal: str, llm_client
 
 
 def _collect(draft: Draft, cut: dict[str, str], kind: str, id: str, found: Sequence[str]) -> None:
-    """Draft a resource that seals what was found, and note what is to stand in its place."""
+    """Draft a resource that seals a found secret, and note its placeholder."""
     values = list(dict.fromkeys(value for value in found if "{{secret:" not in value))
     if values:
         cut |= dict.fromkeys(values, f"{{{{secret:{id}}}}}")

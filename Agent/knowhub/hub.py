@@ -56,12 +56,12 @@ class KnowHub(Transfer, Finding, Slimming, Operations, Keeping):
             only indexes in a folder of this machine.
         llm_client: The model that routes searches and rewrites; None: by words, and said so.
         models: Several, by name; the first is the default.
-        judge: Return only what the default model says answers the query, of the best 8.
+        judge: Return only those of the best 8 that answer the query, by the default model's judgement.
         ring: The master keys; None finds them when the first secret comes.
         meaning: How to compare by meaning, see `finding.index.Index`; False: by words alone.
         clock: Seconds since the epoch.
         allow_secret_shapes: Take knowledge that looks as if it held a key.
-        quota: What one principal may keep.
+        quota: Limits of one principal.
 
     Raises:
         InvalidInputError: An address that cannot be used, or its extra `[postgres]` is missing.

@@ -56,11 +56,11 @@ _FORMS: Mapping[str, Sequence[tuple[str, type | tuple[type, ...]]]] = {
     "call": _SHARED,
     "access": (*_SHARED, ("of", str), ("outcome", str)),
 }
-"""What a record of each kind has at least: kind → name and type of a field."""
+"""Required fields of each kind of record: kind → name and type of a field."""
 
 
 def record_of(info: Info) -> Record | None:
-    """Return the record that an info holds; None for what no hub wrote, whatever its id is: the tree is open."""
+    """Return the record that an info holds; None for another program's info, whatever its id is: the tree is open."""
     own = info.metadata.get(OWN)
     if not isinstance(own, dict):
         return None
@@ -157,7 +157,7 @@ class TreeLedger:
         return self.create([record]) if old is None else [self.update(replace(record, version=old.version))]
 
     def delete(self, id: str, version: int) -> Record:
-        """Hide a record, undoably: what stays is its id, whose it was and who saw it, so that no one else takes it."""
+        """Hide a record, undoably: its id, owner and scopes stay, so that no one else takes it."""
         there = self.read(id)
         if there is None:
             raise not_found()
@@ -212,7 +212,7 @@ class TreeLedger:
         return None if found is None or found.deleted else found
 
     def stored(self, id: str) -> Record | None:
-        """Return a record, also what is left of a deleted one."""
+        """Return a record, also the rest of a deleted one."""
         info = self.tree.GetInfo(id)
         return None if info is None else record_of(info)
 
@@ -221,7 +221,7 @@ class TreeLedger:
         return [info.id for info in all_infos(self.tree) if kind_of(info.id) and record_of(info) is None]
 
     def refresh(self) -> None:
-        """Take in what others wrote."""
+        """Take in others' writes."""
         with _told():
             self.tree.Refresh()
 

@@ -42,7 +42,7 @@ INSTRUCTIONS = (
 
 
 class ToolAnswer(BaseModel):
-    """What a tool has to say: `text` for the model, `items` and the rest for the program."""
+    """A tool's result: `text` for the model, `items` and the rest for the program."""
 
     model_config = ConfigDict(extra="allow")
     text: str
@@ -59,7 +59,7 @@ def make_server(
     """Return a server over a hub.
 
     Args:
-        hub: What it asks.
+        hub: The hub that it asks.
         token: The caller, where all calls come from one; None takes the token of each call's connection.
         application: The hub's, where there is one already.
         auth: For HTTP: the SDK's settings, and a verifier of tokens.
@@ -149,7 +149,7 @@ def _add_reading(server: MCPServer[Any], hub: KnowHub, who: Callable[[], Token])
 
     @server.prompt()
     async def reflect(transcript: str, goal: str) -> str:
-        """What to keep of what was done; what looks like a secret is cut out of the transcript first."""
+        """Draft lessons from a transcript; apparent secrets are cut out first."""
         draft = await asyncio.to_thread(draft_of, transcript, goal)
         drafted = [{name: row[name] for name in row if name != "secure_body"} for row in draft.resources]
         text = json.dumps({"resources": drafted, "knowledge": draft.knowledge}, ensure_ascii=False, indent=1)
@@ -166,7 +166,7 @@ class _Verifier:
         self._hub = hub
 
     async def verify_token(self, token: str) -> AccessToken | None:
-        """Return what the SDK knows of a token, or None."""
+        """Return the SDK's view of a token, or None."""
         found = self._hub.tokens.find(token)
         if found is None:
             return None

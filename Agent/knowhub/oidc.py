@@ -110,7 +110,7 @@ class OpenId:
         )
 
     def _described(self) -> Mapping[str, Any]:
-        """Return what the provider says of itself; asked once."""
+        """Return the provider's description of itself; asked once."""
         if not self._known:
             try:
                 found = _fetch(f"{self.provider.issuer.rstrip('/')}/.well-known/openid-configuration")

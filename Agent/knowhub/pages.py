@@ -1,4 +1,4 @@
-"""Pages for people: what an agent can do by its tools, a person can do in a browser, without any script.
+"""Pages for people, with all that agents' tools can do, and no script.
 
 Stored text cannot run: templates escape all of it, Markdown is rendered without HTML, pictures become links, and the
 policy of every answer allows no script at all. A form that changes something is believed only where the browser says
@@ -191,7 +191,7 @@ def add_pages(application: Application) -> None:
     application.show_problem = pages.refuse
 
     def route(path: str, *methods: str, is_open: bool = False) -> Callable[[Handler], Handler]:
-        """Return what makes a function the handler of a path: it runs in the pool."""
+        """Return a decorator that makes a function the handler of a path: it runs in the pool."""
 
         def mark(handle: Handler) -> Handler:
             async def answer(request: Request) -> Response:
@@ -325,7 +325,7 @@ _ACTIONS: Sequence[tuple[str, Action, str]] = (
     ("/operations/{id}/undo", lambda hub, token, id, form: hub.undo(token, id), "/operations"),
     ("/tokens/{id}/revoke", lambda hub, token, id, form: hub.revoke_token(token, id), "/tokens"),
 )  # fmt: skip
-"""What a button does, and the page that is shown then."""
+"""The action of a button, and the page that is shown then."""
 
 
 def _local(address: str) -> str:
@@ -427,7 +427,7 @@ def _count_tree(hub: KnowHub, token: Token) -> tuple[Mapping[str, int], dict[str
 
 
 def _difference(older: Mapping[str, Any] | None, newer: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """Return what changed between two versions, line by line: "+", "-" or " ", and the line."""
+    """Return the changes between two versions, line by line: "+", "-" or " ", and the line."""
 
     def lines(version: Mapping[str, Any] | None) -> list[str]:
         if version is None:

@@ -1,4 +1,4 @@
-r"""What an agent is given, in Chinese and English: guidance, the extraction of lessons, and knowledge as text.
+r"""Texts for an agent, in Chinese and English: guidance, the extraction of lessons, and knowledge as text.
 
 >>> item = {"id": "knowledge-1", "types": ["tool"], "task": "boil an egg", "content": "Seven\nminutes.", "owner": "ada"}
 >>> print(knowledge_block([{**item, "eval": {"score": 4, "helpful": 2, "harmful": 0}}], "en"))
@@ -32,10 +32,10 @@ WORDS: Mapping[str, Mapping[str, str]] = {
 """The words of the pages: language → name → words."""
 
 SYSTEM_GUIDANCE: Mapping[str, str] = {language: words["guidance"] for language, words in WORDS.items()}
-"""What a system prompt says of knowledge, by language."""
+"""The part of a system prompt about knowledge, by language."""
 
 KNOWLEDGE_EXTRACTION_PROMPT: Mapping[str, str] = {language: words["extraction"] for language, words in WORDS.items()}
-"""What a model is asked in order to draft lessons, by language."""
+"""The prompt for drafting lessons, by language."""
 
 
 def language_of(text: str) -> str:

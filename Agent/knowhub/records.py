@@ -86,7 +86,7 @@ PROBLEMS: Mapping[str, tuple[int, str]] = {
 
 
 def not_found() -> KnowHubError:
-    """Return the one answer for what is not there and for what is not to be seen."""
+    """Return the one error for missing and for invisible records."""
     return KnowHubError("not-found", "there is no such thing, or it is not for this token")
 
 
@@ -219,7 +219,7 @@ class Record:
         return float(self.fields["score"]) + self.helpful - 2.0 * self.harmful
 
     def changed(self, content: str | None = None, **fields: Any) -> "Record":
-        """Return what is to take the place of this version: another content, other fields."""
+        """Return the next version: another content, other fields."""
         return replace(self, content=self.content if content is None else content, fields={**self.fields, **fields})
 
 
@@ -227,7 +227,7 @@ _KIND = re.compile(r"(knowledge|feedback|proposal)-|(resource|trace|call|access)
 
 
 def kind_of(id: str) -> str:
-    """Return what a record is, by its id.
+    """Return the kind of a record, by its id.
 
     >>> kind_of("knowledge-20260305-a1b2"), kind_of("resource/code/login"), kind_of("a keyword")
     ('knowledge', 'resource', '')

@@ -1,4 +1,4 @@
-"""The search in two stages: what fits, chosen by a model or by words, then the best of that by its worth.
+"""The search in two stages: candidates, chosen by a model or by words, then the best of them by worth.
 
     eligible   visible to the caller, of the types wanted, score ≥ min_score, quality ≥ 0
     recall     where more than 100 are eligible: the 100 that words (and embeddings) find, filled up by quality
@@ -25,7 +25,7 @@ from ..models.model_clients import client_from_environment
 from .records import Json, KnowHubError, Shares
 
 SHOWN_LIMIT = 100
-"""So many candidates a model is shown."""
+"""Candidates that a model is shown, at most."""
 
 TASK_SHOWN = 100
 """Characters of a task that a model is shown."""
@@ -40,7 +40,7 @@ POOL_SIZE = 8
 """Calls of models at once: a slow one must not hold the threads that writes need."""
 
 FAILURES, REST_S = 3, 30.0
-"""So many failures in a row, and a model rests so long."""
+"""Failures in a row after which a model rests, and the seconds of its rest."""
 
 CALLS_PER_MINUTE = 60
 """Calls of models for one token."""
@@ -106,7 +106,7 @@ def chat(client: LLMClient, intent: str, question: Json) -> Any:
 
 
 def read_chosen(reply: object, count: int, limit: int) -> list[int] | None:
-    """Return what a model chose of `count` candidates, each once and at most `limit`; None is no answer.
+    """Return the model's choice among `count` candidates, each once and at most `limit`; None is no answer.
 
     >>> read_chosen({"chosen": [2, 0, 2, True, 9]}, 3, 5), read_chosen({"chosen": "all"}, 3, 5)
     ([2, 0], None)
@@ -120,10 +120,10 @@ def read_chosen(reply: object, count: int, limit: int) -> list[int] | None:
 
 @dataclass
 class Reply:
-    """What came back."""
+    """The reply."""
 
     data: Any = None
-    """What was read of the reply; None where there is none."""
+    """The result read from the reply; None where there is none."""
     reason: str = ""
     """Why there is none: a key of `words.WORDS`."""
     usage: Json | None = None
@@ -197,12 +197,12 @@ class Models:
         self, intent: str, question: Json, read: Callable[[Any], Any], who: str, name: str = "",
         timeout_s: float = REWRITE_S,
     ) -> Reply:  # fmt: skip
-        """Ask a model, and wait for what can be read of its reply; three failures in a row, and the model rests.
+        """Ask a model, and wait for its reply's result; after three failures in a row the model rests.
 
         Args:
             intent: One of `TASKS`.
             question: As JSON.
-            read: Returns what a reply says, or None.
+            read: Returns the result of a reply, or None.
             who: Whose calls are counted.
             name: The model that the caller wants.
             timeout_s: Seconds to wait.

@@ -228,7 +228,7 @@ class Case(Body):
     timestamp: Time | None = None
 
     def to_json(self) -> Json:
-        """Return what was given."""
+        """Return the given fields."""
         return {name: value for name, value in self.model_dump(mode="json").items() if value not in ("", None)}
 
 
@@ -295,7 +295,7 @@ class SlimIn(Body):
 
 
 class ResourceIn(Body):
-    """A resource: what all may read who see it, and what is sealed."""
+    """A resource: its public body, and its sealed one."""
 
     title: Name
     body: Annotated[str, StringConstraints(max_length=BODY_LIMIT), _Storable] = ""
@@ -317,7 +317,7 @@ class ResourceIn(Body):
         return self
 
     def secret(self) -> str:
-        """Return what is to be sealed; "" is nothing."""
+        """Return the text to be sealed; "" is none."""
         return self.secure_body.get_secret_value() if self.secure_body is not None else ""
 
     def keeps_secret(self) -> bool:
@@ -341,7 +341,7 @@ class ResourceLine(ResourceIn):
 
 
 def _check_json(value: object, limit: int = 20_000) -> None:
-    """Refuse what is no plain JSON, too deep or too long."""
+    """Refuse a value that is no plain JSON, too deep or too long."""
     try:
         text = json.dumps(value, ensure_ascii=False, allow_nan=False)
     except (TypeError, ValueError, RecursionError):
@@ -515,7 +515,7 @@ _FIELDS |= {"If-Match", "Idempotency-Key"}
 
 
 def check_resource_id(id: str) -> None:
-    """Refuse what is no id of a resource.
+    """Refuse an invalid id of a resource.
 
     Raises:
         KnowHubError: `invalid`.

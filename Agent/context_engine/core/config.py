@@ -1,4 +1,4 @@
-"""Limits, names and tables: what a reader of the store and all packages agree on."""
+"""Limits, names and tables of the store, shared by all packages."""
 
 from collections.abc import Mapping
 from types import MappingProxyType
@@ -51,7 +51,7 @@ def context_type_of(category: str) -> str:
 
 
 CREATE, MERGE, APPEND, SKIP = "create", "merge", "append", "skip"
-"""What a plan can do."""
+"""The actions of a plan."""
 
 UPSERT_CONTEXT, DELETE_CONTEXT, MOVE_CONTEXT = "UPSERT_CONTEXT", "DELETE_CONTEXT", "MOVE_CONTEXT"
 UPSERT_RELATION, EXTRACT_ARCHIVE = "UPSERT_RELATION", "EXTRACT_ARCHIVE"
@@ -63,10 +63,10 @@ LEASE_S, BACKOFF_S, BACKOFF_LIMIT_S, ATTEMPTS = 60.0, 1.0, 600.0, 8
 """How long a claimed event is a worker's own, and how often and when a failed one is tried again."""
 
 MODEL_CALLS, MODEL_SECONDS, MODEL_CANDIDATES, CHUNK_TOKENS, MODEL_THREADS = 8, 60.0, 50, 6_000, 4
-"""What a commit may ask of a model."""
+"""The limits of a commit's questions to a model."""
 
 PASSAGE_CHARACTERS, BUDGET_TOKENS = 800, 1_200
-"""What a block of a search shows at most, and all of them together."""
+"""Tokens of a block of a search at most, and of all of them together."""
 
 QUERY_CHARACTERS = 2_000
 """Of a longer question its beginning and its end are asked."""

@@ -84,7 +84,7 @@ def entry_id(category: str, slug: str, text: str) -> str:
 
 
 def candidate_id(candidate: CandidateMemory) -> str:
-    """Return what a candidate is known by in its archive's ledger: the same is not applied twice."""
+    """Return the key of a candidate in its archive's ledger: the same is not applied twice."""
     return digest_of(candidate.category, fold(candidate.routing_key), fold(candidate.content), size=6)
 
 
@@ -116,5 +116,5 @@ def render_entries(entries: Sequence[Entry]) -> str:
 
 
 def current_entries(entries: Sequence[Entry]) -> list[Entry]:
-    """Return what holds now."""
+    """Return the entries that hold now."""
     return [entry for entry in entries if entry.is_entry and not entry.is_struck]

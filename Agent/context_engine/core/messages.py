@@ -154,7 +154,7 @@ def _overlap(before: Sequence[str], batch: Sequence[str]) -> int:
 
 
 def _window(before: Sequence[str], batch: Sequence[str]) -> int:
-    """Return where what was said last ends in a batch that a program has shortened; 0 where it did not.
+    """Return where the last stored message is in a batch that a program has shortened; 0 where it did not.
 
     Up to two messages, a summary and its answer, may stand in front of it in the batch, and, from earlier summaries,
     between any two of it in the archives. A loss is worse than a repetition: the window has three messages or more, one
@@ -181,7 +181,7 @@ def _own_id(raw: Mapping[str, Any]) -> str:
 
 
 def _said(message: Message) -> str:
-    """Return what a message without an id is known by, besides how often it was said."""
+    """Return the key of a message without an id, besides how often it was said."""
     said_at = str(message.at) if _time_in(message.raw) is not None else ""
     return digest_of(message.role, message.name, message.text, said_at, *_unseen(message))
 
@@ -191,17 +191,17 @@ def _id_of(said: str, occurrence: int) -> str:
 
 
 def said_digest(message: Message, size: int = 4) -> str:
-    """Return a digest of what a message says and carries."""
+    """Return a digest of a message's text and attachments."""
     return digest_of(message.role, message.text, *_unseen(message), size=size)
 
 
 def forgotten_digest(message: Message) -> str:
-    """Return what stays of a message that is forgotten: by its id and this it is known when it comes again."""
+    """Return the rest of a forgotten message: by its id and this it is recognised when it comes again."""
     return said_digest(message, 8)
 
 
 def _unseen(message: Message) -> list[str]:
-    """Return what a message carries that its text does not show: two pictures are two messages."""
+    """Return a message's attachments, which its text does not show: two pictures are two messages."""
     content = message.raw.get("content", message.raw.get("parts"))
     parts = content if isinstance(content, list) else [content]
     return [] if isinstance(content, str) else [
@@ -248,7 +248,7 @@ def _as_mapping(raw: object) -> object:
 
 
 def _written(value: object) -> object:
-    """Return what JSON cannot hold, as it is kept: a time as text, bytes as their number, an object as its fields."""
+    """Return the kept form of what JSON lacks: a time as text, bytes as their number, an object as its fields."""
     if isinstance(value, datetime):
         return value.isoformat()
     if isinstance(value, (bytes, bytearray)):
@@ -279,7 +279,7 @@ def _masked(value: Any, is_tool: bool = False, name: str = "") -> Any:
 
 
 def mask(text: str) -> str:
-    """Return a text without what looks like a secret.
+    """Return a text without apparent secrets.
 
     >>> mask('{"password": "4f9a8b7c6d5e4f3a"}')
     '{"password": "[secret]"}'
@@ -361,7 +361,7 @@ def _is_result(part: Mapping[str, Any]) -> bool:
 
 
 def own_words(message: Message) -> str:
-    """Return what the speaker said, without what tools were given or gave."""
+    """Return the speaker's own text, without tools' arguments and results."""
     if not message.raw:
         return message.text
     return clean("\n".join(filter(None, _texts_of(_opened(message.raw), with_tools=False))))

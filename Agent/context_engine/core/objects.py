@@ -1,6 +1,6 @@
 """The objects that go in and out, field by field as the architecture names them; what we added stands last in each.
 
-Times are seconds since the epoch, UTC. What is returned is the caller's own.
+Times are seconds since the epoch, UTC. Results are the caller's own.
 """
 
 from collections.abc import Mapping, Sequence
@@ -414,7 +414,7 @@ class VectorIndex(Protocol):
         """Take records in; one with a lower `sequence` than what is there changes nothing."""
 
     def delete_by_uri(self, uri: str) -> None:
-        """Drop what a node has, if it has any."""
+        """Drop the records of a node, if it has any."""
 
     def move_uri(self, from_uri: str, to_uri: str) -> None:
         """Move all under one URI to another."""
@@ -422,7 +422,7 @@ class VectorIndex(Protocol):
     def search(
         self, query_vector: Sequence[float], filters: dict[str, Any], top_k: int, level: int = 0
     ) -> list[VectorHit]:
-        """Return what is nearest, best first; `filters` must name `account` and `owner_space`."""
+        """Return the nearest records, best first; `filters` must name `account` and `owner_space`."""
 
 
 class Reranker(Protocol):

@@ -245,7 +245,7 @@ class MainStore:
     Args:
         root: The folder; it is made where it is not there. None makes one that goes when the store is closed.
         clock: Seconds since the epoch.
-        new_id: What makes ids of commits.
+        new_id: Makes ids of commits.
         count_tokens: How long a text is for a model.
         disk: The door to the operating system.
 

@@ -55,7 +55,7 @@ from .outbox_store import OutboxStore
 
 
 def record_id(uri: str, level: int, part: int = 0) -> str:
-    """Return what identifies a level of a node in every index; from the second passage on, with its number."""
+    """Return the id of a level of a node in every index; from the second passage on, with its number."""
     return digest_of(uri, str(level), *([str(part)] if part else []), size=8)
 
 
@@ -99,7 +99,7 @@ class IndexProjector:
         ]
 
     def build_move_records(self, from_uri: str, to_uri: str) -> MoveProjection:
-        """Return what a move changes."""
+        """Return the changes of a move."""
         return MoveProjection(from_uri, to_uri, parse_uri(from_uri).parent, parse_uri(to_uri).parent)
 
 
@@ -280,7 +280,7 @@ class IndexWorker:
             is_over.set()
 
     def handle_event(self, event: OutboxEvent, ctx: RequestContext) -> None:
-        """Do what one event asks for; twice is as good as once. A `KeyError` says that nothing handles its type."""
+        """Carry out one event; twice is as good as once. A `KeyError` says that nothing handles its type."""
         self.handlers[event.event_type](event, ctx)
 
     def handle_together(self, events: Sequence[OutboxEvent]) -> None:
@@ -357,7 +357,7 @@ class IndexWorker:
         return self._records(parsed, self._fs.node_of(parsed, image, parsed.category != SESSIONS), image)
 
     def _report(self, uri: Uri, error: StoreError) -> None:
-        """Report once what of a node is not indexed."""
+        """Report once which parts of a node are not indexed."""
         if not any(row[1:] == (uri.text, str(error)) for row in self._fs.journal.reports()):
             self._fs.journal.report(self._fs.clock(), uri.text, str(error))
             _log.warning("%s is not indexed: %s", uri.text, error)

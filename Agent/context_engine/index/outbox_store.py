@@ -167,7 +167,7 @@ class OutboxStore:
         return [(uri, error) for uri, error in self._journal.query(sql, (event_type,))]
 
     def dead(self) -> list[dict[str, Any]]:
-        """Return the dead events, with what they died of."""
+        """Return the dead events, with their errors."""
         rows = self._journal.query("SELECT event_id, event_type, uri, error FROM outbox WHERE status = 'dead'")
         return [dict(zip(("event_id", "event_type", "uri", "error"), row, strict=True)) for row in rows]
 

@@ -1,4 +1,4 @@
-"""What a hub does, one subject a file; `hub.KnowHub` inherits them all.
+"""The functions of a hub, one subject a file; `hub.KnowHub` inherits them all.
 
 store        what all use                          finding        the search
 entries      knowledge itself                      judging        feedback, rewriting and proposals

@@ -10,14 +10,14 @@ from ..tokens import Token, need, sees, sees_said
 from .store import Store, entry_fields, judgement_of, page_of, read_case, stamps, told_operation, under_way
 
 HISTORY_LIMIT = 20
-"""So many cases an entry shows; `feedback` pages all."""
+"""Cases that an entry shows; `feedback` pages all."""
 
 SIMILAR_LIMIT = 3
 SIMILAR_LEAST = 0.5
 """So many similar entries are returned with a new one: those whose tasks share at least half of their terms."""
 
 _VERSIONS = 200
-"""So many versions a history goes back."""
+"""Versions of a history, at most."""
 
 
 class Entries(Store):
