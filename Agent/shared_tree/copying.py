@@ -11,13 +11,12 @@ from typing import IO
 from ..keyword_tree import DuplicateIdError, InvalidInputError, KeywordTree, StoreError
 from . import port
 from .reading import Reader
-from .rows import Batch, NotSentError, Rows, UnansweredError
+from .rows import Batch, Rows, UnansweredError
 
 __all__ = ["copy_in", "copy_out"]
 
 _LOG_NAME = "change_log.jsonl"
 _BATCH = 256 * 1024  # bytes of lines that go into one row
-_TRIES = 3
 
 
 def copy_in(rows: Rows, folder: str | os.PathLike[str], tree_id: str) -> int:
@@ -27,23 +26,17 @@ def copy_in(rows: Rows, folder: str | os.PathLike[str], tree_id: str) -> int:
         raise InvalidInputError(f"there is no {_LOG_NAME} in {port.shorten(os.fspath(folder))}")
     with KeywordTree(os.fspath(folder)) as tree:  # which cuts a torn end, or refuses
         newest = max((change.seq for change in tree.History(limit=1)), default=0)
-    log_id, seq = port.new_id(), 0
-    for attempt in range(_TRIES):
-        chain = port.Chain(tree_id)
-        with path.open("rb") as file:
-            try:
-                is_new = rows.create(tree_id, log_id, _batches(file, chain))
-            except (UnansweredError, NotSentError) as error:
-                if attempt == _TRIES - 1:
-                    raise StoreError(str(error), outcome_unknown=isinstance(error, UnansweredError)) from None
-                continue
-        if not is_new:
-            raise DuplicateIdError(tree_id)
-        seq = max(seq, chain.seq)
-        break
-    if 0 < seq < newest:
-        port.raise_corrupt(tree_id, seq, f"the copy ends there, though the folder goes on to operation {newest}")
-    return seq or newest
+    chain = port.Chain(tree_id)
+    with path.open("rb") as file:
+        try:
+            is_new = rows.create(tree_id, port.new_id(), _batches(file, chain))
+        except UnansweredError as error:
+            raise StoreError(str(error), outcome_unknown=True) from None
+    if not is_new:
+        raise DuplicateIdError(tree_id)
+    if chain.seq < newest:
+        port.raise_corrupt(tree_id, chain.seq, f"the copy ends there, though the folder goes on to operation {newest}")
+    return chain.seq
 
 
 def _batches(file: IO[bytes], chain: port.Chain) -> Iterator[Batch]:
