@@ -268,7 +268,7 @@ class _StoredRecord(_Plain):
                 decoded["level"] = level
                 del decoded["children"]
             for name, value in decoded.items():
-                fields.setdefault(name, value)  # what the caller has set meanwhile stays
+                fields.setdefault(name, value)  # a value that the caller has set in between stays
             fields.pop("_row", None)  # last, and only then: another thread may be doing the same
         return fields
 
@@ -363,12 +363,12 @@ class Change:
     """One operation of the log, as `History` and `Changes` return it."""
 
     seq: int  # its number in the log, from 1
-    operation_id: str  # what `Undo` takes
+    operation_id: str  # for `Undo`
     op: str  # `"create_keyword"`, …, or the name given to `Operation`
     timestamp: float  # seconds since the epoch, UTC
     before: list[_Record]  # the changed records as they were; what was created is not among them
     after: list[_Record]  # the changed records as they became; `deleted` is true of those that went
-    agent_io: dict[str, Any] | None = None  # what a model was asked for it, and said; `{"undoes": id}` of an undo
+    agent_io: dict[str, Any] | None = None  # a model's request and reply for it; `{"undoes": id}` of an undo
     author: str = ""  # the author: `"user"`, `"agent"` or a name; empty in logs of older versions
 
     def Ids(self) -> set[str]:
@@ -447,7 +447,7 @@ class AgentDecision:
     suggest_name: str | None = None  # with `missing`: what a new keyword should be called
     candidate_ids: list[int | str] = field(default_factory=list)  # with `ambiguous`: what it could be
     reason: str = ""  # the model's own words, for `DescentStep.reason`
-    targets: list[int | str] = field(default_factory=list)  # what the schema asks for: targets of any action
+    targets: list[int | str] = field(default_factory=list)  # the schema's field: targets of any action
     confidence: float | None = None  # 0 to 1, of a match; below the tree's bar it is none
 
 
@@ -642,7 +642,7 @@ class LLMClient(ABC):
     """The port to a language model: one JSON answer to one question."""
 
     candidate_fields: Collection[str] = ()
-    """What a client wants to know of each candidate besides name and path, read when a tree is opened with it:
+    """Fields of each candidate that a client wants besides name and path, read when a tree is opened with it:
     `"aliases"`, at most 3; `"description"`; `"texts"`, its first 3 infos, whatever words say; `"excerpt"`, the sentence
     of its infos that fits the query best; `"score"`, how well it fits by what `RankCandidates` knows, from 0 to 1.
     What is empty is left out."""
@@ -779,7 +779,7 @@ def _Fold(text: str) -> str:
         return text
     folded = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", text).casefold()).strip()
     seen = _DropInvisible(folded)
-    return _Fold(seen) if seen != folded and seen.strip() else folded  # what was held apart may compose now
+    return _Fold(seen) if seen != folded and seen.strip() else folded  # parts that were held apart may compose now
 
 
 def _NormalizeText(text: str) -> list[str]:
@@ -937,7 +937,7 @@ def _CheckNormalizer(normalizer: _Normalizer) -> _Normalizer:
 
 
 _CheckBool = partial(_CheckType, kind=bool, wanted="True or False")
-_FUNCTION = cast("type[Any]", Callable)  # what can be called is an instance of it
+_FUNCTION = cast("type[Any]", Callable)  # any callable is an instance of it
 _CHECKS: dict[str, Callable[[str, Any], Any]] = {
     name: check
     for names, check in (
@@ -963,7 +963,7 @@ _CHECKS: dict[str, Callable[[str, Any], Any]] = {
     )
     for name in names.split()
 }
-"""What an argument, or a field of a spec or a patch, must be: the same wherever its name occurs."""
+"""The form of an argument, or of a field of a spec or a patch: the same wherever its name occurs."""
 
 
 def _Check(**arguments: object) -> list[Any]:
@@ -997,7 +997,7 @@ _DropIdleBlanks = partial(re.compile(f"(?<=[{_UNSPACED}]) | (?=[{_UNSPACED}])").
 
 
 def _QueryKey(query: str) -> str:
-    """Return what two queries share that count as the same: all but case, width, the end's mark and idle blanks."""
+    """Return the common form of queries that count as the same: without case, width, the end's mark and idle blanks."""
     folded = _DropIdleBlanks(" ".join(_Fold(query).split()))
     return folded.rstrip(" ?!.,;:。，、…") or folded
 
@@ -1287,7 +1287,7 @@ def _EmptyRow(record: _NodeOrInfo, row: bytes) -> bytes:
     return _EncodeRecord(emptied)
 
 
-_FOLLOWS = ("version", "updated_at", "level", "children")  # what an undo does not put back
+_FOLLOWS = ("version", "updated_at", "level", "children")  # fields that an undo does not put back
 
 
 def _IsAsLeft(now: _NodeOrInfo, left: _NodeOrInfo) -> bool:
@@ -1465,7 +1465,7 @@ class _Files:
         try:
             os.fsync(fd)
         except OSError as error:
-            if error.errno not in _NO_SYNC_ERRORS:  # what some mounts say of any folder; SQLite does not mind either
+            if error.errno not in _NO_SYNC_ERRORS:  # some mounts say so of any folder; SQLite does not mind either
                 raise
         finally:
             os.close(fd)
@@ -1770,7 +1770,7 @@ class LogPosition:
         self.crc = FIRST_CRC
         self.last_line = 0  # where it begins; it ends where `log` does
         self.log = _Length()
-        self.projected = [_Length() for _ in _KINDS]  # what the projections are to hold
+        self.projected = [_Length() for _ in _KINDS]  # the lengths that the projections are to have
         self.checkpoint = (0, 0)  # number and bytes of the log up to the end of the last checkpoint
         # Puts (number of a projection, offset, bytes) where they are to stand: see `_Projections`.
         self.write: Callable[[int, int, bytes], None] | None = None
@@ -1794,7 +1794,7 @@ class LogPosition:
         return records
 
     def TellLengths(self) -> _Row:
-        """Return what a checkpoint or a snapshot says of the four files."""
+        """Return a checkpoint's or a snapshot's record of the four files."""
         lengths = zip(("log", *_KINDS), (self.log, *self.projected), strict=True)
         return {name: {"length": each.bytes, "rows": each.lines, "crc": f"{each.crc:08x}"} for name, each in lengths}
 
@@ -1895,7 +1895,7 @@ class _LogReader(LogPosition):
             raise StoreCorruptError(LOG_NAME, 0, "the log has changed since it was read")
 
     def JudgeTail(self) -> bytes:
-        """Return what stands after the last whole line; refuse what no crash explains."""
+        """Return the bytes after the last whole line; refuse those that no crash explains."""
         rest, expected = self.ReadRest(), self.seq + 1
         for match in _FindLines(rest):  # also after a newline that was damaged
             line = ReadLine(match[0])
@@ -2109,7 +2109,7 @@ class _Projections:
 
 
 class _Aside:
-    """What stands beside the log and the projections: snapshots, history, unfinished files; and how all of it goes."""
+    """The files beside the log and the projections: snapshots, history, unfinished files; and their deletion."""
 
     def __init__(self, files: _Files, data_dir: str) -> None:
         self._files = files
@@ -2321,7 +2321,7 @@ class _FileStore:
         self.files = files
         self.data_dir = data_dir
         self.log_path = os.path.join(data_dir, LOG_NAME)
-        self.recovery: list[str] = []  # what opening cut or rebuilt, in sentences
+        self.recovery: list[str] = []  # cuts and repairs of the opening, in sentences
         self.health = _SOUND
         self.is_guess = False  # `Begin` did not ask what others wrote, as one may on a database
         self.least = ""  # the position that an opening must find: of what was read before
@@ -2333,7 +2333,7 @@ class _FileStore:
         self._lock = _FolderLock(files, data_dir)
         self._size = 0  # of the log with its padding, or less
         self._folder_time = -1  # of the folder when the log was last identified; -1 where that proves nothing
-        self._behind = b""  # what stands after the last line of a log that can only be read
+        self._behind = b""  # the bytes after the last line of a log that can only be read
         self.MakeLock()
 
     def MakeLock(self) -> None:
@@ -2375,7 +2375,7 @@ class _FileStore:
             self._BeginLog(first)
         self._OpenLog()
         is_suspect = self._lock.IsMarked()
-        self._SyncLog()  # what the page cache holds may never have reached the disk
+        self._SyncLog()  # the page cache may never have reached the disk
         files.SyncFolder(self.data_dir)
         self._NoteFolderTime(files.ChangedAt(self.data_dir))
         self._Load(state)
@@ -2400,7 +2400,7 @@ class _FileStore:
         reader.write = self.projections.Write
 
     def _RefuseForeignFolder(self) -> None:
-        """Refuse what is no folder of a tree, before anything is made in it."""
+        """Refuse a folder that is not a tree's, before anything is made in it."""
         if self.files.IsFile(self.data_dir):
             raise StoreError(f"{_Shorten(self.data_dir)} is a file, and no folder of a keyword tree")
         if self.files.IsFolder(os.path.join(self.data_dir, ".ctx")) and not self.files.Exists(self.log_path):
@@ -3395,7 +3395,7 @@ class TreeView:
             return list(state.nodes)
 
     def Read(self, ids: Iterable[str]) -> list[KeywordTexts]:
-        """Return what keywords are found by, of those that are there.  Cost: decodes a row for each, some 5 µs."""
+        """Return the searched texts of those keywords that are there.  Cost: decodes a row for each, some 5 µs."""
         self._engine.CheckIdle()
         asked, found = list(ids), list[KeywordTexts]()
         for start in range(0, len(asked), _PIECE):
@@ -3419,7 +3419,7 @@ class TreeView:
                 yield id, _DecodeRow(self._engine.ReadRow(held), Info)["content"]
 
     def Position(self) -> str:
-        """Return what identifies the present tree: where two are equal, nothing has changed between."""
+        """Return an identifier of the present tree: where two are equal, nothing has changed between."""
         return self._engine.position
 
     def ChangedSince(self, position: str) -> set[str] | None:
@@ -3447,7 +3447,7 @@ class QueryWords(Protocol):
     """The words of a query, as a ranker weighs them."""
 
     def Arrange(self, infos: list[Info], newest: list[Info], nearest: str) -> tuple[list[Info], str]:
-        """Return what a result shows of a keyword's infos: those that fit first, and the sentence that fits best.
+        """Return a keyword's infos for a result: those that fit first, and the sentence that fits best.
 
         Args:
             infos: the first page.
@@ -3568,7 +3568,7 @@ class PlainRanker:
 
     def _Score(self, id: str, gains: Mapping[str, float]) -> float:
         score, share = 0.0, 1.0
-        while id in gains and share > 0.001:  # what is ten levels above counts no more
+        while id in gains and share > 0.001:  # ten levels above, nothing counts any more
             score += share * gains[id]
             id, share = self._parents[id] or "", share / 2
         return score
@@ -3644,8 +3644,8 @@ class _Reading(NamedTuple):
 
 class _Position(NamedTuple):
     id: str  # the lowest keyword that is above all that was opened
-    targets: list[str]  # what was opened, and stays in the view
-    members: list[str]  # what lies below, all of it to be shown
+    targets: list[str]  # opened keywords, which stay in the view
+    members: list[str]  # the keywords below, all to be shown
 
 
 def _ReadReply(reply: object, view: _View) -> _Reading:
@@ -3720,7 +3720,7 @@ def _CleanName(name: str | None) -> str | None:
 
 
 def _DescribeReply(reply: object) -> Any:
-    """Return what the log keeps of a reply: itself if it is small JSON, else a description."""
+    """Return the log's form of a reply: itself if it is small JSON, else a description."""
     with contextlib.suppress(TypeError, ValueError, RecursionError):
         text = _EncodeText(reply)
         if len(text.encode()) <= 4 * _QUERY_LIMIT:
@@ -3746,15 +3746,15 @@ class _End(NamedTuple):
     outcome: str  # "matched", "ambiguous" or "missing"
     reason: str  # see `_OUTCOMES`
     steps: list[DescentStep]
-    io: _Row | None  # what the log keeps of it; None where no model was called
+    io: _Row | None  # for the log; None where no model was called
     node_id: str | None  # where matched
     path: list[str]  # to it, from the root
     candidates: list[str]  # where ambiguous
-    chosen: list[str]  # what the model named, also where that is gone by now
+    chosen: list[str]  # the model's choice, also of keywords that are gone by now
     stood_at: str  # the lowest keyword above all that was opened
     suggested_parent_id: str | None
     suggested_name: str | None  # both where missing
-    fits: Fits  # what the ranking says of the query
+    fits: Fits  # the ranking of the query
     confidence: float | None  # of the model itself
 
 
@@ -3918,13 +3918,13 @@ class _Descent:
             return 0, 0, 0.0
 
     def _Settle(self, state: _State, trace: _Trace, reading: _Reading, view: _View) -> _Reading:
-        """Return what a reply comes to as the tree is now, not as it was when it was shown; let the step say it."""
+        """Return the result of a reply in the present tree, not in the one that was shown, and note it in the step."""
         opened, is_jump = [id for id in reading.targets if id not in view.groups], reading.case == "jump"
         if any(id not in state.nodes for id in opened):
             reading = _Reading("vanished", reading.action, reading.targets, "what was chosen is gone")
         elif is_jump and len(opened) == len(reading.targets) > 1 and not any(map(state.children.Get, opened)):
             reading = reading._replace(case="jump_to_leaves")
-        elif is_jump and len(opened) > max(1, self.max_candidates - 2):  # what lies below needs room for two groups
+        elif is_jump and len(opened) > max(1, self.max_candidates - 2):  # the children need room for two groups
             reading = _Reading("jump_invalid", reading.action, words="more targets than a view can keep")
         if reading.case == "match_one" and reading.confidence is not None and reading.confidence < self.bar:
             reading = reading._replace(case="match_unsure")
@@ -3982,7 +3982,7 @@ class _Descent:
         limit, within = self.max_candidates, set(position.members)
         best = [id for id in fits.ids if id in state.nodes]
         recent = [id for id in self._mru.Snapshot() if id in state.nodes and id != _ROOT_ID] if is_first else []
-        if "score" in self.fields:  # what is recent and fits stands where it ranks
+        if "score" in self.fields:  # a recent one that fits stands where it ranks
             recent = [id for id in recent if id not in best[: 2 * limit // 5]]
         if not is_first:
             best = [id for id in best if not within.isdisjoint(state.PathOf(id))]
@@ -4066,7 +4066,7 @@ class _Descent:
                 entry["excerpt"] = _Cut(fact, _TEXT_LIMIT)
 
     def Rank(self, question: _Row, intent: str, ids: Sequence[str] = ()) -> Fits:
-        """Return what fits, with evidence for the first or for `ids`; nothing where the ranking fails: views go on."""
+        """Return the ranking, with evidence for the first or for `ids`; empty where it fails: views go on."""
         query, more = question["query"], question.get("description") or question.get("content") or ""
         is_placing = intent == "suggest_parent"
         count = self.max_candidates if self._wants_evidence else 0 if is_placing else max(_NEAREST, self._short_list)
@@ -4124,7 +4124,7 @@ class _Staged(NamedTuple):
 
 
 class _Transaction:
-    """What one operation, or a group of them, reads and stages: each is one line of the log, all of it or nothing."""
+    """The reads and staged rows of an operation, or of a group: each is one line of the log, all of it or nothing."""
 
     _may_have_moved = False  # a keyword that was there: levels below it may be others than in the base
     _overlay: _State | None = None  # made when a plan reads what was staged
@@ -4177,7 +4177,7 @@ class _Transaction:
         named = {head.parent_id for head in heads}.union(*(_ReadLinkKey(row)[1:] for row in records.links))
         if any((kind, id, "") in self.staged for id in touched | named for kind in (0, 1)):
             return False
-        if self.staged:  # what it refers to has other children or links now
+        if self.staged:  # records that it refers to have other children or links now
             referred = [table.changed.keys() for table in (self.state.children, self.state.by_info, self.state.by_node)]
             if not all(map(touched.isdisjoint, referred)):
                 return False
@@ -4476,7 +4476,7 @@ def _PlanDelete(tx: _Transaction, id: str, cascade: bool, info_policy: str) -> N
     state = tx.state
     if id == _ROOT_ID:
         raise InvalidInputError("the root cannot be deleted")
-    if id not in state.nodes:  # what it was merged into is not what was meant
+    if id not in state.nodes:  # the target of its merge is not meant
         raise NotFoundError("keyword", id)
     parent_id = state.ParentOf(id)
     doomed = dict.fromkeys(state.Under([id]) if cascade else [id])
@@ -4724,7 +4724,7 @@ class OpenOperation:
     `is_open` is kept here; the tree has weak references to blocks that may be open.
     """
 
-    id: str  # what `Undo` takes, once the block has ended
+    id: str  # for `Undo`, once the block has ended
 
     def __init__(self, engine: _Engine, name: str, author: str | None) -> None:
         self.id = engine.new_id()
@@ -4740,7 +4740,7 @@ class OpenOperation:
         self._first = 0  # how many plans the outer one had,
         self._start: tuple[_Transaction | None, int] = (None, 0)  # and its transaction, with so many steps
         self._inner: list[OpenOperation] = []  # those that are open inside this one
-        self.transaction: _Transaction | None = None  # what the plans staged; None: they are to run again
+        self.transaction: _Transaction | None = None  # rows staged by the plans; None: they are to run again
 
     def __enter__(self) -> Self:
         if self._stage != "new":
@@ -4803,7 +4803,7 @@ class OpenOperation:
         self.CutTo(0)
 
     def Prepare(self) -> _Transaction:
-        """Return what was done so far, on the tree as it is.  The tree's lock is held."""
+        """Return the work so far, on the tree as it is.  The tree's lock is held."""
         if self.transaction is None:
             transaction = _Transaction(self.engine, self.engine.state, self.now)
             self._RunPlans(transaction)
@@ -4841,7 +4841,7 @@ class OpenOperation:
             del self.writes[count:]
 
     def TakeIn(self, records: Rows) -> None:
-        """Take in what another writer has committed, before the state does.  The tree's lock is held."""
+        """Take in another writer's commits, before the state does.  The tree's lock is held."""
         if self.transaction is not None and not self.transaction.TakeIn(records):
             self.transaction = None
 
@@ -5049,7 +5049,7 @@ class _Engine:
             self.CheckOpen()
 
     def Look(self, look: Callable[[_State], _Value]) -> _Value:
-        """Return what a function finds in what this thread is to see; a third of what `with` takes."""
+        """Return a function's result on the state that this thread sees; in a third of the time of a `with`."""
         while True:
             with self.lock:
                 if self.health is not _STALE:
@@ -5118,7 +5118,7 @@ class _Engine:
         return self.Run(_Job(op, self.new_id(), plan, author, agent_ios, None, straight))
 
     def Run(self, job: _Job[_Value]) -> _Value:
-        """Return what the job's plan returned, once it is durable; raise what it raised."""
+        """Return the result of the job's plan, once it is durable; raise its error."""
         with self.Enter():
             self._committer.Run(job)
         if job.error is not None:
@@ -5165,7 +5165,7 @@ class _Engine:
                 # Raised before anything was applied; after all others memory may differ from the log.
                 is_refusal = isinstance(error, StoreError) and not isinstance(error, (StoreCorruptError, _ReentryError))
                 if is_refusal or self.store.health is Health.LOST:
-                    self.health, self.position = was, self.store.position  # what others wrote is taken in
+                    self.health, self.position = was, self.store.position  # others' writes are taken in
                 if not isinstance(error, KeywordTreeError):
                     raise  # by no local's name: a cycle would keep its frames, and with them the collector off
                 failure = error
@@ -5196,7 +5196,7 @@ class _Engine:
         self.Exclusively(Work)
 
     def _GoStraight(self, jobs: list[_Job[Any]]) -> list[_Made]:
-        """Return what each job brings; nothing where one of them needs its plan."""
+        """Return the rows of each job; nothing where one of them needs its plan."""
         made: list[_Made] = []
         ordinal = self.state.next_ordinal
         for job in jobs:
@@ -5253,7 +5253,7 @@ class _Engine:
             job.is_done = True
 
     def _RunPlan(self, job: _Job[Any], transaction: _Transaction) -> LoggedOperation | None:
-        """Return what a job's plan stages, None where nothing changes, or where the plan refuses."""
+        """Return the staged rows of a job's plan, None where nothing changes, or where the plan refuses."""
         job.error = None  # none of a run on what others have changed by now
         transaction.first = first = len(transaction.steps)
         next_ordinal = transaction.next_ordinal
@@ -5317,7 +5317,7 @@ _FindTime = re.compile(rb'"timestamp": ([^",]+), ').search  # of a line; within 
 def _MakePast(
     at: int | float, newest: int, lines: Iterable[tuple[LogLine, bytes]], data_dir: str
 ) -> Callable[[], _PastStore]:
-    """Return what makes the store of a tree as it was.
+    """Return the function that makes the store of a past tree.
 
     Args:
         at: number of an operation (an int), or seconds since the epoch, UTC (a float).
@@ -5699,7 +5699,7 @@ def _CheckPlan(plan: object) -> tuple[list[_Step], dict[str, Any]]:
 
 
 def _LookOf(tree: KeywordTree, id: str) -> list[int]:
-    """Return what of a keyword a plan is built on: its version, and how many children and infos it has."""
+    """Return the parts of a keyword that a plan is built on: its version, and the numbers of children and infos."""
     node = tree.GetKeyword(id)
     if node is None or node.id != id:
         return [0, 0, 0]
@@ -5995,7 +5995,7 @@ class _Searcher:
         return self._BuildMatchedResult(found, reason) if isinstance(found, _Found) else found, ids
 
     def _LookUp(self, look: Callable[[_State], _Value]) -> _Value:
-        """Return what a function that may ask for tokens finds."""
+        """Return the result of a function that may ask for tokens."""
         while True:
             try:
                 return self._engine.Look(look)
@@ -7011,7 +7011,7 @@ class KeywordTree:
         """
         if self._engine.health is _SOUND:
             self._engine.Enter()
-            with contextlib.suppress(StoreError):  # what another process has forgotten must not be kept by the ranker
+            with contextlib.suppress(StoreError):  # the ranker must keep no text that another process has forgotten
                 self.Refresh()
                 self._ranker.Close()
         self._engine.Close()
