@@ -265,6 +265,31 @@ class TestServersThatWouldLose:
         assert names(tree) == ["tea"]
 
 
+class TestTurns:
+    def test_that_are_kept_end_by_themselves_whatever_becomes_of_who_kept_them(
+        self, log: SharedLog, database: str, open_tree: Opener
+    ) -> None:
+        open_tree()
+        with SharedLog(database) as gone:
+            with gone._rows.queue("u42", 0, 1):
+                started = time.monotonic()
+                gone._rows.hold("u42", 0.4)
+                assert gone.trees() == ["u42"]  # on another connection
+            with log._rows.queue("u42", 0, 1) as batches:
+                assert 0.3 < time.monotonic() - started < 0.95
+                assert batches
+
+    def test_that_are_kept_give_their_connection_back(self, database: str, open_tree: Opener) -> None:
+        open_tree()
+        with SharedLog(database, connections=2) as log:
+            for _ in range(5):
+                with log._rows.queue("u42", 0, 1) as batches:
+                    log._rows.hold("u42", 0.05)
+                    assert batches
+                assert log.trees() == ["u42"]
+                assert log._pool.count() <= 2
+
+
 class TestServersThatGo:
     def test_a_restart_between_writes_is_not_noticed(self, server: OwnServer, open_tree: Opener) -> None:
         tree = open_tree()
