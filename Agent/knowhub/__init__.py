@@ -3,7 +3,7 @@
 Needs the extra `[knowhub]`; the library in `keyword_tree` knows nothing of it. Read in this order:
 
     records     records, times, errors                 schemas     what may be said, and its limits
-    ledger      records in a KeywordTree               following, catalog   what is derived: votes, sight, full text
+    ledger      records in a KeywordTree               catalog     what is derived: votes, sight, full text
     tokens      callers and their rights               vault       secrets, sealed outside of the tree
     files       where tokens and secrets are: a folder, or PostgreSQL
     routing     the models                             evolving    guards of rewriting and merging

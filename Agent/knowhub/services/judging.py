@@ -11,8 +11,8 @@ from typing import Any
 
 from ...base.secrets_in_text import secret_shape
 from ...keyword_tree import DuplicateIdError, VersionConflictError
+from ..catalog import Entry
 from ..evolving import check_rewrite
-from ..following import Entry
 from ..ledger import ATTEMPTS
 from ..records import Json, KnowHubError, Record, iso_time, kind_of, not_found
 from ..schemas import AcceptIn, BatchIn, Case, KnowledgeUpdate, PageQuery, ProposalQuery, is_text, parse

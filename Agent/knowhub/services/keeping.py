@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from ...keyword_tree import DuplicateIdError, VersionConflictError
-from ..following import Entry
+from ..catalog import Entry
 from ..ledger import ATTEMPTS
 from ..records import OWNER_SCOPE, Json, KnowHubError, Record, from_iso, invalid, iso_time, not_found
 from ..schemas import NAME_PATTERN, GoalsIn, GroupIn, PageQuery, TokenIn, parse

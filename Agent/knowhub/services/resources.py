@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from ...keyword_tree import DuplicateIdError
-from ..following import Entry
+from ..catalog import Entry
 from ..records import Json, KnowHubError, Record, from_iso, iso_time
 from ..schemas import PageQuery, ResourceIn, check_resource_id, parse
 from ..tokens import LOCAL, Token, need, sees

@@ -12,8 +12,7 @@ from pydantic import BaseModel
 
 from ...base.secrets_in_text import secret_shape
 from ...keyword_tree import DuplicateIdError, VersionConflictError
-from ..catalog import Catalog
-from ..following import Entry
+from ..catalog import Catalog, Entry
 from ..ledger import ATTEMPTS, KEYWORDS, TreeLedger
 from ..records import OWNER_SCOPE, Json, KnowHubError, Record, iso_time, kind_of, not_found
 from ..routing import Models

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from Agent.keyword_tree import ConflictError, DuplicateIdError, KeywordTree, StubLLMClient
-from Agent.knowhub import following
+from Agent.knowhub import catalog
 from Agent.knowhub.hub import LOCAL, KnowHub
 from Agent.knowhub.records import Json
 from Agent.knowhub.tokens import Token
@@ -708,6 +708,13 @@ class TestProcesses:
             assert [found(hub, task) for task in ("tea", "egg", "SENTINEL")] == [["tea"], ["egg"], []]
         assert b"SENTINEL".lower() not in (indexes / "words.index").read_bytes().lower()
 
+    def test_what_no_index_has_room_for_is_there_all_the_same(self, hub: KnowHub, tmp_path: Path) -> None:
+        before = save(hub, task="tea")
+        hub.catalog._do(lambda db: db.execute("PRAGMA max_page_count = 1"))  # as a full disk
+        id = save(hub, task="egg", content="x" * 50_000)
+        assert [hub.get(LOCAL, each)["task"] for each in (before, id)] == ["tea", "egg"]
+        assert (tmp_path / "hub/indexes/hub.sqlite").exists()  # it is another process's, too
+
     def test_what_another_process_wrote_is_there_at_once_when_asked_for(self, hub: KnowHub, tmp_path: Path) -> None:
         with KnowHub(tmp_path / "hub") as other:
             id = save(other, task="tea")
@@ -721,7 +728,7 @@ class TestProcesses:
             for _ in range(200):
                 if found(hub, "tea"):
                     break
-                end.wait(following.FOLLOW_S / 5)
+                end.wait(catalog.FOLLOW_S / 5)
 
             assert found(hub, "tea") == ["tea"]
 

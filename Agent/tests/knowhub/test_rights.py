@@ -7,7 +7,7 @@ from typing import Any
 import httpx
 import pytest
 
-from Agent.knowhub.following import Following
+from Agent.knowhub.catalog import Following
 from Agent.knowhub.hub import LOCAL, KnowHub
 from Agent.knowhub.records import Json
 from Agent.knowhub.tokens import Token
