@@ -152,6 +152,19 @@ class TestFinding:
         assert found.node.name == "Anna"
         assert found.infos[0].content == "dog"
 
+    @pytest.mark.parametrize(("text", "is_answer"), [("Anna has a dog.", True), ("Anna sings in a choir.", False)])
+    def test_a_name_alone_is_an_answer_where_the_text_is_near(self, text: str, is_answer: bool) -> None:
+        class Pets(HashingEmbedder):
+            def embed(self, texts: Sequence[str]) -> list[list[float]]:
+                return [[1.0, 0.0] if "dog" in text or "qwibble" in text else [0.0, 1.0] for text in texts]
+
+        index = Index(meaning=Meaning(Pets(), LONG))
+        index.put([Unit("anna", text=text), Unit("other", text="The fridge is empty.")])
+        index.ask("Anna's qwibble")
+
+        (hit,) = index.search("Anna's qwibble", 1)
+        assert (hit.id, hit.score >= 0.3) == ("anna", is_answer)
+
     def test_all_that_bear_a_name_are_found(self, tree: EmbeddingTree) -> None:
         ids = {tree.CreateKeyword("dog", "root").id for _ in range(5)}
 
