@@ -211,9 +211,12 @@ class TreeRanker:
             piece = ids[start : start + _PIECE]
             found = self._view.Read(piece)
             self.index.remove(set(piece) - {each.id for each in found})
-            for part in _parts(found):
-                contents = dict(self._view.Contents({id: None for each in part for id in each.info_ids}))
-                self.index.put(_unit(each, contents) for each in part)
+            self.index.put(self._units(found))
+
+    def _units(self, found: Iterable[KeywordTexts]) -> Iterator[Unit]:
+        for part in _parts(found):
+            contents = dict(self._view.Contents({id: None for each in part for id in each.info_ids}))
+            yield from (_unit(each, contents) for each in part)
 
 
 def _number(position: str) -> int:
