@@ -51,6 +51,8 @@ def _steps(draw: random.Random) -> Iterator[Callable[[KeywordTree], object]]:
             *3 * [methodcaller("CreateKeyword", name, parent, alias, "说明" * len(alias), **given)],
             *3 * [methodcaller("CreateInfo", text * draw.choice([1, 1, 400]), "s", links, **given)],
             methodcaller("CreateKeyword", name, parent, id="given"),
+            methodcaller("CreateKeyword", name, aliases=alias),
+            methodcaller("CreateInfo", text, keyword_ids=links, id="given"),
             methodcaller("DeleteKeyword", parent),
             methodcaller("MergeKeywords", parent, other),
             methodcaller("MoveKeyword", parent, other),
