@@ -2985,7 +2985,8 @@ class _State:
                 for row in bulk:
                     self._ApplyNode(heads.get(row) or _ReadNode(row), row)
         for index, row in enumerate(records.infos):
-            id, is_deleted = _ReadInfoHead(row)
+            head = heads.get(row)
+            id, is_deleted = _ReadInfoHead(row) if head is None else (head.id, head.deleted)
             if is_deleted:
                 self.infos.pop(id, None)
                 self.gone_infos[id] = _EmptyRow(_ReadRecord(row, Info), row)
@@ -4117,10 +4118,9 @@ _CONFIRMED_LIMIT = 20  # queries kept with a keyword; the oldest goes
 _Plan: TypeAlias = Callable[["_Transaction"], _Value]
 
 
-class _Staged(NamedTuple):
-    row: bytes
-    head: Any  # the record, or of a link its key
-    before: bytes | None  # the row that the tree has, or had of what is gone
+# What is staged for a record: its row; the record, or of a link its key; the row that the tree has, or had of what is
+# gone.  A plain tuple, since a batch makes thousands.
+_Staged: TypeAlias = tuple[bytes, Any, bytes | None]
 
 
 class _Transaction:
@@ -4155,19 +4155,19 @@ class _Transaction:
     def Collect(self, first: int) -> tuple[Rows, Rows]:
         before = _NOTHING
         after = NoRows()
-        rows_after = after[:3]
+        rows_after, heads = after[:3], after.heads
         replaced: dict[_Key, tuple[_Staged | None, bytes | None]] = {}
         for key, old, dead in self.steps[first:]:
             replaced.setdefault(key, (old, dead))  # of its first step: what an earlier operation of the group staged
         for key, (old, dead) in replaced.items():
             row, head, was = self.staged[key]
             if old is not None:
-                was = old.row if _IsLive(old.row) else dead
+                was = old[0] if _IsLive(old[0]) else dead
             if was is not None:
                 before = NoRows() if before is _NOTHING else before
                 before[:3][key[0]].append(was)
             rows_after[key[0]].append(row)
-            after.heads[row] = head
+            heads[row] = head
         return before, after
 
     def TakeIn(self, records: Rows) -> bool:
@@ -4200,20 +4200,20 @@ class _Transaction:
     def Has(self, kind: int, id: str) -> bool:
         staged = self.staged.get((kind, id, ""))
         if staged is not None:
-            return not staged.head.deleted
+            return not staged[1].deleted
         return id in (self.base.infos if kind else self.base.nodes)
 
     def LevelOf(self, id: str) -> int:
         staged = self.staged.get((0, id, ""))
         if self._may_have_moved:
             return self.state.LevelOf(id)
-        return self.base.LevelOf(id) if staged is None else cast("int", staged.head.level)
+        return self.base.LevelOf(id) if staged is None else cast("int", staged[1].level)
 
     def StageNew(self, record: _NodeOrInfo) -> None:
         """Stage a new keyword or info, as version 1, or one after that of a deleted one that had its id."""
         key = 0 if isinstance(record, KeywordNode) else 1, record.id, ""
         if key in self.staged:
-            gone = self.staged[key].head
+            _, gone, _ = self.staged[key]
             is_there = not gone.deleted
         else:
             held, row = self.base.Find(record)
@@ -4258,7 +4258,7 @@ class _Transaction:
         row = row or cast("bytes", before).replace(_LIVE, _DELETED, 1)
         old = self.staged.get(key)
         self.steps.append((key, old, dead))  # first: Ctrl-C may come after this
-        self.staged[key] = _Staged(row, head or key, before if old is None else old.before)
+        self.staged[key] = row, head or key, before if old is None else old[2]
 
     def CutTo(self, count: int) -> None:
         if self._seen > count:
