@@ -2315,7 +2315,10 @@ class _FolderLock:
 
 
 class _FileStore:
-    """The store in one folder.  One thread at a time opens it, writes, and closes it; any may read meanwhile."""
+    """The store in one folder.  One thread at a time opens it, writes, and closes it; any may read meanwhile.
+
+    A long class: opening, catching up, committing and closing all move one reader along one log.
+    """
 
     def __init__(self, data_dir: str, files: _Files, clock: _Clock) -> None:
         self.files = files
