@@ -113,6 +113,7 @@ class TestBounds:
             client.Chat([{"role": "user", "content": "word " * 3000}], LIST)
 
         assert client.Chat(asked("who?", listed(*FACTS)), {})["action"]
+        assert client.context_tokens == 2048  # by which longer texts are read in parts
 
 
 class TestPrefix:

@@ -369,6 +369,18 @@ class TestExtraction:
         assert json.loads(question["content"])["wanted"] == [*schema["properties"]] == ["facts"]
         assert LLMClientAdapter(StubLLMClient([{"a": 1}])).complete_json("{}", {}) == {"a": 1}
 
+    def test_by_a_client_in_chunks_that_its_context_holds(self, tmp_path: Path) -> None:
+        client = StubLLMClient([{"facts": []}] * 8)
+        client.context_tokens = 3_000
+        texts = [f"Number {number}: {'we talked about tea again. ' * 20}" for number in range(20)]
+        with ContextEngineService(tmp_path, llm=client) as engine:
+            engine.commit_session(ADA, [{"role": "user", "content": text} for text in texts])
+
+        asked = [json.loads(messages[-1]["content"])["messages"] for messages, _ in client.calls]
+        assert len(asked) > 2
+        assert sorted(each["text"] for chunk in asked for each in chunk) == sorted(texts)  # several at a time
+        assert all(sum(count_tokens(each["text"]) for each in chunk) <= 750 for chunk in asked)
+
     def test_lets_no_hostile_reply_out(self, tmp_path: Path) -> None:
         is_storm = bool(os.environ.get("KEYWORD_TREE_STORM"))
         count = int(os.environ.get("KEYWORD_TREE_STORM_SIZE") or 1_000_000) if is_storm else 5_000
