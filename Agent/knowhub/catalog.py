@@ -201,7 +201,7 @@ class Following:
     def forget(self, *, in_memory: bool = False) -> None:
         """Delete the file, since purged texts stand in it, or leave it for memory; the log is read again."""
         with self._lock:
-            self.close()
+            Following.close(self)  # this file alone: the index of words is no part of it
             self._is_known = False
             if in_memory:
                 self._path = None

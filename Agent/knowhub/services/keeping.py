@@ -124,7 +124,7 @@ class Operations(Store):
             self._write(token, "purge", lambda ids=ids: [self.ledger.drop(id) for id in ids])  # type: ignore[misc]
         self.ledger.forget()
         self.catalog.forget()
-        self.catalog.catch_up()
+        self.catalog.open()
         for known in self.catalog.all("resource"):
             reference, ends = str(known.fields.get("secret_ref") or ""), from_iso(known.fields.get("expires_at"))
             if ends is not None and self.clock() >= ends + ORPHAN_S:

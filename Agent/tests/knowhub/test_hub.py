@@ -803,13 +803,19 @@ class TestProcesses:
                 assert derived(again) == everything
 
     def test_what_was_purged_is_in_no_file(self, tmp_path: Path) -> None:
+        def holders() -> list[str]:
+            paths = [path for path in tmp_path.rglob("*") if path.is_file()]
+            return [path.name for path in paths if b"sentinel" in path.read_bytes().lower()]
+
         with KnowHub(tmp_path) as hub:
-            hub.delete(LOCAL, save(hub, task="SENTINEL-task"))
+            gone = [save(hub, task=f"SENTINEL task {n}", content=f"SENTINEL{n} " * 40) for n in range(60)]
             save(hub)
-        assert b"SENTINEL" in (tmp_path / "tree/change_log.jsonl").read_bytes()
-        with KnowHub(tmp_path) as hub:
+            assert found(hub, "SENTINEL task 7")  # it is indexed
+            assert {"change_log.jsonl", "words.index"} <= set(holders())
+            for each in gone:
+                hub.delete(LOCAL, each)
             hub.purge(LOCAL)
-            assert not [path for path in tmp_path.rglob("*") if path.is_file() and b"SENTINEL" in path.read_bytes()]
+            assert holders() == []
         with KnowHub(tmp_path) as hub:
             assert [each["task"] for each in hub.list_knowledge(LOCAL)["results"]] == ["boil an egg"]
 
