@@ -3,7 +3,7 @@
 A commit: the process waits for its turn, and what others wrote is read; the operations' lines are encoded after it; one
 statement inserts them, but only if the batch that they follow is still the last. So each batch comes from a process
 that had read all before it. Turns go by who came first, near or far, and end after 0.3 s of doing nothing. A process
-that writes in a loop, and is near, keeps its turn for 40 ms: the server holds it, and ends it whatever becomes of the
+that writes in a loop, and is near, keeps its turn for up to 50 ms: the server holds it, and ends it whatever becomes of the
 process. In that time nobody else writes, and a commit is one round trip again.
 
 Where this tree has written within the last second, and no other lately, the first step is left out, a guess: the
@@ -45,8 +45,8 @@ PIECES_FROM = 1024 * 1024
 _TURNS = 20  # commits that take turns after others have written
 _GUESS_S = 1.0  # since the last commit: later others may well have written, or the connection be gone
 _FOUND = 64  # batches fetched at once by what they hold
-_HELD_S = 0.04  # for which a turn is kept where the next commit comes at once
-_LONG_S = 0.3  # of waiting for a turn, after which it is for one commit: many others wait
+_HELD_S = 0.05  # for which a turn is kept where the next commit comes at once
+_LONG_S = 0.15  # of waiting for a turn, from which on it is kept for less: many others wait
 _LOOK_S = 0.01  # between guesses that look whether another waits for its turn: looking takes a lock
 _AGAIN = UnansweredError, NotSentError, ReadOnlyError  # what may pass
 _PAUSES = (0.01, 0.5)  # seconds between tries: the first, and the longest
@@ -142,16 +142,12 @@ class SharedStore(Reader):
                 break
             self._turn.close()  # who has to read more than a page keeps nobody waiting for that
             self._take_in(first, apply)
-        if first is not None:
-            self._hold_turn(began)
+        waited, is_loop = time.monotonic() - began, began - self._ended_at < _HELD_S
         self._take_in(first, apply)
-
-    def _hold_turn(self, asked_at: float) -> None:
-        """Keep the turn for a while, where that is of use for several commits, and not too many others wait."""
-        waited, is_loop = time.monotonic() - asked_at, asked_at - self._ended_at < _HELD_S
-        if is_loop and waited < _LONG_S and 4 * self._took < _HELD_S:
-            self._rows.hold(self.tree_id, _HELD_S)
-            self._turn_ends = time.monotonic() + 0.8 * _HELD_S - self._took  # what is under way then gets in before
+        held = _HELD_S * _LONG_S / max(waited, _LONG_S)
+        if first is not None and is_loop and 4 * self._took < held:  # else it is of no use for several commits
+            self._rows.hold(self.tree_id, held)
+            self._turn_ends = time.monotonic() + 0.8 * held - self._took  # what is under way then gets in before
 
     def _take_in(self, first: list[Batch] | None, apply: Callable[[port.Records], None]) -> None:
         for records in self.read_on(first):
