@@ -13,7 +13,8 @@ Where meaning is compared, too, it has its part in the order, and the order in t
 order = (1.2 · coverage of the best by words + 0.05) · score / best score
         + read⁴ · tells · nearness / that of the nearest
 odds of the best = e^(3.8 · nearness + 2.8 · confidence by words + 4.3 · lead - 1.8) / texts^0.35
-                   nearness: 0 for a text as near as usual, 1 for the question itself; lead: of the order;
+                   nearness: 0 for a text as near as usual, 1 for the question itself; lead: of the order,
+                   less where the first is less near than 0.15 and says less than that share of it in words;
                    read: the share of the texts that have a vector; tells: 1 among keywords, among texts how much
                    nearer the nearest is than the tenth after it
 
@@ -150,6 +151,8 @@ def blend(
     first = ranked[0]
     nearness, number, at = near[first]
     lead = 1.0 - _rival(query, [(documents.get(id, near[id][2]), order[id]) for id in ranked[:RIVALS]])
+    if nearness >= 0:  # among texts that are all far, the first has no lead
+        lead *= min(1.0, max(nearness / NEAR, words.get(first, 0.0)))
     strength = NEARNESS * max(0.0, nearness) + WORDS * words.get(first, 0.0) + MEANT_LEAD * lead
     sure = 1 / (1 + math.exp(MEANT_TEXTS * math.log(max(CROWD, query.total)) + MEANT_BASE - strength))
     passage = next((each for each in (documents.get(first, at), at) if each & 1), None)

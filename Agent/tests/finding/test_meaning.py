@@ -197,6 +197,12 @@ class TestFinding:
             index.ask(query)
             assert index.search(query, 1) == index.search(query, 10)[:1]
 
+    def test_the_only_text_is_no_answer_to_another_question(self, model: Model) -> None:
+        index, _ = filled(model, "Our dog Biscuit is afraid of fireworks.")
+        for question, is_answer in (("who won the world cup?", False), ("is the qwibble afraid of fireworks?", True)):
+            index.ask(question)
+            assert [hit.score >= 0.3 for hit in index.search(question, 1)] == ([True] if is_answer else [False])
+
     def test_among_many_texts_that_are_as_near_the_words_decide(self, model: Model) -> None:
         others = [f"ship {at} sails" for at in range(60)]
         for dogs, first in ((15, "collar on the porch"), (1, "dog 0 ran")):
