@@ -1,10 +1,10 @@
 """The store of one tree, for the core's port: memory follows a log that others append to as well.
 
-A commit: the process waits for its turn, and what others wrote is read; the operations' lines are encoded after it; one
-statement inserts them, but only if the batch that they follow is still the last. So each batch comes from a process
-that had read all before it. Turns go by who came first, near or far, and end after 0.3 s of doing nothing. A process
-that writes in a loop, and is near, keeps its turn for up to 50 ms: the server holds it, and ends it whatever becomes of the
-process. In that time nobody else writes, and a commit is one round trip again.
+A commit: the process waits for its turn, and what others wrote is read; the operations' lines are encoded after it;
+one statement inserts them, but only if the batch that they follow is still the last. So each batch comes from a
+process that had read all before it. Turns go by who came first, near or far, and end after 0.3 s of doing nothing. A
+process that writes in a loop, and is near, keeps its turn for up to 50 ms: the server holds it, and ends it whatever
+becomes of the process. In that time no other writes, and a commit is one round trip again.
 
 Where this tree has written within the last second, and no other lately, the first step is left out, a guess: the
 statement shows whether that was right, and where nothing is to be written, a look after the last batch does. So a

@@ -75,7 +75,7 @@ def test_a_copy_between_two_servers_is_refused(copy: str) -> None:
         refuse(lambda: getattr(log, copy)(*places))
 
 
-@pytest.mark.parametrize("arguments", [["context", "--data", "…", "tree"], ["hub", "token", "--data", "…"]])
+@pytest.mark.parametrize("arguments", [["context", "--data", "…", "ls"], ["hub", "token", "--data", "…"]])
 def test_a_program_that_needs_a_folder_refuses_it(
     arguments: list[str], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
