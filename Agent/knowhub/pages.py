@@ -171,13 +171,18 @@ def _changed(form: Mapping[str, str], shown: Mapping[str, str]) -> list[str]:
     return [name for name, text in shown.items() if form.get(name, "") != as_sent(text)]
 
 
-def _is_from_here(request: Request) -> bool:
-    """Return whether a form was sent from one of these pages, as the browser says."""
+def _is_from_here(request: Request, token: Token | None) -> bool:
+    """Return whether a form was sent from one of these pages, as the browser says.
+
+    A program that says nothing, and brings no session, logs in with the token that it sends.
+    """
     site = request.headers.get("sec-fetch-site")
     if site is not None:
         return site in ("same-origin", "none")
     origin = request.headers.get("origin")
-    return origin is not None and urlsplit(origin).netloc == request.headers.get("host")
+    if origin is None:
+        return token is None
+    return urlsplit(origin).netloc == request.headers.get("host")
 
 
 Form = dict[str, str]
@@ -198,7 +203,7 @@ def add_pages(application: Application) -> None:
                 token = request.state.token
                 try:
                     is_form = request.method == "POST"
-                    if is_form and not _is_from_here(request):
+                    if is_form and not _is_from_here(request, token):
                         raise KnowHubError("forbidden", "a form of another site is not believed")
                     if token is None and not is_open:
                         return RedirectResponse(f"/login?{urlencode({'next': request.url.path})}", 303)

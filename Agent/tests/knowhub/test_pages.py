@@ -191,6 +191,13 @@ class TestDoor:
         own = {"Origin": served.url}
         assert client.post("/logout", headers=own).status_code == 303
 
+    @pytest.mark.parametrize(("headers", "code"), [({}, 303), ({"Sec-Fetch-Site": "cross-site"}, 403)])
+    def test_a_program_logs_in_without_a_page(self, served: Served, headers: dict[str, str], code: int) -> None:
+        client = served.anonymous()
+        del client.headers["Origin"]
+
+        assert client.post("/login", data={"token": served.token()}, headers=headers).status_code == code
+
     def test_a_form_of_too_many_fields_is_refused(self, served: Served) -> None:
         client, form = log_in(served), {"Content-Type": "application/x-www-form-urlencoded"}
         for path in ("/knowledge/new", "/login", "/slim"):
