@@ -15,7 +15,9 @@ SAMPLE = Path(__file__).with_name("samples") / "stores_0_2.tar.gz"
 @pytest.fixture
 def stores(tmp_path: Path) -> Path:
     with tarfile.open(SAMPLE) as archive:
-        archive.extractall(tmp_path, filter="data")
+        # Before 3.11.4 `extractall` takes no filter, and there is none.
+        archive.extraction_filter = getattr(tarfile, "data_filter", lambda member, _: member)
+        archive.extractall(tmp_path)
     return tmp_path
 
 
