@@ -22,8 +22,6 @@ Results, and where errors are raised, are as in mem0ai 2.2.1; the words of an er
 cannot do is refused by name: `rerank`, `memory_type`, images, `timestamp`, `reference_date`.
 """
 
-import asyncio
-import functools
 import hashlib
 import json
 import logging
@@ -35,6 +33,7 @@ from dataclasses import asdict
 from datetime import UTC, date, datetime
 from typing import Any, Self, TypeAlias
 
+from ..base.awaiting import awaited
 from ..base.checks import check_count, check_string, shorten
 from ..keyword_tree import Change, HideKeys, Info, InvalidInputError, KeywordTree, LLMClient, NotFoundError
 from ..memory.scoring import ScoreBreakdown, temporal_decay
@@ -527,14 +526,7 @@ class AsyncMemory:
         return self.memory.tree
 
     def __getattr__(self, name: str) -> Callable[..., Coroutine[Any, Any, Any]]:
-        if name.startswith("_") or not callable(method := getattr(Memory, name, None)):
-            raise AttributeError(f"AsyncMemory has no {name!r}")
-
-        @functools.wraps(method)
-        async def call(*arguments: Any, **named: Any) -> Any:
-            return await asyncio.to_thread(method, self.memory, *arguments, **named)
-
-        return call
+        return awaited("AsyncMemory", Memory, name, lambda: self.memory)
 
     def close(self) -> None:
         """Close the tree, if it was opened here."""

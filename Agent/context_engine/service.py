@@ -16,7 +16,6 @@
 >>> engine.close(); folder.cleanup()
 """
 
-import asyncio
 import contextlib
 import functools
 import logging
@@ -33,6 +32,7 @@ from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import astuple
 from typing import Any, Self, TypeVar
 
+from ..base.awaiting import awaited
 from ..base.checks import shorten
 from ..base.text import CountTokens, clean, count_tokens, fold, one_line
 from ..finding.embedder import Embedder as FinderEmbedder
@@ -626,14 +626,7 @@ class AsyncContextEngineService:
         self.engine = ContextEngineService(folder, **options)
 
     def __getattr__(self, name: str) -> Callable[..., Coroutine[Any, Any, Any]]:
-        if name.startswith("_") or not callable(method := getattr(ContextEngineService, name, None)):
-            raise AttributeError(f"AsyncContextEngineService has no {name!r}")
-
-        @functools.wraps(method)
-        async def call(*arguments: Any, **named: Any) -> Any:
-            return await asyncio.to_thread(method, self.engine, *arguments, **named)
-
-        return call
+        return awaited("AsyncContextEngineService", ContextEngineService, name, lambda: self.engine)
 
     async def __aenter__(self) -> Self:
         return self

@@ -37,13 +37,14 @@ import builtins
 import contextlib
 import threading
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
+from ..base.awaiting import awaited
 from ..base.checks import check_count, shorten
 from ..base.names import decode_name, encode_name
 from ..finding.embedder import Embedder, Meaning
@@ -453,14 +454,8 @@ class AsyncMemoryStore:
         for memory in await self.list():
             yield memory
 
-    def __getattr__(self, name: str) -> Callable[..., Awaitable[Any]]:
-        if name.startswith("_") or not callable(getattr(MemoryStore, name, None)):
-            raise AttributeError(f"AsyncMemoryStore has no {name!r}")
-
-        async def call(*args: Any, **options: Any) -> Any:
-            return await self._in_thread(lambda: getattr(self._opened(), name)(*args, **options))
-
-        return call
+    def __getattr__(self, name: str) -> Callable[..., Coroutine[Any, Any, Any]]:
+        return awaited("AsyncMemoryStore", MemoryStore, name, self._opened, self._in_thread)
 
 
 def _make_folder(place: str | Path, user: str | None, agent: str | None, session: str | None) -> Path:
