@@ -26,13 +26,14 @@ Chinese word begins and ends is said by the thesaurus, so that one bar serves al
 
 import math
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from functools import cached_property
 from heapq import nlargest
 from typing import TypeAlias
 
 from . import score, texts
 
-__all__ = ["ANSWER_BAR", "LACKING", "blend", "lower", "part_of", "scale_of"]
+__all__ = ["ANSWER_BAR", "LACKING", "Confidence", "part_of"]
 
 ANSWER_BAR = 0.5
 """The score from which on something is an answer."""
@@ -60,32 +61,119 @@ Said: TypeAlias = tuple[str, bool, float, float]
 _has_numeral = re.compile(r"\d|[二三四五六七八九]").search
 
 
-def scale_of(
-    query: "score.Query",
-    found: "Sequence[score.Found]",
-    lent: Mapping[str, Mapping[str, float]] | None = None,
-) -> Callable[[float], float]:
-    """Return the function from a score to a confidence; `found` is the whole ranking, best first."""
-    sure = _sure(query, found, (lent or {}).get(found[0].id)) if found and found[0].score > 0 else 0.0
-    best = found[0].score if found else 1.0
-    return lambda one: part_of(sure, one / best)
+class Confidence:
+    """The confidence of a question's hits; see the head of this module.
 
+    Args:
+        query: The question.
+        lent: See `Index.search`.
+    """
 
-def _sure(query: "score.Query", found: "Sequence[score.Found]", lent: Mapping[str, float] | None) -> float:
-    first, index = found[0], query.index
-    passage = first.documents[0] if first.documents[0] & 1 else None
-    shares = score.Evidence(query, index.units([first.number])).shares(first.number, passage, lent)
-    said = _said(query, shares)
-    mass = math.fsum(weight for _, _, weight, _ in said)
-    coverage = math.fsum(weight * share for _, _, weight, share in said) / (mass or 1.0)
-    if query.is_empty or not coverage:
-        return NOTHING
-    own = math.fsum(weight for _, _, weight, share in said if share >= score.MISSPELLED) / query.idf("")
-    rival = _rival(query, [(each.documents[0], each.score) for each in found[:RIVALS]])
-    lead = max(min(MOST_LEAD, 1.0 - rival), LEAST_LEAD * coverage**8)
-    strength = LEAD * coverage**1.5 * lead + OWN * math.log(1 + own) - TEXTS * math.log(max(CROWD, query.total)) - BASE
-    is_text = passage is not None or not index.names_of(first.number)
-    return min(1 / (1 + math.exp(-strength)), _limit(said, is_text))
+    def __init__(self, query: "score.Query", lent: Mapping[str, Mapping[str, float]] | None = None) -> None:
+        self._query, self._lent = query, lent or {}
+
+    def by_words(self, found: "Sequence[score.Found]") -> dict[str, float]:
+        """Return id → confidence by words; `found` is the whole ranking, best first."""
+        sure = self._sure(found) if found and found[0].score > 0 else 0.0
+        return {each.id: part_of(sure, each.score / found[0].score) for each in found}
+
+    def _sure(self, found: "Sequence[score.Found]") -> float:
+        first, query = found[0], self._query
+        passage = first.documents[0] if first.documents[0] & 1 else None
+        evidence = score.Evidence(query, query.index.units([first.number]))
+        said, is_text = self._said(evidence, first.number, passage, self._lent.get(first.id))
+        mass = math.fsum(weight for _, _, weight, _ in said)
+        coverage = math.fsum(weight * share for _, _, weight, share in said) / (mass or 1.0)
+        if query.is_empty or not coverage:
+            return NOTHING
+        own = math.fsum(weight for _, _, weight, share in said if share >= score.MISSPELLED) / query.idf("")
+        rival = _rival(query, [(each.documents[0], each.score) for each in found[:RIVALS]])
+        lead = max(min(MOST_LEAD, 1.0 - rival), LEAST_LEAD * coverage**8)
+        crowd = TEXTS * math.log(max(CROWD, query.total))
+        strength = LEAD * coverage**1.5 * lead + OWN * math.log(1 + own) - crowd - BASE
+        return min(1 / (1 + math.exp(-strength)), _limit(said, is_text))
+
+    def blend(
+        self,
+        found: "Sequence[score.Found]",
+        words: Mapping[str, float],
+        near: Mapping[str, tuple[float, int, int]],
+        read: float = 1.0,
+    ) -> dict[str, float]:
+        """Return id → confidence by words and by meaning, best first.
+
+        Args:
+            found: The hits by words, best first.
+            words: id → confidence by words alone.
+            near: id → nearness, number and nearest document, also of the hits by words; -1 is without a vector.
+            read: The share of the texts that have a vector: nearness counts by its fourth power, since the nearest may
+                be one of the others.
+        """
+        query = self._query
+        scores, documents = {each.id: each.score for each in found}, {each.id: each.documents[0] for each in found}
+        coverage = found[0].coverage if found else 0.0
+        most, nearest = max(scores.values(), default=0.0) or 1.0, max(NEAR, *(each[0] for each in near.values()))
+        order, tells = dict[str, float](), read**4 * _tells(query, near)
+        for id, (nearness, *_) in near.items():  # without a vector, the words stand for the nearness
+            said = scores.get(id, 0.0) / most
+            meant = nearness / nearest if nearness >= 0 else coverage * said
+            order[id] = (coverage * SAID + ASIDE) * said + tells * meant
+        ranked = sorted(order, key=lambda id: -order[id])
+        if not ranked or not order[ranked[0]]:
+            return {}
+        first = ranked[0]
+        nearness, number, at = near[first]
+        lead = 1.0 - _rival(query, [(documents.get(id, near[id][2]), order[id]) for id in ranked[:RIVALS]])
+        if nearness >= 0:  # among texts that are all far, the first has no lead
+            lead *= min(1.0, max(nearness / NEAR, words.get(first, 0.0)))
+        strength = NEARNESS * max(0.0, nearness) + WORDS * words.get(first, 0.0) + MEANT_LEAD * lead
+        sure = 1 / (1 + math.exp(MEANT_TEXTS * math.log(max(CROWD, query.total)) + MEANT_BASE - strength))
+        passage = next((each for each in (documents.get(first, at), at) if each & 1), None)
+        evidence = score.Evidence(query, query.index.units([number]))
+        sure = min(sure, _limit(*self._said(evidence, number, passage), nearness >= MEANT))
+        return {id: part_of(sure, order[id] / order[first]) for id in ranked}
+
+    def lower(self, scores: Mapping[str, float], places: Mapping[str, tuple[int, int]]) -> dict[str, float]:
+        """Return id → confidence, best first: `LACKING` at most for a text without a name or a number of the question.
+
+        However close it is to the best hit: another's favourite film does not answer "what is Priya's favourite film?".
+
+        Args:
+            scores: id → confidence.
+            places: id → number and best document.
+
+        Cost: nothing for a question without a name; else 20 µs for each confidence above `LACKING`.
+        """
+        found, query = dict(scores), self._query
+        if any(is_name for _, is_name, *_ in self._asked):
+            above = [id for id, one in scores.items() if one > LACKING]
+            evidence = score.Evidence(query, query.index.units([places[id][0] for id in above]))
+            for id in above:
+                number, document = places[id]
+                said, is_text = self._said(evidence, number, document if document & 1 else None, self._lent.get(id))
+                found[id] = min(found[id], _limit(said, is_text, is_near=True))
+        return dict(sorted(found.items(), key=lambda pair: -pair[1]))
+
+    @cached_property
+    def _asked(self) -> list[tuple[str, bool, float, list[str]]]:
+        """The words of the question that tell something: whether each is a name, its weight, its terms."""
+        query, names = self._query, _names(self._query)
+        found = list[tuple[str, bool, float, list[str]]]()
+        for at, (word, terms) in enumerate(query.words):
+            if known := [term for term in terms if term in query.weights and term in query.telling]:
+                found.append((word, at in names, max(map(query.idf, known)), known))
+        return found
+
+    def _said(
+        self, evidence: "score.Evidence", number: int, passage: int | None, lent: Mapping[str, float] | None = None
+    ) -> tuple[list[Said], bool]:
+        """Return the words of the question as a unit says them, and whether it is a text rather than a keyword."""
+        shares = evidence.shares(number, passage, lent)
+        said = [
+            (word, is_name, weight, math.fsum(shares.get(term, 0.0) for term in terms) / len(terms))
+            for word, is_name, weight, terms in self._asked
+        ]
+        return said, passage is not None or not self._query.index.names_of(number)
 
 
 def _limit(said: Sequence[Said], is_text: bool, is_near: bool = False) -> float:
@@ -107,90 +195,6 @@ def _limit(said: Sequence[Said], is_text: bool, is_near: bool = False) -> float:
         return LACKING
     own = [word for word, _, share in telling if share >= score.MISSPELLED]
     return UNSURE if is_text and len(own) < 2 and any(share < NEARLY for *_, share in telling) else 1.0
-
-
-def _said(query: "score.Query", shares: Mapping[str, float]) -> list[Said]:
-    """Return the words of a question as a text says them."""
-    found, names = [], _names(query)
-    for at, (word, terms) in enumerate(query.words):
-        known = [term for term in terms if term in query.weights and (term in query.telling)]
-        if known:
-            weight = max(map(query.idf, known))
-            found.append((word, at in names, weight, math.fsum(shares.get(term, 0.0) for term in known) / len(known)))
-    return found
-
-
-def blend(
-    query: "score.Query",
-    found: "Sequence[score.Found]",
-    words: Mapping[str, float],
-    near: Mapping[str, tuple[float, int, int]],
-    read: float = 1.0,
-) -> dict[str, float]:
-    """Return id → confidence by words and by meaning, best first; see the head of this module.
-
-    Args:
-        query: The question.
-        found: The hits by words, best first.
-        words: id → confidence by words alone.
-        near: id → nearness, number and nearest document, also of the hits by words; nearness is -1 without a vector.
-        read: The share of the texts that have a vector: nearness counts by its fourth power, since the nearest may
-            be one of the others.
-    """
-    scores, documents = {each.id: each.score for each in found}, {each.id: each.documents[0] for each in found}
-    coverage = found[0].coverage if found else 0.0
-    most, nearest = max(scores.values(), default=0.0) or 1.0, max(NEAR, *(each[0] for each in near.values()))
-    order, tells = dict[str, float](), read**4 * _tells(query, near)
-    for id, (nearness, *_) in near.items():  # without a vector, the words stand for the nearness
-        said = scores.get(id, 0.0) / most
-        meant = nearness / nearest if nearness >= 0 else coverage * said
-        order[id] = (coverage * SAID + ASIDE) * said + tells * meant
-    ranked = sorted(order, key=lambda id: -order[id])
-    if not ranked or not order[ranked[0]]:
-        return {}
-    first = ranked[0]
-    nearness, number, at = near[first]
-    lead = 1.0 - _rival(query, [(documents.get(id, near[id][2]), order[id]) for id in ranked[:RIVALS]])
-    if nearness >= 0:  # among texts that are all far, the first has no lead
-        lead *= min(1.0, max(nearness / NEAR, words.get(first, 0.0)))
-    strength = NEARNESS * max(0.0, nearness) + WORDS * words.get(first, 0.0) + MEANT_LEAD * lead
-    sure = 1 / (1 + math.exp(MEANT_TEXTS * math.log(max(CROWD, query.total)) + MEANT_BASE - strength))
-    passage = next((each for each in (documents.get(first, at), at) if each & 1), None)
-    shares = score.Evidence(query, query.index.units([number])).shares(number, passage)
-    is_text = passage is not None or not query.index.names_of(number)
-    sure = min(sure, _limit(_said(query, shares), is_text, nearness >= MEANT))
-    return {id: part_of(sure, order[id] / order[first]) for id in ranked}
-
-
-def lower(
-    query: "score.Query",
-    scores: Mapping[str, float],
-    places: Mapping[str, tuple[int, int]],
-    lent: Mapping[str, Mapping[str, float]] | None = None,
-) -> dict[str, float]:
-    """Return id → confidence, best first: `LACKING` at most for a text without a name or a number of the question.
-
-    However close it is to the best hit: another's favourite film does not answer "what is Priya's favourite film?".
-
-    Args:
-        query: The question.
-        scores: id → confidence.
-        places: id → number and best document.
-        lent: See `Index.search`.
-
-    Cost: nothing for a question without a name; else 20 µs for each confidence above `LACKING`.
-    """
-    found = dict(scores)
-    if _names(query):
-        above = [id for id, one in scores.items() if one > LACKING]
-        evidence = score.Evidence(query, query.index.units([places[id][0] for id in above]))
-        for id in above:
-            number, document = places[id]
-            passage = document if document & 1 else None
-            said = _said(query, evidence.shares(number, passage, (lent or {}).get(id)))
-            is_text = passage is not None or not query.index.names_of(number)
-            found[id] = min(found[id], _limit(said, is_text, is_near=True))
-    return dict(sorted(found.items(), key=lambda pair: -pair[1]))
 
 
 def _tells(query: "score.Query", near: Mapping[str, tuple[float, int, int]]) -> float:

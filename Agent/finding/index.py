@@ -154,16 +154,16 @@ class Index(WritableRows):
             near = {} if compared is None else self._nearest(compared, among)
             if rest := {*besides, *near} - {each.id for each in found}:
                 found += score.rank(asked, len(rest), among=rest, lent=lent)
-            scale = calibration.scale_of(asked, found, lent)
-            scores, nearest = {each.id: scale(each.score) for each in found}, dict[str, int]()
+            confidence = calibration.Confidence(asked, lent)
+            scores, nearest = confidence.by_words(found), dict[str, int]()
             places = {each.id: (each.number, each.documents[0]) for each in found}
             if compared is not None:
                 units = near | self.numbers(besides) | {each.id: each.number for each in found}
                 nearness = self._nearness(compared, units)
                 nearest = {id: document for id, (_, _, document) in nearness.items()}
-                scores = calibration.blend(asked, found, scores, nearness, self.vectors.read if self.vectors else 1.0)
+                scores = confidence.blend(found, scores, nearness, self.vectors.read if self.vectors else 1.0)
                 places = {id: (number, document) for id, (_, number, document) in nearness.items()} | places
-            return Ranking(asked, found, calibration.lower(asked, scores, places, lent), nearest)
+            return Ranking(asked, found, confidence.lower(scores, places), nearest)
 
     def _nearest(self, compared: "Compared", among: score.Among | None) -> dict[str, int]:
         """Return the units of the nearest documents, id → number, of those that are asked for."""
