@@ -31,6 +31,7 @@ class SharedEmbedder:
         self.name = embedder.name
         self.embed_queries = getattr(embedder, "embed_queries", embedder.embed)
         self.reads: Callable[[str], bool] = getattr(embedder, "reads", lambda _: True)
+        self.load: Callable[[], None] = getattr(embedder, "load", lambda: None)
         self._embedder, self._rows, self._tree_id = embedder, rows, tree_id
         self._has_failed = False  # then the table does not answer for the model: it is asked whether it is there
 

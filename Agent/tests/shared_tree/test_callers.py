@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
@@ -226,6 +227,19 @@ DOORS = {
 }
 
 
+class OnDisk(HashingEmbedder):
+    """Takes longer than a question's patience, until it is loaded."""
+
+    wait_s = 1.5
+
+    def load(self) -> None:
+        self.wait_s = 0.0
+
+    def embed(self, texts: Sequence[str]) -> list[list[float]]:
+        time.sleep(self.wait_s)
+        return super().embed(texts)
+
+
 class TestVectors:
     """Each text is embedded once for all machines: a table of the log keeps its vector."""
 
@@ -259,6 +273,13 @@ class TestVectors:
 
         assert set(self.FACTS) <= set(first.texts)
         assert set(other.texts).isdisjoint(self.FACTS)
+
+    def test_a_question_waits_for_a_model_to_load_here_too(self, log: SharedLog, tmp_path: Path) -> None:
+        with MemoryStore(tmp_path, "ada", log=log.tree, meaning=Meaning(OnDisk([["knee", "qwibble"]]), 0.5)) as store:
+            store.remember("knee")
+            store.remember("ship")
+
+            assert [hit.text for hit in store.recall("qwibble", 1)] == ["knee"]
 
     def test_of_a_removed_or_compacted_tree_are_gone(self, log: SharedLog, database: str) -> None:
         for tree_id, end in (("one", KeywordTree.CompactStorage), ("other", None)):
