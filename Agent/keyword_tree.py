@@ -2064,7 +2064,7 @@ class _Projections:
             self.Write(kind, offset, data)
 
     def Fit(self, reader: _LogReader, keep_aside: Callable[[str, bytes, str], None]) -> list[str]:
-        """Let them be what the log adds up to; return what was mended, in sentences.
+        """Let them be what the log adds up to; return the repairs, in sentences.
 
         A disk too full for that keeps no tree from opening.
         """
@@ -2255,7 +2255,7 @@ class _Aside:
         for name in self._files.List(folder):
             path = os.path.join(folder, name)
             if self._files.IsFolder(path):
-                with contextlib.suppress(_DiskError):  # somebody else's, such as lost+found
+                with contextlib.suppress(_DiskError):  # of another owner, such as lost+found
                     yield from self._FilesIn(path)
             else:
                 yield path

@@ -1,4 +1,4 @@
-"""Let a model tell which of a few texts answer a question: `judge`, and its parts for who asks in another way."""
+"""Let a model tell which of a few texts answer a question: `judge`, and its parts for callers of their own."""
 
 import contextlib
 import json

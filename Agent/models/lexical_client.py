@@ -173,7 +173,7 @@ def _choose_parent(view: _View) -> dict[str, Any]:
         chosen = None
     heads = [each for each in view.candidates[:HEAD_PLACES] if _is_head(each.name.casefold(), name)]
     first = view.candidates[0] if view.candidates else None
-    heads = [each for each in heads if first is not None and not _is_beneath(first.path, each.path)]
+    heads = [each for each in heads if first is not None and not _is_under(first.path, each.path)]
     if heads:
         return _reply("match", [max(heads, key=lambda each: len(each.name))], reason="the new name ends with its name")
     if chosen is None:
@@ -195,7 +195,7 @@ def _choose_links(view: _View) -> dict[str, Any]:
             named.append((len(words - texts.STOP_WORDS), candidate))
     chosen: list[_Candidate] = []
     for _, candidate in sorted(named, key=lambda pair: -pair[0]):
-        if len(chosen) < LINKS_AT_MOST and not any(_is_beneath(other.path, candidate.path) for other in chosen):
+        if len(chosen) < LINKS_AT_MOST and not any(_is_under(other.path, candidate.path) for other in chosen):
             chosen.append(candidate)
     return _reply("match", chosen, reason="the content names them") if chosen else _reply("missing")
 
@@ -212,10 +212,10 @@ def _is_meant(name: str, words: Set[str], text: str) -> bool:
 def _is_twin(candidate: _Candidate, chosen: _Candidate) -> bool:
     """Return whether two candidates that are not under one another cannot be distinguished."""
     is_alike = candidate.name.casefold() == chosen.name.casefold() and candidate.score == chosen.score
-    return is_alike and not _is_beneath(candidate.path, chosen.path) and not _is_beneath(chosen.path, candidate.path)
+    return is_alike and not _is_under(candidate.path, chosen.path) and not _is_under(chosen.path, candidate.path)
 
 
-def _is_beneath(path: str, above: str) -> bool:
+def _is_under(path: str, above: str) -> bool:
     return path.startswith(above + " / ")
 
 

@@ -160,14 +160,14 @@ def _newest_images(changes: Iterable[Change]) -> dict[str, dict[str, bytes | Non
             continue
         # What was at the new place before is gone: the folder that comes brings all of its own.
         wanted = {
-            to + uri[len(source) :] if _is_beneath(uri, source) else uri: images
+            to + uri[len(source) :] if _is_under(uri, source) else uri: images
             for uri, images in wanted.items()
-            if not _is_beneath(uri, to)
+            if not _is_under(uri, to)
         }
     return wanted
 
 
-def _is_beneath(uri: str, above: str) -> bool:
+def _is_under(uri: str, above: str) -> bool:
     return uri == above or uri.startswith(f"{above}/")
 
 
