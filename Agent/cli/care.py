@@ -15,7 +15,7 @@ from typing import Any
 import click
 
 from ..base.language import count_of, parts, say
-from ..formats import FORMATS, READ_FORMATS, export_file, format_of, import_file
+from ..formats import READ_FORMATS, WRITE_FORMATS, export_file, format_of, import_file
 from ..keyword_tree import InvalidInputError, KeywordTreeError, __version__
 from .program import command
 from .screen import line, spell_row, table
@@ -81,23 +81,23 @@ def import_(
 
 @command("export", "Look")
 @click.argument("path", type=click.Path(allow_dash=True))
-@click.option("--format", "format_name", type=click.Choice(FORMATS), help="Without it, the file's suffix decides.")
+@click.option(
+    "--format", "format_name", type=click.Choice(WRITE_FORMATS), help="Without it, the file's suffix decides."
+)
 @click.option("--from", "start", default="/", help="Where to begin.  [default: the root]")
 @click.option("--force", is_flag=True, help="Replace a file that is there.")
 def export(session: Session, path: str, format_name: str | None, start: str, force: bool) -> None:
     r"""Write the whole tree, or the part under a keyword, to a file.
 
-    The suffix of PATH decides the format; a PATH without one becomes a folder of notes, - is standard output.
+    The suffix of PATH decides the format; - is standard output.
 
     \b
     keyword-tree export memory.json        # everything, to be imported again
     keyword-tree export memory.html        # a page to look at, with a search box
     keyword-tree export - --format csv --from tea
     """
-    if path == "-" and (format_name is None or format_name == "notes" or session.as_json):
-        raise click.UsageError(
-            say("standard output needs --format, cannot be a folder of notes, and has no room for --json")
-        )
+    if path == "-" and (format_name is None or session.as_json):
+        raise click.UsageError(say("standard output needs --format, and has no room for --json"))
     if path != "-" and Path(path).is_file() and not force:
         raise InvalidInputError(say("{!r} is there already: --force replaces it", path))
     language = session.given.get("lang", "")

@@ -16,15 +16,15 @@ ImportReport(keywords=1, infos=1, links=1, skipped=0)
 ImportReport(keywords=0, infos=0, links=0, skipped=2)
 [<Info 'PEP 703 makes the GIL optional.' from 'peps.python.org'>]
 
-| format   | known by        | read | kept by an export and an import                                     |
-|----------|-----------------|------|---------------------------------------------------------------------|
-| json     | .json           | yes  | everything but the log; versions and times as metadata              |
-| csv, tsv | .csv, .tsv      | yes  | all but metadata, creators, versions, times and confirmed questions |
-| opml     | .opml           | yes  | as csv, without relations                                           |
-| notes    | a folder        | yes  | as csv, in the order of the files                                   |
-| markdown | .md, .markdown  | yes  | as opml, with new ids, and an info once for each of its keywords     |
-| mcp      | .jsonl          | yes  | names, places and contents                                          |
-| html     | .html, .htm     | no   |                                                                     |
+| format   | known by        | read | written | kept by an export and an import                                     |
+|----------|-----------------|------|---------|---------------------------------------------------------------------|
+| json     | .json           | yes  | yes     | everything but the log; versions and times as metadata              |
+| csv, tsv | .csv, .tsv      | yes  | yes     | all but metadata, creators, versions, times and confirmed questions |
+| opml     | .opml           | yes  | yes     | as csv, without relations                                           |
+| markdown | .md, .markdown  | yes  | yes     | as opml, with new ids, and an info once for each of its keywords    |
+| mcp      | .jsonl          | yes  | no      |                                                                     |
+| notes    | a folder        | yes  | no      |                                                                     |
+| html     | .html, .htm     | no   | yes     |                                                                     |
 
 Infos without a keyword are in json and html alone. Each module lists what it keeps. `markdown` and `notes` need
 the extra `[formats]`, the others nothing.
@@ -54,8 +54,8 @@ from .records import (
 from .view import View
 
 __all__ = [
-    "FORMATS",
     "READ_FORMATS",
+    "WRITE_FORMATS",
     "ImportReport",
     "export_file",
     "format_of",
@@ -70,6 +70,7 @@ class _Format(NamedTuple):
     options: dict[str, str] = {}  # noqa: RUF012  it is not changed
     encoding: str = "utf-8"
     is_read: bool = True
+    is_written: bool = True
 
 
 _FORMATS = {
@@ -78,17 +79,17 @@ _FORMATS = {
     "csv": _Format("csv_table", (".csv",), {"delimiter": ","}, "utf-8-sig"),
     "tsv": _Format("csv_table", (".tsv", ".tab"), {"delimiter": "\t"}, "utf-8-sig"),
     "opml": _Format("opml", (".opml",)),
-    "notes": _Format("obsidian_notes", ()),
+    "notes": _Format("obsidian_notes", (), is_written=False),
     "markdown": _Format("markdown_outline", (".md", ".markdown")),
-    "mcp": _Format("mcp_memory", (".jsonl",)),
+    "mcp": _Format("mcp_memory", (".jsonl",), is_written=False),
     "html": _Format("html_page", (".html", ".htm"), is_read=False),
 }
 
-FORMATS = tuple(_FORMATS)
-"""The names of all formats."""
-
 READ_FORMATS = tuple(name for name, known in _FORMATS.items() if known.is_read)
-"""The names of those that `import_file` reads."""
+"""The names of the formats that `import_file` reads."""
+
+WRITE_FORMATS = tuple(name for name, known in _FORMATS.items() if known.is_written)
+"""The names of those that `export_file` writes."""
 
 
 def import_file(
@@ -108,7 +109,7 @@ def import_file(
     Args:
         tree: to write to.
         path: of the file or folder.
-        format_name: one of `FORMATS` that can be read; None goes by the path's suffix.
+        format_name: one of `READ_FORMATS`; None goes by the path's suffix, and is "notes" for a folder.
         parent_id: the keyword under which everything is put.
         key: names the source, for formats without ids: the same key gives the same ids. None is the path itself, so
             that a file which has moved is another source.
@@ -141,8 +142,6 @@ def import_file(
     chosen = _choose(path, format_name, is_read=True)
     if path.is_dir() and chosen.module != "obsidian_notes":
         raise InvalidInputError(f"{str(path)!r} is a folder, and {format_name or path.suffix!r} is read from one file")
-    if not chosen.is_read:
-        raise InvalidInputError(f"{format_name or path.suffix!r} can be written, not read")
     if tree.GetKeyword(parent_id) is None:
         raise NotFoundError("keyword", parent_id)
     source = Source(path, encoding)
@@ -172,15 +171,14 @@ def export_file(
     root_id: str = ROOT_ID,
     language: str = "",
 ) -> int:
-    """Write a tree, or the part of it under one keyword, to a file, or to a folder of notes.
+    """Write a tree, or the part of it under one keyword, to a file.
 
-    The file appears when it is whole, in the place of one that was there, and for its owner alone to read. A folder
-    must be new or empty.
+    The file appears when it is whole, in the place of one that was there, and for its owner alone to read.
 
     Args:
         tree: to read from; others may go on writing to it.
-        path: of the file or folder.
-        format_name: one of `FORMATS`; None goes by the path's suffix, and is "notes" where it has none.
+        path: of the file.
+        format_name: one of `WRITE_FORMATS`; None goes by the path's suffix.
         root_id: the keyword with which to begin.
         language: of a page's own words (html), "en" or "zh"; "" is that of the reader's browser.
 
@@ -188,8 +186,8 @@ def export_file(
         The number of keywords written, without the root.
 
     Raises:
-        InvalidInputError: the format is unknown, the path lies in the tree's own folder or in none that is there, is a
-            link, a device or a pipe, or a folder of this name is in use.
+        InvalidInputError: the format is unknown, the path lies in the tree's own folder or in none that is there, or is
+            a folder, a link, a device or a pipe.
         NotFoundError: there is no keyword `root_id`.
         OSError: the file cannot be written.
         ImportError: the format needs the extra `[formats]`.
@@ -197,43 +195,34 @@ def export_file(
     path = Path(path)
     if Path(tree.data_dir).resolve() in (place := path.resolve(), *place.parents):
         raise InvalidInputError(f"an export must not be in the memory's own folder: {str(path)!r}")
-    chosen = _choose(path, format_name)
-    is_folder = chosen.module == "obsidian_notes"
+    chosen = _choose(path, format_name, is_read=False)
     if not path.absolute().parent.is_dir():
         raise InvalidInputError(f"there is no folder {str(path.parent)!r} to write to")
-    if path.is_dir() and not is_folder:
-        raise InvalidInputError(f"{str(path)!r} is a folder, and {format_name or path.suffix!r} is one file")
-    if os.path.lexists(path) and not (path.is_dir() or (path.is_file() and not path.is_symlink())):
-        raise InvalidInputError(f"{str(path)!r} is a link, a device or a pipe, and is not replaced")
-    if path.is_dir() and any(path.iterdir()):
-        raise InvalidInputError(f"the folder {str(path)!r} is not empty: notes go into a new or an empty one")
+    if os.path.lexists(path) and (path.is_symlink() or not path.is_file()):
+        raise InvalidInputError(f"{str(path)!r} is a folder, a link, a device or a pipe, and is not replaced")
     view = View(tree, root_id, language=language)
     write: Callable[..., None] = import_module(f"{__name__}.{chosen.module}").write
     beside = Path(tempfile.mkdtemp(prefix=f".{path.name}.", dir=path.absolute().parent))
     try:
         draft = beside / "draft"
-        if is_folder:
-            draft.mkdir(mode=0o700)
-            write(view, draft)
-        else:
-            descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-            with open(descriptor, "w", encoding=chosen.encoding, newline="") as out:
-                write(view, out, **chosen.options)
-        draft.replace(path)  # the system refuses to replace a folder that is no longer empty
+        descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        with open(descriptor, "w", encoding=chosen.encoding, newline="") as out:
+            write(view, out, **chosen.options)
+        draft.replace(path)
     finally:
         shutil.rmtree(beside, ignore_errors=True)
     return view.keyword_count - (root_id == ROOT_ID)
 
 
 def format_of(path: str | Path, *, is_read: bool = False) -> str:
-    """Return the format of a path's suffix: "notes" for a folder, and where there is no suffix.
+    """Return the format of a path's suffix; of a folder to be read it is "notes".
 
     Args:
         path: of the file or folder.
-        is_read: whether it is to be read: then an error names no suffix that can only be written.
+        is_read: whether it is to be read, or written; an error names the suffixes for that.
 
-    >>> format_of("memory.MD"), format_of("vault")
-    ('markdown', 'notes')
+    >>> format_of("memory.MD")
+    'markdown'
 
     Raises:
         InvalidInputError: no format has this suffix.
@@ -241,17 +230,20 @@ def format_of(path: str | Path, *, is_read: bool = False) -> str:
     path = Path(path)
     suffix = path.suffix.lower()
     name = next((name for name, known in _FORMATS.items() if suffix in known.suffixes), None)
-    if name is None and (path.is_dir() or not suffix):
+    if name is None and is_read and path.is_dir():
         return "notes"
     if name is None:
-        usable = [known for known in _FORMATS.values() if known.is_read or not is_read]
+        usable = [each for each in _FORMATS.values() if (each.is_read if is_read else each.is_written)]
         known = ", ".join(suffix for each in usable for suffix in each.suffixes)
         raise InvalidInputError(f"no format is known by the suffix of {path.name!r}; known: {known}")
     return name
 
 
-def _choose(path: Path, format_name: str | None, *, is_read: bool = False) -> _Format:
+def _choose(path: Path, format_name: str | None, *, is_read: bool) -> _Format:
     name = format_of(path, is_read=is_read) if format_name is None else format_name
     if name not in _FORMATS:
-        raise InvalidInputError(f"no format is called {name!r}; known: {', '.join(FORMATS)}")
-    return _FORMATS[name]
+        raise InvalidInputError(f"no format is called {name!r}; known: {', '.join(_FORMATS)}")
+    chosen = _FORMATS[name]
+    if not (chosen.is_read if is_read else chosen.is_written):
+        raise InvalidInputError(f"{name!r} can be {'written, not read' if is_read else 'read, not written'}")
+    return chosen

@@ -5,37 +5,19 @@
 
 Such a file may be called memory.json, and the one object that `read_graph` returns, saved to a file, is read as well.
 
-Read: an entity is a keyword under a keyword for its type, an observation is an info of it, a relation is an info
+An entity is a keyword under a keyword for its type, an observation is an info of it, a relation is an info
 ("Ada lives in Bern") that belongs to the first entity and is RELATED to the second one. What has no place in a keyword
-goes into its metadata under `"mcp"`, so an imported graph is exported again as the same entities, observations and
-relations, in the order of the tree. A relation keeps the names of its ends, for one that leads nowhere.
-
-Written from any tree: a keyword is an entity of the type "keyword", named by its path where its name alone is taken,
-with its infos' contents as observations and a relation "is beneath" to its parent, which puts it there again when it is
-read. Aliases, descriptions, sources and what else an entity has no field for are left out.
-
->>> import io, tempfile
->>> from keyword_tree import KeywordTree
->>> from keyword_tree.formats.view import View
->>> with tempfile.TemporaryDirectory() as folder, KeywordTree(folder) as tree:
-...     food = tree.CreateKeyword("食物", "root")
-...     _ = tree.CreateKeyword("bread", food.id), tree.CreateInfo("Eat it.", keyword_ids=[food.id])
-...     out = io.StringIO()
-...     write(View(tree), out)
->>> print(out.getvalue())
-{"type": "entity", "name": "食物", "entityType": "keyword", "observations": ["Eat it."]}
-{"type": "entity", "name": "bread", "entityType": "keyword", "observations": []}
-{"type": "relation", "from": "bread", "to": "食物", "relationType": "is beneath"}
+goes into its metadata under `"mcp"`, by which `adapters.mcp` serves the same graph again. A relation keeps the names of
+its ends, for one that leads nowhere. An entity of the type "keyword" that "is beneath" another one lies under that.
 """
 
 import contextlib
 import json
 from collections.abc import Container, Iterator
-from typing import Any, TextIO
+from typing import Any
 
 from ..keyword_tree import Info, KeywordNode, RelationType
-from .records import ROOT_ID, Fact, Keyword, Outline, Record, Source, is_blank, refuse
-from .view import View
+from .records import Fact, Keyword, Outline, Record, Source, is_blank, refuse
 
 BENEATH = "is beneath"
 KEYWORD = "keyword"
@@ -113,48 +95,6 @@ def relation_fact(outline: Outline, names: tuple[str, str], ids: tuple[str, str]
     fact = Fact(outline.id_of("relation", start, kind, end), f"{start} {kind} {end}", links=links)
     fact.metadata = {_MCP: {"relation": kind, "from": ids[0], "to": ids[1], "names": list(names)}}
     return fact
-
-
-# -- writing ------------------------------------------------------------------
-
-
-def write(view: View, out: TextIO) -> None:
-    """Write the entities, then their relations.
-
-    Cost: holds the names and relations.
-    """
-    names: dict[str, str] = {}
-    taken: set[str] = set()
-    relations: dict[str, dict[str, Any]] = {}
-    parents: list[tuple[str, str]] = []
-    path: list[str] = []
-    for depth, node in view.walk():
-        path[max(depth - 1, 0) :] = [node.name] if depth else []
-        said = said_of(node)
-        if not depth or is_type(said):
-            continue
-        names[node.id] = name = free_name(str(said.get("name", node.name)), path, taken)
-        taken.add(name)
-        if "type" not in said and node.parent_id in names:
-            parents.append((name, names[node.parent_id]))
-        infos = list(view.infos(node.id))
-        relations |= {info.id: about for info in infos if "relation" in (about := said_of(info))}
-        observations = [info.content for info in infos if info.id not in relations]
-        _write_line(out, {"type": "entity", "name": name, "entityType": kind_of(said), "observations": observations})
-    for start, end in parents:
-        _write_line(out, {"type": "relation", "from": start, "to": end, "relationType": BENEATH})
-    relations |= {info.id: about for info in view.unlinked() if "relation" in (about := said_of(info))}
-    for about in relations.values():
-        # Of a part of a tree, a relation that leads out of it is left out; of a whole one, it leads nowhere.
-        kept = kept_names(about) if view.root.id == ROOT_ID else (None, None)
-        ends = [names.get(str(about.get(end)), name) for end, name in zip(("from", "to"), kept, strict=True)]
-        if None not in ends:
-            row = {"type": "relation", "from": ends[0], "to": ends[1], "relationType": str(about["relation"])}
-            _write_line(out, row)
-
-
-def _write_line(out: TextIO, row: dict[str, Any]) -> None:
-    out.write(f"{json.dumps(row, ensure_ascii=False)}\n")
 
 
 # -- reading ------------------------------------------------------------------

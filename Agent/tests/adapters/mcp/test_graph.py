@@ -8,7 +8,7 @@ import pytest
 
 from Agent.adapters.mcp import graph as graph_module
 from Agent.adapters.mcp.graph import MemoryGraph
-from Agent.formats import export_file, import_file
+from Agent.formats import import_file
 from Agent.keyword_tree import InvalidInputError, KeywordTree
 
 
@@ -349,9 +349,9 @@ class TestFile:
     def test_what_a_host_made_goes_out_and_comes_in_elsewhere(self, graph: MemoryGraph, tmp_path: Path) -> None:
         graph.create_entities([entity("Ada", "person", "a"), entity("Bern", "keyword")])
         graph.create_relations([relation("Ada", "lives in", "Bern"), relation("x", "before", "y")])
-        export_file(graph.tree, tmp_path / "out.jsonl")
+        (tmp_path / "out.json").write_text(json.dumps(graph.read_graph()), encoding="utf-8")
         with KeywordTree(str(tmp_path / "other")) as other:
-            import_file(other, tmp_path / "out.jsonl")
+            import_file(other, tmp_path / "out.json")
             theirs = MemoryGraph(other).read_graph()
 
         ours = graph.read_graph()
