@@ -21,7 +21,7 @@ from ..keyword_tree import (
     StoreCorruptError,
 )
 
-__all__ = ["backup"]
+__all__ = ["backup", "copy_file"]
 
 
 def backup(tree: KeywordTree, folder: str | os.PathLike[str]) -> int:
@@ -49,9 +49,9 @@ def backup(tree: KeywordTree, folder: str | os.PathLike[str]) -> int:
         (unfinished / HISTORY).mkdir(0o700, parents=True)
         unfinished.chmod(0o700)
         length = json.loads((kept / SNAPSHOT_NAME).read_bytes())["log"]["length"]
-        _copy(kept / LOG_NAME, unfinished / LOG_NAME, length)
+        copy_file(kept / LOG_NAME, unfinished / LOG_NAME, length)
         for path in (source / HISTORY).glob("*"):
-            _copy(path, unfinished / HISTORY / path.name, path.stat().st_size)
+            copy_file(path, unfinished / HISTORY / path.name, path.stat().st_size)
         with KeywordTree(str(unfinished)) as copied:
             if problems := copied.Verify():
                 raise StoreCorruptError(f"the copy of {tree.data_dir}", 0, "; ".join(problems))
@@ -68,7 +68,7 @@ def backup(tree: KeywordTree, folder: str | os.PathLike[str]) -> int:
     return count
 
 
-def _copy(source: Path, target: Path, length: int) -> None:
+def copy_file(source: Path, target: Path, length: int) -> None:
     """Copy the first bytes of a file, durably, for its owner alone."""
     with source.open("rb") as read, open(os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as written:
         while length and (chunk := read.read(min(length, 1 << 20))):

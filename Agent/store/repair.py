@@ -36,8 +36,7 @@ the root; a link to what is not there is removed. All are listed.
 Nothing is taken from the projections, `nodes.jsonl` and the like, which hold no checksum of a row. Files in which
 opening had kept rows of these that the log lacked (`cut_tail-nodes-52-1a2b3c4d.bin`) are listed.
 
-`history/` and `snapshots/` are copied, each operation once and each snapshot that is as it was made; what is missing is
-listed.
+`snapshots/` are copied, each that is as it was made, and `history/` where it is whole; what was left out is listed.
 """
 
 from __future__ import annotations
@@ -55,10 +54,11 @@ from collections import deque
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import BinaryIO, NamedTuple
+from typing import Any, BinaryIO, NamedTuple
 
 from .. import keyword_tree as kt
 from .addresses import is_address
+from .backup import copy_file
 
 __all__ = ["Loss", "RepairError", "RepairReport", "repair"]
 
@@ -239,27 +239,24 @@ def _ids_in(raw: bytes) -> tuple[str, ...]:
     return tuple(dict.fromkeys(match[1].decode(errors="replace") for match in _FindIds(raw)))
 
 
-def _number(lines: Iterable[_Found], damages: list[Loss], expected: int, file: str, end: int = 0) -> Iterator[Loss]:
+def _number(lines: Iterable[_Found], damages: list[Loss], expected: int) -> Iterator[Loss]:
     """Yield the damage, with the numbers that are missing at its place, and what is missing without a trace.
 
     Args:
         lines: those that are whole, in the order of their numbers.
         damages: what stands beside them, in the order of their places.
         expected: the number that comes first.
-        file: its name.
-        end: the number that comes next, where that is known.
     """
     waiting = deque(damages)
-    places = [(found.line.seq, found.offset) for found in lines]
-    for seq, offset in places + ([(end, 1 << 62)] if end else []):
-        here = []
-        while waiting and waiting[0].offset < offset:
+    for found in lines:
+        seq, here = found.line.seq, []
+        while waiting and waiting[0].offset < found.offset:
             here.append(waiting.popleft())
         for damage in here:
             is_numbered = damage.first_seq or seq <= expected
             yield damage if is_numbered else replace(damage, first_seq=expected, last_seq=seq - 1)
         if seq > expected and not any(not damage.first_seq for damage in here):
-            yield Loss("nothing is left of it", file, first_seq=expected, last_seq=seq - 1)
+            yield Loss("nothing is left of it", first_seq=expected, last_seq=seq - 1)
         expected = seq + 1
     detail = "bytes after the last operation that is whole; perhaps one that was never acknowledged"
     for damage in waiting:
@@ -324,12 +321,9 @@ class _Repair:
         first = self._chosen[0].line
         if any((each.line.format or 0) > kt.FORMAT for each in self._chosen):
             raise RepairError(f"{kt.LOG_NAME} has a newer format than {kt.FORMAT}, up to which this version reads")
-        # A number within the log is that of its second name, which a compaction left which failed.
-        before = max((number for path in self._history() if (number := int(path.stem)) < first.seq), default=0)
-        self.first_number = first.seq
-        if first.format is None:  # the line that tells it is lost
-            self.first_number = first.seq - 1 if first.op == kt.STATE else min(before + 1, first.seq)
-        self.losses += _number(self._chosen, damages, self.first_number, kt.LOG_NAME)
+        # Of a first line without a format, that of the log is lost: the new root takes its number.
+        self.first_number = max(1, first.seq - (first.format is None))
+        self.losses += _number(self._chosen, damages, self.first_number)
 
     def write(self, log: BinaryIO) -> None:
         """Write the new log."""
@@ -408,68 +402,28 @@ class _Repair:
                 links.append(kt._EncodeRecord(replace(link, deleted=True)))
         return before, kt.Rows([kt._EncodeRecord(node) for node in after.values()], [], links, {}, {})
 
-    def _history(self) -> list[Path]:
-        return sorted(path for path in (self.damaged / kt.HISTORY).glob("*.jsonl") if path.stem.isdecimal())
-
-    def copy_history(self, target: Path) -> None:
-        """Copy the lines of the logs that compactions set aside, each number once, as far as they are whole.
-
-        Where some are lost, a file `….lost` lets a tree read on beyond them.
-        """
-        if not (self.damaged / kt.HISTORY).exists():
-            return
-        target.mkdir(mode=0o700, exist_ok=True)
-        expected, written = 1, 0  # the number that comes next, and the last that was written
-        for path in self._history():
-            # One that a compaction left which failed is a second name of a log: the other name has what follows.
-            limit = min(int(path.stem) + 1, self.first_number)
-            if limit <= expected:
-                continue
-            name = f"{kt.HISTORY}/{path.name}"
-            found, damages = _scan(path, name)
-            lines = [found[seq] for seq in sorted(found) if expected <= seq < limit]
-            start = min((each.offset for seq, each in found.items() if seq >= expected), default=0)
-            stop = min((each.offset for seq, each in found.items() if seq >= limit), default=1 << 62)
-            damages = [damage for damage in damages if start <= damage.offset < stop]
-            losses = _number(lines, damages, expected, name, end=limit)
-            self.losses += [replace(loss, is_data=False) for loss in losses]
-            expected = limit
-            # In a run without a gap, number and place rise together.
-            for _, group in itertools.groupby(enumerate(lines), lambda pair: pair[1].line.seq - pair[0]):
-                run = [each for _, each in group]
-                self._mark_gap(target, written, run[0].line.seq)
-                written = run[-1].line.seq
-                with open(path, "rb") as old, _make_file(target / f"{written:018d}.jsonl") as new:
-                    writer = _Writer(new, run[0].line.seq)  # chained again: what was left out must not look damaged
-                    for each in run:
-                        writer.copy(each.read(old), begins=each is run[0])
-        self._mark_gap(target, written, self.first_number)
-        if expected < self.first_number:
-            detail = f"nothing is left of it in {kt.HISTORY}/"
-            self.losses.append(Loss(detail, kt.HISTORY, 0, 0, 0, expected, self.first_number - 1, is_data=False))
-
-    def _mark_gap(self, target: Path, written: int, seq: int) -> None:
-        if 0 < written < seq - 1:
-            (target / f"{seq - 1:018d}.lost").touch(0o600)
-
-    def copy_snapshots(self, target: Path) -> None:
-        """Copy the intact snapshots; an unfinished one is none."""
+    def copy_aside(self, new: Path) -> None:
+        """Copy the snapshots that are intact, and the logs that compactions set aside."""
         store = kt._FileStore(str(self.damaged), kt._Files(), time.time)
         for name in store.SnapshotNames():
-            folder, copied = self.damaged / kt.SNAPSHOTS / name, target / name
             try:
-                log = store.OpenSnapshot(name)
+                with store.OpenSnapshot(name):
+                    pass
             except (kt.StoreError, kt.NotFoundError) as error:
                 detail = f"the snapshot is not as it was made, and was left out: {error}"
                 self.losses.append(Loss(detail, f"{kt.SNAPSHOTS}/{name}", is_data=False))
                 continue
-            copied.mkdir(mode=0o700, parents=True)
-            target.chmod(0o700)
-            with log, _make_file(copied / kt.LOG_NAME) as new:
-                new.write(log.files.Read(log.fd, log.stop, 0))
-            with _make_file(copied / kt.SNAPSHOT_NAME) as new:
-                new.write((folder / kt.SNAPSHOT_NAME).read_bytes())
-            kt._Files().SyncFolder(str(copied))
+            _copy_files((self.damaged / kt.SNAPSHOTS / name).iterdir(), new / kt.SNAPSHOTS / name)
+        # A number within the log is that of its second name, which a compaction left which failed.
+        aside = [path for path in (self.damaged / kt.HISTORY).glob("*.*") if path.stem.isdecimal()]
+        _copy_files((path for path in aside if int(path.stem) < self.first_number), new / kt.HISTORY)
+
+
+def _copy_files(files: Iterable[Path], folder: Path) -> None:
+    for path in files:
+        folder.parent.mkdir(mode=0o700, exist_ok=True)
+        folder.mkdir(mode=0o700, exist_ok=True)
+        copy_file(path, folder / path.name, path.stat().st_size)
 
 
 def _check(record: kt.KeywordNode | kt.Info | kt.InfoKeywordLink) -> None:
@@ -569,19 +523,26 @@ def _repair_into(damaged: Path, unfinished: Path, new: Path) -> RepairReport:
         work.read()
         with _make_file(unfinished / kt.LOG_NAME) as log:
             work.write(log)
-        work.copy_history(unfinished / kt.HISTORY)
-        work.copy_snapshots(unfinished / kt.SNAPSHOTS)
-    for folder in (kt.HISTORY, kt.SNAPSHOTS):
-        if (unfinished / folder).exists():
-            kt._Files().SyncFolder(str(unfinished / folder))
-    with kt.KeywordTree(str(unfinished)) as tree:
-        assert not tree.recovery, tree.recovery
-        problems, counted = tree.Verify(), tree.TreeMetrics()
-        assert not problems, problems[:3]
+        work.copy_aside(unfinished)
+    problems, _ = _look_into(unfinished)
+    if problems:  # of the history alone: all else is new
+        shutil.rmtree(unfinished / kt.HISTORY)
+        work.losses += [Loss(f"it was left out: {problem}", kt.HISTORY, is_data=False) for problem in problems]
+    for folder in {path.parent for path in unfinished.rglob("*")}:
+        kt._Files().SyncFolder(str(folder))
+    problems, counted = _look_into(unfinished)
+    assert not problems, problems[:3]
     keywords, infos, links = (counted[kind] for kind in ("keywords", "infos", "links"))
     assert (keywords, infos) == (len(work.state.nodes) - 1, len(work.state.infos)), counted
     losses = tuple(sorted(work.losses, key=_order_of))
     return RepairReport(str(damaged), str(new), work.operations, keywords, infos, links, losses)
+
+
+def _look_into(folder: Path) -> tuple[list[str], dict[str, Any]]:
+    """Open a new store; return its problems, and its counts."""
+    with kt.KeywordTree(str(folder)) as tree:
+        assert not tree.recovery, tree.recovery
+        return tree.Verify(), tree.TreeMetrics()
 
 
 def _order_of(loss: Loss) -> tuple[bool, str, int, int]:
