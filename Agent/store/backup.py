@@ -21,7 +21,7 @@ from ..keyword_tree import (
     StoreCorruptError,
 )
 
-__all__ = ["backup", "copy_file"]
+__all__ = ["backup"]
 
 
 def backup(tree: KeywordTree, folder: str | os.PathLike[str]) -> int:
