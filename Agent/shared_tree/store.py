@@ -44,6 +44,7 @@ PIECES_FROM = 1024 * 1024
 """Bytes of lines above which a batch is laid down in pieces."""
 _TURNS = 20  # commits that take turns after others have written
 _GUESS_S = 1.0  # since the last commit: later others may well have written, or the connection be gone
+_IDLE_S = 0.1  # since the last commit: others may have written more than is read quickly in a turn
 _FOUND = 64  # batches fetched at once by what they hold
 _HELD_S = 0.05  # for which a turn is kept where the next commit comes at once
 _LONG_S = 0.15  # of waiting for a turn, from which on it is kept for less: many others wait
@@ -136,6 +137,9 @@ class SharedStore(Reader):
         self._turns = max(self._turns - 1, 0)
         first = None
         takes_turn = for_commit and not has_turn  # a turn is a transaction: a snapshot would go with it
+        if takes_turn and self._turns and began - self._wrote_at > _IDLE_S:
+            self._take_in(None, apply)  # much may have been written since, and no one waits while it is read
+            began = time.monotonic()
         for is_last in (False, True) if takes_turn else ():
             first = self._turn.enter_context(self._rows.queue(self.tree_id, self._at.after, self._page))
             if is_last or first is None or len(first) < self._page:
