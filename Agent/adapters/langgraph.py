@@ -32,9 +32,7 @@ import heapq
 import itertools
 import json
 import logging
-import os
 import sys
-import tempfile
 import threading
 import time
 import zlib
@@ -51,12 +49,12 @@ from uuid import UUID
 
 from typing_extensions import override
 
-from ..keyword_tree import ClosedError, Info, InvalidInputError, KeywordTree, NotFoundError, StoreError
+from ..keyword_tree import Info, InvalidInputError, KeywordTree, NotFoundError
 from ..store.addresses import open_tree
-from ..store.log_follower import InfoFollower, Position
 from .filters import copy_value, depth_of, leaves, read_filter
 from .item_ranking import ItemRanking, index_path
-from .operations import InOrder, TreeAdapter, add_missing, on_the_log, try_again
+from .items import ItemAdapter, ItemList
+from .operations import InOrder, add_missing, on_the_log, try_again
 
 try:
     from langgraph.store.base import (
@@ -90,9 +88,6 @@ HELD_LIMIT = 64 * 1024 * 1024
 BAR = 0.1
 """The score that an item needs to be found by words, 0 to 1: one that only shares an everyday word has less."""
 
-KEPT_FROM = 2_000
-"""Items from which on their list is kept: fewer are read within a moment."""
-
 LABELS = 100
 """Labels of a namespace, at most: each is a level of the tree."""
 
@@ -110,24 +105,68 @@ class _Held:
     """The part of an item in memory."""
 
     id: str
+    order: int  # of its put among all
     namespace: _Path
     key: str
-    order: int  # of its put among all
     created_at: float
     updated_at: float
+    content_hash: int
     ttl: float | None  # minutes
     logged_expiry: float | None  # as it is in the log: `expires_at` may be ahead of it
-    content_hash: int
-    expires_at: float | None = None
+    expires_at: float | None
     size: int = 0  # of the content, where the value is held
     value: dict[str, Any] | None = None
 
 
-_KEPT = ("id", "key", "order", "created_at", "updated_at", "ttl", "logged_expiry", "content_hash")
-"""The part of an item that is kept for the next process, besides the namespace."""
+class _Items(ItemList[_Held]):
+    """The items by namespace and key, in the order of their puts."""
+
+    moves = True
+
+    @override
+    def clear(self) -> None:
+        super().clear()
+        self.size = 0  # of the values held
+        self._orders = itertools.count()
+
+    @override
+    def in_order(self, infos: Iterable[Info]) -> list[Info]:
+        # Of two with one time, the one that was put again is the later one.
+        ours = (info for info in infos if AUTHOR in info.metadata)
+        return sorted(ours, key=lambda info: (_put_at(info), info.version))
+
+    @override
+    def read(self, info: Info, old: _Held | None) -> _Held | None:
+        own = None if info.deleted else _own_fields(info)
+        if own is not None:
+            said = tuple(own["namespace"]), own["key"], info.created_at, _put_at(info), _hash(info.content)
+            ttl, expires_at = own.get("ttl"), own.get("expires_at")
+            if old is not None and said == (old.namespace, old.key, old.created_at, old.updated_at, old.content_hash):
+                # Only its time to live has changed.
+                old.ttl, old.logged_expiry = ttl, expires_at
+                old.expires_at = max(old.expires_at or 0.0, expires_at or 0.0) or None
+                return old
+        if old is not None:
+            self.size -= old.size
+        return None if own is None else _Held(info.id, next(self._orders), *said, ttl, expires_at, expires_at)
+
+    @override
+    def places(self, id: str, item: _Held) -> list[tuple[_Path, str]]:
+        return [(item.namespace, item.key)]
+
+    @override
+    def row_of(self, item: _Held) -> list[Any]:
+        times = item.created_at, item.updated_at, item.content_hash, item.ttl, item.logged_expiry
+        return [item.namespace, item.key, *times]
+
+    @override
+    def item_of(self, id: str, row: list[Any]) -> _Held:
+        namespace, key, created_at, updated_at, content_hash, ttl, expires_at = row
+        said = tuple(namespace), key, created_at, updated_at, content_hash
+        return _Held(id, next(self._orders), *said, ttl, expires_at, expires_at)
 
 
-class KeywordTreeStore(TreeAdapter, BaseStore):
+class KeywordTreeStore(ItemAdapter, BaseStore):
     """A LangGraph store that keeps its items in a tree.
 
     Any number of threads and processes may use it. `batch` and `abatch` are all that is implemented here; `get`, `put`,
@@ -157,6 +196,7 @@ class KeywordTreeStore(TreeAdapter, BaseStore):
     """
 
     supports_ttl = True
+    _items: _Items
 
     def __init__(
         self,
@@ -174,7 +214,7 @@ class KeywordTreeStore(TreeAdapter, BaseStore):
         self._fields = _fields_of(self.index_config or {})
         self._clock = clock
         self._calls = InOrder(self._carry_out_calls)
-        self._lock = threading.RLock()  # guards the data in memory; held over no sync and no model
+        self._lock = threading.RLock()
         self._sweeper: threading.Thread | None = None
         self._stop_sweeping = threading.Event()
         self._put_by: dict[str, str] = {}  # id of an item -> what last put or deleted it, the newest last
@@ -182,21 +222,11 @@ class KeywordTreeStore(TreeAdapter, BaseStore):
 
     def _follow(self, tree: KeywordTree) -> None:
         self.tree = tree
-        self._follower = InfoFollower(tree, self._clear, self._take_info, _items_in_order)
+        self._items = _Items(tree, AUTHOR)
         self._ranking = self._make_ranking()
-        self._kept_path = index_path(tree, AUTHOR).with_suffix(".json")
-        self._kept, self._kept_count = Position(), 0  # as of when the list was kept, and of how many
-        self._clear()
-        self._resume()
 
     def _own_operations(self) -> Iterable[str]:
         return self._put_by.values()
-
-    def _clear(self) -> None:
-        self._spaces: dict[_Path, dict[str, _Held]] = {}  # in the order of their puts
-        self._by_id: dict[str, _Held] = {}
-        self._size = 0  # of the values held
-        self._orders = itertools.count()
 
     @classmethod
     def from_folder(
@@ -226,9 +256,6 @@ class KeywordTreeStore(TreeAdapter, BaseStore):
     def close(self) -> None:
         """Stop the sweeper, keep the list of items; close the tree, if it was opened here."""
         self.stop_ttl_sweeper()
-        self._ranking.close()
-        with suppress(StoreError, ClosedError), self._lock:
-            self._keep()
         super().close()
 
     async def __aenter__(self) -> Self:
@@ -279,13 +306,13 @@ class KeywordTreeStore(TreeAdapter, BaseStore):
         queries = [op.query for op in ops if isinstance(op, SearchOp) and op.query]
         if queries and self.embeddings is not None:
             with self._lock:
-                self._catch_up()  # what is there must have its vectors, too
+                self._items.catch_up()  # what is there must have its vectors, too
             self._ranking.embed(queries)
         results: list[Result] = []
         refreshed: dict[str, _Held] = {}
         with self._lock:
             if len(puts) < len(ops):  # who only puts need not know what is there: loading would decode all it wrote
-                self._catch_up()
+                self._items.catch_up()
             for op in ops:
                 results.append(self._answer(op, refreshed))
         if puts:
@@ -294,7 +321,7 @@ class KeywordTreeStore(TreeAdapter, BaseStore):
             self._write_refreshes([held for held in refreshed.values() if (held.namespace, held.key) not in puts])
         if puts and self.embeddings is not None:
             with self._lock:
-                self._catch_up()
+                self._items.catch_up()
             self._ranking.embed()
         return results
 
@@ -302,7 +329,7 @@ class KeywordTreeStore(TreeAdapter, BaseStore):
         if isinstance(op, PutOp):
             return None
         if isinstance(op, GetOp):
-            held = self._spaces.get(tuple(op.namespace), {}).get(op.key)
+            held = self._items.groups.get(tuple(op.namespace), {}).get(op.key)
             if held is None or not self._is_alive(held):
                 return None
             self._refresh([held], op.refresh_ttl, refreshed)
@@ -324,85 +351,6 @@ class KeywordTreeStore(TreeAdapter, BaseStore):
             "updated_at": datetime.fromtimestamp(held.updated_at, UTC),
         }
 
-    # -- following the tree ---------------------------------------------------
-
-    def _catch_up(self) -> None:
-        self._follower.catch_up()
-        if len(self._by_id) >= 2 * max(KEPT_FROM // 2, self._kept_count):
-            self._keep()
-
-    def _resume(self) -> None:
-        """Begin with the list that an earlier process kept, if the log still has the place where it was."""
-        try:
-            kept = json.loads(self._kept_path.read_text(encoding="utf-8"))
-            items = [
-                _Held(id, tuple(namespace), key, *others)
-                for namespace, rows in kept["rows"]
-                for id, key, *others in rows
-            ]
-            position = Position(*kept["position"])
-        except (OSError, ValueError, LookupError, TypeError):  # there is none, or it is damaged
-            return
-        if self._follower.resume(position):
-            self._kept, self._kept_count = position, len(items)
-            for held in sorted(items, key=lambda held: held.order):
-                self._hold(held)
-            self._orders = itertools.count(1 + max((held.order for held in items), default=0))
-
-    def _keep(self) -> None:
-        """Keep the list of many items for the next process, as far as this one has read the log."""
-        if len(self._by_id) < KEPT_FROM:
-            return
-        self._follower.catch_up()  # what was deleted since may have been removed from the disk
-        if self._follower.position == self._kept:
-            return
-        self._kept, self._kept_count = self._follower.position, len(self._by_id)
-        items = [
-            (namespace, [[getattr(held, name) for name in _KEPT] for held in space.values()])
-            for namespace, space in self._spaces.items()
-        ]
-        with suppress(OSError):  # read-only, or full: the next process reads the tree
-            self._kept_path.parent.mkdir(mode=0o700, exist_ok=True)
-            with tempfile.NamedTemporaryFile("w", encoding="utf-8", dir=self._kept_path.parent, delete=False) as file:
-                json.dump({"position": self._follower.position, "rows": items}, file, ensure_ascii=False)
-            os.replace(file.name, self._kept_path)
-
-    def _take_info(self, info: Info) -> None:
-        old = self._by_id.get(info.id)
-        own = None if info.deleted else _own_fields(info)
-        if own is None:
-            if old is not None:
-                self._drop(old)
-            return
-        namespace, key = tuple(own["namespace"]), own["key"]
-        order = next(self._orders)
-        if old is not None:
-            reported = (_put_at(info), namespace, key, _hash(info.content))
-            if reported == (old.updated_at, old.namespace, old.key, old.content_hash):
-                # Only its time to live has changed.
-                old.ttl, old.logged_expiry = own.get("ttl"), own.get("expires_at")
-                old.expires_at = max(old.expires_at or 0.0, old.logged_expiry or 0.0) or None
-                return
-            self._drop(old)
-        expires_at = own.get("expires_at")
-        times = order, info.created_at, _put_at(info)
-        held = _Held(info.id, namespace, key, *times, own.get("ttl"), expires_at, _hash(info.content))
-        self._hold(held)
-
-    def _hold(self, held: _Held) -> None:
-        held.expires_at = held.logged_expiry
-        self._by_id[held.id] = held
-        self._spaces.setdefault(held.namespace, {})[held.key] = held
-
-    def _drop(self, held: _Held) -> None:
-        self._size -= held.size
-        del self._by_id[held.id]
-        space = self._spaces[held.namespace]
-        if space.get(held.key) is held:
-            del space[held.key]
-        if not space:
-            del self._spaces[held.namespace]
-
     def _value(self, held: _Held) -> dict[str, Any]:
         """Return an item's value, decoded; not to be given out as it is."""
         if held.value is not None:
@@ -410,9 +358,9 @@ class KeywordTreeStore(TreeAdapter, BaseStore):
         info = self.tree.GetInfo(held.id)
         content = "" if info is None else info.content
         value = _decode(content)
-        if self._size + len(content) <= HELD_LIMIT:
+        if self._items.size + len(content) <= HELD_LIMIT:
             held.value, held.size = value, len(content)
-            self._size += held.size
+            self._items.size += held.size
         return value
 
     # -- reading --------------------------------------------------------------
@@ -425,7 +373,7 @@ class KeywordTreeStore(TreeAdapter, BaseStore):
         first = max(0, op.offset)
         stop = first + op.limit if op.limit >= 0 else sys.maxsize  # -1 is all, as in SqliteStore
         prefix = tuple(op.namespace_prefix)
-        spaces = [space for namespace, space in self._spaces.items() if namespace[: len(prefix)] == prefix]
+        spaces = [space for namespace, space in self._items.groups.items() if namespace[: len(prefix)] == prefix]
         fits = read_filter(op.filter)
         if fits is None and not op.query:
             return [(held, None) for held in itertools.islice(self._newest(spaces), first, stop)]
@@ -471,7 +419,7 @@ class KeywordTreeStore(TreeAdapter, BaseStore):
     def _list(self, op: ListNamespacesOp) -> list[tuple[str, ...]]:
         found = {
             namespace[: op.max_depth] if op.max_depth is not None else namespace
-            for namespace, space in self._spaces.items()
+            for namespace, space in self._items.groups.items()
             if all(_namespace_fits(namespace, condition) for condition in op.match_conditions or ())
             and any(map(self._is_alive, space.values()))
         }
@@ -575,11 +523,11 @@ class KeywordTreeStore(TreeAdapter, BaseStore):
         One that another process may have refreshed in its memory alone is left for a tenth of its time.
         """
         with self._lock:
-            self._catch_up()
+            self._items.catch_up()
             now = self._clock()
             dead = [
                 held.id
-                for held in self._by_id.values()
+                for held in self._items.by_id.values()
                 if held.expires_at is not None and held.expires_at + _LATE * (held.ttl or 0.0) * 60 <= now
             ]
         dead = [id for id in dead if self.tree.GetInfo(id) is not None]
@@ -712,11 +660,6 @@ def _own_fields(info: Info) -> dict[str, Any] | None:
         if not isinstance(fields.get(name), (int, float)):
             fields.pop(name, None)
     return fields
-
-
-def _items_in_order(infos: Iterable[Info]) -> list[Info]:
-    # Of two with one time, the one that was put again is the later one.
-    return sorted((info for info in infos if AUTHOR in info.metadata), key=lambda info: (_put_at(info), info.version))
 
 
 def _put_at(info: Info) -> float:

@@ -26,8 +26,7 @@ import hashlib
 import json
 import logging
 import threading
-from collections import defaultdict
-from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
+from collections.abc import Callable, Coroutine, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import asdict
 from datetime import UTC, date, datetime
@@ -38,10 +37,10 @@ from ..base.checks import check_count, check_string, shorten
 from ..keyword_tree import Change, HideKeys, Info, InvalidInputError, KeywordTree, LLMClient, NotFoundError
 from ..memory.scoring import ScoreBreakdown, temporal_decay
 from ..store.addresses import open_tree
-from ..store.log_follower import InfoFollower
 from .filters import OPERATORS, Filter, Test, all_of, copy_value
 from .item_ranking import ItemRanking, index_path
-from .operations import LastOperations, TreeAdapter, add_missing, on_the_log, try_again
+from .items import ItemAdapter, ItemList
+from .operations import LastOperations, add_missing, on_the_log, try_again
 
 __all__ = ["AsyncMemory", "Memory"]
 
@@ -64,7 +63,17 @@ _Row: TypeAlias = dict[str, Any]
 _LOGGER = logging.getLogger(__name__)
 
 
-class Memory(TreeAdapter):
+class _Items(ItemList[_Row]):
+    """The payloads with data, created_at and updated_at, by owner, in the order of creation."""
+
+    def read(self, info: Info, old: _Row | None) -> _Row | None:
+        return None if info.deleted else _payload_of(info)
+
+    def places(self, id: str, item: _Row) -> list[tuple[tuple[str, str], str]]:
+        return [((name, item[name]), id) for name in OWNERS if isinstance(item.get(name), str)]
+
+
+class Memory(ItemAdapter):
     """mem0's `Memory` on a tree. Any number of threads and processes may use it.
 
     Args:
@@ -96,20 +105,20 @@ class Memory(TreeAdapter):
         self.tree: KeywordTree = open_tree(self._place) if given["tree"] is None else given["tree"]
         self._llm_client: LLMClient | None = given["llm_client"]
         self._embedder = given["embedder"]
-        self._lock = threading.RLock()  # guards the data in memory; held over no sync and no model
+        self._lock = threading.RLock()
         self._has_warned = False  # that messages are stored as they are
         try:
             self._follow(self.tree)
         except BaseException:
-            self.close()
+            if self._place:
+                self.tree.Close()
             raise
 
     def _follow(self, tree: KeywordTree) -> None:
         self.tree = tree
-        self._follower = InfoFollower(tree, self._clear, self._take_info)
+        self._items = _Items(tree, OWN)
         self._ranking = ItemRanking(tree, index_path(tree, OWN), _texts_of, self._embedder)
         self._operations = LastOperations(tree, OWN)
-        self._clear()
 
     @classmethod
     def from_config(cls, config_dict: Mapping[str, Any]) -> Self:
@@ -119,29 +128,9 @@ class Memory(TreeAdapter):
         """
         return cls(config_dict)
 
-    # -- following the tree ---------------------------------------------------
-
     def _catch_up(self) -> None:
         with self._lock:
-            self._follower.catch_up()
-
-    def _clear(self) -> None:
-        self._items: dict[str, _Row] = {}  # id -> payload with data, created_at, updated_at; in the order of creation
-        self._scopes: dict[tuple[str, str], dict[str, None]] = defaultdict(dict)
-
-    def _take_info(self, info: Info) -> None:
-        old = self._items.get(info.id)
-        payload = None if info.deleted else _payload_of(info)
-        scopes = [] if payload is None else list(_scopes_of(payload))
-        for scope in _scopes_of(old) if old is not None else ():
-            if scope not in scopes:
-                self._scopes[scope].pop(info.id, None)
-        if payload is None:
-            self._items.pop(info.id, None)
-            return
-        self._items[info.id] = payload
-        for scope in scopes:
-            self._scopes[scope][info.id] = None  # a changed one keeps its place
+            self._items.catch_up()
 
     # -- adding ---------------------------------------------------------------
 
@@ -232,11 +221,11 @@ class Memory(TreeAdapter):
             return None
         text = "\n".join(f"{message['role']}: {message['content']}" for message in conversation)
         with self._lock:
-            self._follower.catch_up()
+            self._items.catch_up()
             among = self._in_scope(scope)
             known = list(self._ranking.rank_by_words(text, _SHOWN, among))
-            candidates = [{"idx": idx, "name": self._items[id]["data"], "path": ""} for idx, id in enumerate(known)]
-            there = {self._items[id]["data"] for id in among}
+            texts = {id: self._items.by_id[id]["data"] for id in among}
+        candidates = [{"idx": idx, "name": texts[id], "path": ""} for idx, id in enumerate(known)]
         question: _Row = {"intent": "extract_facts", "query": "", "path": [], "candidates": candidates}
         question |= {"content": text, "context": prompt or ""}
         messages = [
@@ -248,6 +237,7 @@ class Memory(TreeAdapter):
         except Exception as error:  # the model's port: whatever happens there, nothing that was said is lost
             self._warn_once(f"the model extracted no facts, messages are stored as they are: {HideKeys(str(error))}")
             return None
+        there = set(texts.values())
         return [(text, said) for text, said in facts if text not in there]
 
     def _warn_once(self, said: str) -> None:
@@ -261,8 +251,8 @@ class Memory(TreeAdapter):
     def get(self, memory_id: str) -> _Row | None:
         """Return a memory, expired or not; None where there is none."""
         with self._lock:
-            self._follower.catch_up()
-            return self._row_of(memory_id) if memory_id in self._items else None
+            self._items.catch_up()
+            return self._row_of(memory_id) if memory_id in self._items.by_id else None
 
     @on_the_log
     def get_all(
@@ -280,7 +270,7 @@ class Memory(TreeAdapter):
         check_count("top_k", top_k, 0)
         wanted = _read_filters(filters)
         with self._lock:
-            self._follower.catch_up()
+            self._items.catch_up()
             found = self._fitting(wanted, show_expired)
             rows = [self._row_of(id) for id in reversed(found[len(found) - min(top_k, len(found)) :])]
         for row in rows:
@@ -331,7 +321,7 @@ class Memory(TreeAdapter):
         self._catch_up()
         self._ranking.embed([query])
         with self._lock:
-            self._follower.catch_up()
+            self._items.catch_up()
             among = dict.fromkeys(self._fitting(wanted, show_expired))
             words = self._ranking.rank_by_words(query, top_k, among)
             scores = dict(words)
@@ -349,25 +339,24 @@ class Memory(TreeAdapter):
 
     def _explain(self, id: str, score: float) -> dict[str, float]:
         now = datetime.now(UTC)
-        age_s = (now - _read_time(self._items[id]["updated_at"], now)).total_seconds()
+        age_s = (now - _read_time(self._items.by_id[id]["updated_at"], now)).total_seconds()
         return asdict(ScoreBreakdown(overlap_score=score, temporal_score=temporal_decay(age_s)))
 
     def _in_scope(self, scope: Mapping[str, str]) -> dict[str, None]:
         """Return the memories that belong to all of some users, agents and runs, in the order of creation."""
-        sets = sorted((self._scopes.get(item, {}) for item in scope.items()), key=len)
+        sets = sorted((self._items.groups.get(owner, {}) for owner in scope.items()), key=len)
         return {id: None for id in sets[0] if all(id in other for other in sets[1:])} if sets else {}
 
     def _fitting(self, wanted: Mapping[str, Any], show_expired: bool) -> list[str]:
         scope = {name: value for name, value in wanted.items() if name in OWNERS and isinstance(value, str)}
         scope = {name: value for name, value in scope.items() if value != "*"}
-        among: Iterable[str] = self._in_scope(scope) if scope else self._items
+        items = self._items.by_id
+        among: Iterable[str] = self._in_scope(scope) if scope else items
         today, fits = datetime.now(UTC).date(), _compile(wanted)
-        return [
-            id for id in among if (show_expired or not _is_expired(self._items[id], today)) and fits(self._items[id])
-        ]
+        return [id for id in among if (show_expired or not _is_expired(items[id], today)) and fits(items[id])]
 
     def _row_of(self, id: str) -> _Row:
-        payload = self._items[id]
+        payload = self._items.by_id[id]
         row: _Row = {
             "id": id,
             "memory": payload["data"],
@@ -429,7 +418,7 @@ class Memory(TreeAdapter):
     def delete(self, memory_id: str) -> dict[str, str]:
         """Delete a memory; `undo` brings it back."""
         self._catch_up()
-        if memory_id not in self._items or not self._delete([memory_id]):
+        if memory_id not in self._items.by_id or not self._delete([memory_id]):
             raise InvalidInputError(f"there is no memory {shorten(memory_id)}")
         return {"message": "Memory deleted successfully!"}
 
@@ -438,7 +427,7 @@ class Memory(TreeAdapter):
         """Delete all memories of a user, an agent and a run, as one operation."""
         scope = _read_scope(user_id=user_id, agent_id=agent_id, run_id=run_id)
         with self._lock:
-            self._follower.catch_up()
+            self._items.catch_up()
             ids = list(self._in_scope(scope))
         self._delete(ids)
         return {"message": "Memories deleted successfully!"}
@@ -447,8 +436,8 @@ class Memory(TreeAdapter):
     def reset(self) -> None:
         """Delete all memories, as one operation that can be undone; other records of the tree stay."""
         with self._lock:
-            self._follower.catch_up()
-            ids = list(self._items)
+            self._items.catch_up()
+            ids = list(self._items.by_id)
         self._delete(ids)
 
     def _delete(self, ids: list[str]) -> bool:
@@ -753,10 +742,6 @@ def _keyword_of(steps: tuple[str, ...]) -> tuple[str, str, _Row]:
     """Return id, name and metadata of the keyword of a kind of owners, or of one of them."""
     id = f"m0k:{hashlib.sha256(json.dumps(steps).encode()).hexdigest()[:40]}"
     return id, OWNERS[steps[0]] if len(steps) == 1 else steps[-1], {}
-
-
-def _scopes_of(payload: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    return ((name, payload[name]) for name in OWNERS if isinstance(payload.get(name), str))
 
 
 def _format_time(seconds: float) -> str:

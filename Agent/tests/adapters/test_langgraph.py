@@ -4,7 +4,7 @@ import asyncio
 import logging
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from enum import Enum
@@ -20,7 +20,7 @@ from langgraph.store.base import GetOp, InvalidNamespaceError, ListNamespacesOp,
 
 from Agent.adapters import langgraph as langgraph_store
 from Agent.adapters.langgraph import KeywordTreeStore
-from Agent.keyword_tree import Info, InvalidInputError, KeywordTree
+from Agent.keyword_tree import InvalidInputError, KeywordTree
 from Agent.tests.support.clocks import Clock
 from Agent.tests.support.missing import error_without
 
@@ -312,64 +312,6 @@ class TestWhoeverChangesTheTree:
             assert store.search((), limit=50, query=query) == fresh.search((), limit=50, query=query)
 
 
-class TestKeptList:
-    """The next process begins with the list of many items that an earlier one kept."""
-
-    @pytest.fixture
-    def read(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[], tuple[list[Any], int]]:
-        """Open a store; return what it finds, and how many infos it took from the tree for that."""
-        monkeypatch.setattr(langgraph_store, "KEPT_FROM", 4)
-        taken, take = list[str](), KeywordTreeStore._take_info
-
-        def note(store: KeywordTreeStore, info: Info) -> None:
-            taken.append(info.id)
-            take(store, info)
-
-        monkeypatch.setattr(KeywordTreeStore, "_take_info", note)
-
-        def open_and_search() -> tuple[list[Any], int]:
-            taken.clear()
-            with KeywordTreeStore.from_folder(str(tmp_path / "store")) as store:
-                return [store.search((), limit=-1), store.search((), query="tea"), store.list_namespaces()], len(taken)
-
-        with KeywordTreeStore.from_folder(str(tmp_path / "store")) as store:
-            for number in range(10):
-                store.put((f"n{number % 2}",), f"k{number}", {"text": f"tea {number}"}, index=["text"])
-            store.put(("n0",), "k2", {"text": "tea once more"})
-        assert open_and_search()[1] == 10
-        return open_and_search
-
-    def test_serves_as_what_the_tree_says(self, tmp_path: Path, read: Callable[[], tuple[list[Any], int]]) -> None:
-        found, taken = read()
-        (tmp_path / "store" / "indexes" / "langgraph.json").unlink()
-
-        assert (found, taken) == (read()[0], 0)
-        assert [item.key for item in found[0][:2]] == ["k2", "k9"]
-
-    def test_is_followed_by_what_others_wrote_since(
-        self, tmp_path: Path, read: Callable[[], tuple[list[Any], int]]
-    ) -> None:
-        with KeywordTree(str(tmp_path / "store")) as tree:
-            other = KeywordTreeStore(tree)
-            other.delete(("n1",), "k1")
-            other.put(("n2",), "new", {"text": "green tea"})
-        found, taken = read()
-
-        assert {item.key for item in found[0]} == {"new", *(f"k{number}" for number in range(10))} - {"k1"}
-        assert taken <= 2
-
-    @pytest.mark.parametrize("harm", ["cut", "[]", '{"rows": [[7, [[]]]], "position": [1, "x"]}'])
-    def test_that_is_damaged_is_made_again(
-        self, tmp_path: Path, read: Callable[[], tuple[list[Any], int]], harm: str
-    ) -> None:
-        found, _ = read()
-        file = tmp_path / "store" / "indexes" / "langgraph.json"
-        file.write_text(file.read_text()[:-9] if harm == "cut" else harm)
-
-        assert read() == (found, 10)
-        assert read() == (found, 0)
-
-
 class TestOrder:
     def test_of_calls_is_kept_whoever_awaits_them(self, store: KeywordTreeStore) -> None:
         async def put_and_get(key: str) -> Any:
@@ -480,12 +422,12 @@ class TestSearch:
         for number in range(20):
             store.put(NAMESPACE, str(number), {"n": number, "text": "x" * 50})
 
-        assert store._size <= 100
+        assert store._items.size <= 100
         assert keys(store.search(NAMESPACE, filter={"n": {"$lt": 3}})) == ["2", "1", "0"]
         for number in range(20):
             store.delete(NAMESPACE, str(number))
         assert store.search(()) == []
-        assert store._size == 0
+        assert store._items.size == 0
 
 
 class TestNamespaces:

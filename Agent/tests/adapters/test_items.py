@@ -1,0 +1,207 @@
+"""Tests of what the adapters of items share: ranking by words and similarity, the index and the list that are kept."""
+
+import json
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from Agent.adapters import items, mem0
+from Agent.adapters.item_ranking import ItemRanking
+from Agent.adapters.items import ItemList
+from Agent.adapters.langgraph import KeywordTreeStore
+from Agent.adapters.mem0 import Memory
+from Agent.finding.index import Index
+from Agent.keyword_tree import Info, KeywordTree
+
+
+class OneModel:
+    """Knows tea from dogs."""
+
+    name = "one"
+
+    def embed(self, texts: Sequence[str]) -> list[list[float]]:
+        return [[1.0 + ("tea" in text), 1.0 + ("dog" in text)] for text in texts]
+
+
+def lines_of(info: Info) -> list[str]:
+    """Say what an item's texts are; what has no source is none."""
+    return info.content.splitlines() if info.source else []
+
+
+def test_words_follow_what_is_added_and_removed(tree: KeywordTree) -> None:
+    ranking = ItemRanking(tree, None, lines_of)
+    green, other = tree.CreateInfo("green tea", "s"), tree.CreateInfo("tea")
+    both = [green.id, other.id]
+    assert list(ranking.rank_by_words("tea", 5, both)) == [green.id]
+    dog = tree.CreateInfo("a dog\ntea", "s")
+    tree.DeleteInfo(green.id)
+
+    assert list(ranking.rank_by_words("tea", 5, [*both, dog.id])) == [dog.id]
+    assert list(ranking.rank_by_words("tea", 5, both)) == []
+    tree.DeleteInfo(dog.id)
+    assert list(ranking.rank_by_words("tea", 5, [*both, dog.id])) == []
+
+
+def test_the_likest_text_of_an_item_counts(tree: KeywordTree) -> None:
+    pytest.importorskip("numpy")
+    ranking = ItemRanking(tree, None, lines_of, OneModel())
+    green, dog, black = (tree.CreateInfo(text, "s").id for text in ("green tea", "a dog\ntea", "black"))
+    assert ranking.rank_by_similarity("tea", [green, dog, black]) is None
+    ranking.embed(["tea"])
+
+    near = ranking.rank_by_similarity("tea", [green, dog, black])
+    assert near is not None
+    assert near[green] == near[dog] == pytest.approx(1.0, abs=0.01)
+    assert near[black] < 0.99
+    tree.DeleteInfo(dog)
+    assert ranking.rank_by_similarity("tea", [green, dog, black]).keys() == {green, black}  # type: ignore[union-attr]
+
+
+class TestFile:
+    """The index is kept: the next process reads what is new alone."""
+
+    @pytest.fixture
+    def read(self, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+        """Say which items' texts were indexed."""
+        read, texts_of = list[str](), mem0._texts_of
+
+        def note(info: Info) -> list[str]:
+            read.extend([] if info.deleted else [info.id])
+            return texts_of(info)
+
+        monkeypatch.setattr(mem0, "_texts_of", note)
+        return read
+
+    def found(self, folder: Path, query: str) -> list[str]:
+        with Memory(path=str(folder)) as memory:
+            return [row["memory"] for row in memory.search(query, filters={"user_id": "u"})["results"]]
+
+    def test_is_gone_on_with(self, tmp_path: Path, read: list[str]) -> None:
+        with Memory(path=str(tmp_path)) as memory:
+            ids = [memory.add(f"tea number {n}", user_id="u", infer=False)["results"][0]["id"] for n in range(4)]
+        assert len(self.found(tmp_path, "tea")) == 4
+        assert sorted(read) == sorted(ids)
+        with Memory(path=str(tmp_path)) as memory:
+            memory.delete(ids[0])
+            new = memory.add("tea and cake", user_id="u", infer=False)["results"][0]["id"]
+        read.clear()
+
+        assert self.found(tmp_path, "cake") == ["tea and cake"]
+        assert "tea number 0" not in self.found(tmp_path, "tea")
+        assert read == [new]
+
+    @pytest.mark.parametrize("harm", ["damage", "another log"])
+    def test_that_does_not_fit_is_made_again(self, tmp_path: Path, read: list[str], harm: str) -> None:
+        with Memory(path=str(tmp_path)) as memory:
+            for n in range(4):
+                memory.add(f"tea number {n}", user_id="u", infer=False)
+        self.found(tmp_path, "tea")
+        file = tmp_path / "indexes" / "mem0.db"
+        if harm == "damage":
+            file.write_bytes(file.read_bytes()[:5000] + b"\0" * 5000)
+        else:
+            index = Index(str(file))
+            index.position = "2 another operation"
+            index.close()
+        read.clear()
+
+        assert len(self.found(tmp_path, "tea")) == 4
+        assert len(read) == 4
+
+
+def put(door: str, place: Any, texts: Sequence[str]) -> None:
+    """Store texts, each under itself, in a folder or a tree; of the first one a new version at the end."""
+    if door == "langgraph":
+        store = KeywordTreeStore(place) if isinstance(place, KeywordTree) else KeywordTreeStore.from_folder(place)
+        with store:
+            for number, text in enumerate([*texts, texts[0]]):
+                store.put((f"n{len(text) % 2}",), text, {"text": f"tea {text} {number}"}, index=["text"])
+        return
+    with Memory(tree=place) if isinstance(place, KeywordTree) else Memory(path=place) as memory:
+        added = [memory.add(f"tea {text}", user_id=f"n{len(text) % 2}", infer=False)["results"][0] for text in texts]
+        memory.update(added[0]["id"], f"tea {texts[0]} {len(texts)}", {"of": [texts[0]]})
+
+
+def found(door: str, folder: str) -> list[Any]:
+    """Return all that a door says of its items, in its order."""
+    if door == "langgraph":
+        with KeywordTreeStore.from_folder(folder) as store:
+            return [store.search((), limit=-1), store.search((), query="tea"), store.list_namespaces()]
+    with Memory(path=folder) as memory:
+        all_rows = [memory.get_all(filters={"user_id": name}, top_k=99) for name in ("n0", "n1", "*")]
+        return [*all_rows, memory.search("tea", filters={"user_id": "*"})]
+
+
+@pytest.mark.parametrize("door", ["langgraph", "mem0"])
+class TestKeptList:
+    """The next process begins with the list of many items that an earlier one kept."""
+
+    @pytest.fixture
+    def folder(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, door: str) -> str:
+        monkeypatch.setattr(items, "KEPT_FROM", 4)
+        put(door, str(tmp_path / "store"), ["a", "bb", "c", "dd", "e", "ff"])
+        found(door, str(tmp_path / "store"))  # who only puts knows no list
+        return str(tmp_path / "store")
+
+    @pytest.fixture
+    def read(self, folder: str, monkeypatch: pytest.MonkeyPatch, door: str) -> Callable[[], tuple[list[Any], int]]:
+        """Open a store; return what it finds, and how many infos it took from the tree for that."""
+        taken, take = list[str](), ItemList._take
+
+        def note(its: ItemList[Any], info: Info) -> None:
+            taken.append(info.id)
+            take(its, info)
+
+        monkeypatch.setattr(ItemList, "_take", note)
+
+        def open_and_read() -> tuple[list[Any], int]:
+            taken.clear()
+            return found(door, folder), len(taken)
+
+        return open_and_read
+
+    def test_serves_as_the_tree_does(self, folder: str, read: Callable[[], tuple[list[Any], int]], door: str) -> None:
+        kept, taken = read()
+        Path(folder, "indexes", f"{door}.json").unlink()
+
+        assert (read(), taken) == ((kept, 6), 0)
+
+    def test_is_followed_by_what_others_wrote_since(
+        self, folder: str, read: Callable[[], tuple[list[Any], int]], door: str
+    ) -> None:
+        with KeywordTree(folder) as tree:
+            tree.DeleteInfo(tree.ListInfos()[1].id)
+            put(door, tree, ["new"])
+        _, taken = read()
+        Path(folder, "indexes", f"{door}.json").unlink(missing_ok=True)
+
+        assert taken <= 3
+        assert read()[1] == 6
+
+    @pytest.mark.parametrize("harm", ["cut", "[]", '{"rows": [[7, [[]]]], "position": [1, "x"]}', "another log"])
+    def test_that_is_damaged_is_made_again(
+        self, folder: str, read: Callable[[], tuple[list[Any], int]], harm: str, door: str
+    ) -> None:
+        before, _ = read()
+        file = Path(folder, "indexes", f"{door}.json")
+        text = file.read_text()
+        another = json.dumps({**json.loads(text), "position": [2, "another"]})
+        file.write_text({"cut": text[:-9], "another log": another}.get(harm, harm))
+
+        assert read() == (before, 6)
+        assert read() == (before, 0)
+
+    def test_that_fits_no_log_any_more_is_removed(self, folder: str, door: str) -> None:
+        file = Path(folder, "indexes", f"{door}.json")
+        kept = file.read_text()
+        with KeywordTree(folder) as tree:
+            for info in tree.ListInfos():
+                tree.DeleteInfo(info.id)
+            tree.CompactStorage(keep_history=False)
+        file.parent.mkdir(exist_ok=True)
+        file.write_text(kept)
+
+        found(door, folder)
+        assert not file.exists()
