@@ -376,6 +376,11 @@ class Change:
         ids = ((r.info_id, r.keyword_id) if isinstance(r, InfoKeywordLink) else (r.id,) for r in self.after)
         return set(itertools.chain(*ids))
 
+    def Undoes(self) -> list[str]:
+        """Return the ids of the operations that it undoes; none where it is no undo."""
+        notes = self.agent_io or {}
+        return [str(note["undoes"]) for note in notes.get("calls", [notes]) if "undoes" in note]
+
     def __repr__(self) -> str:
         what = repr(self.after[0])[1:-1] if len(self.after) == 1 else _Count(len(self.after), "record")
         return f"<Change {self.seq} {self.op}: {what}>"
@@ -5944,6 +5949,16 @@ class _Journal:
             raise _Invalid("what begins a log cannot be undone", operation.op)
         return operation
 
+    def FindUndo(self, operation_id: str) -> str:
+        """Return the id of the operation that undid one and is not undone itself, "" where there is none."""
+        undone: dict[str, str] = {}
+        with contextlib.closing(self.Lines()) as lines:
+            changes = (_ReadChange(raw) for line, raw in lines if line.op != STATE)
+            for change in itertools.takewhile(lambda each: each.operation_id != operation_id, changes):
+                if change.operation_id not in undone:
+                    undone |= dict.fromkeys(change.Undoes(), change.operation_id)
+        return undone.get(operation_id, "")
+
     def Lines(self, id: str = "", with_history: bool = True) -> Generator[tuple[LogLine, bytes], None, None]:
         """Yield the lines of operations, or of those that may touch a record, newest first."""
         errors = _StoreErrors("cannot read the log in ", self._engine.name)
@@ -6810,7 +6825,7 @@ class KeywordTree:
         `last_operation` is before the first, is refused.
 
         Raises:
-            ConflictError: a later one wrote the same records, or needs records that this one made.
+            ConflictError: it is undone already, or a later one wrote the same records or needs those that it made.
 
         Cost: reads the log backwards to the operation; one sync.
         """
@@ -6819,8 +6834,11 @@ class KeywordTree:
         try:
             undoes = {"undoes": operation.id}  # a name would not do: a program may call anything "undo"
             return self._writer.WriteAs("undo", lambda tx: _PlanUndo(tx, operation), changed_by, [undoes])
-        except ConflictError:
+        except ConflictError as error:
             self._journal.Find(operation.id)  # NotFoundError where another process has forgotten it meanwhile
+            if undo := self._journal.FindUndo(operation.id):
+                message = f"it is undone already; to bring it back, undo {_Shorten(undo)}:"
+                raise ConflictError(message, error.records) from None
             raise
 
     def Snapshot(self, copy: bool = False) -> str:

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 import click
 
 from ..base.language import count_of, parts, say
-from ..formats.records import import_id, undone_by
+from ..formats.records import import_id
 from ..keyword_tree import (
     Change,
     ConflictError,
@@ -69,7 +69,7 @@ def steps(tree: KeywordTree) -> Iterator[Step]:
     later: dict[str, dict[str, bool]] = {}
     waiting: dict[str, Step] = {}
     for change in _changes(tree):
-        if undone := undone_by(change):
+        if undone := change.Undoes():
             own = {str(change.seq): True, change.operation_id: True}
             own |= {name: not undoes for name, undoes in later.get(change.operation_id, {}).items()}
             for id in undone:
@@ -102,7 +102,7 @@ def last_taken_back(tree: KeywordTree) -> Step | None:
     """Return the last undone operation; None where something else was written since, or nothing was undone."""
     redone: set[str] = set()
     for change in _changes(tree):
-        undone = undone_by(change)
+        undone = change.Undoes()
         if not undone:
             return None
         if change.operation_id not in redone:

@@ -252,12 +252,6 @@ def import_id(change: Change) -> str | None:
     return first if name == "import" and first else None
 
 
-def undone_by(change: Change) -> list[str]:
-    """Return the ids of the operations that an undo undoes, as the log has them; none for any other operation."""
-    notes = change.agent_io or {}
-    return [str(note["undoes"]) for note in notes.get("calls", [notes]) if "undoes" in note]
-
-
 def undo_import(tree: KeywordTree, report: ImportReport) -> str:
     """Take back all that an import wrote, as one operation, and return the id of that, which `Undo` takes.
 

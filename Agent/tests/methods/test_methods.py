@@ -904,14 +904,18 @@ class TestUndo:
     def test_is_exact_and_so_is_its_own_undo(self, tree: KeywordTree, folder: Path, operate: Act) -> None:
         before = picture(tree)
         operate(tree)
-        after = picture(tree)
-        undone = tree.Undo(last(tree).operation_id)
+        after, operation = picture(tree), last(tree).operation_id
+        undone = tree.Undo(operation)
         assert picture(tree) == before != after
+        with pytest.raises(ConflictError, match=f"undone already; to bring it back, undo '{undone}'"):
+            tree.Undo(operation)
 
         with opened(folder) as other:
             other.Undo(undone)
             assert picture(other) == after
             assert other.Verify() == []
+            tree.Undo(operation)
+            assert picture(tree) == before
 
     @pytest.mark.parametrize(
         ("operate", "later", "named"),
