@@ -26,13 +26,13 @@ import hashlib
 import json
 import logging
 import threading
-from collections.abc import Callable, Coroutine, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import asdict
 from datetime import UTC, date, datetime
 from typing import Any, Self, TypeAlias
 
-from ..base.awaiting import awaited
+from ..base.awaiting import Twin
 from ..base.checks import check_count, check_string, shorten
 from ..keyword_tree import Change, HideKeys, Info, InvalidInputError, KeywordTree, LLMClient, NotFoundError
 from ..memory.scoring import ScoreBreakdown, temporal_decay
@@ -492,7 +492,7 @@ class Memory(ItemAdapter):
         raise NotImplementedError("Chat function not implemented yet.")
 
 
-class AsyncMemory:
+class AsyncMemory(Twin, of=Memory):
     """mem0's `AsyncMemory`: the same methods, awaited; each runs in a thread.
 
     Args:
@@ -514,8 +514,8 @@ class AsyncMemory:
         """Where the memories are."""
         return self.memory.tree
 
-    def __getattr__(self, name: str) -> Callable[..., Coroutine[Any, Any, Any]]:
-        return awaited("AsyncMemory", Memory, name, lambda: self.memory)
+    def _original(self) -> Memory:
+        return self.memory
 
     def close(self) -> None:
         """Close the tree, if it was opened here."""

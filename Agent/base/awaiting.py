@@ -1,47 +1,53 @@
-"""The asynchronous form of a class's methods: each runs in a thread.
+"""The asynchronous twin of a class: the same methods as coroutines, each in a thread.
 
 >>> class Tea:
 ...     def brew(self, minutes):
 ...         return f"brewed for {minutes} minutes"
->>> asyncio.run(awaited("AsyncTea", Tea, "brew", Tea)(3))
+>>> class AsyncTea(Twin, of=Tea):
+...     def _original(self):
+...         return Tea()
+>>> asyncio.run(AsyncTea().brew(3))
 'brewed for 3 minutes'
->>> awaited("AsyncTea", Tea, "boil", Tea)
-Traceback (most recent call last):
-AttributeError: AsyncTea has no 'boil'
+>>> [name for name in dir(AsyncTea) if not name.startswith("_")]
+['brew']
 """
 
 import asyncio
 import functools
+from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Coroutine
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-__all__ = ["awaited"]
+__all__ = ["Twin"]
+
+_Calls = Callable[..., Coroutine[Any, Any, Any]]
 
 
-def awaited(
-    owner: str,
-    form: type,
-    name: str,
-    target: Callable[[], Any],
-    run: Callable[[Callable[[], Any]], Awaitable[Any]] = asyncio.to_thread,
-) -> Callable[..., Coroutine[Any, Any, Any]]:
-    """Return a coroutine function for a public method of a synchronous class, for `__getattr__` of its twin.
+class Twin(ABC):
+    """Base of a twin: has a coroutine for each public method of the class `of` that it does not define itself."""
 
-    Args:
-        owner: The twin's name, for the error.
-        form: The synchronous class.
-        name: Of the method.
-        target: Returns the object that has it; called in the thread.
-        run: Awaits a call in a thread.
+    if TYPE_CHECKING:
 
-    Raises:
-        AttributeError: The class has no public method of this name.
-    """
-    if name.startswith("_") or not callable(method := getattr(form, name, None)):
-        raise AttributeError(f"{owner} has no {name!r}")
+        def __getattr__(self, name: str) -> _Calls:
+            raise AttributeError
 
+    def __init_subclass__(cls, of: type) -> None:
+        for name in dir(of):
+            method = getattr(of, name)
+            if callable(method) and not name.startswith("_") and not hasattr(cls, name):
+                setattr(cls, name, _awaited(method, name))
+
+    @abstractmethod
+    def _original(self) -> Any:
+        """Return the object whose methods are called; in the thread."""
+
+    def _in_thread(self, call: Callable[[], Any]) -> Awaitable[Any]:
+        return asyncio.to_thread(call)
+
+
+def _awaited(method: Callable[..., Any], name: str) -> _Calls:
     @functools.wraps(method)
-    async def call(*arguments: Any, **named: Any) -> Any:
-        return await run(lambda: getattr(target(), name)(*arguments, **named))
+    async def call(twin: Any, *arguments: Any, **named: Any) -> Any:
+        return await twin._in_thread(lambda: getattr(twin._original(), name)(*arguments, **named))
 
     return call

@@ -28,11 +28,11 @@ import threading
 import time
 import unicodedata
 import uuid
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import astuple
 from typing import Any, Self, TypeVar
 
-from ..base.awaiting import awaited
+from ..base.awaiting import Twin
 from ..base.checks import shorten
 from ..base.text import CountTokens, clean, count_tokens, fold, one_line
 from ..finding.embedder import Embedder as FinderEmbedder
@@ -607,7 +607,7 @@ class ContextEngineService:
         self.worker.reconcile(space, recursive=True)
 
 
-class AsyncContextEngineService:
+class AsyncContextEngineService(Twin, of=ContextEngineService):
     """A `ContextEngineService`, which is `engine`, made with the same arguments, whose methods are coroutines.
 
     A call runs in a thread, and the loop stays free; one that is cancelled goes on: what it writes is written whole.
@@ -625,8 +625,8 @@ class AsyncContextEngineService:
     def __init__(self, folder: str | os.PathLike[str] | None, **options: Any) -> None:
         self.engine = ContextEngineService(folder, **options)
 
-    def __getattr__(self, name: str) -> Callable[..., Coroutine[Any, Any, Any]]:
-        return awaited("AsyncContextEngineService", ContextEngineService, name, lambda: self.engine)
+    def _original(self) -> ContextEngineService:
+        return self.engine
 
     async def __aenter__(self) -> Self:
         return self

@@ -42,7 +42,7 @@ from .tree_graph import TreeGraph
 if TYPE_CHECKING:  # its patterns are compiled only where something reads
     from .extraction import Extraction, Extractor
 
-__all__ = ["EXTRACTION", "MemoryReader", "named_in"]
+__all__ = ["EXTRACTION", "MemoryReader", "check_reader", "named_in"]
 
 EXTRACTION = "extraction"
 """Who made the keywords and the links that come from reading a memory."""
@@ -52,6 +52,18 @@ DOWNS = 3  # in a row, after which the model counts as out of reach
 _log = logging.getLogger(__name__)
 
 
+def check_reader(extract: "str | Extractor | None", client: LLMClient | None) -> None:
+    """Raise InvalidInputError where these make no `MemoryReader`."""
+    if extract is None:
+        return
+    from .extraction import Extractor as Port
+
+    if extract != "model" and not isinstance(extract, Port):
+        raise InvalidInputError(f'extract must be "model", an Extractor or None, not {shorten(extract)}')
+    if extract == "model" and (client is None or not client.judges):
+        raise InvalidInputError('extract="model" needs an llm_client that understands texts')
+
+
 class MemoryReader:
     """The reader of a tree's memories, for its graph.
 
@@ -59,12 +71,9 @@ class MemoryReader:
         tree: Where the memories are.
         graph: The tree as a graph, which knows the waiting memories.
         lock: Held while a reading is written, never while a model thinks.
-        extract: `"model"`; an `Extractor`; None reads nothing.
+        extract: `"model"`; an `Extractor`; None reads nothing. `check_reader` refuses all else.
         client: The model.
         find_existing: Returns known texts on the subjects of a text, for the model: name and text of each.
-
-    Raises:
-        InvalidInputError: `extract` is none of these, or `"model"` without a client that understands texts.
 
     Attributes:
         means: What reads a memory: "model", "custom", or "" where nothing does.
@@ -89,11 +98,7 @@ class MemoryReader:
 
             if isinstance(extract, Port):
                 self.means, self._extractor = "custom", extract
-            elif extract != "model":
-                raise InvalidInputError(f'extract must be "model", an Extractor or None, not {shorten(extract)}')
-            elif client is None or not client.judges:
-                raise InvalidInputError('extract="model" needs an llm_client that understands texts')
-            else:
+            elif client is not None:
                 self.means, self._extractor = "model", ModelExtractor(client, graph.find_tags, find_existing)
 
     # -- when --

@@ -37,17 +37,17 @@ import builtins
 import contextlib
 import threading
 import time
-from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Iterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
-from ..base.awaiting import awaited
+from ..base.awaiting import Twin
 from ..base.checks import check_count, shorten
 from ..base.names import decode_name, encode_name
-from ..finding.embedder import Embedder, Meaning
+from ..finding.embedder import Embedder, Meaning, meaning_of
 from ..finding.tree import TreeRanker
 from ..keyword_tree import InvalidInputError, KeywordTree, KeywordTreeError, LLMClient
 from ..models.judge import SHOWN, judge
@@ -55,7 +55,7 @@ from ..store.addresses import refuse_address
 from .eviction import EvictionPolicy, ForgettingPlan, RecallLog, RecallStats, plan_forgetting
 from .memories import Filters
 from .memory_fields import Memory, Record, record_of, with_recalls
-from .reading import MemoryReader
+from .reading import MemoryReader, check_reader
 from .retriever import MemoryRetriever, Retrieved, RetrieverConfig
 from .schemas import as_utc
 from .tree_graph import KnowledgeStore, TreeGraph
@@ -162,6 +162,10 @@ class MemoryStore(MemoryWriter):
     ) -> None:
         if judge is not None and not callable(getattr(judge, "Chat", None)):
             raise InvalidInputError(f"judge must be an object with a method Chat, not {shorten(judge)}")
+        if not isinstance(config, RetrieverConfig | None):
+            raise InvalidInputError(f"config must be a RetrieverConfig, not {shorten(config)}")
+        check_reader(extract, llm_client)
+        meaning = meaning if isinstance(meaning, bool) else meaning_of(meaning) or False
         self._judge = judge
         self._owns_tree = not isinstance(place, KeywordTree)
         if isinstance(place, KeywordTree):
@@ -169,22 +173,19 @@ class MemoryStore(MemoryWriter):
                 raise InvalidInputError("a tree is one memory: user, agent, session and log need a folder")
             tree = place
         else:
-            folder = _make_folder(place, user, agent, session)
+            folder = _folder_of(place, user, agent, session)
             store = None if log is None else log(namespace_folder("", user, agent, session).as_posix())
             ranker = partial(TreeRanker, meaning=meaning)
             tree = KeywordTree(str(folder), llm_client, clock=clock, store=store, ranker=ranker)
+            for parent in reversed(folder.parents):  # of indexes alone; `mkdir` makes parents for everybody to read
+                parent.mkdir(mode=0o700, exist_ok=True)
         self._is_shared = log is not None
         indexes = Path(tree.data_dir).absolute() / "indexes"
         retriever = MemoryRetriever(
             tree, config=config, meaning=meaning, clock=clock, index_path=indexes / "memories.db", speaker=user or ""
         )
         graph, lock = TreeGraph(tree, retriever.index), threading.RLock()
-        try:
-            reader = MemoryReader(tree, graph, lock, extract, llm_client, self._find_existing)
-        except InvalidInputError:
-            if self._owns_tree:
-                tree.Close()
-            raise
+        reader = MemoryReader(tree, graph, lock, extract, llm_client, self._find_existing)
         super().__init__(tree, graph, retriever, reader, lock, clock)
         self.knowledge = KnowledgeStore(tree, graph, retriever.index)
         self._recalls = RecallLog(indexes / "recall_stats.json", clock=clock)
@@ -394,7 +395,7 @@ class MemoryStore(MemoryWriter):
         return plan_forgetting(self.tree, self.retriever.index, stats, policy, self._clock())
 
 
-class AsyncMemoryStore:
+class AsyncMemoryStore(Twin, of=MemoryStore):
     """A `MemoryStore` for `async` programs: the same calls, each in a thread (anyio: asyncio and trio).
 
     >>> async def main(folder):
@@ -422,7 +423,7 @@ class AsyncMemoryStore:
             from anyio import to_thread
         except ImportError as error:
             raise ImportError("anyio is not installed: pip install 'keyword-tree-memory[async]'") from error
-        self._in_thread = to_thread.run_sync
+        self._run = to_thread.run_sync
         self._owns_store = not isinstance(place, MemoryStore)
         self._arguments, self._lock = (place, names, arguments), threading.Lock()
         self.store: MemoryStore | None = None
@@ -430,7 +431,10 @@ class AsyncMemoryStore:
     def __repr__(self) -> str:
         return repr(self.store) if self.store is not None else f"<AsyncMemoryStore {str(self._arguments[0])!r}>"
 
-    def _opened(self) -> MemoryStore:
+    def _in_thread(self, call: Callable[[], Any]) -> Awaitable[Any]:
+        return self._run(call)
+
+    def _original(self) -> MemoryStore:
         with self._lock:
             if self.store is None:
                 place, names, options = self._arguments
@@ -438,7 +442,7 @@ class AsyncMemoryStore:
             return self.store
 
     async def __aenter__(self) -> Self:
-        await self._in_thread(self._opened)
+        await self._in_thread(self._original)
         return self
 
     async def __aexit__(self, *exc_info: object) -> None:
@@ -454,18 +458,13 @@ class AsyncMemoryStore:
         for memory in await self.list():
             yield memory
 
-    def __getattr__(self, name: str) -> Callable[..., Coroutine[Any, Any, Any]]:
-        return awaited("AsyncMemoryStore", MemoryStore, name, self._opened, self._in_thread)
 
-
-def _make_folder(place: str | Path, user: str | None, agent: str | None, session: str | None) -> Path:
-    """Return the directory of a namespace, made where it is not there; the path does not depend on `chdir`."""
+def _folder_of(place: str | Path, user: str | None, agent: str | None, session: str | None) -> Path:
+    """Return the directory of a namespace, which the tree makes; the path does not depend on `chdir`."""
     refuse_address(place, "folder")
     folder = namespace_folder(place, user, agent, session).absolute()
     if a_file := next((path for path in (folder, *folder.parents) if path.is_file()), None):
         raise InvalidInputError(f"this is a file, not a folder: {str(a_file)!r}")
-    for parent in reversed(folder.parents):  # `mkdir` makes the parents of a folder for everybody to read
-        parent.mkdir(mode=0o700, exist_ok=True)
     return folder
 
 

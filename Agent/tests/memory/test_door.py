@@ -1,6 +1,7 @@
 """Tests of `MemoryStore` as a newcomer meets it: one fact once, what was said later, trees, lists, async calls."""
 
 import copy
+import inspect
 import os
 import pickle
 from collections.abc import Iterator
@@ -11,11 +12,14 @@ from typing import Any
 import anyio
 import pytest
 
+from Agent.adapters.mem0 import AsyncMemory, Memory
+from Agent.context_engine import AsyncContextEngineService, ContextEngineService
 from Agent.keyword_tree import InvalidInputError, KeywordTree, NotFoundError, StubLLMClient
 from Agent.memory.eviction import DAY_S
 from Agent.memory.retriever import MemoryRetriever, RetrievalStrategy, RetrieverConfig
 from Agent.memory.schemas import ProceduralSkill
 from Agent.memory.store import AsyncMemoryStore, MemoryStore
+from Agent.models.lexical_client import LexicalLLMClient
 from Agent.tests.support.clocks import Clock
 
 
@@ -222,6 +226,39 @@ class TestJudge:
                 store.remember(f"{name} is allergic to nuts.")
             assert len(store.recall("Who is allergic to nuts?", limit=1)) == 1
             assert store.recall("Is Tom allergic to nuts?") == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "named"),
+    [
+        ({"extract": "guess"}, "'guess'"),
+        ({"extract": "model"}, "llm_client"),
+        ({"extract": "model", "llm_client": LexicalLLMClient()}, "understands texts"),
+        ({"meaning": "yes"}, "'yes'"),
+        ({"judge": 5}, "judge .* not 5"),
+        ({"config": "hybrid"}, "config .* 'hybrid'"),
+        ({"llm_client": 5}, "llm_client .* 5"),
+        ({"session": "\n"}, "session"),
+    ],
+)
+def test_a_refused_argument_leaves_no_folder(tmp_path: Path, arguments: dict[str, Any], named: str) -> None:
+    with pytest.raises(InvalidInputError, match=named):
+        MemoryStore(tmp_path / "memories", user="ada", **arguments)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("form", "of"),
+    [(AsyncMemoryStore, MemoryStore), (AsyncMemory, Memory), (AsyncContextEngineService, ContextEngineService)],
+)
+def test_an_asynchronous_form_shows_its_methods_at_the_prompt(form: type, of: type) -> None:
+    methods = {name for name in dir(of) if not name.startswith("_") and callable(getattr(of, name))}
+    coroutines = {name for name in methods & {*dir(form)} if inspect.iscoroutinefunction(getattr(form, name))}
+
+    assert methods - coroutines <= {"from_config", "close"}
+    for name in coroutines - {"close"}:
+        assert inspect.getdoc(getattr(form, name)) == inspect.getdoc(getattr(of, name)), name
+        assert inspect.signature(getattr(form, name)) == inspect.signature(getattr(of, name)), name
 
 
 def test_asynchronous_calls_are_the_same(tmp_path: Path) -> None:

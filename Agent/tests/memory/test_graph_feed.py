@@ -14,7 +14,6 @@ import pytest
 
 from Agent.keyword_tree import (
     ConflictError,
-    InvalidInputError,
     KeywordTree,
     LLMClient,
     NotFoundError,
@@ -25,7 +24,6 @@ from Agent.memory.graph import GraphRelation, RelationDirection
 from Agent.memory.reading import EXTRACTION
 from Agent.memory.store import MemoryStore
 from Agent.memory.tree_graph import TreeGraph
-from Agent.models.lexical_client import LexicalLLMClient
 from Agent.models.model_clients import ServiceError
 from Agent.tests.support.plain_extractor import PlainExtractor
 
@@ -174,15 +172,6 @@ class TestRemember:
         assert store.graph.get_relations(ada) == []
         assert store.extract_pending() == 0
         assert store.recall("x")
-
-    def test_refuses_what_is_no_way_of_extracting(self, tmp_path: Path) -> None:
-        with pytest.raises(InvalidInputError, match="'guess'"):
-            MemoryStore(tmp_path, extract="guess")
-        with pytest.raises(InvalidInputError, match="llm_client"):
-            MemoryStore(tmp_path, extract="model")
-        with pytest.raises(InvalidInputError, match="understands texts"):
-            MemoryStore(tmp_path, extract="model", llm_client=LexicalLLMClient())
-        MemoryStore(tmp_path).close()  # and has left nothing open
 
 
 class TestCorrect:
