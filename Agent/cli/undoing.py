@@ -6,7 +6,7 @@ part.
 
     what was asked      what it means
     undo                the newest operation in force that is no undo itself
-    undo 12             that operation, if it is in force; of one that undid another, that the other is redone
+    undo 12             that operation, if it is in force; an undo, too
     redo                what was undone last, if nothing else was written since
     redo 12             that operation, if it was undone
 """
@@ -46,17 +46,18 @@ NAMES_SHOWN = 3
 
 
 class Step(NamedTuple):
-    """An operation that `undo` and `redo` can be asked for: its parts, the newest first, and whether it is undone."""
+    """An operation that `undo` and `redo` can be asked for."""
 
     parts: list[Change]
+    """Its parts, the newest first."""
     taken_back_by: Change | None
     """None where it is in force."""
-    later: dict[str, bool]
-    """The numbers and ids of the operations that undid it (true) or redid it (false)."""
+    undoes: list[str]
+    """The ids of the operations that it undoes itself."""
 
     @property
     def number(self) -> int:
-        """The number or id that was asked for."""
+        """The number that it has for people."""
         return self.parts[0].seq
 
 
@@ -66,32 +67,24 @@ def steps(tree: KeywordTree) -> Iterator[Step]:
     Cost: reads the log backwards, as far as it is asked to.
     """
     taken_back: dict[str, Change] = {}
-    later: dict[str, dict[str, bool]] = {}
     waiting: dict[str, Step] = {}
     for change in _changes(tree):
-        if undone := change.Undoes():
-            own = {str(change.seq): True, change.operation_id: True}
-            own |= {name: not undoes for name, undoes in later.get(change.operation_id, {}).items()}
-            for id in undone:
-                later.setdefault(id, {}).update(own)
-                if change.operation_id not in taken_back:  # it is in force itself
-                    taken_back.setdefault(id, change)
-            continue
+        id, undoes = change.operation_id, change.Undoes()
+        for undone in undoes if id not in taken_back else ():  # it is in force itself
+            taken_back.setdefault(undone, change)
         if change.op in _BEGINNINGS:
             continue
-        id = change.operation_id
-        key = import_id(change) or id
-        waiting.setdefault(key, Step([], taken_back.get(id), later.get(id, {}))).parts.append(change)
+        waiting.setdefault(import_id(change) or id, Step([], taken_back.get(id), undoes)).parts.append(change)
         while waiting and (first := next(iter(waiting))) == waiting[first].parts[-1].operation_id:
             yield waiting.pop(first)
     yield from waiting.values()  # the first part of an import is no longer in the log
 
 
-def find_step(tree: KeywordTree, name: str) -> tuple[Step, bool]:
-    """Return the operation with this number or id, and whether it was named by the one that undid it."""
+def find_step(tree: KeywordTree, name: str) -> Step:
+    """Return the operation with this number or id."""
     for step in steps(tree):
-        if name in step.later or any(name in (str(part.seq), part.operation_id) for part in step.parts):
-            return step, step.later.get(name, False)
+        if any(name in (str(part.seq), part.operation_id) for part in step.parts):
+            return step
     first = next((change for change in _changes(tree) if name in (str(change.seq), change.operation_id)), None)
     if first is not None:
         raise InvalidInputError(say("{} begins the log, and cannot be undone", first.op))
@@ -100,17 +93,17 @@ def find_step(tree: KeywordTree, name: str) -> tuple[Step, bool]:
 
 def last_taken_back(tree: KeywordTree) -> Step | None:
     """Return the last undone operation; None where something else was written since, or nothing was undone."""
-    redone: set[str] = set()
-    for change in _changes(tree):
-        undone = change.Undoes()
-        if not undone:
+    for step in steps(tree):
+        if not step.undoes:
             return None
-        if change.operation_id not in redone:
-            step, is_undo = find_step(tree, change.operation_id)
-            if is_undo:
-                return step
-        redone.update(undone)
+        if step.taken_back_by is None and _is_undo(tree, step):
+            return find_step(tree, step.undoes[0])
     return None
+
+
+def _is_undo(tree: KeywordTree, step: Step) -> bool:
+    """Tell whether an operation undoes one that is no undo itself: what undoes an undo is a redo."""
+    return bool(step.undoes) and not _is_undo(tree, find_step(tree, step.undoes[0]))
 
 
 def _changes(tree: KeywordTree) -> Iterator[Change]:
@@ -130,7 +123,7 @@ def blocker(tree: KeywordTree, step: Step, error: ConflictError) -> Step | None:
     for later in steps(tree):
         if later.number <= step.number:
             return None
-        if later.taken_back_by is None and any(part.Ids() & touched for part in later.parts):
+        if not (later.taken_back_by or later.undoes) and any(part.Ids() & touched for part in later.parts):
             return later
     return None
 
@@ -202,14 +195,11 @@ def undo(session: Session, operation: str | None) -> None:
     Without one, the newest; again, the one before, and so on. `redo` goes the other way.
     """
     with session.open() as tree:
-        if operation is not None:
-            step, is_undo = find_step(tree, operation)
-            (bring_back if is_undo else take_back)(session, tree, step)
-            return
-        newest = next((step for step in steps(tree) if step.taken_back_by is None), None)
-        if newest is None:
+        in_force = (step for step in steps(tree) if not (step.taken_back_by or step.undoes))
+        step = next(in_force, None) if operation is None else find_step(tree, operation)
+        if step is None:
             raise NotFoundError("operation", "", say("nothing to undo"))
-        take_back(session, tree, newest)
+        take_back(session, tree, step)
 
 
 @command("redo", "Undo")
@@ -220,7 +210,7 @@ def redo(session: Session, operation: str | None) -> None:
     Once something else was written, the operation must be named.
     """
     with session.open() as tree:
-        step = last_taken_back(tree) if operation is None else find_step(tree, operation)[0]
+        step = last_taken_back(tree) if operation is None else find_step(tree, operation)
         if step is None:
             raise InvalidInputError(say("nothing was undone since the last change: name the operation to redo"))
         bring_back(session, tree, step)

@@ -66,10 +66,10 @@ def _rows(view: View) -> Iterator[dict[str, str]]:
             yield place | {"aliases": join_names(node.aliases, "|"), "description": node.description}
         for info in view.infos(node.id):
             # A link that was taken away since the info was read has no relation any more, and is left out.
-            for relation in (relation for id, relation in view.keywords_of(info.id) if id == node.id):
+            for link in (link for link in view.tree.GetLinks(info.id) if link.keyword_id == node.id):
                 yield place | {
                     "info_id": info.id,
-                    "relation": relation.value,
+                    "relation": link.relation.value,
                     "info": info.content,
                     "source": info.source,
                 }

@@ -55,7 +55,7 @@ def write(view: View, out: TextIO, is_live: bool = False) -> None:
     Cost: holds the ids of all infos. The page has each keyword and each info once.
     """
     title = "KeywordTree" if view.root.id == ROOT_ID else view.root.name
-    owner = _owner_of(view.folder) if view.root.id == ROOT_ID else ""
+    owner = _owner_of(Path(view.tree.data_dir).absolute()) if view.root.id == ROOT_ID else ""
     template = _TEMPLATE.read_text(encoding="utf-8")
     head, _, foot = template.partition("@DATA@")
     head = head.replace("@LANGUAGE@", f' lang="{escape(view.language)}"' if view.language else "")
@@ -157,7 +157,7 @@ class _Data:
         loose = [self._place(id) for id in unlinked]
         self._out.write('],\n"infos":[\n')
         for number, id in enumerate(self._places):
-            info = self._view.info(id)
+            info = self._view.tree.GetInfo(id)
             self._write_row(number, self._info_row(info))
             if info is not None:
                 self._said.take_info(number, info)
@@ -181,7 +181,7 @@ class _Data:
     def _place(self, id: str) -> int:
         if id not in self._places:
             self._places[id] = len(self._places)
-            for link in self._view.links(id):
+            for link in self._view.tree.GetLinks(id):
                 if link.relation is not RelationType.PRIMARY:
                     self._relations[id, link.keyword_id] = link.relation.value
         return self._places[id]
@@ -220,7 +220,8 @@ class _Relations:
         wanted = {id for row in self._found for id in (row[0], row[2])}
         if not wanted:
             return []  # most trees have none, and need no second walk
-        leads_to = {id: self._view.lead(id) for id in wanted}
+        nodes = {id: self._view.tree.GetKeyword(id) for id in wanted}
+        leads_to = {id: id if node is None else node.id for id, node in nodes.items()}
         walked = enumerate(self._view.walk())
         place_of = {node.id: place for place, (_, node) in walked if node.id in leads_to.values()}
         placed = ((place_of.get(leads_to[row[0]]), place_of.get(leads_to[row[2]]), row) for row in self._found)

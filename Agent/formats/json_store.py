@@ -70,13 +70,14 @@ def write(view: View, out: TextIO) -> None:
 
     def infos() -> Iterator[_Row]:
         for id in first_links:
-            first_links[id] = min((link.ordinal for link in view.links(id) if link.keyword_id in ids), default=0)
+            ordinals = (link.ordinal for link in view.tree.GetLinks(id) if link.keyword_id in ids)
+            first_links[id] = min(ordinals, default=0)
         unlinked = sorted(info.id for info in view.unlinked() if info.id not in first_links)
         for id in [*sorted(first_links, key=lambda id: first_links[id]), *unlinked]:
-            if (info := view.info(id)) is not None:
+            if (info := view.tree.GetInfo(id)) is not None:
                 links = [
                     [link.keyword_id, link.relation.value, link.created_by, link.created_at]
-                    for link in view.links(id)
+                    for link in view.tree.GetLinks(id)
                     if link.keyword_id in ids
                 ]
                 yield _row(info, "id", "content", "source") | {"links": links}

@@ -8,7 +8,7 @@ Such a file may be called memory.json, and the one object that `read_graph` retu
 An entity is a keyword under a keyword for its type, an observation is an info of it, a relation is an info
 ("Ada lives in Bern") that belongs to the first entity and is RELATED to the second one. What has no place in a keyword
 goes into its metadata under `"mcp"`, by which `adapters.mcp` serves the same graph again. A relation keeps the names of
-its ends, for one that leads nowhere. An entity of the type "keyword" that "is beneath" another one lies under that.
+its ends, for one that leads nowhere.
 """
 
 import contextlib
@@ -109,74 +109,29 @@ def read(source: Source, outline: Outline) -> Iterator[Record]:
     Raises:
         InvalidInputError: a line is not as the server writes it, and the source collects no problems.
 
-    Cost: holds the file; reads the file twice, for relations say where entities belong; holds the names.
+    Cost: holds the file.
     """
-    graph = _Graph(outline)
-    for row in _rows(source):
-        graph.note(row)
-    for row in _rows(source):
-        yield from graph.records(row)
-
-
-class _Graph:
-    """The names of a graph, and the records made of them."""
-
-    def __init__(self, outline: Outline) -> None:
-        self._outline = outline
-        self._kinds: dict[str, str] = {}
-        self._parents: dict[str, str] = {}
-        self._made: set[str] = set()
-        self._made_kinds: set[str] = set()
-
-    def note(self, row: dict[str, Any]) -> None:
-        if row["type"] == "entity":
-            if not is_blank(row["name"]):
-                self._kinds.setdefault(row["name"], row["entityType"])
-        elif row["relationType"] == BENEATH:
-            self._parents.setdefault(row["from"], row["to"])
-
-    def records(self, row: dict[str, Any]) -> Iterator[Record]:
+    rows = [*_rows(source)]
+    names = {row["name"] for row in rows if row["type"] == "entity" and not is_blank(row["name"])}
+    made: set[str] = set()
+    for row in rows:
         if row["type"] == "relation":
-            yield from self._relation(row["from"], row["to"], row["relationType"])
-        elif not is_blank(row["name"]):
-            yield from self._entity(row["name"])
+            ends = (row["from"], row["to"])
+            linked = [entity_id(outline, name) for name in dict.fromkeys(ends) if name in names]
+            ids = (entity_id(outline, ends[0]), entity_id(outline, ends[1]))
+            yield relation_fact(outline, ends, ids, row["relationType"], linked)
+        elif row["name"] in names:
+            id, kind, parent_id = entity_id(outline, row["name"]), row["entityType"], outline.parent_id
+            if id not in made:
+                if kind != KEYWORD and not is_blank(kind):
+                    head = type_keyword(outline, kind)
+                    parent_id = head.id
+                    if parent_id not in made:
+                        yield head
+                yield entity_keyword(outline, row["name"], kind, parent_id)
+                made |= {id, parent_id}
             for observation in row["observations"]:
-                yield self._outline.fact(self._id(row["name"]), observation)
-
-    def _id(self, name: str) -> str:
-        return entity_id(self._outline, name)
-
-    def _is_placed(self, name: str) -> bool:
-        """Tell whether a relation puts this entity under another one."""
-        return self._kinds[name] == KEYWORD and self._parents.get(name) in self._kinds
-
-    def _entity(self, name: str) -> Iterator[Record]:
-        """Yield the keyword of an entity, after those above it that are still to be made."""
-        chain: list[str] = []
-        while name not in self._made:
-            self._made.add(name)  # a circle ends here, and its first one goes to the top
-            chain.append(name)
-            if not self._is_placed(name):
-                break
-            name = self._parents[name]
-        for place, this in reversed(list(enumerate(chain))):
-            kind = self._kinds[this]
-            parent_id = self._outline.parent_id
-            if self._is_placed(this) and (place + 1 < len(chain) or self._parents[this] not in chain):
-                parent_id = self._id(self._parents[this])
-            elif kind != KEYWORD and not is_blank(kind):
-                head = type_keyword(self._outline, kind)
-                parent_id = head.id
-                if kind not in self._made_kinds:
-                    self._made_kinds.add(kind)
-                    yield head
-            yield entity_keyword(self._outline, this, kind, parent_id)
-
-    def _relation(self, start: str, end: str, kind: str) -> Iterator[Record]:
-        if kind == BENEATH and self._parents[start] == end and start in self._kinds and self._is_placed(start):
-            return
-        linked = [self._id(name) for name in dict.fromkeys((start, end)) if name in self._kinds]
-        yield relation_fact(self._outline, (start, end), (self._id(start), self._id(end)), kind, linked)
+                yield outline.fact(id, observation)
 
 
 def is_graph(source: Source) -> bool:

@@ -1090,11 +1090,16 @@ class TestUndo:
         assert program.keyword("garden") is not None
         assert program.ask("undo")["undone"]["seq"] == last.seq
 
-    def test_the_number_of_an_undo_brings_back_what_it_took(self, program: Program) -> None:
+    def test_an_undo_is_undone_as_any_other_operation(self, program: Program) -> None:
         taken = program.ask("delete", "gil")["seq"]
         number = program.ask("undo")["seq"]
 
-        assert program.ask("undo", str(number))["redone"]["seq"] == taken
+        again = program.ask("undo", str(number))
+        assert again["undone"]["seq"] == number
+        assert program.infos("Python") == []
+        program.run("undo", str(again["seq"]))
+        assert program.infos("Python") == ["PEP 703 makes the GIL optional."]
+        program.run("redo")
         assert program.infos("Python") == []
         assert program.ask("undo")["undone"]["seq"] == taken
         assert f"redo {taken}" in program.run("undo", str(taken), code=2)

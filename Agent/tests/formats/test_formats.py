@@ -120,7 +120,8 @@ def look_at(
         aliases = list(dict.fromkeys(map(text, node.aliases)))
         seen.append((depth, text(node.name), aliases, text(node.description), node.id if with_ids else ""))
         for info in view.infos(node.id):
-            relation = dict(view.keywords_of(info.id))[node.id] if with_relations else ""
+            relations = {link.keyword_id: link.relation for link in tree.GetLinks(info.id)}
+            relation = relations[node.id] if with_relations else ""
             seen.append((text(info.content), text(info.source), info.id if with_ids else "", relation))
     return seen
 
@@ -146,7 +147,7 @@ def look_at_all(tree: KeywordTree) -> Outline:
     links = [
         (link.info_id, link.keyword_id, link.relation, link.created_by)
         for id in sorted(linked)
-        for link in view.links(id)
+        for link in tree.GetLinks(id)
     ]
     return [nodes, infos, links]
 
@@ -1076,19 +1077,6 @@ class TestMcp:
             "    • Ada lives in Bern",
             "    • Bern is beneath Bern",
         ]
-
-    def test_relations_that_run_in_a_circle_end_at_the_top(self, tree: KeywordTree, tmp_path: Path) -> None:
-        entities: list[dict[str, Any]] = [
-            {"type": "entity", "name": name, "entityType": "keyword", "observations": []} for name in "abc"
-        ]
-        relations: list[dict[str, Any]] = [
-            {"type": "relation", "from": start, "to": end, "relationType": "is beneath"}
-            for start, end in ("ab", "bc", "ca")
-        ]
-        path = write(tmp_path, "memory.jsonl", "\n".join(map(json.dumps, entities + relations)))
-        import_file(tree, path)
-
-        assert outline(tree) == ["c", "  b", "    a"]
 
     @pytest.mark.parametrize(
         "line",
