@@ -123,28 +123,33 @@ def _uri(ctx: RequestContext, text: str) -> str:
 
 @_of_context("commit", click.argument("file", type=click.File(encoding="utf-8")), makes=True)
 def _commit(engine: ContextEngineService, ctx: RequestContext, file: Any) -> _Answer:
-    """Commit a session.
+    """Commit a session, or an export of ChatGPT or Claude.
 
-    FILE has the messages: a JSON list, or an object a line; - reads the input.
+    FILE has the messages: a JSON list, or an object a line; - reads the input. Each conversation of an export is a
+    session.
     """
     try:
-        messages = _read_messages(file.read())
+        read = _read_messages(file.read())
     except ValueError as error:  # of JSON and of UTF-8
         raise InvalidInputError(f"{file.name}: neither a JSON list nor an object a line: {error}") from error
-    result = engine.commit_session(ctx, messages)
-    memories = [write.uri for write in result.write_results if write.action != "skip"]
-    said = say("{}: {} memories, {} new messages", say(result.status), len(memories), result.stats["new"])
-    why = result.stats.get("why")
-    answer = {"status": result.status, "stats": result.stats, "commit_id": result.commit_id, "memories": memories}
-    return answer, f"{said}\n{say(why)}" if why else said
+    results = engine.commit_export(ctx, read)
+    written = [[write.uri for write in result.write_results if write.action != "skip"] for result in results]
+    answers = [
+        {"status": result.status, "stats": result.stats, "commit_id": result.commit_id, "memories": memories}
+        for result, memories in zip(results, written, strict=True)
+    ]
+    of = say(results[0].status) if len(results) == 1 else say("{} sessions", len(results))
+    fresh = sum(result.stats["new"] for result in results)
+    said = say("{}: {} memories, {} new messages", of, sum(map(len, written)), fresh)
+    why = next((result.stats["why"] for result in results if result.stats.get("why")), None)
+    return answers if len(results) > 1 else answers[0], f"{said}\n{say(why)}" if why else said
 
 
 def _read_messages(text: str) -> Any:
     try:
-        read = json.loads(text)
+        return json.loads(text)
     except ValueError:
         return [json.loads(each) for each in text.splitlines() if each.strip()]
-    return read.get("messages", [read]) if isinstance(read, dict) else read
 
 
 @_of_context(

@@ -29,7 +29,7 @@ import time
 import unicodedata
 import uuid
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import astuple
+from dataclasses import astuple, replace
 from typing import Any, Self, TypeVar
 
 from ..base.awaiting import Twin
@@ -51,6 +51,7 @@ from .core.errors import (
     check_count,
     check_time,
 )
+from .core.messages import split_export
 from .core.objects import (
     LLM,
     Brief,
@@ -289,6 +290,24 @@ class ContextEngineService:
         Cost: two syncs; a model is asked once for each 6,000 tokens, at most 8 times.
         """
         return self.coordinator.commit(ctx, messages, used_contexts, used_tools, options)
+
+    def commit_export(self, ctx: RequestContext, exported: Any) -> list[CommitResult]:
+        """Commit the conversations of an export of ChatGPT, Claude or ShareGPT, each as a session.
+
+        What is there already is skipped: a broken import is repeated, and a later export adds the new messages.
+
+        Args:
+            ctx: Who. Its `session_id`, if any, names a single conversation; several have their own ids.
+            exported: The file as `json.load` reads it, or a list of messages, which is one conversation.
+
+        Raises:
+            InvalidInputError: One of them cannot be read; those before it are committed.
+
+        Cost: that of `commit_session`, for each.
+        """
+        chats = split_export(exported)
+        own = ctx.session_id if len(chats) == 1 else ""
+        return [self.commit_session(replace(ctx, session_id=own or id), said) for id, said in chats]
 
     def _extract_event(self, event: OutboxEvent, ctx: RequestContext) -> None:
         """Extract an archive that a commit left to a worker, or did not finish."""

@@ -43,6 +43,7 @@ _WRAPPED = ({"id", "at", "message"}, {"id", "at", "forgotten"})
 _TIMES = ("at", "timestamp", "created_at", "time", "date", "create_time", "createdAt", "ts", "sent_at")
 _SAID = ("content", "parts", "text", "value", "message", "blocks", "items", "refusal", "audio", "transcript")
 _WRAPS = ("message", "data", "kwargs")
+_CHATS = ("mapping", "chat_messages", "conversations", "messages")  # of ChatGPT, Claude, ShareGPT, others
 _ROLES = {"user": "user human", "assistant": "assistant ai model gpt chatbot bot chatgpt claude functioncall toolcall",
           "tool": "tool function observation ipython functioncalloutput functionresponse toolresult",
           "system": "system developer"}  # fmt: skip
@@ -85,6 +86,24 @@ def read_messages(messages: object, now: float) -> list[Message]:
         taken[message.id] = message
         found.append(message)
     return found
+
+
+def split_export(exported: object) -> list[tuple[str, Any]]:
+    """Return the conversations of an export, each with its id, or its number where it has none; messages are one.
+
+    >>> split_export([{"uuid": "c1", "chat_messages": [{"sender": "human", "text": "Hi"}]}])
+    [('c1', [{'sender': 'human', 'text': 'Hi'}])]
+    >>> split_export([{"role": "user", "content": "Hi"}])
+    [('', [{'role': 'user', 'content': 'Hi'}])]
+    """
+    chats = exported if isinstance(exported, list) else [exported]
+    found = []
+    for number, chat in enumerate(chats, 1):
+        said = next((chat[name] for name in _CHATS if name in chat), None) if isinstance(chat, dict) else None
+        if said is None:
+            return [("", chats)]
+        found.append((_own_id(chat) or str(number), [*said.values()] if isinstance(said, dict) else said))
+    return found or [("", chats)]
 
 
 def tell_repeats(messages: Sequence[Message], known: Sequence[str], is_delta: bool = False) -> list[Message]:

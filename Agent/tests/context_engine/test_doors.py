@@ -60,6 +60,33 @@ class TestCommandLine:
         assert run("commit", str(file)).split("\n")[1] == "没有模型，不提取记忆；说过的话都在存档里"
         assert run("commit", str(file)).split("\n")[1] == "会话存档里已经都有了"
 
+    @pytest.mark.parametrize("form", ["chatgpt", "claude"])
+    def test_takes_an_export_with_a_session_for_each_conversation(self, run: Any, tmp_path: Path, form: str) -> None:
+        said = {"guitar": ["My guitar teacher is Mr. Okafor."], "cat": ["My cat needs her pills at eight.", "Noted."]}
+        exported = []
+        for name, texts in said.items():
+            if form == "claude":
+                turns = [{"uuid": f"{name}{n}", "sender": "human", "text": text} for n, text in enumerate(texts)]
+                exported.append({"uuid": name, "name": "A chat", "chat_messages": turns})
+                continue
+            nodes: dict[str, Any] = {"root": {"id": "root", "message": None, "parent": None, "children": ["0"]}}
+            for n, text in enumerate(texts):
+                content = {"content_type": "text", "parts": [text]}
+                message: dict[str, Any] = {"id": str(n), "author": {"role": "user"}, "content": content}
+                nodes[str(n)] = {"id": str(n), "message": message, "parent": str(n - 1) if n else "root"}
+            exported.append({"id": name, "title": "A chat", "current_node": "0", "mapping": nodes})
+        file = tmp_path / "conversations.json"
+        file.write_text(json.dumps(exported), encoding="utf-8")
+
+        assert run("commit", str(file)).startswith("2 sessions: 0 memories, 3 new messages")
+        assert run("commit", str(file)).startswith("2 sessions: 0 memories, 0 new messages")
+        assert "/sessions/guitar/" in run("search", "who teaches me guitar?")
+        assert "/sessions/cat/" in run("search", "when does the cat need her pills?")
+        assert len(json.loads(run("--json", "commit", str(file)))) == 2
+        file.write_text(json.dumps(exported[0]), encoding="utf-8")
+        assert run("commit", str(file)).startswith("archived: 0 memories, 1 new messages")
+        assert run("ls", "sessions/s1").startswith("0001-")
+
     def test_says_that_the_index_cannot_be_used(self, run: Any, tmp_path: Path) -> None:
         run("remember", "I play the cello.")
         index = tmp_path / "m/.ctx/index"
