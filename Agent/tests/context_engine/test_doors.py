@@ -63,7 +63,7 @@ class TestCommandLine:
     @pytest.mark.parametrize("form", ["chatgpt", "claude"])
     def test_takes_an_export_with_a_session_for_each_conversation(self, run: Any, tmp_path: Path, form: str) -> None:
         said = {"guitar": ["My guitar teacher is Mr. Okafor."], "cat": ["My cat needs her pills at eight.", "Noted."]}
-        exported = []
+        exported: list[dict[str, Any]] = []
         for name, texts in said.items():
             if form == "claude":
                 turns = [{"uuid": f"{name}{n}", "sender": "human", "text": text} for n, text in enumerate(texts)]
