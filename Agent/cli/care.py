@@ -1,10 +1,8 @@
 """The commands that look after a memory, import and export it, and show its state."""
 
 import dataclasses
-import importlib.metadata
 import os
 import platform
-import re
 import shutil
 import sqlite3
 import sys
@@ -32,12 +30,6 @@ from .session import (
 
 KEEP_LOOSE = ("json", "html")
 """Formats that hold infos without a keyword, too."""
-
-DISTRIBUTION = "keyword-tree-memory"
-"""The name under which pip knows the package."""
-
-DEVELOPERS = ("test", "check", "peers", "benchmarks")
-"""Extras for those who change the project."""
 
 
 # In and out
@@ -187,7 +179,7 @@ def repair(session: Session, new: str) -> int:
 
 @command("doctor", "Maintenance", asks=True)
 def doctor(session: Session) -> None:
-    """Show the installed extras, the memory and the model."""
+    """Show the version, the memory and the model."""
     has_memory, problems = True, list[str]()
     try:
         with session.open(reports=False) as tree:
@@ -203,33 +195,11 @@ def doctor(session: Session) -> None:
     named = os.environ.get(MODEL_VARIABLE)
     if session.is_lexical and named and not session.model:
         client += say("  ({})", say("{} is set to {!r}, but no service is", MODEL_VARIABLE, named))
-    missing = missing_of_extras()
     state = say("; ").join([say("there is one") if has_memory else say("none yet"), *problems])
     rows = [
         ("keyword-tree", f"{__version__}, Python {platform.python_version()}, SQLite {sqlite3.sqlite_version}"),
         (say("memory"), session.shown + say("  ({})", state)),
         (say("model"), client),
-        *((f"[{name}]", say("missing: {}", say(", ").join(needs))) for name, needs in missing.items()),
     ]
     value = {"version": __version__, "data": session.shown, "has_memory": has_memory, "problems": problems}
-    session.answer({**value, "model": client, "missing": missing}, table(rows))
-
-
-def missing_of_extras() -> dict[str, list[str]]:
-    """Return extra → the distributions that it needs and that are not installed; nothing for a copy of the source."""
-    try:
-        requirements = importlib.metadata.requires(DISTRIBUTION) or []
-    except importlib.metadata.PackageNotFoundError:
-        return {}
-    installed = {plain_name(found.name) for found in importlib.metadata.distributions()}
-    missing: dict[str, list[str]] = {}
-    for requirement in requirements:
-        found = re.fullmatch(r"([\w.-]+)(?:\[.+?\])?[^;]*;.*extra == .([\w-]+).", requirement)
-        if found and found[2] not in DEVELOPERS and plain_name(found[1]) not in installed:
-            missing.setdefault(found[2], []).append(found[1])
-    return missing
-
-
-def plain_name(distribution: str) -> str:
-    """Return the name of a distribution as pip compares it."""
-    return re.sub(r"[-_.]+", "-", distribution).lower()
+    session.answer({**value, "model": client}, table(rows))

@@ -559,13 +559,12 @@ class TestNewcomer:
         assert re.search(f"No such command '{typed}'.*[Dd]id you mean.*{meant}", english)
         assert re.search(f"没有这个命令：{typed}。是不是 .*{meant}", chinese)
 
-    def test_the_doctor_shows_memory_and_missing_extras(self, program: Program, tmp_path: Path) -> None:
+    def test_the_doctor_shows_the_memory(self, program: Program, tmp_path: Path) -> None:
         said = program.ask("doctor")
 
         assert said == program.ask("doctor", "--lang", "zh")
         assert (said["has_memory"], said["problems"]) == (True, [])
         assert said["data"] == str(program.data)
-        assert "cli" not in said["missing"]
         assert not Program(tmp_path / "none").ask("doctor")["has_memory"]
         assert not (tmp_path / "none").exists()
 
