@@ -4,12 +4,13 @@ import math
 from array import array
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from heapq import nlargest
-from itertools import compress, repeat
+from itertools import compress, pairwise, repeat
 from operator import mul
 from types import MappingProxyType
 
 from . import texts
 from .codes import NAME_BITS, decode
+from .names import called
 from .packing import Postings
 from .rows import Rows
 from .thesaurus import Thesaurus, cut
@@ -25,6 +26,8 @@ READ = 10_000  # postings that are read for a question, the rarest terms first; 
 TERMS = 64  # terms that are read at most
 MISSPELLED = 0.9  # the weight of a word that an unknown one misspells
 NEAR_READ, NEAR_LEAST = 3_000, 0.1  # postings of near words that are read, the nearest first; the least share
+CALLED = 0.8  # the share of a name for what it is the name of
+INTRODUCED, _BEGINNING = 12, 300  # texts at most in which a name is looked for; characters of each
 _ABOVE = 1 + 1e-9  # beyond what sums are rounded by
 
 
@@ -88,13 +91,13 @@ class Query:
         unknown = [term for term in asked if term not in self.frequencies and term in self.telling]
         grams = dict.fromkeys(gram for term in unknown for gram in texts.trigrams(term))
         self.frequencies |= index.frequencies(grams)
+        self.words = self._find_words(query)
+        """The words that are asked for, each with its terms."""
         self.weights = {term: weight * self.idf(term) * self._share(term) for term, weight in asked.items()}
         self.postings = index.postings(self._choose(self.weights))
         unread = self.frequencies.keys() - self.postings.keys()
         self.weights = {term: weight for term, weight in self.weights.items() if term not in unread}
         self.mass = self.weigh(self.weights) or 1.0
-        self.words = self._find_words(query)
-        """The words that are asked for, each with its terms."""
         self.shares: dict[str, dict[int, float]] = {}
         """Term → document → share: of the postings that are those of a near word."""
         self.near: dict[str, dict[str, float]] = self._find_near(self.thesaurus)
@@ -125,20 +128,21 @@ class Query:
 
         Where texts have none of the pairs that it makes, it counts for these, the more the rarer it is (back-off).
         """
-        if self._is_minor(term) or term in self._in_known_pairs:
+        if self._is_minor(term) or term in self._in_known_pairs or term in self._across:
             return CHARACTER
         return self.idf(term) / self.idf("") if term in self._in_pairs else 1.0
 
     def _find_words(self, query: str) -> list[tuple[str, list[str]]]:
         """Return the words that are asked for, each with its terms: of scripts without blanks its pairs."""
-        found = list[tuple[str, list[str]]]()
+        found, self._across = list[tuple[str, list[str]]](), set[str]()
         for sentence in texts.cut_question(query)[0] if query else ():
             for run in texts.words(texts.drop_asking(sentence)):
                 if not texts.is_unspaced(run):
                     found.append((run, texts.terms(run)[:1]))
                     continue
-                for word in cut(run, self.thesaurus) if self.thesaurus else [run]:
-                    found.append((word, _pairs(word) or [word]))
+                words = cut(run, self.thesaurus) if self.thesaurus else [run]
+                found += [(word, _pairs(word) or [word]) for word in words]
+                self._across |= {one[-1] + other[0] for one, other in pairwise(words) if len(one + other) > 2}
         return found[: 4 * TERMS]
 
     def _find_near(self, thesaurus: Thesaurus | None) -> dict[str, dict[str, float]]:
@@ -149,7 +153,7 @@ class Query:
             for part in parts if texts.is_unspaced(word) else ():
                 if part in asked:
                     words.setdefault(part, []).append(word)
-        found: dict[str, dict[str, float]] = {}
+        found = self._find_called(thesaurus) if thesaurus else {}
         for term, said in [*words.items()][:TERMS]:
             is_word = term in self.frequencies or (thesaurus is not None and thesaurus.near(term) is not None)
             near = dict.fromkeys(() if is_word else texts.corrections(term), MISSPELLED)
@@ -157,8 +161,21 @@ class Query:
                 for other, share in thesaurus.near(word) or () if thesaurus else ():
                     if share >= NEAR_LEAST and other != term and other not in texts.STOP_WORDS:
                         near[other] = max(share, near.get(other, 0.0))
-            if near:
-                found[term] = near
+            found[term] = near | found.get(term, {})
+        return found
+
+    def _find_called(self, thesaurus: Thesaurus) -> dict[str, dict[str, float]]:
+        """Return term → names that the index's texts give what it says: our dog Biscuit, 女儿豆豆."""
+        found = dict[str, dict[str, float]]()
+        for word, parts in self.words:
+            key = word if texts.is_unspaced(word) else "".join(parts)
+            if texts.kinds(word) or not thesaurus.near(key) or not self.telling & self.postings.keys() >= {*parts}:
+                continue
+            if min(self.frequencies[part] for part in parts) <= INTRODUCED:
+                documents = set.intersection(*({*self.postings[part].documents} for part in parts))
+                said = [text[:_BEGINNING] for _, text in self.index.read(documents).values()]
+                names = dict.fromkeys((name for text in said for name in called(text, key, thesaurus)), CALLED)
+                found |= {part: {**names, **found.get(part, {})} for part in parts}
         return found
 
     def _read_near(self) -> None:

@@ -73,6 +73,27 @@ class TestUse:
         assert plain.search("the doctor") == []
         assert all(hit.score < 0.3 for hit in plain.search("我的医生"))
 
+    @pytest.mark.parametrize(
+        ("facts", "question"),
+        [
+            (["Jasper plays in goal.", "Our son Jasper is ill.", "I play in a band."], "Where does my son play?"),
+            (["Biscuit fears rockets.", "I fear ladders.", "The dog is called Biscuit."], "What does the dog fear?"),
+            (["豆豆每周六学琵琶。", "女儿豆豆今年七岁，属兔。", "我在学木雕。"], "女儿在学什么？"),
+            (["煤球只能吃处方粮。", "我吃面要多放醋。", "家里的猫叫煤球。"], "猫吃什么？"),
+        ],
+    )
+    def test_texts_say_who_is_who(self, facts: list[str], question: str) -> None:
+        index = Index(meaning=False)
+        index.put([Unit(str(number), text=fact) for number, fact in enumerate(facts)])
+
+        assert index.search(question)[0].id == "0"
+
+    def test_two_characters_of_two_words_are_none(self) -> None:
+        index = Index(meaning=False)
+        index.put([Unit("headmaster", text="校长在家。"), Unit("school", text="学校在修。")])
+
+        assert [hit.id for hit in index.search("学校长满了草")] == ["school", "headmaster"]
+
     def test_another_one_can_be_given(self) -> None:
         class Own:
             def near(self, term: str) -> Sequence[tuple[str, float]] | None:
