@@ -14,7 +14,7 @@ from typing import Any, TypeAlias
 
 from ..keyword_tree import InvalidInputError
 
-__all__ = ["OPERATORS", "Filter", "Test", "all_of", "copy_value", "depth_of", "equals", "leaves", "read_filter"]
+__all__ = ["OPERATORS", "Filter", "Test", "all_of", "copy_value", "depth_of", "leaves", "look_up", "read_filter"]
 
 Test: TypeAlias = Callable[[Any], bool]
 """Whether a field fits."""
@@ -46,11 +46,11 @@ def all_of(tests: list[Callable[[Any], bool]]) -> Callable[[Any], bool]:
 
 def _test_of(key: str, test: Test) -> Filter:
     if "." in key:
-        return lambda value: test(_look_up(value, key))
+        return lambda value: test(look_up(value, key))
     return lambda value: test(value.get(key))
 
 
-def _look_up(value: Mapping[str, Any], key: str) -> Any:
+def look_up(value: Mapping[str, Any], key: str) -> Any:
     """Return the field of that name, or else the one that a dotted path leads to; None where there is none."""
     if key in value:
         return value[key]
@@ -93,24 +93,6 @@ def _is_in(is_wanted: bool, wanted: object) -> Test:
     return lambda found: values is not None and any(equals(found, each) for each in values) is is_wanted
 
 
-def _contains(fold: Callable[[Any], Any], wanted: object) -> Test:
-    """Return the test for a member of a list, or a part of a string."""
-    sought = fold(wanted)
-
-    def test(found: Any) -> bool:
-        if isinstance(found, list):
-            return any(equals(fold(each), sought) for each in found)
-        return isinstance(found, str) and isinstance(sought, str) and sought in fold(found)
-
-    return test
-
-
-def _casefold(value: Any) -> Any:
-    if isinstance(value, list):
-        return [_casefold(each) for each in value]
-    return value.casefold() if isinstance(value, str) else value
-
-
 OPERATORS: dict[str, Callable[[Any], Test]] = {
     "eq": is_equal,
     "ne": _differs,
@@ -120,12 +102,10 @@ OPERATORS: dict[str, Callable[[Any], Test]] = {
     "lte": partial(_compare, operator.le),
     "in": partial(_is_in, True),
     "nin": partial(_is_in, False),
-    "contains": partial(_contains, lambda value: value),
-    "icontains": partial(_contains, _casefold),
 }
 """What a wanted value becomes a test by."""
 
-_WITH_DOLLAR = {f"${name}": OPERATORS[name] for name in ("eq", "ne", "gt", "gte", "lt", "lte", "in", "nin")}
+_WITH_DOLLAR = {f"${name}": test for name, test in OPERATORS.items()}
 
 
 # Values as JSON has them

@@ -37,7 +37,7 @@ from ..base.checks import check_count, check_string, shorten
 from ..keyword_tree import Change, HideKeys, Info, InvalidInputError, KeywordTree, LLMClient, NotFoundError
 from ..memory.scoring import ScoreBreakdown, temporal_decay
 from ..store.addresses import open_tree
-from .filters import OPERATORS, Filter, Test, all_of, copy_value
+from .filters import OPERATORS, Filter, Test, all_of, copy_value, look_up
 from .item_ranking import ItemRanking, index_path
 from .items import ItemAdapter, ItemList
 from .operations import LastOperations, add_missing, on_the_log, try_again
@@ -639,7 +639,7 @@ def _compile(wanted: Mapping[str, Any]) -> Filter:
 def _compile_one(name: str, condition: Any) -> Filter:
     if name not in _LOGICAL:
         test = _read_condition(condition)
-        return lambda payload: test(payload.get(name))
+        return lambda payload: test(look_up(payload, name))
     is_list = isinstance(condition, list) and (condition or name == "AND")
     if not is_list or not all(isinstance(inner, Mapping) for inner in condition):
         raise InvalidInputError(f"{name} takes a list of filters, not {shorten(condition)}")
@@ -654,12 +654,14 @@ def _read_condition(condition: Any) -> Test:
     if isinstance(condition, str) and condition == "*":
         return lambda found: True
     wanted = condition if isinstance(condition, Mapping) else {"in" if isinstance(condition, list) else "eq": condition}
+    if not wanted or not wanted.keys() <= _OPERATORS.keys():
+        raise InvalidInputError(f"no operator of a filter in {shorten(condition)}; known: {', '.join(_OPERATORS)}")
     for operator, value in wanted.items():
-        if operator not in OPERATORS:
-            raise InvalidInputError(f"no operator of a filter: {operator}; known: {', '.join(OPERATORS)}")
-        if value is None:
-            raise InvalidInputError(f"a filter compares with a value, not None: {condition!r}")
-    tests = [OPERATORS[operator](value) for operator, value in wanted.items()]
+        values = value if operator in ("in", "nin") else [value]
+        kinds = str if operator in _IN_TEXTS else str | int | float
+        if not isinstance(values, list | tuple) or not all(isinstance(each, kinds) for each in values):
+            raise InvalidInputError(f"{operator} of a filter does not compare with {shorten(value)}")
+    tests = [_OPERATORS[operator](value) for operator, value in wanted.items()]
 
     def fits(found: Any) -> bool:
         values = found if isinstance(found, list) else [] if found is None else [found]
@@ -667,6 +669,13 @@ def _read_condition(condition: Any) -> Test:
 
     return fits
 
+
+_IN_TEXTS: dict[str, Callable[[str], Test]] = {
+    "contains": lambda wanted: lambda found: isinstance(found, str) and wanted in found,
+    "icontains": lambda wanted: lambda found: isinstance(found, str) and wanted.casefold() in found.casefold(),
+}
+
+_OPERATORS = OPERATORS | _IN_TEXTS
 
 _LOGICAL: dict[str, Callable[[Iterable[bool]], bool]] = {
     "AND": all,

@@ -189,7 +189,8 @@ class TestSearch:
         memory = Memory(tree=tree)
         add(memory, "龙井是杭州的绿茶", metadata={"topic": "tea", "cups": 3, "tags": ["Green", "hot"]})
         add(memory, "black tea wants boiling water", metadata={"topic": "tea", "cups": 1.5})
-        add(memory, "my dog is Oliver", metadata={"topic": "dog", "old": True}, agent_id="helper")
+        dog = {"topic": "dog", "old": True, "at": {"city": "Bern"}}
+        add(memory, "my dog is Oliver", metadata=dog, agent_id="helper")
         add(memory, "green tea for eve", user_id="eve")
         return memory
 
@@ -233,6 +234,7 @@ class TestSearch:
             ({"OR": [{"cups": 3}, {"topic": "dog"}]}, "gd"),
             ({"NOT": [{"topic": "tea"}]}, "d"),
             ({"NOT": [{"OR": [{"cups": 3}, {"topic": "dog"}]}]}, "b"),
+            ({"at.city": "Bern"}, "d"),
             ({"x' OR 1=1": 1}, ""),
         ],
     )
@@ -272,9 +274,15 @@ class TestSearch:
             ("x", {"threshold": "0.1"}, "from 0 to 1"),
             ("x", {"top_k": -1}, "not below 0"),
             ("x", {"top_k": True}, "whole number"),
-            ("x", {"filters": {**ADA, "n": {"$where": "1"}}}, r"operator .*: \$where"),
+            ("x", {"filters": {**ADA, "n": {"$where": "1"}}}, r"operator .*\$where"),
             ("x", {"filters": {**ADA, "OR": []}}, "takes a list of filters"),
-            ("x", {"filters": {**ADA, "n": None}}, "not None"),
+            ("x", {"filters": {**ADA, "n": None}}, "compare with None"),
+            ("x", {"filters": {**ADA, "n": {}}}, "operator"),
+            ("x", {"filters": {**ADA, "n": {"in": "tea"}}}, "in of a filter .* 'tea'"),
+            ("x", {"filters": {**ADA, "n": {"eq": ["x"]}}}, "eq of a filter"),
+            ("x", {"filters": {**ADA, "n": {"gt": [1]}}}, "gt of a filter"),
+            ("x", {"filters": {**ADA, "n": {"contains": 3}}}, "contains of a filter .* 3"),
+            ("x", {"filters": {**ADA, "$or": [{"n": 3}]}}, "in of a filter"),
             ("x", {"filters": {**ADA, "AND": "x"}}, "takes a list of filters"),
             ("x", {"filters": {**ADA, "NOT": ["x"]}}, "takes a list of filters"),
         ],
