@@ -26,7 +26,7 @@ from typing import Any, TypeVar
 
 from ..base.text import clean
 from ..finding import texts
-from ..finding.embedder import Embedder, Meaning
+from ..finding.embedder import Embedder, Meaning, meaning_of
 from ..finding.index import Index, LostIndexError, Unit
 from ..finding.score import Among
 from ..keyword_tree import Change, Info, KeywordTreeError
@@ -438,8 +438,8 @@ class Catalog(Following):
         for stale in itertools.chain.from_iterable(map(folder.glob, _STALE)) if folder is not None else ():
             with contextlib.suppress(OSError):  # of earlier versions: texts that were purged since may stand there
                 stale.unlink()
-        self._meaning = meaning
-        self._index = Index(None if folder is None else str(folder / "words.index"), meaning=meaning)
+        self._meaning = meaning_of(meaning, ledger.tree) or False
+        self._index = Index(None if folder is None else str(folder / "words.index"), meaning=self._meaning)
         self._indexing = threading.RLock()
         self._indexed: object = None  # the state that was indexed
         self._eligible: dict[Any, frozenset[str]] = {}  # eligible entries, until something is taken in

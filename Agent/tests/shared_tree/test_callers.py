@@ -16,6 +16,7 @@ from Agent.cli.command_line import main
 from Agent.finding import embedder as embedder_module
 from Agent.finding.embedder import HashingEmbedder, Meaning
 from Agent.keyword_tree import InvalidInputError, KeywordTree
+from Agent.knowhub.hub import LOCAL, KnowHub
 from Agent.memory.eviction import Capacity, HybridEviction, RecallBased, Ttl
 from Agent.memory.store import MemoryStore
 from Agent.shared_tree import SharedLog
@@ -24,18 +25,19 @@ from Agent.tests.shared.memory_log import MemoryLog
 from Agent.tests.shared_tree.conftest import port_of, sql
 
 
+@pytest.fixture
+def data(log: SharedLog, database: str) -> str:
+    password = database.partition("password=")[2].split()[0]
+    name = database.partition("dbname=")[2]
+    return f"postgresql://kt:{password}@127.0.0.1:{port_of(database)}/{name}#u42"
+
+
 class TestCommandLine:
     @pytest.fixture(autouse=True)
     def _cache(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
         monkeypatch.setenv("KEYWORD_TREE_LANG", "en")
         monkeypatch.chdir(tmp_path)
-
-    @pytest.fixture
-    def data(self, log: SharedLog, database: str) -> str:
-        password = database.partition("password=")[2].split()[0]
-        name = database.partition("dbname=")[2]
-        return f"postgresql://kt:{password}@127.0.0.1:{port_of(database)}/{name}#u42"
 
     def run(self, capsys: pytest.CaptureFixture[str], data: str, *words: str) -> tuple[int, str, str]:
         code = main(["--data", data, *words])
@@ -273,6 +275,18 @@ class TestVectors:
 
         assert set(self.FACTS) <= set(first.texts)
         assert set(other.texts).isdisjoint(self.FACTS)
+
+    def test_of_a_hub_are_shared_too(self, data: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        models = [Counting(), Counting()]
+        for model, folder, facts in zip(models, ("one", "other"), (self.FACTS, ()), strict=True):
+            monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / folder))
+            with KnowHub(data, meaning=Meaning(model, 30.0)) as hub:
+                for fact in facts:
+                    hub.save(LOCAL, {"task": fact, "content": fact, "types": ["tool"]})
+                found = hub.search(LOCAL, {"q": "knee surgery"})["results"]
+                assert found[0]["task"] == self.FACTS[0]
+        assert any("knee" in text for text in models[0].texts)
+        assert models[1].texts == []
 
     def test_a_question_waits_for_a_model_to_load_here_too(self, log: SharedLog, tmp_path: Path) -> None:
         with MemoryStore(tmp_path, "ada", log=log.tree, meaning=Meaning(OnDisk([["knee", "qwibble"]]), 0.5)) as store:
