@@ -2325,6 +2325,8 @@ class _FileStore:
     A long class: opening, catching up, committing and closing all move one reader along one log.
     """
 
+    log_name = LOG_NAME
+
     def __init__(self, data_dir: str, files: _Files, clock: _Clock) -> None:
         self.files = files
         self.data_dir = data_dir
@@ -5965,8 +5967,8 @@ class _Journal:
         with errors, contextlib.closing(self.ReadBack(id, with_history)) as lines:
             for line, raw in lines:
                 if line is None:
-                    detail = f"a line is missing, or has changed since it was read: {_Shorten(raw)}"
-                    raise StoreCorruptError(LOG_NAME, 0, detail)
+                    detail = f"a line is missing, or has changed since it was read: {_Shorten(raw)}; open it again"
+                    raise StoreCorruptError(self._engine.store.log_name, 0, detail)
                 if line.op != CHECKPOINT:
                     yield line, raw
 

@@ -54,9 +54,14 @@ def locate(key: int, part: int, start: int, row: bytes) -> Place:
     return Place(key, part, start, len(row), zlib.crc32(row))
 
 
+def log_name(tree_id: str) -> str:
+    """Return what an error calls a tree's log."""
+    return f"the log of the tree {shorten(tree_id)}"
+
+
 def raise_corrupt(tree_id: str, seq: int, detail: str) -> NoReturn:
     """Raise the error for a log that cannot be read; `seq` is the operation, 0 where none is meant."""
-    raise StoreCorruptError(f"the log of the tree {shorten(tree_id)}", seq, detail)
+    raise StoreCorruptError(log_name(tree_id), seq, detail)
 
 
 # Lines

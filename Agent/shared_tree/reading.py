@@ -45,7 +45,7 @@ class Reader:
             stop: the operation behind which not to read; None is none.
             from_state: whether a state may stand for what is before it.
         """
-        self.tree_id = tree_id
+        self.tree_id, self.log_name = tree_id, port.log_name(tree_id)
         self.recovery: list[str] = []
         self.next_ordinal = 0
         self.begins = 0

@@ -7,7 +7,9 @@ from typing import Any
 import pytest
 
 from Agent.adapters import langgraph, mem0, operations
+from Agent.adapters.langchain import KeywordTreeRetriever
 from Agent.keyword_tree import KeywordTree, StoreCorruptError
+from Agent.memory.store import MemoryStore
 from Agent.tests.shared.memory_log import MemoryLog
 
 
@@ -87,12 +89,30 @@ def test_an_mcp_server_goes_on_too(log: MemoryLog, tmp_path: Path) -> None:
         assert [fact["content"] for fact in call("search", query="k")["match"]["facts"]] == ["mine", "more"]
 
 
-def test_with_a_tree_that_was_given_its_owner_is_told_to_open_it_again(log: MemoryLog, tmp_path: Path) -> None:
+@pytest.mark.parametrize("kind", ["mem0", "langchain"])
+def test_who_gave_the_tree_is_told_to_open_it_again(log: MemoryLog, tmp_path: Path, kind: str) -> None:
     with KeywordTree(str(tmp_path / "elsewhere"), store=log.tree("u42")) as tree:
         memory = mem0.Memory(tree=tree)
         memory.add("first", user_id="u", infer=False)
         batches = log.rows.held["u42"].batches
         del batches[max(batches)]
 
+        retriever = KeywordTreeRetriever(tree=tree)
         with pytest.raises(StoreCorruptError, match="open it again"):
-            memory.add("second", user_id="u", infer=False)
+            memory.add("second", user_id="u", infer=False) if kind == "mem0" else retriever.invoke("first")
+
+
+def test_a_store_over_a_log_says_which_and_what_to_do(log: MemoryLog, tmp_path: Path) -> None:
+    with MemoryStore(tmp_path, "ada", log=log.tree) as mine, MemoryStore(tmp_path, "ada", log=log.tree) as theirs:
+        mine.remember("mine")
+        theirs.remember("theirs")
+        assert {memory.text for memory in mine.list()} == {"mine", "theirs"}
+        batches = log.rows.held["user=ada/memory"].batches
+        del batches[max(batches)]
+
+        for _ in range(2):
+            with pytest.raises(StoreCorruptError, match=r"^the log of the tree 'user=ada/memory'.*: .*open it again"):
+                mine.remember("more")
+    with MemoryStore(tmp_path, "ada", log=log.tree) as again:
+        again.remember("more")
+        assert {memory.text for memory in again.list()} == {"mine", "more"}
