@@ -1,7 +1,8 @@
 """Policies of forgetting: memories that were never recalled, old ones, those beyond a capacity.
 
 >>> now = 100 * DAY_S
->>> memories = [Candidate("often", now - 90 * DAY_S), Candidate("never", now - 90 * DAY_S), Candidate("new", now)]
+>>> days = {"often": 90, "never": 90, "new": 0}
+>>> memories = {id: InfoFacts("fact", "", now - age * DAY_S, {}) for id, age in days.items()}
 >>> stats = {"often": RecallStats(20, 16.0, now - DAY_S)}
 >>> for eviction in choose_evictions(memories, RecallBased(max_items=2), stats, now):
 ...     print(eviction.id, eviction.why)
@@ -19,7 +20,7 @@ import math
 import os
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -29,9 +30,10 @@ from ..base.checks import check_count, check_string, shorten
 from ..keyword_tree import InvalidInputError, KeywordTree
 from .memories import Memories
 from .memory_fields import RECORD_TYPES, record_of, with_recalls
+from .memory_rows import InfoFacts
 from .scoring import DAY_S, temporal_decay
 
-__all__ = ["DAY_S", "Candidate", "Capacity", "Eviction", "EvictionPolicy", "ForgettingPlan", "HybridEviction"]
+__all__ = ["DAY_S", "Capacity", "Eviction", "EvictionPolicy", "ForgettingPlan", "HybridEviction"]
 __all__ += ["NoEviction", "RecallBased", "RecallLog", "RecallStats", "Ttl", "choose_evictions", "plan_forgetting"]
 __all__ += ["value_of"]
 
@@ -59,20 +61,6 @@ class RecallStats:
     def average_score(self) -> float:
         """From 0 to 1; 0 where it was never recalled."""
         return self.total_score / self.recall_count if self.recall_count else 0.0
-
-
-@dataclass(frozen=True)
-class Candidate:
-    """A memory that may be forgotten."""
-
-    id: str
-    """Its id."""
-    created_at: float
-    """Seconds since the epoch, UTC."""
-    pinned: bool = False
-    """Whether it stays whatever happens."""
-    importance: float | None = None
-    """0.0 to 1.0 now (`current_importance`); None is 0.5, worn off since it was written or last recalled."""
 
 
 @dataclass(frozen=True)
@@ -166,29 +154,46 @@ class HybridEviction(EvictionPolicy):
 
 
 def choose_evictions(
-    candidates: Iterable[Candidate], policy: EvictionPolicy, stats: Mapping[str, RecallStats], now: float
+    memories: Mapping[str, InfoFacts],
+    policy: EvictionPolicy,
+    stats: Mapping[str, RecallStats],
+    now: float,
+    importance: Mapping[str, float] | None = None,
 ) -> list[Eviction]:
-    """Return the memories to forget: too old ones first, then the least valuable, equals the oldest first.
+    """Return which of some memories to forget: too old ones first, then the least valuable, equals the oldest first.
+
+    Args:
+        memories: Those that there are; pinned ones stay, and do not count.
+        policy: What to forget.
+        stats: How they were recalled.
+        now: Seconds since the epoch.
+        importance: 0.0 to 1.0 now (`current_importance`); without one it is 0.5, worn off since it was written or last
+            recalled.
 
     Raises:
         InvalidInputError: A limit or weight of the policy is no number, or below 0.
     """
     _check_policy(policy)
     ttl_secs, max_items = policy.ttl_secs, policy.max_items
-    left = sorted((memory for memory in candidates if not memory.pinned), key=lambda memory: memory.created_at)
+    written = {id: facts.time for id, facts in memories.items() if not facts.pinned}
+    left = sorted(written, key=lambda id: written[id])
     evictions: list[Eviction] = []
+
+    def value_now(id: str, counted: Mapping[str, RecallStats]) -> tuple[float, str]:
+        known = counted.get(id, RecallStats())
+        return _value(known, now - max(known.last_recall_at, written[id]), policy, (importance or {}).get(id))
+
     if ttl_secs is not None:
-        old = [memory for memory in left if now - memory.created_at > ttl_secs]
+        old = [id for id in left if now - written[id] > ttl_secs]
         left = left[len(old) :]
-        for memory in old:
-            days = (now - memory.created_at) / DAY_S
-            value, _ = _value(memory, policy, stats, now)
-            why = f"{days:.1f} days old, where {ttl_secs / DAY_S:.1f} are allowed"
-            evictions.append(Eviction(memory.id, value, why))
+        for id in old:
+            value, _ = value_now(id, stats)
+            why = f"{(now - written[id]) / DAY_S:.1f} days old, where {ttl_secs / DAY_S:.1f} are allowed"
+            evictions.append(Eviction(id, value, why))
     if max_items is not None and len(left) > max_items:
         count = len(left)
         counted = {} if isinstance(policy, Capacity) else stats  # of which the time of writing alone counts
-        worth = [(*_value(memory, policy, counted, now), memory.id) for memory in left]
+        worth = [(*value_now(id, counted), id) for id in left]
         worth.sort(key=lambda item: item[0])  # stable: the oldest first
         for value, sum_text, id in worth[: count - max_items]:
             place = "the least important" if isinstance(policy, Capacity) else "the least valuable"
@@ -208,13 +213,11 @@ def _check_policy(policy: EvictionPolicy) -> None:
 
 
 def _value(
-    memory: Candidate, policy: EvictionPolicy, stats: Mapping[str, RecallStats], now: float
+    known: RecallStats, age_s: float, policy: EvictionPolicy, importance: float | None
 ) -> tuple[float, str]:
-    known = stats.get(memory.id, RecallStats())
-    age_s = now - max(known.last_recall_at, memory.created_at)
     recall, score, recency = policy.recall_weight, policy.score_weight, policy.recency_weight
     # With the importance 0.5, that of a memory that was never judged, it is the time alone.
-    fresh = temporal_decay(age_s) if memory.importance is None else min(1.0, 2 * memory.importance)
+    fresh = temporal_decay(age_s) if importance is None else min(1.0, 2 * importance)
     value = value_of(known, age_s, recall, score, 0.0) + recency * fresh
     return value, (
         f"{value:.2f} = {recall:.3g} × ln(1 + {known.recall_count}) + {score:.3g} × {known.average_score:.2f} "
@@ -345,7 +348,6 @@ def plan_forgetting(
         record = None if info is None else with_recalls(record_of(info), recalls.recall_count, recalls.last_recall_at)
         if record is not None:
             importance[id] = record.current_importance(datetime.fromtimestamp(now, UTC))
-    candidates = [Candidate(id, facts.time, facts.pinned, importance.get(id)) for id, facts in known.items()]
-    evictions = choose_evictions(candidates, policy, whole, now)
+    evictions = choose_evictions(known, policy, whole, now, importance)
     infos = [info for eviction in evictions if (info := tree.GetInfo(eviction.id)) is not None]
     return ForgettingPlan(evictions, len(known) - len(evictions), {info.id: info.version for info in infos})

@@ -26,7 +26,6 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
-from itertools import repeat
 from pathlib import Path
 from typing import TypeAlias
 
@@ -52,7 +51,6 @@ from .keywords import (
 from .memories import Filters, Found, InfoFacts, Memories
 from .memory_fields import Memory, memory_fields
 from .scoring import (
-    HALF_LIFE_S,
     DiceOverlap,
     GraphDistance,
     ScoreBreakdown,
@@ -92,8 +90,6 @@ class RetrieverConfig:
     """Hits with a lower score, or with 0, are not returned."""
     depth: int = 1
     """Steps that are walked in the graph."""
-    half_life_s: float = HALF_LIFE_S
-    """In seconds: after that a memory counts half as new."""
 
     def __post_init__(self) -> None:
         # "graph_only" is as good as GRAPH_ONLY
@@ -103,8 +99,6 @@ class RetrieverConfig:
         check_count("depth", self.depth, 0)
         if not isinstance(self.min_score, (int, float)) or not 0 <= self.min_score <= 1:
             raise InvalidInputError(f"min_score must be a number from 0 to 1, not {shorten(self.min_score)}")
-        if not isinstance(self.half_life_s, (int, float)) or not self.half_life_s > 0:
-            raise InvalidInputError(f"half_life_s must be above 0, not {shorten(self.half_life_s)}")
 
 
 @dataclass
@@ -322,7 +316,7 @@ class _Search:
         nearest = map(self._nearest, known)
         distances = [0.0 if node is None else self._near.get(node.id, 0.0) for node in nearest]
         ages, counts = [self._now - facts.time for facts in known.values()], [each.referred for each in known.values()]
-        fresh = map(temporal_decay, ages, repeat(self._config.half_life_s))
+        fresh = map(temporal_decay, ages)
         breakdowns = [*map(ScoreBreakdown, overlaps, distances, fresh, map(reference_count, counts))]
         scored = [*zip(map(self._scoring.total, breakdowns), known, breakdowns, strict=True)]
         if self._asks_for and SPEAKER in self._subjects and not by_dice:

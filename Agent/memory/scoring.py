@@ -19,7 +19,6 @@ from dataclasses import astuple, dataclass
 from functools import lru_cache
 from itertools import pairwise
 
-from ..base.checks import shorten
 from ..base.text import fold_case
 from ..keyword_tree import InvalidInputError
 
@@ -103,18 +102,15 @@ def graph_distance(steps: int, weight: float = 1.0) -> float:
     return float(weight * STEP**steps)
 
 
-def temporal_decay(age_s: float, half_life_s: float = HALF_LIFE_S) -> float:
-    """Return how fresh a memory is, from 1 (now, or with a clock that runs ahead) towards 0: 0.5 ^ (age / half-life).
+def temporal_decay(age_s: float) -> float:
+    """Return how fresh a memory is, from 1 (now, or with a clock that runs ahead) towards 0: 0.5 ^ (age / 30 days).
 
     The exponential forgetting curve (Ebbinghaus 1885), as in the recency of Generative Agents (Park et al. 2023).
 
     Args:
         age_s: Seconds since it was written or last used.
-        half_life_s: Seconds after which half is left; 30 days.
     """
-    if not half_life_s > 0:
-        raise InvalidInputError(f"half_life_s must be above 0, not {shorten(half_life_s)}")
-    return float(0.5 ** (max(0.0, age_s) / half_life_s))
+    return float(0.5 ** (max(0.0, age_s) / HALF_LIFE_S))
 
 
 def reference_count(count: int) -> float:

@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 from Agent.keyword_tree import InvalidInputError
 from Agent.memory.eviction import (
     DAY_S,
-    Candidate,
     Capacity,
     EvictionPolicy,
     HybridEviction,
@@ -22,12 +21,13 @@ from Agent.memory.eviction import (
     choose_evictions,
     value_of,
 )
+from Agent.memory.memory_rows import InfoFacts
 
 NOW = 1000 * DAY_S
-MEMORIES = [Candidate(f"{days} days", NOW - days * DAY_S) for days in (1, 10, 100)]
+MEMORIES = {f"{days} days": InfoFacts("fact", "", NOW - days * DAY_S, {}) for days in (1, 10, 100)}
 
 
-def ids_to_go(policy: EvictionPolicy, memories: list[Candidate] = MEMORIES, **stats: RecallStats) -> list[str]:
+def ids_to_go(policy: EvictionPolicy, memories: dict[str, InfoFacts] = MEMORIES, **stats: RecallStats) -> list[str]:
     known = {name.replace("_", " "): value for name, value in stats.items()}
     return [going.id for going in choose_evictions(memories, policy, known, NOW)]
 
@@ -70,7 +70,7 @@ class TestChooseEvictions:
         assert ids_to_go(HybridEviction()) == []
 
     def test_lets_the_pinned_stay_and_not_count(self) -> None:
-        pinned = [*MEMORIES, Candidate("pinned", 0.0, pinned=True)]
+        pinned = MEMORIES | {"pinned": InfoFacts("fact", "", 0.0, {}, pinned=True)}
 
         assert "pinned" not in ids_to_go(HybridEviction(DAY_S, 0), pinned)
         assert ids_to_go(Capacity(3), pinned) == []

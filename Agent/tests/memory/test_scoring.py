@@ -80,14 +80,8 @@ class TestGraphDistance:
 
 
 class TestTemporalDecay:
-    def test_halves_in_a_half_life_of_thirty_days_unless_given(self) -> None:
-        assert [temporal_decay(age, 10) for age in (-5, 0, 10, 20)] == [1.0, 1.0, 0.5, 0.25]
-        assert temporal_decay(30 * DAY_S) == 0.5
-
-    @pytest.mark.parametrize("half_life_s", [0, -1, math.nan])
-    def test_refuses_a_half_life_that_is_none(self, half_life_s: float) -> None:
-        with pytest.raises(InvalidInputError, match="half_life_s must be above 0"):
-            temporal_decay(1, half_life_s)
+    def test_halves_in_thirty_days(self) -> None:
+        assert [temporal_decay(days * DAY_S) for days in (-5, 0, 30, 60)] == [1.0, 1.0, 0.5, 0.25]
 
 
 class TestReferenceCount:
