@@ -20,8 +20,8 @@ ImportReport(keywords=0, infos=0, links=0, skipped=2)
 |----------|-----------------|------|---------|---------------------------------------------------------------------|
 | json     | .json           | yes  | yes     | everything but the log; versions and times as metadata              |
 | csv, tsv | .csv, .tsv      | yes  | yes     | all but metadata, creators, versions, times and confirmed questions |
-| opml     | .opml           | yes  | yes     | as csv, without relations                                           |
-| markdown | .md, .markdown  | yes  | yes     | as opml, with new ids, and an info once for each of its keywords    |
+| markdown | .md, .markdown  | yes  | yes     | as csv, without relations                                           |
+| opml     | .opml           | yes  | no      |                                                                     |
 | mcp      | .jsonl          | yes  | no      |                                                                     |
 | notes    | a folder        | yes  | no      |                                                                     |
 | html     | .html, .htm     | no   | yes     |                                                                     |
@@ -78,7 +78,7 @@ _FORMATS = {
     # With its mark at the beginning a spreadsheet reads the file as UTF-8, and Chinese as Chinese.
     "csv": _Format("csv_table", (".csv",), {"delimiter": ","}, "utf-8-sig"),
     "tsv": _Format("csv_table", (".tsv", ".tab"), {"delimiter": "\t"}, "utf-8-sig"),
-    "opml": _Format("opml", (".opml",)),
+    "opml": _Format("opml", (".opml",), is_written=False),
     "notes": _Format("obsidian_notes", (), is_written=False),
     "markdown": _Format("markdown_outline", (".md", ".markdown")),
     "mcp": _Format("mcp_memory", (".jsonl",), is_written=False),

@@ -1,72 +1,24 @@
 """OPML 2.0, which outliners, mind maps and feed readers speak.
 
 An `<outline text="…">` is a keyword, its content is under it. An outline with an address (`url`, `xmlUrl` or
-`htmlUrl`: a bookmark, a feed) and nothing under it is an info, the address its source; so is one of `type="info"`,
-which exports write. `_note` or `description`, as other outliners and readers have it, is the description of a keyword
-and follows the text of an info; `_aliases` are parted by `|`; `_id` keeps an id, so that an export can be imported
-again without duplicates. A document may be in any encoding that Python knows and the document declares.
-
-Kept: ids, names, aliases, descriptions, contents and sources; of an info on several keywords the same info
-and its links, all as PRIMARY. Control characters, which XML cannot hold, become U+FFFD.
+`htmlUrl`: a bookmark, a feed) and nothing under it is an info, the address its source. `_note` or `description`, as
+outliners and readers have it, is the description of a keyword and follows the text of an info. A document may be in any
+encoding that Python knows and the document declares. Exports of 0.2.0 have ids, aliases and infos besides (`_id`,
+`_aliases`, parted by `|`, and `type="info"`), by which they are recognised.
 
 The parser is the standard library's expat, and every document that declares an entity is refused, as `defusedxml` would
 do it (whose last release is of 2021): without one nothing can be expanded or fetched, and OPML has no use
 for them.
-
->>> import io, tempfile
->>> from keyword_tree import KeywordTree
->>> from keyword_tree.formats.view import View
->>> with tempfile.TemporaryDirectory() as folder, KeywordTree(folder) as tree:
-...     _ = tree.BatchCreateKeywords([{"name": "<b>&食物", "parent_id": "root", "id": "f"}])
-...     out = io.StringIO()
-...     write(View(tree), out)
->>> print(out.getvalue().splitlines()[4])
-<outline text="&lt;b&gt;&amp;食物" _id="f">
 """
 
 import codecs
 import re
 from collections.abc import Iterator
-from typing import TextIO
 from xml.etree import ElementTree
-from xml.sax.saxutils import escape, quoteattr
 
-from .records import (
-    DEFAULT_ENCODING,
-    Fact,
-    Keyword,
-    Outline,
-    Record,
-    Source,
-    is_blank,
-    join_names,
-    printable,
-    refuse,
-    split_names,
-)
-from .view import View
+from .records import DEFAULT_ENCODING, Fact, Keyword, Outline, Record, Source, is_blank, refuse, split_names
 
 _ADDRESSES = ("url", "xmlUrl", "htmlUrl")
-
-
-def write(view: View, out: TextIO) -> None:
-    """Write the outline."""
-    out.write('<?xml version="1.0" encoding="UTF-8"?>\n<opml version="2.0">\n')
-    out.write(f"<head><title>{escape(printable(view.root.name))}</title></head>\n<body>\n")
-    open_count = 0
-    for depth, node in view.walk():
-        out.write("</outline>\n" * (open_count - max(depth - 1, 0)))
-        open_count = depth
-        if depth:
-            aliases = join_names(node.aliases, "|")
-            out.write(f"{_start(text=node.name, _id=node.id, _aliases=aliases, _note=node.description)}>\n")
-        for info in view.infos(node.id):
-            out.write(f"{_start(type='info', text=info.content, url=info.source, _id=info.id)}/>\n")
-    out.write("</outline>\n" * open_count + "</body>\n</opml>\n")
-
-
-def _start(**attributes: str) -> str:
-    return "<outline" + "".join(f" {name}={quoteattr(printable(text))}" for name, text in attributes.items() if text)
 
 
 def read(source: Source, outline: Outline) -> Iterator[Record]:

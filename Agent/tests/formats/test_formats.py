@@ -6,7 +6,6 @@ import os
 import re
 import tempfile
 import textwrap
-import xml.etree.ElementTree as ElementTree
 from collections.abc import Callable
 from importlib.util import find_spec
 from pathlib import Path
@@ -153,7 +152,7 @@ def look_at_all(tree: KeywordTree) -> Outline:
 
 
 def look_at_printable(tree: KeywordTree) -> Outline:
-    """Return what OPML and Markdown keep."""
+    """Return what Markdown keeps."""
     return look_at(tree, text=printable, with_relations=False)
 
 
@@ -161,7 +160,6 @@ LOOKS: dict[str, Callable[[KeywordTree], Outline]] = {
     "json": look_at_all,
     "csv": look_at,
     "tsv": look_at,
-    "opml": look_at_printable,
     "markdown": look_at_printable,
 }
 """What each format keeps."""
@@ -269,15 +267,6 @@ class TestHostileNames:
 
         assert len(cells) == 8 * (1 + len(self.MADE))
         assert not [cell for cell in cells if cell.startswith(tuple("=+-@\t\r\n＝＋－＠"))]
-
-    def test_an_xml_parser_sees_names_and_nothing_else(self, hostile: KeywordTree, tmp_path: Path) -> None:
-        export_file(hostile, tmp_path / "out.opml")
-        found = list(ElementTree.parse(tmp_path / "out.opml").iter())
-
-        assert {element.tag for element in found} == {"opml", "head", "title", "body", "outline"}
-        assert [element.get("text") for element in found if element.get("_id", "").startswith("k")] == [
-            printable(name) for name in HOSTILE
-        ]
 
     def test_a_markdown_renderer_sees_no_markup(self, hostile: KeywordTree, tmp_path: Path) -> None:
         need("markdown")
@@ -647,6 +636,7 @@ class TestOpml:
             <outline title="Feeds"><outline type="rss" text="LWN" xmlUrl="https://lwn.net/rss"/></outline>
             <outline text=""><outline text="食物" _note="What one eats."/></outline>
             <outline text="Links" url="https://example.org/"><outline text="below"/></outline>
+            <outline text="Tea" _id="t" _aliases="Chai|茶\\|"><outline type="info" text="Hot." _id="i"/></outline>
             </body></opml>
             """,
         )
@@ -659,7 +649,11 @@ class TestOpml:
             "Links",
             "  • Links <https://example.org/>",
             "  below",
+            "Tea",
+            "  • Hot.",
         ]
+        tea, hot = tree.GetKeyword("t"), tree.GetInfo("i")
+        assert (tea and tea.aliases, hot and hot.content) == (["Chai", "茶|"], "Hot.")
         assert tree.FindByName("食物")[0].description == "What one eats."
 
     @pytest.mark.parametrize(
@@ -683,12 +677,10 @@ class TestOpml:
                 import_file(tree, write(tmp_path, "a.opml", text))
 
     def test_nests_as_deep_as_it_likes(self, tree: KeywordTree, tmp_path: Path) -> None:
-        load(tree, [Keyword(str(depth), str(depth - 1) if depth else "root", "n") for depth in range(1000)])
-        export_file(tree, tmp_path / "a.opml")
-        with KeywordTree(str(tmp_path / "other")) as other:
-            import_file(other, tmp_path / "a.opml")
+        deep = "<outline text='n'>" * 1000 + "</outline>" * 1000
+        import_file(tree, write(tmp_path, "a.opml", f"<opml><body>{deep}</body></opml>"))
 
-            assert len(other.GetPath("999")) == 1001
+        assert tree.TreeMetrics()["depth"] == 1000
 
 
 class TestMarkdown:
