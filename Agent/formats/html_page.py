@@ -2,9 +2,8 @@ r"""One HTML page with the whole tree in it: to be opened from a disk, kept, or 
 
 It asks nothing of a network (its own policy forbids it), follows the reader's light or dark, speaks English or Chinese,
 opens on the newest infos and says whose memory it is, opens branches when they are clicked, and searches names,
-aliases, descriptions and infos. Where keywords have relations, a picture shows the chosen one among those it has to do
-with, with the sentences that say so, and a click goes on. Each keyword and each info shows who made it and when. The
-data is in it as JSON in which no character can end the script, and the page shows it as text only.
+aliases, descriptions and infos. Each keyword and each info shows who made it and when. The data is in it as JSON in
+which no character can end the script, and the page shows it as text only.
 
 >>> import io, tempfile
 >>> from keyword_tree import KeywordTree
@@ -34,13 +33,11 @@ from urllib.parse import parse_qs, unquote, urlsplit
 from typing_extensions import override
 
 from ..keyword_tree import Info, KeywordNode, KeywordTree, RelationType
-from ..memory.memory_fields import is_relation, memory_fields, read_sayings, split_relation_key
+from ..memory.memory_fields import memory_fields
 from .records import ROOT_ID, inert_json
 from .view import View
 
 _TEMPLATE = Path(__file__).with_name("page.html")
-
-_EXCERPT = 120  # characters shown of a sentence that says a relation
 
 
 def write(view: View, out: TextIO, is_live: bool = False) -> None:
@@ -124,8 +121,7 @@ class _Data:
         {"title": …, "owner": the user whose memory it is, or "", "exported": …,
          "nodes": [[parent's place, name, made, aliases, description, infos, confirmed], …],
          "infos": [[content, source, made], …], "loose": [info's place, …], "made": [[time, by], …],
-         "ids": [the id of each node, …, of each info in "loose", …] where a server gives the page, else null,
-         "relations": [[source's place, type, target's place, weight, info's place or -1, sentence], …]}
+         "ids": [the id of each node, …, of each info in "loose", …] where a server gives the page, else null}
 
     The end of a row is left out where it is empty. Infos are named by their place; by [place, relation] where they are
     not PRIMARY.
@@ -137,7 +133,6 @@ class _Data:
         self._places: dict[str, int] = {}  # of each info, in the order of its first keyword
         self._relations: dict[tuple[str, str], str] = {}  # all but PRIMARY
         self._made: dict[tuple[int, str], int] = {}
-        self._said = _Relations(view)
 
     def write(self, title: str, owner: str, is_live: bool) -> None:
         path: list[int] = []
@@ -149,7 +144,6 @@ class _Data:
         for number, (depth, node) in enumerate(self._view.walk()):
             del path[depth - top :]
             self._write_row(number, self._node_row(path[-1] if path else 0, node))
-            self._said.take_node(node)
             path.append(number)
             ids.append(node.id)
         # A corrected memory has no keyword, and does not hold.
@@ -157,12 +151,8 @@ class _Data:
         loose = [self._place(id) for id in unlinked]
         self._out.write('],\n"infos":[\n')
         for number, id in enumerate(self._places):
-            info = self._view.tree.GetInfo(id)
-            self._write_row(number, self._info_row(info))
-            if info is not None:
-                self._said.take_info(number, info)
-        rest: dict[str, Any] = {"loose": loose, "made": list(self._made), "relations": self._said.rows()}
-        rest["ids"] = [*ids, *unlinked] if is_live else None
+            self._write_row(number, self._info_row(self._view.tree.GetInfo(id)))
+        rest = {"loose": loose, "made": list(self._made), "ids": [*ids, *unlinked] if is_live else None}
         self._out.write("],\n" + inert_json(rest)[1:])
 
     def _write_row(self, number: int, row: list[Any]) -> None:
@@ -195,41 +185,6 @@ class _Data:
     def _stamp(self, record: KeywordNode | Info) -> int:
         """Return the place of who made a record and when: a batch has it once."""
         return self._made.setdefault((int(record.created_at), record.created_by), len(self._made))
-
-
-class _Relations:
-    """The relations of keywords: in their metadata, or stated by memories (`memory.memory_fields`)."""
-
-    def __init__(self, view: View) -> None:
-        self._view = view
-        self._found: list[tuple[str, str, str, float, int, str]] = []
-
-    def take_node(self, node: KeywordNode) -> None:
-        for key, value in node.metadata.items():
-            kind, target = split_relation_key(key)
-            if kind and target and is_relation(value):
-                self._found.append((node.id, kind, target, value["weight"], -1, ""))
-
-    def take_info(self, place: int, info: Info) -> None:
-        for said in read_sayings(info).relations:
-            row = (said.source_id, said.relation_type, said.target_id, said.weight, place, said.sentence[:_EXCERPT])
-            self._found.append(row)
-
-    def rows(self) -> list[list[Any]]:
-        """Return the relations between keywords that are in view, by their places."""
-        wanted = {id for row in self._found for id in (row[0], row[2])}
-        if not wanted:
-            return []  # most trees have none, and need no second walk
-        nodes = {id: self._view.tree.GetKeyword(id) for id in wanted}
-        leads_to = {id: id if node is None else node.id for id, node in nodes.items()}
-        walked = enumerate(self._view.walk())
-        place_of = {node.id: place for place, (_, node) in walked if node.id in leads_to.values()}
-        placed = ((place_of.get(leads_to[row[0]]), place_of.get(leads_to[row[2]]), row) for row in self._found)
-        return [
-            [source, row[1], target, row[3], row[4], row[5]]
-            for source, target, row in placed
-            if source is not None and target is not None and source != target
-        ]
 
 
 def _policy(template: str) -> str:

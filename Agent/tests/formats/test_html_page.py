@@ -26,10 +26,8 @@ from Agent.formats import export_file
 from Agent.formats.html_page import make_server
 from Agent.formats.records import Fact, Keyword, Record, load
 from Agent.keyword_tree import KeywordTree, RelationType
-from Agent.memory.graph import GraphRelation
 from Agent.memory.store import MemoryStore
 from Agent.tests.formats.test_formats import HOSTILE
-from Agent.tests.support.plain_extractor import PlainExtractor
 
 BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 
@@ -257,50 +255,6 @@ class TestFile:
         assert export(tmp_path, [*SMALL[:4], both]).read_text().count("said once") == 1
 
 
-def remembered(folder: Path, *facts: str) -> Path:
-    """Export what a memory has read of some facts."""
-    with MemoryStore(folder / "store", extract=PlainExtractor()) as store:
-        for text in facts:
-            store.remember(text)
-        export_file(store.tree, folder / "page.html")
-    return folder / "page.html"
-
-
-class TestRelations:
-    def test_are_reported_with_the_sentences_that_say_so(self, tmp_path: Path) -> None:
-        data = data_of(remembered(tmp_path, "Ada works on Apollo. She rests.", "Ada lives in Rome."))
-        names = [row[1] for row in data["nodes"]]
-
-        assert [(names[a], kind, names[b], text) for a, kind, b, _, _, text in data["relations"]] == [
-            ("Ada", "works_on", "Apollo", "Ada works on Apollo."),
-            ("Ada", "lives_in", "Rome", "Ada lives in Rome."),
-        ]
-        assert [data["infos"][place][0] for _, _, _, _, place, _ in data["relations"]] == [
-            "Ada works on Apollo. She rests.",
-            "Ada lives in Rome.",
-        ]
-
-    def test_follow_merges_and_leave_out_what_is_not_in_view(self, tmp_path: Path) -> None:
-        with MemoryStore(tmp_path / "store", extract=PlainExtractor()) as store:
-            store.remember("Ada works on Apollo.")
-            store.remember("Ada lives in Rome.")
-            ada, apollo, rome = (store.tree.FindByName(name)[0].id for name in ("Ada", "Apollo", "Rome"))
-            store.tree.MergeKeywords(ada, store.tree.CreateKeyword("Adele").id)
-            store.graph.add_relation(GraphRelation(apollo, rome, "seen_from", 0.5))
-            store.tree.MoveKeyword(rome, store.tree.CreateKeyword("places").id)
-            export_file(store.tree, tmp_path / "all.html")
-            export_file(store.tree, tmp_path / "places.html", root_id=store.tree.FindByName("places")[0].id)
-        data = data_of(tmp_path / "all.html")
-        names = [row[1] for row in data["nodes"]]
-
-        seen = {(names[a], kind, names[b]) for a, kind, b, *_ in data["relations"]}
-        assert seen == {("Adele", "works_on", "Apollo"), ("Adele", "lives_in", "Rome"), ("Apollo", "seen_from", "Rome")}
-        assert data_of(tmp_path / "places.html")["relations"] == []
-
-    def test_of_a_plain_tree_there_are_none(self, tmp_path: Path) -> None:
-        assert data_of(export(tmp_path, SMALL))["relations"] == []
-
-
 class TestWhatIsOnIt:
     def test_infos_without_a_keyword_are_on_the_page_of_everything(self, tmp_path: Path) -> None:
         load_both: list[Record] = [*SMALL, Fact("3", "nowhere")]
@@ -368,7 +322,6 @@ class TestInABrowser:
         page.open(export(tmp_path, SMALL))
 
         assert page.names() == ["KeywordTree", "编程", "Python", "Rust", "食物"]  # a small memory opens unfolded
-        assert page.run("document.querySelectorAll('.graph').length") == 0  # nothing is related
         assert page.text("#count") == "4 keywords"
 
         page.run("""document.querySelector('li[data-node="1"] .toggle').click()""")
@@ -402,25 +355,6 @@ class TestInABrowser:
             seen.append(len(page.names()))
 
         assert seen == [5, 3, 5]
-
-    def test_shows_relations_as_a_picture_that_one_moves_through(self, page: Page, tmp_path: Path) -> None:
-        page.open(
-            remembered(tmp_path, "Ada works on Apollo.", "Ada lives in Rome.", "小林住在罗马。", "Bo likes <b>Cy</b>.")
-        )
-
-        shown = "[...document.querySelectorAll('.graph a text')].map((name) => name.textContent)"
-        assert page.run(shown) == ["Ada", "Apollo", "Rome"]  # of the top: around what has the most relations
-        page.run(
-            "[...document.querySelectorAll('.graph a')].find((a) => a.textContent.startsWith('Rome'))"
-            ".dispatchEvent(new MouseEvent('click'))"
-        )
-        assert page.text("h2") == "Rome"
-        assert page.run(shown)[:2] == ["Rome", "Ada"]
-        labels = page.run("[...document.querySelectorAll('.graph svg > text')].map((label) => label.textContent)")
-        assert [label.split("Ada")[0][:-2] for label in labels] == ["lives in"]
-        assert [label.split("Ada")[1] for label in labels] == [" lives in Rome."]
-        assert "Ada lives in Rome." in page.run("document.querySelector('.graph li').textContent")
-        page.keep_screen("graph")
 
     def test_leads_to_what_is_under_above_and_beside(self, page: Page, tmp_path: Path) -> None:
         both = Fact("3", "shared", "", [("r", RelationType.SOURCE), ("f", RelationType.PRIMARY)])
