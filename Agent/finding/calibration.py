@@ -19,9 +19,10 @@ odds of the best = e^(3.8 · nearness + 2.8 · confidence by words + 4.3 · lead
                    nearer the nearest is than the tenth after it
 
 A text that lacks a name or a number of the question is no answer, however much else it has, nor is one that has nothing
-else: LACKING at most; one with a single word of several is none alone: UNSURE. From a nearness of MEANT on only names
-and numbers count so. The numbers are a logistic regression on the even cases of the sets of `bench_finding`; where a
-Chinese word begins and ends is said by the thesaurus, so that one bar serves all languages.
+else, or nothing but a time: LACKING at most. One with a single word of several is none alone: UNSURE, or LACKING where
+it lacks a time ("will it rain tomorrow?"). From a nearness of MEANT on only names and numbers count so. The numbers are
+a logistic regression on the even cases of the sets of `bench_finding`; where a Chinese word begins and ends is said by
+the thesaurus, so that one bar serves all languages.
 """
 
 import math
@@ -55,8 +56,8 @@ _SURNAMES = frozenset(
 )
 
 
-Said: TypeAlias = tuple[str, bool, float, float]
-"""A word of a question, whether it is a name, its weight, and the share of it that a text says."""
+Said: TypeAlias = tuple[str, str, float, float]
+"""A word of a question, whether it is a "name", a "time" or neither, its weight, and the share that a text says."""
 
 _has_numeral = re.compile(r"\d|[二三四五六七八九]").search
 
@@ -81,7 +82,7 @@ class Confidence:
         first, query = found[0], self._query
         passage = first.documents[0] if first.documents[0] & 1 else None
         evidence = score.Evidence(query, query.index.units([first.number]))
-        said, is_text = self._said(evidence, first.number, passage, self._lent.get(first.id))
+        said, is_text = self._said(evidence, first.id, first.number, passage)
         mass = math.fsum(weight for _, _, weight, _ in said)
         coverage = math.fsum(weight * share for _, _, weight, share in said) / (mass or 1.0)
         if query.is_empty or not coverage:
@@ -130,7 +131,7 @@ class Confidence:
         sure = 1 / (1 + math.exp(MEANT_TEXTS * math.log(max(CROWD, query.total)) + MEANT_BASE - strength))
         passage = next((each for each in (documents.get(first, at), at) if each & 1), None)
         evidence = score.Evidence(query, query.index.units([number]))
-        sure = min(sure, _limit(*self._said(evidence, number, passage), nearness >= MEANT))
+        sure = min(sure, _limit(*self._said(evidence, first, number, passage), nearness >= MEANT))
         return {id: part_of(sure, order[id] / order[first]) for id in ranked}
 
     def lower(self, scores: Mapping[str, float], places: Mapping[str, tuple[int, int]]) -> dict[str, float]:
@@ -145,33 +146,35 @@ class Confidence:
         Cost: nothing for a question without a name; else 20 µs for each confidence above `LACKING`.
         """
         found, query = dict(scores), self._query
-        if any(is_name for _, is_name, *_ in self._asked):
+        if any(kind == "name" for _, kind, *_ in self._asked):
             above = [id for id, one in scores.items() if one > LACKING]
             evidence = score.Evidence(query, query.index.units([places[id][0] for id in above]))
             for id in above:
                 number, document = places[id]
-                said, is_text = self._said(evidence, number, document if document & 1 else None, self._lent.get(id))
+                said, is_text = self._said(evidence, id, number, document if document & 1 else None)
                 found[id] = min(found[id], _limit(said, is_text, is_near=True))
         return dict(sorted(found.items(), key=lambda pair: -pair[1]))
 
     @cached_property
-    def _asked(self) -> list[tuple[str, bool, float, list[str]]]:
-        """The words of the question that tell something: whether each is a name, its weight, its terms."""
+    def _asked(self) -> list[tuple[str, str, float, list[str]]]:
+        """The words of the question that tell something: the kind of each, see `Said`, its weight, its terms.
+
+        None where it asks for the time, and says nothing else.
+        """
         query, names = self._query, _names(self._query)
-        found = list[tuple[str, bool, float, list[str]]]()
+        found = list[tuple[str, str, float, list[str]]]()
         for at, (word, terms) in enumerate(query.words):
             if known := [term for term in terms if term in query.weights and term in query.telling]:
-                found.append((word, at in names, max(map(query.idf, known)), known))
-        return found
+                kind = "name" if at in names else "time" if "#time" in texts.kinds(word) else ""
+                found.append((word, kind, max(map(query.idf, known)), known))
+        return [] if query.asks_time and all(kind == "time" for _, kind, *_ in found) else found
 
-    def _said(
-        self, evidence: "score.Evidence", number: int, passage: int | None, lent: Mapping[str, float] | None = None
-    ) -> tuple[list[Said], bool]:
+    def _said(self, evidence: "score.Evidence", id: str, number: int, passage: int | None) -> tuple[list[Said], bool]:
         """Return the words of the question as a unit says them, and whether it is a text rather than a keyword."""
-        shares = evidence.shares(number, passage, lent)
+        shares = evidence.shares(number, passage, self._lent.get(id))
         said = [
-            (word, is_name, weight, math.fsum(shares.get(term, 0.0) for term in terms) / len(terms))
-            for word, is_name, weight, terms in self._asked
+            (word, kind, weight, math.fsum(shares.get(term, 0.0) for term in terms) / len(terms))
+            for word, kind, weight, terms in self._asked
         ]
         return said, passage is not None or not self._query.index.names_of(number)
 
@@ -179,22 +182,25 @@ class Confidence:
 def _limit(said: Sequence[Said], is_text: bool, is_near: bool = False) -> float:
     """Return the greatest confidence of a text, by its lack of the question's words.
 
-    LACKING without a name or number of the question (a keyword may lack a name), or with nothing but names; UNSURE with
-    a single word of several. A text that is near by meaning (`is_near`) may have other words, but not other names.
+    LACKING without a name or number of the question (a keyword may lack a name), with nothing but names and times, or
+    with a single word of several where one is a time; UNSURE with another single word of several. A text that is near
+    by meaning (`is_near`) may have other words, but not other names.
     """
     mass = math.fsum(weight for _, _, weight, _ in said)
-    telling = [(word, is_name, share) for word, is_name, weight, share in said if weight >= TELLS * mass]
-    lacking = [word for word, is_name, share in telling if is_name and share < score.MISSPELLED]
-    if any(is_text or texts.has_digit(word) for word in lacking):
+    telling = [(word, kind, share) for word, kind, weight, share in said if weight >= TELLS * mass]
+    lacking = [word for word, kind, share in telling if kind == "name" and share < score.MISSPELLED]
+    if not said or any(is_text or texts.has_digit(word) for word in lacking):
         return LACKING
     if is_near:
         return 1.0
-    rest = [(weight, share) for _, is_name, weight, share in said if not is_name]
+    rest = [(weight, share) for _, kind, weight, share in said if not kind]
     asked = math.fsum(weight for weight, _ in rest)
     if len(rest) < len(said) and math.fsum(weight * share for weight, share in rest) < BESIDE * asked:
         return LACKING
-    own = [word for word, _, share in telling if share >= score.MISSPELLED]
-    return UNSURE if is_text and len(own) < 2 and any(share < NEARLY for *_, share in telling) else 1.0
+    unsaid = [kind for _, kind, share in telling if share < NEARLY]
+    if is_text and unsaid and sum(share >= score.MISSPELLED for *_, share in telling) < 2:
+        return LACKING if "time" in unsaid else UNSURE
+    return 1.0
 
 
 def _tells(query: "score.Query", near: Mapping[str, tuple[float, int, int]]) -> float:

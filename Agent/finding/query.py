@@ -80,6 +80,7 @@ class Query:
             for what in ("name", "text", "passage")
         ]
         self.frequencies = index.frequencies(asked)
+        self.asks_time = "#time" in asked
         said = {term for term, count in asked.items() if count > texts.ASIDE} - texts.KINDS
         self.telling = said - texts.STOP_WORDS
         self.is_empty = not self.telling
@@ -136,7 +137,7 @@ class Query:
         """Return the words that are asked for, each with its terms: of scripts without blanks its pairs."""
         found, self._across = list[tuple[str, list[str]]](), set[str]()
         for sentence in texts.cut_question(query)[0] if query else ():
-            for run in texts.words(texts.drop_asking(sentence)):
+            for run in texts.words(texts.drop_asking(texts.drop_units(sentence))):
                 if not texts.is_unspaced(run):
                     found.append((run, texts.terms(run)[:1]))
                     continue

@@ -21,6 +21,7 @@ __all__ += [
     "corrections",
     "cut_question",
     "drop_asking",
+    "drop_units",
     "kinds",
     "passages",
     "question",
@@ -168,6 +169,11 @@ _drop_asking = re.compile(
     "应该|可以|[我你您他她它们的了是在吗呢吧啊呀]"
 ).sub
 
+# The units of a time that is asked for: texts with a time may have them, but they say nothing.
+_drop_units = re.compile(
+    r"(?i)(?<=几)[点号月年]钟?|(?:星期|礼拜|周)(?=几)|\b(?:what|which) (?:time|date|day|year|month|season|weekday)\b"
+).sub
+
 # Openings and ends of a message, whichever question it has.
 _drop_greeting = re.compile(
     r"(?i)\b(?:hello|hi|hey|good (?:morning|evening|afternoon)|thanks?(?: you)?(?: (?:so|very) much)?|excuse me)\b"
@@ -231,7 +237,7 @@ _KINDS = {
             _words_of(_TIMES, "s?"),
         ),
         r"\bwhen\b|\bhow (?:long|often|late|early)\b|\b(?:what|which) (?:time|date|day|year|month|season|weekday)\b"
-        r"|什么时候|何时|几[点号月]|多久|哪一?[天年月日]|哪个月|日期|时间",
+        r"|什么时候|何时|几[点号月]|(?:星期|礼拜|周)几|多久|哪一?[天年月日]|哪个月|日期|时间",
     ),
 }
 _find_kinds = {
@@ -263,6 +269,11 @@ def cut_question(query: str) -> tuple[list[str], list[str]]:
 def drop_asking(sentence: str) -> str:
     """Return a sentence without its question words and greetings."""
     return _drop_greeting(" ", _drop_asking(" ", sentence))
+
+
+def drop_units(sentence: str) -> str:
+    """Return a sentence without the units of the time that it asks for: "what day is it", 几点."""
+    return _drop_units(" ", sentence)
 
 
 def question(query: str) -> dict[str, float]:

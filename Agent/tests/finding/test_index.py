@@ -542,6 +542,11 @@ def test_a_word_of_the_language_is_not_taken_for_a_misspelled_name() -> None:
         ("罗阿姨住在三号楼。", "罗阿姨的工资是多少？", 0.3),
         ("The caretaker comes on Mondays.", "Who is the caretaker's wife?", 0.5),
         ("My sister plays the cello.", "Where did my sister study?", 0.5),
+        ("小雨怕打雷，下雨天要开灯睡。", "明天会下雨吗？", 0.3),
+        ("The gate sticks in the rain.", "Will it rain tomorrow?", 0.3),
+        ("邻居每个周末修车。", "周末天气怎么样？", 0.3),
+        ("店里早上十点开门。", "现在几点？", 0.1),
+        ("Pills are due every other day.", "What day is it today?", 0.1),
     ],
 )
 def test_one_word_of_several_is_no_answer(text: str, question: str, most: float) -> None:
