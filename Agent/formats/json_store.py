@@ -19,9 +19,6 @@ these copy the folder, as `Snapshot(copy=True)` does), the old ids of merged key
 times of the root. Its description and metadata come back where nothing is said of it yet. A keyword has its infos in
 the order of their first links. Of an exported part, links to keywords outside of it are left out.
 
-Documents of earlier versions are read as well: version 1 knew no creators of links and no confirmed questions, and
-those of 0.2.0 list under `"links"` some links of their infos a second time.
-
 >>> import io, tempfile
 >>> from keyword_tree import KeywordTree
 >>> from keyword_tree.formats.view import View
@@ -39,7 +36,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any, TextIO, TypeAlias
 
 from ..keyword_tree import Info, KeywordNode, RelationType
-from .records import ROOT_ID, Fact, Keyword, Link, Outline, Record, Source, refuse
+from .records import ROOT_ID, Fact, Keyword, Outline, Record, Source, refuse
 from .view import View
 
 _VERSION = 2
@@ -114,22 +111,15 @@ def read(source: Source, outline: Outline) -> Iterator[Record]:
     document = _document(source)
     key = "version"
     try:
-        if document.get("version", _VERSION) not in (1, _VERSION):
-            raise ValueError(f"{document['version']!r} is not known here, only up to {_VERSION}")
+        if document.get("version", _VERSION) != _VERSION:
+            raise ValueError(f"{document['version']!r} is not known here, only {_VERSION}")
         known: set[str] = set()
         key = "keywords"
         for row in document["keywords"]:
             yield from _keywords(row, known, outline)
         key = "infos"
-        known_links: dict[str, dict[str, str]] = {}
-        for row in document.get("infos", []):
+        for row in document.get("infos", []):  # what earlier documents have under "links" is in these rows, too
             yield _fact(row, outline)
-            known_links[row["id"]] = {link[0]: link[1] for link in row.get("links", [])}
-        key = "links"
-        for info_id, keyword_id, *relation in document.get("links", []):
-            # Those of version 1 say the relation; those of 0.2.0 stand in their infos' rows, too.
-            said = relation or [known_links[info_id][keyword_id]]
-            yield Link(_id(info_id), _place(keyword_id, outline), RelationType(*said))
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise refuse(source, f"it is no KeywordTree document: {key!r} is not as it should be: {error!r}") from error
 

@@ -461,24 +461,6 @@ class TestExport:
 
 
 class TestJson:
-    def test_reads_what_the_first_version_wrote(self, tree: KeywordTree, tmp_path: Path) -> None:
-        path = write(
-            tmp_path,
-            "1.json",
-            """\
-            {"format": "keyword-tree", "version": 1,
-            "keywords": [{"id": "a", "parent_id": "root", "name": "A", "version": 3, "created_at": 1, "updated_at": 2}],
-            "infos": [{"id": "i", "content": "text", "created_by": "Ada", "links": [["a", "SOURCE"]]}],
-            "links": [["i", "root", "PRIMARY"]]}
-            """,
-        )
-        import_file(tree, path)
-
-        assert [(link.keyword_id, link.relation.value, link.created_by) for link in tree.GetLinks("i")] == [
-            ("a", "SOURCE", "Ada"),
-            ("root", "PRIMARY", "user"),
-        ]
-
     def test_what_is_said_of_the_root_comes_to_a_root_of_which_nothing_is_said(
         self, tree: KeywordTree, tmp_path: Path
     ) -> None:
@@ -517,17 +499,15 @@ class TestJson:
             '{"keywords": [{"id": "a", "name": "A"} {}]}',
             '{"keywords": [{"name": "A"}]}',
             '{"keywords": [1]}',
-            '{"keywords": [], "links": [["a"]]}',
             '{"keywords": [], "infos": [{"id": "i", "content": "", "links": [["a", "ALIEN"]]}]}',
             '{"keywords": [{"id": "a", "name": "A", "metadata": ' + "[" * 100_000,
-            '{"version": 3, "keywords": [{"id": "a", "name": "A"}]}',
+            '{"version": 1, "keywords": [{"id": "a", "name": "A"}]}',
             '{"keywords": [{"id": "a", "name": "A"}]} {"keywords": [{"id": "b", "name": "B"}]}',
             '{"keywords": [{"id": ["a"], "name": "A"}]}',
             '{"keywords": [{"id": "a", "name": "A", "confirmed": "what?"}]}',
             '{"keywords": [{"id": "a", "name": "A", "metadata": []}]}',
             '{"keywords": [{"id": "a", "name": "A"}], "infos": [{"id": ["i"], "content": ""}]}',
             '{"keywords": [{"id": "a", "name": "A"}], "infos": [{"id": "i", "content": "", "links": [[1, "SOURCE"]]}]}',
-            '{"keywords": [{"id": "a", "name": "A"}], "links": [["i", "a"]]}',
         ],
     )
     def test_refuses_what_is_no_such_document(self, tree: KeywordTree, tmp_path: Path, text: str) -> None:
