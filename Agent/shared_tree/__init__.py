@@ -3,12 +3,12 @@
 Optional, with the extra `[postgres]`; the library in `Agent.keyword_tree` knows nothing of it. Read in this order:
 
     port         what this package knows of the core's inside
-    rows         what a tree needs of the tables, wherever they are
-    reading      a log is read, and checked, as one chain of batches; states: all rows at one operation
-    store        the store behind a tree: commit, conflict, lost answer
+    rows         the rows of the tables as they are handed on, and what may go wrong with them
     connections  a few connections for many trees, what their errors mean, and how statements are tried again
     statements   the tables in PostgreSQL, and every statement on them
-    tables       `Rows` in PostgreSQL
+    tables       what a tree needs of the tables
+    reading      a log is read, and checked, as one chain of batches; states: all rows at one operation
+    store        the store behind a tree: commit, conflict, lost answer
     vectors      each text is embedded once for all machines
     copying      from a folder into the tables, and back
     shared_log   `SharedLog`, the door

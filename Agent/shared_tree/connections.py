@@ -125,7 +125,7 @@ class Pool:
         """Let a function use a connection, once; `is_long` gives the server time for what is large.
 
         Raises:
-            UnansweredError, NotSentError, ReadOnlyError, StoreError: see `Rows`.
+            UnansweredError, NotSentError, ReadOnlyError, StoreError: see `PostgresRows`.
         """
         connection = self.take()
         try:
@@ -319,7 +319,7 @@ def _no_standard_descriptors() -> Iterator[None]:
 class Runner(Pool):
     """Runs statements: once, again while patience lasts, as a stream, or on a thread's own connection.
 
-    For the errors see `Rows`.
+    For the errors see `PostgresRows`.
     """
 
     def __init__(self, dsn: str, size: int, patience: float, pooled: bool) -> None:

@@ -11,7 +11,8 @@ from typing import IO
 from ..keyword_tree import DuplicateIdError, InvalidInputError, KeywordTree, StoreError
 from . import port
 from .reading import Reader
-from .rows import Batch, Rows, UnansweredError
+from .rows import Batch, UnansweredError
+from .tables import PostgresRows
 
 __all__ = ["copy_in", "copy_out"]
 
@@ -19,7 +20,7 @@ _LOG_NAME = "change_log.jsonl"
 _BATCH = 256 * 1024  # bytes of lines that go into one row
 
 
-def copy_in(rows: Rows, folder: str | os.PathLike[str], tree_id: str) -> int:
+def copy_in(rows: PostgresRows, folder: str | os.PathLike[str], tree_id: str) -> int:
     """Make a tree of a folder's log; see `SharedLog.copy_in`."""
     path = Path(folder) / _LOG_NAME
     if not path.is_file():
@@ -58,7 +59,7 @@ def _batches(file: IO[bytes], chain: port.Chain) -> Iterator[Batch]:
         yield Batch(after, chain.seq, chain.crc, b"".join(held), pieces, size)
 
 
-def copy_out(rows: Rows, tree_id: str, folder: str | os.PathLike[str]) -> int:
+def copy_out(rows: PostgresRows, tree_id: str, folder: str | os.PathLike[str]) -> int:
     """Make a folder of a tree's log; see `SharedLog.copy_out`."""
     target = Path(folder)
     if target.exists() and (not target.is_dir() or any(target.iterdir())):

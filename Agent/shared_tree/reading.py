@@ -12,7 +12,8 @@ from typing import Any, NamedTuple, Self, cast
 
 from ..keyword_tree import ClosedError, StoreError
 from . import port
-from .rows import Batch, Mark, Rows, Span
+from .rows import Batch, Mark, Span
+from .tables import PostgresRows
 
 __all__ = ["At", "Reader", "is_due", "write_state"]
 
@@ -36,7 +37,7 @@ class At(NamedTuple):
 class Reader:
     """Reads one tree's log, as far as a given operation or to its end."""
 
-    def __init__(self, rows: Rows, tree_id: str, stop: int | None = None, *, from_state: bool = True) -> None:
+    def __init__(self, rows: PostgresRows, tree_id: str, stop: int | None = None, *, from_state: bool = True) -> None:
         """Read nothing yet.
 
         Args:
@@ -248,14 +249,14 @@ class Reader:
 # States
 
 
-def is_due(rows: Rows, tree_id: str) -> bool:
+def is_due(rows: PostgresRows, tree_id: str) -> bool:
     """Tell whether more was logged since the last state than it holds."""
     marks = rows.marks(tree_id)
     after, size = (marks[0].after, marks[0].size) if marks else (-1, 0)
     return rows.bytes_since(tree_id, after) > max(size, _LEAST)
 
 
-def write_state(rows: Rows, tree_id: str, seq: int | None = None, *, is_full: bool = False) -> bool:
+def write_state(rows: PostgresRows, tree_id: str, seq: int | None = None, *, is_full: bool = False) -> bool:
     """Write the state at an operation, or at the log's end; return False where there was one.
 
     Args:

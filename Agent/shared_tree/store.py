@@ -36,7 +36,8 @@ from typing import NoReturn
 from ..keyword_tree import ClosedError, NotFoundError, StoreError
 from . import port
 from .reading import At, Reader, write_state
-from .rows import Batch, NotSentError, ReadOnlyError, Rows, UnansweredError, UnkeptError
+from .rows import Batch, NotSentError, ReadOnlyError, UnansweredError, UnkeptError
+from .tables import PostgresRows
 
 __all__ = ["PIECES_FROM", "SharedStore"]
 
@@ -54,14 +55,14 @@ _PAUSES = (0.01, 0.5)  # seconds between tries: the first, and the longest
 
 
 class SharedStore(Reader):
-    """The core's port of a store, over `Rows`; its methods bear the core's names.
+    """The core's port of a store, over its tables; its methods bear the core's names.
 
     One thread at a time opens it, writes, and closes it; any may read beside that. `least` is what an opening must
     find: the position that a tree had read before it opens again; `is_guess` tells whether the last `Begin` put off to
     ask what others wrote.
     """
 
-    def __init__(self, rows: Rows, tree_id: str, known: dict[str, str], counts: Counter[str]) -> None:
+    def __init__(self, rows: PostgresRows, tree_id: str, known: dict[str, str], counts: Counter[str]) -> None:
         """Open nothing yet.
 
         Args:

@@ -1,4 +1,13 @@
-"""`Rows` in PostgreSQL."""
+"""The tables of shared trees in PostgreSQL.
+
+    batch      (tree, after)        the log: lines after + 1 … upto, with the checksum of the last
+    state      (tree, seq, part)    all rows at one operation, so that opening need not read the whole log
+    mark       (tree, seq)          shows that a state is whole
+    snapshot   (tree, name)         a name for an operation
+
+The key of a batch is what it follows, so at most one can follow a point. That, and nothing else, is what keeps writers
+on many machines apart: see `PostgresRows.append`.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +32,12 @@ PIECE = 256 * 1024
 
 
 class PostgresRows:
-    """`Rows` over a pool of connections."""
+    """The rows of all trees, over a pool of connections.
+
+    Reading may be tried again, so it is as long as `patience` lasts; then, or where the server cannot be used at all,
+    StoreError is raised. What changes the log is tried once: it raises UnansweredError where it may have been carried
+    out, NotSentError where it was not, another StoreError where the server refused it.
+    """
 
     def __init__(self, runner: Runner) -> None:
         self.patience = runner.patience
@@ -42,7 +56,10 @@ class PostgresRows:
         return bool(self._runner.fetch(asked, ())[0][0])
 
     def create(self, tree_id: str, log_id: str, batches: Iterable[Batch]) -> bool:
-        """Begin a log, if there is none."""
+        """Begin a log, if there is none; return False where another writer was quicker.
+
+        A second try with the same `log_id` that finds the first one's work returns True.
+        """
 
         def work(connection: Connection) -> bool:
             connection.execute("BEGIN")
@@ -63,7 +80,15 @@ class PostgresRows:
         return self._runner.once(work, is_long=True)
 
     def read(self, tree_id: str, after: int, known: int, limit: int, until: float | None = None) -> list[Batch]:
-        """Return the first batches with `after` or a larger key, in order."""
+        """Return the first batches with `after` or a larger key, in order; without the lines of the one at `known`.
+
+        Args:
+            tree_id: the tree.
+            after: where to begin.
+            known: a key whose lines the caller has; -1 for none.
+            limit: how many at most; fewer come only where there are no more.
+            until: when to give up, by `time.monotonic()`; None is as long as patience lasts.
+        """
         return list(map(_batch, self._runner.fetch(sql.READ, (known, tree_id, after, limit), until)))
 
     def read_back(self, tree_id: str, below: int, limit: int, holding: bytes = b"") -> list[Batch]:
@@ -73,7 +98,10 @@ class PostgresRows:
         return list(map(_batch, self._runner.fetch(sql.READ_BACK, values, is_long=bool(held))))
 
     def read_spans(self, tree_id: str, spans: Sequence[Span]) -> list[bytes | None]:
-        """Return some bytes of batches and of states, in at most two statements, and one for each long batch."""
+        """Return some bytes of batches and states, in the order of the spans; None for what is not there any more.
+
+        Cost: a few round trips, however many spans.
+        """
         found: list[bytes | None] = [None] * len(spans)
         of_log = [(index, span) for index, span in enumerate(spans) if span.key >= 0]
         of_states = [(index, span) for index, span in enumerate(spans) if span.key < 0]
@@ -95,7 +123,11 @@ class PostgresRows:
         return b"".join(part for (part,) in parts)[span.start - first * PIECE :][: span.length] if parts else None
 
     def append(self, tree_id: str, behind: tuple[int, bytes], batch: Batch, yields: bool = False) -> bool:
-        """Put a batch behind another one, in one statement."""
+        """Put a batch behind the one with this key and checksum; return False where that, or the place, is gone.
+
+        One try, all or nothing, durable. A second one with the same batch cannot get in beside the first: it waits
+        until that is decided. One that `yields` also returns False while another writer has its turn.
+        """
         statement = sql.YIELDING if yields else sql.APPEND
         values = (*_columns(batch), tree_id, behind[0], behind[1].decode())
 
@@ -127,7 +159,7 @@ class PostgresRows:
             run(connection, made, (tree_id, batch.pieces, part, batch.lines[start : start + PIECE]))
 
     def settle(self, tree_id: str) -> None:
-        """Return when what is visible now is where a commit waits for it to be: on a synchronous standby, say.
+        """Return when what is visible now is as durable as what `append` acknowledges: on a synchronous standby, say.
 
         What a crash interrupted can be visible before. A commit of one's own, even of a lock, waits for all before it.
         """
@@ -139,7 +171,13 @@ class PostgresRows:
         self._runner.once(work)
 
     def replace(self, tree_id: str, behind: tuple[int, bytes], batches: Sequence[Batch]) -> bool:
-        """Put batches in place of all that was before."""
+        """Put batches behind that one, as `append` does, and take all that lies before them away.
+
+        States go with it, but for those that snapshots need.
+
+        Raises:
+            UnkeptError: a snapshot has no full state.
+        """
         anchor = (tree_id, behind[0], behind[1].decode())
 
         def work(connection: Connection) -> bool:
@@ -176,7 +214,12 @@ class PostgresRows:
     # -- a thread's own connection ------------------------------------------------
 
     def queue(self, tree_id: str, after: int, limit: int) -> contextlib.AbstractContextManager[list[Batch] | None]:
-        """Hold the lock on the tree's row: what waits for it is served in order."""
+        """Wait for this writer's turn, and give what `read` does then; what this thread does within happens in one go.
+
+        Turns go by who came first, and make writers fair, not right: where the turn does not come within a second, or
+        is lost since the writer was stopped for one, the block goes on without, and is given None. It is the lock on
+        the tree's row.
+        """
         take = *((limit, ()) for limit in sql.LIMITS), (sql.TAKE_TURN, (tree_id,)), (sql.NO_LIMIT, ())
         read = (sql.READ, (after, tree_id, max(after, 0), limit))
 
@@ -186,11 +229,11 @@ class PostgresRows:
         return self._runner.owning(begin)
 
     def hold(self, tree_id: str, seconds: float) -> None:
-        """Let the server hold the lock: it ends the turn in time whatever becomes of this process."""
+        """Keep the turn that this thread has for so long, also after its block: the server ends it in time."""
         self._runner.hold(seconds)
 
     def still(self) -> contextlib.AbstractContextManager[object]:
-        """Read in one transaction that sees nothing that is committed later."""
+        """Let this thread read the tables as they are at one moment, where that can be had."""
         begin = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
         return self._runner.owning(lambda connection: connection.execute(begin))
 
@@ -220,7 +263,10 @@ class PostgresRows:
             yield _part(found[0])
 
     def write_state(self, tree_id: str, mark: Mark, parts: Iterable[StatePart]) -> bool:
-        """Keep a state, in one transaction: a mark first, which holds others off, its parts, and what they come to."""
+        """Keep a state, all or nothing; return False where there is one, or the log has no such operation (any more).
+
+        `parts` and `size` of the mark are counted here.
+        """
         self._runner.check_format()
 
         def work(connection: Connection) -> bool:
@@ -244,21 +290,25 @@ class PostgresRows:
         return self._runner.once(work, is_long=True)
 
     def drop_states(self, tree_id: str, seqs: Iterable[int]) -> None:
-        """Take states away."""
+        """Take the states at these operations away."""
         gone = list(seqs)
         for table in ("kt_mark", "kt_state") if gone else ():  # in this order: a mark without its parts would be damage
             statement = f"DELETE FROM {table} WHERE tree_id = %s AND seq = ANY(%s::bigint[])"
             self._runner.ask(partial(run, statement=statement, values=(tree_id, gone)), is_long=True)
 
     def bytes_since(self, tree_id: str, after: int) -> int:
-        """Return how many bytes of lines lie behind a batch."""
+        """Return how many bytes of lines lie behind the batch with this key; -1 takes all."""
         asked = "SELECT coalesce(sum(size), 0)::bigint FROM kt_batch WHERE tree_id = %s AND after > %s"
         return int(self._runner.fetch(asked, (tree_id, after))[0][0])
 
     # -- snapshots, and all trees -----------------------------------------------------
 
     def add_snapshot(self, tree_id: str, name: str, seq: int, behind: tuple[int, bytes]) -> bool:
-        """Keep a name for an operation."""
+        """Keep a name for an operation, with which that batch ends; return False where the name is taken.
+
+        Raises:
+            StoreError: the batch is not there any more.
+        """
         self._runner.check_format()
         values = (name, seq, tree_id, behind[0], behind[1].decode())
         tries = 0
@@ -297,7 +347,7 @@ class PostgresRows:
         self._runner.once(lambda connection: run(connection, sql.ADD_VECTORS, values))
 
     def find_news(self, known: Sequence[tuple[str, int, bytes]]) -> list[int]:
-        """Return the indexes of the logs that have changed."""
+        """Return the indexes of the logs (tree, key and checksum of the last batch that is known) that have changed."""
         columns = ([each[0] for each in known], [each[1] for each in known], [each[2].decode() for each in known])
         return [index for (index,) in self._runner.fetch(sql.NEWS, columns)]
 
@@ -306,7 +356,7 @@ class PostgresRows:
         return [tree_id for (tree_id,) in self._runner.fetch("SELECT tree_id FROM kt_tree ORDER BY tree_id", ())]
 
     def remove(self, tree_id: str) -> bool:
-        """Take a tree away, and all that belongs to it."""
+        """Take a tree away, and all that belongs to it; return False where there is none."""
         was_there = False
 
         def work(connection: Connection) -> None:

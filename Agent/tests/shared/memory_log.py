@@ -51,7 +51,7 @@ class _Tree:
 
 
 class MemoryRows:
-    """`Rows` in dicts, behind one lock."""
+    """The promises of `PostgresRows` in dicts, behind one lock."""
 
     def __init__(self, patience: float = 10.0) -> None:
         self.patience = patience
@@ -248,7 +248,7 @@ class MemoryLog:
     """Holds trees as long as it lives itself."""
 
     def __init__(self, rows: Any = None) -> None:
-        self.rows = MemoryRows() if rows is None else rows
+        self.rows: Any = MemoryRows() if rows is None else rows
         self.counts: Counter[str] = Counter()
 
     def tree(self, tree_id: str) -> Callable[[], SharedStore]:
