@@ -62,7 +62,7 @@ def look_up(value: Mapping[str, Any], key: str) -> Any:
 
 def _read_condition(condition: object) -> Test:
     if not isinstance(condition, Mapping):
-        return is_equal(condition)
+        return OPERATORS["eq"](condition)
     if not any(str(name).startswith("$") for name in condition):
         fits = read_filter(condition)
         return lambda found: isinstance(found, dict) and (fits is None or fits(found))
@@ -70,15 +70,6 @@ def _read_condition(condition: object) -> Test:
     if unknown:
         raise InvalidInputError(f"Unsupported operator: {unknown[0]}; known: {', '.join(_WITH_DOLLAR)}")
     return all_of([_WITH_DOLLAR[name](value) for name, value in condition.items()])
-
-
-def is_equal(wanted: object) -> Test:
-    """Return the test for this value."""
-    return lambda found: equals(found, wanted)
-
-
-def _differs(wanted: object) -> Test:
-    return lambda found: not equals(found, wanted)
 
 
 def _compare(operation: Callable[[Any, Any], bool], wanted: object) -> Test:
@@ -94,8 +85,8 @@ def _is_in(is_wanted: bool, wanted: object) -> Test:
 
 
 OPERATORS: dict[str, Callable[[Any], Test]] = {
-    "eq": is_equal,
-    "ne": _differs,
+    "eq": lambda wanted: lambda found: equals(found, wanted),
+    "ne": lambda wanted: lambda found: not equals(found, wanted),
     "gt": partial(_compare, operator.gt),
     "gte": partial(_compare, operator.ge),
     "lt": partial(_compare, operator.lt),

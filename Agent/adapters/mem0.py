@@ -35,7 +35,7 @@ from typing import Any, Self, TypeAlias
 from ..base.awaiting import Twin
 from ..base.checks import check_count, check_string, shorten
 from ..keyword_tree import Change, HideKeys, Info, InvalidInputError, KeywordTree, LLMClient, NotFoundError
-from ..memory.scoring import ScoreBreakdown, temporal_decay
+from ..memory.scoring import ScoreBreakdown
 from ..store.addresses import open_tree
 from .filters import OPERATORS, Filter, Test, all_of, copy_value, look_up
 from .item_ranking import ItemRanking, index_path
@@ -333,14 +333,9 @@ class Memory(ItemAdapter):
             best = sorted((id for id, score in scores.items() if score >= least), key=lambda id: -scores[id])[:top_k]
             results = [{**self._row_of(id), "score": scores[id]} for id in best]
             if explain:
-                for id, row in zip(best, results, strict=True):
-                    row["score_details"] = self._explain(id, scores[id])
+                for row in results:
+                    row["score_details"] = asdict(ScoreBreakdown(overlap_score=row["score"]))
         return {"results": results}
-
-    def _explain(self, id: str, score: float) -> dict[str, float]:
-        now = datetime.now(UTC)
-        age_s = (now - _read_time(self._items.by_id[id]["updated_at"], now)).total_seconds()
-        return asdict(ScoreBreakdown(overlap_score=score, temporal_score=temporal_decay(age_s)))
 
     def _in_scope(self, scope: Mapping[str, str]) -> dict[str, None]:
         """Return the memories that belong to all of some users, agents and runs, in the order of creation."""
@@ -352,7 +347,7 @@ class Memory(ItemAdapter):
         scope = {name: value for name, value in scope.items() if value != "*"}
         items = self._items.by_id
         among: Iterable[str] = self._in_scope(scope) if scope else items
-        today, fits = datetime.now(UTC).date(), _compile(wanted)
+        today, fits = datetime.now(UTC).date().isoformat(), _compile(wanted)
         return [id for id in among if (show_expired or not _is_expired(items[id], today)) and fits(items[id])]
 
     def _row_of(self, id: str) -> _Row:
@@ -441,27 +436,20 @@ class Memory(ItemAdapter):
         self._delete(ids)
 
     def _delete(self, ids: list[str]) -> bool:
-        """Delete memories as one operation, and keywords of owners without any left; return whether any was there."""
+        """Delete memories as one operation; return whether any was there."""
 
         def delete() -> str:
             there = [id for id in ids if self.tree.GetInfo(id) is not None]
             if not there:
                 return ""
             with self.tree.Operation("mem0 delete", OWN) as operation:
-                owners = dict.fromkeys(link.keyword_id for id in there for link in self.tree.GetLinks(id))
                 for id in there:
                     self.tree.DeleteInfo(id)
-                for owner in map(self.tree.GetKeyword, owners):
-                    if owner is not None and owner.created_by == OWN and not self._is_used(owner.id):
-                        self.tree.DeleteKeyword(owner.id)
             return operation.id
 
         operation_id = try_again(delete)
         self._operations.note(operation_id)
         return bool(operation_id)
-
-    def _is_used(self, keyword_id: str) -> bool:
-        return bool(self.tree.GetInfosOfKeyword(keyword_id, size=1) or self.tree.GetChildren(keyword_id, 0, 1))
 
     # -- going back -----------------------------------------------------------
 
@@ -757,22 +745,9 @@ def _format_time(seconds: float) -> str:
     return datetime.fromtimestamp(seconds, UTC).isoformat()
 
 
-def _read_time(text: str, otherwise: datetime) -> datetime:
-    try:
-        time = datetime.fromisoformat(text)
-    except ValueError:
-        return otherwise
-    return time if time.tzinfo is not None else time.replace(tzinfo=UTC)
-
-
-def _is_expired(payload: Mapping[str, Any], today: date) -> bool:
+def _is_expired(payload: Mapping[str, Any], today: str) -> bool:
     expires = payload.get("expiration_date")
-    if not isinstance(expires, str):
-        return False
-    try:
-        return date.fromisoformat(expires) < today
-    except ValueError:
-        return False
+    return isinstance(expires, str) and "" < expires < today
 
 
 def _history_row(change: Change, memory_id: str) -> _Row | None:
