@@ -29,6 +29,7 @@ class FaultyRows(MemoryRows):
         self.faults: list[Fault] = []
         self.held_back: list[Append] = []
         self.settled = self.queued = self.looked = 0
+        self.asked: list[int] = []  # from where on what is read in a turn
         self.is_away = False
 
     def append(self, tree_id: str, behind: tuple[int, bytes], batch: Batch, yields: bool = False) -> bool:
@@ -48,6 +49,7 @@ class FaultyRows(MemoryRows):
 
     def queue(self, tree_id: str, after: int, limit: int) -> Any:
         self.queued += 1
+        self.asked.append(after)
         return super().queue(tree_id, after, limit)
 
     # What may happen to an append:
@@ -324,6 +326,26 @@ class TestConflicts:
         assert rows.queued == 1  # the other one
         assert 0.3 < ended[0] - started < 2
         assert names(other) == ["theirs", *map(str, range(20)), "waits"]
+
+    @pytest.mark.parametrize("paused_s", [0.0, 1.0])
+    def test_are_read_before_its_turn_by_who_paused(
+        self, rows: FaultyRows, log: MemoryLog, monkeypatch: pytest.MonkeyPatch, paused_s: float
+    ) -> None:
+        monkeypatch.setattr(store, "_IDLE_S", 0.5 - paused_s)
+        monkeypatch.setattr(store, "_HELD_S", 0.0)
+        tree, other = opened(log), opened(log)
+        tree.CreateKeyword("first", "root")
+        other.CreateKeyword("theirs", "root")
+        tree.CreateKeyword("second", "root")
+        known = tree._engine.store.seq
+        for number in range(20):
+            other.CreateKeyword(f"{number}", "root")
+        rows.asked.clear()
+        tree.CreateKeyword("third", "root")
+
+        assert rows.asked == [known - 1 + 20 * bool(paused_s)]
+        other.Refresh()
+        assert names(other)[-1] == "third"
 
     def test_leave_no_turn_with_who_pauses(
         self, rows: FaultyRows, log: MemoryLog, monkeypatch: pytest.MonkeyPatch
