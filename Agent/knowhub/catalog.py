@@ -19,7 +19,7 @@ import logging
 import sqlite3
 import threading
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
@@ -95,6 +95,9 @@ _LATER_VOTE = """INSERT INTO vote VALUES (?, ?, ?, ?, ?) ON CONFLICT DO UPDATE S
     WHERE (excluded.created_at, excluded.id) >= (vote.created_at, vote.id)"""
 _LAST_VOTE = """INSERT OR IGNORE INTO vote SELECT entry, principal, created_at, id, is_helpful FROM record
     WHERE kind = 'feedback' AND NOT is_gone AND entry = ? AND principal = ? ORDER BY created_at DESC, id DESC LIMIT 1"""
+_IS_JUDGED = """SELECT EXISTS (SELECT 1 FROM vote WHERE entry = ?1)
+    OR EXISTS (SELECT 1 FROM record WHERE merged_into = ?1 AND merged_into != '')"""
+_WITH_HISTORY = ("knowledge", "resource", "proposal")  # kinds whose operations are asked for
 _FIELDS = ("id", "content", "source", "fields", "created_by", "version", "created_at", "updated_at", "deleted")
 
 
@@ -149,7 +152,8 @@ class Following:
         self._tree, self._path = ledger.tree, path
         self._lock, self._catching_up = threading.RLock(), threading.Lock()
         self._connection: sqlite3.Connection | None = None
-        self._is_known = False  # whether the file is of this log
+        self._placed: tuple[sqlite3.Connection | None, Position] = None, Position()  # of which file, in the log
+        self._tickets, self._covered = itertools.count(1), 0  # an own write with a ticket below is taken in
         self._is_remade = False  # just now, after a failure
         self._next_look = 0.0
         self._writes = 0  # so often this process took something in
@@ -202,7 +206,6 @@ class Following:
         """Delete the file, since purged texts stand in it, or leave it for memory; the log is read again."""
         with self._lock:
             Following.close(self)  # this file alone: the index of words is no part of it
-            self._is_known = False
             if in_memory:
                 self._path = None
             elif self._path is not None:
@@ -217,9 +220,14 @@ class Following:
             return self._follow()
 
     def take_own(self) -> None:
-        """Take in a write that was just acknowledged; a failure to read it does not make it look unwritten."""
+        """Take in a write that was just acknowledged; a failure to read it does not make it look unwritten.
+
+        Of several threads that wrote at once the first takes in the writes of all.
+        """
+        ticket = next(self._tickets)
         with self._catching_up:
-            self._try_to_follow()
+            if self._covered < ticket:
+                self._try_to_follow()
 
     def look(self) -> None:
         """Take in others' writes, if the last look is some time ago and no other thread looks just now."""
@@ -242,26 +250,30 @@ class Following:
         return time.monotonic() < self._next_look
 
     def _follow(self) -> bool:
-        place, is_new, in_state = self._do(self._place), False, False
+        began, is_new, in_state = next(self._tickets), False, False
+        db, place = self._placed
+        if db is None or db is not self._connection:
+            db, place = self._do(self._read_place)
         changes = iter(self._tree.Changes(place.seq))
         # Read before the file is held: reading waits for writes that are under way.
         while some := list(itertools.islice(changes, _CHANGES)):
             take = functools.partial(self._take_changes, changes=some, first=place, in_state=in_state)
             if not self._do(take):
+                self._placed = None, Position()
                 return self._follow()  # another process was quicker
             place, in_state = Position(some[-1].seq, some[-1].operation_id), some[-1].op == "state"
             is_new = True
+        self._placed, self._covered = (db, place), began
         self._next_look = time.monotonic() + FOLLOW_S
         return is_new
 
-    def _place(self, db: sqlite3.Connection) -> Position:
+    def _read_place(self, db: sqlite3.Connection) -> tuple[sqlite3.Connection, Position]:
         place = Position(*db.execute("SELECT seq, id FROM place").fetchone())
-        if place.seq and not self._is_known and not LogFollower(self._tree).resume(place):
+        if place.seq and not LogFollower(self._tree).resume(place):
             with _transaction(db):
                 self._clear(db)  # another log has come in its place: a backup, say
             place = Position()
-        self._is_known = True
-        return place
+        return db, place
 
     def _clear(self, db: sqlite3.Connection) -> None:
         for table in _TABLES:
@@ -291,7 +303,7 @@ class Following:
         row = (change.seq, change.operation_id, change.op, change.timestamp, mark)
         sides = _text_of(_records(change.before)), _text_of(after)
         db.execute("INSERT OR REPLACE INTO operation VALUES (?, ?, ?, ?, ?, ?, ?)", (*row, *sides))
-        touched = {(each.id, change.seq) for each in after}
+        touched = {(each.id, change.seq) for each in after if each.kind in _WITH_HISTORY}
         db.executemany("INSERT OR IGNORE INTO touched VALUES (?, ?)", touched)
 
     def _take(self, db: sqlite3.Connection, record: Record) -> None:
@@ -301,14 +313,16 @@ class Following:
         row = [record.id, clean(record.content), json.dumps([record.source, own]), principal, record.version]
         row += [record.created_at, record.updated_at, 0, 0, kind, record.deleted, own.get("score"), merged_into, entry]
         old = get(db, record.id) if kind == "knowledge" else None
-        terms = set(texts.terms(clean(own["task"]))) if kind == "knowledge" and not record.deleted else set[str]()
+        terms = terms_of(own["task"]) if kind == "knowledge" and not record.deleted else ()
         db.execute(_INSERT, [*row, own.get("helpful") is True, record.size, " ".join(terms)])
         if kind == "knowledge":
             before, after = marks_of(old), marks_of(None if record.deleted else record)
             marks = [[(mark, record.id) for mark in each] for each in (before - after, after - before)]
             db.executemany("DELETE FROM mark WHERE mark = ? AND id = ?", marks[0])
             db.executemany("INSERT INTO mark VALUES (?, ?)", marks[1])
-            self._weigh(db, record.id)
+            is_judged = merged_into or own.get("judged") or db.execute(_IS_JUDGED, (record.id,)).fetchone()[0]
+            if old is not None or is_judged:  # a new one has no votes
+                self._weigh(db, record.id)
             if old is not None and old.merged_into:
                 self._weigh(db, clean(old.merged_into))
         elif kind == "feedback":
@@ -361,7 +375,13 @@ def marks_of(record: Record | None) -> set[str]:
     if record is None or record.merged_into:
         return set()
     scopes = {scope_mark(each, record.created_by) for each in record.fields["scopes"]}
-    return scopes.union(task_marks(texts.terms(clean(record.fields["task"]))))
+    return scopes.union(task_marks(terms_of(record.fields["task"])))
+
+
+@functools.lru_cache(maxsize=64)  # of a save they are needed three times
+def terms_of(task: str) -> frozenset[str]:
+    """Return the terms of a task, each once."""
+    return frozenset(texts.terms(clean(task)))
 
 
 def scope_mark(scope: str, principal: str) -> str:
@@ -369,12 +389,12 @@ def scope_mark(scope: str, principal: str) -> str:
     return clean(f"scope {scope} {principal}" if scope == OWNER_SCOPE else f"scope {scope}")
 
 
-def task_marks(terms: Iterable[str]) -> list[str]:
+def task_marks(terms: frozenset[str]) -> list[str]:
     """Return the marks of a task's terms: two tasks that share half of all terms share one of these.
 
     All take theirs in one order, here the longest first, which are rare, and one more than half of them.
     """
-    ordered = sorted(set(terms), key=lambda term: (-len(term), term))
+    ordered = sorted(terms, key=lambda term: (-len(term), term))
     return [f"term {term}" for term in ordered[: min(len(ordered) // 2 + 1, _MARKS)]]
 
 
@@ -646,7 +666,7 @@ class Catalog(Following):
 
         Cost: a query of the newest 100 entries with each of eight terms; the terms of 50 are compared.
         """
-        terms = set(texts.terms(task))
+        terms = terms_of(task)
         marks = task_marks(terms)
         if not marks:
             return []

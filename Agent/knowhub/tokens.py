@@ -22,6 +22,7 @@ import time
 from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any, TypeVar
 
 from pydantic import TypeAdapter
 
@@ -31,6 +32,8 @@ from .schemas import is_plain
 
 AGENTS = "agents-of-"
 """How the principal of a person's agents begins."""
+
+_T = TypeVar("_T")
 
 SESSION_S = 12 * 3600
 """Seconds that a browser stays logged in."""
@@ -151,8 +154,7 @@ class Tokens:
     def __init__(self, files: Files | str | Path, clock: Callable[[], float] = time.time) -> None:
         self.files = FolderFiles(files) if isinstance(files, (str, Path)) else files
         self._clock = clock
-        self._read: dict[str, tuple[object, Token]] = {}  # by digest
-        self._groups: tuple[object, dict[str, dict[str, list[str]]]] = (None, {})
+        self._known: dict[str, tuple[object, Any]] = {}  # by name: the file's mark, and what it holds
 
     def make(
         self,
@@ -221,13 +223,7 @@ class Tokens:
 
     def groups(self) -> dict[str, dict[str, list[str]]]:
         """Return the groups by name: their `members`, principals, and the `scopes` that these see by it."""
-        mark = self.files.mark(_GROUPS)
-        if mark is None:
-            return {}
-        if self._groups[0] != mark:
-            with contextlib.suppress(OSError, ValueError):
-                self._groups = mark, _stored_groups.validate_json(self.files.read(_GROUPS) or b"{}")
-        return self._groups[1]
+        return self._look_up(_GROUPS, self._parse_groups) or {}
 
     def set_group(self, name: str, members: Collection[str], scopes: Collection[str]) -> None:
         """Make a group, or change it; one without members goes."""
@@ -247,7 +243,7 @@ class Tokens:
         """End a token; says whether it was there."""
         if not _is_digest(digest):
             return False
-        self._read.pop(digest, None)
+        self._known.pop(digest, None)
         found = self._parse(digest)
         if found is None or found.kind != "token":
             return self.files.remove(digest)
@@ -262,7 +258,7 @@ class Tokens:
     @property
     def org(self) -> str:
         """The scope that is shared by default, `org:<name>`; "" where entries are their principal's alone."""
-        return (self.files.read(_ORG) or b"").decode(errors="replace").strip()
+        return self._look_up(_ORG, lambda name: (self.files.read(name) or b"").decode(errors="replace").strip()) or ""
 
     @org.setter
     def org(self, scope: str) -> None:
@@ -299,25 +295,31 @@ class Tokens:
     def _digests(self) -> Iterator[str]:
         return filter(_is_digest, self.files.names())
 
-    def _load(self, digest: str) -> Token | None:
-        if not _is_digest(digest):
-            return None
-        mark = self.files.mark(digest)
+    def _look_up(self, name: str, parse: Callable[[str], _T | None]) -> _T | None:
+        """Return what a file holds, parsed again where it has changed; None where there is none, or it is damaged."""
+        mark = self.files.mark(name)
         if mark is None:
             return None
-        known = self._read.get(digest)
+        known = self._known.get(name)
         if known is None or known[0] != mark:
-            token = self._parse(digest)
-            if token is None:
-                return None
-            known = self._read[digest] = (mark, token)
-        token = known[1]
-        return None if token.expires_at is not None and token.expires_at <= self._clock() else token
+            known = self._known[name] = mark, parse(name)
+        held: _T | None = known[1]
+        return held
+
+    def _load(self, digest: str) -> Token | None:
+        token = self._look_up(digest, self._parse) if _is_digest(digest) else None
+        is_over = token is not None and token.expires_at is not None and token.expires_at <= self._clock()
+        return None if is_over else token
 
     def _parse(self, digest: str) -> Token | None:
         with contextlib.suppress(OSError, ValueError):
             token = _stored.validate_json(self.files.read(digest) or b"")
             return replace(token, digest=digest) if token.rights <= set(RIGHTS) else None
+        return None
+
+    def _parse_groups(self, name: str) -> dict[str, dict[str, list[str]]] | None:
+        with contextlib.suppress(OSError, ValueError):
+            return _stored_groups.validate_json(self.files.read(name) or b"{}")
         return None
 
     def _write(self, token: Token) -> None:

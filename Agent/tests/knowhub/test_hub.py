@@ -3,6 +3,8 @@
 import json
 import random
 import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -869,6 +871,26 @@ class TestProcesses:
             refused("changed", other.patch, LOCAL, id, {"score": 5}, 1)
 
             assert other.get(LOCAL, id)["content"] == "new"
+
+    def test_the_writes_of_several_threads_are_taken_in_together(
+        self, hub: KnowHub, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        looks, follow = list[bool](), hub.catalog._follow
+
+        def count() -> bool:
+            looks.append(follow())
+            return looks[-1]
+
+        monkeypatch.setattr(hub.catalog, "_follow", count)
+        with ThreadPoolExecutor(8) as pool:
+            with hub.catalog._catching_up:  # another thread is just reading the log
+                made = [pool.submit(hub.save, LOCAL, draft(task=f"tea {number}")) for number in range(8)]
+                while sum(len(change.after) > 0 for change in hub.ledger.tree.Changes()) < 9:
+                    time.sleep(0.01)
+                time.sleep(0.05)
+            ids = [each.result()["entry"]["id"] for each in made]
+            assert all(hub.catalog.get(id) is not None for id in ids)
+        assert len(looks) <= 2, "of eight writers"
 
     def test_what_is_made_again_is_there_though_the_clock_went_back(self, tmp_path: Path) -> None:
         now = [1_800_000_000.0]
