@@ -132,12 +132,13 @@ def _make_api(application: Application, closes_hub: bool) -> FastAPI:
 
 
 async def _sweep(hub: KnowHub) -> None:
-    for second in itertools.count(1):
-        await asyncio.sleep(1.0)
+    for second in itertools.count():
+        does = hub.catalog.tend if second % SWEEP_S else hub.sweep
         try:
-            await run_in_threadpool(hub.sweep if second % SWEEP_S == 0 else hub.catalog.tend)
+            await run_in_threadpool(does if second else hub.catalog.warm)
         except Exception as error:  # it comes again in a minute
             _log.warning("the sweep failed: %s", type(error).__name__)
+        await asyncio.sleep(1.0)
 
 
 def _handle_errors(api: FastAPI, application: Application) -> None:

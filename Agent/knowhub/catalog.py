@@ -473,6 +473,10 @@ class Catalog(Following):
         self.tend()
         self.is_ready = True
 
+    def warm(self) -> None:
+        """Load the model that compares by meaning, before a search has to."""
+        self._index.ask("water")
+
     def tend(self) -> None:
         """Index new records, before a search has to."""
         self.look()

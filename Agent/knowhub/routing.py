@@ -31,10 +31,10 @@ TASK_SHOWN = 100
 """Characters of a task that a model is shown."""
 
 ROUTE_S = 3.0
-"""Seconds that a search waits for a model."""
+"""Seconds that a search waits for the model that chooses."""
 
 REWRITE_S = 20.0
-"""Seconds that a rewriting waits for a model."""
+"""Seconds that a rewriting waits for a model, and a search for its judge: a small one on this machine takes ten."""
 
 POOL_SIZE = 8
 """Calls of models at once: a slow one must not hold the threads that writes need."""

@@ -23,7 +23,7 @@ class Finding(Store):
 
         A hub that judges shows its model the texts of the first 8, and returns those that answer.
 
-        Cost: some milliseconds by words among 30,000; with a model, its time, at most 3 s a call.
+        Cost: some milliseconds by words among 30,000; with a model, its time: at most 3 s, for a judge 20.
         """
         need(token, "read")
         query = parse(SearchQuery, query)
@@ -76,7 +76,7 @@ class Finding(Store):
         def read(data: Any) -> list[str] | None:
             return judge.read_targets(data, texts)
 
-        reply = self.models.ask("judge", judge.question_of(query, texts), read, token.asker, timeout_s=ROUTE_S)
+        reply = self.models.ask("judge", judge.question_of(query, texts), read, token.asker)
         for name, value in (usage or {}).items():
             if reply.usage is not None and not isinstance(value, str):
                 reply.usage[name] = reply.usage.get(name, 0) + value

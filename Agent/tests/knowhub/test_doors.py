@@ -8,6 +8,7 @@ import re
 import socket
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -444,6 +445,19 @@ class TestMeaning:
             id = save(ada, task="egg", content="Seven minutes.")
             found = done(ada.get("/api/knowledge/search", params={"q": "qwibble"}))["results"]
         assert [each["id"] for each in found] == [id] * is_meant
+
+    def test_a_server_loads_the_model_before_anybody_asks(self, tmp_path: Path) -> None:
+        pytest.importorskip("numpy", reason="the extra [embeddings] is not installed")
+        from Agent.finding import embedder
+
+        loaded = threading.Event()
+
+        class Loaded(embedder.HashingEmbedder):
+            def load(self) -> None:
+                loaded.set()
+
+        with KnowHub(tmp_path, meaning=embedder.Meaning(Loaded(), 240.0)) as hub, serve(hub):
+            assert loaded.wait(10)
 
 
 class TestAudit:

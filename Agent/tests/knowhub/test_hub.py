@@ -15,6 +15,7 @@ from Agent.keyword_tree import ConflictError, DuplicateIdError, KeywordTree, Stu
 from Agent.knowhub import catalog
 from Agent.knowhub.hub import LOCAL, KnowHub
 from Agent.knowhub.records import Json
+from Agent.knowhub.services import finding
 from Agent.knowhub.tokens import Token
 from Agent.tests.knowhub.support import refused
 
@@ -354,6 +355,22 @@ class TestRouting:
             assert [each["task"] for each in found["results"]] == kept
             assert shown == [{"idx": 0, "text": "black tea\nBoil it."}, {"idx": 1, "text": "green tea\nWhisk it."}]
             assert (by_words["count"], len(client.calls)) == (2, 2)
+
+    def test_a_judge_is_waited_for_longer_than_a_model_that_chooses(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        class Slow(StubLLMClient):
+            def Chat(self, messages: list[dict[str, str]], json_schema: dict[str, Any]) -> dict[str, Any]:
+                time.sleep(0.2)
+                return super().Chat(messages, json_schema)
+
+        monkeypatch.setattr(finding, "ROUTE_S", 0.05)
+        with KnowHub(tmp_path, Slow([{"chosen": [0]}, {"targets": [1]}]), judge=True) as hub:
+            save(hub, task="green tea", score=4)
+            save(hub, task="black tea", score=5)
+            answer = hub.search(LOCAL, {"q": "green tea"})
+
+        assert (answer["reason"], [each["task"] for each in answer["results"]]) == ("model_timeout", ["green tea"])
 
     def test_the_same_question_is_answered_from_a_cache_until_something_changes(self, tmp_path: Path) -> None:
         hub, client = model_hub(tmp_path, {"chosen": [0]}, {"chosen": [0]}, {"chosen": []})
