@@ -45,11 +45,11 @@ The sections, in order from records up to the public class; each opens with its 
 
 Three ways through it, from the public call inwards:
 
-    a write   KeywordTree.CreateKeyword, _Writer.CreateKeyword, _Engine.Write and Run, _GroupCommit.Run and
-              _Engine._WorkUpToDate, which takes the store's lock in _FileStore.Begin; in _Engine._CommitJobs the row,
-              made the straight way, _FileStore.Append (after the log's line to the projections, LogPosition.Project)
-              and _State.AddNode or AddInfo.  Where that is not so simple: _PlanNode on a _Transaction, whose Rows go to
-              Append and to _State.Apply
+    a write   KeywordTree.CreateKeyword, _Engine.WriteAlone, which takes the store's lock in _FileStore.IsAsLeft;
+              _Writer.MakeKeyword makes the row, _FileStore.AppendOne the log's line and the projection's,
+              _State.AddNode takes it in.  Where that is not so simple: _Writer.CreateKeyword, _Engine.Write and Run,
+              _GroupCommit.Run, _Engine._WorkUpToDate and _FileStore.Begin; then _PlanNode on a _Transaction, whose Rows
+              go to _FileStore.Append and to _State.Apply
     a search  KeywordTree.Search, _Searcher.FindExactly; else _Descent.Walk: in each round Rank, which asks the ranker
               (Ranker.Fit), and a view from BuildView; _AskRound asks the model and reads its reply (_ReadReply),
               _Settle compares it with the tree as it is now, and at the end _Conclude; then _Searcher.BuildResult
@@ -773,6 +773,10 @@ _DropInvisible = partial(
     re.compile(f"(\U0001f3f4[\U000e0020-\U000e007f]+)|[{INVISIBLE}]").sub, lambda found: found[1] or ""
 )
 _IsPoint = re.compile(f"[{POINTS}]").match
+# Letters of ASCII and ideographs without outer blanks: nothing but case distinguishes such a name from its fold.
+_PLAIN = r"[!-~\u4e00-\u9fff](?:[ -~\u4e00-\u9fff]{0,510}[!-~\u4e00-\u9fff])?"
+_IsPlainName = re.compile(_PLAIN).fullmatch
+_ArePlainNames = re.compile(f"{_PLAIN}(?:\n{_PLAIN})*").fullmatch
 
 
 def _Fold(text: str) -> str:
@@ -854,18 +858,23 @@ def _CheckContent(what: str, value: object) -> str:
 
 
 def _CheckName(what: str, value: object) -> str:
-    if (
-        type(value) is str
-        and 0 < len(value) <= _NAME_LIMIT
-        and value.isprintable()
-        and not value.isspace()
-        and (value[0] < "\u034f" or "\u3400" <= value[0] < "\ud800")  # of the printable the invisible lie elsewhere
-    ):
+    if type(value) is str and _IsPlainName(value):
         return value  # nearly always
     name = _CheckText(what, value, _NAME_LIMIT, 1)
     if not _DropInvisible(name).strip() and "\u0640" not in name:  # tatweel can be seen
         raise _Invalid(f"{what} must not be empty or blank", name)
     return name
+
+
+def _JoinPlain(name: object, aliases: object) -> str:
+    """Return a name and aliases in lines, where they need no closer look; else ""."""
+    if type(name) is not str:
+        return ""
+    if aliases is not None:
+        if type(aliases) is not list or set(map(type, aliases)) != {str} or len(set(aliases)) < len(aliases):
+            return ""
+        name = "\n".join((name, *aliases))
+    return name if _ArePlainNames(name) else ""
 
 
 def _CheckId(what: str, value: object) -> str:
@@ -1113,22 +1122,25 @@ def _EncodeRecord(record: _Record) -> bytes:
     return row
 
 
+_NODE_ROW = (
+    '{"id":%s,"ordinal":%d,"deleted":%s,"parent_id":%s,"name":%s,"aliases":[%s],"normalized":[%s],"level":%d,'
+    '"children":[],"description":%s,"metadata":%s,"version":%d,"created_at":%s,"updated_at":%s,"created_by":%s%s}'
+)
+
+
 def _EncodeNode(
     id: str, ordinal: int, deleted: bool, parent_id: str | None, name: str, aliases: list[str],
     normalized: Iterable[str], level: int, description: str, metadata: _Row, version: int, created_at: float,
     updated_at: float, created_by: str, more: str = "",
 ) -> bytes:  # fmt: skip
     text = _EncodeString
-    return (
-        f'{{"id":{text(id)},"ordinal":{ordinal},"deleted":{"true" if deleted else "false"},'
-        f'"parent_id":{"null" if parent_id is None else text(parent_id)},"name":{text(name)},'
-        f'"aliases":[{",".join(map(text, aliases)) if aliases else ""}],'
-        f'"normalized":[{",".join(map(text, normalized))}],'
-        f'"level":{level},"children":[],"description":{text(description)},'
-        f'"metadata":{_EncodeText(metadata) if metadata else "{}"},"version":{version},'
-        f'"created_at":{_EncodeNumber(created_at)},"updated_at":{_EncodeNumber(updated_at)},'
-        f'"created_by":{text(created_by)}{more}}}'
-    ).encode()
+    values = (
+        text(id), ordinal, "true" if deleted else "false", "null" if parent_id is None else text(parent_id),
+        text(name), ",".join(map(text, aliases)), ",".join(map(text, normalized)), level, text(description),
+        _EncodeText(metadata) if metadata else "{}", version, _EncodeNumber(created_at), _EncodeNumber(updated_at),
+        text(created_by), more,
+    )  # fmt: skip
+    return (_NODE_ROW % values).encode()
 
 
 def _EncodeInfo(
@@ -1441,27 +1453,31 @@ class _Files:
     def Read(self, fd: int, size: int, offset: int) -> bytes:
         return os.pread(fd, size, offset)
 
-    @_Typed
     def Write(self, fd: int, data: bytes, offset: int) -> None:
         """Write all of `data`; near a full disk the first write can come back short without an error."""
-        written = os.pwrite(fd, data, offset)
-        while written < len(data):
-            more = os.pwrite(fd, memoryview(data)[written:], offset + written)
-            if more == 0:
-                raise OSError(errno.EIO, "the disk takes no more bytes")
-            written += more
+        try:
+            written = os.pwrite(fd, data, offset)
+            while written < len(data):
+                more = os.pwrite(fd, memoryview(data)[written:], offset + written)
+                if more == 0:
+                    raise OSError(errno.EIO, "the disk takes no more bytes")
+                written += more
+        except OSError as error:
+            _RaiseTyped(error)
 
     @_Typed
     def Truncate(self, fd: int, size: int) -> None:
         os.ftruncate(fd, size)
 
-    @_Typed
     def Sync(self, fd: int) -> None:
         """Return when the bytes of `fd`, and its size, are on the disk."""
-        if sys.platform == "darwin":  # pragma: no cover - there fsync stops at the drive's cache
-            fcntl.fcntl(fd, fcntl.F_FULLFSYNC)
-        else:
-            os.fdatasync(fd)
+        try:
+            if sys.platform == "darwin":  # pragma: no cover - there fsync stops at the drive's cache
+                fcntl.fcntl(fd, fcntl.F_FULLFSYNC)
+            else:
+                os.fdatasync(fd)
+        except OSError as error:
+            _RaiseTyped(error)
 
     @_Typed
     def SyncFolder(self, path: str) -> None:
@@ -1481,15 +1497,19 @@ class _Files:
         # Not `lockf`: a POSIX lock is lost when any descriptor of the file closes, and excludes no thread.
         fcntl.flock(fd, fcntl.LOCK_EX)
 
-    @_Typed
     def LockAndLook(self, lock_fd: int, folder: str, fd: int, size: int, offset: int) -> tuple[int, int, bytes]:
         """Take the lock; return the length of its file, when a name in the folder changed, and bytes of a file."""
-        fcntl.flock(lock_fd, fcntl.LOCK_EX)
-        return os.lseek(lock_fd, 0, os.SEEK_END), os.stat(folder).st_ctime_ns, os.pread(fd, size, offset)
+        try:
+            fcntl.flock(lock_fd, fcntl.LOCK_EX)
+            return os.lseek(lock_fd, 0, os.SEEK_END), os.stat(folder).st_ctime_ns, os.pread(fd, size, offset)
+        except OSError as error:
+            _RaiseTyped(error)
 
-    @_Typed
     def Unlock(self, fd: int) -> None:
-        fcntl.flock(fd, fcntl.LOCK_UN)
+        try:
+            fcntl.flock(fd, fcntl.LOCK_UN)
+        except OSError as error:
+            _RaiseTyped(error)
 
 
 def _ReplaceFile(files: _Files, path: str, parts: Iterable[bytes], check: Callable[[], None] = lambda: None) -> None:
@@ -1580,6 +1600,7 @@ _FindNextOrdinal = re.compile(rb'"next_ordinal": (\d{1,18}), "operation_id"').se
 _FindLines = re.compile(rb'\{"crc": "[^\n]*?(?=\{"crc": "|\n|\Z)').finditer
 _CRC_END = len(b'{"crc": "00000000", ')
 _CRC = slice(len(b'{"crc": "'), len(b'{"crc": "00000000'))
+_LINE = b'{"crc": "%b", %b\n'
 FIRST_CRC = b"00000000"
 
 
@@ -1607,18 +1628,22 @@ class LogLine(NamedTuple):
     format: int | None
 
 
+_ENVELOPE = (
+    '"seq": %d, "prev": "%s", "durable": %d, "op": %s, %s"operation_id": %s, "timestamp": %s, "author": %s, '
+    '"agent_io": %s, "before": '
+)
+
+
 def EncodeLine(seq: int, prev: bytes, durable: int, operation: LoggedOperation, extra: str = "") -> tuple[bytes, bytes]:
     """Return a line with its newline, and its crc."""
-    agent_io = _EncodeText(operation.agent_io) if operation.agent_io else "null"
-    envelope = (
-        f'"seq": {seq}, "prev": "{prev.decode()}", "durable": {durable}, "op": {_EncodeString(operation.op)}, {extra}'
-        f'"operation_id": {_EncodeString(operation.id)}, "timestamp": {_EncodeNumber(operation.timestamp)}, '
-        f'"author": {_EncodeString(operation.author)}, "agent_io": {agent_io}, "before": '
-    )
+    text, agent_io = _EncodeString, operation.agent_io
+    said = text(operation.author), _EncodeText(agent_io) if agent_io else "null"
+    stamps = text(operation.op), extra, text(operation.id), _EncodeNumber(operation.timestamp)
+    envelope = _ENVELOPE % (seq, prev.decode(), durable, *stamps, *said)
     before = b"null" if operation.before is _NOTHING else _EncodeRows(operation.before)
     body = b"".join((envelope.encode(), before, _AFTER, _EncodeRows(operation.after), b"}"))
     crc = b"%08x" % zlib.crc32(body)
-    return b"".join((b'{"crc": "', crc, b'", ', body, b"\n")), crc
+    return _LINE % (crc, body), crc
 
 
 def _JoinRows(parts: Iterable[Rows]) -> Rows:
@@ -1687,12 +1712,12 @@ def ReadRowsInto(records: Rows, raw: bytes, locate: Callable[[int, bytes], Any])
         records.Extend(ReadAfter(raw, locate))
 
 
-def _LocateLong(records: Rows, raw: bytes, locate: Callable[[int, bytes], Any]) -> None:
+def _LocateLong(records: Rows, raw: bytes, locate: Callable[[int, bytes], Any], before: int = 0) -> None:
     start = 0
     for index, row in enumerate(records.infos):
         if len(row) > RESIDENT_LIMIT:
             start = raw.index(row, start)
-            records.places[index] = locate(start, row)
+            records.places[index] = locate(before + start, row)
 
 
 def _ReadOperation(raw: bytes) -> tuple[int, LoggedOperation]:
@@ -1789,14 +1814,20 @@ class LogPosition:
 
     def Project(self, records: Rows) -> Rows:
         """Count the rows that the projections are to hold, and hand them on to be written."""
-        for kind, length in enumerate(self.projected):
-            if rows := records[kind]:
-                data, offset = b"\n".join([*rows, b""]), length.bytes
-                length.bytes, length.lines = offset + len(data), length.lines + len(rows)
-                length.crc = zlib.crc32(data, length.crc)
-                if self.write is not None:
-                    self.write(kind, offset, data)
+        for kind, rows in enumerate(records[:3]):
+            if rows:
+                self.ProjectKind(kind, b"\n".join([*rows, b""]), len(rows))
         return records
+
+    def ProjectKind(self, kind: int, data: bytes, count: int) -> None:
+        """Count whole lines that a projection is to hold, and hand them on to be written."""
+        length = self.projected[kind]
+        offset = length.bytes
+        length.bytes = offset + len(data)
+        length.lines += count
+        length.crc = zlib.crc32(data, length.crc)
+        if self.write is not None:
+            self.write(kind, offset, data)
 
     def TellLengths(self) -> _Row:
         """Return a checkpoint's or a snapshot's record of the four files."""
@@ -2344,6 +2375,8 @@ class _FileStore:
         self._size = 0  # of the log with its padding, or less
         self._folder_time = -1  # of the folder when the log was last identified; -1 where that proves nothing
         self._behind = b""  # the bytes after the last line of a log that can only be read
+        # What `LockAndLook` is asked, and finds where all is as the last write left it.
+        self._left: tuple[tuple[int, str, int, int, int], tuple[int, int, bytes]] | None = None
         self.MakeLock()
 
     def MakeLock(self) -> None:
@@ -2538,15 +2571,22 @@ class _FileStore:
         marked, changed_at, last_line = files.LockAndLook(self._lock.fd, self.data_dir, *place)
         if marked:
             raise StoreError(f"a sync of {self.log_path} failed in another process, open the tree again")
-        if changed_at != self._folder_time:
-            self._NoteFolderTime(changed_at)
-            if self._IsReplaced():
-                raise ReplacedError(f"{self.log_path} was replaced")
+        if not self._IsInPlace(changed_at):
+            raise ReplacedError(f"{self.log_path} was replaced")
         if last_line[_CRC] != reader.crc:
             self._Lose()
         after = last_line[length:] if length < _ENVELOPE_LIMIT else files.Read(reader.fd, 1, reader.log.bytes)
         if after not in (b" ", b"\n"):
             self._CatchUp(apply)
+
+    def IsAsLeft(self) -> bool:
+        """Keep other processes from writing; tell whether all is as it was left; else `Begin` looks closer."""
+        if self._left is None or self.health is not _SOUND:
+            return False
+        self._lock.is_held = True
+        place, expected = self._left
+        seen = self.files.LockAndLook(*place)
+        return seen == expected or (seen[::2] == expected[::2] and self._IsInPlace(seen[1]))
 
     def RefuseIfFailed(self) -> None:
         if self.health is Health.LOST:
@@ -2571,6 +2611,14 @@ class _FileStore:
     def _IsReplaced(self) -> bool:
         """Tell whether another file has the log's name; or the lock's: then there are two locks."""
         return not (self.files.IsAt(self._reader.fd, self.log_path) and self._lock.IsInPlace())
+
+    def _IsInPlace(self, changed_at: int) -> bool:
+        """Tell whether log and lock still have their names, of the time at which a name in the folder last changed."""
+        if changed_at != self._folder_time:
+            if self._IsReplaced():
+                return False
+            self._NoteFolderTime(changed_at)
+        return True
 
     def _NoteFolderTime(self, changed_at: int) -> None:
         # A name in the folder that changes changes its time; but not twice within the tick of a clock, so only a time
@@ -2602,43 +2650,78 @@ class _FileStore:
         if self.health is not _SOUND:
             self.RefuseIfFailed()
         reader, lines = self._reader, []
-        tail, durable, crc = reader.log.bytes, reader.seq, reader.crc
+        durable, crc, start = reader.seq, reader.crc, 0
         for seq, operation in enumerate(operations, durable + 1):
             line, crc = EncodeLine(seq, crc, durable, operation, extra)
             lines.append(line)
-        data = b"".join(lines)
-        if tail + len(data) > self._size:
-            data += _PADDING
-        try:
-            self.files.Write(reader.fd, data, tail)
-        except _DiskError as error:
-            raise self._Retract(error) from error
-        self._SyncLog()
-        self._size = max(self._size, tail + len(data))
-        for operation, line in zip(operations, lines, strict=True):
             if operation.after.infos:
-                _LocateLong(operation.after, line, reader.Locate)
-            reader.Advance(reader.seq + 1, line)
+                _LocateLong(operation.after, line, reader.Locate, start)
+            start += len(line)
+        is_checkpoint_due = self._Put(b"".join(lines), len(lines), line, crc)
         # Once for a group: each write lets other threads run, and waits for its turn again.
         reader.Project(operation.after if len(operations) == 1 else _JoinRows(each.after for each in operations))
-        if extra:  # this was a checkpoint
-            return
-        seq, size = reader.checkpoint
-        if reader.seq - seq >= _CHECKPOINT_OPERATIONS or reader.log.bytes - size >= _CHECKPOINT_BYTES:
-            with contextlib.suppress(StoreError):  # the operations are durable; the next write will say so
-                self._Checkpoint(operations[-1].timestamp)  # no clock is asked: it could fail
+        if is_checkpoint_due and not extra:
+            self._Checkpoint(operation.timestamp)
+
+    def AppendOne(
+        self, id: str, op: str, now: float, author: str, agent_io: _Row | None, after: bytes,
+        rows: Iterable[tuple[int, bytes, int]],
+    ) -> str:  # fmt: skip
+        """Make one operation durable as `Append` does, of rows that were encoded; return the position after it."""
+        reader = self._reader
+        seq = reader.seq
+        text, io = _EncodeString, "null" if agent_io is None else _EncodeText(agent_io)
+        stamps = seq + 1, reader.crc.decode(), seq, text(op), "", text(id), _EncodeNumber(now), text(author), io
+        body = b"%bnull%b%b}" % ((_ENVELOPE % stamps).encode(), _AFTER, after)
+        crc = b"%08x" % zlib.crc32(body)
+        line = _LINE % (crc, body)
+        is_checkpoint_due = self._Put(line, 1, line, crc)
+        for kind, data, count in rows:
+            reader.ProjectKind(kind, data, count)
+        if is_checkpoint_due:
+            self._Checkpoint(now)
+            return self.position
+        return f"{seq + 1} {crc.decode()}"
+
+    def _Put(self, data: bytes, count: int, last_line: bytes, crc: bytes) -> bool:
+        """Write lines behind the last one, sync, and move past them; tell whether a checkpoint is due."""
+        reader, files, folder_time = self._reader, self.files, self._folder_time
+        fd, log = reader.fd, reader.log
+        tail = log.bytes
+        end = tail + len(data)
+        is_beyond = end > self._size
+        try:
+            files.Write(fd, data + _PADDING if is_beyond else data, tail)
+        except _DiskError as error:
+            raise self._Retract(error) from error
+        try:
+            files.Sync(fd)
+        except _DiskError as error:
+            raise self._FailSync(error) from error
+        if is_beyond:
+            self._size = end + len(_PADDING)
+        log.bytes, log.lines, log.crc = end, log.lines + count, zlib.crc32(data, log.crc)
+        reader.last_line = start = end - len(last_line)
+        reader.seq = seq = reader.seq + count
+        reader.crc = crc  # last: see `Advance`
+        self._left = (self._lock.fd, self.data_dir, fd, end + 1 - start, start), (0, folder_time, last_line + b" ")
+        checked_seq, checked_size = reader.checkpoint
+        return seq - checked_seq >= _CHECKPOINT_OPERATIONS or end - checked_size >= _CHECKPOINT_BYTES
 
     def _SyncLog(self) -> None:
         try:
             self.files.Sync(self._reader.fd)
         except _DiskError as error:
-            # The kernel may have dropped the pages and call the next sync a success: only a copy shows what the disk
-            # holds, and until it is made nothing may be written.
-            self._Fail(Health.FAILED, f"a sync of {self.log_path} failed, open the tree again", error)
-            with contextlib.suppress(_DiskError):  # on such a disk; this tree knows in any case
-                self._lock.Mark(1)
-            message = f"could not sync {self.log_path}, the outcome is unknown: {error}"
-            raise StoreError(message, outcome_unknown=True) from error
+            raise self._FailSync(error) from error
+
+    def _FailSync(self, error: _DiskError) -> StoreError:
+        """Note that a sync has failed; return the error that says so."""
+        # The kernel may have dropped the pages and call the next sync a success: only a copy shows what the disk holds,
+        # and until it is made nothing may be written.
+        self._Fail(Health.FAILED, f"a sync of {self.log_path} failed, open the tree again", error)
+        with contextlib.suppress(_DiskError):  # on such a disk; this tree knows in any case
+            self._lock.Mark(1)
+        return StoreError(f"could not sync {self.log_path}, the outcome is unknown: {error}", outcome_unknown=True)
 
     def _Retract(self, error: _DiskError) -> StoreError:
         """Take a failed write back; return the error that says whether that was done."""
@@ -2656,11 +2739,11 @@ class _FileStore:
         """Say in the log that the projections are synced, if they are."""
         reader = self._reader
         reader.checkpoint = reader.seq, reader.log.bytes  # first: what fails is tried again after as many more
-        if not self.projections.Sync():
-            return
-        operation = LoggedOperation(CHECKPOINT, _NewId(), now, NoRows(), NoRows())
-        self.Append([operation], f'"files": {_EncodeText(reader.TellLengths())}, ')
-        reader.checkpoint = reader.seq, reader.log.bytes
+        with contextlib.suppress(StoreError):  # what was written is durable; the next write will say so
+            if self.projections.Sync():
+                operation = LoggedOperation(CHECKPOINT, _NewId(), now, NoRows(), NoRows())
+                self.Append([operation], f'"files": {_EncodeText(reader.TellLengths())}, ')
+                reader.checkpoint = reader.seq, reader.log.bytes
 
     # -- reading back ---------------------------------------------------------
 
@@ -2894,12 +2977,13 @@ class _Multimap(Generic[_Value]):
         if held is None:
             self._held[key] = value
             return
-        values = held if type(held) is list and key in self.changed else None
-        if values is None:
+        if type(held) is not list or key not in self.changed:
             values = list(self.Get(key))
-        elif is_last and values[-1] != value:  # nearly always, of a level that grows
-            values.append(value)
+        elif is_last and held[-1] != value:  # nearly always, of a level that grows
+            held.append(value)
             return
+        else:
+            values = held
         index = len(values) if is_last else bisect.bisect_left(values, self._Place(value), key=self._Place)
         if value not in values[max(index - 1, 0) : index + 1]:
             values.insert(index, value)
@@ -3036,8 +3120,10 @@ class _State:
         self.names.AddAll(zip(map(str.strip, folds), named_ids, strict=True), True)
         return True
 
-    def AddNode(self, id: str, row: bytes, ordinal: int, parent_id: str, folds: list[str], tokens: list[str]) -> None:
-        """Take in a new keyword, the newest, whose id was never used and that `folds`, and other `tokens`, lead to."""
+    def AddNode(
+        self, id: str, row: bytes, ordinal: int, parent_id: str, folds: list[str], tokens: Iterable[str]
+    ) -> None:
+        """Take in a new keyword, the newest, whose id was never used and that `folds` and `tokens` lead to."""
         self.change_count += 1
         self.next_ordinal = ordinal + 1
         self.nodes[id] = row
@@ -3045,13 +3131,13 @@ class _State:
         for fold in folds:
             self.names.Add(fold, id, True)
         if self._tokens is not None:
-            self._tokens.AddAll([(token, id) for token in tokens], True)
+            self._tokens.AddAll([(token, id) for token in tokens if token not in folds], True)
 
-    def AddInfo(self, id: str, rows: Rows, keyword_ids: list[str]) -> None:
+    def AddInfo(self, id: str, row: bytes, keyword_ids: list[str], links: list[bytes]) -> None:
         """Take in a new info, whose id was never used, and its links to these keywords, the newest."""
         self.change_count += 1
-        self._HoldInfo(id, rows.places.get(0, rows.infos[0]))
-        for keyword_id, link in zip(keyword_ids, rows.links, strict=True):
+        self._HoldInfo(id, row)
+        for keyword_id, link in zip(keyword_ids, links, strict=True):
             self.by_info.Add(id, link, True)
             self.by_node.Add(keyword_id, link, True)
         self.next_ordinal += len(keyword_ids)
@@ -4621,12 +4707,11 @@ _GATHER_S = 0.001  # for which a commit waits for other threads of this process,
 _REENTRY = "a signal handler, clock or ranking cannot use the tree while its own thread does"
 
 
-# The straight way of what creates one record and needs nothing that others are about to write: of the state, the clock,
-# the next ordinal and the operation's id it makes the operation without a transaction, how it is taken in, and what the
-# caller gets.  None where it is not so simple: then all plans of the group say what is to be done.  Both give the same
-# bytes.
-_Made: TypeAlias = tuple["LoggedOperation", Callable[[], None], Any]
-_Straight: TypeAlias = Callable[["_State", _Clock, int, str], _Made | None]
+# The straight way of a single new record, the store's lock held: of the engine, and of arguments that were checked, it
+# makes what the caller gets, how the record is taken in, the operation's id, and what else the store's `AppendOne` is
+# given.  None where it is not so simple: then a plan says what is to be done.  Both give the same bytes.
+_Made: TypeAlias = tuple[object, Callable[..., None], tuple[Any, ...], str, tuple[Any, ...]]
+_Straight: TypeAlias = Callable[..., _Made | None]
 
 
 @dataclass(slots=True, eq=False)
@@ -4637,7 +4722,6 @@ class _Job(Generic[_Value]):
     author: str = ""
     agent_ios: Sequence[_Row] = ()
     block: OpenOperation | None = None
-    straight: _Straight | None = None
     result: _Value = None  # type: ignore[assignment]  # until it is done
     error: BaseException | None = None
     is_done: bool = False
@@ -4658,17 +4742,19 @@ class _GroupCommit:
         self._lock = threading.RLock()  # guards which group is forming
         self._forming: tuple[list[_Job[Any]], Any] = [], threading.Lock()  # the holder of this lock commits these jobs
         self._expected, self._patience = 1, 0.0  # how many the next group waits for, and for how many seconds
+        self.is_alone = True  # neither does a group form, nor is one expected
 
     def Run(self, job: _Job[Any]) -> None:
-        jobs, lock = self._forming
-        if not jobs and self._expected <= 1 and not self._commit_lock.locked():  # two that find it so take turns
+        if self.is_alone and not self._commit_lock.locked():  # two that find it so take turns
             with self._commit_lock:
                 self._commit_jobs([job])
             return
+        jobs, lock = self._forming
         try:
             with self._lock:
                 jobs, lock = self._forming
                 jobs.append(job)
+                self.is_alone = False
             with lock:
                 if jobs is not self._forming[0]:
                     return
@@ -4681,6 +4767,7 @@ class _GroupCommit:
                     began = time.monotonic()
                     self._commit_jobs(jobs)
                     self._expected = len(jobs) + len(self._forming[0])
+                    self.is_alone = self._expected <= 1
                     self._patience = min((time.monotonic() - began) / 4, _GATHER_S)
         except BaseException:  # Ctrl-C while waiting: this need not be committed any more
             with self._lock:
@@ -4920,6 +5007,7 @@ class _Engine:
         self.normalizer = normalizer
         self.new_id = new_id if new_id is _NewId else lambda: _CheckId("what new_id returns", new_id())
         self._blocks: tuple[weakref.ref[OpenOperation], ...] = ()  # those that may be open, in any thread
+        self._can_go_straight = False  # whether the store has `AppendOne`
         self.health = _SOUND  # or STALE, after a fork or Ctrl-C in a commit, say; or CLOSED
         self.position = ""  # of the log, as far as all of it is in the state
         self.ranker: Ranker | None = None  # None: made by the next opening, in a forked child too
@@ -4961,9 +5049,9 @@ class _Engine:
             raise
         with self.lock:
             self.store, self.state = store, state
+            self._can_go_straight = isinstance(store, _FileStore)
             self.health = _SOUND
-            for block in self.OpenBlocks():
-                block.transaction = None
+            self._RunBlocksAgain()
             self.position = store.position
         self._finalizer.detach()
         self._finalizer = weakref.finalize(self, store.Release)
@@ -5094,6 +5182,10 @@ class _Engine:
         with self.lock:
             self._blocks = tuple(map(weakref.ref, [*self.OpenBlocks(), *new]))
 
+    def _RunBlocksAgain(self) -> None:
+        for block in self.OpenBlocks():
+            block.transaction = None
+
     def ReadRow(self, held: Any) -> bytes:
         """Return the row of an info; a long one is read without the tree's lock, which must not be held."""
         while not isinstance(held, bytes):
@@ -5120,12 +5212,59 @@ class _Engine:
         plan: _Plan[_Value],
         author: str,
         agent_ios: Sequence[_Row] = (),
-        straight: _Straight | None = None,
     ) -> _Value:
         """Commit a plan, or make it a part of the block that is open here; return what it returned."""
         if self._blocks and (block := self.FindBlock()) is not None:
             return block.Add(plan, author, agent_ios)
-        return self.Run(_Job(op, self.new_id(), plan, author, agent_ios, None, straight))
+        return self.Run(_Job(op, self.new_id(), plan, author, agent_ios))
+
+    def WriteAlone(self, make: _Straight, *arguments: Any) -> Any:
+        """Commit what the straight way of one writer gives; None, and nothing done, where it takes the plan.
+
+        Beside a sync all code is cold and costs by the line, so nothing stands here that a single writer does not need.
+        """
+        if self._blocks or self.commit_lock.locked() or not (self._committer.is_alone and self._can_go_straight):
+            return None
+        made = result = None
+        position = ""
+        with self.Enter(), self.commit_lock:
+            store = self.store
+            try:
+                if self.health is _SOUND and store.IsAsLeft():
+                    made = make(self, *arguments)
+                if made is not None:
+                    result, take_in, taken, id, operation = made
+                    position = store.AppendOne(id, *operation)
+                    with self.lock:
+                        was = self.health
+                        self.health = was if was is _CLOSED else _STALE  # until all of it is there: Ctrl-C may come
+                        if self._blocks:
+                            self._RunBlocksAgain()
+                        take_in(*taken)
+                        self.position, self.health = position, was
+            except BaseException as error:
+                if made is not None:
+                    self.health, was = max(self.health, _STALE), self.health  # first: a second Ctrl-C may come
+                    if not position or not isinstance(error, Exception):
+                        failure = self._Judge(error, was)
+                        if failure is None:
+                            raise
+                        raise _ErrorOf(made[3], failure)  # noqa: B904  it is the error, or has it as its cause
+                    self._NoteUnread(error)
+                elif not isinstance(error, Exception):  # else its plan fails as well, and says so
+                    raise
+            finally:
+                try:
+                    store.End()
+                except BaseException:  # Ctrl-C at its entry
+                    try:
+                        store.End()
+                    finally:  # a second Ctrl-C
+                        store.End()
+                    raise
+        if result is not None:
+            self.of_thread.last_operation = id
+        return result
 
     def Run(self, job: _Job[_Value]) -> _Value:
         """Return the result of the job's plan, once it is durable; raise its error."""
@@ -5172,22 +5311,33 @@ class _Engine:
                 jobs = [job for job in jobs if not job.is_done]
             except BaseException as error:
                 self.health, was = max(self.health, _STALE), self.health  # first: a second Ctrl-C may come
-                # Raised before anything was applied; after all others memory may differ from the log.
-                is_refusal = isinstance(error, StoreError) and not isinstance(error, (StoreCorruptError, _ReentryError))
-                if is_refusal or self.store.health is Health.LOST:
-                    self.health, self.position = was, self.store.position  # others' writes are taken in
-                if not isinstance(error, KeywordTreeError):
+                failure = self._Judge(error, was)
+                if failure is None:
                     raise  # by no local's name: a cycle would keep its frames, and with them the collector off
-                failure = error
-                if isinstance(error, _DiskError):
-                    failure = StoreError(f"cannot use {_Shorten(self.name)}: {error}")
-                    failure.__cause__ = error
                 if not jobs:
                     raise failure  # noqa: B904  it is the error, or has it as its cause
                 for job in jobs:
                     if not job.is_done:
                         job.error = _ErrorOf(job.id, failure)
                 return None
+
+    def _Judge(self, error: BaseException, was: Health) -> KeywordTreeError | None:
+        """Restore the health where memory is as the log; return the error for callers, None of what is none of ours."""
+        # Raised before anything was applied; after all others memory may differ from the log.
+        is_refusal = isinstance(error, StoreError) and not isinstance(error, (StoreCorruptError, _ReentryError))
+        if is_refusal or self.store.health is Health.LOST:
+            self.health, self.position = was, self.store.position  # others' writes are taken in
+        if not isinstance(error, KeywordTreeError):
+            return None
+        if not isinstance(error, _DiskError):
+            return error
+        failure = StoreError(f"cannot use {_Shorten(self.name)}: {error}")
+        failure.__cause__ = error
+        return failure
+
+    def _NoteUnread(self, error: Exception) -> None:
+        """What is durable was not taken in: the next call reads it from the log."""
+        _LOGGER.warning("memory is read again from the log: %s: %s", type(error).__name__, error)
 
     def Compact(self, keep_history: bool) -> None:
         """Write a new log, and open it; readers go on with what they have until it is there."""
@@ -5205,44 +5355,27 @@ class _Engine:
 
         self.Exclusively(Work)
 
-    def _GoStraight(self, jobs: list[_Job[Any]]) -> list[_Made]:
-        """Return the rows of each job; nothing where one of them needs its plan."""
-        made: list[_Made] = []
-        ordinal = self.state.next_ordinal
-        for job in jobs:
-            try:
-                each = job.straight and job.straight(self.state, self.Now, ordinal, job.id)
-            except Exception:  # its plan fails as well, and says so
-                each = None
-            if each is None:
-                return []
-            made.append(each)
-            ordinal += len(each[0].after.nodes) + len(each[0].after.links)
-            job.result, job.is_written, job.error = each[2], True, None  # no error of a run before others' changes
-        is_unique = len(made) == 1 or len({record.id for _, _, record in made}) == len(made)
-        return made if is_unique else []
-
-    def _RunPlans(self, jobs: list[_Job[Any]]) -> list[_Made]:
+    def _RunPlans(self, jobs: list[_Job[Any]]) -> list[LoggedOperation]:
         """Run each plan on the tree as those before it leave it; return what they bring."""
         block = jobs[0].block if len(jobs) == 1 else None  # its own transaction takes no steps of others
         transaction = None if block is None else block.TransactionOn(self.state)
         transaction = transaction or _Transaction(self, self.state)
-        made: list[_Made] = []
+        operations: list[LoggedOperation] = []
         for job in jobs:
             operation = self._RunPlan(job, transaction)
             job.is_written = operation is not None
             # Else what it was decided on may not be all, or may fail.
-            job.is_done = operation is None and not made and not self.store.is_guess
+            job.is_done = operation is None and not operations and not self.store.is_guess
             if operation is not None:
-                made.append((operation, partial(self.state.Apply, operation.after), None))
-        return made
+                operations.append(operation)
+        return operations
 
     def _CommitJobs(self, jobs: list[_Job[Any]]) -> None:
         """Commit a group: each job is a line of its own."""
-        made = self._GoStraight(jobs) or self._RunPlans(jobs)
+        operations = self._RunPlans(jobs)
         try:
-            if made:
-                self.store.Append(list(map(operator.itemgetter(0), made)))
+            if operations:
+                self.store.Append(operations)
             else:
                 self.store.Confirm()  # what is refused, or changes nothing, was decided on what all have written
         except StoreError as error:
@@ -5255,10 +5388,10 @@ class _Engine:
                     self._CommitJobs([job])
             return
         try:
-            for operation, take_in, _ in made:
-                self._Apply(operation.after, take_in)
-        except Exception as error:  # they are durable: the next call reads them from the log
-            _LOGGER.warning("memory is read again from the log: %s: %s", type(error).__name__, error)
+            for operation in operations:
+                self._Apply(operation.after)
+        except Exception as error:
+            self._NoteUnread(error)
         for job in jobs:
             job.is_done = True
 
@@ -5285,17 +5418,14 @@ class _Engine:
         agent_io = {"calls": list(ios)} if len(ios) > 1 else ios[0] if ios else None
         return LoggedOperation(job.op, job.id, now, before, after, job.author, agent_io)
 
-    def _Apply(self, records: Rows, take_in: Callable[[], None] | None = None) -> None:
+    def _Apply(self, records: Rows) -> None:
         """Make durable rows visible to readers, all at once."""
         with self.lock:
             was = self.health
             self.health = was if was is _CLOSED else _STALE  # until all of it is there: Ctrl-C may come
             for block in self.OpenBlocks() if self._blocks else ():
                 block.TakeIn(records)
-            if take_in is None:
-                self.state.Apply(records)
-            else:
-                take_in()
+            self.state.Apply(records)
             self.health = was
 
     def Fit(self, query: str, more: str = "", **options: Any) -> Fits:
@@ -5791,64 +5921,78 @@ class _Writer:
         _FieldsOf(node)["_list_children"] = self._reader.ListChildren
         return node
 
-    def CreateKeyword(
-        self, parent_id: str, id: str, name: str, aliases: list[str], description: str, metadata: _Row, author: str,
-        io: _Row | None,
-    ) -> KeywordNode:  # fmt: skip
+    def CreateKeyword(self, parent_id: str | None, io: _Row | None, id: str | None, *draft: Any) -> KeywordNode:
         """Make one keyword, of arguments that were checked; `io` is of the model that has chosen the parent."""
-        folds: list[str] = []
-        others: list[str] = []
-        tokens: dict[str, None] = {}
-        for text in (name, *aliases):
-            fold = _Fold(text)
-            token = _TokenOf(fold)
-            folds.append(fold)
-            tokens[token] = None
-            if token != fold:
-                others.append(token)
-
-        def GoStraight(state: _State, clock: _Clock, ordinal: int, operation_id: str) -> _Made | None:
-            if parent_id not in state.nodes or id in state.nodes or id in state.gone_nodes:
-                return None
-            now, level = clock(), state.LevelOf(parent_id) + 1
-            stamps = level, description, metadata, 1, now, now, author
-            row = _EncodeNode(id, ordinal, False, parent_id, name, aliases, tokens, *stamps)
-            rows = _MakeRows(([row], [], [], {}, {}))
-            operation = LoggedOperation("create_keyword", operation_id, now, _NOTHING, rows, author, io)
-            node = _DeferNode(id, row, level, self._reader.ListChildren)
-            return operation, partial(state.AddNode, id, row, ordinal, parent_id, folds, others), node
+        id = id or self._engine.new_id()
+        parent_id = _ROOT_ID if parent_id is None else _CheckId("parent_id", parent_id)
 
         def Plan(tx: _Transaction) -> KeywordNode:
-            return _PlanNode(self.DraftNode(id, name, aliases, description, metadata, author), parent_id, io, tx)
+            return _PlanNode(self.DraftNode(id, *draft), parent_id, io, tx)
 
-        straight = GoStraight if self._engine.normalizer is _NormalizeText else None
-        return self._engine.Write("create_keyword", Plan, author, [io] if io else (), straight)
+        return self._engine.Write("create_keyword", Plan, draft[-1], [io] if io else ())
 
-    def CreateInfo(
-        self, id: str, content: str, source: str, keyword_ids: list[str], metadata: _Row, author: str, auto_link: bool
-    ) -> Info:
-        """Make one info, of arguments that were checked."""
-        chosen, io = self.ChooseLinks(content) if auto_link else ([], None)
+    def MakeKeyword(
+        self, engine: _Engine, names: str, parent_id: str, io: _Row | None, id: str | None, name: str,
+        aliases: list[str], description: str, metadata: _Row, author: str,
+    ) -> _Made | None:  # fmt: skip
+        """Make one keyword by the straight way; `names` are its name and aliases in lines, where they are plain."""
+        state, text = engine.state, _EncodeString
+        nodes = state.nodes
+        is_new = id not in nodes and id not in state.gone_nodes
+        if parent_id not in nodes or not is_new or engine.normalizer is not _NormalizeText:
+            return None
+        folds = names.lower().split("\n") if names else list(map(_Fold, (name, *aliases)))
+        tokens = dict.fromkeys(map(_TokenOf, folds))
+        level, ordinal = state.levels.get(parent_id), state.next_ordinal
+        level = 1 + (state.LevelOf(parent_id) if level is None else level)
+        id, operation_id, now = id or engine.new_id(), engine.new_id(), engine.Now()
+        stamp = _EncodeNumber(now)
+        values = (
+            text(id), ordinal, "false", text(parent_id), text(name), ",".join(map(text, aliases)),
+            ",".join(map(text, tokens)), level, text(description), _EncodeText(metadata) if metadata else "{}", 1,
+            stamp, stamp, text(author), "",
+        )  # fmt: skip
+        row = (_NODE_ROW % values).encode()
+        node = _DeferNode(id, row, level, self._reader.ListChildren)
+        operation = "create_keyword", now, author, io, row, ((0, row + b"\n", 1),)
+        return node, state.AddNode, (id, row, ordinal, parent_id, folds, tokens), operation_id, operation
 
-        def GoStraight(state: _State, clock: _Clock, ordinal: int, operation_id: str) -> _Made | None:
-            if id in state.infos or id in state.gone_infos or not all(map(state.nodes.__contains__, keyword_ids)):
-                return None
-            now = clock()
-            row = _EncodeInfo(id, False, source, metadata, 1, now, now, author, content)
-            links = []
-            for number, keyword_id in enumerate(keyword_ids, ordinal):
-                links.append(_EncodeLink(id, keyword_id, number, False, RelationType.PRIMARY, author, now))
-            rows = _MakeRows(([], [row], links, {}, {}))
-            operation = LoggedOperation("create_info", operation_id, now, _NOTHING, rows, author, io)
-            info = _DeferInfo(row)
-            info.id = id
-            return operation, partial(state.AddInfo, id, rows, keyword_ids), info
+    def CreateInfo(self, ids: list[str], chosen: list[str], io: _Row | None, id: str | None, *draft: Any) -> Info:
+        """Make one info, of arguments that were checked, linked to the keywords of these ids, and to chosen ones."""
+        id = id or self._engine.new_id()
 
         def Plan(tx: _Transaction) -> Info:
+            content, source, metadata, author = draft
             info = Info(id, content, source, metadata, 1, 0.0, 0.0, created_by=author)
-            return _PlanInfo(info, keyword_ids, chosen, tx)
+            return _PlanInfo(info, ids, chosen, tx)
 
-        return self._engine.Write("create_info", Plan, author, [io] if io else (), None if chosen else GoStraight)
+        return self._engine.Write("create_info", Plan, draft[-1], [io] if io else ())
+
+    def MakeInfo(
+        self, engine: _Engine, keyword_ids: list[str], io: _Row | None, id: str | None, content: str, source: str,
+        metadata: _Row, author: str,
+    ) -> _Made | None:  # fmt: skip
+        """Make one info by the straight way."""
+        state = engine.state
+        if id in state.infos or id in state.gone_infos or not all(map(state.nodes.__contains__, keyword_ids)):
+            return None
+        if len(content) > RESIDENT_LIMIT // 4:
+            return None  # its row may be too long for memory
+        id, operation_id, now = id or engine.new_id(), engine.new_id(), engine.Now()
+        row = _EncodeInfo(id, False, source, metadata, 1, now, now, author, content)
+        if len(row) > RESIDENT_LIMIT:
+            return None
+        links = []
+        for number, keyword_id in enumerate(keyword_ids, state.next_ordinal):
+            links.append(_EncodeLink(id, keyword_id, number, False, RelationType.PRIMARY, author, now))
+        rows = [(1, row + b"\n", 1)]
+        if links:
+            rows.append((2, b"\n".join([*links, b""]), len(links)))
+        after = _EncodeRows(_MakeRows(([], [row], links, {}, {})))
+        info = _DeferInfo(row)
+        info.id = id
+        operation = "create_info", now, author, io, after, rows
+        return info, state.AddInfo, (id, row, keyword_ids, links), operation_id, operation
 
     def Place(self, name: str, description: str) -> tuple[str, _Row | None]:
         """Let the model choose a parent; return it, and what the log keeps of that."""
@@ -6536,20 +6680,22 @@ class KeywordTree:
         Raises:
             DuplicateIdError: the id is in use, or belongs to a merged keyword.
         """
-        name, io = _CheckName("name", name), None
-        aliases = [] if aliases is None else _CheckList("aliases", aliases, _CheckName)
+        names, io = _JoinPlain(name, aliases), None
+        if not names:
+            name, aliases = _CheckName("name", name), _CheckList("aliases", aliases, _CheckName)
         if description != "":
             description = _CheckText("description", description, _DESCRIPTION_LIMIT)
         metadata = {} if metadata is None else _CheckMetadata("metadata", metadata)
         if created_by != "user":
             created_by = _CheckName("created_by", created_by)
-        id = self._engine.new_id() if id is None else _CheckId("id", id)
-        if parent_id is not None:
-            parent_id = _CheckId("parent_id", parent_id)
-        elif _CheckBool("llm_auto_place", llm_auto_place):
-            parent_id, io = self._writer.Place(name, description)
-        texts = description, metadata, created_by
-        return self._writer.CreateKeyword(parent_id or _ROOT_ID, id, name, aliases, *texts, io)
+        if id is not None:
+            id = _CheckId("id", id)
+        engine, writer = self._engine, self._writer
+        if parent_id is None and _CheckBool("llm_auto_place", llm_auto_place):
+            parent_id, io = writer.Place(name, description)
+        draft = id, name, list(aliases) if aliases else [], description, metadata, created_by
+        node = engine.WriteAlone(writer.MakeKeyword, names, parent_id or _ROOT_ID, io, *draft)
+        return writer.CreateKeyword(parent_id, io, *draft) if node is None else node
 
     def BatchCreateKeywords(self, specs: Sequence[KeywordSpec | Mapping[str, object]]) -> list[KeywordNode]:
         """Make many keywords, all or none; return them in the order of the specs.
@@ -6617,8 +6763,12 @@ class KeywordTree:
             created_by = _CheckName("created_by", created_by)
         if auto_link is not False:
             auto_link = _CheckBool("auto_link", auto_link)
-        id = self._engine.new_id() if id is None else _CheckId("id", id)
-        return self._writer.CreateInfo(id, content, source, ids, metadata, created_by, auto_link)
+        if id is not None:
+            id = _CheckId("id", id)
+        writer, draft = self._writer, (id, content, source, metadata, created_by)
+        chosen, io = writer.ChooseLinks(content) if auto_link else ([], None)
+        info = None if chosen else self._engine.WriteAlone(writer.MakeInfo, ids, io, *draft)
+        return writer.CreateInfo(ids, chosen, io, *draft) if info is None else info
 
     def BatchCreateInfos(self, specs: Sequence[InfoSpec | Mapping[str, object]]) -> list[Info]:
         """Store many infos, all or none; return them in the order of the specs.

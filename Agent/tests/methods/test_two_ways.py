@@ -73,6 +73,7 @@ def _files(folder: Path) -> dict[str, bytes]:
 def test_the_straight_way_gives_the_same_bytes_memory_and_answers(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    straight = inside.note_straight_writes(monkeypatch)
     for seed in range(HISTORIES):
         found = []
         for way in ("straight", "general"):
@@ -84,6 +85,7 @@ def test_the_straight_way_gives_the_same_bytes_memory_and_answers(
                 found.append((answers, _files(folder), inside.held(tree), tree.Verify()))
         assert found[0] == found[1], seed
         assert found[0][3] == []
+    assert len(straight) > HISTORIES
 
 
 class _Twin:

@@ -368,7 +368,21 @@ def check_tables(tree: KeywordTree) -> None:
 
 def never_straight(patch: pytest.MonkeyPatch) -> None:
     """Let every write go the general way."""
-    patch.setattr(kt._Engine, "_GoStraight", lambda *_: [])
+    patch.setattr(kt._Engine, "WriteAlone", lambda *_: None)
+
+
+def note_straight_writes(patch: pytest.MonkeyPatch) -> list[object]:
+    """Return a list to which each record is added that was written the straight way."""
+    real = kt._Engine.WriteAlone
+    noted: list[object] = []
+
+    def write(*arguments: Any) -> Any:
+        if (record := real(*arguments)) is not None:
+            noted.append(record)
+        return record
+
+    patch.setattr(kt._Engine, "WriteAlone", write)
+    return noted
 
 
 class _TakenDownError(Exception):
@@ -384,11 +398,11 @@ def take_down(tree: KeywordTree, writes: Sequence[Callable[[], object]]) -> list
         raise _TakenDownError
 
     engine: Any = tree._engine
-    engine.Run = run
+    engine.Run, engine.WriteAlone = run, lambda *_: None
     for write in writes:
         with contextlib.suppress(_TakenDownError, kt.KeywordTreeError):  # an undo that finds nothing hands in no job
             write()
-    del engine.Run
+    del engine.Run, engine.WriteAlone
     return jobs
 
 
