@@ -157,10 +157,10 @@ def import_file(
         return report
     except UnicodeDecodeError as error:
         raise refuse_encoding(source, error) from error
-    except InvalidInputError as error:
-        if str(error).startswith(source.path.name):
+    except ValueError as error:  # the tree refused it, or a reader failed
+        if isinstance(error, InvalidInputError) and str(error).startswith(source.path.name):
             raise
-        raise refuse(source, str(error)) from error  # what the tree refused
+        raise refuse(source, str(error)) from error
 
 
 def export_file(

@@ -439,6 +439,8 @@ from Agent.cli.command_line import main
 for words in (["remember", "Tea first.", "--keyword", "drinks/tea"], ["export", "a.pairs"], ["count"]):
     assert main(words) == 0
 assert main(["--data", "copy", "import", "a.pairs"]) == main(["--data", "copy", "recall", "tea?"]) == 0
+open("bad.pairs", "w").write("no JSON")
+assert main(["import", "bad.pairs"]) == 2
 notebook = Notebook("notes", "ada")
 notebook.save("Milk second.", "drinks")
 assert notebook.load("what comes second?") == ["Milk second."]
