@@ -19,6 +19,7 @@ from ..keyword_tree import (
     InvalidInputError,
     KeywordTree,
     StoreCorruptError,
+    _Files,
 )
 
 __all__ = ["backup"]
@@ -60,11 +61,7 @@ def backup(tree: KeywordTree, folder: str | os.PathLike[str]) -> int:
     finally:
         shutil.rmtree(kept)
         shutil.rmtree(unfinished, ignore_errors=True)
-    fd = os.open(target.parent, os.O_RDONLY)
-    try:
-        os.fsync(fd)
-    finally:
-        os.close(fd)
+    _Files().SyncFolder(str(target.parent))
     return count
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import stat
 import threading
 from collections.abc import Iterator
@@ -79,3 +81,18 @@ def test_of_damage_is_no_backup(tree: KeywordTree, tmp_path: Path) -> None:
     with pytest.raises(StoreCorruptError):
         backup(tree, tmp_path / "copy")
     assert not (tmp_path / "copy").exists()
+
+
+def test_is_made_where_no_folder_can_be_synced(
+    tree: KeywordTree, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sync = os.fsync
+
+    def sync_files(fd: int) -> None:
+        if stat.S_ISDIR(os.fstat(fd).st_mode):
+            raise OSError(errno.EINVAL, "Invalid argument")
+        sync(fd)
+
+    monkeypatch.setattr(os, "fsync", sync_files)
+
+    assert backup(tree, tmp_path / "copy") == 0
