@@ -737,23 +737,48 @@ def _LineOf(idx: int, entry: _Row) -> str:
     return " ".join(f"{idx} {entry['path'] or entry['name']}{aliases}{said and f': {said}'}".split())
 
 
-_FindKeys = re.compile(
-    r"(?i)((?:bearer|basic|key|token|secret|passw(?:or)?d|passphrase|credential|auth(?:orization)?|cookie|密钥|密码|令牌|口令)s?"
-    r"(?: \w+|[一-鿿]{1,4})?"  # after a blank alone only what has a digit
-    r"(?:\W{0,3}[:=\"'`：“]\W{0,4}(?:\w+\(\W?|b['\"])?(?:(?:bearer|basic|token) )?|\W{1,4}(?=\S{0,99}[\d*]))|\bsk-|://)"
-    r"(?:(?<=://)[^\s/@]+(?=@)|(?<!://)[\w.~+/=*-]{6,})|\b(?=\S{0,99}\d)[\w-]{20,}"
+_FindAttached = re.compile(  # after a colon or such: whatever stands there, but for "Token error: expired"
+    r"(?i)((?:bearer|basic|key|token|secret|passw(?:or)?d|passphrase|credential|auth(?:orization)?|cookie|sig(?:nature)?"
+    r"|密钥|密码|令牌|口令|凭证)s?(?!\W*(?:error|fail|missing|invalid|expired|错误|失败|无效)\w*\W+[a-z]{1,16}\b)"
+    r"(?: \w+|[一-鿿]{1,4})?(?:[\\\"'`”)]{0,3}\s?[:=：]|[\"'],)\s{0,4}[\\\"'`“(\[]{0,3}(?:\w+\(\W?|b['\"])?"
+    r"(?:(?:bearer|basic|token) )?|\b(?:bearer|basic) (?=\S*(?-i:[\d=]|[a-z][A-Z]))|\bsk-|://)"
+    r"(?:(?<=://)[^\s/@]+(?=@)|(?<!://)(?!\w+[\"']\s?:)[\w!#$%*+./:=?@^~-]{6,})",
 )
+_FindClauses = re.compile(r"(?:[^.;；。\n]|\.(?=\S))+")
+_SpeaksOfKeys = re.compile(
+    r"(?i)(?:key|token(?! (?:limit|count|bu))|secret|passw(?:or)?d|passphrase|bearer)(?![a-z])|密钥|密码|令牌|口令|凭证"
+).search
+_FindRuns = re.compile(r"[A-Za-z0-9_.~+=*-]{6,}")
+_IsPlain = re.compile(  # words, numbers, times, and what is joined of these, as names of models and files are
+    r"(?:(?:[A-Za-z]{1,16}\d{0,2}|\d+(?:[A-Za-z]{1,2}|T\d{2,6}Z?)?)?(?:[_.~+=*-]+|$))+"
+).fullmatch
+_IsUuid = re.compile(r"(?i)[0-9a-f]{8}(?:-[0-9a-f]{4}){4}[0-9a-f]{8}").fullmatch
 
 
 def HideKeys(text: str) -> str:
     """Return a text that another program wrote without the keys it may quote, for a log or a result.
 
-    Whatever a client or an embedder raises goes through here before it is kept.
+    Whatever a client or an embedder raises goes through here before it is kept. Hidden is what is assigned to a word
+    such as "key" or "密码"; in a clause with such a word all that is no plain name; and what is long and no plain name.
 
     >>> HideKeys("401 Incorrect API key provided: sk-proj-Zx9Qw8Er7Ty6, see https://ann:pw@proxy.example")
     '401 Incorrect API key provided: …, see https://…@proxy.example'
+    >>> HideKeys("a1b2c3d4 is not a valid API key for gpt-4o-mini")
+    '… is not a valid API key for gpt-4o-mini'
     """
-    return _FindKeys.sub(lambda found: f"{found[1] or ''}…", text)
+
+    def HideRuns(clause: re.Match[str]) -> str:
+        is_expected = _SpeaksOfKeys(clause[0]) is not None
+        return _FindRuns.sub(lambda run: "…" if _IsKey(run[0], is_expected) else run[0], clause[0])
+
+    return _FindClauses.sub(HideRuns, _FindAttached.sub(lambda found: f"{found[1]}…", text))
+
+
+def _IsKey(run: str, is_expected: bool) -> bool:
+    has_digit = any(map(str.isdigit, run))
+    if is_expected:
+        return not _IsPlain(run) or (has_digit and run.isalnum() and not run.isdigit())
+    return has_digit and len(run) >= 20 and not _IsPlain(run) and not _IsUuid(run)
 
 
 # == Text =====================================================================
@@ -3785,8 +3810,7 @@ def _ReadReply(reply: object, view: _View) -> _Reading:
 
 
 def _ReadTarget(item: object, id_of: Mapping[int | str, str]) -> int | str | None:
-    """Return an idx, an id or a name, None for what is neither: small models write 3 as "3", 3.0 or {"idx": 3} too."""
-    item = item.get("idx") if isinstance(item, dict) else item
+    """Return an idx, an id or a name, None for what is neither: small models write 3 as "3" or 3.0, too."""
     if type(item) is str:
         text = item.strip()
         return int(text) if item not in id_of and text.isdecimal() and len(text) < 10 else item
@@ -3988,7 +4012,7 @@ class _Descent:
             reading = _ReadReply(reply, view)
         except Exception as error:  # the model's port: recorded in the step, and never passed on
             case = "timed_out" if isinstance(error, TimeoutError) else "failed"
-            reading = _Reading(case, words=HideKeys(_Printable(_Shorten(error, 200))))
+            reading = _Reading(case, words=_Cut(HideKeys(_Printable(_Shorten(error, 1000))), 200))
             logged["error"] = reading.words
             self._Complain(_OUTCOMES[case][1], error, reading.words)
         if self.log_messages:

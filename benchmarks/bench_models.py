@@ -1,7 +1,8 @@
 r"""What a small language model adds to words: questions in other words than the trees of `everyday/`.
 
-Half of the questions stand here, the other half are read from a file that is not part of the repository, where it is
-there (`--questions`). Foreign ones have no answer. Ways of answering:
+Questions about half of `TREES` stand here, those about the other half are read from a file that is not part of the
+repository, where it is there (`--questions`). No setting was chosen with those about `HELD_BACK` (`--trees`). Foreign
+ones have no answer. Ways of answering:
 
     words      the lexical client: the first of the ranking, where its score reaches 0.4
     meaning    the lexical client over words and meaning together, where the extra `[local]` is installed
@@ -20,7 +21,7 @@ import argparse
 import runpy
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -34,6 +35,8 @@ from keyword_tree.models.lexical_client import LexicalLLMClient
 from keyword_tree.models.local_client import LocalLLMClient
 
 QUESTIONS = Path(__file__).resolve().parents[2] / "shared" / "cases" / "model" / "other_words.py"
+TREES = ["en_work", "zh_home", "en_home", "zh_work"]
+HELD_BACK = ["en_life", "en_travel", "zh_life", "zh_travel"]
 ASKED: dict[str, dict[str, str]] = {
     "en_work": {
         "who draws our screens?": "Priya Nair",
@@ -65,6 +68,54 @@ ASKED: dict[str, dict[str, str]] = {
         "学琴的时间": "钢琴课",
         "which child must not eat peanuts?": "小雨",
     },
+    "en_life": {
+        "which drugs must a paramedic not give me?": "Allergies",
+        "when does the family physician take calls?": "Dr. Osei",
+        "I lie awake at night, any advice?": "Sleep",
+        "stretching for the spine": "Back pain",
+        "a cushion in case I lose my income": "Savings",
+        "what do we pay the bank for the flat?": "Mortgage",
+        "which scholar guides my final paper?": "Thesis",
+        "who looks after the second set of door openers?": "Mrs. Silva|Neighbours",
+        "the girl who is fond of night birds": "Reading mentor",
+        "什么时候考统计？": "Statistics course",
+    },
+    "en_travel": {
+        "which booth has the tastiest fermented vegetables?": "Nishiki Market",
+        "credit left for the Japanese metro": "Tokyo",
+        "which boulevard should hungry tourists stay away from?": "Lisbon",
+        "in which month do the small biting flies stay away?": "Scottish Highlands",
+        "is our shelter for the campsite damaged?": "Tent",
+        "painkillers that soon go out of date": "First-aid kit",
+        "which of my mates eats no meat?": "Karin",
+        "who in my circle is based in Spain?": "Diego",
+        "who knew a good noodle soup?": "Yuki",
+        "哪家意大利餐馆星期三不开门？": "Trattoria Nonna",
+    },
+    "zh_life": {
+        "哪些药我不能用？": "过敏",
+        "看牙要星期几去？": "牙医",
+        "晚上失眠有什么办法？": "睡眠",
+        "脊椎难受练什么？": "腰疼",
+        "买房借银行的钱每个月还多少？": "房贷",
+        "毕业文章由谁指导？": "论文",
+        "还要再采访几个人？": "访谈",
+        "哪个单位要和我第二次见面谈工作？": "省博物馆",
+        "家门的另一把钥匙放在谁手里？": "刘奶奶|邻居",
+        "which child that I read with likes night birds?": "陪读",
+    },
+    "zh_travel": {
+        "洱海边那家旅店的女主人姓什么？": "大理",
+        "坐地铁的卡里剩多少钱？": "东京",
+        "划船一个钟头要付多少？": "西湖",
+        "露营的遮篷哪儿坏了？": "帐篷",
+        "止痛片什么时候失效？": "药品",
+        "哪个朋友不沾荤腥？": "阿凯",
+        "谁在卖书？": "林悦",
+        "单车坏了找哪个人？": "老何",
+        "爬岩壁太频繁伤哪里？": "攀岩",
+        "which restaurant is shut on Wednesdays?": "兰香馆",
+    },
 }
 FOREIGN: dict[str, list[str]] = {
     "en_work": [
@@ -75,6 +126,28 @@ FOREIGN: dict[str, list[str]] = {
         "股票今天涨了吗？",
     ],
     "zh_home": ["高铁几点开？", "法国的首都是哪里？", "帮我写一首诗", "今天股票怎么样？", "how do I reset a phone?"],
+    "en_life": [
+        "how do I renew my passport?",
+        "how many legs has a spider?",
+        "which band played at the wedding?",
+        "set an alarm for six",
+        "明天会下雨吗？",
+    ],
+    "en_travel": [
+        "what is the boiling point of alcohol?",
+        "who is our plumber?",
+        "explain recursion to me",
+        "when is the parents' evening?",
+        "帮我订一份外卖",
+    ],
+    "zh_life": ["怎么换汽车轮胎？", "太平洋有多深？", "谁写了红楼梦？", "把灯关掉", "when does the pharmacy open?"],
+    "zh_travel": [
+        "小数怎么化成分数？",
+        "我家的水表在哪里？",
+        "推荐一部动画片",
+        "孩子的家长会是哪天？",
+        "what does HTTP stand for?",
+    ],
 }
 
 
@@ -124,8 +197,8 @@ class Counts:
         return [name, *shares, f"{self.foreign} of {self.strangers}", *costs]
 
 
-def cases_of(path: Path, limit: int) -> dict[str, list[Case]]:
-    """Return the questions for each tree, at most so many with an answer for each, foreign ones besides."""
+def cases_of(path: Path, trees: Sequence[str], every: int) -> dict[str, list[Case]]:
+    """Return every so-manieth question for each tree, those with an answer first, then foreign ones."""
     asked = {tree: list(questions.items()) for tree, questions in ASKED.items()}
     foreign = dict(FOREIGN)
     if path.is_file():
@@ -135,9 +208,10 @@ def cases_of(path: Path, limit: int) -> dict[str, list[Case]]:
     else:
         print(f"{path.name} is not here: its questions are not asked", file=sys.stderr)
     return {
-        tree: [Case(query, frozenset(gold.split("|"))) for query, gold in pairs[:limit]]
-        + [Case(query, frozenset()) for query in foreign[tree][: max(1, limit // 2)]]
+        tree: [Case(query, frozenset(gold.split("|"))) for query, gold in pairs[::every]]
+        + [Case(query, frozenset()) for query in foreign[tree][::every]]
         for tree, pairs in asked.items()
+        if tree in trees
     }
 
 
@@ -200,7 +274,7 @@ def ways(options: argparse.Namespace) -> Iterator[tuple[str, LLMClient, Callable
 
 def run(options: argparse.Namespace) -> None:
     """Measure every way."""
-    cases = cases_of(options.questions, options.limit)
+    cases = cases_of(options.questions, options.trees, options.every)
     with common.working_folder(options) as scratch:
         report = common.Report("models", options, scratch)
         report.line(f"{sum(map(len, cases.values()))} questions about {', '.join(cases)}")
@@ -217,7 +291,8 @@ def main() -> None:
     parser = common.parser(__doc__)
     parser.add_argument("--model", action="append", default=[], metavar="FILE.gguf", help="may be repeated")
     parser.add_argument("--questions", type=Path, default=QUESTIONS, help="other questions than those that stand here")
-    parser.add_argument("--limit", type=int, default=100, help="questions with an answer about each tree, at most")
+    parser.add_argument("--trees", nargs="*", default=TREES, help="of everyday/; those of HELD_BACK chose no setting")
+    parser.add_argument("--every", type=int, default=1, help="ask each second question with 2, each third with 3, …")
     parser.add_argument("--ways", nargs="*", default=["walk", "cascade", "names"], help="of those with a model")
     parser.add_argument("--chat-template", default="", help="for files without one, such as chatml")
     parser.add_argument("--threads", type=int, default=None, help="of the processor, for a model")

@@ -687,11 +687,16 @@ _SCHEMA: _Row = {
     "properties": {
         "memory": {
             "type": "array",
+            "maxItems": 16,
             "items": {
                 "type": "object",
                 "properties": {
-                    "text": {"type": "string"},
-                    "attributed_to": {"type": "string", "description": "who said it: user or assistant"},
+                    "text": {"type": "string", "maxLength": 400},
+                    "attributed_to": {
+                        "type": "string",
+                        "maxLength": 40,
+                        "description": "who said it: user or assistant",
+                    },
                 },
                 "required": ["text"],
             },

@@ -163,7 +163,7 @@ def draw_result(
     if near:
         nearest = [f"{shorten(place['path'], 60)} {place['confidence']:.2f}" for place in near]
         drawn.append(line((say("  nearest: "), "dim"), say(", ").join(nearest)))
-    if result.suggested_name and not session.is_lexical:
+    if result.suggested_name:
         parent = path_of(tree, result.suggested_parent_id or ROOT_ID)
         drawn.append(line("  ", *parts("it could be called {}, under {}", result.suggested_name, parent)))
     return drawn

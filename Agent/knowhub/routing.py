@@ -33,6 +33,9 @@ TASK_SHOWN = 100
 ROUTE_S = 3.0
 """Seconds that a search waits for the model that chooses."""
 
+CONTENT_WRITTEN = 4_000
+"""Characters that a model may write of an entry's content; without this bound, a client would set a lower one."""
+
 REWRITE_S = 20.0
 """Seconds that a rewriting waits for a model, and a search for its judge: a small one on this machine takes ten."""
 
@@ -81,17 +84,22 @@ def _object(**properties: Json) -> Json:
     return {"type": "object", "properties": properties, "required": list(properties), "additionalProperties": False}
 
 
-def _list(items: Json) -> Json:
-    return {"type": "array", "items": items}
+def _list(items: Json, most: int) -> Json:
+    return {"type": "array", "items": items, "maxItems": most}
 
 
-_STRING, _INTEGER = {"type": "string"}, {"type": "integer"}
-_LESSON = _object(task=_STRING, content=_STRING, types=_list(_STRING), score=_INTEGER)
+def _text(most: int) -> Json:
+    return {"type": "string", "maxLength": most}
+
+
+_INTEGER = {"type": "integer"}
+_WRITTEN = {"task": _text(400), "content": _text(CONTENT_WRITTEN)}
+_LESSON = _object(**_WRITTEN, types=_list(_text(40), 5), score=_INTEGER)
 SCHEMAS: Mapping[str, Json] = {
-    "route_knowledge": _object(chosen=_list(_INTEGER)),
-    "evolve_knowledge": _object(content=_STRING),
-    "merge_knowledge": _object(same={"type": "boolean"}, task=_STRING, content=_STRING),
-    "reflect": _object(knowledge=_list(_LESSON)),
+    "route_knowledge": _object(chosen=_list(_INTEGER, SHOWN_LIMIT)),
+    "evolve_knowledge": _object(content=_WRITTEN["content"]),
+    "merge_knowledge": _object(same={"type": "boolean"}, **_WRITTEN),
+    "reflect": _object(knowledge=_list(_LESSON, 8)),
     "judge": judge.SCHEMA,
 }
 """Intent → the JSON schema of its reply."""

@@ -67,11 +67,11 @@ class LexicalLLMClient(LLMClient):
 
         Args:
             messages: As `KeywordTree` builds them; only the last one's content is read.
-            json_schema: Not needed: the reply has every field that the schema asks for.
+            json_schema: Not needed.
 
         Returns:
-            A reply with `action`, `targets`, `suggest_name` and `reason`; `missing` for what is no question of this
-            form. Whatever strangers wrote into names, it does not raise.
+            A reply with `action`, `targets` and `reason`; `missing` for what is no question of this form. It proposes
+            no names. Whatever strangers wrote into names, it does not raise.
 
         Cost: below a millisecond for a view of 50.
         """
@@ -141,11 +141,8 @@ def _read_candidate(item: object) -> _Candidate | None:
     return _Candidate(item["idx"], name, path, score)
 
 
-def _reply(
-    action: str, targets: Iterable[_Candidate] = (), suggest_name: str | None = None, reason: str = ""
-) -> dict[str, Any]:
-    chosen = [candidate.idx for candidate in targets]
-    return {"action": action, "targets": chosen, "suggest_name": suggest_name, "reason": reason}
+def _reply(action: str, targets: Iterable[_Candidate] = (), reason: str = "") -> dict[str, Any]:
+    return {"action": action, "targets": [candidate.idx for candidate in targets], "reason": reason}
 
 
 # Deciding
@@ -155,7 +152,7 @@ def _choose_answer(view: _View) -> dict[str, Any]:
     """Search: the first in the order, if it fits."""
     chosen = _first_if_it_fits(view, LEAST_SCORE)
     if chosen is None:
-        return _reply("missing", suggest_name=_suggest_name(view.text), reason="nothing says enough of the query")
+        return _reply("missing", reason="nothing says enough of the query")
     twins = [each for each in view.candidates if _is_twin(each, chosen)]
     if len(twins) > 1:
         return _reply("ambiguous", twins, reason="they have one name, and one says no more than another")
@@ -177,7 +174,7 @@ def _choose_parent(view: _View) -> dict[str, Any]:
     if heads:
         return _reply("match", [max(heads, key=lambda each: len(each.name))], reason="the new name ends with its name")
     if chosen is None:
-        return _reply("missing", suggest_name=view.text.strip() or None, reason="it has too little in common with any")
+        return _reply("missing", reason="it has too little in common with any")
     return _reply("match", [chosen], reason=f"first in the order, with a score of {chosen.score:.2f}")
 
 
@@ -230,10 +227,3 @@ def _is_head(head: str, name: str) -> bool:
 def _is_group(name: str) -> bool:
     """Tell whether a name is one of a group, such as `… 212 more: 上海 – 重庆`."""
     return name.startswith("… ") and " more: " in name and " – " in name
-
-
-def _suggest_name(query: str) -> str | None:
-    """Return a name of a keyword for this query: its words without stop words."""
-    words = [word.strip("?!.,;:？！。，；：\"'()（）") for word in query.split()]
-    telling = [word for word in words if not texts.STOP_WORDS.issuperset(texts.terms(word))]
-    return " ".join(telling)[:64].strip() or None

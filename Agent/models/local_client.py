@@ -21,15 +21,17 @@ import json
 import logging
 import math
 import os
+import re
 import secrets
 import threading
+import time
 from collections.abc import Callable, Mapping, Sequence
 from contextvars import ContextVar
 from typing import Any
 
 from typing_extensions import override
 
-from ..base.checks import check_count
+from ..base.checks import check_count, shorten
 from ..keyword_tree import InvalidInputError, LLMClient
 from .model_clients import ROOM, ReplyError, Usage, bounded, check_time, import_extra, most_tokens
 
@@ -95,17 +97,24 @@ class LocalLLMClient(LLMClient):
         chat_template: str = "",
         progress: Callable[[float], None] | None = None,
     ) -> None:
-        path = os.fspath(path)
+        path = str(path)
         if not os.path.isfile(path):
             raise InvalidInputError(f"no model at {path!r}: a path to a GGUF file is wanted")
         check_count("n_ctx", n_ctx, LEAST_CONTEXT)
+        check_count("threads", threads if threads is not None else 1)
         check_time("timeout_s", timeout_s)
+        if not isinstance(margin, (int, float)) or not math.isfinite(margin):
+            raise InvalidInputError(f"margin must be a finite number, not {shorten(margin)}")
         self._c = import_extra("cyllama.llama.llama_cpp", "gguf")
         self._model = _load(self._c, path, progress)
         self._vocab = self._model.get_vocab()
         self._template = chat_template or self._model.get_default_chat_template()
         if not self._template:
             raise InvalidInputError(f"{path!r} has no chat template, as base models have none: give chat_template")
+        try:
+            self._format([("user", "")])
+        except (RuntimeError, TypeError) as error:
+            raise InvalidInputError(f"llama.cpp knows no chat_template {shorten(self._template)}") from error
         self.model = os.path.basename(path)
         self.context_tokens: int = min(n_ctx, self._model.n_ctx_train)
         self._context = _make_context(self._c, self._model, self.context_tokens, threads or os.cpu_count() or 1)
@@ -145,11 +154,12 @@ class LocalLLMClient(LLMClient):
         """
         if os.getpid() != self._pid:
             raise ReplyError("the model was loaded before a fork: make a client of its own in each process")
+        until = time.monotonic() + self._timeout_s
         if not self._lock.acquire(timeout=self._timeout_s):
             raise TimeoutError(f"the model was busy for {self._timeout_s:g} s")
         self._used, self._stopped, self._context.cancel = Usage(calls=1), "", False
         late = f"{self.model} gave no answer within {self._timeout_s:g} s"
-        timer = threading.Timer(self._timeout_s, self._stop, [late])
+        timer = threading.Timer(until - time.monotonic(), self._stop, [late])
         timer.daemon = True
         timer.start()
         try:
@@ -203,9 +213,10 @@ class LocalLLMClient(LLMClient):
     def _compare(self, system: str, text: str, asked: str, answers: Sequence[str]) -> tuple[list[float], list[float]]:
         """Return by how much a question makes each answer likelier, and how likely it is among them, in logarithms."""
         options = [self._tokens(answer) for answer in answers]
+        before, _, after = text.rpartition("{}")  # a name may be "{}", too
         scores = []
         for question in (_line(asked), *_EMPTY):
-            found = self._score(self._format([("system", system), ("user", text.replace("{}", question))]), options)
+            found = self._score(self._format([("system", system), ("user", before + question + after)]), options)
             whole = max(found) + math.log(sum(math.exp(each - max(found)) for each in found))
             scores.append([each - whole for each in found])
         with_it, *without = scores
@@ -241,7 +252,8 @@ class LocalLLMClient(LLMClient):
         most = min(most_tokens(schema) + ROOM, self.context_tokens - len(tokens) - 1)
         self._see(tokens, is_prompt=True)
         sampler = self._c.LlamaSampler(self._c.LlamaSamplerChainParams())
-        sampler.add_grammar(self._vocab, self._c.json_schema_to_grammar(schema), "root")
+        grammar = re.sub(r"\{0,\d{4,}\}", "{0,999}", self._c.json_schema_to_grammar(schema))
+        sampler.add_grammar(self._vocab, grammar, "root")  # of more repetitions it makes none, and crashes
         sampler.add_greedy()
         out: list[int] = []
         while len(out) < most:
@@ -261,6 +273,7 @@ class LocalLLMClient(LLMClient):
     # -- the model ------------------------------------------------------------
 
     def _tokens(self, text: str, *, special: bool = False) -> list[int]:
+        text = text.encode("utf-8", "replace").decode()  # half an emoji
         return list(self._vocab.tokenize(text, False, special)) if text else []
 
     def _format(self, messages: Sequence[tuple[str, str]]) -> list[int]:
@@ -283,7 +296,7 @@ class LocalLLMClient(LLMClient):
         kept = 0
         while kept < min(len(self._held), len(tokens) - 1) and self._held[kept] == tokens[kept]:
             kept += 1
-        if len(self._held) > kept and not self._context.memory_seq_rm(0, kept, -1):
+        if not self._context.memory_seq_rm(0, kept, -1):
             self._context.kv_cache_clear()  # some models cannot forget a part
             kept = 0
         del self._held[kept:]

@@ -29,7 +29,10 @@ _MERGE = (
 )
 _MERGE_SCHEMA: dict[str, Any] = {
     "type": "object",
-    "properties": {"same": {"type": "integer"}, "superseded": {"type": "array", "items": {"type": "integer"}}},
+    "properties": {
+        "same": {"type": "integer"},
+        "superseded": {"type": "array", "items": {"type": "integer"}, "maxItems": 16},
+    },
     "required": ["same", "superseded"],
     "additionalProperties": False,
 }

@@ -20,8 +20,6 @@ MATCHED = [
     '{"action": "match", "targets": "1"}',
     '{"action": "match", "targets": ["１"]}',
     '{"action": "match", "targets": [1.0]}',
-    '{"action": "match", "targets": {"idx": 1}}',
-    '{"action": "match", "targets": [{"idx": "1", "name": "Tom"}]}',
     '{"action": "match", "targets": ["Anna"]}',
     '{"action": "match", "targets": ["1 Anna"]}',
     '{"action": "Match ", "targets": [1, 1]}',
@@ -42,7 +40,8 @@ MATCHED = [
 REFUSED = [
     (json.dumps({"action": "match", "targets": [*range(100_000)]}), "invalid_reply"),
     ('{"action": "match", "targets": [[1]]}', "invalid_reply"),
-    ('{"action": "match", "targets": {"idx": {"idx": 1}}}', "invalid_reply"),
+    ('{"action": "match", "targets": {"idx": 1}}', "invalid_reply"),
+    ('{"action": "match", "targets": [{"idx": "1", "name": "Tom"}]}', "invalid_reply"),
     ('{"action": "match", "targets": [' + "[" * 5_000 + "]" * 5_000 + "]}", "agent_failure"),
     ('{"action": "match", "targets": [' + "9" * 5_000 + "]}", "agent_failure"),
     ('{"action": "match", "targets": [NaN]}', "invalid_reply"),
@@ -138,6 +137,24 @@ QUOTED = [
     "client_secret={}",
     "API密钥“{}”无效",
     "令牌错误：{}",
+    "https://api.example/v1/models?sig={}&key=none",
+    '{{"error": {{"message": "Invalid key", "api_key": "{}"}}}}',
+    '{{\\"password\\": \\"{}\\"}}',
+]
+# Where no sign joins them, only what is no plain word can be known as a key.
+BESIDE = [
+    "{} is not a valid API key",
+    "'{}' is no valid key.",
+    "{}: invalid api key",
+    "{} was rejected as a token",
+    "no account for token {}",
+    "API key {} is unknown",
+    "The secret that was given, {}, is wrong",
+    "OPENAI_API_KEY is set to {}",
+    "“{}”不是有效的密钥",
+    "{} 是无效的令牌",
+    "密钥{}无效",
+    "您的密码是{}",
 ]
 
 
@@ -145,6 +162,11 @@ class TestKeys:
     @pytest.mark.parametrize("quoted", QUOTED)
     def test_of_any_form_are_hidden(self, quoted: str) -> None:
         for key in KEYS:
+            assert key not in HideKeys(quoted.format(key))
+
+    @pytest.mark.parametrize("quoted", BESIDE)
+    def test_before_and_after_their_word_are_hidden(self, quoted: str) -> None:
+        for key in ("sk-abc123", *KEYS, "9f86d081884c7d65", "3f2a9c1b-4d5e-6f70-8a9b-0c1d2e3f4a5b"):
             assert key not in HideKeys(quoted.format(key))
 
     @pytest.mark.parametrize(
@@ -156,6 +178,16 @@ class TestKeys:
             "unexpected token at position 17",
             "no model qwen2.5-coder-1.5b at https://localhost:11434/v1",
             "密钥无效",
+            "'query' is not a valid key",
+            "Token error: invalid request",
+            "request 3f2a9c1b-4d5e-6f70-8a9b-0c1d2e3f4a5b failed",
+            "cannot open qwen2_5-1_5b-instruct-q4_k_m.gguf",
+            "model claude-3-5-sonnet-20241022 has no key",
+            "file snapshot-20261129T014500Z.tar.gz: key error in row 17 of facts_zh3.txt",
+            "the token limit of gpt4all is 8192",
+            "模型在处理第3个问题时没有在规定的时间之内给出任何可以使用的回答请稍后再试",
+            "没有提供密钥，请设置环境变量 OPENAI_API_KEY",
+            "basic authentication is not supported",
         ],
     )
     def test_what_is_none_stays(self, said: str) -> None:

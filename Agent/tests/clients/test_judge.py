@@ -1,4 +1,4 @@
-"""What a model says of a few texts, whether they answer a question, is read whatever its form."""
+"""What a model says of a few texts, whether they answer a question, is read whatever its form; schemas have bounds."""
 
 from __future__ import annotations
 
@@ -6,8 +6,13 @@ from typing import Any
 
 import pytest
 
-from Agent.keyword_tree import LLMClient
+from Agent.adapters import mem0
+from Agent.context_engine.commit import policies
+from Agent.keyword_tree import _INTENTS, LLMClient, _SchemaOf
+from Agent.knowhub import routing
+from Agent.memory import extraction
 from Agent.models.judge import judge
+from Agent.models.model_clients import bounded
 
 FACTS = {"Anna": "Anna is allergic to peanuts.", "Tom": "Tom mends bikes.", "Tea": "Green tea from Hangzhou."}
 
@@ -37,3 +42,18 @@ class TestJudge:
     ) -> None:
         assert judge(Judge(reply), "who?", list(FACTS.items())) == kept
         assert "abcdef" not in caplog.text
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        *map(_SchemaOf, _INTENTS),
+        *routing.SCHEMAS.values(),
+        extraction.GRAPH_SCHEMA,
+        extraction.FACTS_SCHEMA,
+        policies._MERGE_SCHEMA,
+        mem0._SCHEMA,
+    ],
+)
+def test_every_list_and_text_that_a_model_writes_has_a_bound(schema: dict[str, Any]) -> None:
+    assert bounded(schema) == schema
