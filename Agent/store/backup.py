@@ -6,10 +6,13 @@ and verified before it gets its name, so what is called a backup has been read.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
+from typing import BinaryIO
 
 from ..keyword_tree import (
     HISTORY,
@@ -67,9 +70,16 @@ def backup(tree: KeywordTree, folder: str | os.PathLike[str]) -> int:
 
 def copy_file(source: Path, target: Path, length: int) -> None:
     """Copy the first bytes of a file, durably, for its owner alone."""
-    with source.open("rb") as read, open(os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as written:
+    with source.open("rb") as read, make_file(target) as written:
         while length and (chunk := read.read(min(length, 1 << 20))):
             written.write(chunk)
             length -= len(chunk)
-        written.flush()
-        os.fsync(written.fileno())
+
+
+@contextlib.contextmanager
+def make_file(path: Path) -> Iterator[BinaryIO]:
+    """Make a file, for its owner alone, that is on the disk when the block ends."""
+    with open(path, "xb", opener=lambda name, flags: os.open(name, flags, 0o600)) as file:
+        yield file
+        file.flush()
+        os.fsync(file.fileno())

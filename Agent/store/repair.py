@@ -58,7 +58,7 @@ from typing import Any, BinaryIO, NamedTuple
 
 from .. import keyword_tree as kt
 from .addresses import is_address
-from .backup import copy_file
+from .backup import copy_file, make_file
 
 __all__ = ["Loss", "RepairError", "RepairReport", "repair"]
 
@@ -264,15 +264,6 @@ def _number(lines: Iterable[_Found], damages: list[Loss], expected: int) -> Iter
 
 
 # == Writing the new store ====================================================================================
-
-
-@contextlib.contextmanager
-def _make_file(path: Path) -> Iterator[BinaryIO]:
-    """Make a file that is on the disk when the block ends."""
-    with open(path, "xb", opener=lambda name, flags: os.open(name, flags, 0o600)) as file:
-        yield file
-        file.flush()
-        os.fsync(file.fileno())
 
 
 class _Writer:
@@ -521,7 +512,7 @@ def _repair_into(damaged: Path, unfinished: Path, new: Path) -> RepairReport:
     with _held(damaged):
         work = _Repair(damaged)
         work.read()
-        with _make_file(unfinished / kt.LOG_NAME) as log:
+        with make_file(unfinished / kt.LOG_NAME) as log:
             work.write(log)
         work.copy_aside(unfinished)
     problems, _ = _look_into(unfinished)
