@@ -4,6 +4,8 @@
 the user's space on: `memories/profile`.
 """
 
+from __future__ import annotations
+
 import dataclasses
 import json
 import os
@@ -16,9 +18,6 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ..base.language import count_of, say
-from ..context_engine import ContextEngineService, RequestContext
-from ..context_engine.core.config import OWNER_OF
-from ..context_engine.fs.uri import join_uri
 from ..keyword_tree import InvalidInputError
 from ..store.addresses import is_address, refuse_address
 from .program import Command, Option, command, group, kept
@@ -27,6 +26,7 @@ from .session import NOT_FOUND, Session
 from .undoing import local_time
 
 if TYPE_CHECKING:
+    from ..context_engine import ContextEngineService, RequestContext
     from ..shared_tree import SharedLog
 
 PORT = 8790
@@ -80,6 +80,8 @@ def _of_context(
 
     def make(function: Callable[..., _Answer]) -> Command:
         def run(session: Session, **named: Any) -> int:
+            from ..context_engine import ContextEngineService, RequestContext
+
             def given(option: str, default: str) -> str:
                 return session.given.get(option) or os.environ.get(_variable(option)) or default
 
@@ -117,6 +119,8 @@ ANY_URI = click.argument("uri", default="")
 def _uri(ctx: RequestContext, text: str) -> str:
     if text.startswith("ctx://"):
         return text
+    from ..context_engine.fs.uri import join_uri
+
     space = join_uri(ctx.account_id, "users", ctx.user_id)
     return f"{space}/{text.strip('/')}" if text else space
 
@@ -155,7 +159,7 @@ def _read_messages(text: str) -> Any:
 @_of_context(
     "remember",
     click.argument("text"),
-    click.option("--category", default="preferences", type=click.Choice(tuple(OWNER_OF)), help="The kind of memory."),
+    click.option("--category", default="preferences", help="The kind of memory, as profile or events."),
     click.option("--topic", default="", help="What it is filed under."),
     makes=True,
 )
@@ -450,7 +454,7 @@ A password belongs into ~/.pgpass: others see the words of a command.""",
 
 
 @contextmanager
-def _server(session: Session, dsn: str | None = None) -> Iterator["SharedLog"]:
+def _server(session: Session, dsn: str | None = None) -> Iterator[SharedLog]:
     from ..shared_tree import SharedLog
 
     given = session.given

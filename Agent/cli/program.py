@@ -31,7 +31,7 @@ SECTIONS = ("Write", "Look", "Correct", "Undo", "Maintenance", "Serve and share"
 """The purposes of commands, in the order of the help."""
 
 MODULES = ("looking", "writing", "undoing", "care", "groups")
-"""Where the commands are; imported in this order until the wanted one is there, since a prompt waits for it."""
+"""Where the commands are; a prompt waits for their imports, so they import what takes long where they need it."""
 
 COMPLETE_VARIABLE = "_KEYWORD_TREE_COMPLETE"
 
@@ -178,11 +178,6 @@ class Group(_Spoken, click.Group):
     """Of each of its commands."""
 
     @override
-    def list_commands(self, ctx: click.Context) -> list[str]:
-        """Return the names of its commands, in their order."""
-        return list(self.commands)
-
-    @override
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write each section, with no sentence cut."""
         for section, names in sections(self, ctx).items():
@@ -192,25 +187,7 @@ class Group(_Spoken, click.Group):
 
 
 class _Program(Group):
-    """Has the commands of all modules."""
-
-    @override
-    def list_commands(self, ctx: click.Context) -> list[str]:
-        """Return the names of all commands, in the order of the modules and within them."""
-        for module in MODULES:
-            importlib.import_module(f".{module}", __package__)
-        places = {f"{__package__}.{module}": place for place, module in enumerate(MODULES)}
-        modules = {name: str(command.callback.__module__) for name, command in self.commands.items()}
-        return sorted(modules, key=lambda name: places.get(modules[name], len(places)))
-
-    @override
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """Return a command."""
-        for module in MODULES:
-            if cmd_name in self.commands:
-                break
-            importlib.import_module(f".{module}", __package__)
-        return super().get_command(ctx, cmd_name)
+    """The program itself."""
 
     @override
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -292,7 +269,6 @@ def group(name: str, text: str, *options: Option) -> Group:
         options: of the group and of each of its commands.
     """
     made = cast(Group, program.group(name, cls=Group, help=text)(lambda: None))
-    made.callback.__module__ = f"{__package__}.groups"
     made.section, made.words, made.options = "Serve and share", name, options
     return _share(made, options, asks=False, meaning=False, has_json=True)
 
@@ -362,3 +338,7 @@ def _say_use(error: click.UsageError) -> str:
     name = name or (param.get_error_hint(error.ctx) if param is not None and error.ctx is not None else "")
     near = say(", ").join(getattr(error, "possibilities", None) or ())
     return said.format(name, error.message) + (say("Did you mean {}?", near) if near else "")
+
+
+for _module in MODULES:
+    importlib.import_module(f".{_module}", __package__)
