@@ -209,7 +209,7 @@ def superseded_by(info: Info) -> str:
 @click.argument("question", nargs=-1, required=True)
 @click.option("--limit", type=click.IntRange(1), default=5, show_default=True, help="How many are shown.")
 def ask(session: Session, question: tuple[str, ...], limit: int) -> int:
-    r"""Find the sentence of an info that answers a question, and its keyword; `recall` is the same.
+    r"""Find the sentence of an info that answers a question, and its keyword; `ask` and `recall` are one command.
 
     It asks no model: any of the words may fit, and the names of the keywords count, too. Exit code 1 where none fits.
 
