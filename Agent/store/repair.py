@@ -515,14 +515,14 @@ def _repair_into(damaged: Path, unfinished: Path, new: Path) -> RepairReport:
         with make_file(unfinished / kt.LOG_NAME) as log:
             work.write(log)
         work.copy_aside(unfinished)
-    problems, _ = _look_into(unfinished)
+    problems, counted = _look_into(unfinished)
     if problems:  # of the history alone: all else is new
         shutil.rmtree(unfinished / kt.HISTORY)
         work.losses += [Loss(f"it was left out: {problem}", kt.HISTORY, is_data=False) for problem in problems]
+        problems, counted = _look_into(unfinished)
+        assert not problems, problems[:3]
     for folder in {path.parent for path in unfinished.rglob("*")}:
         kt._Files().SyncFolder(str(folder))
-    problems, counted = _look_into(unfinished)
-    assert not problems, problems[:3]
     keywords, infos, links = (counted[kind] for kind in ("keywords", "infos", "links"))
     assert (keywords, infos) == (len(work.state.nodes) - 1, len(work.state.infos)), counted
     losses = tuple(sorted(work.losses, key=_order_of))
