@@ -1147,25 +1147,22 @@ def _EncodeRecord(record: _Record) -> bytes:
     return row
 
 
-_NODE_ROW = (
-    '{"id":%s,"ordinal":%d,"deleted":%s,"parent_id":%s,"name":%s,"aliases":[%s],"normalized":[%s],"level":%d,'
-    '"children":[],"description":%s,"metadata":%s,"version":%d,"created_at":%s,"updated_at":%s,"created_by":%s%s}'
-)
-
-
 def _EncodeNode(
     id: str, ordinal: int, deleted: bool, parent_id: str | None, name: str, aliases: list[str],
     normalized: Iterable[str], level: int, description: str, metadata: _Row, version: int, created_at: float,
     updated_at: float, created_by: str, more: str = "",
 ) -> bytes:  # fmt: skip
     text = _EncodeString
-    values = (
-        text(id), ordinal, "true" if deleted else "false", "null" if parent_id is None else text(parent_id),
-        text(name), ",".join(map(text, aliases)), ",".join(map(text, normalized)), level, text(description),
-        _EncodeText(metadata) if metadata else "{}", version, _EncodeNumber(created_at), _EncodeNumber(updated_at),
-        text(created_by), more,
-    )  # fmt: skip
-    return (_NODE_ROW % values).encode()
+    return (
+        f'{{"id":{text(id)},"ordinal":{ordinal},"deleted":{"true" if deleted else "false"},'
+        f'"parent_id":{"null" if parent_id is None else text(parent_id)},"name":{text(name)},'
+        f'"aliases":[{",".join(map(text, aliases)) if aliases else ""}],'
+        f'"normalized":[{",".join(map(text, normalized))}],'
+        f'"level":{level},"children":[],"description":{text(description)},'
+        f'"metadata":{_EncodeText(metadata) if metadata else "{}"},"version":{version},'
+        f'"created_at":{_EncodeNumber(created_at)},"updated_at":{_EncodeNumber(updated_at)},'
+        f'"created_by":{text(created_by)}{more}}}'
+    ).encode()
 
 
 def _EncodeInfo(
@@ -1841,15 +1838,14 @@ class LogPosition:
         """Count the rows that the projections are to hold, and hand them on to be written."""
         for kind, rows in enumerate(records[:3]):
             if rows:
-                self.ProjectKind(kind, b"\n".join([*rows, b""]), len(rows))
+                self.ProjectKind(kind, rows)
         return records
 
-    def ProjectKind(self, kind: int, data: bytes, count: int) -> None:
-        """Count whole lines that a projection is to hold, and hand them on to be written."""
-        length = self.projected[kind]
+    def ProjectKind(self, kind: int, rows: list[bytes]) -> None:
+        length, data = self.projected[kind], b"\n".join([*rows, b""])
         offset = length.bytes
         length.bytes = offset + len(data)
-        length.lines += count
+        length.lines += len(rows)
         length.crc = zlib.crc32(data, length.crc)
         if self.write is not None:
             self.write(kind, offset, data)
@@ -2689,10 +2685,15 @@ class _FileStore:
             self._Checkpoint(operation.timestamp)
 
     def AppendOne(
-        self, id: str, op: str, now: float, author: str, agent_io: _Row | None, after: bytes,
-        rows: Iterable[tuple[int, bytes, int]],
+        self, op: str, id: str, now: float, author: str, agent_io: _Row | None, after: bytes,
+        *rows: tuple[int, list[bytes]],
     ) -> str:  # fmt: skip
-        """Make one operation durable as `Append` does, of rows that were encoded; return the position after it."""
+        """Make one operation durable as `Append` does; return the position after it.
+
+        Args:
+            after: what the line says of the rows.
+            rows: for each projection that has new ones its number, and these.
+        """
         reader = self._reader
         seq = reader.seq
         text, io = _EncodeString, "null" if agent_io is None else _EncodeText(agent_io)
@@ -2701,8 +2702,8 @@ class _FileStore:
         crc = b"%08x" % zlib.crc32(body)
         line = _LINE % (crc, body)
         is_checkpoint_due = self._Put(line, 1, line, crc)
-        for kind, data, count in rows:
-            reader.ProjectKind(kind, data, count)
+        for kind, new in rows:
+            reader.ProjectKind(kind, new)
         if is_checkpoint_due:
             self._Checkpoint(now)
             return self.position
@@ -3158,7 +3159,7 @@ class _State:
         if self._tokens is not None:
             self._tokens.AddAll([(token, id) for token in tokens if token not in folds], True)
 
-    def AddInfo(self, id: str, row: bytes, keyword_ids: list[str], links: list[bytes]) -> None:
+    def AddInfo(self, id: str, row: bytes, keyword_ids: Collection[str], links: Collection[bytes]) -> None:
         """Take in a new info, whose id was never used, and its links to these keywords, the newest."""
         self.change_count += 1
         self._HoldInfo(id, row)
@@ -4731,10 +4732,10 @@ _GATHER_S = 0.001  # for which a commit waits for other threads of this process,
 _REENTRY = "a signal handler, clock or ranking cannot use the tree while its own thread does"
 
 
-# The straight way of a single new record, the store's lock held: of the engine, and of arguments that were checked, it
-# makes what the caller gets, how the record is taken in, the operation's id, and what else the store's `AppendOne` is
-# given.  None where it is not so simple: then a plan says what is to be done.  Both give the same bytes.
-_Made: TypeAlias = tuple[object, Callable[..., None], tuple[Any, ...], str, tuple[Any, ...]]
+# The straight way of a new record: of the engine, the next ordinal, the operation's id (empty: it is still to be drawn)
+# and arguments that were checked, it makes what the caller gets, how the record is taken in, and what the store's
+# `AppendOne` is given.  None where it is not so simple: then a plan says what is to be done.  Both give the same bytes.
+_Made: TypeAlias = tuple[Any, Callable[..., None], tuple[Any, ...], tuple[Any, ...]]
 _Straight: TypeAlias = Callable[..., _Made | None]
 
 
@@ -4746,6 +4747,7 @@ class _Job(Generic[_Value]):
     author: str = ""
     agent_ios: Sequence[_Row] = ()
     block: OpenOperation | None = None
+    straight: _Straight | None = None
     result: _Value = None  # type: ignore[assignment]  # until it is done
     error: BaseException | None = None
     is_done: bool = False
@@ -5236,11 +5238,12 @@ class _Engine:
         plan: _Plan[_Value],
         author: str,
         agent_ios: Sequence[_Row] = (),
+        straight: _Straight | None = None,
     ) -> _Value:
         """Commit a plan, or make it a part of the block that is open here; return what it returned."""
         if self._blocks and (block := self.FindBlock()) is not None:
             return block.Add(plan, author, agent_ios)
-        return self.Run(_Job(op, self.new_id(), plan, author, agent_ios))
+        return self.Run(_Job(op, self.new_id(), plan, author, agent_ios, None, straight))
 
     def WriteAlone(self, make: _Straight, *arguments: Any) -> Any:
         """Commit what the straight way of one writer gives; None, and nothing done, where it takes the plan.
@@ -5255,10 +5258,10 @@ class _Engine:
             store = self.store
             try:
                 if self.health is _SOUND and store.IsAsLeft():
-                    made = make(self, *arguments)
+                    made = make(self, self.state.next_ordinal, "", *arguments)
                 if made is not None:
-                    result, take_in, taken, id, operation = made
-                    position = store.AppendOne(id, *operation)
+                    result, take_in, taken, operation = made
+                    position = store.AppendOne(*operation)
                     with self.lock:
                         was = self.health
                         self.health = was if was is _CLOSED else _STALE  # until all of it is there: Ctrl-C may come
@@ -5273,7 +5276,7 @@ class _Engine:
                         failure = self._Judge(error, was)
                         if failure is None:
                             raise
-                        raise _ErrorOf(made[3], failure)  # noqa: B904  it is the error, or has it as its cause
+                        raise _ErrorOf(operation[1], failure)  # noqa: B904  it is the error, or has it as its cause
                     self._NoteUnread(error)
                 elif not isinstance(error, Exception):  # else its plan fails as well, and says so
                     raise
@@ -5287,7 +5290,7 @@ class _Engine:
                         store.End()
                     raise
         if result is not None:
-            self.of_thread.last_operation = id
+            self.of_thread.last_operation = operation[1]
         return result
 
     def Run(self, job: _Job[_Value]) -> _Value:
@@ -5379,27 +5382,49 @@ class _Engine:
 
         self.Exclusively(Work)
 
-    def _RunPlans(self, jobs: list[_Job[Any]]) -> list[LoggedOperation]:
+    def _GoStraight(self, jobs: list[_Job[Any]]) -> list[tuple[LoggedOperation, Callable[[], None]]]:
+        """Return what several jobs bring without their plans; nothing where one of them needs its own."""
+        brought: list[tuple[LoggedOperation, Callable[[], None]]] = []
+        ids, ordinal = set(), self.state.next_ordinal
+        for job in jobs:
+            try:
+                made = job.straight and job.straight(self, ordinal, job.id)
+            except Exception:  # its plan fails as well, and says so
+                made = None
+            if made is None or made[2][0] in ids:
+                return []
+            job.result, take_in, (id, *_), (op, _, now, author, agent_io, _, *news) = made
+            job.is_written, job.error = True, None  # no error of a run before others' changes
+            rows = NoRows()
+            for kind, new in news:
+                rows[kind].extend(new)
+            ids.add(id)
+            ordinal += len(rows.nodes) + len(rows.links)
+            operation = LoggedOperation(op, job.id, now, _NOTHING, rows, author, agent_io)
+            brought.append((operation, partial(take_in, *made[2])))
+        return brought
+
+    def _RunPlans(self, jobs: list[_Job[Any]]) -> list[tuple[LoggedOperation, Callable[[], None]]]:
         """Run each plan on the tree as those before it leave it; return what they bring."""
         block = jobs[0].block if len(jobs) == 1 else None  # its own transaction takes no steps of others
         transaction = None if block is None else block.TransactionOn(self.state)
         transaction = transaction or _Transaction(self, self.state)
-        operations: list[LoggedOperation] = []
+        brought: list[tuple[LoggedOperation, Callable[[], None]]] = []
         for job in jobs:
             operation = self._RunPlan(job, transaction)
             job.is_written = operation is not None
             # Else what it was decided on may not be all, or may fail.
-            job.is_done = operation is None and not operations and not self.store.is_guess
+            job.is_done = operation is None and not brought and not self.store.is_guess
             if operation is not None:
-                operations.append(operation)
-        return operations
+                brought.append((operation, partial(self.state.Apply, operation.after)))
+        return brought
 
     def _CommitJobs(self, jobs: list[_Job[Any]]) -> None:
         """Commit a group: each job is a line of its own."""
-        operations = self._RunPlans(jobs)
+        brought = self._GoStraight(jobs) or self._RunPlans(jobs)
         try:
-            if operations:
-                self.store.Append(operations)
+            if brought:
+                self.store.Append([operation for operation, _ in brought])
             else:
                 self.store.Confirm()  # what is refused, or changes nothing, was decided on what all have written
         except StoreError as error:
@@ -5412,8 +5437,8 @@ class _Engine:
                     self._CommitJobs([job])
             return
         try:
-            for operation in operations:
-                self._Apply(operation.after)
+            for operation, take_in in brought:
+                self._Apply(operation.after, take_in)
         except Exception as error:
             self._NoteUnread(error)
         for job in jobs:
@@ -5442,14 +5467,17 @@ class _Engine:
         agent_io = {"calls": list(ios)} if len(ios) > 1 else ios[0] if ios else None
         return LoggedOperation(job.op, job.id, now, before, after, job.author, agent_io)
 
-    def _Apply(self, records: Rows) -> None:
-        """Make durable rows visible to readers, all at once."""
+    def _Apply(self, records: Rows, take_in: Callable[[], None] | None = None) -> None:
+        """Make durable rows visible to readers, all at once; those that this tree wrote by `take_in`."""
         with self.lock:
             was = self.health
             self.health = was if was is _CLOSED else _STALE  # until all of it is there: Ctrl-C may come
             for block in self.OpenBlocks() if self._blocks else ():
                 block.TakeIn(records)
-            self.state.Apply(records)
+            if take_in is None:
+                self.state.Apply(records)
+            else:
+                take_in()
             self.health = was
 
     def Fit(self, query: str, more: str = "", **options: Any) -> Fits:
@@ -5945,41 +5973,39 @@ class _Writer:
         _FieldsOf(node)["_list_children"] = self._reader.ListChildren
         return node
 
-    def CreateKeyword(self, parent_id: str | None, io: _Row | None, id: str | None, *draft: Any) -> KeywordNode:
+    def CreateKeyword(self, names: str, parent_id: str, io: _Row | None, id: str | None, *draft: Any) -> KeywordNode:
         """Make one keyword, of arguments that were checked; `io` is of the model that has chosen the parent."""
         id = id or self._engine.new_id()
-        parent_id = _ROOT_ID if parent_id is None else _CheckId("parent_id", parent_id)
 
         def Plan(tx: _Transaction) -> KeywordNode:
             return _PlanNode(self.DraftNode(id, *draft), parent_id, io, tx)
 
-        return self._engine.Write("create_keyword", Plan, draft[-1], [io] if io else ())
+        def Make(*state: Any) -> _Made | None:
+            return self.MakeKeyword(*state, names, parent_id, io, id, *draft)
+
+        return self._engine.Write("create_keyword", Plan, draft[-1], [io] if io else (), Make)
 
     def MakeKeyword(
-        self, engine: _Engine, names: str, parent_id: str, io: _Row | None, id: str | None, name: str,
-        aliases: list[str], description: str, metadata: _Row, author: str,
+        self, engine: _Engine, ordinal: int, operation_id: str, names: str, parent_id: str, io: _Row | None,
+        id: str | None, name: str, aliases: list[str], description: str, metadata: _Row, author: str,
     ) -> _Made | None:  # fmt: skip
         """Make one keyword by the straight way; `names` are its name and aliases in lines, where they are plain."""
-        state, text = engine.state, _EncodeString
+        state = engine.state
         nodes = state.nodes
         is_new = id not in nodes and id not in state.gone_nodes
         if parent_id not in nodes or not is_new or engine.normalizer is not _NormalizeText:
             return None
         folds = names.lower().split("\n") if names else list(map(_Fold, (name, *aliases)))
         tokens = dict.fromkeys(map(_TokenOf, folds))
-        level, ordinal = state.levels.get(parent_id), state.next_ordinal
+        level = state.levels.get(parent_id)
         level = 1 + (state.LevelOf(parent_id) if level is None else level)
-        id, operation_id, now = id or engine.new_id(), engine.new_id(), engine.Now()
-        stamp = _EncodeNumber(now)
-        values = (
-            text(id), ordinal, "false", text(parent_id), text(name), ",".join(map(text, aliases)),
-            ",".join(map(text, tokens)), level, text(description), _EncodeText(metadata) if metadata else "{}", 1,
-            stamp, stamp, text(author), "",
-        )  # fmt: skip
-        row = (_NODE_ROW % values).encode()
+        id, operation_id, now = id or engine.new_id(), operation_id or engine.new_id(), engine.Now()
+        row = _EncodeNode(
+            id, ordinal, False, parent_id, name, aliases, tokens, level, description, metadata, 1, now, now, author
+        )
         node = _DeferNode(id, row, level, self._reader.ListChildren)
-        operation = "create_keyword", now, author, io, row, ((0, row + b"\n", 1),)
-        return node, state.AddNode, (id, row, ordinal, parent_id, folds, tokens), operation_id, operation
+        taken = id, row, ordinal, parent_id, folds, tokens
+        return node, state.AddNode, taken, ("create_keyword", operation_id, now, author, io, row, (0, [row]))
 
     def CreateInfo(self, ids: list[str], chosen: list[str], io: _Row | None, id: str | None, *draft: Any) -> Info:
         """Make one info, of arguments that were checked, linked to the keywords of these ids, and to chosen ones."""
@@ -5990,11 +6016,14 @@ class _Writer:
             info = Info(id, content, source, metadata, 1, 0.0, 0.0, created_by=author)
             return _PlanInfo(info, ids, chosen, tx)
 
-        return self._engine.Write("create_info", Plan, draft[-1], [io] if io else ())
+        def Make(*state: Any) -> _Made | None:
+            return None if chosen else self.MakeInfo(*state, ids, io, id, *draft)
+
+        return self._engine.Write("create_info", Plan, draft[-1], [io] if io else (), Make)
 
     def MakeInfo(
-        self, engine: _Engine, keyword_ids: list[str], io: _Row | None, id: str | None, content: str, source: str,
-        metadata: _Row, author: str,
+        self, engine: _Engine, ordinal: int, operation_id: str, keyword_ids: list[str], io: _Row | None,
+        id: str | None, content: str, source: str, metadata: _Row, author: str,
     ) -> _Made | None:  # fmt: skip
         """Make one info by the straight way."""
         state = engine.state
@@ -6002,21 +6031,20 @@ class _Writer:
             return None
         if len(content) > RESIDENT_LIMIT // 4:
             return None  # its row may be too long for memory
-        id, operation_id, now = id or engine.new_id(), engine.new_id(), engine.Now()
+        id, operation_id, now = id or engine.new_id(), operation_id or engine.new_id(), engine.Now()
         row = _EncodeInfo(id, False, source, metadata, 1, now, now, author, content)
         if len(row) > RESIDENT_LIMIT:
             return None
-        links = []
-        for number, keyword_id in enumerate(keyword_ids, state.next_ordinal):
-            links.append(_EncodeLink(id, keyword_id, number, False, RelationType.PRIMARY, author, now))
-        rows = [(1, row + b"\n", 1)]
-        if links:
-            rows.append((2, b"\n".join([*links, b""]), len(links)))
-        after = _EncodeRows(_MakeRows(([], [row], links, {}, {})))
         info = _DeferInfo(row)
         info.id = id
-        operation = "create_info", now, author, io, after, rows
-        return info, state.AddInfo, (id, row, keyword_ids, links), operation_id, operation
+        operation = "create_info", operation_id, now, author, io
+        if not keyword_ids:
+            return info, state.AddInfo, (id, row, (), ()), (*operation, row, (1, [row]))
+        links = []
+        for number, keyword_id in enumerate(keyword_ids, ordinal):
+            links.append(_EncodeLink(id, keyword_id, number, False, RelationType.PRIMARY, author, now))
+        after = _EncodeRows(_MakeRows(([], [row], links, {}, {})))
+        return info, state.AddInfo, (id, row, keyword_ids, links), (*operation, after, (1, [row]), (2, links))
 
     def Place(self, name: str, description: str) -> tuple[str, _Row | None]:
         """Let the model choose a parent; return it, and what the log keeps of that."""
@@ -6719,7 +6747,10 @@ class KeywordTree:
             parent_id, io = writer.Place(name, description)
         draft = id, name, list(aliases) if aliases else [], description, metadata, created_by
         node = engine.WriteAlone(writer.MakeKeyword, names, parent_id or _ROOT_ID, io, *draft)
-        return writer.CreateKeyword(parent_id, io, *draft) if node is None else node
+        if node is None:
+            parent_id = _ROOT_ID if parent_id is None else _CheckId("parent_id", parent_id)
+            node = writer.CreateKeyword(names, parent_id, io, *draft)
+        return node
 
     def BatchCreateKeywords(self, specs: Sequence[KeywordSpec | Mapping[str, object]]) -> list[KeywordNode]:
         """Make many keywords, all or none; return them in the order of the specs.
