@@ -126,18 +126,17 @@ class ItemList(Generic[_T]):
 
     def _resume(self) -> None:
         """Begin with the list that an earlier process kept, if the log still has the place where it was."""
-        try:
+        is_there = False
+        with suppress(OSError, ValueError, LookupError, TypeError, AttributeError):  # there is none, or it is damaged
             kept = json.loads(self._path.read_text(encoding="utf-8"))
-            items = [(id, self.item_of(id, row)) for id, row in kept["rows"]]
-            placed = [(id, item, list(self.places(id, item))) for id, item in items]
-            position = Position(*kept["position"])
-        except (OSError, ValueError, LookupError, TypeError, AttributeError):  # there is none, or it is damaged
-            return
-        if self._follower.resume(position):
-            self._kept, self._kept_count = position, len(items)
-            for each in placed:
-                self._enter(*each)
-        else:
+            for id, row in kept["items"]:
+                item = self.item_of(id, row)
+                self._enter(id, item, self.places(id, item))
+            self._kept, self._kept_count = Position(*kept["position"]), len(self.by_id)
+            is_there = self._follower.resume(self._kept)
+        if not is_there:
+            self._kept, self._kept_count = Position(), 0
+            self.clear()
             with suppress(OSError):  # it may hold what was deleted for good
                 self._path.unlink()
 
@@ -153,7 +152,7 @@ class ItemList(Generic[_T]):
         with suppress(OSError):  # read-only, or full: the next process reads the tree
             self._path.parent.mkdir(mode=0o700, exist_ok=True)
             with tempfile.NamedTemporaryFile("w", encoding="utf-8", dir=self._path.parent, delete=False) as file:
-                json.dump({"position": self._follower.position, "rows": rows}, file, ensure_ascii=False)
+                json.dump({"position": self._follower.position, "items": rows}, file, ensure_ascii=False)
             os.replace(file.name, self._path)
 
 
@@ -164,6 +163,15 @@ class ItemAdapter(TreeAdapter):
     _ranking: ItemRanking
     _lock: threading.RLock
     """Guards the items; held over no sync and no model."""
+
+    def _catch_up(self) -> None:
+        with self._lock:
+            self._items.catch_up()
+
+    def _embed(self, questions: Iterable[str] = ()) -> None:
+        """Have the model read what is new, and questions."""
+        self._catch_up()
+        self._ranking.embed(questions)
 
     def close(self) -> None:
         """Leave the list of items and their index on disk, and close the tree, if it was opened here."""

@@ -305,9 +305,7 @@ class KeywordTreeStore(ItemAdapter, BaseStore):
                 puts[_check_namespace(op.namespace), _check_key(op.key)] = op
         queries = [op.query for op in ops if isinstance(op, SearchOp) and op.query]
         if queries and self.embeddings is not None:
-            with self._lock:
-                self._items.catch_up()  # what is there must have its vectors, too
-            self._ranking.embed(queries)
+            self._embed(queries)  # what is there must have its vectors, too
         results: list[Result] = []
         refreshed: dict[str, _Held] = {}
         with self._lock:
@@ -320,9 +318,7 @@ class KeywordTreeStore(ItemAdapter, BaseStore):
         if refreshed:
             self._write_refreshes([held for held in refreshed.values() if (held.namespace, held.key) not in puts])
         if puts and self.embeddings is not None:
-            with self._lock:
-                self._items.catch_up()
-            self._ranking.embed()
+            self._embed()
         return results
 
     def _answer(self, op: Op, refreshed: dict[str, _Held]) -> Result:

@@ -128,10 +128,6 @@ class Memory(ItemAdapter):
         """
         return cls(config_dict)
 
-    def _catch_up(self) -> None:
-        with self._lock:
-            self._items.catch_up()
-
     # -- adding ---------------------------------------------------------------
 
     @on_the_log
@@ -207,8 +203,7 @@ class Memory(ItemAdapter):
 
         operation_id, infos = try_again(store)
         self._operations.note(operation_id)
-        self._catch_up()
-        self._ranking.embed()
+        self._embed()
         return [info.id for info in infos]
 
     def _extract(
@@ -318,8 +313,7 @@ class Memory(ItemAdapter):
         if not query:
             raise InvalidInputError("query must not be blank")
         wanted = _read_filters(filters)
-        self._catch_up()
-        self._ranking.embed([query])
+        self._embed([query])
         with self._lock:
             self._items.catch_up()
             among = dict.fromkeys(self._fitting(wanted, show_expired))
@@ -405,8 +399,7 @@ class Memory(ItemAdapter):
         except NotFoundError as error:  # another process was faster
             raise InvalidInputError(f"there is no memory {shorten(memory_id)}") from error
         self._operations.note(operation.id)
-        self._catch_up()
-        self._ranking.embed()
+        self._embed()
         return {"message": "Memory updated successfully!"}
 
     @on_the_log

@@ -136,28 +136,36 @@ class SharedStore(Reader):
         if self.is_guess:
             return
         self._turns = max(self._turns - 1, 0)
-        first = None
+        first, end = None, began + (self._rows.patience / 2 if for_commit else float("inf"))
         takes_turn = for_commit and not has_turn  # a turn is a transaction: a snapshot would go with it
         if takes_turn and self._turns and began - self._wrote_at > _IDLE_S:
-            self._take_in(None, apply)  # much may have been written since, and no one waits while it is read
+            self._take_in(None, apply, end)  # much may have been written since, and no one waits while it is read
             began = time.monotonic()
         for is_last in (False, True) if takes_turn else ():
             first = self._turn.enter_context(self._rows.queue(self.tree_id, self._at.after, self._page))
             if is_last or first is None or len(first) < self._page:
                 break
             self._turn.close()  # who has to read more than a page keeps nobody waiting for that
-            self._take_in(first, apply)
+            self._take_in(first, apply, end)
         waited, is_loop = time.monotonic() - began, began - self._ended_at < _HELD_S
-        self._take_in(first, apply)
+        self._take_in(first, apply, end)
         held = _HELD_S * _LONG_S / max(waited, _LONG_S)
         if first is not None and is_loop and 4 * self._took < held:  # else it is of no use for several commits
             self._rows.hold(self.tree_id, held)
             self._turn_ends = time.monotonic() + 0.8 * held - self._took  # what is under way then gets in before
 
-    def _take_in(self, first: list[Batch] | None, apply: Callable[[port.Records], None]) -> None:
+    def _take_in(self, first: list[Batch] | None, apply: Callable[[port.Records], None], end: float) -> None:
+        """Take in what others wrote, after `end` no more than was there then; StoreError where they go on."""
+        last = None
         for records in self.read_on(first):
             self._turns = _TURNS
             apply(records)
+            if time.monotonic() < end:
+                continue
+            if last is None:
+                last = max((batch.upto for batch in self._rows.read_back(self.tree_id, 1 << 62, 1)), default=0)
+            elif self.seq >= last:
+                raise StoreError("nothing was changed: others write faster than this machine reads")
 
     def _refuse_if_closed(self) -> None:
         if self._is_closed:

@@ -180,15 +180,19 @@ class TestKeptList:
         assert taken <= 3
         assert read()[1] == 6
 
-    @pytest.mark.parametrize("harm", ["cut", "[]", '{"rows": [[7, [[]]]], "position": [1, "x"]}', "another log"])
+    @pytest.mark.parametrize(
+        "harm", ["cut", "[]", '{"items": [[7, [[]]]], "position": [1, "x"]}', "another log", "unhashable"]
+    )
     def test_that_is_damaged_is_made_again(
         self, folder: str, read: Callable[[], tuple[list[Any], int]], harm: str, door: str
     ) -> None:
         before, _ = read()
         file = Path(folder, "indexes", f"{door}.json")
         text = file.read_text()
-        another = json.dumps({**json.loads(text), "position": [2, "another"]})
-        file.write_text({"cut": text[:-9], "another log": another}.get(harm, harm))
+        kept = json.loads(text)
+        another = json.dumps({**kept, "position": [2, "another"]})
+        unhashable = json.dumps({**kept, "items": [[["x"], row] for _, row in kept["items"]]})
+        file.write_text({"cut": text[:-9], "another log": another, "unhashable": unhashable}.get(harm, harm))
 
         assert read() == (before, 6)
         assert read() == (before, 0)

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from Agent.keyword_tree import KeywordTree, NotFoundError, StoreCorruptError, StoreError
-from Agent.shared_tree import store
+from Agent.shared_tree import reading, store
 from Agent.shared_tree.rows import Batch, NotSentError, ReadOnlyError, UnansweredError
 from Agent.tests.shared.memory_log import MemoryLog, MemoryRows
 from Agent.tests.support.looking import names_under as names
@@ -346,6 +346,33 @@ class TestConflicts:
         assert rows.asked == [known - 1 + 20 * bool(paused_s)]
         other.Refresh()
         assert names(other)[-1] == "third"
+
+    def test_that_come_faster_than_they_are_read_end_past_patience(
+        self, rows: FaultyRows, log: MemoryLog, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(reading, "_PAGE", 2)
+        monkeypatch.setattr(reading, "_PAGE_LIMIT", 2)
+        tree, other = opened(log), opened(log)
+        other.CreateKeyword("theirs", "root")
+        rows.patience, read, writing = 0.4, rows.read, list[bool]()
+
+        def write_and_read(*asked: Any) -> list[Batch]:
+            if not writing:
+                writing.append(True)
+                other.CreateKeyword(f"{time.monotonic()}", "root")
+                other.CreateKeyword(f"{time.monotonic()}", "root")
+                writing.clear()
+            return read(*asked)
+
+        with monkeypatch.context() as patched:
+            patched.setattr(rows, "read", write_and_read)
+            began = time.monotonic()
+            with pytest.raises(StoreError, match="nothing was changed: others write faster"):
+                tree.CreateKeyword("mine", "root")
+            assert time.monotonic() - began < 5
+        tree.CreateKeyword("mine", "root")
+
+        assert names(tree)[-1] == "mine"
 
     def test_leave_no_turn_with_who_pauses(
         self, rows: FaultyRows, log: MemoryLog, monkeypatch: pytest.MonkeyPatch
