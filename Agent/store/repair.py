@@ -517,7 +517,7 @@ def _repair_into(damaged: Path, unfinished: Path, new: Path) -> RepairReport:
         work.copy_aside(unfinished)
     problems, counted = _look_into(unfinished)
     if problems:  # of the history alone: all else is new
-        shutil.rmtree(unfinished / kt.HISTORY)
+        shutil.rmtree(unfinished / kt.HISTORY, ignore_errors=True)
         work.losses += [Loss(f"it was left out: {problem}", kt.HISTORY, is_data=False) for problem in problems]
         problems, counted = _look_into(unfinished)
         assert not problems, problems[:3]
