@@ -502,9 +502,6 @@ class AsyncMemory(Twin, of=Memory):
         """Close the tree, if it was opened here."""
         self.memory.close()
 
-    async def __aenter__(self) -> Self:
-        return self
-
     async def __aexit__(self, *_: object) -> None:
         self.close()
 

@@ -1,4 +1,4 @@
-"""The asynchronous twin of a class: the same methods as coroutines, each in a thread.
+"""The asynchronous twin of a class: the same methods as coroutines, each in a thread, and `async with`.
 
 >>> class Tea:
 ...     def brew(self, minutes):
@@ -16,7 +16,7 @@ import asyncio
 import functools
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Coroutine
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 __all__ = ["Twin"]
 
@@ -36,6 +36,13 @@ class Twin(ABC):
             method = getattr(of, name)
             if callable(method) and not name.startswith("_") and not hasattr(cls, name):
                 setattr(cls, name, _awaited(method, name))
+
+    async def __aenter__(self) -> Self:
+        await self._in_thread(self._original)
+        return self
+
+    async def __aexit__(self, *exc_info: object) -> None:
+        await self.close()
 
     @abstractmethod
     def _original(self) -> Any:

@@ -646,9 +646,3 @@ class AsyncContextEngineService(Twin, of=ContextEngineService):
 
     def _original(self) -> ContextEngineService:
         return self.engine
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(self, *exc_info: object) -> None:
-        await self.close()

@@ -441,13 +441,6 @@ class AsyncMemoryStore(Twin, of=MemoryStore):
                 self.store = place if isinstance(place, MemoryStore) else MemoryStore(place, *names, **options)
             return self.store
 
-    async def __aenter__(self) -> Self:
-        await self._in_thread(self._original)
-        return self
-
-    async def __aexit__(self, *exc_info: object) -> None:
-        await self.close()
-
     async def close(self) -> None:
         """Close the store, unless it was given."""
         if self._owns_store and self.store is not None:
