@@ -538,12 +538,12 @@ class Catalog(Following):
         sql = f"SELECT {COLUMNS} FROM record WHERE id IN (SELECT value FROM json_each(?)) AND NOT is_gone"
         return {row[0]: record_of_row(row) for row in self._all(sql, json.dumps(list(ids)))}
 
-    def best(self, ids: Collection[str]) -> Iterator[Record]:
-        """Yield entries by their quality, ties as they were given."""
+    def best(self, ids: Collection[str], limit: int = -1) -> Iterator[Record]:
+        """Yield entries by their quality, ties as they were given; so many, or all."""
         given = "SELECT key AS place, value AS id FROM json_each(?)"
         sql = f"SELECT {COLUMNS} FROM record JOIN ({given}) USING (id) WHERE NOT is_gone AND merged_into = ''"
         order = "ORDER BY score + helpful - 2.0 * harmful DESC, place"
-        yield from map(record_of_row, self._all(f"{sql} {order}", json.dumps(list(ids))))
+        yield from map(record_of_row, self._all(f"{sql} {order} LIMIT ?", json.dumps(list(ids)), limit))
 
     def lead(self, id: str) -> Record | None:
         """Return the entry that an id means: of a merged one, its target."""
@@ -626,11 +626,6 @@ class Catalog(Following):
         """Return whether a principal has voted on an entry, or on one merged into it."""
         voted = "SELECT 1 FROM vote, family WHERE entry = family.id AND vote.principal = ? LIMIT 1"
         return bool(self._all(FAMILY + voted, id, principal))
-
-    def qualities(self, ids: Collection[str]) -> dict[str, float]:
-        """Return `score + helpful − 2·harmful` of some entries, those that are there."""
-        sql = "SELECT id, score + helpful - 2.0 * harmful FROM record WHERE id IN (SELECT value FROM json_each(?))"
-        return dict(self._all(f"{sql} AND NOT is_gone", json.dumps(list(ids))))
 
     def feedback(self, id: str, limit: int, before: tuple[float, str] | None = None) -> list[Record]:
         """Return an entry's newest feedback, with that of entries merged into it, newest first; a number of each kind.

@@ -145,14 +145,7 @@ class Entries(Store):
 
     def delete(self, token: Token, id: str, version: int | None = None, key: str = "") -> Json:
         """Hide an entry, undoably; its bytes stay in the log until a purge."""
-        need(token, "write")
-        mark, earlier = self._repeated(token, key, "delete", id)
-        if earlier:
-            return {"id": id, "operation_id": earlier[0].operation_id}
-        record = self._record_at(token, id, "knowledge", version)
-        self._check_owner(token, record)
-        operation_id = self._hide(token, "delete", record, mark)
-        return {"id": record.id, "operation_id": operation_id}
+        return self._hide(token, "delete", id, "knowledge", version, key)
 
     def history(self, token: Token, id: str) -> Json:
         """Return the newest 200 versions of an entry, newest first: those that this token could see."""

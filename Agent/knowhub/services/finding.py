@@ -1,6 +1,5 @@
 """Finding what helps with a task, in two stages: see `routing`."""
 
-import heapq
 import itertools
 import time
 from collections.abc import Collection, Mapping
@@ -89,10 +88,8 @@ class Finding(Store):
             return [
                 each.id for each in sorted(self.catalog.several(eligible).values(), key=lambda each: -each.created_at)
             ]
-        left = set(eligible).difference(recalled)
-        quality = self.catalog.qualities(left)
-        best = heapq.nlargest(SHOWN_LIMIT - len(recalled), quality, key=lambda id: (quality[id], id))
-        return recalled + best
+        left = sorted(set(eligible).difference(recalled), reverse=True)
+        return recalled + [each.id for each in self.catalog.best(left, SHOWN_LIMIT - len(recalled))]
 
     def _choose(
         self, token: Token, query: str, candidates: list[str], limit: int

@@ -4,13 +4,12 @@ Each judgement is a record of its own, so that no two judges can overwrite each 
 writes, guards compare, and what they stop waits for a person.
 """
 
-import contextlib
 import json
 from collections.abc import Mapping
 from typing import Any
 
 from ...base.secrets_in_text import secret_shape
-from ...keyword_tree import DuplicateIdError, VersionConflictError
+from ...keyword_tree import DuplicateIdError
 from ..catalog import Entry
 from ..evolving import check_rewrite
 from ..ledger import ATTEMPTS
@@ -70,8 +69,6 @@ class Judging(Entries):
 
         try:
             return self._write(token, "feedback", plan, mark, ATTEMPTS)
-        except VersionConflictError as error:
-            raise KnowHubError("conflict", "others changed it each time: try again") from error
         except DuplicateIdError as error:
             raise under_way() from error
 
@@ -176,10 +173,13 @@ class Judging(Entries):
         if record.created_by != token.principal and not token.may("curate"):
             stopped.append("it is another's entry")
         if not stopped:
-            with contextlib.suppress(VersionConflictError):
+            try:
                 operation_id = self._apply(token, proposal, record, text)
                 return {**answer, "state": "applied", "operation_id": operation_id}
-            stopped.append("the entry was changed meanwhile")
+            except KnowHubError as error:
+                if error.code != "conflict":
+                    raise
+                stopped.append("the entry was changed meanwhile")
         why = "; ".join(stopped)[:1000]
         proposed = proposal.changed(text, why=why)
         operation_id, _ = self._change(token, "propose", lambda: [self.ledger.update(proposed)])
@@ -241,10 +241,7 @@ class Judging(Entries):
         self._check_secrets(text)
         if not own_words and record.version != proposal.fields["version"]:
             raise KnowHubError("conflict", "the entry was changed since: it outgrew the proposal")
-        try:
-            operation_id = self._apply(token, proposal, record, text, mark)
-        except VersionConflictError as error:
-            raise KnowHubError("conflict", "the entry was changed since: it outgrew the proposal") from error
+        operation_id = self._apply(token, proposal, record, text, mark)
         return {"entry": self.get(token, record.id), "operation_id": operation_id}
 
     def reject(self, token: Token, id: str, key: str = "") -> Json:

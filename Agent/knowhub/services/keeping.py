@@ -6,7 +6,6 @@ from collections.abc import Collection, Mapping
 from dataclasses import replace
 from typing import Any
 
-from ...keyword_tree import DuplicateIdError, VersionConflictError
 from ..catalog import Entry
 from ..ledger import ATTEMPTS
 from ..records import OWNER_SCOPE, Json, KnowHubError, Record, from_iso, invalid, iso_time, not_found
@@ -168,10 +167,7 @@ class Keeping(Store):
                 raise KnowHubError("conflict", "the id is in use")
             return self.ledger.put(record, old)
 
-        try:
-            operation_id, [made] = self._write(token, "goals", plan, mark, ATTEMPTS)
-        except (VersionConflictError, DuplicateIdError) as error:
-            raise KnowHubError("conflict", "others changed it each time: try again") from error
+        operation_id, [made] = self._write(token, "goals", plan, mark, ATTEMPTS)
         return {"trace_id": trace_id, "version": made.version, "operation_id": operation_id}
 
     def list_goals(self, token: Token, query: PageQuery | Mapping[str, Any] = {}) -> Json:  # noqa: B006

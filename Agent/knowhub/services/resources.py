@@ -159,16 +159,8 @@ class Resources(Store):
 
     def delete_resource(self, token: Token, id: str, version: int | None = None, key: str = "") -> Json:
         """Hide a resource, undoably, and destroy its secret, for good."""
-        need(token, "write")
         check_resource_id(id)
-        call, earlier = self._repeated(token, key, "drop", id)
-        if earlier:
-            return {"id": id, "operation_id": earlier[0].operation_id}
-        record = self._record_at(token, f"resource/{id}", "resource", version)
-        self._check_owner(token, record)
-        operation_id = self._hide(token, "drop", record, call)
-        self.vault.destroy(str(record.fields.get("secret_ref") or ""))
-        return {"id": id, "operation_id": operation_id}
+        return self._hide(token, "drop", id, "resource", version, key)
 
     def reveal(self, token: Token, id: str) -> Json:
         """Return a secret to one with the right, and log who read it.

@@ -8,7 +8,6 @@ from dataclasses import replace
 from typing import Any
 
 from ...finding.texts import terms as terms_of
-from ...keyword_tree import VersionConflictError
 from ..catalog import text_of
 from ..evolving import SLIM_SHARE, check_merge, find_clusters
 from ..records import Json, KnowHubError, Record
@@ -162,10 +161,7 @@ class Slimming(Store):
         def plan() -> list[Record]:
             return [record for cluster in clusters for record in self._merge_one(token, cluster)]
 
-        try:
-            return self._write(token, "slim", plan, mark)[0]
-        except VersionConflictError as error:
-            raise KnowHubError("conflict", "an entry was changed meanwhile: it outgrew the plan") from error
+        return self._write(token, "slim", plan, mark)[0]
 
     def _merge_one(self, token: Token, cluster: Cluster) -> list[Record]:
         best, *others = (self._record(token, id, "knowledge") for id in (cluster.keep, *cluster.merge))

@@ -17,7 +17,7 @@ from ..ledger import ATTEMPTS, KEYWORDS, TreeLedger
 from ..records import OWNER_SCOPE, Json, KnowHubError, Record, iso_time, kind_of, not_found
 from ..routing import Models
 from ..schemas import KnowledgeIn, KnowledgeLine, PageQuery, ResourceIn
-from ..tokens import Token, Tokens, check_plain, sees
+from ..tokens import Token, Tokens, check_plain, need, sees
 from ..vault import Vault
 
 TARGETS = ("allowed_hosts", "allowed_programs")
@@ -89,12 +89,16 @@ class Store:
         return [record for record in there if record is not None]
 
     def _write(
-        self, token: Token, verb: str, plan: Callable[[], list[Record]], mark: str = "", tries: int = 2
-    ) -> tuple[str, list[Record]]:
+        self, token: Token, verb: str, plan: Callable[[], list[Record]], mark: str = "", tries: int = 2,
+        *, conflict: str = "conflict",
+    ) -> tuple[str, list[Record]]:  # fmt: skip
         """Run a plan as one operation of a principal; return its id, and the records as they became.
 
         Where others were quicker, what they wrote is read, and the plan runs again: `tries` times in all.
         A call with a mark that changes nothing leaves a record of the mark alone, and has the id "".
+
+        Raises:
+            KnowHubError: `conflict`, or the problem that is given: others were quicker each time.
         """
 
         def run() -> tuple[str, list[Record]]:
@@ -116,6 +120,9 @@ class Store:
                 is_keyword = isinstance(error, DuplicateIdError) and error.id.startswith(KEYWORDS)
                 tries -= not is_keyword  # a keyword that two made at once is there the next time
                 if not left or not tries or (isinstance(error, KnowHubError) and error.code != "not-found"):
+                    if isinstance(error, VersionConflictError):
+                        detail = f"it has version {error.current} by now: read it again"
+                        raise KnowHubError(conflict, detail) from error
                     raise
                 self.catalog.catch_up()  # what processes share may know more than the tree of this one, or less
             else:
@@ -135,14 +142,21 @@ class Store:
         Raises:
             KnowHubError: `changed`: it has another one by now.
         """
-        try:
-            return self._write(token, verb, plan, mark)
-        except VersionConflictError as error:
-            raise KnowHubError("changed", f"it has version {error.current} by now: read it again") from error
+        return self._write(token, verb, plan, mark, conflict="changed")
 
-    def _hide(self, token: Token, verb: str, record: Record, mark: str) -> str:
-        """Delete a record, undoably, if it has still the version that was read; return the operation's id."""
-        return self._change(token, verb, lambda: [self.ledger.delete(record.id, record.version)], mark)[0]
+    def _hide(self, token: Token, verb: str, id: str, kind: str, version: int | None, key: str) -> Json:
+        """Delete a record, undoably, if it has still the version that was read, and destroy its secret, for good."""
+        need(token, "write")
+        mark, earlier = self._repeated(token, key, verb, id)
+        if earlier:
+            return {"id": id, "operation_id": earlier[0].operation_id}
+        prefix = f"{kind}/" if kind == "resource" else ""
+        record = self._record_at(token, f"{prefix}{id}", kind, version)
+        self._check_owner(token, record)
+        hide = [record.id, record.version]
+        operation_id, _ = self._change(token, verb, lambda: [self.ledger.delete(*hide)], mark)
+        self.vault.destroy(str(record.fields.get("secret_ref") or ""))
+        return {"id": record.id.removeprefix(prefix), "operation_id": operation_id}
 
     def _current(self, read: Callable[[str], Record | None], id: str, version: int | None = None) -> Record | None:
         """Return what is read of an id, in this version or a later one, also where another process just wrote it."""
