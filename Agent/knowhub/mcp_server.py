@@ -10,6 +10,7 @@ import inspect
 import json
 import logging
 from collections.abc import Callable
+from contextvars import ContextVar
 from typing import Any
 
 import httpx
@@ -26,9 +27,6 @@ from .tools import TOOLS, Tool, ToolResult, knowledge_get
 
 try:
     from mcp.server import MCPServer
-    from mcp.server.auth.middleware.auth_context import get_access_token
-    from mcp.server.auth.provider import AccessToken
-    from mcp.server.auth.settings import AuthSettings
     from mcp.server.mcpserver.exceptions import ResourceNotFoundError, ToolError
     from mcp.server.transport_security import TransportSecuritySettings
 except ImportError as error:
@@ -49,35 +47,22 @@ class ToolAnswer(BaseModel):
     items: list[dict[str, Any]]
 
 
-def make_server(
-    hub: KnowHub,
-    token: Token | None = None,
-    *,
-    application: Application | None = None,
-    auth: tuple[AuthSettings, Any] | None = None,
-) -> MCPServer[Any]:
+_caller: ContextVar[Token] = ContextVar("who sent the request over HTTP")
+
+
+def make_server(hub: KnowHub, token: Token | None = None, *, application: Application | None = None) -> MCPServer[Any]:
     """Return a server over a hub.
 
     Args:
         hub: The hub that it asks.
-        token: The caller, where all calls come from one; None takes the token of each call's connection.
+        token: The caller, where all calls come from one; None takes the one whom the gate let in with each request.
         application: The hub's, where there is one already.
-        auth: For HTTP: the SDK's settings, and a verifier of tokens.
     """
     logging.getLogger("mcp").setLevel(logging.ERROR)
-    settings, verifier = auth if auth is not None else (None, None)
-    server: MCPServer[Any] = MCPServer(
-        "knowhub", title="KnowHub", instructions=INSTRUCTIONS, auth=settings, token_verifier=verifier, log_level="ERROR"
-    )
+    server: MCPServer[Any] = MCPServer("knowhub", title="KnowHub", instructions=INSTRUCTIONS, log_level="ERROR")
 
     def who() -> Token:
-        if token is not None:
-            return token
-        access = get_access_token()
-        found = hub.tokens.find(access.token) if access is not None else None
-        if found is None:
-            raise ToolError("the token is not valid (any more)")
-        return found
+        return token or _caller.get()
 
     api = (application or create_app(hub)).api
     for each in (*TOOLS, knowledge_get):
@@ -159,19 +144,15 @@ def _add_reading(server: MCPServer[Any], hub: KnowHub, who: Callable[[], Token])
 # Transports
 
 
-class _Verifier:
-    """Who a bearer token is, for the SDK."""
+class _ForCaller:
+    """The SDK's application; what it runs for a request knows whose that is."""
 
-    def __init__(self, hub: KnowHub) -> None:
-        self._hub = hub
+    def __init__(self, app: Any) -> None:
+        self._app = app
 
-    async def verify_token(self, token: str) -> AccessToken | None:
-        """Return the SDK's view of a token, or None."""
-        found = self._hub.tokens.find(token)
-        if found is None:
-            return None
-        expires_at = int(found.expires_at) if found.expires_at is not None else None
-        return AccessToken(token=token, client_id=found.principal, scopes=sorted(found.rights), expires_at=expires_at)
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        _caller.set(scope["state"]["token"])
+        await self._app(scope, receive, send)
 
 
 def make_http_app(application: Application) -> tuple[Any, Any]:
@@ -180,12 +161,10 @@ def make_http_app(application: Application) -> tuple[Any, Any]:
     hosts = [*settings.allowed_hosts, *(f"{host}:*" for host in settings.allowed_hosts)]
     base = "https://" if settings.is_secure else "http://"
     origins = [f"{base}{host}" for host in hosts]
-    address = f"{base}{settings.allowed_hosts[0]}"
-    auth = AuthSettings(issuer_url=address, resource_server_url=f"{address}/mcp", validate_token_resource=False)  # type: ignore[arg-type]
-    server = make_server(hub, None, application=application, auth=(auth, _Verifier(hub)))
+    server = make_server(hub, application=application)
     security = TransportSecuritySettings(allowed_hosts=hosts, allowed_origins=origins)
     app = server.streamable_http_app(stateless_http=True, json_response=True, transport_security=security)
-    return app, server.session_manager
+    return _ForCaller(app), server.session_manager
 
 
 def serve_stdio(hub: KnowHub, token: Token) -> None:

@@ -142,5 +142,4 @@ def add_mcp(application: Application) -> None:
 
     app, manager = make_http_app(application)
     application.contexts.append(manager.run)
-    # The SDK's own middleware identifies the caller; the gate has let in only whom it knows.
     application.api.router.routes.append(Route("/mcp", app, include_in_schema=False))
