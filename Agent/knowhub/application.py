@@ -82,8 +82,9 @@ class Application:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request."""
-        is_known = self.gate.answers_to(scope)  # a preflight under another name gets the refusal of the gate, too
-        await (self._outer if is_known else self.gate)(scope, receive, send)
+        # A preflight under another name gets the refusal of the gate, too.
+        is_outside = self._outer is self.gate or not self.gate.answers_to(scope)
+        await (self.gate if is_outside else self._outer)(scope, receive, send)
 
 
 def create_app(hub: KnowHub, settings: Settings | None = None, *, closes_hub: bool = False) -> Application:
@@ -195,11 +196,9 @@ def _add_house(api: FastAPI, application: Application) -> None:
 
     @api.get("/readyz", include_in_schema=False)
     async def readyz() -> Response:
-        """Say whether it has caught up, and whether the disk or the database can be written."""
-        is_writable = await run_in_threadpool(hub.tokens.files.is_writable)
-        is_ready = hub.catalog.is_ready and is_writable
-        state = {"status": "ready" if is_ready else "not ready", "caught_up": hub.catalog.is_ready}
-        return answer({**state, "disk_writable": is_writable}, 200 if is_ready else 503)
+        """Say whether the disk or the database can be written; it listens only when it has caught up."""
+        is_ready = await run_in_threadpool(hub.tokens.files.is_writable)
+        return answer({"status": "ready" if is_ready else "not ready"}, 200 if is_ready else 503)
 
     @api.get("/metrics", include_in_schema=False)
     def metrics(who: Who) -> Response:

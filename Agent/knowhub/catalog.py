@@ -465,13 +465,11 @@ class Catalog(Following):
         self._eligible: dict[Any, frozenset[str]] = {}  # eligible entries, until something is taken in
         self._eligible_of: object = None
         self._entries = 0  # how many entries there were then
-        self.is_ready = False
 
     def open(self) -> None:
         """Take in all there is."""
         self.catch_up()
         self.tend()
-        self.is_ready = True
 
     def warm(self) -> None:
         """Load the model that compares by meaning, before a search has to."""

@@ -19,7 +19,8 @@ from pydantic import TypeAdapter
 from ..base.language import say
 from ..store.addresses import open_tree
 from ..store.backup import backup as copy_tree
-from .files import FolderFiles, HubFiles, open_files, sync_folder
+from ..store.backup import new_folder
+from .files import FolderFiles, HubFiles, open_files
 from .hub import LOCAL, KnowHub
 from .records import RIGHTS, Json, KnowHubError
 from .routing import make_models
@@ -337,26 +338,13 @@ def restore(place: str | Path, *, folder: str) -> None:
 
 
 def _copy(source: HubFiles, folder: Path) -> None:
-    with open_tree(source.tree) as tree, _whole(folder) as target:
+    with open_tree(source.tree) as tree, new_folder(folder) as target:
         copy_tree(tree, target / "tree")
         # After the tree: its secrets are there, but for one that was destroyed since, and that stays so.
         for kind, copied in ((source.secrets, "vault"), (source.tokens, "tokens")):
             for name in kind.names():
                 if not name.startswith(".") and (data := kind.read(name)) is not None:
                     FolderFiles(target / copied).write(name, data)
-
-
-@contextlib.contextmanager
-def _whole(folder: Path) -> Iterator[Path]:
-    """Give a folder beside the one that is meant, which gets its name when it is whole: a kill leaves no half."""
-    target, unfinished = folder.absolute(), Path(f"{folder.absolute()}.unfinished")
-    if target.exists() and (not target.is_dir() or any(target.iterdir())):
-        raise KnowHubError("conflict", f"it needs a new or an empty folder: {str(folder)!r}")
-    shutil.rmtree(unfinished, ignore_errors=True)
-    unfinished.mkdir(0o700, parents=True)
-    yield unfinished
-    unfinished.replace(target)
-    sync_folder(target.parent)
 
 
 def purge(place: str | Path, *, yes: bool) -> None:

@@ -14,6 +14,7 @@ import time
 import traceback
 from collections.abc import Awaitable, Callable, Iterable, Mapping, MutableMapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 from urllib.parse import unquote
 
@@ -305,6 +306,7 @@ _PROCESS, _NUMBERS = secrets.token_hex(4), itertools.count(1)  # no call of the 
 _METHODS = frozenset(["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"])
 
 
+@lru_cache(maxsize=64)  # nearly all requests have one of a few
 def _without_port(host: str) -> str:
     name, bracket, rest = host.partition("]") if host.startswith("[") else ("", "", host)
     before, colon, port = rest.partition(":")

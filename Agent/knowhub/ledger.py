@@ -220,11 +220,6 @@ class TreeLedger:
         """Return the ids of infos that are called like records and are none.  Cost: reads all."""
         return [info.id for info in all_infos(self.tree) if kind_of(info.id) and record_of(info) is None]
 
-    def refresh(self) -> None:
-        """Take in others' writes."""
-        with _told():
-            self.tree.Refresh()
-
 
 KEYWORDS = "kh-"
 """How the ids of our keywords begin."""

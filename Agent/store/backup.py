@@ -41,31 +41,45 @@ def backup(tree: KeywordTree, folder: str | os.PathLike[str]) -> int:
 
     Cost: reads the log and the history twice, the copy's rows once; writers wait for the snapshot alone.
     """
-    target, source = Path(folder).absolute(), Path(tree.data_dir)
-    if target.exists() and (not target.is_dir() or any(target.iterdir())):
-        raise InvalidInputError(f"a backup needs a new or an empty folder: {os.fspath(folder)!r}")
-    if not (source / LOG_NAME).is_file():
-        raise InvalidInputError(f"only what lies in a folder is backed up so: {tree.data_dir!r}")
-    kept = source / SNAPSHOTS / tree.Snapshot()
-    unfinished = Path(f"{target}.unfinished")
-    try:
-        shutil.rmtree(unfinished, ignore_errors=True)
-        (unfinished / HISTORY).mkdir(0o700, parents=True)
-        unfinished.chmod(0o700)
-        length = json.loads((kept / SNAPSHOT_NAME).read_bytes())["log"]["length"]
-        copy_file(kept / LOG_NAME, unfinished / LOG_NAME, length)
-        for path in (source / HISTORY).glob("*"):
-            copy_file(path, unfinished / HISTORY / path.name, path.stat().st_size)
+    source = Path(tree.data_dir)
+    with new_folder(folder) as unfinished:
+        if not (source / LOG_NAME).is_file():
+            raise InvalidInputError(f"only what lies in a folder is backed up so: {tree.data_dir!r}")
+        kept = source / SNAPSHOTS / tree.Snapshot()
+        try:
+            (unfinished / HISTORY).mkdir(0o700)
+            length = json.loads((kept / SNAPSHOT_NAME).read_bytes())["log"]["length"]
+            copy_file(kept / LOG_NAME, unfinished / LOG_NAME, length)
+            for path in (source / HISTORY).glob("*"):
+                copy_file(path, unfinished / HISTORY / path.name, path.stat().st_size)
+        finally:
+            shutil.rmtree(kept)
         with KeywordTree(str(unfinished)) as copied:
             if problems := copied.Verify():
                 raise StoreCorruptError(f"the copy of {tree.data_dir}", 0, "; ".join(problems))
-            count = len(copied)
+            return len(copied)
+
+
+@contextlib.contextmanager
+def new_folder(folder: str | os.PathLike[str]) -> Iterator[Path]:
+    """Give a folder that gets its name at the end of the block: neither an error nor a kill leaves half of it.
+
+    Raises:
+        InvalidInputError: there is something in it already.
+    """
+    target = Path(folder).absolute()
+    if target.exists() and (not target.is_dir() or any(target.iterdir())):
+        raise InvalidInputError(f"a backup needs a new or an empty folder: {os.fspath(folder)!r}")
+    unfinished = Path(f"{target}.unfinished")
+    try:
+        shutil.rmtree(unfinished, ignore_errors=True)
+        unfinished.mkdir(0o700, parents=True)
+        unfinished.chmod(0o700)
+        yield unfinished
         unfinished.replace(target)
     finally:
-        shutil.rmtree(kept)
         shutil.rmtree(unfinished, ignore_errors=True)
     _Files().SyncFolder(str(target.parent))
-    return count
 
 
 def copy_file(source: Path, target: Path, length: int) -> None:

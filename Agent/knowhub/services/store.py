@@ -153,8 +153,7 @@ class Store:
         prefix = f"{kind}/" if kind == "resource" else ""
         record = self._record_at(token, f"{prefix}{id}", kind, version)
         self._check_owner(token, record)
-        hide = [record.id, record.version]
-        operation_id, _ = self._change(token, verb, lambda: [self.ledger.delete(*hide)], mark)
+        operation_id, _ = self._change(token, verb, lambda: [self.ledger.delete(record.id, record.version)], mark)
         self.vault.destroy(str(record.fields.get("secret_ref") or ""))
         return {"id": record.id.removeprefix(prefix), "operation_id": operation_id}
 

@@ -881,7 +881,7 @@ class TestProcesses:
 
             def change_meanwhile(token: Token, record: Any) -> None:
                 hub.patch(LOCAL, id, {"content": "new"}, 1)
-                other.ledger.refresh()
+                other.ledger.tree.Refresh()
                 check_owner(token, record)
 
             monkeypatch.setattr(other, "_check_owner", change_meanwhile)
