@@ -5397,7 +5397,7 @@ class _Engine:
             job.is_written, job.error = True, None  # no error of a run before others' changes
             rows = NoRows()
             for kind, new in news:
-                rows[kind].extend(new)
+                rows[:3][kind].extend(new)
             ids.add(id)
             ordinal += len(rows.nodes) + len(rows.links)
             operation = LoggedOperation(op, job.id, now, _NOTHING, rows, author, agent_io)
@@ -5980,8 +5980,8 @@ class _Writer:
         def Plan(tx: _Transaction) -> KeywordNode:
             return _PlanNode(self.DraftNode(id, *draft), parent_id, io, tx)
 
-        def Make(*state: Any) -> _Made | None:
-            return self.MakeKeyword(*state, names, parent_id, io, id, *draft)
+        def Make(engine: _Engine, ordinal: int, operation_id: str) -> _Made | None:
+            return self.MakeKeyword(engine, ordinal, operation_id, names, parent_id, io, id, *draft)
 
         return self._engine.Write("create_keyword", Plan, draft[-1], [io] if io else (), Make)
 
@@ -6016,8 +6016,8 @@ class _Writer:
             info = Info(id, content, source, metadata, 1, 0.0, 0.0, created_by=author)
             return _PlanInfo(info, ids, chosen, tx)
 
-        def Make(*state: Any) -> _Made | None:
-            return None if chosen else self.MakeInfo(*state, ids, io, id, *draft)
+        def Make(engine: _Engine, ordinal: int, operation_id: str) -> _Made | None:
+            return None if chosen else self.MakeInfo(engine, ordinal, operation_id, ids, io, id, *draft)
 
         return self._engine.Write("create_info", Plan, draft[-1], [io] if io else (), Make)
 
@@ -6746,7 +6746,7 @@ class KeywordTree:
         if parent_id is None and _CheckBool("llm_auto_place", llm_auto_place):
             parent_id, io = writer.Place(name, description)
         draft = id, name, list(aliases) if aliases else [], description, metadata, created_by
-        node = engine.WriteAlone(writer.MakeKeyword, names, parent_id or _ROOT_ID, io, *draft)
+        node: KeywordNode | None = engine.WriteAlone(writer.MakeKeyword, names, parent_id or _ROOT_ID, io, *draft)
         if node is None:
             parent_id = _ROOT_ID if parent_id is None else _CheckId("parent_id", parent_id)
             node = writer.CreateKeyword(names, parent_id, io, *draft)
