@@ -30,19 +30,20 @@ from keyword_tree.memory import MemoryStore
 
 FACTS = (
     ("Anna is allergic to peanuts.", "Anna", "chat, 3 May"),
-    ("Our dog Biscuit is afraid of fireworks.", "Biscuit", "chat, 3 May"),
+    ("Our dog Biscuit fears fireworks.", "Biscuit", "chat, 3 May"),
     ("Leo starts school in September.", "Leo", "a letter"),
     ("小雨对花生过敏。", "小雨", "五月三日聊天"),
     ("外婆住在绵阳，爱吃回锅肉。", "外婆", "电话"),
 )
-QUESTIONS = (
-    "what scares the dog?",
-    "who cannot eat peanuts?",
-    "谁对花生过敏？",
-    "外婆喜欢吃什么？",
-    "who won the world cup in 1998?",
-)
-CORRECTED = ("Biscuit", "Our dog Biscuit is no longer afraid of fireworks.")
+QUESTIONS = {
+    "en": ("what scares the dog?", "who cannot eat peanuts?", "谁对花生过敏？", "who won the last world cup?"),
+    "zh": ("外婆住在哪里？", "谁对花生过敏？", "who cannot eat peanuts?", "世界杯冠军是谁？"),
+}
+CORRECTED = {
+    "en": ("Biscuit", "Our dog Biscuit no longer fears fireworks."),
+    "zh": ("外婆", "外婆搬到成都了。"),
+}
+"""What the first question asks for."""
 LIBRARY_QUESTIONS = (
     "copy a whole directory tree to another place",
     "delete a folder and everything in it",
@@ -52,6 +53,8 @@ LIBRARY_QUESTIONS = (
 )
 CHINESE = {
     "A memory of five facts": "五件事的记忆",
+    "ranked by words and meaning": "按词和意思查找",
+    "ranked by words": "按词查找",
     "nothing is known": "不知道",
     "corrected": "更正",
     "the correction is undone": "撤销更正",
@@ -96,7 +99,7 @@ class Screen:
 
     def line(self, mark: str, text: str, note: str = "", style: str = "") -> None:
         """Print one line; what is too long is cut."""
-        fitted = set_cell_size(text, 34) if note and cell_len(text) < 34 else text
+        fitted = set_cell_size(text, 28) if note and cell_len(text) < 28 else text
         self.console.print(
             Text.assemble(f"  {mark}  ", (fitted, style), ("  " + note, "dim")), no_wrap=True, overflow="ellipsis"
         )
@@ -106,16 +109,18 @@ def show_memory(screen: Screen, folder: Path) -> None:
     """Store five facts, ask in other words, correct one, undo it."""
     with MemoryStore(folder, user="demo") as memory:
         ids = {name: memory.remember(fact, keywords=[name], source=source) for fact, name, source in FACTS}
-        screen.title(say("A memory of five facts"), repr(memory).strip("<>").partition(", ")[2])
-        for question in QUESTIONS:
+        ranking = "ranked by words and meaning" if "words and " in repr(memory) else "ranked by words"
+        screen.title(say("A memory of five facts"), say(ranking))
+        questions = QUESTIONS[language_of(os.environ)]
+        for question in questions:
             show_answer(screen, memory, question)
-        name, fact = CORRECTED
+        name, fact = CORRECTED[language_of(os.environ)]
         memory.correct(ids[name], fact)
         screen.line("±", say("corrected"), style="yellow")
-        show_answer(screen, memory, QUESTIONS[0])
+        show_answer(screen, memory, questions[0])
         memory.undo(memory.tree.last_operation)
         screen.line("↶", say("the correction is undone"), style="yellow")
-        show_answer(screen, memory, QUESTIONS[0])
+        show_answer(screen, memory, questions[0])
 
 
 def show_answer(screen: Screen, memory: MemoryStore, question: str) -> None:
