@@ -49,7 +49,7 @@ from ..base.checks import check_count, shorten
 from ..base.names import decode_name, encode_name
 from ..finding.embedder import Embedder, Meaning, meaning_of
 from ..finding.tree import TreeRanker
-from ..keyword_tree import InvalidInputError, KeywordTree, KeywordTreeError, LLMClient
+from ..keyword_tree import LOG_NAME, InvalidInputError, KeywordTree, KeywordTreeError, LLMClient
 from ..models.judge import SHOWN, judge
 from ..store.addresses import refuse_address
 from .eviction import EvictionPolicy, ForgettingPlan, RecallLog, RecallStats, plan_forgetting
@@ -179,7 +179,7 @@ class MemoryStore(MemoryWriter):
             tree = KeywordTree(str(folder), llm_client, clock=clock, store=store, ranker=ranker)
             for parent in reversed(folder.parents):  # of indexes alone; `mkdir` makes parents for everybody to read
                 parent.mkdir(mode=0o700, exist_ok=True)
-        self._is_shared = log is not None
+        self._is_shared = not (Path(tree.data_dir) / LOG_NAME).exists()  # else the folder has the log
         indexes = Path(tree.data_dir).absolute() / "indexes"
         retriever = MemoryRetriever(
             tree, config=config, meaning=meaning, clock=clock, index_path=indexes / "memories.db", speaker=user or ""

@@ -161,8 +161,9 @@ class TestCaches:
             for _ in range(5):
                 assert one.recall("Tea number 0")
             for policy in (RecallBased(2), HybridEviction(max_items=2)):
-                with pytest.raises(InvalidInputError, match="no policy can weigh them"):
-                    other.plan_forgetting(policy)
+                for store in (other, MemoryStore(other.tree)):
+                    with pytest.raises(InvalidInputError, match="no policy can weigh them"):
+                        store.plan_forgetting(policy)
             for fits in (Capacity(2), Ttl(1e9), RecallBased(2, recall_weight=0, score_weight=0)):
                 plans = [store.plan_forgetting(fits).evictions for store in (one, other)]
                 assert [each.id for each in plans[0]] == [each.id for each in plans[1]]
