@@ -23,7 +23,7 @@ from contextlib import suppress
 from typing import Any, Generic, TypeVar
 
 from ..keyword_tree import ClosedError, Info, KeywordTree, StoreError
-from ..store.log_follower import InfoFollower, Position
+from ..store.log_follower import LogChanges, LogFollower, Position, all_infos
 from .item_ranking import ItemRanking, index_path
 from .operations import TreeAdapter
 
@@ -55,7 +55,7 @@ class ItemList(Generic[_T]):
     """Whether an item that changed comes last; else it keeps its place."""
 
     def __init__(self, tree: KeywordTree, name: str) -> None:
-        self._follower = InfoFollower(tree, self.clear, self._take, self.in_order)
+        self._tree, self._follower = tree, LogFollower(tree)
         self._path = index_path(tree, name).with_suffix(".json")
         self._kept, self._kept_count = Position(), 0  # as of when the list was kept, and of how many
         self.clear()
@@ -92,9 +92,23 @@ class ItemList(Generic[_T]):
 
     def catch_up(self) -> None:
         """Follow the log."""
-        self._follower.catch_up()
+        self._follow()
         if len(self.by_id) >= 2 * max(KEPT_FROM // 2, self._kept_count):
             self.keep()
+
+    def _follow(self) -> None:
+        self._follower.follow(self._read_all, self._take_changes)
+
+    def _read_all(self) -> None:
+        self.clear()
+        for info in self.in_order(all_infos(self._tree)):
+            self._take(info)
+
+    def _take_changes(self, changes: LogChanges) -> None:
+        if changes.from_nothing:
+            self.clear()
+        for info in changes.infos:
+            self._take(info)
 
     def _take(self, info: Info) -> None:
         old = self.by_id.get(info.id)
@@ -144,7 +158,7 @@ class ItemList(Generic[_T]):
         """Keep the list of many items for the next process, as far as this one has read the log."""
         if len(self.by_id) < KEPT_FROM:
             return
-        self._follower.catch_up()  # what was deleted since may have been removed from the disk
+        self._follow()  # what was deleted since may have been removed from the disk
         if self._follower.position == self._kept:
             return
         self._kept, self._kept_count = self._follower.position, len(self.by_id)

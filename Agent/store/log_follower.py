@@ -11,14 +11,14 @@
 """
 
 import contextlib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import NamedTuple, TypeVar
 
 from ..keyword_tree import Info, InfoKeywordLink, KeywordNode, KeywordTree, NotFoundError, StoreError
 
-__all__ = ["InfoFollower", "LogChanges", "LogFollower", "Position", "all_infos", "outside_operations"]
+__all__ = ["LogChanges", "LogFollower", "Position", "all_infos", "outside_operations"]
 
 _T = TypeVar("_T")
 
@@ -62,6 +62,7 @@ class LogFollower:
     def __init__(self, tree: KeywordTree) -> None:
         self._tree = tree
         self.position = Position()
+        self._is_begun = False
 
     def catch_up(self) -> LogChanges:
         """Return the changes.  Cost: some 0.4 ms where nothing is, else a decoded row for each record."""
@@ -94,8 +95,27 @@ class LogFollower:
             self._tree.Refresh()
         is_there = self._tree._journal.Has(*position)
         if is_there:
-            self.position = position
+            self.position, self._is_begun = position, True
         return is_there
+
+    def follow(
+        self,
+        read_tree: Callable[[], None],
+        take: Callable[[LogChanges], None],
+        is_disturbed: Callable[[LogChanges], bool] | None = None,
+    ) -> None:
+        """Let derived data be what the log says: `take` takes in the changes, after all was read, or since `resume`.
+
+        Where something fails halfway, the next call reads all again.
+
+        Args:
+            read_tree: See `begin`; it forgets first what was derived.
+            take: Takes in changes, after forgetting all where they are `from_nothing`.
+            is_disturbed: See `begin`.
+        """
+        is_begun, self._is_begun = self._is_begun, False
+        take(self.catch_up() if is_begun else self.begin(read_tree, is_disturbed))
+        self._is_begun = True
 
     def begin(
         self, read_tree: Callable[[], None], is_disturbed: Callable[[LogChanges], bool] | None = None
@@ -124,54 +144,6 @@ class LogFollower:
                 return changes
         self.position = Position()
         return self.catch_up()
-
-
-class InfoFollower:
-    """Keeps data derived from the infos of a tree up to date, one by one.
-
-    Args:
-        tree: Whose infos.
-        clear: Forgets all that was derived.
-        take: Takes in an info as it has become, deleted ones too; one that changed nothing may come again.
-        choose: What of all infos is read at the beginning, and in which order; None is all, as they come.
-    """
-
-    def __init__(
-        self,
-        tree: KeywordTree,
-        clear: Callable[[], None],
-        take: Callable[[Info], object],
-        choose: Callable[[Iterable[Info]], Iterable[Info]] | None = None,
-    ) -> None:
-        self._tree, self._clear, self._take, self._choose = tree, clear, take, choose
-        self._follower = LogFollower(tree)
-        self._is_begun = False
-
-    @property
-    def position(self) -> Position:
-        """Up to where the derived data follows the log."""
-        return self._follower.position
-
-    def resume(self, position: Position) -> bool:
-        """Go on from where a reader kept what it had derived; says whether the log still has that place."""
-        self._is_begun = self._follower.resume(position)
-        return self._is_begun
-
-    def catch_up(self) -> None:
-        """Take in the changes: the first time, all there is.  Cost: see `LogFollower.catch_up`."""
-        is_begun, self._is_begun = self._is_begun, False  # a failed step begins again
-        changes = self._follower.catch_up() if is_begun else self._follower.begin(self._read_all)
-        if changes.from_nothing:
-            self._clear()
-        for info in changes.infos:
-            self._take(info)
-        self._is_begun = True
-
-    def _read_all(self) -> None:
-        self._clear()
-        infos: Iterable[Info] = all_infos(self._tree)
-        for info in infos if self._choose is None else self._choose(infos):
-            self._take(info)
 
 
 def all_infos(tree: KeywordTree, *, unlinked: bool = False) -> Iterator[Info]:

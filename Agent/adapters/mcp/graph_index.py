@@ -64,7 +64,6 @@ class GraphIndex:
     def __init__(self, tree: KeywordTree) -> None:
         self._tree = tree
         self._follower = LogFollower(tree)
-        self._is_begun = False
         self._lock = threading.RLock()
         self._clear()
 
@@ -83,16 +82,9 @@ class GraphIndex:
     def catch_up(self) -> None:
         """Follow the log."""
         with self._lock:
-            is_begun, self._is_begun = self._is_begun, False  # a failed step begins again
-            if is_begun:
-                changes = self._follower.catch_up()
-            else:
-                changes = self._follower.begin(
-                    self._read_tree, lambda changes: any(node.deleted for node in changes.nodes)
-                )
-            self._take(changes)
-            self._tidy()
-            self._is_begun = True
+            self._follower.follow(
+                self._read_tree, self._take, lambda changes: any(node.deleted for node in changes.nodes)
+            )
 
     def _read_tree(self) -> None:
         self._clear()
@@ -119,6 +111,7 @@ class GraphIndex:
                 self._infos_of[link.keyword_id].pop(link.info_id, None)
             else:
                 self._infos_of[link.keyword_id][link.info_id] = None
+        self._tidy()
 
     def _take_node(self, node: KeywordNode) -> None:
         if node.id == ROOT_ID:

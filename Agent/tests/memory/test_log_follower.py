@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from Agent import keyword_tree
-from Agent.keyword_tree import Change, Info, KeywordTree
+from Agent.keyword_tree import Change, KeywordTree
 from Agent.store import log_follower
-from Agent.store.log_follower import InfoFollower, LogFollower, Position, all_infos
+from Agent.store.log_follower import LogChanges, LogFollower, Position, all_infos
 
 
 class TestCatchUp:
@@ -157,45 +157,55 @@ class TestBegin:
         assert [record.content for record in changes.infos] == ["one"]
 
 
+class Texts:
+    """The contents of all infos by id, as something derived from them."""
+
+    def __init__(self, tree: KeywordTree) -> None:
+        self.tree, self.follower = tree, LogFollower(tree)
+        self.known: dict[str, str] = {}
+        self.failures: list[BaseException] = []
+
+    def follow(self) -> dict[str, str]:
+        self.follower.follow(self.read_tree, self.take)
+        return self.known
+
+    def read_tree(self) -> None:
+        self.take(LogChanges(from_nothing=True, infos=list(all_infos(self.tree))))
+
+    def take(self, changes: LogChanges) -> None:
+        if changes.from_nothing:
+            self.known.clear()
+        for info in changes.infos:
+            self.known.pop(info.id, None) if info.deleted else self.known.update({info.id: info.content})
+            if len(self.known) == 3 and self.failures:
+                raise self.failures.pop()
+
+
 class TestInfos:
-    def test_are_taken_one_by_one_as_they_become(self, tree: KeywordTree) -> None:
-        known: dict[str, str] = {}
-
-        def take(info: Info) -> None:
-            known.pop(info.id, None) if info.deleted else known.update({info.id: info.content})
-
-        old = tree.CreateInfo("old")
-        follower = InfoFollower(tree, known.clear, take)
-        follower.catch_up()
-        assert known == {old.id: "old"}
+    def test_are_taken_as_they_become(self, tree: KeywordTree) -> None:
+        old, texts = tree.CreateInfo("old"), Texts(tree)
+        assert texts.follow() == {old.id: "old"}
 
         tree.UpdateInfo(old.id, {"content": "changed"})
         new = tree.CreateInfo("new")
-        follower.catch_up()
-        assert known == {old.id: "changed", new.id: "new"}
+        assert texts.follow() == {old.id: "changed", new.id: "new"}
 
         tree.DeleteInfo(new.id)
         tree.CompactStorage()
-        follower.catch_up()
-        assert known == {old.id: "changed"}
+        assert texts.follow() == {old.id: "changed"}
 
-    def test_begins_again_after_what_failed_halfway(self, tree: KeywordTree) -> None:
-        known: list[str] = []
-        failures = [KeyboardInterrupt()]
-
-        def take(info: Info) -> None:
-            known.append(info.content)
-            if len(known) == 3 and failures:
-                raise failures.pop()
-
+    @pytest.mark.parametrize("is_first", [True, False])
+    def test_are_all_read_again_after_what_failed_halfway(self, tree: KeywordTree, is_first: bool) -> None:
+        texts = Texts(tree)
+        if not is_first:
+            texts.follow()
+        texts.failures.append(KeyboardInterrupt())
         for number in range(4):
             tree.CreateInfo(str(number))
-        follower = InfoFollower(tree, known.clear, take, lambda infos: sorted(infos, key=lambda info: info.content))
         with pytest.raises(KeyboardInterrupt):
-            follower.catch_up()
-        follower.catch_up()
+            texts.follow()
 
-        assert known == ["0", "1", "2", "3"]
+        assert sorted(texts.follow().values()) == ["0", "1", "2", "3"]
 
     def test_are_read_page_by_page_while_they_are_deleted(
         self, tree: KeywordTree, monkeypatch: pytest.MonkeyPatch
