@@ -639,8 +639,7 @@ def _SchemaOf(intent: str) -> _Row:
 def _SystemText(intent: str) -> str:
     task, actions, _, proposes = _INTENTS[intent]
     meanings = "".join(f'\n"{action}": {_ACTIONS[action]}' for action in actions)
-    schema = _EncodeText(_SchemaOf(intent))
-    return f"{task}\n{_RULES}{meanings}{_PROPOSAL * proposes}\n{_WARNING}\nReply schema: {schema}"
+    return f"{task}\n{_RULES}{meanings}{_PROPOSAL * proposes}\n{_WARNING}"
 
 
 class LLMClient(ABC):
@@ -721,11 +720,14 @@ class StubLLMClient(LLMClient):
         return "" if self.decisions else "stub exhausted"
 
 
-def _BuildMessages(intent: str, question: _Row) -> list[dict[str, str]]:
-    # First what never changes for an intent, so that a provider's prefix cache can hold it; all that varies comes last.
+def BuildMessages(system: str, schema: Mapping[str, Any], question: str | _Row) -> list[dict[str, str]]:
+    """Return the messages of a question to a client: the schema ends the system text, the user's is one JSON object.
+
+    First what never changes for a kind of question, so that a provider's prefix cache can hold it.
+    """
     return [
-        {"role": "system", "content": _SystemText(intent)},
-        {"role": "user", "content": _EncodeText({"intent": intent, **question})},
+        {"role": "system", "content": f"{system}\nReply schema: {_EncodeText(schema)}"},
+        {"role": "user", "content": question if isinstance(question, str) else _EncodeText(question)},
     ]
 
 
@@ -4004,7 +4006,8 @@ class _Descent:
         is_lean = getattr(self._client, "lean", False)
         candidates = [_LineOf(idx, each) if is_lean else {"idx": idx, **each} for idx, each in enumerate(shown)]
         recent = {"recent": view.recent_count} if "score" in self.fields else {}
-        messages = _BuildMessages(trace.intent, {"path": path, "candidates": candidates, **recent, **question})
+        question = {"intent": trace.intent, "path": path, "candidates": candidates, **recent, **question}
+        messages = BuildMessages(_SystemText(trace.intent), _SchemaOf(trace.intent), question)
         logged: _Row = {"shown": [entry["id"] for entry in view.entries], "reply": None}
         try:
             reply = self._client.Chat(copy.deepcopy(messages), _SchemaOf(trace.intent))  # it may change what it gets

@@ -34,7 +34,16 @@ from typing import Any, Self, TypeAlias
 
 from ..base.awaiting import Twin
 from ..base.checks import check_count, check_string, shorten
-from ..keyword_tree import Change, HideKeys, Info, InvalidInputError, KeywordTree, LLMClient, NotFoundError
+from ..keyword_tree import (
+    BuildMessages,
+    Change,
+    HideKeys,
+    Info,
+    InvalidInputError,
+    KeywordTree,
+    LLMClient,
+    NotFoundError,
+)
 from ..memory.scoring import ScoreBreakdown
 from ..store.addresses import open_tree
 from .filters import OPERATORS, Filter, Test, all_of, copy_value, look_up
@@ -223,12 +232,8 @@ class Memory(ItemAdapter):
         candidates = [{"idx": idx, "name": texts[id], "path": ""} for idx, id in enumerate(known)]
         question: _Row = {"intent": "extract_facts", "query": "", "path": [], "candidates": candidates}
         question |= {"content": text, "context": prompt or ""}
-        messages = [
-            {"role": "system", "content": _PROMPT},
-            {"role": "user", "content": json.dumps(question, ensure_ascii=False)},
-        ]
         try:
-            facts = _read_facts(client.Chat(messages, _SCHEMA))
+            facts = _read_facts(client.Chat(BuildMessages(_PROMPT, _SCHEMA, question), _SCHEMA))
         except Exception as error:  # the model's port: whatever happens there, nothing that was said is lost
             self._warn_once(f"the model extracted no facts, messages are stored as they are: {HideKeys(str(error))}")
             return None
@@ -682,11 +687,7 @@ _SCHEMA: _Row = {
                 "type": "object",
                 "properties": {
                     "text": {"type": "string", "maxLength": 400},
-                    "attributed_to": {
-                        "type": "string",
-                        "maxLength": 40,
-                        "description": "who said it: user or assistant",
-                    },
+                    "attributed_to": {"type": "string", "maxLength": 40, "description": "user or assistant"},
                 },
                 "required": ["text"],
             },

@@ -9,7 +9,6 @@ A model is shown numbers, types and the first 100 characters of each task, never
 One that fails three times in a row rests for 30 s; meanwhile words choose, and the answer says so.
 """
 
-import json
 import threading
 import time
 from collections import Counter, OrderedDict
@@ -19,7 +18,7 @@ from concurrent.futures import TimeoutError as FutureTimeoutError
 from dataclasses import dataclass
 from typing import Any
 
-from ..keyword_tree import LLMClient
+from ..keyword_tree import BuildMessages, LLMClient
 from ..models import judge
 from ..models.model_clients import client_from_environment
 from .records import Json, KnowHubError, Shares
@@ -107,9 +106,7 @@ SCHEMAS: Mapping[str, Json] = {
 
 def chat(client: LLMClient, intent: str, question: Json) -> Any:
     """Return a model's reply to a question in the library's form: a system text with the schema, one JSON object."""
-    system = f"{TASKS[intent]}\n{RULES}\nReply schema: {json.dumps(SCHEMAS[intent], ensure_ascii=False)}"
-    content = json.dumps({"intent": intent, **question}, ensure_ascii=False)
-    messages = [{"role": "system", "content": system}, {"role": "user", "content": content}]
+    messages = BuildMessages(f"{TASKS[intent]}\n{RULES}", SCHEMAS[intent], {"intent": intent, **question})
     return client.Chat(messages, SCHEMAS[intent])
 
 

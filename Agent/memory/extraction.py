@@ -25,7 +25,6 @@ Rows that break a rule are left out, and the rest stays; a reply without any suc
 (`ReplyFormError`). `within` gives a model a deadline.
 """
 
-import json
 import math
 import re
 from abc import ABC, abstractmethod
@@ -39,7 +38,7 @@ from ..base.checks import shorten
 from ..base.speech import NOT_OWN, is_asked, own_words, sentences_around
 from ..base.text import count_tokens, fold_case, sentence_spans
 from ..finding.texts import find_runs, passages
-from ..keyword_tree import KeywordTreeError, LLMClient
+from ..keyword_tree import BuildMessages, KeywordTreeError, LLMClient
 from ..models.model_clients import within
 from .graph import ENTITY_TYPES
 
@@ -335,8 +334,7 @@ class ModelExtractor(Extractor):
 
     def _ask(self, text: str, existing: Iterable[tuple[str, str]]) -> object:
         question = make_question([Shown(text)], _OF_GRAPH, existing)
-        system = f"{question.pop('task')}\nReply schema: {_encode(GRAPH_SCHEMA)}"
-        messages = [{"role": "system", "content": system}, {"role": "user", "content": _encode(question)}]
+        messages = BuildMessages(question.pop("task"), GRAPH_SCHEMA, question)
         return within(self._seconds, lambda: self._client.Chat(messages, GRAPH_SCHEMA))
 
 
@@ -351,10 +349,6 @@ def tokens_for(context_tokens: int | None, most: int) -> int:
     if context_tokens is None:
         return most
     return min(most, max(200, int((context_tokens - _PROMPT_TOKENS) * (1 - _REPLY_SHARE))))
-
-
-def _encode(value: object) -> str:
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
 
 # Checking the results of the caller's extractor

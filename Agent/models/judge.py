@@ -1,12 +1,12 @@
 """Let a model tell which of a few texts answer a question: `judge`, and its parts for callers of their own."""
 
 import contextlib
-import json
+import copy
 import logging
 from collections.abc import Sequence
 from typing import Any
 
-from ..keyword_tree import HideKeys, LLMClient
+from ..keyword_tree import BuildMessages, HideKeys, LLMClient
 
 __all__ = ["SCHEMA", "SHOWN", "TASK", "judge", "question_of", "read_targets"]
 
@@ -43,13 +43,10 @@ def judge(client: LLMClient, question: str, texts: Sequence[tuple[str, str]]) ->
     """
     if not texts or client.Silent():
         return [id for id, _ in texts]
-    messages = [
-        {"role": "system", "content": f"{TASK}\nReply schema: {_encode(SCHEMA)}"},
-        {"role": "user", "content": _encode({"intent": "judge", **question_of(question, texts)})},
-    ]
+    messages = BuildMessages(TASK, SCHEMA, {"intent": "judge", **question_of(question, texts)})
     kept, why = None, "the reply lists no targets"
     try:
-        kept = read_targets(client.Chat(messages, json.loads(_encode(SCHEMA))), texts)
+        kept = read_targets(client.Chat(messages, copy.deepcopy(SCHEMA)), texts)
     except Exception as error:  # the model's port: the hits are not lost for it
         why = HideKeys(f"{type(error).__name__}: {error}")
     if kept is None:
@@ -70,7 +67,3 @@ def read_targets(reply: Any, texts: Sequence[tuple[str, str]]) -> list[str] | No
         chosen = {int(target) for target in reply["targets"]}
         return [id for idx, (id, _) in enumerate(texts[:SHOWN]) if idx in chosen]
     return None
-
-
-def _encode(value: object) -> str:
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))

@@ -48,8 +48,9 @@ _FLOOR = 6.0  # the distance from the best of an option that was not opened, or 
 _EMPTY = ("…", "?")  # questions that say nothing
 _ADDED = 2.0  # the weight of what the question adds, beside the log-probability itself
 _PLACE = 0.25  # the price of a place further back
-_NONE = 0.85  # the question may add less than this to "none"
+_NONE = 1.5  # the question may add less than this to "none"
 _YES = 0.5  # it must add this much more to "yes" than to "no"
+_DOUBT = -0.5  # and this much where a name was chosen already
 _TASKS = {
     "search": ("You find the entry of a list that a question is about or that answers it.", "Question"),
     "suggest_parent": ("You file a new entry: you find the entry that it is a kind, a part or an instance of.", "New"),
@@ -196,19 +197,22 @@ class LocalLLMClient(LLMClient):
         best = max(range(len(scores)), key=scores.__getitem__, default=0)
         if not scores or none >= _NONE or scores[best] < self._margin:
             return {"action": "missing", "targets": [], "reason": "no name is likely enough"}
+        if question["intent"] == "search" and self._says_yes(_fact_of(shown[best]), asked) < _DOUBT:
+            return {"action": "missing", "targets": [], "reason": "the likeliest name says nothing of the question"}
         confidence = 1.0 / (1.0 + math.exp(min(50.0, self._margin - scores[best])))
         reason = f"its name is likelier by {added[best]:.1f} for the question"
         chosen = [shown[best]["idx"]]
         return {"action": "match", "targets": chosen, "reason": reason, "confidence": round(confidence, 3)}
 
     def _judge(self, question: Mapping[str, Any]) -> dict[str, Any]:
-        answers = []
-        for each in question["candidates"]:
-            text = f"Text: {_line(each['text'])}\n\nQuestion: {{}}\nDoes the text answer the question, yes or no?"
-            (no, yes), _ = self._compare(_JUDGE, text, question["query"], ["no", "yes"])
-            if yes - no >= _YES:
-                answers.append(each["idx"])
-        return {"targets": answers}
+        query, texts = question["query"], question["candidates"]
+        return {"targets": [each["idx"] for each in texts if self._says_yes(_line(each["text"]), query) >= _YES]}
+
+    def _says_yes(self, text: str, query: str) -> float:
+        """Return by how much more a question makes "yes" likelier than "no": that the text answers it."""
+        asked = f"Text: {text}\n\nQuestion: {{}}\nDoes the text answer the question, yes or no?"
+        (no, yes), _ = self._compare(_JUDGE, asked, query, ["no", "yes"])
+        return yes - no
 
     def _compare(self, system: str, text: str, asked: str, answers: Sequence[str]) -> tuple[list[float], list[float]]:
         """Return by how much a question makes each answer likelier, and how likely it is among them, in logarithms."""

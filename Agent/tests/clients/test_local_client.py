@@ -72,6 +72,25 @@ class TestForm:
         if reply["action"] == "match":
             assert 0.5 <= reply["confidence"] <= 1
 
+    @pytest.mark.parametrize(
+        ("intent", "none", "yes", "action"),
+        [
+            ("search", 0.0, 0.0, "match"),
+            ("search", 0.0, -1.0, "missing"),  # its text is doubted
+            ("search", 2.0, 0.0, "missing"),
+            ("suggest_parent", 0.0, -1.0, "match"),
+        ],
+    )
+    def test_what_is_likeliest_is_taken_unless_none_is_or_its_text_is_doubted(
+        self, intent: str, none: float, yes: float, action: str, client: LocalLLMClient, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        likely = {"none": none, "Tom": 1.0, "yes": yes}  # stands in for the model
+        monkeypatch.setattr(client, "_compare", lambda *given: ([likely.get(answer, 0.0) for answer in given[-1]],) * 2)
+        messages = asked("who mends bikes?", listed(*FACTS))
+        reply = client.Chat([{"role": "user", "content": messages[-1]["content"].replace("search", intent)}], {})
+
+        assert (reply["action"], reply["targets"]) == (action, [1] if action == "match" else [])
+
     def test_a_search_ends_with_its_cost(self, tree: KeywordTree) -> None:
         found = tree.Search("who must not eat peanuts?")
 

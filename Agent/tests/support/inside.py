@@ -28,7 +28,7 @@ Files = kt._Files
 OUTCOMES: Mapping[str, tuple[str | None, str]] = kt._OUTCOMES
 """What a reply comes to, and the reason that is reported: the table of the descent."""
 
-build_messages = kt._BuildMessages
+system_text = kt._SystemText
 
 
 # == Borders ==============================================================================================
