@@ -1,6 +1,7 @@
 """Tests of mem0's calls on a tree: results and errors as mem0 has them, extraction, undo, and bad input."""
 
 import asyncio
+import json
 import logging
 import subprocess
 import sys
@@ -125,9 +126,10 @@ class TestExtract:
         found = memory.get(rows[0]["id"])
         assert found is not None
         assert found["attributed_to"] == "user"
-        asked = client.calls[0][0][-1]["content"]
-        assert '"intent": "extract_facts"' in asked
-        assert "only facts about dogs" in asked
+        (system, asked), schema = client.calls[0]
+        question = json.loads(asked["content"])
+        assert (question["intent"], question["context"]) == ("extract_facts", "only facts about dogs")
+        assert json.loads(system["content"].partition("Reply schema: ")[2]) == schema
 
     def test_known_memories_are_shown_and_not_stored_again(self, tree: KeywordTree) -> None:
         memory, client = self.extract(tree, {"memory": [{"text": "My dog is Oliver."}, {"text": "new"}]})
@@ -136,8 +138,8 @@ class TestExtract:
         rows = memory.add(self.TALK, **ADA)["results"]
 
         assert texts({"results": rows}) == ["new"]
-        asked = client.calls[0][0][-1]["content"]
-        assert '"candidates": [{"idx": 0, "name": "My dog is Oliver.", "path": ""}]' in asked
+        asked = json.loads(client.calls[0][0][-1]["content"])
+        assert asked["candidates"] == [{"idx": 0, "name": "My dog is Oliver.", "path": ""}]
 
     def test_nothing_worth_remembering_stores_nothing(self, tree: KeywordTree) -> None:
         memory, _ = self.extract(tree, {"memory": []})
