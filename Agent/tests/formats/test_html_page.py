@@ -323,6 +323,7 @@ class TestInABrowser:
 
         assert page.names() == ["KeywordTree", "编程", "Python", "Rust", "食物"]  # a small memory opens unfolded
         assert page.text("#count") == "4 keywords"
+        assert "4 keywords · 2 infos · " in page.text("main")
 
         page.run("""document.querySelector('li[data-node="1"] .toggle').click()""")
 
@@ -373,6 +374,12 @@ class TestInABrowser:
         page.click("编程", "main .path", ".step")
 
         assert page.text("h2") == "编程"
+
+    def test_counts_one_in_the_singular(self, page: Page, tmp_path: Path) -> None:
+        page.open(export(tmp_path, [Keyword("t", "root", "tea"), fact("1", "No sugar.", "chat", "t")]))
+
+        assert page.text("#count") == "1 keyword"
+        assert "1 keyword · 1 info · " in page.text("main")
 
     def test_shows_infos_that_are_linked_nowhere(self, page: Page, tmp_path: Path) -> None:
         page.open(export(tmp_path, [*SMALL, Fact("3", "on nothing")]))
