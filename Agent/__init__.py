@@ -32,8 +32,6 @@ _DOCUMENTED = {
     "context_engine.retrieval.query_planner": "context_engine.retrieval",
     "embeddings": "finding",
     "embeddings.embedder": "finding.embedder",
-    "embeddings.ranker": "finding.embedder",
-    "embeddings.recall": "finding.tree",
     "lexical_client": "models.lexical_client",
     "model_clients": "models.model_clients",
     "repair": "store.repair",

@@ -31,7 +31,7 @@ from ..base.forks import watch_forks
 from ..base.text import fold
 from ..keyword_tree import InvalidInputError, KeywordTree, TreeView
 
-__all__ = ["Embedder", "EmbeddingRanker", "HashingEmbedder", "LocalEmbedder", "Meaning", "OpenAIEmbedder", "meaning_of"]
+__all__ = ["Embedder", "HashingEmbedder", "LocalEmbedder", "Meaning", "OpenAIEmbedder", "meaning_of"]
 
 
 class Embedder(Protocol):
@@ -73,13 +73,6 @@ class Meaning:
         self.embedder, self.patience_s = embedder, patience_s
         self.is_given = True
         """Whether it was asked for: then it takes the place of another model's vectors."""
-
-
-class EmbeddingRanker(Meaning):
-    """`Meaning` under its former name; `folder` has no effect, since vectors are in the index's own file."""
-
-    def __init__(self, embedder: Embedder, folder: str | os.PathLike[str] = "", patience_s: float = 2.0) -> None:
-        super().__init__(embedder, patience_s)
 
 
 def meaning_of(
