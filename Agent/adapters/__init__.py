@@ -11,4 +11,5 @@ and what several of them are made of:
     operations     a change is tried again where another process has written first, undone, and survives a lost tail
     filters        filters are compiled, and values compared and copied as JSON has them
     item_ranking   items are ranked by words and similarity
+    items          items in memory follow the log; their list is kept for the next process
 """

@@ -259,7 +259,8 @@ def _told() -> Iterator[None]:
     except InvalidInputError as error:
         raise KnowHubError("invalid", "the store refuses it: it holds what cannot be stored") from error
     except StoreCorruptError as error:
-        raise KnowHubError("store-damaged", "the store is damaged: look with `knowhub doctor`") from error
+        said = "the store is damaged, or has lost what was read of it: look with `knowhub doctor`, and start again"
+        raise KnowHubError("store-damaged", said) from error
     except StoreError as error:
         if error.outcome_unknown:
             raise KnowHubError(
