@@ -46,6 +46,7 @@ from .core.config import BUDGET_TOKENS, EXTRACT_ARCHIVE, OWNER_OF
 from .core.errors import (
     ContextEngineError,
     InvalidInputError,
+    InvalidUriError,
     NodeNotFoundError,
     ProviderDownError,
     check_count,
@@ -301,13 +302,24 @@ class ContextEngineService:
             exported: The file as `json.load` reads it, or a list of messages, which is one conversation.
 
         Raises:
-            InvalidInputError: One of them cannot be read; those before it are committed.
+            InvalidInputError: Some of several cannot be read; the others are committed.
 
         Cost: that of `commit_session`, for each.
         """
         chats = split_export(exported)
         own = ctx.session_id if len(chats) == 1 else ""
-        return [self.commit_session(replace(ctx, session_id=own or id), said) for id, said in chats]
+        results, refused = list[CommitResult](), list[str]()
+        for id, said in chats:
+            try:
+                results.append(self.commit_session(replace(ctx, session_id=own or id), said))
+            except (InvalidInputError, InvalidUriError) as error:
+                if len(chats) == 1:
+                    raise
+                refused.append(f"{shorten(id)}: {error}")
+        if refused:
+            text = f"{len(results)} of {len(chats)} conversations are committed; refused: {'; '.join(refused)}"
+            raise InvalidInputError(text[:2_000])
+        return results
 
     def _extract_event(self, event: OutboxEvent, ctx: RequestContext) -> None:
         """Extract an archive that a commit left to a worker, or did not finish."""

@@ -41,7 +41,8 @@ from .objects import Message
 
 _WRAPPED = ({"id", "at", "message"}, {"id", "at", "forgotten"})
 _TIMES = ("at", "timestamp", "created_at", "time", "date", "create_time", "createdAt", "ts", "sent_at")
-_SAID = ("content", "parts", "text", "value", "message", "blocks", "items", "refusal", "audio", "transcript")
+_SAID = ("content", "parts", "text", "value", "message", "blocks", "items", "refusal", "audio", "transcript",
+         "extracted_content")  # fmt: skip
 _WRAPS = ("message", "data", "kwargs")
 _CHATS = ("mapping", "chat_messages", "conversations", "messages")  # of ChatGPT, Claude, ShareGPT, others
 _ROLES = {"user": "user human", "assistant": "assistant ai model gpt chatbot bot chatgpt claude functioncall toolcall",
@@ -397,7 +398,14 @@ def _texts_of(raw: Mapping[str, Any], with_tools: bool) -> list[str]:
         if _is_tool(name) and isinstance(value, (dict, list)):
             more = (text for each in (value if isinstance(value, list) else [value]) for text in _texts_of_tool(each))
             texts = [*texts, *(text for text in more if text not in texts)]  # some stand among the parts, too
-    return texts
+    return [*texts, *_texts_attached(raw, bool(texts))] if with_tools else texts
+
+
+def _texts_attached(raw: Mapping[str, Any], says_more: bool) -> list[str]:
+    """Return the texts pasted as files, as Claude exports them; of a message of files alone, their places."""
+    files = [each for name in ("attachments", "files") if isinstance(raw.get(name), list) for each in raw[name]]
+    pasted = [each for each in files if isinstance(each, dict) and "extracted_content" in each]
+    return _texts_in(pasted if says_more else files, True)
 
 
 def _texts_in(value: object, with_tools: bool) -> list[str]:

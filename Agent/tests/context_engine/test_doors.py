@@ -86,6 +86,10 @@ class TestCommandLine:
         file.write_text(json.dumps(exported[0]), encoding="utf-8")
         assert run("commit", str(file)).startswith("archived: 0 memories, 1 new messages")
         assert run("ls", "sessions/s1").startswith("0001-")
+        more = [{"id": "bad", "messages": [5]}, {"id": "good", "messages": [{"role": "user", "content": "I bake."}]}]
+        file.write_text(json.dumps(more), encoding="utf-8")
+        assert "1 of 2 conversations are committed; refused: 'bad': message 0" in run("commit", str(file), code=2)
+        assert run("ls", "sessions/good").startswith("0001-")
 
     def test_says_that_the_index_cannot_be_used(self, run: Any, tmp_path: Path) -> None:
         run("remember", "I play the cello.")
