@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from ..keyword_tree import InvalidInputError, StoreError
 from ..store.addresses import is_address, refuse_address
+from ..store.backup import make_file
 from .records import KnowHubError
 
 if TYPE_CHECKING:
@@ -273,12 +274,9 @@ def write_new(path: Path, data: bytes, *, is_first: bool = False) -> None:
         FileExistsError: It was to be the first one of its name, and there is one.
     """
     beside = path.with_name(f".{path.name}.{secrets.token_hex(4)}.new")
-    descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     try:
-        with open(descriptor, "wb") as file:
+        with make_file(beside) as file:
             file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
         if is_first:
             os.link(beside, path)
         else:

@@ -136,18 +136,16 @@ class TreeLedger:
             ids = [self._keyword(path, record.created_by) for path in _places(record)]
             spec = {"id": record.id, "content": record.content, "source": record.source, "keyword_ids": ids}
             specs.append({**spec, "metadata": {OWN: record.fields}, "created_by": record.created_by})
-        with _told():
-            made = self.tree.BatchCreateInfos(specs) if specs else []
+        made = self.tree.BatchCreateInfos(specs) if specs else []
         return {stored.id: stored for info in made if (stored := record_of(info)) is not None}
 
     def update(self, record: Record) -> Record:
-        """Store a record's new state, if the version that it names is still the newest; see `Record.changed`."""
-        with _told():
-            before = self.stored(record.id)
-            patch = {"content": record.content, "source": record.source, "metadata": {OWN: record.fields}}
-            info = self.tree.UpdateInfo(record.id, patch, version=record.version)
-            if before is not None:
-                self._relink(before, record)
+        """Store a record's new state, if the version that it names is still the newest; within an operation."""
+        before = self.stored(record.id)
+        patch = {"content": record.content, "source": record.source, "metadata": {OWN: record.fields}}
+        info = self.tree.UpdateInfo(record.id, patch, version=record.version)
+        if before is not None:
+            self._relink(before, record)
         found = record_of(info)
         assert found is not None
         return found
@@ -169,8 +167,7 @@ class TreeLedger:
         there = self.stored(id)
         if there is None:
             raise not_found()
-        with _told():
-            self.tree.DeleteInfo(id)
+        self.tree.DeleteInfo(id)
         there.version, there.deleted = there.version + 1, True
         return there
 

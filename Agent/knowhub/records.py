@@ -146,24 +146,6 @@ def iso_time(seconds: float) -> str:
 FIRST_S, LAST_S = -62_135_596_800, 253_402_300_799  # the years 1 to 9999
 
 
-def from_iso(text: object) -> float | None:
-    """Return the seconds since the epoch of an ISO 8601 time; without a zone it is UTC, and None is no time.
-
-    >>> from_iso("1970-01-01T00:00:01Z"), from_iso("soon")
-    (1.0, None)
-    """
-    if not isinstance(text, str):
-        return None
-    try:
-        time = datetime.fromisoformat(text)
-    except ValueError:
-        return None
-    try:
-        return (time if time.tzinfo else time.replace(tzinfo=UTC)).timestamp()
-    except (OverflowError, ValueError, OSError):
-        return None
-
-
 # Records
 
 

@@ -30,7 +30,8 @@ from pydantic import (
     model_validator,
 )
 
-from .records import LAST_S, OWNER_SCOPE, Json, KnowHubError, from_iso, invalid
+from ..base.text import read_time
+from .records import LAST_S, OWNER_SCOPE, Json, KnowHubError, invalid
 
 Type = Literal["user_profile", "strategy", "tool", "usecase", "definition", "plan"]
 TYPES: tuple[str, ...] = get_args(Type)
@@ -329,9 +330,8 @@ class ResourceIn(Body):
         if self.expires_at is not None:
             return self.expires_at.timestamp()
         given = self.metadata.get("expires_at")
-        if isinstance(given, (int, float)) and not isinstance(given, bool):
-            return float(given)  # as cookies have it
-        return from_iso(given)
+        is_number = isinstance(given, (int, float)) and not isinstance(given, bool)  # seconds, as cookies have it
+        return float(given) if is_number else read_time(given)
 
 
 class ResourceLine(ResourceIn):

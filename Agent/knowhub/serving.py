@@ -36,9 +36,7 @@ def make_app() -> Application:
     quota = Quota(stored["quota_entries"], stored["quota_bytes"])
     models, meaning = make_models(stored["models"]), stored["meaning"]
     judges = stored["judge"]
-    hub = KnowHub(
-        stored["data"], models=models, judge=judges, meaning=meaning, allow_secret_shapes=shapes, quota=quota
-    )
+    hub = KnowHub(stored["data"], models=models, judge=judges, meaning=meaning, allow_secret_shapes=shapes, quota=quota)
     hosts, calls = tuple(stored["hosts"]), stored["quota_calls"]
     issuer, client = stored["openid_issuer"], stored["openid_client"]
     openid = Provider(issuer, client, os.environ.get("KNOWHUB_OPENID_SECRET", "")) if issuer else None

@@ -6,9 +6,10 @@ from collections.abc import Collection, Mapping
 from dataclasses import replace
 from typing import Any
 
+from ...base.text import read_time
 from ..catalog import Entry
 from ..ledger import ATTEMPTS
-from ..records import OWNER_SCOPE, Json, KnowHubError, Record, from_iso, invalid, iso_time, not_found
+from ..records import OWNER_SCOPE, Json, KnowHubError, Record, invalid, iso_time, not_found
 from ..schemas import NAME_PATTERN, GoalsIn, GroupIn, PageQuery, TokenIn, parse
 from ..tokens import Token, check_plain, need, sees, sees_said
 from ..vault import ORPHAN_S
@@ -125,7 +126,7 @@ class Operations(Store):
         self.catalog.forget()
         self.catalog.open()
         for known in self.catalog.all("resource"):
-            reference, ends = str(known.fields.get("secret_ref") or ""), from_iso(known.fields.get("expires_at"))
+            reference, ends = str(known.fields.get("secret_ref") or ""), read_time(known.fields.get("expires_at"))
             if ends is not None and self.clock() >= ends + ORPHAN_S:
                 self.vault.destroy(reference)
         self.vault.sweep(self.catalog.secret_references(), is_purge=True)

@@ -7,9 +7,10 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
+from ...base.text import read_time
 from ...keyword_tree import DuplicateIdError
 from ..catalog import Entry
-from ..records import Json, KnowHubError, Record, from_iso, iso_time
+from ..records import Json, KnowHubError, Record, iso_time
 from ..schemas import PageQuery, ResourceIn, check_resource_id, parse
 from ..tokens import LOCAL, Token, need, sees
 from .store import ACCESS, Store, stamps
@@ -143,7 +144,7 @@ class Resources(Store):
             return "none"
         if not self.vault.exists(reference):
             return "destroyed"
-        expires_at = from_iso(record.fields.get("expires_at"))
+        expires_at = read_time(record.fields.get("expires_at"))
         return "expired" if expires_at is not None and self.clock() >= expires_at else "sealed"
 
     def get_resource(self, token: Token, id: str) -> Json:
@@ -244,6 +245,6 @@ def _merged(old: Record, body: ResourceIn) -> ResourceIn:
     if not body.keeps_secret() or ("metadata" in body.model_fields_set and "expires_at" in body.metadata):
         del there["expires_at"]  # that was of another secret, or the metadata say it
     kept = {name: value for name, value in there.items() if name not in body.model_fields_set}
-    kept["expires_at"] = datetime.fromtimestamp(ends, UTC) if (ends := from_iso(kept.get("expires_at"))) else None
+    kept["expires_at"] = datetime.fromtimestamp(ends, UTC) if (ends := read_time(kept.get("expires_at"))) else None
     given = {name: getattr(body, name) for name in body.model_fields_set}
     return ResourceIn.model_construct(body.model_fields_set, **{**kept, **given})

@@ -1,12 +1,12 @@
 """Merging entries that say the same: a plan first, guards for every source, at most a fifth at once, one operation."""
 
-import itertools
 import math
 import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from ...base.text import merge_unique
 from ...finding.texts import terms as terms_of
 from ..catalog import text_of
 from ..evolving import SLIM_SHARE, check_merge, find_clusters
@@ -167,10 +167,8 @@ class Slimming(Store):
         best, *others = (self._record(token, id, "knowledge") for id in (cluster.keep, *cluster.merge))
         own = {**best.fields, "task": cluster.task, "source": {**best.fields["source"]}}
         for name, limit in (("types", 20), ("resource_ids", 50)):
-            joined = itertools.chain(own[name], *(other.fields[name] for other in others))
-            own[name] = list(dict.fromkeys(joined))[:limit]
-        urls = itertools.chain(own["source"]["urls"], *(other.fields["source"]["urls"] for other in others))
-        own["source"]["urls"] = list(dict.fromkeys(urls))[:20]
+            own[name] = merge_unique(*(each.fields[name] for each in (best, *others)))[:limit]
+        own["source"]["urls"] = merge_unique(*(each.fields["source"]["urls"] for each in (best, *others)))[:20]
         for other in others:
             own["tags"] = dict(list(({**other.fields["tags"], **own["tags"]}).items())[-20:])
         merged = [best.changed(cluster.content, **own), *(other.changed(merged_into=best.id) for other in others)]
