@@ -45,7 +45,7 @@ _T = TypeVar("_T")
 _log = logging.getLogger(__name__)
 
 _SCHEMA = """
-PRAGMA journal_mode=WAL; PRAGMA synchronous=NORMAL; PRAGMA secure_delete=ON;
+PRAGMA journal_mode=WAL; PRAGMA synchronous=NORMAL; PRAGMA secure_delete=ON; PRAGMA wal_autocheckpoint=4000;
 CREATE TABLE IF NOT EXISTS place (seq INTEGER, id TEXT, file TEXT);
 CREATE TABLE IF NOT EXISTS operation (
     seq INTEGER PRIMARY KEY, id TEXT UNIQUE, op TEXT, at REAL, mark TEXT, before TEXT, after TEXT);

@@ -18,7 +18,7 @@ from functools import lru_cache
 from typing import Any
 from urllib.parse import unquote
 
-from prometheus_client import CollectorRegistry, Counter, Histogram
+from prometheus_client import CollectorRegistry, Histogram
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import Response
 
@@ -127,9 +127,8 @@ class Gate:
         self._arriving = 0  # bytes of bodies that are not whole yet
         self.registry = CollectorRegistry()
         labels = ["method", "route", "status"]
-        self._requests = Counter("knowhub_requests", "Requests", labels, registry=self.registry)
-        self._seconds = Histogram("knowhub_request_seconds", "Time of an answer", ["route"], registry=self.registry)
-        self._figures: dict[tuple[str, str, int], tuple[Counter, Histogram]] = {}
+        self._seconds = Histogram("knowhub_request_seconds", "Time of an answer", labels, registry=self.registry)
+        self._figures: dict[tuple[str, str, int], Histogram] = {}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request."""
@@ -288,12 +287,9 @@ class Gate:
         route = str(getattr(scope.get("route"), "path", "")) or "-"
         method = scope["method"] if scope["method"] in _METHODS else "OTHER"
         # Finding a figure by its labels takes as long as all else here.
-        figures = self._figures.get((method, route, status))
-        if figures is None:
-            counter, histogram = self._requests.labels(method, route, str(status)), self._seconds.labels(route)
-            figures = self._figures[method, route, status] = (counter, histogram)
-        figures[0].inc()
-        figures[1].observe(took_s)
+        if (figure := self._figures.get((method, route, status))) is None:
+            figure = self._figures[method, route, status] = self._seconds.labels(method, route, str(status))
+        figure.observe(took_s)
         if not _log.isEnabledFor(logging.INFO):
             return
         token = scope["state"].get("token")
