@@ -4,15 +4,13 @@ The provider says whose browser it is, by a verified e-mail address. That is the
 token of that name may: an administrator makes one for each person, and none of them needs to know its text.
 """
 
-import secrets
-from collections.abc import Mapping
+import json
 from dataclasses import dataclass
-from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import quote, unquote, urlsplit
 
-import httpx
+from starlette.requests import Request
 
-from .records import KnowHubError
+from .records import Json, KnowHubError
 
 KEPT_S = 600
 """Seconds in which a person must have logged in there."""
@@ -45,24 +43,30 @@ class OpenId:
 
     def __init__(self, provider: Provider) -> None:
         try:
-            from authlib.integrations.httpx_client import OAuth2Client
+            from authlib.integrations.starlette_client import OAuth
         except ImportError as error:
             raise ImportError("logging in by OpenID needs its extra: pip install '.[knowhub-oidc]'") from error
         address = urlsplit(provider.issuer)
         if address.scheme != "https" and address.hostname not in ("127.0.0.1", "localhost", "::1"):
             raise KnowHubError("invalid", "an OpenID provider has an address with https")
-        self.provider, self._make_client = provider, OAuth2Client
-        self._known: Mapping[str, Any] = {}
+        self._provider = provider
+        self._client = OAuth().register(
+            "knowhub",
+            client_id=provider.client_id,
+            client_secret=provider.client_secret or None,
+            server_metadata_url=f"{provider.issuer.rstrip('/')}/.well-known/openid-configuration",
+            client_kwargs={"scope": "openid email", "code_challenge_method": "S256", "timeout": _TIMEOUT_S},
+        )
 
-    def begin(self, back: str) -> tuple[str, str]:
+    async def begin(self, request: Request, back: str) -> tuple[str, str]:
         """Return where a browser is to go, and what it is to keep in a cookie until it comes to `back`."""
-        nonce, verifier = secrets.token_urlsafe(24), secrets.token_urlsafe(48)
-        with self._client(back) as client:
-            endpoint = self._described()["authorization_endpoint"]
-            url, state = client.create_authorization_url(endpoint, nonce=nonce, code_verifier=verifier)
-        return str(url), ".".join((str(state), nonce, verifier))
+        await self._describe()
+        kept: Json = {}
+        request.scope["session"] = kept  # state, nonce and verifier, by Authlib
+        answer = await self._client.authorize_redirect(request, back)
+        return str(answer.headers["location"]), quote(json.dumps(kept))
 
-    def finish(self, back: str, query: Mapping[str, str], kept: str) -> str:
+    async def finish(self, request: Request, kept: str) -> str:
         """Return who came back from the provider: their verified e-mail address.
 
         Raises:
@@ -71,59 +75,30 @@ class OpenId:
         from authlib.common.errors import AuthlibBaseError
         from joserfc.errors import JoseError
 
-        state, _, rest = kept.partition(".")
-        nonce, _, verifier = rest.partition(".")
-        if not state or not secrets.compare_digest(state.encode(), query.get("state", "").encode()):
-            raise KnowHubError("forbidden", "this log-in was not begun in this browser, or too long ago")
+        wanted = {"iss": self._provider.issuer, "aud": self._provider.client_id}
+        needed = {name: {"essential": True, "value": value} for name, value in wanted.items()}
+        await self._describe()
         try:
-            with self._client(back) as client:
-                endpoint = self._described()["token_endpoint"]
-                answer = client.fetch_token(endpoint, code=query.get("code", ""), code_verifier=verifier)
-            claims = self._claims(str(answer["id_token"]), nonce)
-        except (AuthlibBaseError, JoseError, KeyError, ValueError) as error:
+            request.scope["session"] = dict(json.loads(unquote(kept)))
+            answer = await self._client.authorize_access_token(request, claims_options=needed)
+            claims = answer["userinfo"]
+        except (AuthlibBaseError, JoseError, LookupError, TypeError, ValueError, AttributeError) as error:
             raise KnowHubError("forbidden", f"the provider's answer does not hold ({type(error).__name__})") from error
-        except httpx.HTTPError as error:
+        except Exception as error:  # of httpx or of httpx2, whichever Authlib uses
             raise _unreachable(error) from error
         if claims.get("email_verified") is not True or not isinstance(claims.get("email"), str):
             raise KnowHubError("forbidden", "the provider has verified no e-mail address of this person")
         return str(claims["email"])
 
-    def _claims(self, id_token: str, nonce: str) -> Mapping[str, Any]:
-        from joserfc import jwt
-        from joserfc.jwk import KeySet
-
-        keys = KeySet.import_key_set(_fetch(self._described()["jwks_uri"]))
-        claims: Mapping[str, Any] = jwt.decode(id_token, keys, algorithms=_ALGORITHMS).claims
-        wanted = {"iss": self.provider.issuer, "aud": self.provider.client_id, "nonce": nonce}
-        needed = {name: {"essential": True, "value": value} for name, value in wanted.items()}
-        jwt.JWTClaimsRegistry(leeway=60, exp={"essential": True}, **needed).validate(claims)
-        return claims
-
-    def _client(self, back: str) -> Any:
-        return self._make_client(
-            self.provider.client_id,
-            self.provider.client_secret or None,
-            redirect_uri=back,
-            scope="openid email",
-            code_challenge_method="S256",
-            timeout=_TIMEOUT_S,
-        )
-
-    def _described(self) -> Mapping[str, Any]:
-        """Return the provider's description of itself; asked once."""
-        if not self._known:
-            try:
-                found = _fetch(f"{self.provider.issuer.rstrip('/')}/.well-known/openid-configuration")
-            except (httpx.HTTPError, ValueError) as error:
-                raise _unreachable(error) from error
-            if found.get("issuer") != self.provider.issuer:
-                raise KnowHubError("forbidden", "the OpenID provider calls itself by another name")
-            self._known = found
-        return self._known
-
-
-def _fetch(url: str) -> Any:
-    return httpx.get(url, timeout=_TIMEOUT_S).raise_for_status().json()
+    async def _describe(self) -> None:
+        """Have the provider's description of itself; asked once."""
+        try:
+            found = await self._client.load_server_metadata()
+        except Exception as error:  # as above
+            raise _unreachable(error) from error
+        if found.get("issuer") != self._provider.issuer:
+            raise KnowHubError("forbidden", "the OpenID provider calls itself by another name")
+        found["id_token_signing_alg_values_supported"] = _ALGORITHMS
 
 
 def _unreachable(error: Exception) -> KnowHubError:

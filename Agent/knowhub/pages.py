@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qsl, quote, urlencode, urlsplit
 
+from anyio import from_thread
 from jinja2 import Environment, FileSystemLoader
 from markdown_it import MarkdownIt
 from markupsafe import Markup
@@ -291,7 +292,7 @@ def _add_openid(pages: Pages, route: Route, openid: OpenId) -> None:
 
     @route("/login/openid", is_open=True)
     def leave(request: Request, token: Token, form: Form) -> Response:
-        url, held = openid.begin(back_to(request))
+        url, held = from_thread.run(openid.begin, request, back_to(request))
         answer = RedirectResponse(url, 303)
         # Strict, it would not come back with a browser that another site sends.
         answer.set_cookie(_OPENID_COOKIE, held, max_age=KEPT_S, samesite="lax", **kept)
@@ -299,7 +300,7 @@ def _add_openid(pages: Pages, route: Route, openid: OpenId) -> None:
 
     @route("/login/openid/back", is_open=True)
     def come_back(request: Request, token: Token, form: Form) -> Response:
-        principal = openid.finish(back_to(request), request.query_params, request.cookies.get(_OPENID_COOKIE, ""))
+        principal = from_thread.run(openid.finish, request, request.cookies.get(_OPENID_COOKIE, ""))
         made = pages.hub.tokens.log_in_as(principal)
         if made is None:
             raise KnowHubError("forbidden", "no token was made for this person: ask an administrator of the hub")

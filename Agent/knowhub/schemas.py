@@ -330,8 +330,9 @@ class ResourceIn(Body):
         if self.expires_at is not None:
             return self.expires_at.timestamp()
         given = self.metadata.get("expires_at")
-        is_number = isinstance(given, (int, float)) and not isinstance(given, bool)  # seconds, as cookies have it
-        return float(given) if is_number else read_time(given)
+        if isinstance(given, (int, float)) and not isinstance(given, bool):
+            return float(given)  # as cookies have it
+        return read_time(given)
 
 
 class ResourceLine(ResourceIn):

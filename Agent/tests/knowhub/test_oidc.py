@@ -1,5 +1,6 @@
 """Tests of logging in by an OpenID provider, which runs here."""
 
+import asyncio
 import base64
 import hashlib
 import time
@@ -11,7 +12,7 @@ from urllib.parse import parse_qs, urlencode, urlsplit
 import httpx
 import pytest
 import uvicorn
-from fastapi import FastAPI, Form
+from fastapi import FastAPI, Form, Request
 from fastapi.responses import RedirectResponse
 
 from Agent.knowhub.hub import KnowHub
@@ -122,6 +123,12 @@ def test_another_signature_is_none(served: Served, provider: OneProvider) -> Non
     assert come_back(served.anonymous()).status_code == 403
 
 
+@pytest.mark.parametrize("kept", ["", "x", "[]", "{%22_state_knowhub_s%22:1}", "{%22_state_knowhub_s%22:{}}"])
+def test_what_no_log_in_of_ours_left_in_a_browser_is_none(served: Served, kept: str) -> None:
+    cookie = {"Cookie": f"knowhub_openid={kept}"}
+    assert served.anonymous(cookie).get("/login/openid/back?state=s&code=c").status_code == 403
+
+
 def test_a_log_in_that_another_browser_began_is_none(served: Served) -> None:
     begun = served.anonymous().get("/login/openid").headers["location"]
     sent = httpx.get(begun, trust_env=False).headers["location"]
@@ -133,7 +140,7 @@ def test_a_log_in_that_another_browser_began_is_none(served: Served) -> None:
 def test_a_provider_that_does_not_answer_or_is_another_is_said(served: Served, provider: OneProvider) -> None:
     for url, code in (("http://127.0.0.1:9", "busy"), (f"{provider.url}/", "forbidden")):
         with pytest.raises(KnowHubError) as caught:
-            OpenId(Provider(url, "hub")).begin("http://localhost/back")
+            asyncio.run(OpenId(Provider(url, "hub")).begin(Request({"type": "http"}), "http://localhost/back"))
         assert caught.value.code == code
     with pytest.raises(KnowHubError, match="https"):
         OpenId(Provider("http://login.example", "hub"))
