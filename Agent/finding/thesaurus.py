@@ -32,8 +32,9 @@ class Thesaurus(Protocol):
     """A source of near words; another one can be given to an index."""
 
     def near(self, term: str) -> Sequence[tuple[str, float]] | None:
-        """Return the near words of a term with their shares, 0 to 1, the nearest first.
+        """Return the near words of a term with their shares, the nearest first.
 
+        A share of 0 is that of a word for another thing of its kind: brother and sister.
         Both are terms as `texts.terms` makes them, of Chinese whole words. None: it does not know the term; nothing: it
         is a name, for which no other word stands.
         """

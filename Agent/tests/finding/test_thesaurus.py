@@ -29,7 +29,7 @@ class TestFile:
         shares = [share for _, share in WordsNear().near("doctor") or ()]
 
         assert shares == sorted(shares, reverse=True)
-        assert all(0 < share <= 1 for share in shares)
+        assert all(0 <= share <= 1 for share in shares)
 
     def test_a_name_has_none_and_what_is_no_word_is_unknown(self) -> None:
         assert WordsNear().near("lisbon") == ()
@@ -93,6 +93,22 @@ class TestUse:
         index.put([Unit("headmaster", text="校长在家。"), Unit("school", text="学校在修。")])
 
         assert [hit.id for hit in index.search("学校长满了草")] == ["school", "headmaster"]
+
+    @pytest.mark.parametrize(
+        ("text", "question"),
+        [
+            ("The red bike has a flat tyre.", "Does the blue bike have a flat tyre?"),
+            ("My left knee hurts on stairs.", "Does my right knee hurt on stairs?"),
+            ("红色的自行车爆胎了。", "蓝色的自行车爆胎了吗？"),
+            ("舅舅在院子里养蜂。", "姨妈在院子里养什么？"),
+        ],
+    )
+    def test_what_is_said_of_another_thing_of_its_kind_is_no_answer(self, text: str, question: str) -> None:
+        index = Index(meaning=False)
+        index.put([Unit("it", text=text), Unit("other", text="冰箱里有鱼。 The fridge is empty.")])
+
+        (hit,) = index.search(question, 1)
+        assert (hit.id, hit.score < 0.3) == ("it", True)
 
     def test_another_one_can_be_given(self) -> None:
         class Own:
