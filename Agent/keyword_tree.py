@@ -800,10 +800,6 @@ _DropInvisible = partial(
     re.compile(f"(\U0001f3f4[\U000e0020-\U000e007f]+)|[{INVISIBLE}]").sub, lambda found: found[1] or ""
 )
 _IsPoint = re.compile(f"[{POINTS}]").match
-# Letters of ASCII and ideographs without outer blanks: nothing but case distinguishes such a name from its fold.
-_PLAIN = r"[!-~\u4e00-\u9fff](?:[ -~\u4e00-\u9fff]{0,510}[!-~\u4e00-\u9fff])?"
-_IsPlainName = re.compile(_PLAIN).fullmatch
-_ArePlainNames = re.compile(f"{_PLAIN}(?:\n{_PLAIN})*").fullmatch
 
 
 def _Fold(text: str) -> str:
@@ -885,23 +881,18 @@ def _CheckContent(what: str, value: object) -> str:
 
 
 def _CheckName(what: str, value: object) -> str:
-    if type(value) is str and _IsPlainName(value):
+    if (
+        type(value) is str
+        and 0 < len(value) <= _NAME_LIMIT
+        and value.isprintable()
+        and not value.isspace()
+        and (value[0] < "\u034f" or "\u3400" <= value[0] < "\ud800")  # of the printable the invisible lie elsewhere
+    ):
         return value  # nearly always
     name = _CheckText(what, value, _NAME_LIMIT, 1)
     if not _DropInvisible(name).strip() and "\u0640" not in name:  # tatweel can be seen
         raise _Invalid(f"{what} must not be empty or blank", name)
     return name
-
-
-def _JoinPlain(name: object, aliases: object) -> str:
-    """Return a name and aliases in lines, where they need no closer look; else ""."""
-    if type(name) is not str:
-        return ""
-    if aliases is not None:
-        if type(aliases) is not list or set(map(type, aliases)) != {str} or len(set(aliases)) < len(aliases):
-            return ""
-        name = "\n".join((name, *aliases))
-    return name if _ArePlainNames(name) else ""
 
 
 def _CheckId(what: str, value: object) -> str:
@@ -5976,7 +5967,7 @@ class _Writer:
         _FieldsOf(node)["_list_children"] = self._reader.ListChildren
         return node
 
-    def CreateKeyword(self, names: str, parent_id: str, io: _Row | None, id: str | None, *draft: Any) -> KeywordNode:
+    def CreateKeyword(self, parent_id: str, io: _Row | None, id: str | None, *draft: Any) -> KeywordNode:
         """Make one keyword, of arguments that were checked; `io` is of the model that has chosen the parent."""
         id = id or self._engine.new_id()
 
@@ -5984,21 +5975,21 @@ class _Writer:
             return _PlanNode(self.DraftNode(id, *draft), parent_id, io, tx)
 
         def Make(engine: _Engine, ordinal: int, operation_id: str) -> _Made | None:
-            return self.MakeKeyword(engine, ordinal, operation_id, names, parent_id, io, id, *draft)
+            return self.MakeKeyword(engine, ordinal, operation_id, parent_id, io, id, *draft)
 
         return self._engine.Write("create_keyword", Plan, draft[-1], [io] if io else (), Make)
 
     def MakeKeyword(
-        self, engine: _Engine, ordinal: int, operation_id: str, names: str, parent_id: str, io: _Row | None,
-        id: str | None, name: str, aliases: list[str], description: str, metadata: _Row, author: str,
+        self, engine: _Engine, ordinal: int, operation_id: str, parent_id: str, io: _Row | None, id: str | None,
+        name: str, aliases: list[str], description: str, metadata: _Row, author: str,
     ) -> _Made | None:  # fmt: skip
-        """Make one keyword by the straight way; `names` are its name and aliases in lines, where they are plain."""
+        """Make one keyword by the straight way."""
         state = engine.state
         nodes = state.nodes
         is_new = id not in nodes and id not in state.gone_nodes
         if parent_id not in nodes or not is_new or engine.normalizer is not _NormalizeText:
             return None
-        folds = names.lower().split("\n") if names else list(map(_Fold, (name, *aliases)))
+        folds = list(map(_Fold, (name, *aliases)))
         tokens = dict.fromkeys(map(_TokenOf, folds))
         level = state.levels.get(parent_id)
         level = 1 + (state.LevelOf(parent_id) if level is None else level)
@@ -6735,9 +6726,8 @@ class KeywordTree:
         Raises:
             DuplicateIdError: the id is in use, or belongs to a merged keyword.
         """
-        names, io = _JoinPlain(name, aliases), None
-        if not names:
-            name, aliases = _CheckName("name", name), _CheckList("aliases", aliases, _CheckName)
+        name, io = _CheckName("name", name), None
+        aliases = [] if aliases is None else _CheckList("aliases", aliases, _CheckName)
         if description != "":
             description = _CheckText("description", description, _DESCRIPTION_LIMIT)
         metadata = {} if metadata is None else _CheckMetadata("metadata", metadata)
@@ -6748,11 +6738,11 @@ class KeywordTree:
         engine, writer = self._engine, self._writer
         if parent_id is None and _CheckBool("llm_auto_place", llm_auto_place):
             parent_id, io = writer.Place(name, description)
-        draft = id, name, list(aliases) if aliases else [], description, metadata, created_by
-        node: KeywordNode | None = engine.WriteAlone(writer.MakeKeyword, names, parent_id or _ROOT_ID, io, *draft)
+        draft = id, name, aliases, description, metadata, created_by
+        node: KeywordNode | None = engine.WriteAlone(writer.MakeKeyword, parent_id or _ROOT_ID, io, *draft)
         if node is None:
             parent_id = _ROOT_ID if parent_id is None else _CheckId("parent_id", parent_id)
-            node = writer.CreateKeyword(names, parent_id, io, *draft)
+            node = writer.CreateKeyword(parent_id, io, *draft)
         return node
 
     def BatchCreateKeywords(self, specs: Sequence[KeywordSpec | Mapping[str, object]]) -> list[KeywordNode]:
