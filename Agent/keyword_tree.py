@@ -2704,26 +2704,24 @@ class _FileStore:
 
     def _Put(self, data: bytes, count: int, last_line: bytes, crc: bytes) -> bool:
         """Write lines behind the last one, sync, and move past them; tell whether a checkpoint is due."""
-        reader, files, folder_time = self._reader, self.files, self._folder_time
+        reader = self._reader
         fd, log = reader.fd, reader.log
         tail = log.bytes
         end = tail + len(data)
         is_beyond = end > self._size
         try:
-            files.Write(fd, data + _PADDING if is_beyond else data, tail)
+            self.files.Write(fd, data + _PADDING if is_beyond else data, tail)
         except _DiskError as error:
             raise self._Retract(error) from error
-        try:
-            files.Sync(fd)
-        except _DiskError as error:
-            raise self._FailSync(error) from error
+        self._SyncLog()
         if is_beyond:
             self._size = end + len(_PADDING)
         log.bytes, log.lines, log.crc = end, log.lines + count, zlib.crc32(data, log.crc)
         reader.last_line = start = end - len(last_line)
         reader.seq = seq = reader.seq + count
         reader.crc = crc  # last: see `Advance`
-        self._left = (self._lock.fd, self.data_dir, fd, end + 1 - start, start), (0, folder_time, last_line + b" ")
+        expected = 0, self._folder_time, last_line + b" "
+        self._left = (self._lock.fd, self.data_dir, fd, end + 1 - start, start), expected
         checked_seq, checked_size = reader.checkpoint
         return seq - checked_seq >= _CHECKPOINT_OPERATIONS or end - checked_size >= _CHECKPOINT_BYTES
 
@@ -2731,16 +2729,13 @@ class _FileStore:
         try:
             self.files.Sync(self._reader.fd)
         except _DiskError as error:
-            raise self._FailSync(error) from error
-
-    def _FailSync(self, error: _DiskError) -> StoreError:
-        """Note that a sync has failed; return the error that says so."""
-        # The kernel may have dropped the pages and call the next sync a success: only a copy shows what the disk holds,
-        # and until it is made nothing may be written.
-        self._Fail(Health.FAILED, f"a sync of {self.log_path} failed, open the tree again", error)
-        with contextlib.suppress(_DiskError):  # on such a disk; this tree knows in any case
-            self._lock.Mark(1)
-        return StoreError(f"could not sync {self.log_path}, the outcome is unknown: {error}", outcome_unknown=True)
+            # The kernel may have dropped the pages and call the next sync a success: only a copy shows what the disk
+            # holds, and until it is made nothing may be written.
+            self._Fail(Health.FAILED, f"a sync of {self.log_path} failed, open the tree again", error)
+            with contextlib.suppress(_DiskError):  # on such a disk; this tree knows in any case
+                self._lock.Mark(1)
+            message = f"could not sync {self.log_path}, the outcome is unknown: {error}"
+            raise StoreError(message, outcome_unknown=True) from error
 
     def _Retract(self, error: _DiskError) -> StoreError:
         """Take a failed write back; return the error that says whether that was done."""
@@ -4726,9 +4721,9 @@ _GATHER_S = 0.001  # for which a commit waits for other threads of this process,
 _REENTRY = "a signal handler, clock or ranking cannot use the tree while its own thread does"
 
 
-# The straight way of a new record: of the engine, the next ordinal, the operation's id (empty: it is still to be drawn)
-# and arguments that were checked, it makes what the caller gets, how the record is taken in, and what the store's
-# `AppendOne` is given.  None where it is not so simple: then a plan says what is to be done.  Both give the same bytes.
+# The straight way of a new record: of the next ordinal, the operation's id (empty: it is to be drawn) and arguments
+# that were checked, it makes what the caller gets, how the record is taken in, and what `AppendOne` is given.
+# None where it is not so simple: then a plan says what is to be done.  Both give the same bytes.
 _Made: TypeAlias = tuple[Any, Callable[..., None], tuple[Any, ...], tuple[Any, ...]]
 _Straight: TypeAlias = Callable[..., _Made | None]
 
@@ -4762,7 +4757,7 @@ class _GroupCommit:
         self._lock = threading.RLock()  # guards which group is forming
         self._forming: tuple[list[_Job[Any]], Any] = [], threading.Lock()  # the holder of this lock commits these jobs
         self._expected, self._patience = 1, 0.0  # how many the next group waits for, and for how many seconds
-        self.is_alone = True  # neither does a group form, nor is one expected
+        self.is_alone = True  # neither does a group form, nor is one expected; the end of each group says so again
 
     def Run(self, job: _Job[Any]) -> None:
         if self.is_alone and not self._commit_lock.locked():  # two that find it so take turns
@@ -5252,7 +5247,7 @@ class _Engine:
             store = self.store
             try:
                 if self.health is _SOUND and store.IsAsLeft():
-                    made = make(self, self.state.next_ordinal, "", *arguments)
+                    made = make(self.state.next_ordinal, "", *arguments)
                 if made is not None:
                     result, take_in, taken, operation = made
                     position = store.AppendOne(*operation)
@@ -5382,7 +5377,7 @@ class _Engine:
         ids, ordinal = set(), self.state.next_ordinal
         for job in jobs:
             try:
-                made = job.straight and job.straight(self, ordinal, job.id)
+                made = job.straight and job.straight(ordinal, job.id)
             except Exception:  # its plan fails as well, and says so
                 made = None
             if made is None or made[2][0] in ids:
@@ -5974,16 +5969,17 @@ class _Writer:
         def Plan(tx: _Transaction) -> KeywordNode:
             return _PlanNode(self.DraftNode(id, *draft), parent_id, io, tx)
 
-        def Make(engine: _Engine, ordinal: int, operation_id: str) -> _Made | None:
-            return self.MakeKeyword(engine, ordinal, operation_id, parent_id, io, id, *draft)
+        def Make(ordinal: int, operation_id: str) -> _Made | None:
+            return self.MakeKeyword(ordinal, operation_id, parent_id, io, id, *draft)
 
         return self._engine.Write("create_keyword", Plan, draft[-1], [io] if io else (), Make)
 
     def MakeKeyword(
-        self, engine: _Engine, ordinal: int, operation_id: str, parent_id: str, io: _Row | None, id: str | None,
-        name: str, aliases: list[str], description: str, metadata: _Row, author: str,
+        self, ordinal: int, operation_id: str, parent_id: str, io: _Row | None, id: str | None, name: str,
+        aliases: list[str], description: str, metadata: _Row, author: str,
     ) -> _Made | None:  # fmt: skip
         """Make one keyword by the straight way."""
+        engine = self._engine
         state = engine.state
         nodes = state.nodes
         is_new = id not in nodes and id not in state.gone_nodes
@@ -6010,16 +6006,17 @@ class _Writer:
             info = Info(id, content, source, metadata, 1, 0.0, 0.0, created_by=author)
             return _PlanInfo(info, ids, chosen, tx)
 
-        def Make(engine: _Engine, ordinal: int, operation_id: str) -> _Made | None:
-            return None if chosen else self.MakeInfo(engine, ordinal, operation_id, ids, io, id, *draft)
+        def Make(ordinal: int, operation_id: str) -> _Made | None:
+            return None if chosen else self.MakeInfo(ordinal, operation_id, ids, io, id, *draft)
 
         return self._engine.Write("create_info", Plan, draft[-1], [io] if io else (), Make)
 
     def MakeInfo(
-        self, engine: _Engine, ordinal: int, operation_id: str, keyword_ids: list[str], io: _Row | None,
-        id: str | None, content: str, source: str, metadata: _Row, author: str,
+        self, ordinal: int, operation_id: str, keyword_ids: list[str], io: _Row | None, id: str | None, content: str,
+        source: str, metadata: _Row, author: str,
     ) -> _Made | None:  # fmt: skip
         """Make one info by the straight way."""
+        engine = self._engine
         state = engine.state
         if id in state.infos or id in state.gone_infos or not all(map(state.nodes.__contains__, keyword_ids)):
             return None
