@@ -1615,7 +1615,6 @@ _FindNextOrdinal = re.compile(rb'"next_ordinal": (\d{1,18}), "operation_id"').se
 _FindLines = re.compile(rb'\{"crc": "[^\n]*?(?=\{"crc": "|\n|\Z)').finditer
 _CRC_END = len(b'{"crc": "00000000", ')
 _CRC = slice(len(b'{"crc": "'), len(b'{"crc": "00000000'))
-_LINE = b'{"crc": "%b", %b\n'
 FIRST_CRC = b"00000000"
 
 
@@ -1643,22 +1642,26 @@ class LogLine(NamedTuple):
     format: int | None
 
 
-_ENVELOPE = (
-    '"seq": %d, "prev": "%s", "durable": %d, "op": %s, %s"operation_id": %s, "timestamp": %s, "author": %s, '
-    '"agent_io": %s, "before": '
-)
-
-
 def EncodeLine(seq: int, prev: bytes, durable: int, operation: LoggedOperation, extra: str = "") -> tuple[bytes, bytes]:
     """Return a line with its newline, and its crc."""
-    text, agent_io = _EncodeString, operation.agent_io
-    said = text(operation.author), _EncodeText(agent_io) if agent_io else "null"
-    stamps = text(operation.op), extra, text(operation.id), _EncodeNumber(operation.timestamp)
-    envelope = _ENVELOPE % (seq, prev.decode(), durable, *stamps, *said)
+    head = operation.op, operation.id, operation.timestamp, operation.author, operation.agent_io
     before = b"null" if operation.before is _NOTHING else _EncodeRows(operation.before)
-    body = b"".join((envelope.encode(), before, _AFTER, _EncodeRows(operation.after), b"}"))
+    return _JoinLine(seq, prev, durable, *head, before, _EncodeRows(operation.after), extra)
+
+
+def _JoinLine(
+    seq: int, prev: bytes, durable: int, op: str, id: str, timestamp: float, author: str, agent_io: _Row | None,
+    before: bytes, after: bytes, extra: str = "",
+) -> tuple[bytes, bytes]:  # fmt: skip
+    text = _EncodeString
+    envelope = (
+        f'"seq": {seq}, "prev": "{prev.decode()}", "durable": {durable}, "op": {text(op)}, {extra}'
+        f'"operation_id": {text(id)}, "timestamp": {_EncodeNumber(timestamp)}, "author": {text(author)}, '
+        f'"agent_io": {_EncodeText(agent_io) if agent_io else "null"}, "before": '
+    )
+    body = b"".join((envelope.encode(), before, _AFTER, after, b"}"))
     crc = b"%08x" % zlib.crc32(body)
-    return _LINE % (crc, body), crc
+    return b'{"crc": "%b", %b\n' % (crc, body), crc
 
 
 def _JoinRows(parts: Iterable[Rows]) -> Rows:
@@ -2689,11 +2692,7 @@ class _FileStore:
         """
         reader = self._reader
         seq = reader.seq
-        text, io = _EncodeString, "null" if agent_io is None else _EncodeText(agent_io)
-        stamps = seq + 1, reader.crc.decode(), seq, text(op), "", text(id), _EncodeNumber(now), text(author), io
-        body = b"%bnull%b%b}" % ((_ENVELOPE % stamps).encode(), _AFTER, after)
-        crc = b"%08x" % zlib.crc32(body)
-        line = _LINE % (crc, body)
+        line, crc = _JoinLine(seq + 1, reader.crc, seq, op, id, now, author, agent_io, b"null", after)
         is_checkpoint_due = self._Put(line, 1, line, crc)
         for kind, new in rows:
             reader.ProjectKind(kind, new)
