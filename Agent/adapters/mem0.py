@@ -434,20 +434,27 @@ class Memory(ItemAdapter):
         self._delete(ids)
 
     def _delete(self, ids: list[str]) -> bool:
-        """Delete memories as one operation; return whether any was there."""
+        """Delete memories as one operation, and keywords of owners without any left; return whether any was there."""
 
         def delete() -> str:
             there = [id for id in ids if self.tree.GetInfo(id) is not None]
             if not there:
                 return ""
             with self.tree.Operation("mem0 delete", OWN) as operation:
+                owners = dict.fromkeys(link.keyword_id for id in there for link in self.tree.GetLinks(id))
                 for id in there:
                     self.tree.DeleteInfo(id)
+                for owner in map(self.tree.GetKeyword, owners):
+                    if owner is not None and owner.created_by == OWN and not self._is_used(owner.id):
+                        self.tree.DeleteKeyword(owner.id)
             return operation.id
 
         operation_id = try_again(delete)
         self._operations.note(operation_id)
         return bool(operation_id)
+
+    def _is_used(self, keyword_id: str) -> bool:
+        return bool(self.tree.GetInfosOfKeyword(keyword_id, size=1) or self.tree.GetChildren(keyword_id, 0, 1))
 
     # -- going back -----------------------------------------------------------
 

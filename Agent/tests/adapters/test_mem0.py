@@ -365,6 +365,7 @@ class TestChange:
         memory.delete_all(user_id="missing")
         memory.reset()
         assert memory.get_all(filters=ADA) == {"results": []}
+        assert memory.tree.Search("ada").status == "not_found"  # no name of an owner stays
         memory.undo()
         memory.undo()
 
