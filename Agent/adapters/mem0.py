@@ -33,7 +33,7 @@ from datetime import UTC, date, datetime
 from typing import Any, Self, TypeAlias
 
 from ..base.awaiting import Twin
-from ..base.checks import check_count, check_string, shorten
+from ..base.checks import check_count, check_methods, check_string, shorten
 from ..keyword_tree import (
     BuildMessages,
     Change,
@@ -110,6 +110,8 @@ class Memory(ItemAdapter):
         embedder: Any = None,
     ) -> None:
         given = {"tree": tree, "path": path, "llm_client": llm_client, "embedder": embedder, **_read_config(config)}
+        check_methods("llm_client", given["llm_client"], "Chat")
+        check_methods("embedder", given["embedder"], "embed")
         self._place: str = given["path"] if given["tree"] is None else ""  # of a tree that was opened here
         self.tree: KeywordTree = open_tree(self._place) if given["tree"] is None else given["tree"]
         self._llm_client: LLMClient | None = given["llm_client"]

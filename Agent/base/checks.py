@@ -5,7 +5,7 @@ from collections.abc import Iterable
 
 from ..keyword_tree import InvalidInputError
 
-__all__ = ["check_count", "check_string", "check_strings", "shorten"]
+__all__ = ["check_count", "check_methods", "check_string", "check_strings", "shorten"]
 
 _LIMIT = 60  # characters
 
@@ -37,6 +37,12 @@ def check_strings(what: str, values: object) -> list[str]:
     if isinstance(values, (str, bytes)) or not isinstance(values, Iterable):
         raise InvalidInputError(f"{what} must be a list of strings, not {shorten(values)}")
     return [check_string(f"{what}[{place}]", value) for place, value in enumerate(values)]
+
+
+def check_methods(what: str, value: object, *methods: str) -> None:
+    """Refuse an object that has none of some methods; None stands for no object."""
+    if value is not None and not any(callable(getattr(value, method, None)) for method in methods):
+        raise InvalidInputError(f"{what} must be an object with a method {' or '.join(methods)}, not {shorten(value)}")
 
 
 _writer = reprlib.Repr()

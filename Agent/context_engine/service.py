@@ -33,7 +33,7 @@ from dataclasses import astuple, replace
 from typing import Any, Self, TypeVar
 
 from ..base.awaiting import Twin
-from ..base.checks import shorten
+from ..base.checks import check_methods, shorten
 from ..base.text import CountTokens, clean, count_tokens, fold, one_line
 from ..finding.embedder import Embedder as FinderEmbedder
 from ..finding.embedder import Meaning, meaning_of
@@ -152,6 +152,12 @@ class ContextEngineService:
     ) -> None:
         if index not in ("inline", "worker"):
             raise InvalidInputError(f"index must be 'inline' or 'worker', not {shorten(index)}")
+        check_methods("llm", llm, "complete_json", "Chat")
+        check_methods("reranker", reranker, "rerank")
+        check_methods("vector_index", vector_index, "search")
+        check_methods("graph", graph, "upsert_edges")
+        if not callable(count_tokens):
+            raise InvalidInputError(f"count_tokens must be a function of a text, not {shorten(count_tokens)}")
         if vector_index is not None and embedder is None:
             raise InvalidInputError("vector_index needs an embedder, which makes the vectors")
         own = None if embedder is None else as_embedder(embedder)

@@ -30,7 +30,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Self
 
-from ..finding.embedder import Embedder, Meaning
+from ..base.checks import check_methods
+from ..finding.embedder import Embedder, Meaning, meaning_of
 from ..keyword_tree import LLMClient
 from .catalog import Catalog
 from .files import open_files
@@ -84,6 +85,9 @@ class KnowHub(Transfer, Finding, Slimming, Operations, Keeping):
     ) -> None:
         if models is None and llm_client is not None:
             models = {str(getattr(llm_client, "model", "") or type(llm_client).__name__): llm_client}
+        for client in (models or {}).values():
+            check_methods("a model", client, "Chat")
+        meaning = meaning if isinstance(meaning, bool) else meaning_of(meaning) or False
         with contextlib.ExitStack() as opened:
             self.files = open_files(place)
             opened.callback(self.files.close)

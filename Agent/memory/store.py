@@ -45,7 +45,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from ..base.awaiting import Twin
-from ..base.checks import check_count, shorten
+from ..base.checks import check_count, check_methods, shorten
 from ..base.names import decode_name, encode_name
 from ..finding.embedder import Embedder, Meaning, meaning_of
 from ..finding.tree import TreeRanker
@@ -160,8 +160,7 @@ class MemoryStore(MemoryWriter):
         extract: "str | Extractor | None" = None,
         log: Callable[[str], Callable[[], Any]] | None = None,
     ) -> None:
-        if judge is not None and not callable(getattr(judge, "Chat", None)):
-            raise InvalidInputError(f"judge must be an object with a method Chat, not {shorten(judge)}")
+        check_methods("judge", judge, "Chat")
         if not isinstance(config, RetrieverConfig | None):
             raise InvalidInputError(f"config must be a RetrieverConfig, not {shorten(config)}")
         check_reader(extract, llm_client)

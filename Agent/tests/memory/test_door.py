@@ -4,7 +4,7 @@ import copy
 import inspect
 import os
 import pickle
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -15,6 +15,7 @@ import pytest
 from Agent.adapters.mem0 import AsyncMemory, Memory
 from Agent.context_engine import AsyncContextEngineService, ContextEngineService
 from Agent.keyword_tree import InvalidInputError, KeywordTree, NotFoundError, StubLLMClient
+from Agent.knowhub.hub import KnowHub
 from Agent.memory.eviction import DAY_S
 from Agent.memory.retriever import MemoryRetriever, RetrievalStrategy, RetrieverConfig
 from Agent.memory.schemas import ProceduralSkill
@@ -228,22 +229,35 @@ class TestJudge:
             assert store.recall("Is Tom allergic to nuts?") == []
 
 
+def store_in(folder: Path, **arguments: Any) -> MemoryStore:
+    return MemoryStore(folder, user="ada", **arguments)
+
+
 @pytest.mark.parametrize(
-    ("arguments", "named"),
+    ("open_in", "arguments", "named"),
     [
-        ({"extract": "guess"}, "'guess'"),
-        ({"extract": "model"}, "llm_client"),
-        ({"extract": "model", "llm_client": LexicalLLMClient()}, "understands texts"),
-        ({"meaning": "yes"}, "'yes'"),
-        ({"judge": 5}, "judge .* not 5"),
-        ({"config": "hybrid"}, "config .* 'hybrid'"),
-        ({"llm_client": 5}, "llm_client .* 5"),
-        ({"session": "\n"}, "session"),
+        (store_in, {"extract": "guess"}, "'guess'"),
+        (store_in, {"extract": "model"}, "llm_client"),
+        (store_in, {"extract": "model", "llm_client": LexicalLLMClient()}, "understands texts"),
+        (store_in, {"meaning": "yes"}, "'yes'"),
+        (store_in, {"judge": 5}, "judge .* not 5"),
+        (store_in, {"config": "hybrid"}, "config .* 'hybrid'"),
+        (store_in, {"llm_client": 5}, "llm_client .* 5"),
+        (store_in, {"session": "\n"}, "session"),
+        (KnowHub, {"llm_client": 5}, "model .* Chat, not 5"),
+        (KnowHub, {"meaning": 5}, "embedder .* 5"),
+        (ContextEngineService, {"llm": 5}, "llm .* complete_json or Chat, not 5"),
+        (ContextEngineService, {"reranker": 5}, "reranker .* rerank, not 5"),
+        (ContextEngineService, {"count_tokens": 5}, "count_tokens .* not 5"),
+        (lambda folder, **arguments: Memory(path=str(folder), **arguments), {"llm_client": 5}, "llm_client .* not 5"),
+        (lambda folder, **arguments: Memory(path=str(folder), **arguments), {"embedder": 5}, "embedder .* not 5"),
     ],
 )
-def test_a_refused_argument_leaves_no_folder(tmp_path: Path, arguments: dict[str, Any], named: str) -> None:
+def test_a_refused_argument_leaves_no_folder(
+    tmp_path: Path, open_in: Callable[..., object], arguments: dict[str, Any], named: str
+) -> None:
     with pytest.raises(InvalidInputError, match=named):
-        MemoryStore(tmp_path / "memories", user="ada", **arguments)
+        open_in(tmp_path / "memories", **arguments)
     assert list(tmp_path.iterdir()) == []
 
 
