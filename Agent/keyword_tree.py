@@ -2719,8 +2719,10 @@ class _FileStore:
         reader.last_line = start = end - len(last_line)
         reader.seq = seq = reader.seq + count
         reader.crc = crc  # last: see `Advance`
-        expected = 0, self._folder_time, last_line + b" "
-        self._left = (self._lock.fd, self.data_dir, fd, end + 1 - start, start), expected
+        self._left = None
+        if len(last_line) <= _ENVELOPE_LIMIT:  # a long one is not kept
+            expected = 0, self._folder_time, last_line + b" "
+            self._left = (self._lock.fd, self.data_dir, fd, end + 1 - start, start), expected
         checked_seq, checked_size = reader.checkpoint
         return seq - checked_seq >= _CHECKPOINT_OPERATIONS or end - checked_size >= _CHECKPOINT_BYTES
 

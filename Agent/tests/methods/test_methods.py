@@ -1124,6 +1124,14 @@ class TestMemory:
 
         assert peak < self.SIZE / 2
 
+    def test_a_long_content_is_not_kept_after_its_write(self, tree: KeywordTree) -> None:
+        tracemalloc.start()
+        try:
+            tree.CreateInfo("长" * 2**20)
+            assert tracemalloc.get_traced_memory()[0] < 2**20
+        finally:
+            tracemalloc.stop()
+
 
 class TestCompactStorage:
     SECRETS = (
