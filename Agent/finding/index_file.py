@@ -17,7 +17,7 @@ __all__ = ["LOOKED_UP", "IndexFile", "LostIndexError"]
 LOOKED_UP = 250
 """Units that are looked up together, each with its context: a statement may have 999 parameters."""
 
-_FORMAT = f"11 {sys.byteorder}"  # another one is made again
+_FORMAT = f"12 {sys.byteorder}"  # another one is made again
 _WAIT_S = 2.0  # for another process that writes
 _SCHEMA = """
 create table meta(key text primary key, value) without rowid;

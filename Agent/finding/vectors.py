@@ -316,8 +316,18 @@ class Vectors:
     def _count_unread(self) -> int:
         if self._index.is_readonly:
             return 0
+        if self._index.kept("model") is None:
+            self._want_all()
         with self._index.reading() as db:
             return int(db.execute("select count(*) from unread").fetchone()[0])
+
+    def _want_all(self, model: str = "") -> None:
+        """Have all texts embedded by a model; "": by one whose vectors' length is not known yet."""
+        with self._index.transaction() as db:
+            db.execute("delete from vector")
+            for sql in ("select 2 * num from unit where grp is not null", "select num from passage"):
+                db.execute(f"insert or ignore into unread {sql}")
+            self._index.keep("model", model)
 
     def _texts_of(self, documents: Collection[int]) -> dict[int, list[str]]:
         """Return the texts of documents that are embedded."""
@@ -370,11 +380,7 @@ class Vectors:
             _log.warning("all texts are embedded again, by %s: those kept were by %s", now, kept)
             self._questions.clear()
             self._usual = None
-        with self._index.transaction() as db:
-            db.execute("delete from vector")
-            for sql in ("select 2 * num from unit where grp is not null", "select num from passage"):
-                db.execute(f"insert or ignore into unread {sql}")
-            self._index.keep("model", now)
+        self._want_all(now)
 
     # -- comparing ------------------------------------------------------------
 

@@ -46,7 +46,7 @@ class _Batch:
     """The changes that a transaction collects before they are written."""
 
     def __init__(self, first_number: int) -> None:
-        self.added: defaultdict[str, list[bytes]] = defaultdict(list)
+        self.added: defaultdict[str, bytearray] = defaultdict(bytearray)  # not lists: the collector goes through these
         self.removed: defaultdict[str, set[int]] = defaultdict(set)
         self.said: dict[int, codes.Said | None] = {}  # None: it goes
         self.owners: list[tuple[int, int]] = []  # of new passages
@@ -67,11 +67,9 @@ class _Batch:
         for name, more in counts.items():  # `update` takes ten times as long
             self.counts[name] += more
         self.size += packing.POSTING.size * len(terms)
-        added, last, posting = self.added, -1, b""
-        for term, code in terms.items():
-            if code != last:
-                posting, last = packing.POSTING.pack(document, code), code
-            added[term].append(posting)
+        postings = {code: packing.POSTING.pack(document, code) for code in {*terms.values()}}
+        for row, code in zip(map(self.added.__getitem__, terms), terms.values(), strict=True):
+            row += postings[code]
 
     def remove(self, document: int, said: codes.Said) -> None:
         """Drop a document."""
@@ -233,6 +231,8 @@ class WritableRows(Rows):
 
     def _forget_vectors(self, db: sqlite3.Connection, batch: _Batch) -> None:
         """Note the documents to be embedded: those with a new text, and those under another name."""
+        if "model" not in self._meta(db):  # the first one reads all
+            return
         stale = [(at,) for at in {*batch.said, *batch.stale} if at < 2 * batch.first]
         for table in ("vector", "unread"):
             db.executemany(f"delete from {table} where document = ?", stale)
@@ -240,13 +240,13 @@ class WritableRows(Rows):
         gone = {at for at, said in batch.said.items() if said is None}
         db.executemany("insert or ignore into unread values (?)", [(at,) for at in new - gone])
 
-    def _add_postings(self, db: sqlite3.Connection, added: Mapping[str, list[bytes]]) -> None:
+    def _add_postings(self, db: sqlite3.Connection, added: Mapping[str, bytearray]) -> None:
         held = "select term, n, data from posting where first = 0 and term in"
         newest = {term: (n, data) for term, n, data in self._select(held, added, TEXTS, NUMBERS, BYTES)}
         rows = list[tuple[str, int, bytes]]()
         for term in sorted(added):
             n, data = newest.get(term, (0, b""))
-            n, data = n + len(added[term]), b"".join([data, *added[term]])
+            n, data = n + len(added[term]) // packing.POSTING.size, data + added[term]
             rows.append((term, n, data if len(data) < _ROW else self._seal_postings(db, term, data)))
         sql = "insert into posting values (?, 0, ?, ?) on conflict do update set n = excluded.n, data = excluded.data"
         db.executemany(sql, rows)
@@ -259,9 +259,10 @@ class WritableRows(Rows):
 
     def _seal_postings(self, db: sqlite3.Connection, term: str, data: bytes) -> bytes:
         """Return the newest postings of a term in less space; those that are many become runs."""
-        postings = dict(zip(*packing.unseal(0, data), strict=True))
-        if len(postings) < _RUN:
-            return packing.keep(postings)
+        newest = [*zip(*packing.unseal(0, data), strict=True)]
+        if len(newest) < _RUN:
+            return packing.keep(newest)
+        postings = dict(newest)
         left, rows = sorted(postings), list[tuple[str, int, bytes]]()
         while left:  # those of a run together, the last ones first
             first, run = self._run(db, term, left[-1])
@@ -272,7 +273,7 @@ class WritableRows(Rows):
                 found = sorted([*run, *found])
             size = math.ceil(len(found) / math.ceil(len(found) / (2 * _RUN)))
             parts = (found[at : at + size] for at in range(0, len(found), size))
-            rows += ((term, part[0], packing.seal(part[0], part, postings)) for part in parts)
+            rows += ((term, part[0], packing.seal(part[0], [(at, postings[at]) for at in part])) for part in parts)
         db.executemany("insert into posting values (?, ?, null, ?)", rows)
         return b""
 
@@ -285,7 +286,7 @@ class WritableRows(Rows):
             postings = dict(zip(*packing.unseal(0, data), strict=True))
             left = sorted(document for document in documents if postings.pop(document, None) is None)
             update = "update posting set n = ?, data = ? where term = ? and first = 0"
-            db.execute(update, (n - len(documents), packing.keep(postings), term))
+            db.execute(update, (n - len(documents), packing.keep(postings.items()), term))
             while left:
                 first, run = self._run(db, term, left[-1])
                 for document in _take_from(left, first):
@@ -293,5 +294,5 @@ class WritableRows(Rows):
                         raise packing.DamagedRowError(f"document {document} does not have {term!r:.40}")
                 db.execute("delete from posting where term = ? and first = ?", (term, first))
                 if run:
-                    row = term, min(run), packing.seal(min(run), [*run], run)
+                    row = term, min(run), packing.seal(min(run), run.items())
                     db.execute("insert into posting values (?, ?, null, ?)", row)
