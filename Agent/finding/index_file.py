@@ -21,7 +21,9 @@ _FORMAT = f"12 {sys.byteorder}"  # another one is made again
 _WAIT_S = 2.0  # for another process that writes
 _SCHEMA = """
 create table meta(key text primary key, value) without rowid;
-create table unit(num integer primary key, id not null, checksum integer not null, above integer, grp text);
+create table unit(
+    num integer primary key, id not null, checksum integer not null, above integer, grp text, noted integer
+);
 create table passage(num integer primary key, unit integer not null);
 create table said(first integer primary key, data blob not null);
 create table posting(term text, first integer, n integer, data blob, primary key (term, first)) without rowid;
@@ -32,7 +34,7 @@ create index passage_unit on passage(unit);
 create table vector(stamp integer primary key autoincrement, document integer not null, data blob not null);
 create index vector_document on vector(document);
 create table unread(document integer primary key);
-"""  # of a unit that is but the context of others, `grp` is null
+"""  # `grp` is null of a unit without texts: it is but the context of others, or its owner has `noted` something of it
 
 _R = TypeVar("_R")
 _INHERITED: list[object] = []  # connections of a parent process: closing one would release locks that the parent holds

@@ -1,12 +1,11 @@
 """Writing the rows of an index: what is put and removed is collected in a batch, and written term by term."""
 
-import bisect
 import contextlib
 import math
 import sqlite3
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
-from itertools import chain
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from itertools import chain, count
 from typing import NamedTuple
 
 from . import codes, packing, texts
@@ -87,14 +86,6 @@ select num from passage where unit = :num union select 2 * num from unit where a
 """
 
 
-def _take_from(ordered: list[int], least: int) -> list[int]:
-    """Take from a list the values that are not below a bound."""
-    start = bisect.bisect_left(ordered, least)
-    taken = ordered[start:]
-    del ordered[start:]
-    return taken
-
-
 class WritableRows(Rows):
     """The rows of an index; see the head of `rows`, and `IndexFile` for arguments and errors of all methods."""
 
@@ -109,6 +100,25 @@ class WritableRows(Rows):
                     self._write(db, batch)
                     batch = _Batch(batch.next)
             self._write(db, batch)
+
+    def number(self, ids: Collection[str], again: Collection[str] = ()) -> dict[str, int]:
+        """Return id → number of units that are there, or will be put; those `again` are removed, and come last.
+
+        The caller is to set `noted` in the rows of new ones.
+        """
+        with self.transaction() as db:
+            self.remove(again)
+            keys = {id: packing.to_key(id) for id in ids}
+            found = {packing.to_id(key): num for key, num, *_ in self._rows(keys.values())}
+            numbers = count(self._meta(db)["next"])
+            new = {id: next(numbers) for id in keys if id in again or id not in found}
+            for id in new.keys() & found.keys():
+                for column in ("num", "above"):
+                    db.execute(f"update unit set {column} = ? where {column} = ?", (new[id], found[id]))
+            rows = [(num, keys[id], packing.checksum(keys[id])) for id, num in new.items() if id not in found]
+            db.executemany("insert into unit(num, id, checksum) values (?, ?, ?)", rows)
+            self.keep("next", next(numbers))
+            return found | new
 
     def remove(self, ids: Iterable[str]) -> None:
         """Remove units, as far as they are there. After `scrub` no byte of their texts is in the file."""
@@ -182,38 +192,35 @@ class WritableRows(Rows):
             for gone, documents in held.items():
                 for at in documents:
                     batch.remove(at, gone)
-        sql = "insert into unit values (?, ?, ?, ?, ?) on conflict(num) do update"
+        sql = "insert into unit(num, id, checksum, above, grp) values (?, ?, ?, ?, ?) on conflict(num) do update"
         new = [(num, keys[id], packing.checksum(keys[id]), *rest) for num, (id, *rest) in placed.items()]
         db.executemany(f"{sql} set above = excluded.above, grp = excluded.grp", new)
         self._drop_unneeded(db, {above for _, _, above, _ in rows if above is not None})
 
     def _drop_unneeded(self, db: sqlite3.Connection, numbers: set[int]) -> None:
-        """Delete units of nothing but an id which are the context of no other."""
-        is_alone = "grp is null and not exists (select 1 from unit child where child.above = unit.num)"
-        db.executemany(f"delete from unit where num = ? and {is_alone}", [(num,) for num in numbers])
+        """Delete units of nothing but an id which are the context of no other, and not noted."""
+        is_alone = "grp is null and noted is null"
+        is_needed = "exists (select 1 from unit child where child.above = unit.num)"
+        sql = f"delete from unit where num = ? and {is_alone} and not {is_needed}"
+        db.executemany(sql, [(num,) for num in numbers])
 
     # -- texts ----------------------------------------------------------------
 
     def _write_texts(self, db: sqlite3.Connection, batch: _Batch) -> None:
-        insert, changed = "insert into said values (?, ?)", sorted(batch.said)
-        new = changed[bisect.bisect_left(changed, 2 * batch.first) :]
-        del changed[len(changed) - len(new) :]
+        changed = sorted(batch.said)
+        last = db.execute("select max(first) from said").fetchone()[0] or 0
         while changed:  # those of a block together, the last ones first
-            first, kept = self._block(db, changed[-1])
-            block = {**kept}
-            for document in _take_from(changed, first):
-                block.pop(document, None)
-                if (said := batch.said[document]) is not None:
-                    block[document] = packing.encode_text(said)
-            db.execute("delete from said where first = ?", (first,))
-            db.executemany(insert, packing.blocks(dict(sorted(block.items())), 2 * packing.BLOCK))
-        first, kept = self._block(db, new[0]) if new else (0, {})
-        if packing.SHRUNK * sum(map(len, kept.values())) >= packing.BLOCK:
-            kept = {}
-        elif kept:
-            db.execute("delete from said where first = ?", (first,))
-        added = {document: packing.encode_text(batch.said[document] or "") for document in new}
-        db.executemany(insert, packing.blocks(kept | added, packing.BLOCK))
+            first, data = self._block(db, changed[-1])
+            kept, documents = packing.unpack(data) if data else {}, packing.take_from(changed, first)
+            is_full = packing.SHRUNK * sum(map(len, kept.values())) >= packing.BLOCK
+            if first == last and is_full and documents[0] > max(kept):  # all are new
+                kept = {}
+            else:
+                db.execute("delete from said where first = ?", (first,))
+            added = {at: packing.encode_text(said) for at in documents if (said := batch.said[at]) is not None}
+            block = {at: text for at, text in kept.items() if at not in batch.said} | added
+            size = packing.BLOCK if first == last else 2 * packing.BLOCK
+            db.executemany("insert into said values (?, ?)", packing.blocks(dict(sorted(block.items())), size))
 
     # -- postings -------------------------------------------------------------
 
@@ -266,7 +273,7 @@ class WritableRows(Rows):
         left, rows = sorted(postings), list[tuple[str, int, bytes]]()
         while left:  # those of a run together, the last ones first
             first, run = self._run(db, term, left[-1])
-            found = _take_from(left, first)
+            found = packing.take_from(left, first)
             if run and (len(found) < _RUN or found[0] < max(run)):
                 db.execute("delete from posting where term = ? and first = ?", (term, first))
                 postings |= run
@@ -289,7 +296,7 @@ class WritableRows(Rows):
             db.execute(update, (n - len(documents), packing.keep(postings.items()), term))
             while left:
                 first, run = self._run(db, term, left[-1])
-                for document in _take_from(left, first):
+                for document in packing.take_from(left, first):
                     if run.pop(document, None) is None:
                         raise packing.DamagedRowError(f"document {document} does not have {term!r:.40}")
                 db.execute("delete from posting where term = ? and first = ?", (term, first))

@@ -23,7 +23,7 @@ from .graph import GraphEntity, GraphRelation, RelationDirection, Saying, TagCon
 from .memory_fields import TAG, is_relation, is_waiting, own_entity, read_sayings, split_relation_key
 
 __all__ = ["TABLES", "clear_tables", "count_tagged", "entities_with", "has_relations", "lead"]
-__all__ += ["read_entity", "read_relations", "take_keyword", "take_sayings", "who_says"]
+__all__ += ["drop_sayings", "read_entity", "read_relations", "take_keyword", "take_sayings", "who_says"]
 
 TABLES = """
 create table if not exists entity(id text primary key, own text not null, has_tags integer not null) without rowid;
@@ -36,15 +36,16 @@ create table if not exists relation(
 ) without rowid;
 create index if not exists relation_target on relation(target);
 create table if not exists about(
-    memory, entity text, kind text, tags text, description text, primary key (memory, entity)
+    memory integer, entity text, kind text, tags text, description text, primary key (memory, entity)
 ) without rowid;
 create index if not exists about_entity on about(entity);
 create table if not exists stated(
-    memory, place integer, source text, kind text, target text, weight real, sentence text, primary key (memory, place)
+    memory integer, place integer, source text, kind text, target text, weight real, sentence text,
+    primary key (memory, place)
 ) without rowid;
 create index if not exists stated_source on stated(source);
 create index if not exists stated_target on stated(target);
-create table if not exists waiting(memory primary key) without rowid;
+create table if not exists waiting(memory integer primary key);
 create table if not exists leads(written text primary key, id text) without rowid;
 create index if not exists leads_id on leads(id);
 """
@@ -78,24 +79,27 @@ def take_keyword(db: sqlite3.Connection, node: KeywordNode) -> None:
                 db.execute("insert or ignore into leads values (?, null)", (target or node.id,))
 
 
-def take_sayings(db: sqlite3.Connection, key: str | bytes, info: Info | None) -> set[str]:
-    """Take in a memory's sayings, None for one without; return the entities that it named, for `lead`."""
-    touched = {row[0] for row in db.execute("select entity from about where memory = ?", (key,))}
+def drop_sayings(db: sqlite3.Connection, number: int) -> set[str]:
+    """Forget the sayings of a memory; return the entities that it named, for `lead`."""
+    touched = {row[0] for row in db.execute("select entity from about where memory = ?", (number,))}
     for table in ("about", "stated", "waiting"):
-        db.execute(f"delete from {table} where memory = ?", (key,))
-    if info is None:
-        return touched
+        db.execute(f"delete from {table} where memory = ?", (number,))
+    return touched
+
+
+def take_sayings(db: sqlite3.Connection, number: int, info: Info) -> set[str]:
+    """Take in the sayings of a memory that has none yet; return the entities that it names, for `lead`."""
     said = read_sayings(info)
     if is_waiting(info):
-        db.execute("insert into waiting values (?)", (key,))
+        db.execute("insert into waiting values (?)", (number,))
     for id, about in said.entities.items():
-        row = (key, id, about.entity_type, json.dumps(about.tags), about.description)
+        row = (number, id, about.entity_type, json.dumps(about.tags), about.description)
         db.execute("insert into about values (?, ?, ?, ?, ?)", row)
     for place, relation in enumerate(said.relations):
-        db.execute("insert into stated values (?, ?, ?, ?, ?, ?, ?)", (key, place, *relation))
+        db.execute("insert into stated values (?, ?, ?, ?, ?, ?, ?)", (number, place, *relation))
     written = {*said.entities, *(end for each in said.relations for end in (each.source_id, each.target_id))}
     db.executemany("insert or ignore into leads values (?, null)", [(id,) for id in written])
-    return touched | said.entities.keys()
+    return {*said.entities}
 
 
 def lead(
@@ -142,7 +146,7 @@ def read_entity(db: sqlite3.Connection, id: str) -> GraphEntity | None:
     entity = GraphEntity(id, *json.loads(row[0]))
     about = db.execute(
         "select a.kind, a.tags, a.description from about a join leads l on l.written = a.entity"
-        " join memory m on m.id = a.memory where l.id = ? order by m.num",
+        " join memory m on m.num = a.memory where l.id = ? order by m.num",
         (id,),
     ).fetchall()
     types = Counter(kind for kind, _, _ in about if kind)
@@ -174,7 +178,7 @@ def _read_one_way(db: sqlite3.Connection, id: str, is_out: bool) -> dict[tuple[s
         found.setdefault(row[:3], GraphRelation(*row))
     hand = found.keys() | set()
     said = db.execute(
-        "select s.id, t.id, r.kind, r.weight, r.memory, r.sentence from stated r join memory m on m.id = r.memory"
+        "select s.id, t.id, r.kind, r.weight, m.id, r.sentence from stated r join memory m on m.num = r.memory"
         " join leads s on s.written = r.source join leads t on t.written = r.target"
         f" {ends} and s.id <> t.id order by m.num, r.place",
         (id,),
@@ -225,7 +229,7 @@ def has_relations(db: sqlite3.Connection) -> bool:
 def who_says(db: sqlite3.Connection, relation: GraphRelation) -> list[str]:
     """Return all memories that say that two entities have a relation."""
     sayers = (
-        "select distinct r.memory from stated r join leads s on s.written = r.source"
+        "select distinct m.id from stated r join memory m on m.num = r.memory join leads s on s.written = r.source"
         " join leads t on t.written = r.target where s.id = ? and t.id = ? and r.kind = ?"
     )
     values = (relation.source_id, relation.target_id, relation.relation_type)

@@ -23,7 +23,6 @@ import logging
 import sqlite3
 import threading
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Set
-from itertools import count
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
@@ -256,17 +255,14 @@ class Memories:
     def _put(self, infos: Iterable[Info | None], touched: Touched) -> set[str]:
         """Index infos, those that are there, and return the ids of those that may be found."""
         with self._index.transaction() as db:
-            numbers = count(self._index.kept("next memory") or 1)
-            units = self._settle([info for info in infos if info], touched, numbers)
-            self._index.keep("next memory", next(numbers))
+            units = self._settle([info for info in infos if info], touched)
             if self._is_joined:  # by now all of them are noted: one may precede another
                 before = find_questions_before(db, [unit.id for unit in units if unit.group])
                 units = [unit._replace(context=before.get(unit.id)) for unit in units]
-            self._index.remove(touched.said_again)  # they come last now
             self._index.put(units)
         return {unit.id for unit in units}
 
-    def _settle(self, infos: Sequence[Info], touched: Touched, numbers: Iterator[int]) -> list[Unit]:
+    def _settle(self, infos: Sequence[Info], touched: Touched) -> list[Unit]:
         """Note values of infos for filters, and return those as units that may be found."""
         said = {info.id: [*(self._passages_of or _passages)(info)] for info in infos}
         if self._passages_of is None:
@@ -276,7 +272,7 @@ class Memories:
         with self._index.transaction() as db:
             gone = [id for id in left_out if remove_row(db, id, touched)]
             kept = [info for info in infos if info.id not in left_out]
-            hidden = write_rows(db, kept, touched, numbers)
+            hidden = write_rows(self._index, kept, touched)
             self._index.remove([*gone, *hidden])
             return [self._unit(db, info, said[info.id]) for info in kept if info.id not in hidden]
 

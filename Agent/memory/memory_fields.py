@@ -56,7 +56,7 @@ MEMORY_KEY = "memory"
 def memory_fields(info: Info) -> Mapping[str, Any]:
     """Return what `MemoryStore` wrote of an info; nothing where something else wrote it."""
     own = info.metadata.get(MEMORY_KEY)
-    return own if isinstance(own, Mapping) else _NOTHING
+    return own if own is not None and isinstance(own, Mapping) else _NOTHING  # most infos have none
 
 
 def sources_of(info: Info) -> tuple[str, ...]:

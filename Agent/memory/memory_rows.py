@@ -8,7 +8,6 @@ import contextlib
 import json
 import math
 import sqlite3
-import zlib
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
@@ -16,7 +15,8 @@ from typing import Any
 
 from ..base.checks import check_strings, shorten
 from ..base.text import fold
-from ..finding.packing import to_id, to_key
+from ..finding.index import Index
+from ..finding.packing import checksum, to_id, to_key
 from ..keyword_tree import Info, InvalidInputError
 from . import graph_rows
 from .memory_fields import MEMORY_KEY, memory_fields, sources_of, strings_in, superseded_ids
@@ -25,16 +25,16 @@ __all__ = ["LAYOUT", "NOTHING_MORE", "Filters", "InfoFacts", "Touched", "conditi
 __all__ += ["facts_of", "find_newer", "find_older", "find_questions_before", "in_order_of_saying", "key_of_text"]
 __all__ += ["linked_ids", "note_superseded", "remove_row", "select_rows", "time_of", "write_rows"]
 
-LAYOUT = "7"
+LAYOUT = "8"
 """Of these tables and those of the graph; another one is filled again."""
+COLUMNS = ("kind text", "source text", "time real", "asks integer", "more text", "same integer")
 TABLES = """
-create table if not exists memory(
-    id primary key, num integer not null, is_hidden integer not null, kind text not null, source text not null,
-    time real not null, asks integer not null, more text, same integer
-) without rowid;
-create index if not exists memory_source on memory(source, num) where source <> '';
-create index if not exists memory_same on memory(same);
-create table if not exists also(id, source text, primary key (id, source)) without rowid;
+create view if not exists memory as
+    select num, id, checksum, noted as is_hidden, ifnull(kind, 'fact') as kind, source, time, asks, more, same
+    from unit where noted is not null;
+create index if not exists memory_source on unit(source) where source <> '';
+create index if not exists memory_same on unit(same) where noted = 0;
+create table if not exists also(num integer, source text, primary key (num, source)) without rowid;
 create index if not exists also_source on also(source);
 create table if not exists supersedes(new text, old text, primary key (new, old)) without rowid;
 create index if not exists supersedes_old on supersedes(old);
@@ -42,6 +42,7 @@ create table if not exists refers(source, target, primary key (source, target)) 
 create index if not exists refers_target on refers(target);
 """
 _ENDS = ("new", "old")
+_USUAL = "fact"  # the kind that is not kept
 NOTHING_MORE = "[{},false]"
 """Metadata and pin of most infos."""
 
@@ -97,7 +98,7 @@ class InfoFacts:
 
 def key_of_text(text: str) -> int:
     """Return the key of equal texts: texts that differ in case, width and blanks alone have the same."""
-    return zlib.crc32(fold(text).encode("utf-8", "surrogatepass"))
+    return checksum(fold(text).encode("utf-8", "surrogatepass"))
 
 
 @dataclass(slots=True)
@@ -108,69 +109,75 @@ class Touched:
     """Infos that come next in a source."""
     entities: set[str] = field(default_factory=set)
     """Entities that the infos named or name."""
-    said_again: set[str] = field(default_factory=set)
-    """Infos that were there, and count as said after all others now."""
 
 
 def create_tables(db: sqlite3.Connection) -> None:
-    """Make the tables where they are not there, and those of another layout again."""
-    if any(row[1] == "sum" for row in db.execute("pragma table_info(memory)")):
-        for table in ("memory", "named", "related"):
-            db.execute(f"drop table if exists {table}")
+    """Make the tables where they are not there."""
+    has_columns = any(row[1] == "same" for row in db.execute("pragma table_info(unit)"))
+    for statement in () if has_columns else (f"alter table unit add column {column}" for column in COLUMNS):
+        db.execute(statement)
     for statement in f"{TABLES}{graph_rows.TABLES}".split(";"):
         db.execute(statement)
     db.execute("delete from supersedes")
     graph_rows.clear_tables(db)
 
 
-def write_rows(db: sqlite3.Connection, infos: Sequence[Info], touched: Touched, numbers: Iterator[int]) -> set[str]:
+def write_rows(index: Index, infos: Sequence[Info], touched: Touched) -> set[str]:
     """Note values of infos for filters, scores and the graph; return the ids of those that were superseded."""
-    ids, rows, hidden = [info.id for info in infos], list[tuple[object, ...]](), set[str]()
-    columns, linked = "id, num, asks, source, is_hidden, time", linked_ids(db, ids)
-    there = {key: row for key, *row in select_rows(db, f"select {columns} from memory where true", ids)}
-    for info in infos:
-        key, own = to_key(info.id), memory_fields(info)
-        row, asks, time = there.get(key), "?" in info.content or "？" in info.content, time_of(info)
-        is_hidden = bool(own.get("superseded_by")) or (info.id in linked and bool(find_newer(db, info.id)))
-        if row is not None and row[1:4] != [asks, info.source, is_hidden]:
-            for source in (row[2], info.source):
-                touched.followers |= dict.fromkeys(following(db, row[0], source))
-        is_new = row is None or (was_said_again(info) and row[4] != time)
-        if is_new and row is not None:
-            touched.said_again.add(info.id)
-        metadata, is_pinned = dict(info.metadata), own.get("pinned") is True
-        metadata.pop(MEMORY_KEY, None)
-        more = _to_json([metadata, is_pinned]) if metadata or is_pinned else None
-        num = next(numbers) if row is None or is_new else row[0]
-        kind, same = str(own.get("kind", "fact")), key_of_text(info.content)
-        rows.append((key, num, is_hidden, kind, info.source, time, asks, more, same))
-        if row is not None:
-            db.execute("delete from refers where source = ?", (key,))
-            db.execute("delete from also where id = ?", (key,))
-        if is_hidden:
-            hidden.add(info.id)
-        elif own:
-            targets = set(strings_in(own.get("links")))
-            db.executemany("insert into refers values (?, ?)", [(key, to_key(target)) for target in targets])
-            others = [(key, source) for source in dict.fromkeys(sources_of(info)[1:])]
-            db.executemany("insert into also values (?, ?)", others)
-        if row is not None or "graph" in own:
-            touched.entities |= graph_rows.take_sayings(db, key, None if is_hidden else info)
-    db.executemany("insert or replace into memory values (?, ?, ?, ?, ?, ?, ?, ?, ?)", rows)
+    ids, rows = [info.id for info in infos], list[tuple[object, ...]]()
+    with index.transaction() as db:
+        linked, columns = linked_ids(db, ids), "id, num, time, asks, source, is_hidden"
+        there = {to_id(key): row for key, *row in select_rows(db, f"select {columns} from memory where true", ids)}
+        hidden = {info.id for info in infos if memory_fields(info).get("superseded_by")}
+        hidden |= {id for id in linked - hidden if find_newer(db, id)}
+        again = set[str]()
+        for info in infos:
+            if (row := there.get(info.id)) is None:
+                continue
+            if row[2:] != [_asks(info), info.source, info.id in hidden]:
+                for source in (row[3], info.source):
+                    touched.followers |= dict.fromkeys(following(db, row[0], source))
+            if was_said_again(info) and row[1] != time_of(info):
+                again.add(info.id)
+            touched.entities |= _forget(db, row[0])
+        numbers = index.number(ids, again)
+        for info in infos:
+            num, own, metadata = numbers[info.id], memory_fields(info), dict(info.metadata)
+            is_pinned, kind = own.get("pinned") is True, str(own.get("kind", _USUAL))
+            metadata.pop(MEMORY_KEY, None)
+            more = _to_json([metadata, is_pinned]) if metadata or is_pinned else None
+            said = (None if kind == _USUAL else kind, info.source, time_of(info), _asks(info), more)
+            rows.append((info.id in hidden, *said, key_of_text(info.content), num))
+            if own and info.id not in hidden:
+                targets = set(strings_in(own.get("links")))
+                db.executemany("insert into refers values (?, ?)", [(num, to_key(target)) for target in targets])
+                others = [(num, source) for source in dict.fromkeys(sources_of(info)[1:])]
+                db.executemany("insert into also values (?, ?)", others)
+                touched.entities |= graph_rows.take_sayings(db, num, info)
+        columns = "noted = ?, kind = ?, source = ?, time = ?, asks = ?, more = ?, same = ?"
+        db.executemany(f"update unit set {columns} where num = ?", rows)
     return hidden
+
+
+def _asks(info: Info) -> bool:
+    return "?" in info.content or "？" in info.content
+
+
+def _forget(db: sqlite3.Connection, num: int) -> set[str]:
+    """Drop what stands beside the row of a memory; return the entities that it named."""
+    db.execute("delete from refers where source = ?", (num,))
+    db.execute("delete from also where num = ?", (num,))
+    return graph_rows.drop_sayings(db, num)
 
 
 def remove_row(db: sqlite3.Connection, id: str, touched: Touched) -> bool:
     """Drop the notes of an info; return whether there were any."""
-    key = to_key(id)
-    row = db.execute("select num, source from memory where id = ?", (key,)).fetchone()
-    if row is None:
-        return False
-    touched.followers |= dict.fromkeys(following(db, *row))
-    touched.entities |= graph_rows.take_sayings(db, key, None)
-    for table, column in (("memory", "id"), ("refers", "source"), ("also", "id")):
-        db.execute(f"delete from {table} where {column} = ?", (key,))
-    return True
+    for _, num, source in select_rows(db, "select id, num, source from memory where true", [id]):
+        touched.followers |= dict.fromkeys(following(db, num, source))
+        touched.entities |= _forget(db, num)
+        db.execute("update unit set noted = null, source = null, same = null where num = ?", (num,))
+        return True
+    return False
 
 
 def following(db: sqlite3.Connection, num: int, source: str) -> list[str]:
@@ -182,13 +189,15 @@ def following(db: sqlite3.Connection, num: int, source: str) -> list[str]:
 def find_questions_before(db: sqlite3.Connection, ids: Collection[str]) -> dict[str, str]:
     """Return the questions just before infos in their sources: id → id."""
     sql = (
-        "select b.id, b.asks from memory m join memory b on b.source = m.source and b.num < m.num"
-        " where m.id = ? and b.source <> '' and b.is_hidden = 0 order by b.num desc limit 1"
+        "select id, asks from memory where source = ? and source <> '' and num < ? and is_hidden = 0"
+        " order by num desc limit 1"
     )
-    rows = [db.execute(sql, (key,)).fetchone() for key in [*map(to_key, ids)]]
-    asked = [row[0] if row and row[1] else None for row in rows]
-    before = iter([*map(to_id, filter(None, asked))])
-    return {id: next(before) for id, key in zip(ids, asked, strict=True) if key}
+    found = dict[str, str]()
+    for key, *place in [*select_rows(db, "select id, source, num from memory where source <> ''", ids)]:
+        before = db.execute(sql, place).fetchone()
+        if before and before[1]:
+            found[to_id(key)] = to_id(before[0])
+    return found
 
 
 # Superseding
@@ -259,14 +268,15 @@ def select_rows(
         return
     listed = [*map(to_key, ids)]
     for start in range(0, len(listed), 400):
-        part = listed[start : start + 400]
-        yield from db.execute(f"{sql} and id in ({','.join('?' * len(part))})", [*values, *part])
+        part, marks = listed[start : start + 400], ",".join("?" * len(listed[start : start + 400]))
+        found = f"{sql} and checksum in ({marks}) and id in ({marks})"
+        yield from db.execute(found, [*values, *map(checksum, part), *part])
 
 
 def facts_of(db: sqlite3.Connection, ids: Collection[str] | None) -> dict[str, InfoFacts]:
     """Return the values for filters and scores of infos that may be found, by id; None: of all."""
     sql = (
-        "select id, kind, source, time, more, num, (select count(*) from refers r join memory m on m.id = r.source"
+        "select id, kind, source, time, more, num, (select count(*) from refers r join memory m on m.num = r.source"
         " where r.target = memory.id) from memory where is_hidden = 0"
     )
     rows, found = list(select_rows(db, sql, ids)), {}
@@ -311,7 +321,7 @@ def conditions(filters: Filters) -> tuple[str, list[Any]]:
     for name, wanted in (("kind", filters.kinds), ("source", filters.sources)):
         if wanted is not None:
             listed, said = "(select value from json_each(?))", json.dumps(list(wanted))
-            also = f" or id in (select id from also where source in {listed})" if name == "source" else ""
+            also = f" or num in (select num from also where source in {listed})" if name == "source" else ""
             where, values = f"{where} and ({name} in {listed}{also})", [*values, said, *([said] if also else [])]
     for comparison, at in (("time >= ?", filters.since), ("time < ?", filters.until)):
         if at is not None:

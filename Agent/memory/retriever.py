@@ -371,7 +371,7 @@ class _Search:
         wider, facts = list[str](), dict(known)
         if self._asks_for:
             wider_query = f"{self._query} {words_of(self._asks_for)}"
-            wider = [found.id for found in self._index.rank(wider_query, _WIDER, self._among)]
+            wider = [found.id for found in self._index.rank(wider_query, _WIDER, self._among, quotes=0)]
             facts |= self._index.facts(wider)
         group = [id for id in ranked if id in facts and self._has_subject(id)]
         if group:

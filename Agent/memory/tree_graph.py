@@ -276,7 +276,7 @@ class TreeGraph(KnowledgeGraph):
     def memories_of(self, entity_id: str) -> list[str]:
         """Return the memories that name an entity, in the order of saying; none of an id that nothing has."""
         named = (
-            "select a.memory from about a join leads l on l.written = a.entity join memory m on m.id = a.memory"
+            "select m.id from about a join leads l on l.written = a.entity join memory m on m.num = a.memory"
             " where l.id = ? order by m.num"
         )
         id = self._id_of(entity_id)
@@ -284,7 +284,7 @@ class TreeGraph(KnowledgeGraph):
 
     def waiting(self) -> list[str]:
         """Return the memories that wait to be read, the oldest first."""
-        waits = "select w.memory from waiting w join memory m on m.id = w.memory order by m.num"
+        waits = "select m.id from waiting w join memory m on m.num = w.memory order by m.num"
         return [to_id(key) for (key,) in self._read(lambda db: db.execute(waits).fetchall())]
 
 
