@@ -157,7 +157,7 @@ class Query:
         found = self._find_called(thesaurus) if thesaurus else {}
         for term, said in [*words.items()][:TERMS]:
             is_word = term in self.frequencies or (thesaurus is not None and thesaurus.near(term) is not None)
-            near = dict.fromkeys(() if is_word else texts.corrections(term), MISSPELLED)
+            near = dict.fromkeys(() if is_word else self.index.frequencies(texts.corrections(term)), MISSPELLED)
             for word in () if texts.has_digit(term) else said:
                 for other, share in thesaurus.near(word) or () if thesaurus else ():
                     if share >= NEAR_LEAST and other != term and other not in texts.STOP_WORDS:

@@ -35,7 +35,7 @@ ANCESTORS = 64
 """Levels of contexts that are looked at: a farther one counts less than 1e-8."""
 
 _COUNTED = ("units", "names", "name terms", "texts", "text terms", "passages", "passage terms")
-_REMEMBERED, _POSTINGS, _TEXTS = 20_000, 400_000, 500  # units and so on that are in memory while nothing changes
+_REMEMBERED, _POSTINGS, _BLOCKS = 20_000, 400_000, 50  # units and so on that are in memory while nothing changes
 
 
 class UnitRow(NamedTuple):
@@ -184,23 +184,23 @@ class Rows(IndexFile):
 
     def _texts(self, db: sqlite3.Connection, documents: Iterable[int]) -> dict[int, codes.Said]:
         """Return the texts of documents."""
-        wanted, known = {*documents}, self.remembered(db, "texts", dict[int, codes.Said])
-        found = {document: known[document] for document in wanted if document in known}
-        left = sorted(wanted - found.keys())
-        while left:  # those of a block together, the last ones first
-            first, data = self._block(db, left[-1])
-            part = packing.take_from(left, first)
-            block = packing.unpack(data) if data else {}
-            if missing := [document for document in part if document not in block]:
-                raise packing.DamagedRowError(f"document {missing[0]} has no text")
-            found.update((document, packing.decode_text(document, block[document])) for document in part)
-        if len(known) > _TEXTS:
-            known.clear()
-        known.update(found)
+        block, found = dict[int, bytes](), dict[int, codes.Said]()
+        for document in sorted(documents):
+            if document not in block:
+                _, block = self._block(db, document)
+            if document not in block:
+                raise packing.DamagedRowError(f"document {document} has no text")
+            found[document] = packing.decode_text(document, block[document])
         return found
 
-    def _block(self, db: sqlite3.Connection, document: int) -> tuple[int, bytes]:
-        """Return the key and the bytes of the block in which a document is or would be; 0: there is none yet."""
+    def _block(self, db: sqlite3.Connection, document: int) -> tuple[int, dict[int, bytes]]:
+        """Return the block in which a document is or would be, with its key; 0: there is none yet."""
         sql = "select first, data from said where first <= ? order by first desc limit 1"
-        row: tuple[int, bytes] | None = db.execute(sql, (document,)).fetchone()
-        return row or (0, b"")
+        row = db.execute(sql, (document,)).fetchone()
+        known = self.remembered(db, "blocks", dict[int, dict[int, bytes]])
+        if row and row[0] not in known:
+            block = packing.unpack(row[1])
+            if len(known) > _BLOCKS or len(row[1]) > 2 * packing.BLOCK:
+                known.clear()
+            known[row[0]] = block
+        return (row[0], known[row[0]]) if row else (0, {})

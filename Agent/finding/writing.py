@@ -1,5 +1,6 @@
 """Writing the rows of an index: what is put and removed is collected in a batch, and written term by term."""
 
+import bisect
 import contextlib
 import math
 import sqlite3
@@ -84,6 +85,14 @@ class _Batch:
 _UNDER_ITS_NAME = """
 select num from passage where unit = :num union select 2 * num from unit where above = :num and grp is not null
 """
+
+
+def _take_from(ordered: list[int], least: int) -> list[int]:
+    """Take from a list the values that are not below a bound."""
+    start = bisect.bisect_left(ordered, least)
+    taken = ordered[start:]
+    del ordered[start:]
+    return taken
 
 
 class WritableRows(Rows):
@@ -210,8 +219,8 @@ class WritableRows(Rows):
         changed = sorted(batch.said)
         last = db.execute("select max(first) from said").fetchone()[0] or 0
         while changed:  # those of a block together, the last ones first
-            first, data = self._block(db, changed[-1])
-            kept, documents = packing.unpack(data) if data else {}, packing.take_from(changed, first)
+            first, kept = self._block(db, changed[-1])
+            documents = _take_from(changed, first)
             is_full = packing.SHRUNK * sum(map(len, kept.values())) >= packing.BLOCK
             if first == last and is_full and documents[0] > max(kept):  # all are new
                 kept = {}
@@ -273,7 +282,7 @@ class WritableRows(Rows):
         left, rows = sorted(postings), list[tuple[str, int, bytes]]()
         while left:  # those of a run together, the last ones first
             first, run = self._run(db, term, left[-1])
-            found = packing.take_from(left, first)
+            found = _take_from(left, first)
             if run and (len(found) < _RUN or found[0] < max(run)):
                 db.execute("delete from posting where term = ? and first = ?", (term, first))
                 postings |= run
@@ -296,7 +305,7 @@ class WritableRows(Rows):
             db.execute(update, (n - len(documents), packing.keep(postings.items()), term))
             while left:
                 first, run = self._run(db, term, left[-1])
-                for document in packing.take_from(left, first):
+                for document in _take_from(left, first):
                     if run.pop(document, None) is None:
                         raise packing.DamagedRowError(f"document {document} does not have {term!r:.40}")
                 db.execute("delete from posting where term = ? and first = ?", (term, first))

@@ -13,9 +13,10 @@ a transaction of the index. `TreeGraph` asks.
 
 import json
 import sqlite3
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import astuple, replace
+from itertools import chain
 
 from ..finding.packing import to_id
 from ..keyword_tree import Info, KeywordNode
@@ -194,9 +195,14 @@ def _read_one_way(db: sqlite3.Connection, id: str, is_out: bool) -> dict[tuple[s
 
 def entities_with(db: sqlite3.Connection, wanted: Collection[str], limit: int | None) -> list[GraphEntity]:
     """Return the entities that may have keywords, as `units_of` writes them; see `KnowledgeGraph.find_by_keywords`."""
+    having = defaultdict[str, set[str]](set)
+    units = {*map(_storable, chain(wanted, *map(str.split, wanted)))}
+    listed = "select unit, entity from found_by where unit in (select value from json_each(?))"
+    for unit, entity in db.execute(listed, (json.dumps([*units]),)):
+        having[unit].add(entity)
 
     def ids_with(unit: str) -> set[str]:
-        return {row[0] for row in db.execute("select entity from found_by where unit = ?", (_storable(unit),))}
+        return having[_storable(unit)]
 
     def ids_of(keyword: str) -> set[str]:
         """Return the entities that have every unit of a keyword, in whatever order."""
