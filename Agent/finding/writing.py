@@ -267,31 +267,20 @@ class WritableRows(Rows):
         sql = "insert into posting values (?, 0, ?, ?) on conflict do update set n = excluded.n, data = excluded.data"
         db.executemany(sql, rows)
 
-    def _run(self, db: sqlite3.Connection, term: str, document: int) -> tuple[int, dict[int, int]]:
-        """Return the run of a term in which a document is or would be, with its key; 0: there is none yet."""
-        sql = "select first, data from posting where term = ? and first between 1 and ? order by first desc limit 1"
-        row = db.execute(sql, (term, document)).fetchone()
-        return (row[0], dict(zip(*packing.unseal(*row), strict=True))) if row else (0, {})
-
     def _seal_postings(self, db: sqlite3.Connection, term: str, data: bytes) -> bytes:
         """Return the newest postings of a term in less space; those that are many become runs."""
         newest = [*zip(*packing.unseal(0, data), strict=True)]
         if len(newest) < _RUN:
             return packing.keep(newest)
-        postings = dict(newest)
-        left, rows = sorted(postings), list[tuple[str, int, bytes]]()
-        while left:  # those of a run together, the last ones first
-            first, run = self._run(db, term, left[-1])
-            found = _take_from(left, first)
-            if run and (len(found) < _RUN or found[0] < max(run)):
-                db.execute("delete from posting where term = ? and first = ?", (term, first))
-                postings |= run
-                found = sorted([*run, *found])
-            size = math.ceil(len(found) / math.ceil(len(found) / (2 * _RUN)))
-            parts = (found[at : at + size] for at in range(0, len(found), size))
-            rows += ((term, part[0], packing.seal(part[0], [(at, postings[at]) for at in part])) for part in parts)
-        db.executemany("insert into posting values (?, ?, null, ?)", rows)
+        newest.sort()
+        size = math.ceil(len(newest) / math.ceil(len(newest) / (2 * _RUN)))
+        for at in range(0, len(newest), size):
+            self._add_run(db, term, newest[at : at + size])
         return b""
+
+    def _add_run(self, db: sqlite3.Connection, term: str, postings: list[tuple[int, int]]) -> None:
+        first, _ = min(postings)
+        db.execute("insert into posting values (?, ?, null, ?)", (term, first, packing.seal(first, postings)))
 
     def _remove_postings(self, db: sqlite3.Connection, term: str, documents: set[int]) -> None:
         held = db.execute("select n, data from posting where term = ? and first = 0", (term,)).fetchall()
@@ -300,15 +289,19 @@ class WritableRows(Rows):
                 db.execute("delete from posting where term = ?", (term,))
                 return
             postings = dict(zip(*packing.unseal(0, data), strict=True))
-            left = sorted(document for document in documents if postings.pop(document, None) is None)
+            left = {document for document in documents if postings.pop(document, None) is None}
             update = "update posting set n = ?, data = ? where term = ? and first = 0"
             db.execute(update, (n - len(documents), packing.keep(postings.items()), term))
-            while left:
-                first, run = self._run(db, term, left[-1])
-                for document in _take_from(left, first):
-                    if run.pop(document, None) is None:
-                        raise packing.DamagedRowError(f"document {document} does not have {term!r:.40}")
-                db.execute("delete from posting where term = ? and first = ?", (term, first))
-                if run:
-                    row = term, min(run), packing.seal(min(run), run.items())
-                    db.execute("insert into posting values (?, ?, null, ?)", row)
+            before = "select first, data from posting where term = ? and first between 1 and ? order by first desc"
+            bound = max(left, default=0)
+            while left:  # runs overlap where old texts changed
+                row = db.execute(f"{before} limit 1", (term, bound)).fetchone()
+                if row is None:
+                    raise packing.DamagedRowError(f"document {max(left)} does not have {term!r:.40}")
+                run = dict(zip(*packing.unseal(*row), strict=True))
+                if gone := left & run.keys():
+                    db.execute("delete from posting where term = ? and first = ?", (term, row[0]))
+                    if kept := [posting for posting in run.items() if posting[0] not in gone]:
+                        self._add_run(db, term, kept)
+                    left -= gone
+                bound = min(row[0] - 1, max(left, default=0))
