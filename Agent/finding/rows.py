@@ -13,7 +13,8 @@ first = 0, which also counts all of them, older ones in runs of some hundred. Wh
 of deleted texts stay in its file until all of it is merged, and it does not return how often a word occurs in a
 document, so that every candidate had to be read again (3 times as slow). `said` keeps the texts, since deleting needs
 their words and a hit quotes them. `vector` has the vectors of a document, each with a stamp that no other one ever had,
-and `unread` the documents that have none yet; see `vectors`.
+and `unread`, since there is a model, the documents that have none yet; see `vectors`. A unit may have columns of the
+index's owner, who keeps its row by `noted`.
 """
 
 import functools

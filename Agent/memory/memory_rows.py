@@ -1,4 +1,6 @@
-"""Rows beside the index of words: values of each info for filters and scores, and which info supersedes which.
+"""What an index of words notes of memories: values of each for filters and scores, and which supersedes which.
+
+The values are columns of the row that the index has of each, in the order of saying; the view `memory` reads them.
 
 All functions take a connection within a transaction of the index, which commits them with the words. What is kept here
 is derived, and can be thrown away with the index.

@@ -93,6 +93,12 @@ def test_many_postings_of_a_word_are_kept_and_removed() -> None:
     assert len(having) == 500
     assert {*having} == index.owners(having).keys()
     assert [hit.id for hit in index.search("n701 kettle", 1)] == ["701"]
+    for number in range(1, 1000, 2):  # those of a text that changed come after the others, into runs of their own
+        index.put([Unit(str(number), text=f"kettle {number}", infos=[f"the kettle number n{number}"])])
+    index.remove(str(number) for number in range(1, 1000, 4))
+    having = index.postings(["kettl"])["kettl"].documents
+    assert len(having) == len({*having}) == index.frequencies(["kettl"])["kettl"] == 500
+    assert {*having} == index.documents_of(str(number) for number in range(1000))
     index.remove(str(number) for number in range(1000))
     assert set(index.counts().values()) == {0}
     assert index.frequencies(["kettl"]) == {}
