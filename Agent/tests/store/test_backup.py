@@ -6,19 +6,12 @@ import errno
 import os
 import stat
 import threading
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from Agent.keyword_tree import InvalidInputError, KeywordTree, StoreCorruptError
 from Agent.store.backup import backup
-
-
-@pytest.fixture
-def tree(tmp_path: Path) -> Iterator[KeywordTree]:
-    with KeywordTree(str(tmp_path / "tree")) as opened:
-        yield opened
 
 
 def test_holds_records_and_history(tree: KeywordTree, tmp_path: Path) -> None:
@@ -34,7 +27,7 @@ def test_holds_records_and_history(tree: KeywordTree, tmp_path: Path) -> None:
         assert copied.History(tea.id) == tree.History(tea.id)
         assert copied.recovery == ()
     assert stat.S_IMODE((tmp_path / "copy").stat().st_mode) == 0o700
-    assert list((tmp_path / "tree" / "snapshots").iterdir()) == []
+    assert list((tmp_path / "store" / "snapshots").iterdir()) == []
     assert not (tmp_path / "copy.unfinished").exists()
 
 
@@ -75,7 +68,7 @@ def test_goes_into_no_folder_that_holds_anything(tree: KeywordTree, tmp_path: Pa
 def test_of_damage_is_no_backup(tree: KeywordTree, tmp_path: Path) -> None:
     tree.CreateKeyword("tea", "root")
     tree.CreateKeyword("coffee", "root")
-    log = tmp_path / "tree" / "change_log.jsonl"
+    log = tmp_path / "store" / "change_log.jsonl"
     log.write_bytes(log.read_bytes().replace(b'"tea"', b'"TEA"', 1))
 
     with pytest.raises(StoreCorruptError):

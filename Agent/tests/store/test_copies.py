@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -10,8 +9,6 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from Agent.keyword_tree import KeywordTree
-
-LOG, NODES = "change_log.jsonl", "nodes.jsonl"
 
 
 @contextmanager
@@ -35,28 +32,6 @@ def writer(folder: Path) -> Iterator[None]:
 
 
 class TestACopyOfALivingFolder:
-    def test_whose_log_is_older_than_its_projections_opens(self, tmp_path: Path) -> None:
-        with KeywordTree(str(tmp_path / "tree")) as tree:
-            first = tree.CreateKeyword("first", "root")
-            (tmp_path / "copy").mkdir()
-            shutil.copy(tmp_path / "tree" / LOG, tmp_path / "copy")
-            late = tree.CreateKeyword("late", "root")
-            for name in (NODES, "infos.jsonl", "links.jsonl"):
-                shutil.copy(tmp_path / "tree" / name, tmp_path / "copy")
-
-        with KeywordTree(str(tmp_path / "copy")) as copy:
-            assert [node.id for node in copy.Walk()][1:] == [first.id]
-            [said] = copy.recovery
-            [aside] = (tmp_path / "copy").glob("cut_tail-nodes-*.bin")
-            assert said.startswith(NODES)
-            assert aside.name in said
-            assert late.id in aside.read_text("utf-8")
-            assert copy.Verify() == [
-                f"{aside.name} holds rows that the log does not have; repair looks at it, then take it away"
-            ]
-        with KeywordTree(str(tmp_path / "copy")) as again:
-            assert again.recovery == ()
-
     def test_opens_whenever_it_is_made(self, tmp_path: Path) -> None:
         with writer(tmp_path / "tree"):
             for n in range(6):

@@ -40,11 +40,14 @@ def _check_rows_are_kept(folder: Path) -> None:
     kinds = ("nodes", "infos", "links")
     before = {kind: (folder / f"{kind}.jsonl").read_bytes() for kind in kinds}
     with KeywordTree(str(folder)) as tree:
-        recovery = tree.recovery
+        recovery, problems = tree.recovery, tree.Verify()
     cut = {kind: before[kind].removeprefix((folder / f"{kind}.jsonl").read_bytes()) for kind in kinds}
     kept = {kind: b"".join(path.read_bytes() for path in folder.glob(f"cut_tail-{kind}-*.bin")) for kind in kinds}
     assert any(cut.values())
     assert kept == cut
+    assert {problem.partition(" holds rows that the log does not have")[0] for problem in problems} == {
+        path.name for path in folder.glob("cut_tail-*.bin")
+    }
     for kind in kinds:
         assert any(kind in said and "does not have" in said for said in recovery) == bool(cut[kind])
     with KeywordTree(str(folder)) as again:

@@ -10,7 +10,6 @@ thousand kills, and prints how many there were and what was lost; `KEYWORD_TREE_
 from __future__ import annotations
 
 import contextlib
-import errno
 import faulthandler
 import fcntl
 import gc
@@ -19,7 +18,6 @@ import json
 import os
 import random
 import re
-import resource
 import select
 import shutil
 import signal
@@ -28,7 +26,7 @@ import threading
 import time
 import traceback
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from pathlib import Path
 from types import FrameType
@@ -45,6 +43,7 @@ from Agent.keyword_tree import (
 from Agent.tests.support import inside
 from Agent.tests.support.log_format import KINDS, LOG, read_log, rows_of
 from Agent.tests.support.oracle import Held, look, oracle_of
+from Agent.tests.support.threads import in_threads
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="these processes are made by fork")
 
@@ -98,11 +97,6 @@ class Process:
         """Wait until `count` lines were written in all, or the process has ended."""
         while len(self.lines) < count and self.read():
             pass
-
-    def await_line(self, text: str) -> None:
-        """Wait for a line."""
-        while text not in self.lines:
-            assert self.read(), f"the process ended without telling {text!r}"
 
     def is_silent(self, for_s: float) -> bool:
         """Tell whether nothing comes for a while."""
@@ -302,8 +296,6 @@ def live(folder: Path, writer: str, first: int, way: str, tell: Tell) -> None:
             tell(f"{step}")
             if way == "refreshing":
                 tree.Refresh()
-            elif way == "leisurely":
-                time.sleep(0.02)
             elif way == "compacting":
                 if step % 5 == 0:
                     tree.Snapshot(draw.random() < 0.5)
@@ -709,60 +701,44 @@ class TestFork:
 
             assert child.lines == ["an info" * 1000]
 
-    def test_lets_the_child_read_though_a_thread_of_the_parent_held_what_guards_memory(
-        self, folder: Path, start: Start
+    @pytest.mark.parametrize(
+        ("stops_in", "what", "left"),
+        [
+            ("normalizer", lambda tree: tree.Search("something else", False), []),  # it holds what guards memory
+            ("clock", lambda tree: tree.CreateKeyword("parent", "root"), ["parent"]),
+        ],
+        ids=["searching", "writing"],
+    )
+    def test_lets_the_child_read_and_write_though_a_thread_of_the_parent_was_at_work(
+        self, folder: Path, start: Start, stops_in: str, what: Callable[[KeywordTree], object], left: list[str]
     ) -> None:
         is_held, may_go_on = threading.Event(), threading.Event()
 
-        def normalize(text: str) -> list[str]:
-            if threading.current_thread() is searcher:
+        def called_back(*texts: str) -> object:
+            if threading.current_thread() is worker:
                 is_held.set()
                 may_go_on.wait()
-            return [text.casefold()]
-
-        searcher = threading.Thread(target=lambda: tree.Search("something else", False))
-        with KeywordTree(str(folder), normalizer=normalize) as tree:
-            tree.CreateKeyword("before", "root")
-            searcher.start()
-            assert is_held.wait(PATIENCE_S)
-            try:
-                child = start(lambda tell: tell(tree.GetChildren("root")[0].name))
-                assert child.end(20) == 0
-            finally:
-                may_go_on.set()
-                searcher.join()
-
-            assert child.lines == ["before"]
-
-    def test_lets_the_child_read_and_write_though_a_thread_of_the_parent_was_writing(
-        self, folder: Path, start: Start
-    ) -> None:
-        is_held, may_go_on = threading.Event(), threading.Event()
-
-        def clock() -> float:
-            if threading.current_thread() is writer:
-                is_held.set()
-                may_go_on.wait()
-            return 1.0
+            return [text.casefold() for text in texts] or 1.0
 
         def work(tell: Tell) -> None:
             tell(tree.GetChildren("root")[0].name)
             tell(tree.CreateKeyword("child", "root").name)
 
-        writer = threading.Thread(target=lambda: tree.CreateKeyword("parent", "root"))
-        with KeywordTree(str(folder), clock=clock) as tree:
+        worker = threading.Thread(target=lambda: what(tree))
+        given: dict[str, Any] = {stops_in: called_back}
+        with KeywordTree(str(folder), **given) as tree:
             tree.CreateKeyword("before", "root")
-            writer.start()
+            worker.start()
             assert is_held.wait(PATIENCE_S)
             try:
                 child = start(work)
             finally:
                 may_go_on.set()
-                writer.join()
+                worker.join()
             assert child.end(20) == 0
             assert child.lines == ["before", "child"]
             tree.Refresh()
-            assert sorted(node.name for node in tree.GetChildren("root")) == ["before", "child", "parent"]
+            assert sorted(node.name for node in tree.GetChildren("root")) == sorted(["before", "child", *left])
 
     def test_while_other_threads_write_loses_nothing(
         self, folder: Path, start: Start, say: Callable[[str], None]
@@ -812,99 +788,7 @@ def fork_a_writer(tree: KeywordTree, who: str, tell: Tell) -> int:
 # == One does something else while another writes =========================================================
 
 
-class TestNeighbours:
-    """One process closes, checkpoints, fails or refreshes while another writes: neither loses anything."""
-
-    def write_beside(self, folder: Path, start: Start, other: Callable[[Tell], None]) -> tuple[Process, Process]:
-        writer = start(partial(live, folder, "a", 0, "leisurely"))
-        writer.await_line("0")
-        neighbour = start(other)
-        assert neighbour.end() == 0
-        writer.read_until(len(writer.lines) + 3)
-        writer.kill()
-        return writer, neighbour
-
-    def check(self, folder: Path, writer: Process, neighbour: Process) -> None:
-        progress = Progress("abz")
-        progress.take("a", writer.lines)
-        progress.take("b", neighbour.lines)
-        check_store(folder, progress)
-        assert progress.losses == []
-
-    def test_that_refresh_see_whole_operations_alone(self, folder: Path, start: Start) -> None:
-        def work(tell: Tell) -> None:
-            with KeywordTree(str(folder)) as tree:
-                done = 0
-                for turn in range(times(20, 150)):  # each looks at all there is, which grows meanwhile
-                    tree.Refresh()
-                    tell(f"refreshed {turn}")
-                    state = look(tree)
-                    progress = Progress("a")
-                    progress.acknowledged["a"] = done
-                    progress.compare(state)
-                    assert not [loss for loss in progress.losses if "in part" in loss or "not whole" in loss]
-                    assert progress.acknowledged["a"] >= done, "what was there has gone"
-                    done = progress.acknowledged["a"]
-
-        self.check(folder, *self.write_beside(folder, start, work))
-
-    def test_that_may_write_no_larger_file_fail_alone(self, folder: Path, start: Start) -> None:
-        """A limit on the size of files is a disk that is full for one process only."""
-        chooser = random.Random(f"{SEED} limit")
-
-        def work(tell: Tell) -> None:
-            tree, n, failures = KeywordTree(str(folder)), 0, 0
-            for _ in range(times(20, 200)):
-                size = (folder / LOG).stat().st_size
-                resource.setrlimit(resource.RLIMIT_FSIZE, (size + chooser.randint(-200, 2000), resource.RLIM_INFINITY))
-                for _ in range(4):
-                    try:
-                        operate(tree, "b", n)
-                    except StoreError as error:
-                        failures += 1
-                        assert not error.outcome_unknown, error
-                        assert isinstance(error.__cause__, OSError)
-                        assert error.__cause__.errno == errno.EFBIG
-                        progress = Progress("b")
-                        progress.acknowledged["b"] = n
-                        progress.compare(look(tree))
-                        assert (progress.losses, progress.acknowledged["b"]) == ([], n), "memory has changed"
-                        break
-                    tell(f"{n}")
-                    n += 1
-                resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
-                if chooser.random() < 0.5:
-                    operate(tree, "b", n)
-                    tell(f"{n}")
-                    n += 1
-            assert failures > 5, failures
-            tree.Close()
-
-        self.check(folder, *self.write_beside(folder, start, work))
-
-
 # == Threads ==============================================================================================
-
-
-def run_together(works: Sequence[Callable[[], object]]) -> None:
-    """Run each in a thread of its own, begun at once; raise the first error."""
-    barrier, errors = threading.Barrier(len(works)), list[BaseException]()
-
-    def guarded(work: Callable[[], object]) -> None:
-        barrier.wait()
-        try:
-            work()
-        except BaseException as error:
-            errors.append(error)
-
-    threads = [threading.Thread(target=guarded, args=(work,), daemon=True) for work in works]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(4 * PATIENCE_S)
-    assert not any(thread.is_alive() for thread in threads), "a thread hangs"
-    if errors:
-        raise errors[0]
 
 
 @pytest.mark.usefixtures("hasty")
@@ -949,10 +833,8 @@ class TestThreads:
                             assert len(tree.GetKeywordsOfInfo(info.id)) in (3, 4)
                             assert info.content.startswith(f"{last.name} ")
 
-            try:
-                run_together([partial(write, n) for n in range(writers)] + [partial(read, n) for n in range(readers)])
-            finally:
-                done.set()
+            works = [partial(write, n) for n in range(writers)] + [partial(read, n) for n in range(readers)]
+            in_threads(lambda work: work(), works)
             in_memory = look(tree)
             assert len(in_memory.nodes) - 1 == writers + writers * rounds * 3
             assert len(in_memory.infos) == writers * rounds
@@ -975,7 +857,8 @@ class TestThreads:
                 time.sleep(0.02)
                 tree.Close()
 
-            run_together([close, *[partial(write, n) for n in range(4)]])
+            works: list[Callable[[], object]] = [close, *(partial(write, n) for n in range(4))]
+            in_threads(lambda work: work(), works)
             with KeywordTree(str(folder)) as again:
                 assert again.recovery == ()
                 assert all(again.GetKeyword(id) is not None for id in made)
@@ -997,11 +880,7 @@ class TestConflicts:
                     except DuplicateIdError:
                         outcomes.append("refused")
 
-                run_together([lambda: make(one), lambda: make(two), lambda: make(one)])
+                in_threads(make, [one, two, one])
                 assert sorted(outcomes) == ["made", "refused", "refused"]
-        assert state_of_again(folder) == state_in_log(folder)
-
-
-def state_of_again(folder: Path) -> Held:
-    with KeywordTree(str(folder)) as tree:
-        return look(tree)
+        with KeywordTree(str(folder)) as again:
+            assert look(again) == state_in_log(folder)

@@ -13,6 +13,7 @@ import shutil
 import threading
 from collections.abc import Callable
 from pathlib import Path
+from unittest import mock
 
 import pytest
 
@@ -211,14 +212,7 @@ class TestLocks:
     @pytest.mark.parametrize("error", [errno.EIO, errno.EACCES])  # the second in a folder that can be written
     def test_that_fail_otherwise_are_reported(self, folder: Path, monkeypatch: pytest.MonkeyPatch, error: int) -> None:
         _fill(folder)
-        _refuse_locks(monkeypatch, error)
+        monkeypatch.setattr(fcntl, "flock", mock.Mock(side_effect=OSError(error, os.strerror(error))))
 
         with pytest.raises(StoreError):
             KeywordTree(str(folder))
-
-
-def _refuse_locks(monkeypatch: pytest.MonkeyPatch, error: int) -> None:
-    def refuse(_fd: int, _how: int) -> None:
-        raise OSError(error, os.strerror(error))
-
-    monkeypatch.setattr(fcntl, "flock", refuse)

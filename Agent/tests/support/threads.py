@@ -31,10 +31,16 @@ def wait_until(condition: Callable[[], bool]) -> None:
 
 
 def in_threads(work: Callable[[_Argument], object], arguments: Iterable[_Argument]) -> None:
-    """Call something with each of some arguments at one time, each in its thread; what one raises is raised."""
+    """Call something with each of some arguments, each in its thread, begun at once; what one raises is raised."""
     given = list(arguments)
+    barrier = threading.Barrier(len(given))
+
+    def begin(argument: _Argument) -> None:
+        barrier.wait(PATIENCE_S)
+        work(argument)
+
     with ThreadPoolExecutor(len(given)) as pool:
-        list(pool.map(work, given))
+        list(pool.map(begin, given))
 
 
 class Together:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -10,10 +9,7 @@ from typing import Any
 
 import pytest
 
-from Agent import keyword_tree as kt
-from Agent.tests.store.faults.worlds import LONG, Step, World
-from Agent.tests.support import inside
-from Agent.tests.support.faulty_files import Door, Fault, FaultyDisk, Mode
+from Agent.tests.support.faulty_files import Fault, FaultyDisk, Mode
 
 
 class TestFaultyDisk:
@@ -100,39 +96,3 @@ class TestFaultyDisk:
         assert disk.read_all() == {"file": seen}
         left = disk.now().cut_power(Mode("none")).read_all()["file"]
         assert left == lasting or sync == "tears"
-
-
-class TestDoor:
-    def test_is_the_only_way_to_the_disk(self) -> None:
-        tree = ast.parse(Path(str(kt.__file__)).read_text("utf-8"))
-        door = inside.Files.__name__
-        within = {id(node) for room in tree.body if getattr(room, "name", "") == door for node in ast.walk(room)}
-        outside = {
-            ast.unparse(node)
-            for node in ast.walk(tree)
-            if id(node) not in within
-            and isinstance(node, ast.Attribute)
-            and isinstance(node.value, (ast.Name, ast.Attribute))
-            and ast.unparse(node).split(".")[0] in ("os", "io", "fcntl", "shutil", "pathlib", "tempfile", "mmap")
-        }
-        harmless = {"os.path", "os.path.join", "os.path.abspath", "os.path.basename", "os.path.dirname", "os.PathLike"}
-        harmless |= {"os.fspath", "os.fsdecode", "os.name", "os.urandom", "os.getpid", "os.register_at_fork"}
-
-        assert outside <= harmless
-        calls = [node.func for node in ast.walk(tree) if isinstance(node, ast.Call) and id(node) not in within]
-        assert "open" not in [ast.unparse(function) for function in calls]
-
-    def test_is_passed_by_one_write_and_one_sync_of_the_log_for_each_operation(self, door: Door) -> None:
-        world = World(door)
-        world.run([Step("a", "open"), Step("a", "info", ({"id": "i", "content": "x"},))])
-        for kind, spec in (
-            ("keyword", {"id": "k", "name": "k", "parent_id": "root"}),
-            ("info", {"id": "j", "content": LONG, "keyword_ids": ["root"]}),
-            ("link", {"info_id": "i", "keyword_id": "root", "relation": "PRIMARY"}),
-        ):
-            before = len(world.disk.calls)
-            world.do(Step("a", kind, (spec,)))
-            calls = world.disk.calls[before:]
-
-            assert calls.count("pwrite change_log.jsonl") == 1
-            assert [call for call in calls if "sync" in call] == ["fdatasync change_log.jsonl"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+from functools import partial
 from typing import ClassVar
 
 import pytest
@@ -10,7 +11,7 @@ import pytest
 from Agent.keyword_tree import KeywordTree, StoreError
 from Agent.tests.store.faults.sagas import SAGA, Saga
 from Agent.tests.store.faults.worlds import FOLDER, LOG, PROJECTIONS, Step, Traps, World, state_of, step
-from Agent.tests.support.faulty_files import Door, Fault, FaultyDisk
+from Agent.tests.support.faulty_files import Door, Fault, FaultyDisk, stepping_in
 
 
 def readonly(disk: FaultyDisk, error: int) -> FaultyDisk:
@@ -99,31 +100,23 @@ class TestReadOnlyFolder:
         for target in range(12):
             self.switch(disk, error, "reader")
             reader = world.tree()
-            calls = 0
-
-            def listen(call: str, target: int = target) -> None:
-                nonlocal calls
-                calls += call == "pread change_log.jsonl"
-                if disk.owner == "reader" and calls == target:
-                    self.switch(disk, 0, "a")
-                    for number in range(3):
-                        world.trees["a"].BatchCreateKeywords(
-                            [{"id": f"n{target}.{number}", "name": "n", "parent_id": "root"}]
-                        )
-                    self.switch(disk, error, "reader")
-
-            self.switch(disk, 0, "a")
-            world.trees["a"].BatchCreateKeywords([{"id": f"m{target}", "name": "m", "parent_id": "root"}])
-            self.switch(disk, error, "reader")
-            disk.listeners.append(listen)
-            reader.Refresh()
-            disk.listeners.remove(listen)
+            self.write(world, error, f"m{target}")
+            names = [f"n{target}.{number}" for number in range(3)]
+            with stepping_in(disk, "pread change_log.jsonl", partial(self.write, world, error, *names), target + 1):
+                reader.Refresh()
             reader.Refresh()
             found = {child.id for child in reader.GetChildren("root")}
             self.switch(disk, 0, "a")
             assert found == {child.id for child in world.trees["a"].GetChildren("root")}
             reader.Close()
         assert [call for call in syncs if call.startswith("fdatasync")] == []
+
+    def write(self, world: World, error: int, *ids: str) -> None:
+        """Let the writer elsewhere make keywords."""
+        self.switch(world.disk, 0, "a")
+        for id in ids:
+            world.trees["a"].BatchCreateKeywords([{"id": id, "name": "n", "parent_id": "root"}])
+        self.switch(world.disk, error, "reader")
 
     def switch(self, disk: FaultyDisk, error: int, owner: str) -> None:
         disk.readonly_error, disk.owner = error, owner
@@ -159,33 +152,24 @@ class TestReadOnlyFolder:
         assert "half" in {child.id for child in reader.GetChildren("root")}
         assert reader.recovery == ()
 
-    def test_reads_the_log_that_took_the_place_of_the_one_it_opened(self, door: Door, error: int) -> None:
+    @pytest.mark.parametrize("is_open", [True, False])
+    def test_follows_a_log_that_is_replaced(self, door: Door, error: int, is_open: bool) -> None:
         traps = Traps(door)
         traps.world.run([Step("a", "open"), step("a", "first")])
-        disk = traps.disk
 
         def replace() -> None:
-            self.switch(disk, 0, "a")
+            self.switch(traps.disk, 0, "a")
             traps.world.trees["a"].CompactStorage()
             traps.world.do(step("a", "second"))
-            self.switch(disk, error, "reader")
+            self.switch(traps.disk, error, "reader")
 
-        self.switch(disk, error, "reader")
-        with traps.at("stat change_log.jsonl", 1, replace):
+        self.switch(traps.disk, error, "reader")
+        if is_open:
             reader = traps.world.tree()
-        reader.Refresh()
-
-        assert {child.id for child in reader.GetChildren("root")} == {"first", "second"}
-
-    def test_follows_a_log_that_was_replaced_while_it_was_open(self, door: Door, error: int) -> None:
-        traps = Traps(door)
-        traps.world.run([Step("a", "open"), step("a", "first")])
-        self.switch(traps.disk, error, "reader")
-        reader = traps.world.tree()
-        self.switch(traps.disk, 0, "a")
-        traps.world.trees["a"].CompactStorage()
-        traps.world.do(step("a", "second"))
-        self.switch(traps.disk, error, "reader")
+            replace()
+        else:
+            with traps.at("stat change_log.jsonl", 1, replace):
+                reader = traps.world.tree()
         reader.Refresh()
 
         assert {child.id for child in reader.GetChildren("root")} == {"first", "second"}

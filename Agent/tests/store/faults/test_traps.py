@@ -22,7 +22,6 @@ from Agent.tests.store.faults.worlds import (
     WRITE,
     Step,
     Traps,
-    World,
     failing_once,
     step,
     torn_tail,
@@ -95,23 +94,17 @@ class TestTraps:
         assert not error.outcome_unknown
         assert traps.names_after(Mode("none")) == {"first", "next"}
 
-    def test_a_store_that_a_dead_process_began_is_durable_once_something_is_in_it(self, door: Door) -> None:
-        for call in range(40):
-            world = World(door)
-            world.disk.kill_at("dead", call)
-            with contextlib.suppress(Killed):
-                world.do(Step("dead", "open"))
-            world.run([Step("a", "open"), step("a", "acknowledged")])
-            left = world.disk.now().cut_power(Mode("none"))
-            assert b"acknowledged" in left.read_all().get(LOG, b""), f"all is lost after a death at call {call}"
-
-    def test_a_store_that_a_dead_process_began_is_durable_though_no_projection_can_be_made(self, door: Door) -> None:
+    @pytest.mark.parametrize("has_projections", [True, False])
+    def test_a_store_that_a_dead_process_began_is_durable_once_something_is_in_it(
+        self, door: Door, has_projections: bool
+    ) -> None:
         for call in range(40):
             traps = Traps(door)
             traps.disk.kill_at("dead", call)
             with contextlib.suppress(Killed):
                 traps.world.do(Step("dead", "open"))
-            with traps.at("open nodes.jsonl", 1, lambda traps=traps: traps.fault(errno.EMFILE, math.inf, "open")):  # type: ignore[misc]
+            missed = "no call" if has_projections else "open nodes.jsonl"
+            with traps.at(missed, 1, lambda traps=traps: traps.fault(errno.EMFILE, math.inf, "open")):  # type: ignore[misc]
                 traps.world.do(Step("a", "open"))
             traps.world.do(step("a", "acknowledged"))
             assert traps.names_after(Mode("none")) == {"acknowledged"}, f"all is lost after a death at call {call}"
