@@ -19,6 +19,7 @@ import threading
 import tracemalloc
 from collections import Counter
 from collections.abc import Callable, Iterator
+from operator import methodcaller
 from pathlib import Path
 from typing import Any
 
@@ -402,15 +403,6 @@ class TestUpdateInfo:
         assert (made, made.version, tree.GetKeywordsOfInfo(id)) == (info(tree, id), before.version + 1, links)
         assert (last(tree).op, last(tree).Ids()) == ("update_info", {id})
 
-    def test_changes_only_the_version_that_was_seen(self, tree: KeywordTree) -> None:
-        seen = info(tree, "only").version
-        tree.UpdateInfo("only", {"source": "书"}, seen)
-
-        with pytest.raises(VersionConflictError) as caught:
-            tree.UpdateInfo("only", {"source": "报"}, seen)
-
-        assert (caught.value.id, caught.value.current, info(tree, "only").source) == ("only", seen + 1, "书")
-
 
 # == What is refused ======================================================================================
 
@@ -569,32 +561,17 @@ class TestRefusals:
         [
             *(lambda tree, of=of: of(tree, "py") for of in OF_KEYWORD.values()),
             *(lambda tree, of=of: of(tree, "only") for of in OF_INFO.values()),
-            lambda tree: tree.Search("x"),
-            lambda tree: tree.FindByName("x"),
-            lambda tree: tree.GetKeyword("root"),
-            lambda tree: tree.GetChildren("root"),
-            lambda tree: tree.GetPath("root"),
-            lambda tree: tree.GetInfo("only"),
-            lambda tree: tree.GetInfosOfKeyword("root"),
-            lambda tree: tree.GetKeywordsOfInfo("only"),
-            lambda tree: tree.CreateKeyword("x"),
-            lambda tree: tree.CreateInfo("x"),
-            lambda tree: tree.BatchCreateKeywords([{"name": "x"}]),
-            lambda tree: tree.BatchCreateInfos([{"content": "x"}]),
-            lambda tree: tree.Refresh(),
-            lambda tree: tree.__enter__(),
+            *map(methodcaller, ("Refresh", "Verify", "TreeMetrics", "History", "Changes", "Reorganize", "__enter__")),
+            *map(methodcaller, ("Snapshot", "CompactStorage")),
+            *(methodcaller(name, "x") for name in ("Search", "FindByName", "RankCandidates", "Undo")),
+            *(methodcaller(name, "x") for name in ("CreateKeyword", "CreateInfo")),
+            *(methodcaller(name, "root") for name in ("GetKeyword", "GetChildren", "GetPath", "GetInfosOfKeyword")),
+            *(methodcaller(name, "only") for name in ("GetInfo", "GetKeywordsOfInfo")),
+            methodcaller("BatchCreateKeywords", [{"name": "x"}]),
+            methodcaller("BatchCreateInfos", [{"content": "x"}]),
+            methodcaller("Restore", "20200101T000000.000000Z"),
+            methodcaller("ApplyReorganizePlan", {"steps": [], "versions": {}, "seen": {}}),
             lambda tree: tree.Operation().__enter__(),
-            lambda tree: tree.History(),
-            lambda tree: tree.Changes(),
-            lambda tree: tree.Undo("x"),
-            lambda tree: tree.Snapshot(),
-            lambda tree: tree.Restore("20200101T000000.000000Z"),
-            lambda tree: tree.CompactStorage(),
-            lambda tree: tree.Verify(),
-            lambda tree: tree.TreeMetrics(),
-            lambda tree: tree.Reorganize(),
-            lambda tree: tree.ApplyReorganizePlan({"steps": [], "versions": {}, "seen": {}}),
-            lambda tree: tree.RankCandidates("x"),
         ],
     )
     def test_a_closed_tree(self, tree: KeywordTree, folder: Path, call: Callable[[KeywordTree], object]) -> None:
@@ -863,13 +840,6 @@ def mixed(tree: KeywordTree) -> None:
         with taken_back(tree):
             tree.DeleteKeyword("aio")
         tree.DeleteKeyword("tool", True, "delete")
-
-
-class Undecided(LLMClient):
-    """A model that is there, and chooses nothing."""
-
-    def Chat(self, messages: list[dict[str, str]], json_schema: dict[str, Any]) -> dict[str, Any]:
-        return {"action": "missing"}
 
 
 def disordered(tree: KeywordTree) -> None:
@@ -1448,7 +1418,7 @@ class TestReorganize:
         top = add(tree, "甲", "test")
         middle = add(tree, "乙", top)
         add(tree, "叶", middle)
-        with KeywordTree(str(folder), Undecided()) as judged:
+        with KeywordTree(str(folder), Model(always({"action": "missing"}))) as judged:
             plan = judged.Reorganize()
         plan["steps"] = [step for step in plan["steps"] if step["action"] == "merge"]
         assert middle in [step["src_id"] for step in plan["steps"]]

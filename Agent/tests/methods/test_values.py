@@ -265,24 +265,6 @@ class TestValues:
                 call()
 
 
-class TestIds:
-    def test_of_a_merged_keyword_cannot_be_taken_again(self, tree: KeywordTree) -> None:
-        old, new = tree.CreateKeyword("old", "root", id="old"), tree.CreateKeyword("new", "root")
-        tree.MergeKeywords(old.id, new.id)
-        merge = tree.last_operation
-        for make in (
-            lambda: tree.CreateKeyword("taken", "root", id="old"),
-            lambda: tree.BatchCreateKeywords([{"name": "taken", "id": "old", "parent_id": "root"}]),
-        ):
-            with pytest.raises(DuplicateIdError):
-                make()
-
-        assert tree["new"].id == getattr(tree.GetKeyword("old"), "id", None)
-        assert merge is not None
-        tree.Undo(merge)
-        assert tree["old"].id == "old"
-
-
 class TestIdsThatAreUsedAgain:
     def test_go_on_with_the_version_so_that_no_update_is_lost(self, tree: KeywordTree) -> None:
         seen = tree.CreateInfo("one", id="I")
