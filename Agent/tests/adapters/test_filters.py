@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from Agent.adapters.filters import copy_value, depth_of, equals
+from Agent.adapters.filters import depth_of, equals
 
 
 @pytest.mark.parametrize(
@@ -28,21 +28,6 @@ def test_equals(one: Any, other: Any, same: bool) -> None:
     assert equals(one, other) is equals(other, one) is same
 
 
-def test_a_copy_shares_nothing() -> None:
-    value: dict[str, Any] = {"list": [{"a": 1}]}
-    copy_value(value)["list"][0]["a"] = 2
-
-    assert value == {"list": [{"a": 1}]}
-
-
 @pytest.mark.parametrize(("value", "depth"), [(7, 0), ({}, 1), ([], 1), ({"a": 1}, 1), ({"a": [{}, 2]}, 3)])
 def test_depth(value: Any, depth: int) -> None:
     assert depth_of(value) == depth
-
-
-def test_any_depth_is_counted() -> None:
-    value: list[Any] = []
-    for _ in range(20_000):
-        value = [value]
-
-    assert depth_of(value) == 20_001

@@ -12,7 +12,6 @@ from Agent.adapters.item_ranking import ItemRanking
 from Agent.adapters.items import ItemList
 from Agent.adapters.langgraph import KeywordTreeStore
 from Agent.adapters.mem0 import Memory
-from Agent.finding.index import Index
 from Agent.keyword_tree import Info, KeywordTree
 
 
@@ -91,24 +90,6 @@ class TestFile:
         assert self.found(tmp_path, "cake") == ["tea and cake"]
         assert "tea number 0" not in self.found(tmp_path, "tea")
         assert read == [new]
-
-    @pytest.mark.parametrize("harm", ["damage", "another log"])
-    def test_that_does_not_fit_is_made_again(self, tmp_path: Path, read: list[str], harm: str) -> None:
-        with Memory(path=str(tmp_path)) as memory:
-            for n in range(4):
-                memory.add(f"tea number {n}", user_id="u", infer=False)
-        self.found(tmp_path, "tea")
-        file = tmp_path / "indexes" / "mem0.db"
-        if harm == "damage":
-            file.write_bytes(file.read_bytes()[:5000] + b"\0" * 5000)
-        else:
-            index = Index(str(file))
-            index.position = "2 another operation"
-            index.close()
-        read.clear()
-
-        assert len(self.found(tmp_path, "tea")) == 4
-        assert len(read) == 4
 
 
 def put(door: str, place: Any, texts: Sequence[str]) -> None:

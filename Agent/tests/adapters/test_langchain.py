@@ -148,14 +148,6 @@ class TestRetriever:
         assert retriever.invoke("zzz") == retriever.invoke("") == retriever.invoke("  ") == []
         assert KeywordTreeRetriever(tree=tree, min_score=1.0).invoke("How is tea made?") == []
 
-    def test_another_process_is_seen(self, tree: KeywordTree) -> None:
-        retriever = KeywordTreeRetriever(tree=tree)
-        retriever.invoke("tea")
-        with KeywordTree(tree.data_dir) as other:
-            other.CreateInfo("Oolong is half oxidised.")
-
-        assert retriever.invoke("oolong")[0].page_content == "Oolong is half oxidised."
-
     @pytest.mark.parametrize("options", [{"k": 0}, {"k": "many"}, {"min_score": 2}, {"tree": "folder"}, {"filter": 7}])
     def test_what_cannot_be_used_is_refused(self, tree: KeywordTree, options: dict[str, Any]) -> None:
         with pytest.raises(ValidationError, match=next(iter(options))):

@@ -158,17 +158,6 @@ class TestItems:
         with KeywordTreeStore.from_folder(str(tmp_path)) as again:
             assert len(again.search(NAMESPACE, query="tea")) == 1
 
-    def test_two_trees_on_one_folder_agree(self, store: KeywordTreeStore) -> None:
-        with KeywordTree(store.tree.data_dir) as other:
-            theirs = KeywordTreeStore(other)
-            store.put(NAMESPACE, "a", {"n": 1})
-            theirs.put(NAMESPACE, "a", {"n": 2})
-            theirs.put(NAMESPACE, "b", {"n": 3})
-            found = store.search(NAMESPACE)
-
-        assert {item.key: item.value["n"] for item in found} == {"a": 2, "b": 3}
-        assert store.tree.TreeMetrics()["keywords"] == 2
-
     def test_a_folder_is_opened_and_closed(self, tmp_path: Path) -> None:
         with KeywordTreeStore.from_folder(str(tmp_path / "x")) as store:
             store.setup()

@@ -1,6 +1,5 @@
 """Tests of the nine tools' work: the graph as the host sees it, and what else changes the tree."""
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -8,7 +7,6 @@ import pytest
 
 from Agent.adapters.mcp import graph as graph_module
 from Agent.adapters.mcp.graph import MemoryGraph
-from Agent.formats import import_file
 from Agent.keyword_tree import InvalidInputError, KeywordTree
 
 
@@ -345,15 +343,3 @@ class TestFile:
         assert graph.import_once(path)
         assert graph.read_graph()["entities"] == [entity("Ada", "person", "plays chess")]
         assert "memory.jsonl, line 4" in caplog.text
-
-    def test_what_a_host_made_goes_out_and_comes_in_elsewhere(self, graph: MemoryGraph, tmp_path: Path) -> None:
-        graph.create_entities([entity("Ada", "person", "a"), entity("Bern", "keyword")])
-        graph.create_relations([relation("Ada", "lives in", "Bern"), relation("x", "before", "y")])
-        (tmp_path / "out.json").write_text(json.dumps(graph.read_graph()), encoding="utf-8")
-        with KeywordTree(str(tmp_path / "other")) as other:
-            import_file(other, tmp_path / "out.json")
-            theirs = MemoryGraph(other).read_graph()
-
-        ours = graph.read_graph()
-        for part in ("entities", "relations"):
-            assert sorted(map(json.dumps, theirs[part])) == sorted(map(json.dumps, ours[part]))
