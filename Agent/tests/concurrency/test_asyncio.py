@@ -5,40 +5,31 @@ import threading
 from pathlib import Path
 from typing import Any
 
-from typing_extensions import override
-
-from Agent.keyword_tree import KeywordTree, LLMClient
-
-PATIENCE_S = 30.0
-
-
-class WaitingClient(LLMClient):
-    """Thinks until it is let go, and finds nothing."""
-
-    def __init__(self) -> None:
-        self.is_asked, self.may_answer = threading.Semaphore(0), threading.Event()
-
-    @override
-    def Chat(self, messages: list[dict[str, str]], json_schema: dict[str, Any]) -> dict[str, Any]:
-        self.is_asked.release()
-        assert self.may_answer.wait(PATIENCE_S), "the loop was held up"
-        return {"action": "missing"}
+from Agent.keyword_tree import KeywordTree
+from Agent.tests.support.models import Model, View
+from Agent.tests.support.threads import PATIENCE_S
 
 
 def test_models_that_think_hold_up_neither_the_loop_nor_what_else_is_asked(tmp_path: Path) -> None:
-    client = WaitingClient()
-    with KeywordTree(str(tmp_path / "memory"), client) as tree:
+    is_asked, may_answer = threading.Semaphore(0), threading.Event()
+
+    def think(_: View) -> dict[str, Any]:
+        is_asked.release()
+        assert may_answer.wait(PATIENCE_S), "the loop was held up"
+        return {"action": "missing"}
+
+    with KeywordTree(str(tmp_path / "memory"), Model(think)) as tree:
         tree.CreateKeyword("tea", "root")
 
         async def run() -> None:
             searches = [asyncio.to_thread(tree.Search, f"something warm, the {number}th") for number in range(4)]
             waiting = asyncio.gather(*searches)
             for _ in range(4):
-                assert await asyncio.to_thread(client.is_asked.acquire, timeout=PATIENCE_S)
+                assert await asyncio.to_thread(is_asked.acquire, timeout=PATIENCE_S)
             assert tree.FindByName("tea")  # from memory, in the loop itself
             made = await asyncio.to_thread(tree.CreateKeyword, "coffee", "root")
             assert [node.id for node in tree.FindByName("coffee")] == [made.id]
-            client.may_answer.set()
+            may_answer.set()
             assert {found.reason for found in await waiting} == {"agent_missing"}
 
         asyncio.run(run())

@@ -143,15 +143,6 @@ class TestNodes:
         with pytest.raises(InvalidInputError):
             fs.list_children(ADA, TEAS, depth=0)
 
-    def test_are_listed_by_name_parents_first(self, fs: ContextFS) -> None:
-        for name in ("a", "a/b", "a/b/c", "d", "d/e"):
-            fs.write_node(ADA, node(f"{TEAS}/{name}"))
-
-        assert [each.text for each in fs.walk(parse_uri(TEAS))] == [
-            f"{TEAS}/{name}" for name in ("a", "a/b", "a/b/c", "d", "d/e")
-        ]
-        assert [each.name for each in fs.list_children(ADA, TEAS, recursive=True)] == list("abcde")
-
 
 def test_an_edit_by_hand_is_a_version_that_the_writer_has_not_seen(fs: ContextFS) -> None:
     fs.write_node(ADA, node())

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from Agent.cli.command_line import main
-from Agent.context_engine import AsyncContextEngineService, ContextEngineService, RequestContext
+from Agent.context_engine import AsyncContextEngineService, RequestContext
 
 ADA = RequestContext("acme", "ada", "helper", "s1")
 
@@ -26,17 +26,6 @@ class TestAsync:
                 return [each.blocks[0].content_excerpt for each in found]
 
         assert asyncio.run(run()) == [f"I love band{number}." for number in range(8)]
-
-    def test_has_the_methods_of_the_service_and_no_others(self) -> None:
-        engine = AsyncContextEngineService(None)
-        methods = [name for name, method in vars(ContextEngineService).items() if callable(method) and name[0] != "_"]
-
-        assert len(methods) > 20
-        assert all(asyncio.iscoroutinefunction(getattr(engine, name)) for name in methods)
-        for name in ("fs", "_search", "comit_session"):
-            with pytest.raises(AttributeError, match=name):
-                getattr(engine, name)
-        asyncio.run(engine.close())
 
 
 class TestCommandLine:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from Agent.context_engine import ContextEngineService, InvalidInputError
-from Agent.context_engine.core import config, objects
+from Agent.context_engine.core import objects
 
 OBJECTS = {
     "RequestContext": "account_id, user_id, agent_id, session_id, trace_id",
@@ -152,10 +152,3 @@ class TestAppendix:
                 engine.reader.read("ctx://acme/users/ada/memories/profile")
             with pytest.raises(InvalidInputError, match="ctx"):
                 engine.reader.read_batch(["ctx://acme/users/ada/memories/profile"])
-
-    def test_files_actions_and_events_are_called_so(self) -> None:
-        assert list(config.LEVELS.values()) == [".abstract.md", ".overview.md", "content.md"]
-        assert (config.META, config.RELATIONS, config.MESSAGES) == (".meta.json", ".relations.json", "messages.jsonl")
-        assert (config.CREATE, config.MERGE, config.APPEND, config.SKIP) == ("create", "merge", "append", "skip")
-        for name in ("UPSERT_CONTEXT", "DELETE_CONTEXT", "MOVE_CONTEXT", "UPSERT_RELATION", "EXTRACT_ARCHIVE"):
-            assert getattr(config, name) == name

@@ -340,9 +340,15 @@ def greedy_rows(text: str) -> list[dict[str, Any]]:
 class TestHostileTexts:
     @pytest.mark.parametrize("text", NOT_THE_USERS.values(), ids=NOT_THE_USERS)
     def test_say_nothing_of_the_user(self, text: str) -> None:
-        believed = [check_fact(row, [Shown(text)])[0] for row in greedy_rows(text)]
+        rows = greedy_rows(text)
+        believed = [check_fact(row, [Shown(text)])[0] for row in rows]
 
         assert [each for each in believed if each is not None] == []
+        ends = (("Mallory", "Oslo"), ("坏人", "奥斯陆"))
+        quotes = dict.fromkeys(row["quote"] for row in rows)
+        claims = [relation(one, "lives_in", other, quote) for one, other in ends for quote in quotes]
+        names = [entity(name) for pair in ends for name in pair]
+        assert check_reply({"entities": names, "relations": claims}, text).relations == ()
 
     @pytest.mark.parametrize("name", MOODS)
     def test_in_the_users_own_words_are_believed_as_far_as_a_model_says_how_they_are_meant(self, name: str) -> None:

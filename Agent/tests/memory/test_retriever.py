@@ -315,14 +315,6 @@ class TestDoubt:
         cello = next(one for one in retriever.retrieve("instrument, neighbour?") if one.info.content == "Cello!")
         assert cello.lacking() == []
 
-    def test_cuts_off_no_first_and_keeps_no_second(self, retriever: MemoryRetriever) -> None:
-        """What stands first has the highest score, so a least score leaves it or nothing."""
-        for question in ("what is Anna allergic to?", "which blood type does Anna have?", "小雨住在哪里？"):
-            found = [one.info.id for one in retriever.retrieve(question, 3)]
-            kept = retriever.retrieve(question, 3, config=RetrieverConfig(min_score=ANSWER_BAR))
-
-            assert [one.info.id for one in kept] == found[: len(kept)]
-
     def test_finds_what_fits_a_little(self, tree: KeywordTree) -> None:
         for number in range(40):
             tree.CreateInfo(f"The ferry to island {number} has a cabin with a view of lighthouse {number}.")
@@ -385,16 +377,19 @@ class TestWhatWasTakenBack:
             yield opened
 
     @pytest.mark.parametrize(
-        "later", ["My sister moved to Rome.", "Bob moved to Rome.", "Do I live in Rome?", 'She said "I moved to Rome".']
+        ("older", "question", "later"),
+        [
+            *(
+                ("I live in Paris.", "Where do I live?", later)
+                for later in (
+                    *("My sister moved to Rome.", "Bob moved to Rome.", "Do I live in Rome?"),
+                    'She said "I moved to Rome".',
+                )
+            ),
+            *(("我住在巴黎。", "我住在哪里？", later) for later in ("我妹妹安娜住在罗马。", "你爱人搬到罗马了。")),
+        ],
     )
-    def test_nothing_else_takes_it_back(self, tree: KeywordTree, later: str) -> None:
-        self.check_takes_nothing_back(tree, "I live in Paris.", later, "Where do I live?")
-
-    @pytest.mark.parametrize("later", ["我妹妹安娜住在罗马。", "你爱人搬到罗马了。"])
-    def test_nor_does_it_in_chinese(self, tree: KeywordTree, later: str) -> None:
-        self.check_takes_nothing_back(tree, "我住在巴黎。", later, "我住在哪里？")
-
-    def check_takes_nothing_back(self, tree: KeywordTree, older: str, later: str, question: str) -> None:
+    def test_nothing_else_takes_it_back(self, tree: KeywordTree, older: str, question: str, later: str) -> None:
         old = tree.CreateInfo(older).id
         tree.CreateInfo(later)
         found = [each for each in MemoryRetriever(tree).retrieve(question) if each.info.id == old]
