@@ -7,7 +7,6 @@ import subprocess
 import sys
 import tomllib
 from collections.abc import Iterator
-from itertools import chain
 from pathlib import Path
 
 import pytest
@@ -72,7 +71,7 @@ FLOORS = {
 
 def product_imports() -> dict[str, set[str]]:
     """Return for each module of the product the modules of ours that it imports, anywhere in its text."""
-    paths = [path for path in (ROOT / "Agent").rglob("*.py") if "tests" not in path.parts]
+    paths = [path for path in (ROOT / "Agent").rglob("*.py") if "tests" not in path.relative_to(ROOT).parts]
     modules = {".".join(path.relative_to(ROOT).with_suffix("").parts): path for path in paths}
     found: dict[str, set[str]] = {}
     for module, path in modules.items():
@@ -131,7 +130,7 @@ class TestArrow:
         """All else that a sibling needs of the core is public there: `__all__` and `__port__`."""
         found: set[str] = set()
         for path in (ROOT / "Agent").rglob("*.py"):
-            if path.name.startswith("test_") or "tests" in path.parts:
+            if path.name.startswith("test_") or "tests" in path.relative_to(ROOT).parts:
                 continue
             module, modules = ast.parse(path.read_text(encoding="utf-8")), set[str]()
             for node in ast.walk(module):
@@ -149,19 +148,6 @@ class TestArrow:
         names = self.imports(ROOT / "Agent/models/lexical_client.py")
 
         assert {name for name in names if name.startswith((".", "Agent"))} == {"..keyword_tree", "..finding"}
-
-    def test_tests_are_in_one_folder_but_the_cores_own(self) -> None:
-        tests = [path.relative_to(ROOT).as_posix() for path in ROOT.glob("*/**/test_*.py")]
-        apart = [name for name in tests if not name.startswith((".", "Agent/tests/", "build/", "keyword_tree/"))]
-
-        assert apart == ["Agent/test_keyword_tree.py"]
-
-    def test_a_module_has_its_tests(self) -> None:
-        floors = ((ROOT / "Agent" / floor).glob("[!_]*.py") for floor in ("", "store", "models"))
-        modules = [path for paths in floors for path in paths]
-        tests = {path.name for path in (ROOT / "Agent").rglob("test_*.py")}
-
-        assert [path.name for path in modules if f"test_{path.name.removeprefix('test_')}" not in tests] == []
 
 
 class TestOwnWords:
@@ -229,34 +215,3 @@ class TestReference:
     @pytest.mark.parametrize("chosen", sorted(reference.PAGES))
     def test_is_current(self, chosen: str) -> None:
         assert reference.PAGES[chosen].read_text(encoding="utf-8") == reference.page(chosen), "run `make reference`"
-
-
-class TestInside:
-    """A private name of the core that changes is looked up in one file of the tests."""
-
-    OF_THE_SPEC = frozenset(("_Normalize", "_ExactLookup", "_AgentDescend", "_SuggestParent", "_CollectCandidates"))
-
-    def test_only_one_module_of_the_tests_knows_private_names(self) -> None:
-        private = set(re.findall(r"\b_[A-Za-z]\w+", read("Agent/keyword_tree.py"))) - {
-            "_replace",
-            "_asdict",
-            "_exit",
-            "_repr_html_",
-        }
-        # A sibling's own private names may be spelled like the core's.
-        folders = [ROOT / "Agent/tests" / name for name in ("concurrency", "methods", "shared", "store", "support")]
-        paths = chain((ROOT / "Agent/tests").glob("*.py"), *(folder.rglob("*.py") for folder in folders))
-        known = {path.name: self.names(path) & private for path in paths}
-
-        assert {name for name, names in known.items() if names - self.OF_THE_SPEC} == {"inside.py"}
-
-    def names(self, path: Path) -> set[str]:
-        names = set[str]()
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-            if isinstance(node, ast.Attribute) and ast.unparse(node.value) not in ("self", "cls"):
-                names.add(node.attr)
-            elif isinstance(node, ast.ImportFrom) and node.module == "Agent.keyword_tree":
-                names.update(alias.name for alias in node.names)
-            elif isinstance(node, ast.Call) and ast.unparse(node.func).endswith("attr"):  # setattr and its like
-                names.update(str(each.value) for each in node.args if isinstance(each, ast.Constant))
-        return names

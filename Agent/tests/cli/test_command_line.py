@@ -1168,17 +1168,6 @@ class TestCare:
 
 
 class TestCarrying:
-    def test_what_is_exported_can_be_imported_once(self, program: Program, tmp_path: Path) -> None:
-        copy = Program(tmp_path / "copy")
-        file = str(tmp_path / "all.json")
-
-        program.run("export", file)
-        first, second = (copy.ask("import", file) for _ in range(2))
-
-        assert (first["keywords"], first["infos"], first["links"]) == (6, 2, 2)
-        assert (second["keywords"], second["infos"], second["skipped"]) == (0, 0, 8)
-        assert (first["seq"] is None, second["seq"]) == (False, None)
-        assert copy.run("show", "--depth", "0", "--infos") == program.run("show", "--depth", "0", "--infos")
 
     def test_a_part_goes_to_standard_output_and_under_a_keyword(self, program: Program, tmp_path: Path) -> None:
         table = program.run("export", "-", "--format", "csv", "--from", "kitchen")
@@ -1194,6 +1183,8 @@ class TestCarrying:
     def test_an_import_is_one_undo_however_large(self, program: Program, tmp_path: Path) -> None:
         (tmp_path / "many.csv").write_text("path\n" + "".join(f"n{i}\n" for i in range(1100)), encoding="utf-8")
         said = program.run("import", str(tmp_path / "many.csv"))
+        again = program.ask("import", str(tmp_path / "many.csv"))
+        assert (again["keywords"], again["skipped"], again["seq"]) == (0, 1100, None)
         program.run("add", "later", "--parent", "/")
 
         program.run("undo", re.findall(r"\(undo (\d+)\)", said)[0])
