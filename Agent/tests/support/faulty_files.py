@@ -70,7 +70,6 @@ class Write(NamedTuple):
     data: bytes
 
     def apply(self, content: bytes) -> bytes:
-        """Return the content after this change."""
         end = self.offset + len(self.data)
         before = content[: self.offset].ljust(self.offset, b"\0")
         return b"".join([before, self.data, content[end:]])
@@ -82,7 +81,6 @@ class Resize(NamedTuple):
     size: int
 
     def apply(self, content: bytes) -> bytes:
-        """Return the content after this change."""
         return content[: self.size].ljust(self.size, b"\0")
 
 
@@ -92,7 +90,6 @@ class Grow(NamedTuple):
     size: int
 
     def apply(self, content: bytes) -> bytes:
-        """Return the content after this change."""
         return content.ljust(self.size, b"\0")
 
 
@@ -103,7 +100,6 @@ class Link(NamedTuple):
     number: int
 
     def apply(self, entries: Entries) -> Entries:
-        """Return the names after this change."""
         return {**entries, self.name: self.number}
 
 
@@ -113,7 +109,6 @@ class Unlink(NamedTuple):
     name: str
 
     def apply(self, entries: Entries) -> Entries:
-        """Return the names after this change."""
         return {name: number for name, number in entries.items() if name != self.name}
 
 
@@ -125,7 +120,6 @@ class Rename(NamedTuple):
     number: int
 
     def apply(self, entries: Entries) -> Entries:
-        """Return the names after this change."""
         kept = {name: number for name, number in entries.items() if name != self.old or number != self.number}
         return {**kept, self.new: self.number}
 
@@ -588,7 +582,6 @@ class FaultyDisk:
             return fd
 
     def mkdir(self, path: str, mode: int = 0o777) -> None:
-        """As `os.mkdir`."""
         with self._mutex:
             self._enter_changing("mkdir", posixpath.basename(path))
             parent, name = posixpath.split(path)
@@ -599,7 +592,6 @@ class FaultyDisk:
             self._change_folder(parent, Link(name, number))
 
     def replace(self, old: str, new: str) -> None:
-        """As `os.replace`."""
         with self._mutex:
             self._enter_changing("replace", posixpath.basename(new))
             (folder, old_name), (new_folder, new_name) = posixpath.split(old), posixpath.split(new)
@@ -616,26 +608,22 @@ class FaultyDisk:
             self._change_folder(folder, Link(name, number))
 
     def remove(self, path: str) -> None:
-        """As `os.remove`."""
         with self._mutex:
             self._enter_changing("remove", posixpath.basename(path))
             self._find(path)
             self._change_folder(*_unlinked(path))
 
     def listdir(self, path: str) -> list[str]:
-        """As `os.listdir`."""
         with self._mutex:
             self._enter("listdir", posixpath.basename(path))
             return sorted(self._entries(self._find(path)))
 
     def stat(self, path: str) -> _Status:
-        """As `os.stat`."""
         with self._mutex:
             self._enter("stat", posixpath.basename(path))
             return self._status(self._find(path))
 
     def access(self, path: str, mode: int, *, effective_ids: bool = False) -> bool:
-        """As `os.access`."""
         try:
             self.stat(path)
         except OSError:
@@ -671,7 +659,6 @@ class FaultyDisk:
                 self._unlocked.notify_all()
 
     def dup(self, fd: int) -> int:
-        """As `os.dup`."""
         with self._mutex:
             self._enter("dup", self.name_of(fd))
             descriptor = self._descriptor(fd)
@@ -680,7 +667,6 @@ class FaultyDisk:
             return new_fd
 
     def pread(self, fd: int, size: int, offset: int) -> bytes:
-        """As `os.pread`."""
         with self._mutex:
             _, inode, _ = self._enter_on("pread", fd)
             assert isinstance(inode, _File)
@@ -689,7 +675,6 @@ class FaultyDisk:
             return inode.seen[offset : offset + size]
 
     def pwrite(self, fd: int, data: Any, offset: int) -> int:
-        """As `os.pwrite`."""
         with self._mutex:
             data = bytes(data)
             number, inode, limit = self._enter_on("pwrite", fd, data)
@@ -709,7 +694,6 @@ class FaultyDisk:
             raise OSError(errno.EBADF, os.strerror(errno.EBADF))
 
     def ftruncate(self, fd: int, size: int) -> None:
-        """As `os.ftruncate`."""
         with self._mutex:
             number, inode, _ = self._enter_on("ftruncate", fd)
             assert isinstance(inode, _File)
@@ -718,11 +702,9 @@ class FaultyDisk:
                 self._set(number, inode.changed(Resize(size), self.clock()))
 
     def fdatasync(self, fd: int) -> None:
-        """As `os.fdatasync`."""
         self._sync("fdatasync", fd)
 
     def fsync(self, fd: int) -> None:
-        """As `os.fsync`."""
         self._sync("fsync", fd)
 
     def _sync(self, name: str, fd: int) -> None:
@@ -751,7 +733,6 @@ class FaultyDisk:
         self._set(number, _File(seen, lasting, (), inode.changed_at))
 
     def fstat(self, fd: int) -> _Status:
-        """As `os.fstat`."""
         with self._mutex:
             number, _, _ = self._enter_on("fstat", fd)
             return self._status(number)
@@ -764,7 +745,6 @@ class FaultyDisk:
         return _Status(number, size, kind, inode.changed_at if set_at is None else set_at, inode.changed_at)
 
     def lseek(self, fd: int, offset: int, whence: int) -> int:
-        """As `os.lseek`."""
         assert (offset, whence) == (0, os.SEEK_END), "only the end is looked for"
         with self._mutex:
             _, inode, _ = self._enter_on("lseek", fd)

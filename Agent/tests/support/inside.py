@@ -331,10 +331,6 @@ def check_ranking(tree: KeywordTree) -> None:
 terms_of: Callable[[str], list[str]] = texts.terms
 
 
-token_of = kt._TokenOf
-"""Make a token of a folded text, the quick way where that does."""
-
-
 shorten: Callable[[object], str] = kt._Shorten
 """Return what an error says of a value."""
 
