@@ -5243,11 +5243,12 @@ class _Engine:
         if self._blocks or self.commit_lock.locked() or not (self._committer.is_alone and self._can_go_straight):
             return None
         made = result = None
-        position = ""
+        is_as_left, position = False, ""
         with self.Enter(), self.commit_lock:
             store = self.store
             try:
-                if self.health is _SOUND and store.IsAsLeft():
+                is_as_left = self.health is _SOUND and store.IsAsLeft()
+                if is_as_left:
                     made = make(self.state.next_ordinal, "", *arguments)
                 if made is not None:
                     result, take_in, taken, operation = made
@@ -5268,7 +5269,7 @@ class _Engine:
                             raise
                         raise _ErrorOf(operation[1], failure)  # noqa: B904  it is the error, or has it as its cause
                     self._NoteUnread(error)
-                elif not isinstance(error, Exception):  # else its plan fails as well, and says so
+                elif not isinstance(error, Exception if is_as_left else _DiskError):  # else its plan says so, too
                     raise
             finally:
                 try:
