@@ -114,17 +114,6 @@ class TestFloors:
 
 
 class TestArrow:
-    def imports(self, path: Path) -> set[str]:
-        found: set[str] = set()
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-            if isinstance(node, ast.Import):
-                found.update(alias.name for alias in node.names)
-            elif isinstance(node, ast.ImportFrom):
-                found.add("." * node.level + (node.module or ""))
-        return found
-
-    def test_the_core_knows_no_sibling(self) -> None:
-        assert not any(name.startswith((".", "Agent")) for name in self.imports(ROOT / "Agent/keyword_tree.py"))
 
     def test_at_most_ten_private_names_of_the_core_are_imported(self) -> None:
         """All else that a sibling needs of the core is public there: `__all__` and `__port__`."""
@@ -143,11 +132,6 @@ class TestArrow:
                     found.add(node.attr)
 
         assert len([name for name in found if name.startswith("_") and not name.startswith("__")]) <= 10
-
-    def test_the_lexical_client_knows_only_the_core_and_its_ranking(self) -> None:
-        names = self.imports(ROOT / "Agent/models/lexical_client.py")
-
-        assert {name for name in names if name.startswith((".", "Agent"))} == {"..keyword_tree", "..finding"}
 
 
 class TestOwnWords:

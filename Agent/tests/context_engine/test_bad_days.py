@@ -107,25 +107,29 @@ class TestEditsByHand:
 
 
 class TestADiskThatRefuses:
-    @pytest.mark.parametrize("make", [lambda path: path.mkdir(), lambda path: path.symlink_to("/dev/null")])
-    def test_one_folder_leaves_all_others_writable(self, tmp_path: Path, make: Callable[[Path], None]) -> None:
+    @pytest.mark.parametrize(
+        ("refuse", "said"),
+        [
+            (lambda folder: (folder / "content.md.new").mkdir(), r"preferences/tea/content\.md\.new"),
+            (lambda folder: (folder / "content.md.new").symlink_to("/dev/null"), r"preferences/tea/content\.md\.new"),
+            pytest.param(
+                lambda folder: folder.chmod(0o500),
+                "may not be written",
+                marks=pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere"),
+            ),
+        ],
+    )
+    def test_one_folder_leaves_all_others_writable(
+        self, tmp_path: Path, refuse: Callable[[Path], None], said: str
+    ) -> None:
         with open_engine(tmp_path) as engine:
             engine.remember(ADA, "likes tea", "preferences", "tea")
-            make(folder_of(engine, TEA) / "content.md.new")
-            with pytest.raises(StoreError, match=r"preferences/tea/content\.md\.new"):
+            refuse(folder_of(engine, TEA))
+            with pytest.raises(StoreError, match=said):
                 engine.remember(ADA, "likes milk", "preferences", "tea")
             engine.remember(BOB, "likes cats", "preferences", "cats")
 
             assert engine.fs.exists(BOB, "ctx://acme/users/bob/memories/preferences/cats")
-
-    @pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
-    def test_a_folder_without_the_right_to_write_leaves_all_others_writable(self, tmp_path: Path) -> None:
-        with open_engine(tmp_path) as engine:
-            engine.remember(ADA, "likes tea", "preferences", "tea")
-            folder_of(engine, TEA).chmod(0o500)
-            with pytest.raises(StoreError, match="may not be written"):
-                engine.remember(ADA, "likes milk", "preferences", "tea")
-            engine.remember(BOB, "likes cats", "preferences", "cats")
 
     def test_at_opening_leaves_a_healthy_journal_where_it_is(self, tmp_path: Path) -> None:
         with open_engine(tmp_path) as engine:

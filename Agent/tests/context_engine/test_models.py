@@ -7,7 +7,7 @@ import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
@@ -428,42 +428,32 @@ class TestMerging:
         ctx = RequestContext("acme", "ada", "helper", session)
         engine.commit_session(ctx, [{"role": "user", "content": text, "at": f"2026-11-{day}T08:00:00Z"}])
 
-    def test_supersedes_what_the_model_names(self, tmp_path: Path) -> None:
-        with ContextEngineService(tmp_path, llm=Script(self.answer({"same": -1, "superseded": [0]}))) as engine:
-            self.commit(engine, "s1", "I take milk with tea.", "01")
-            self.commit(engine, "s2", "I take no milk any more.", "02")
-
-            assert "- ~~I take milk with tea.~~" in texts(engine)
-            assert "- I take no milk any more." in texts(engine)
-
-    def test_adds_a_source_where_the_model_says_it_is_the_same(self, tmp_path: Path) -> None:
-        with ContextEngineService(tmp_path, llm=Script(self.answer({"same": 0, "superseded": []}))) as engine:
-            self.commit(engine, "s1", "I take milk with tea.", "01")
-            self.commit(engine, "s2", "There is milk in my tea.", "02")
-
-            assert texts(engine).count("- I take milk") == 1
-            assert "There is milk" not in texts(engine)
+    BAD_REPLIES: ClassVar[list[Any]] = [
+        *(None, {}, [], {"same": 7, "superseded": [9]}, {"same": "0", "superseded": "all"}),
+        *({"same": -1, "superseded": [True]}, TimeoutError("slow")),
+    ]
 
     @pytest.mark.parametrize(
-        "bad",
-        [None, {}, {"same": 7, "superseded": [9]}, {"same": "0", "superseded": "all"}, [],
-         {"same": -1, "superseded": [True]}, TimeoutError("slow")],
+        ("reply", "days", "is_old_current", "is_new_current"),
+        [
+            ({"same": -1, "superseded": [0]}, ("01", "02"), False, True),
+            ({"same": 0, "superseded": []}, ("01", "02"), True, False),  # another source of what is there
+            ({"same": -1, "superseded": [0]}, ("09", "02"), True, True),  # what was said before supersedes nothing
+            *((bad, ("01", "02"), True, True) for bad in BAD_REPLIES),
+        ],
         ids=repr,
-    )  # fmt: skip
-    def test_leaves_both_where_the_reply_is_bad(self, tmp_path: Path, bad: Any) -> None:
-        with ContextEngineService(tmp_path, llm=Script(self.answer(bad))) as engine:
-            self.commit(engine, "s1", "I take milk with tea.", "01")
-            self.commit(engine, "s2", "I take no milk any more.", "02")
+    )
+    def test_follows_a_reply_that_says_which_are_the_same_or_superseded(
+        self, tmp_path: Path, reply: Any, days: tuple[str, str], is_old_current: bool, is_new_current: bool
+    ) -> None:
+        with ContextEngineService(tmp_path, llm=Script(self.answer(reply))) as engine:
+            self.commit(engine, "s1", "I take milk with tea.", days[0])
+            self.commit(engine, "s2", "I take no milk any more.", days[1])
+            said = texts(engine)
 
-            assert "~~" not in texts(engine)
-            assert texts(engine).count("- I take") == 2
-
-    def test_lets_what_was_said_before_supersede_nothing(self, tmp_path: Path) -> None:
-        with ContextEngineService(tmp_path, llm=Script(self.answer({"same": -1, "superseded": [0]}))) as engine:
-            self.commit(engine, "s1", "I take milk with tea.", "09")
-            self.commit(engine, "s2", "I take no milk any more.", "02")
-
-            assert "~~" not in texts(engine)
+        assert ("- I take milk with tea." in said) == is_old_current
+        assert ("- ~~I take milk with tea.~~" in said) == ("~~" in said) != is_old_current
+        assert said.count("I take no milk any more.") == said.count("- I take no milk any more.") == is_new_current
 
     def test_chooses_among_the_nodes_that_are_there(self, tmp_path: Path) -> None:
         with ContextEngineService(tmp_path, llm=Script(self.answer({}, {"idx": 0}))) as engine:

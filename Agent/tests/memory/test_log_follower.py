@@ -101,18 +101,11 @@ class TestCatchUp:
 
 
 class TestResume:
-    def test_goes_on_after_an_operation_that_the_log_has(self, tree: KeywordTree) -> None:
-        first, second = LogFollower(tree), LogFollower(tree)
+    @pytest.mark.parametrize("is_state", [False, True])
+    def test_goes_on_after_an_operation_or_a_state_that_the_log_has(self, tree: KeywordTree, is_state: bool) -> None:
         tree.CreateInfo("one")
-        first.catch_up()
-        tree.CreateInfo("two")
-
-        assert second.resume(first.position)
-        assert [record.content for record in second.catch_up().infos] == ["two"]
-
-    def test_goes_on_after_a_state(self, tree: KeywordTree) -> None:
-        tree.CreateInfo("one")
-        tree.CompactStorage()
+        if is_state:
+            tree.CompactStorage()
         first, second = LogFollower(tree), LogFollower(tree)
         first.catch_up()
         tree.CreateInfo("two")

@@ -143,27 +143,20 @@ class TestFolder:
         assert not any(b"a secret" in path.read_bytes() for path in folder.rglob("*") if path.is_file())
         assert not (folder / "forget").exists()
 
-    def test_forgetting_takes_nothing_that_is_not_the_trees(self, tree: KeywordTree, folder: Path) -> None:
+    def test_forgetting_takes_nothing_that_is_not_the_trees_and_follows_no_link(
+        self, tree: KeywordTree, folder: Path, tmp_path: Path
+    ) -> None:
         mine = [folder / "history_backup" / "a", folder / "snapshots_old" / "b", folder / "notes.new"]
+        mine.append(tmp_path / "mine" / "a")
         for path in mine:
             path.parent.mkdir(exist_ok=True)
             path.write_text("mine")
         tree.CreateKeyword("k", "root")
         tree.CompactStorage()
-        tree.CompactStorage(keep_history=False)
-
-        assert all(path.read_text() == "mine" for path in mine)
-        assert not list((folder / "history").iterdir())
-
-    def test_forgetting_does_not_follow_links(self, tree: KeywordTree, folder: Path, tmp_path: Path) -> None:
-        (tmp_path / "mine").mkdir()
-        (tmp_path / "mine" / "a").write_text("mine")
-        tree.CreateKeyword("k", "root")
-        tree.CompactStorage()
         (folder / "history" / "link").symlink_to(tmp_path / "mine")
         tree.CompactStorage(keep_history=False)
 
-        assert (tmp_path / "mine" / "a").read_text() == "mine"
+        assert all(path.read_text() == "mine" for path in mine)
         assert not list((folder / "history").iterdir())
 
     def test_a_file_is_called_one(self, tmp_path: Path) -> None:
