@@ -2006,8 +2006,9 @@ def EncodeState(
 # == Store ====================================================================
 #
 # A store keeps the truth: whole operations, in one order, durable when `Append` returns.  What the tree asks of one is
-# the public methods of `_FileStore`, as `SharedStore` in shared_tree/store.py has them.  It owns the log; its lock is
-# a `_FolderLock`, the projections are `_Projections`, all that lies beside them is the matter of `_Aside`:
+# the public methods of `_FileStore`, as `SharedStore` in shared_tree/store.py has them, but for `IsAsLeft` and
+# `AppendOne`, by which a single writer goes straight.  It owns the log; its lock is a `_FolderLock`, the projections
+# are `_Projections`, all that lies beside them is the matter of `_Aside`:
 #
 #   change_log.jsonl                        the truth, see "Log"
 #   nodes.jsonl  infos.jsonl  links.jsonl   projections: every row that the log ever brought, in its order

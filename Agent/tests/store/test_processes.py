@@ -551,7 +551,7 @@ def _is_in_library(frame: FrameType | None) -> bool:
 class TestInterrupt:
     """Ctrl-C at any moment: memory is what the log says, nothing hangs, no lock is left behind."""
 
-    @pytest.mark.parametrize("what", ["keyword", "long info", "refresh", "open and close"])
+    @pytest.mark.parametrize("what", ["keyword", "straight keyword", "long info", "refresh", "open and close"])
     def test_at_each_moment_leaves_nothing_behind(
         self, folder: Path, start: Start, say: Callable[[str], None], what: str
     ) -> None:
@@ -599,6 +599,7 @@ def interrupt_at_each_moment(folder: Path, what: str, tell: Tell) -> None:
     tree.BatchCreateKeywords([{"name": "home", "id": "home", "parent_id": "root"}])
     works: dict[str, Callable[[], object]] = {
         "keyword": lambda: tree.CreateKeyword("k", "home"),
+        "straight keyword": lambda: tree.CreateKeyword("k", "home"),
         "long info": lambda: tree.CreateInfo(LONG, "", ["home"]),
         "refresh": tree.Refresh,
         "open and close": lambda: KeywordTree(str(folder)).Close(),
@@ -607,6 +608,9 @@ def interrupt_at_each_moment(folder: Path, what: str, tell: Tell) -> None:
     for moment in itertools.count(1):
         if what == "refresh":
             other.CreateKeyword("news", "home")
+        elif what == "straight keyword":
+            tree.Refresh()
+            inside.go_straight(tree)
         blow = Blow(moment)
         try:
             with contextlib.suppress(KeyboardInterrupt), blow:
