@@ -1661,7 +1661,7 @@ def _JoinLine(
     )
     body = b"".join((envelope.encode(), before, _AFTER, after, b"}"))
     crc = b"%08x" % zlib.crc32(body)
-    return b'{"crc": "%b", %b\n' % (crc, body), crc
+    return b"".join((b'{"crc": "', crc, b'", ', body, b"\n")), crc
 
 
 def _JoinRows(parts: Iterable[Rows]) -> Rows:
