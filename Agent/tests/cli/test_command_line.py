@@ -339,15 +339,22 @@ class TestLanguage:
             assert english.startswith("click ") or places[0] == places[1], english
 
     def test_every_page_of_help_is_shown_in_both_languages(self, program: Program) -> None:
-        for name in ["", *every_command()]:
+        examples = 0
+        for name, command in {"": group, **every_command()}.items():
+            lines = (command.help or "").splitlines()
+            typed = sum(line.lstrip("\b ").startswith("keyword-tree ") for line in lines)
+            examples += typed
             english, said = (program.run(*name.split(), "--help", "--lang", one) for one in language.LANGUAGES)
             shown = [one for one in said.splitlines() if one.strip() and not one.lstrip().startswith("keyword-tree")]
 
             assert english.startswith(f"Usage: keyword-tree {name}".rstrip()), name
             assert said.startswith("用法："), name
+            assert [one.count("\n  keyword-tree ") for one in (english, said)] == [typed] * 2, name
+            assert "\b" not in english + said
             places = [re.match(r"  -.{0,26}?  +(?=\S)", one) for one in shown]
             assert len({cell_len(place[0]) for place in places if place}) == 1, said
             assert [one for one in shown if re.search(r"  [A-Z][a-z]+:? [a-z]+", one)] == [], name
+        assert examples >= 8
         assert name in language.catalogue()["commands"]
         assert "（delete）" in program.run("delete", "--help", KEYWORD_TREE_LANG="zh")  # no word is broken
 
@@ -462,18 +469,6 @@ assert notebook.load("what comes second?") == ["Milk second."]
 
         assert all(f"\n  {name} " in said for name in every_command() if " " not in name)
         assert "..." not in said.partition("Write:")[2]  # no sentence is cut
-
-    def test_every_command_shows_its_examples_as_they_are_typed(self) -> None:
-        examples = 0
-        for name, one in every_command().items():
-            said = one.get_help(click.Context(one, info_name=name, terminal_width=100))
-            shown = sum(line.lstrip("\b ").startswith("keyword-tree ") for line in (one.help or "").splitlines())
-            examples += shown
-
-            assert "\b" not in said
-            assert r"\b" not in said
-            assert said.count("\n  keyword-tree ") == shown, name
-        assert examples >= 8
 
     def test_the_folder_is_an_option_before_and_after_the_command(self, program: Program, tmp_path: Path) -> None:
         elsewhere = str(tmp_path / "elsewhere")

@@ -30,6 +30,7 @@ import pytest
 from Agent.context_engine import ContextEngineService, ContextNode, RelationEdge, RequestContext
 from Agent.context_engine.fs import main_store
 from Agent.context_engine.fs.folders import Disk
+from Agent.tests.support.looking import disk
 from Agent.tests.support.plain_reader import PlainReader, dump
 
 STORM = bool(os.environ.get("KEYWORD_TREE_STORM"))
@@ -145,11 +146,9 @@ def open_engine(folder: Path, disk: Disk | None = None) -> ContextEngineService:
 
 def contents(folder: Path) -> dict[str, bytes]:
     """Return the texts of the main store."""
-    return {
-        str(path.relative_to(folder)): path.read_bytes()
-        for path in folder.rglob("*")
-        if path.is_file() and ".ctx" not in path.parts and path.name != ".meta.json" and not path.name.endswith(".new")
-    }
+    derived = (".meta.json", ".new")
+    files = disk(folder).items()
+    return {name: data for name, data in files if not name.startswith(".ctx/") and not name.endswith(derived)}
 
 
 @pytest.fixture(scope="module")

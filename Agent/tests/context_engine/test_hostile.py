@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from Agent.context_engine import ContextEngineError, ContextEngineService, ContextNode, RelationEdge, RequestContext
+from Agent.tests.support.looking import disk
 from Agent.tests.support.plain_reader import open_engine
 
 STORM = bool(os.environ.get("KEYWORD_TREE_STORM"))
@@ -57,12 +58,8 @@ def make_store(folder: Path) -> ContextEngineService:
 
 def others(folder: Path) -> dict[str, bytes]:
     """Return every file of the others."""
-    return {
-        str(path): path.read_bytes()
-        for path in folder.rglob("*")
-        if path.is_file() and ".ctx" not in path.parts and "acme/users/ada" not in str(path)
-        and "acme/agents/helper" not in str(path)
-    }  # fmt: skip
+    own = (".ctx/", "acme/users/ada/", "acme/agents/helper/")
+    return {name: data for name, data in disk(folder).items() if not name.startswith(own)}
 
 
 def questions(engine: ContextEngineService) -> list[tuple[Callable[..., object], tuple[str, ...], tuple[str, ...]]]:

@@ -32,6 +32,7 @@ from Agent.context_engine.core.errors import StoreCorruptError
 from Agent.context_engine.core.messages import decode_messages, encode_messages, own_words, read_message, read_messages
 from Agent.keyword_tree import KeywordTree, KeywordTreeError
 from Agent.memory.keywords import ChineseKeywordExtractor, cut_ngrams
+from Agent.tests.support.looking import disk
 from Agent.tests.support.plain_reader import open_engine
 
 CAT = "My cat is called Mochi."
@@ -85,11 +86,7 @@ def say(*texts: str, role: str = "user", at: str = "2026-11-20T08:00:00Z") -> li
 
 def snapshot(folder: Path) -> dict[str, bytes]:
     """Return every file of the main store."""
-    return {
-        str(path.relative_to(folder)): path.read_bytes()
-        for path in folder.rglob("*")
-        if path.is_file() and ".ctx" not in path.parts
-    }
+    return {name: data for name, data in disk(folder).items() if not name.startswith(".ctx/")}
 
 
 def grep(folder: Path, text: str) -> list[str]:
