@@ -752,7 +752,7 @@ _SpeaksOfKeys = re.compile(
 ).search
 _FindRuns = re.compile(r"[A-Za-z0-9_.~+=*-]{6,}")
 _IsPlain = re.compile(  # words, numbers, times, and what is joined of these, as names of models and files are
-    r"(?:(?:[A-Za-z]{1,16}\d{0,2}|\d+(?:[A-Za-z]{1,2}|T\d{2,6}Z?)?)?(?:[_.~+=*-]+|$))+"
+    r"(?:(?:[A-Za-z]{1,16}\d{0,2}|\d+(?:[A-Za-z]{1,2}|T\d{2,6}Z?)?)?(?:[_.~+=*-]|$))+"
 ).fullmatch
 _IsUuid = re.compile(r"(?i)[0-9a-f]{8}(?:-[0-9a-f]{4}){4}[0-9a-f]{8}").fullmatch
 
