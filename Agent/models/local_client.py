@@ -118,7 +118,11 @@ class LocalLLMClient(LLMClient):
             raise InvalidInputError(f"llama.cpp knows no chat_template {shorten(self._template)}") from error
         self.model = os.path.basename(path)
         self.context_tokens: int = min(n_ctx, self._model.n_ctx_train)
-        self._context = _make_context(self._c, self._model, self.context_tokens, threads or os.cpu_count() or 1)
+        params = self._c.LlamaContextParams()
+        params.n_ctx, params.n_batch = self.context_tokens, CHUNK
+        params.n_threads = params.n_threads_batch = threads or os.cpu_count() or 1
+        self._context = self._c.LlamaContext(self._model, params, verbose=False)
+        self._context.install_cancel_callback()
         self._timeout_s, self._margin, self._pid = timeout_s, margin, os.getpid()
         self._lock, self._stopped = threading.Lock(), ""  # why the call is to end
         self._held: list[int] = []  # the tokens whose computation the context holds
@@ -343,14 +347,6 @@ def _load(c: Any, path: str, progress: Callable[[float], None] | None) -> Any:
         return Model(path, params, verbose=False)
     except Exception as error:  # whatever the package raises for a file that it cannot read
         raise InvalidInputError(f"{path!r} is no model that can be loaded: {error}") from error
-
-
-def _make_context(c: Any, model: Any, n_ctx: int, threads: int) -> Any:
-    params = c.LlamaContextParams()
-    params.n_ctx, params.n_batch, params.n_threads, params.n_threads_batch = n_ctx, CHUNK, threads, threads
-    context = c.LlamaContext(model, params, verbose=False)
-    context.install_cancel_callback()
-    return context
 
 
 def _read_question(messages: Sequence[Mapping[str, str]]) -> dict[str, Any] | None:

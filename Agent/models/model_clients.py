@@ -651,26 +651,22 @@ def most_tokens(schema: Any) -> int:
     >>> most_tokens({"type": "array", "items": {"type": "integer"}, "maxItems": 5})
     40
     """
-    return min(_most(schema), LONGEST)
-
-
-def _most(schema: Any) -> int:
     if not isinstance(schema, Mapping):
         return _NUMBER
     choices = [each for name in ("anyOf", "oneOf", "allOf") for each in schema.get(name, ())]
     if choices:
-        return max(map(_most, choices))
+        return max(map(most_tokens, choices))
     if "enum" in schema or "const" in schema:
         return max(len(str(value)) for value in schema.get("enum", [schema.get("const")])) + 2
     kinds, most = _kinds(schema), [_NUMBER]
     if "string" in kinds:
         most.append(_CHARACTER * int(schema.get("maxLength", CHARACTERS)) + 2)
     if "array" in kinds:
-        most.append(int(schema.get("maxItems", ITEMS)) * _most(schema.get("items", {})))
+        most.append(int(schema.get("maxItems", ITEMS)) * most_tokens(schema.get("items", {})))
     if "object" in kinds:
         parts = schema.get("properties", {})
-        most.append(sum(_KEY + len(name) // 3 + _most(part) for name, part in parts.items()))
-    return max(most)
+        most.append(sum(_KEY + len(name) // 3 + most_tokens(part) for name, part in parts.items()))
+    return min(max(most), LONGEST)
 
 
 def _kinds(schema: Mapping[str, Any]) -> list[str]:
