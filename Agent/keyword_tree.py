@@ -6735,15 +6735,14 @@ class KeywordTree:
             created_by = _CheckName("created_by", created_by)
         if id is not None:
             id = _CheckId("id", id)
-        engine, writer = self._engine, self._writer
-        if parent_id is None and _CheckBool("llm_auto_place", llm_auto_place):
-            parent_id, io = writer.Place(name, description)
+        writer, place = self._writer, _ROOT_ID
+        if parent_id is not None:
+            place = _CheckId("parent_id", parent_id)
+        elif _CheckBool("llm_auto_place", llm_auto_place):
+            place, io = writer.Place(name, description)
         draft = id, name, aliases, description, metadata, created_by
-        node: KeywordNode | None = engine.WriteAlone(writer.MakeKeyword, parent_id or _ROOT_ID, io, *draft)
-        if node is None:
-            parent_id = _ROOT_ID if parent_id is None else _CheckId("parent_id", parent_id)
-            node = writer.CreateKeyword(parent_id, io, *draft)
-        return node
+        node: KeywordNode | None = self._engine.WriteAlone(writer.MakeKeyword, place, io, *draft)
+        return writer.CreateKeyword(place, io, *draft) if node is None else node
 
     def BatchCreateKeywords(self, specs: Sequence[KeywordSpec | Mapping[str, object]]) -> list[KeywordNode]:
         """Make many keywords, all or none; return them in the order of the specs.

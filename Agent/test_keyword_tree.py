@@ -2333,6 +2333,7 @@ BAD_PAGES: list[tuple[Any, str]] = [(-1, "-1"), (-(10**9), "-1000000000"), ("0",
 
 
 BAD_IDS: list[tuple[Any, str]] = [(5, "5"), (b"x", "b'x'"), (["x"], "x"), (1.5, "1.5"), (True, "True")]
+FALSE_IDS: list[tuple[Any, str]] = [("", "''"), (0, "0"), (False, "False"), ([], "[]")]
 BAD_LISTS: list[tuple[Any, str]] = [("text", "text"), (5, "5"), ({"a": 1}, "a"), ({"a"}, "a"), (True, "True")]
 BAD_FLAGS: list[tuple[Any, str]] = [("yes", "yes"), (2, "2"), (None, "None"), ([], "[]")]
 BAD_RELATIONS: list[tuple[Any, str]] = [("NOPE", "NOPE"), ("", "''"), (5, "5"), (["PRIMARY"], "PRIMARY")]
@@ -2389,7 +2390,7 @@ BAD_INPUT = [
     *refused("id of infos", lambda t, i, bad: t.GetInfosOfKeyword(bad), BAD_IDS + NOTHING),
     *refused("id of keywords", lambda t, i, bad: t.GetKeywordsOfInfo(bad), BAD_IDS + NOTHING),
     *refused("one of the keyword ids", lambda t, i, bad: t.CreateInfo("x", "", [bad]), BAD_IDS + NOTHING),
-    *refused("parent id", lambda t, i, bad: t.CreateKeyword("x", bad), BAD_IDS),
+    *refused("parent id", lambda t, i, bad: t.CreateKeyword("x", bad), BAD_IDS + FALSE_IDS),
     *refused("id in a batch", lambda t, i, bad: t.BatchCreateKeywords([{"name": "x", "id": bad}]), BAD_IDS),
     *refused("info id in a batch", lambda t, i, bad: t.BatchCreateInfos([{"content": "x", "id": bad}]), BAD_IDS),
     *refused("query", lambda t, i, bad: t.Search(bad), BAD_IDS + NOTHING),
