@@ -18,12 +18,13 @@ import json
 import os
 import tempfile
 import threading
+from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from contextlib import suppress
 from typing import Any, Generic, TypeVar
 
 from ..keyword_tree import ClosedError, Info, KeywordTree, StoreError
-from ..store.log_follower import LogChanges, LogFollower, Position, all_infos
+from ..store.log_follower import LogFollower, Position, all_infos
 from .item_ranking import ItemRanking, index_path
 from .operations import TreeAdapter
 
@@ -35,7 +36,7 @@ KEPT_FROM = 2_000
 _T = TypeVar("_T")
 
 
-class ItemList(Generic[_T]):
+class ItemList(ABC, Generic[_T]):
     """The items of a tree, each in some groups, in the order in which they were made.
 
     Of many items the list is kept in `indexes/` beside the tree, and the next process goes on with it.
@@ -63,13 +64,13 @@ class ItemList(Generic[_T]):
 
     # -- of each kind of items
 
+    @abstractmethod
     def read(self, info: Info, old: _T | None) -> _T | None:
         """Return the item that an info is: `old` itself where that has not changed, None for any other info."""
-        raise NotImplementedError
 
+    @abstractmethod
     def places(self, id: str, item: _T) -> Iterable[tuple[Any, str]]:
         """Return the groups of an item, and its key in each."""
-        raise NotImplementedError
 
     def in_order(self, infos: Iterable[Info]) -> Iterable[Info]:
         """Return all infos of a tree in the order of the items."""
@@ -97,17 +98,14 @@ class ItemList(Generic[_T]):
             self.keep()
 
     def _follow(self) -> None:
-        self._follower.follow(self._read_all, self._take_changes)
+        self._follower.follow(
+            self.clear,
+            lambda: self._take_all(self.in_order(all_infos(self._tree))),
+            lambda changes: self._take_all(changes.infos),
+        )
 
-    def _read_all(self) -> None:
-        self.clear()
-        for info in self.in_order(all_infos(self._tree)):
-            self._take(info)
-
-    def _take_changes(self, changes: LogChanges) -> None:
-        if changes.from_nothing:
-            self.clear()
-        for info in changes.infos:
+    def _take_all(self, infos: Iterable[Info]) -> None:
+        for info in infos:
             self._take(info)
 
     def _take(self, info: Info) -> None:

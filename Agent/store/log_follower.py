@@ -100,6 +100,7 @@ class LogFollower:
 
     def follow(
         self,
+        clear: Callable[[], None],
         read_tree: Callable[[], None],
         take: Callable[[LogChanges], None],
         is_disturbed: Callable[[LogChanges], bool] | None = None,
@@ -109,12 +110,21 @@ class LogFollower:
         Where something fails halfway, the next call reads all again.
 
         Args:
-            read_tree: See `begin`; it forgets first what was derived.
-            take: Takes in changes, after forgetting all where they are `from_nothing`.
+            clear: Forgets all that was derived, before all is read or comes from the log.
+            read_tree: Takes in all there is.
+            take: Takes in changes.
             is_disturbed: See `begin`.
         """
+
+        def read() -> None:
+            clear()
+            read_tree()
+
         is_begun, self._is_begun = self._is_begun, False
-        take(self.catch_up() if is_begun else self.begin(read_tree, is_disturbed))
+        changes = self.catch_up() if is_begun else self.begin(read, is_disturbed)
+        if changes.from_nothing:
+            clear()
+        take(changes)
         self._is_begun = True
 
     def begin(

@@ -83,11 +83,10 @@ class GraphIndex:
         """Follow the log."""
         with self._lock:
             self._follower.follow(
-                self._read_tree, self._take, lambda changes: any(node.deleted for node in changes.nodes)
+                self._clear, self._read_tree, self._take, lambda changes: any(node.deleted for node in changes.nodes)
             )
 
     def _read_tree(self) -> None:
-        self._clear()
         for node in self._tree.Walk():
             if node.id != ROOT_ID:
                 self._entities[node.id] = _entity_of(node)
@@ -100,8 +99,6 @@ class GraphIndex:
             self._take_info(info)
 
     def _take(self, changes: LogChanges) -> None:
-        if changes.from_nothing:
-            self._clear()
         for node in changes.nodes:
             self._take_node(node)
         for info in changes.infos:

@@ -159,15 +159,13 @@ class Texts:
         self.failures: list[BaseException] = []
 
     def follow(self) -> dict[str, str]:
-        self.follower.follow(self.read_tree, self.take)
+        self.follower.follow(self.known.clear, self.read_tree, self.take)
         return self.known
 
     def read_tree(self) -> None:
-        self.take(LogChanges(from_nothing=True, infos=list(all_infos(self.tree))))
+        self.take(LogChanges(infos=list(all_infos(self.tree))))
 
     def take(self, changes: LogChanges) -> None:
-        if changes.from_nothing:
-            self.known.clear()
         for info in changes.infos:
             self.known.pop(info.id, None) if info.deleted else self.known.update({info.id: info.content})
             if len(self.known) == 3 and self.failures:
