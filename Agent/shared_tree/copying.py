@@ -8,7 +8,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import IO
 
-from ..keyword_tree import DuplicateIdError, InvalidInputError, KeywordTree, StoreError
+from ..keyword_tree import LOG_NAME, DuplicateIdError, InvalidInputError, KeywordTree, StoreError
+from ..store.backup import make_file
 from . import port
 from .reading import Reader
 from .rows import Batch, UnansweredError
@@ -16,15 +17,14 @@ from .tables import PostgresRows
 
 __all__ = ["copy_in", "copy_out"]
 
-_LOG_NAME = "change_log.jsonl"
 _BATCH = 256 * 1024  # bytes of lines that go into one row
 
 
 def copy_in(rows: PostgresRows, folder: str | os.PathLike[str], tree_id: str) -> int:
     """Make a tree of a folder's log; see `SharedLog.copy_in`."""
-    path = Path(folder) / _LOG_NAME
+    path = Path(folder) / LOG_NAME
     if not path.is_file():
-        raise InvalidInputError(f"there is no {_LOG_NAME} in {port.shorten(os.fspath(folder))}")
+        raise InvalidInputError(f"there is no {LOG_NAME} in {port.shorten(os.fspath(folder))}")
     with KeywordTree(os.fspath(folder)) as tree:  # which cuts a torn end, or refuses
         newest = max((change.seq for change in tree.History(limit=1)), default=0)
     chain = port.Chain(tree_id)
@@ -65,16 +65,14 @@ def copy_out(rows: PostgresRows, tree_id: str, folder: str | os.PathLike[str]) -
     if target.exists() and (not target.is_dir() or any(target.iterdir())):
         raise InvalidInputError(f"{port.shorten(os.fspath(folder))} is there already, and not empty")
     target.mkdir(mode=0o700, parents=True, exist_ok=True)
-    new = target / f"{_LOG_NAME}.new"
+    new = target / f"{LOG_NAME}.new"
     try:
         with Reader(rows, tree_id, from_state=False) as reader:
-            with open(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+            with make_file(new) as file:
                 for _, all_lines in reader.pages():
                     file.writelines(all_lines)
-                file.flush()
-                os.fsync(file.fileno())
             seq = reader.seq
-        new.rename(target / _LOG_NAME)
+        new.rename(target / LOG_NAME)
     finally:
         with contextlib.suppress(FileNotFoundError):
             new.unlink()
