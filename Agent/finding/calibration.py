@@ -180,12 +180,14 @@ class Confidence:
         """
         shares, index = evidence.shares(number, passage, self._lent.get(id)), self._query.index
         said, is_text = list[Said](), passage is not None or not index.names_of(number)
+        text, has = "", set[str]()
         for word, kind, weight, terms, others in self._asked:
             share = math.fsum(shares.get(term, 0.0) for term in terms) / len(terms)
             if is_text and others and share < score.MISSPELLED:
-                document = 2 * number if passage is None else passage
-                text = index.read([document])[document][1]
-                has = {*texts.terms(text)}
+                if not text:
+                    document = 2 * number if passage is None else passage
+                    text = index.read([document])[document][1]
+                    has = {*texts.terms(text)}
                 if any(other in (text if texts.is_unspaced(other) else has) for other in others):
                     kind, share = "name", 0.0
             said.append((word, kind, weight, share))

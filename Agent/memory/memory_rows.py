@@ -270,7 +270,8 @@ def select_rows(
         return
     listed = [*map(to_key, ids)]
     for start in range(0, len(listed), 400):
-        part, marks = listed[start : start + 400], ",".join("?" * len(listed[start : start + 400]))
+        part = listed[start : start + 400]
+        marks = ",".join("?" * len(part))
         found = f"{sql} and checksum in ({marks}) and id in ({marks})"
         yield from db.execute(found, [*values, *map(checksum, part), *part])
 
