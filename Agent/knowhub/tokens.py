@@ -302,9 +302,12 @@ class Tokens:
             return None
         known = self._known.get(name)
         if known is None or known[0] != mark:
-            known = self._known[name] = mark, parse(name)
-        held: _T | None = known[1]
-        return held
+            held = parse(name)
+            if held is None:  # it is tried again: for want of a file descriptor it is not damaged
+                return None
+            known = self._known[name] = mark, held
+        found: _T = known[1]
+        return found
 
     def _load(self, digest: str) -> Token | None:
         token = self._look_up(digest, self._parse) if _is_digest(digest) else None

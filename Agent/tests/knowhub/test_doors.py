@@ -12,6 +12,7 @@ import threading
 import time
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import httpx
 import pytest
@@ -61,6 +62,14 @@ class TestTokens:
         again = Tokens(tmp_path / "tokens", lambda: now[0])
         assert own_token(again)[0] != text
         assert again.find(text) is None
+
+    def test_one_that_could_not_be_read_for_once_holds_later(self, tmp_path: Path, monkeypatch: Any) -> None:
+        text, _ = own_token(Tokens(tmp_path / "tokens"))
+        tokens = Tokens(tmp_path / "tokens")
+        with monkeypatch.context() as patch:
+            patch.setattr(tokens.files, "read", Mock(side_effect=OSError("too many open files")))
+            assert tokens.find(text) is None
+        assert tokens.find(text) is not None
 
     def test_agents_have_a_token_of_their_own_whose_votes_count(self, hub: KnowHub, served: Served) -> None:
         mine, agents = (make(hub.tokens)[0] for make in (own_token, agents_token))
