@@ -15,7 +15,6 @@ import pytest
 _EXTRAS = {
     ("click", "rich"): ["cli/[!_]*.py"],
     ("numpy",): ["finding/vectors.py", "finding/tree.py", "tests/context_engine/test_vectors.py"],
-    ("markdown_it",): ["formats/markdown_outline.py"],
     ("yaml",): ["formats/obsidian_notes.py"],
     ("fastapi", "cryptography", "jinja2", "markdown_it", "httpx", "prometheus_client", "uvicorn"): ["knowhub/[!_]*.py"],
     ("mcp",): ["knowhub/mcp_server.py", "tests/knowhub/test_mcp_server.py"],

@@ -20,14 +20,13 @@ ImportReport(keywords=0, infos=0, links=0, skipped=2)
 |----------|-----------------|------|---------|---------------------------------------------------------------------|
 | json     | .json           | yes  | yes     | everything but the log; versions and times as metadata              |
 | csv, tsv | .csv, .tsv      | yes  | yes     | all but metadata, creators, versions, times and confirmed questions |
-| markdown | .md, .markdown  | yes  | yes     | as csv, without relations                                           |
 | opml     | .opml           | yes  | no      |                                                                     |
 | mcp      | .jsonl          | yes  | no      |                                                                     |
 | notes    | a folder        | yes  | no      |                                                                     |
 | html     | .html, .htm     | no   | yes     |                                                                     |
 
-Infos without a keyword are in json and html alone. Each module lists what it keeps. `markdown` and `notes` need
-the extra `[formats]`, the others nothing.
+Infos without a keyword are in json and html alone. Each module lists what it keeps. `notes` need the extra
+`[formats]`, the others nothing.
 """
 
 import codecs
@@ -80,7 +79,6 @@ _FORMATS = {
     "tsv": _Format("csv_table", (".tsv", ".tab"), {"delimiter": "\t"}, "utf-8-sig"),
     "opml": _Format("opml", (".opml",), is_written=False),
     "notes": _Format("obsidian_notes", (), is_written=False),
-    "markdown": _Format("markdown_outline", (".md", ".markdown")),
     "mcp": _Format("mcp_memory", (".jsonl",), is_written=False),
     "html": _Format("html_page", (".html", ".htm"), is_read=False),
 }
@@ -129,8 +127,7 @@ def import_file(
         OSError: the file cannot be read, or the disk refused a batch.
         ImportError: the format needs the extra `[formats]`.
 
-    Cost: one sync a batch. Memory as each format says: a batch, and a
-        little for each record; Markdown the whole document.
+    Cost: one sync a batch. Memory as each format says: a batch, and a little for each record, or the whole file.
     """
     path = Path(path)
     if batch_size < 1:
@@ -221,8 +218,8 @@ def format_of(path: str | Path, *, is_read: bool = False) -> str:
         path: of the file or folder.
         is_read: whether it is to be read, or written; an error names the suffixes for that.
 
-    >>> format_of("memory.MD")
-    'markdown'
+    >>> format_of("memory.JSON")
+    'json'
 
     Raises:
         InvalidInputError: no format has this suffix.

@@ -177,7 +177,7 @@ _ENCODINGS = ("utf-8", "gb18030", "big5", "shift_jis", "euc-kr", "cp1251", "cp12
 def _reads(raw: bytes, encoding: str) -> bool:
     """Tell whether bytes are text in an encoding: they can be decoded, and to no control characters."""
     try:
-        return not UNWRITABLE.search(raw.decode(encoding))
+        return not _CONTROLS.search(raw.decode(encoding))
     except UnicodeDecodeError:
         return False
 
@@ -355,21 +355,12 @@ def _load_root(tree: KeywordTree, said: Keyword) -> bool:
 
 # -- texts within the syntax of a format ------------------------------------------------
 
-UNWRITABLE = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ufffe\uffff]")
+_CONTROLS = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ufffe\uffff]")
 
 
 def is_blank(text: str) -> bool:
     """Tell whether the tree would refuse this as an empty name."""
     return all(unicodedata.category(char) in ("Zs", "Zl", "Zp", "Cc", "Cf") for char in text)
-
-
-def printable(text: str) -> str:
-    r"""Return the text with a U+FFFD for each character that XML and Markdown cannot hold.
-
-    >>> printable("bell \a, tab \t")
-    'bell �, tab \t'
-    """
-    return UNWRITABLE.sub("\ufffd", text)
 
 
 _FRONT_MATTER = re.compile(r"\A---[ \t]*\r?\n(.*?)^---[ \t]*(?:\r?\n|\Z)", re.MULTILINE | re.DOTALL)

@@ -219,7 +219,7 @@ IN_TURN = [
     ("context", ["--data", "sessions", "--session", "monday", "commit", "monday.json"], "1 new messages"),
     ("hub", ["--data", "hub", "import", "tea.jsonl"], "1 written"),
     ("doctor", ["--model", "lexical"], "keyword-tree"),
-    ("export", ["-", "--format", "markdown"], "# 编程"),
+    ("export", ["-", "--format", "csv"], "编程/Rust"),
     ("rename", ["Rust", "Rust 2024"], "renamed Rust to Rust 2024"),
     ("alias", ["Rust 2024", "Rust"], "has the aliases Rust"),
     ("confirm", ["the one with the crab", "Rust"], "the one with the crab means 编程 / Rust 2024"),
@@ -274,7 +274,6 @@ def lay_out_files(program: Program) -> None:
         "bad.jsonl": "{}\n",
     }.items():
         (program.data.parent / name).write_text(text, encoding="utf-8")
-    (program.data.parent / "gbk.md").write_bytes("食物".encode("gbk"))
 
 
 OLDEST = Path(os.environ.get("KEYWORD_TREE_OLDEST_CLI", ROOT / ".venv" / "oldest-cli"))
@@ -507,7 +506,7 @@ assert notebook.load("what comes second?") == ["Milk second."]
             ("click", "main(['--help'])", "C", "pip install '.[cli]' in its repository\n"),
             ("click", "main([])", "zh_CN", "命令行需要 click 和 rich：在项目目录里 pip install '.[cli]'\n"),
             ("rich", "main(['show'])", "C", "pip install '.[cli]' in its repository\n"),
-            ("markdown_it", "main(['import', 'a.md'])", "C", "pip install '.[formats]' in its repository\n"),
+            ("yaml", "main(['import', 'notes'])", "C", "pip install '.[formats]' in its repository\n"),
             ("cryptography", "hub(['doctor'])", "C", "pip install '.[knowhub]' in its repository\n"),
             ("psycopg", "main(['shared', 'list'])", "C", "pip install '.[postgres]' in its repository\n"),
             ("mcp", "mcp(['memory'])", "C", "pip install '.[mcp]' in its repository\n"),
@@ -517,7 +516,7 @@ assert notebook.load("what comes second?") == ["Milk second."]
     def test_without_its_extra_it_says_what_to_install(
         self, tmp_path: Path, package: str, call: str, locale: str, said: str
     ) -> None:
-        (tmp_path / "a.md").write_text("# A\n", encoding="utf-8")
+        (tmp_path / "notes").mkdir()
         code = f"import sys; sys.modules['{package}'] = None; import Agent.cli.command_line as program; "
         code += f"sys.exit(program.{call})"
         environment = {**ENVIRONMENT, "LANG": f"{locale}.UTF-8"}

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, ClassVar, TypeAlias
 
 import pytest
-from hypothesis import example, given
+from hypothesis import given
 from hypothesis import strategies as st
 
 from Agent.formats import READ_FORMATS, WRITE_FORMATS, ImportReport, export_file, import_file
@@ -22,7 +22,6 @@ from Agent.formats.records import (
     Link,
     is_blank,
     load,
-    printable,
     undo_import,
 )
 from Agent.formats.view import View
@@ -41,7 +40,7 @@ from Agent.tests.support.missing import error_without
 DISK = "/dev/shm" if Path("/dev/shm").is_dir() else None
 """A disk in memory, where there is one: what waits for no sync can be tried more often."""
 
-NEEDS = {"markdown": "markdown_it", "notes": "yaml"}
+NEEDS = {"notes": "yaml"}
 
 BOTH_WAYS = [name for name in WRITE_FORMATS if name in READ_FORMATS]
 
@@ -109,19 +108,15 @@ def there_and_back(made: list[Keyword | Fact | Link], format_name: str, look: Ca
             assert look(other) == seen
 
 
-def look_at(
-    tree: KeywordTree, *, text: Callable[[str], str] = str, with_ids: bool = True, with_relations: bool = True
-) -> Outline:
+def look_at(tree: KeywordTree) -> Outline:
     """Return the outline with what stands at each keyword."""
     view = View(tree)
     seen: Outline = []
     for depth, node in view.walk():
-        aliases = list(dict.fromkeys(map(text, node.aliases)))
-        seen.append((depth, text(node.name), aliases, text(node.description), node.id if with_ids else ""))
+        seen.append((depth, node.name, node.aliases, node.description, node.id))
         for info in view.infos(node.id):
             relations = {link.keyword_id: link.relation for link in tree.GetLinks(info.id)}
-            relation = relations[node.id] if with_relations else ""
-            seen.append((text(info.content), text(info.source), info.id if with_ids else "", relation))
+            seen.append((info.content, info.source, info.id, relations[node.id]))
     return seen
 
 
@@ -151,16 +146,10 @@ def look_at_all(tree: KeywordTree) -> Outline:
     return [nodes, infos, links]
 
 
-def look_at_printable(tree: KeywordTree) -> Outline:
-    """Return what Markdown keeps."""
-    return look_at(tree, text=printable, with_relations=False)
-
-
 LOOKS: dict[str, Callable[[KeywordTree], Outline]] = {
     "json": look_at_all,
     "csv": look_at,
     "tsv": look_at,
-    "markdown": look_at_printable,
 }
 """What each format keeps."""
 
@@ -268,24 +257,6 @@ class TestHostileNames:
         assert len(cells) == 8 * (1 + len(self.MADE))
         assert not [cell for cell in cells if cell.startswith(tuple("=+-@\t\r\n＝＋－＠"))]
 
-    def test_a_markdown_renderer_sees_no_markup(self, hostile: KeywordTree, tmp_path: Path) -> None:
-        need("markdown")
-        from markdown_it import MarkdownIt
-
-        export_file(hostile, tmp_path / "out.md")
-        text = (tmp_path / "out.md").read_text(encoding="utf-8")
-        tokens = MarkdownIt("gfm-like", {"linkify": False}).parse(text)
-        inline = [child.type for token in tokens for child in token.children or []]
-
-        assert set(inline) <= {"text", "softbreak", "link_open", "link_close", "em_open", "em_close"}
-        assert inline.count("em_open") == inline.count("link_open") == len(HOSTILE)
-        assert {token.content.split(":")[0] for token in tokens if token.type == "html_block"} == {
-            "<!-- keyword-tree outline -->\n", "<!-- id", "<!-- aliases"
-        }  # fmt: skip
-        assert {token.type for token in tokens if token.block and token.nesting >= 0} <= {
-            "html_block", "heading_open", "paragraph_open", "bullet_list_open", "list_item_open", "inline"
-        }  # fmt: skip
-
 
 class TestImport:
     def test_refuses_what_no_one_knows(self, tree: KeywordTree, tmp_path: Path) -> None:
@@ -323,16 +294,15 @@ class TestImport:
             path.read_bytes().decode(each)
 
     @pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le", "utf-16-be", "utf-32", "utf-8-sig"])
-    @pytest.mark.parametrize("name", ["a.csv", "a.opml", "a.json", "a.md", "notes"])
+    @pytest.mark.parametrize("name", ["a.csv", "a.opml", "a.json", "notes"])
     def test_utf_16_is_known_by_its_mark_or_its_zeros(
         self, tree: KeywordTree, tmp_path: Path, name: str, encoding: str
     ) -> None:
-        need({"a.md": "markdown"}.get(name, name))
+        need(name)
         text = {
             "a.csv": "path\n食物 food\n",
             "a.opml": '<opml version="2.0"><body><outline text="食物 food"/></body></opml>',
             "a.json": '{"keywords": [{"id": "f", "name": "食物 food"}]}',
-            "a.md": "# 食物 food\n",
             "notes": "Eat it.",
         }[name]
         path = tmp_path / name
@@ -575,6 +545,12 @@ class TestTables:
             import_file(tree, write(tmp_path, "a.csv", text))
         assert len(tree) == 0
 
+    def test_a_path_too_long_for_a_name_is_kept_in_the_description(self, tree: KeywordTree, tmp_path: Path) -> None:
+        import_file(tree, write(tmp_path, "a.csv", "path\n" + "x" * 600 + "\n"))
+        node = tree.GetChildren("root")[0]
+
+        assert (len(node.name), node.description) == (512, "x" * 600)
+
     def test_empty_cells_under_no_column_are_a_spreadsheets_own(self, tree: KeywordTree, tmp_path: Path) -> None:
         import_file(tree, write(tmp_path, "a.csv", "path,info,\ntea,hot,,\n"))
         assert outline(tree) == ["tea", "  • hot"]
@@ -661,149 +637,6 @@ class TestOpml:
         import_file(tree, write(tmp_path, "a.opml", f"<opml><body>{deep}</body></opml>"))
 
         assert tree.TreeMetrics()["depth"] == 1000
-
-
-class TestMarkdown:
-    @pytest.fixture(autouse=True)
-    def _needs(self) -> None:
-        need("markdown")
-
-    def test_what_was_copied_with_its_id_and_changed_is_another_one(self, tree: KeywordTree, tmp_path: Path) -> None:
-        tea, cup = tree.CreateKeyword("tea", "root"), tree.CreateKeyword("cup", "root")
-        tree.CreateInfo("green", "", [tea.id, cup.id])
-        export_file(tree, tmp_path / "out.md")
-        text = (tmp_path / "out.md").read_text(encoding="utf-8")
-        copied = text[text.index("# cup") :].replace("# cup", "# bowl").replace("green", "blue")
-        (tmp_path / "out.md").write_text(f"{text}\n{copied}", encoding="utf-8")
-
-        for _ in range(2):
-            import_file(tree, tmp_path / "out.md", update=True)
-            assert outline(tree) == ["tea", "  • green", "cup", "  • green", "bowl", "  • blue"]
-
-    def test_an_export_is_recognised_in_its_own_tree_and_an_edit_of_it_updates(
-        self, tree: KeywordTree, tmp_path: Path
-    ) -> None:
-        tea, milk = tree.CreateKeyword("tea", "root", aliases=["茶"]), tree.CreateKeyword("milk", "root")
-        tree.CreateInfo("Two minutes.", keyword_ids=[tea.id, milk.id])
-        tree.CreateInfo("Eighty degrees.", keyword_ids=[tea.id], source="https://tea.example")
-        export_file(tree, path := tmp_path / "out.md")
-        again = import_file(tree, path)
-        path.write_text(path.read_text("utf-8").replace("Eighty", "Ninety").replace("# milk", "# oat milk"), "utf-8")
-        edited = import_file(tree, path, update=True)
-
-        assert (again.keywords, again.infos, again.links, again.changed) == (0, 0, 0, 0)
-        assert (edited.keywords, edited.infos, edited.links, edited.changed) == (0, 0, 0, 2)
-        assert outline(tree) == [
-            "tea",
-            "  • Two minutes.",
-            "  • Ninety degrees. <https://tea.example>",
-            "oat milk",
-            "  • Two minutes.",
-        ]
-
-    def test_reads_headings_lists_links_and_paragraphs(self, tree: KeywordTree, tmp_path: Path) -> None:
-        path = write(
-            tmp_path,
-            "a.md",
-            """\
-            ---
-            layout: page
-            ---
-            <img src="logo.png">
-
-            # Contents
-            - [编程](#编程)
-              - [Python](#python)
-
-            # 编程
-
-            _What machines
-            can execute._
-
-            Prose with a [link](https://a.example/x).
-
-            ### Python **3**
-
-            - [requests](https://r.example) - HTTP for *humans*, see [docs](https://d.example).
-            - Frameworks
-              1. [Flask](https://f.example)
-              2. Django
-            - [Tools](https://t.example)
-              - [ruff](https://u.example)
-            - a line
-              that goes on
-
-            ```python
-            print(1)
-            ```
-
-            ## Rust
-            """,
-        )
-        import_file(tree, path)
-
-        assert outline(tree) == [
-            "Contents",
-            "编程",
-            "  • Prose with a link (https://a.example/x).",
-            "  Python 3",
-            "    • requests - HTTP for humans, see docs (https://d.example). <https://r.example>",
-            "    • ```python\nprint(1)\n```",
-            "    Frameworks",
-            "      • Flask <https://f.example>",
-            "      Django",
-            "    Tools",
-            "      • Tools <https://t.example>",
-            "      • ruff <https://u.example>",
-            "    a line",
-            "      • that goes on",
-            "  Rust",
-        ]
-        assert tree.FindByName("编程")[0].description == "What machines\ncan execute."
-
-    def test_the_comments_of_a_line_that_was_deleted_count_for_no_other_one(
-        self, tree: KeywordTree, tmp_path: Path
-    ) -> None:
-        eggs = tree.Ensure("食谱/番茄炒蛋")
-        tree.CreateKeyword("少放糖", eggs.id, ["less sugar"])
-        tree.CreateInfo("先炒蛋。", keyword_ids=[eggs.id])
-        path = tmp_path / "a.md"
-        export_file(tree, path)
-        path.write_text(path.read_text("utf-8").replace("- 少放糖\n", ""), "utf-8")
-        before = outline(tree)
-        report = import_file(tree, path, update=True)
-
-        assert (report.skipped, report.operation_ids) == (3, [])
-        assert outline(tree) == before
-
-    def test_a_line_too_long_for_a_name_is_kept_in_the_description(self, tree: KeywordTree, tmp_path: Path) -> None:
-        import_file(tree, write(tmp_path, "a.md", "- " + "x" * 600 + "\n"))
-        node = tree.GetChildren("root")[0]
-
-        assert (len(node.name), node.description) == (512, "x" * 600)
-
-    def test_lists_nested_beyond_reason_are_refused_and_a_hundred_levels_are_not(
-        self, tree: KeywordTree, tmp_path: Path
-    ) -> None:
-        def nested(depth: int) -> Path:
-            return write(tmp_path, "a.md", "".join(f"{'  ' * level}- {level}\n" for level in range(depth)))
-
-        import_file(tree, nested(100))
-
-        assert len(tree.GetPath(tree.FindByName("99")[0].id)) == 101
-
-        with pytest.raises(InvalidInputError, match="nested too deeply"):
-            import_file(tree, nested(1500))
-
-    @given(st.text("ab \n\t\\/|<>&'\"=-+#*_`[]().!1编:~^$%{}", max_size=60))
-    @example("- [](")
-    def test_reads_any_text(self, text: str) -> None:
-        with tempfile.TemporaryDirectory(dir=DISK) as name, KeywordTree(f"{name}/a") as tree:
-            path = Path(name, "a.md")
-            path.write_text(text, encoding="utf-8")
-            report = import_file(tree, path)
-
-            assert import_file(tree, path).skipped == report.keywords + report.infos
 
 
 class TestNotes:
@@ -1070,6 +903,5 @@ class TestMcp:
 
 
 class TestExtra:
-    @pytest.mark.parametrize(("module", "package"), [("markdown_outline", "markdown_it"), ("obsidian_notes", "yaml")])
-    def test_a_missing_package_is_named_with_the_command_that_brings_it(self, module: str, package: str) -> None:
-        assert "pip install '.[formats]'" in error_without(package, f"Agent.formats.{module}")
+    def test_a_missing_package_is_named_with_the_command_that_brings_it(self) -> None:
+        assert "pip install '.[formats]'" in error_without("yaml", "Agent.formats.obsidian_notes")
