@@ -1,10 +1,7 @@
 """The commands that look after a memory, import and export it, and show its state."""
 
 import dataclasses
-import os
-import platform
 import shutil
-import sqlite3
 import sys
 import tempfile
 from pathlib import Path
@@ -14,15 +11,13 @@ import click
 
 from ..base.language import count_of, parts, say
 from ..formats import READ_FORMATS, WRITE_FORMATS, export_file, format_of, import_file
-from ..keyword_tree import InvalidInputError, KeywordTreeError, __version__
+from ..keyword_tree import InvalidInputError
 from .program import command
-from .screen import line, spell_row, table
+from .screen import line, spell_row
 from .session import (
     FOUND,
-    MODEL_VARIABLE,
     ROOT_ID,
     STORE_PROBLEM,
-    NoStoreError,
     Session,
     number_of,
     user_files,
@@ -175,31 +170,3 @@ def repair(session: Session, new: str) -> int:
         report = repair_store(session.data, new)
     session.answer(dataclasses.asdict(report), line(str(report), keep_lines=True))
     return FOUND if report.has_all_data else STORE_PROBLEM
-
-
-@command("doctor", "Maintenance", asks=True)
-def doctor(session: Session) -> None:
-    """Show the version, the memory and the model."""
-    has_memory, problems = True, list[str]()
-    try:
-        with session.open(reports=False) as tree:
-            problems += tree.recovery
-    except NoStoreError:
-        has_memory = False
-    except KeywordTreeError as error:
-        problems.append(str(error))
-    try:
-        client = type(session.client()).__name__
-    except (InvalidInputError, ImportError) as error:
-        client = str(error)
-    named = os.environ.get(MODEL_VARIABLE)
-    if session.is_lexical and named and not session.model:
-        client += say("  ({})", say("{} is set to {!r}, but no service is", MODEL_VARIABLE, named))
-    state = say("; ").join([say("there is one") if has_memory else say("none yet"), *problems])
-    rows = [
-        ("keyword-tree", f"{__version__}, Python {platform.python_version()}, SQLite {sqlite3.sqlite_version}"),
-        (say("memory"), session.shown + say("  ({})", state)),
-        (say("model"), client),
-    ]
-    value = {"version": __version__, "data": session.shown, "has_memory": has_memory, "problems": problems}
-    session.answer({**value, "model": client}, table(rows))

@@ -218,7 +218,6 @@ IN_TURN = [
     ("show", ["编程", "--infos"], "No garbage collector."),
     ("context", ["--data", "sessions", "--session", "monday", "commit", "monday.json"], "1 new messages"),
     ("hub", ["--data", "hub", "import", "tea.jsonl"], "1 written"),
-    ("doctor", ["--model", "lexical"], "keyword-tree"),
     ("export", ["-", "--format", "csv"], "编程/Rust"),
     ("rename", ["Rust", "Rust 2024"], "renamed Rust to Rust 2024"),
     ("alias", ["Rust 2024", "Rust"], "has the aliases Rust"),
@@ -554,24 +553,6 @@ class TestNewcomer:
         english, chinese = (program.run(typed, code=2, KEYWORD_TREE_LANG=one) for one in ("en", "zh"))
         assert re.search(f"No such command '{typed}'.*[Dd]id you mean.*{meant}", english)
         assert re.search(f"没有这个命令：{typed}。是不是 .*{meant}", chinese)
-
-    def test_the_doctor_shows_the_memory(self, program: Program, tmp_path: Path) -> None:
-        said = program.ask("doctor")
-
-        assert said == program.ask("doctor", "--lang", "zh")
-        assert (said["has_memory"], said["problems"]) == (True, [])
-        assert said["data"] == str(program.data)
-        assert not Program(tmp_path / "none").ask("doctor")["has_memory"]
-        assert not (tmp_path / "none").exists()
-
-    def test_the_doctor_shows_a_damaged_memory_and_a_model_that_is_passed_over(self, program: Program) -> None:
-        log = program.data / "change_log.jsonl"
-        log.write_bytes(log.read_bytes().replace(b"PEP 703", b"PEP 704"))
-
-        said = json.loads(program.run("doctor", "--json", KEYWORD_TREE_MODEL="foo"))
-
-        assert [problem[:22] for problem in said["problems"]] == ["change_log.jsonl, line"]
-        assert said["model"] == "LexicalLLMClient  (KEYWORD_TREE_MODEL is set to 'foo', but no service is)"
 
     def test_an_export_onto_what_is_in_use_names_it(self, program: Program, tmp_path: Path) -> None:
         (tmp_path / "a.json").mkdir()
