@@ -95,9 +95,8 @@ SMALL = 60
 @command("search", "Look", asks=True)
 @click.argument("query", nargs=-1, required=True)
 @click.option("--context", default="", help="What it is about: chooses among keywords of the same name.")
-@click.option("--explain", is_flag=True, help="Show each round with the model: its action, and why.")
 @click.option("--limit", type=click.IntRange(0), default=12, show_default=True, help="Infos shown; 0 for all.")
-def search(session: Session, query: tuple[str, ...], context: str, explain: bool, limit: int) -> int:
+def search(session: Session, query: tuple[str, ...], context: str, limit: int) -> int:
     """Find the keyword that a name, a path or a question means.
 
     Exit code 1 where nothing is found.
@@ -108,11 +107,10 @@ def search(session: Session, query: tuple[str, ...], context: str, explain: bool
         is_found = result.status is not SearchStatus.NOT_FOUND
         near = spell_ranked(tree, result.nearest or ([] if is_found else tree.RankCandidates(text, NEAREST)))
         texts = [] if is_found else recall(session, tree, text, RECALLED)
-        drawn = draw_rounds(result) if explain else []
         if texts:
-            drawn += [line(say("no keyword fits, but these texts do")), *draw_recalled(texts)]
+            drawn = [line(say("no keyword fits, but these texts do")), *draw_recalled(texts)]
         else:
-            drawn += draw_result(session, tree, result, limit, near)
+            drawn = draw_result(session, tree, result, limit, near)
         session.answer({**spell_result(tree, result), "nearest": near, "texts": texts}, *drawn)
     return FOUND if is_found or texts else NOT_FOUND
 
@@ -133,19 +131,6 @@ def spell_ranked(tree: KeywordTree, ranked: list[tuple[KeywordNode, float]]) -> 
     """Return ids, names and paths of ranked keywords, each with its confidence from 0 to 1."""
     places = spell_places(tree, [node for node, _ in ranked])
     return [{**place, "confidence": confidence} for place, (_, confidence) in zip(places, ranked, strict=True)]
-
-
-def draw_rounds(result: SearchResult) -> list[Text]:
-    """Return a line for each round with the model: the candidates, its action and its reason."""
-    if not result.steps:
-        return [line((say("No model was asked."), "dim"))]
-    drawn = []
-    for number, step in enumerate(result.steps, 1):
-        shown = say("  {} names shown", f"{step.shown:,}")
-        tokens = say("  {:,} + {:,} tokens", step.input_tokens, step.output_tokens) if step.input_tokens else ""
-        said = ((say("Round {}", number), "bold"), shown, (tokens, "dim"))
-        drawn.append(line(*said, ("  " + say(step.action), "cyan"), f"{say(': ')}{step.reason}"))
-    return drawn
 
 
 def draw_result(

@@ -1275,7 +1275,7 @@ class TestScreen:
             ("show", "--infos", "--ids"),
             ("show", "bad"),
             ("search", "--", name),
-            ("search", "--explain", "--", f"what is {name}?"),
+            ("search", "--", f"what is {name}?"),
             ("history", "--", name),
             ("rename", "--description", "d", "--", name),
             ("confirm", "--", name, name),
