@@ -284,6 +284,7 @@ class TestInABrowser:
         shown = "[...document.querySelectorAll('article p')].map((each) => each.textContent)"
         assert page.run(shown) == ["Milk comes second.", "Tea comes first."]
         assert page.text("article .path").strip() == "drinks / tea"
+        assert " · exported " in page.text("#detail > .faint")
 
         page.click("tea")
 
@@ -626,6 +627,7 @@ class TestServed:
             tree.CreateInfo(text)
         page.call("Page.navigate", url=f"http://127.0.0.1:{server.server_port}/")
         page.wait("document.readyState === 'complete'")
+        assert page.text("#detail > .faint").endswith(" · live")
         page.type("elsewhere")
         page.wait("document.querySelectorAll('#found .name').length > 0")
         assert page.names("#found") == ["elsewhere"]
