@@ -111,7 +111,7 @@ class ContextEngineService:
     Args:
         folder: Where it lies; made where it is not there. None makes one that goes when the engine is closed: for
             tests, and for what is not to be kept.
-        llm: A model that extracts and merges, as `LLM` or as the library's `LLMClient`. Without one sessions are
+        llm: A model that extracts, as `LLM` or as the library's `LLMClient`. Without one sessions are
             archived and searched, and profile, preferences and entities are what `remember` writes.
         meaning: How to compare by meaning, beside words: True is the small model of the extra `[local]` where it is
             installed, False goes by words.

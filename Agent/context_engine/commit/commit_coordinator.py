@@ -50,7 +50,7 @@ from ..fs.uri import memory_uri, parse_uri, session_uri
 from ..index.outbox_store import OutboxStore
 from .archive_builder import ArchiveBuilder, next_number, render_archive, split_messages
 from .context_writer import ContextWriter, RelationWriter
-from .policies import Ask, MergeAdvisor, PolicyRouter
+from .policies import Ask, PolicyRouter
 
 
 class CandidatePipeline:
@@ -154,10 +154,9 @@ class CommitCoordinator:
     ) -> None:
         self._fs, self._outbox = fs, outbox
         self._reader = ModelReader(llm, fs.count_tokens) if llm is not None else None
-        self._advisor = MergeAdvisor(llm) if llm is not None else None
         self.builder = ArchiveBuilder(fs)
         self._pipeline = CandidatePipeline(make_extractors(self._reader), self._reader)
-        self._router = PolicyRouter(fs, ask, self._advisor)
+        self._router = PolicyRouter(fs, ask)
         self._writer, self._relations = ContextWriter(fs), RelationWriter(relations)
 
     @property
@@ -185,7 +184,7 @@ class CommitCoordinator:
         if is_background:
             stats["why"] = "a worker extracts it"
             return CommitResult(archives[-1], [], events, stats, "archived", commit_id)
-        allowance = self._begin()
+        allowance = Allowance()
         to_extract = {each.uri: each.event_id for each in events if each.event_type == EXTRACT_ARCHIVE}
         done = [
             self._extract_now(ctx, archive, to_extract[archive.archive_uri], allowance)
@@ -264,12 +263,6 @@ class CommitCoordinator:
 
     # -- the second transaction --
 
-    def _begin(self) -> Allowance:
-        """Reset the budget of model calls."""
-        if self._advisor is not None:
-            self._advisor.begin()
-        return Allowance()
-
     def extract(
         self,
         ctx: RequestContext,
@@ -285,7 +278,7 @@ class CommitCoordinator:
         `must` it asks again where something failed. A commit gives the `allowance` that its archives share. A
         `ProviderDownError` says that nothing could be asked, and nothing was written.
         """
-        is_commit, allowance = allowance is not None, allowance or self._begin()
+        is_commit, allowance = allowance is not None, allowance or Allowance()
         archive = self.builder.read(ctx, archive_uri)
         ledger = Ledger.read(self._fs.read_metadata(ctx, archive_uri)["metadata"], archive)
         wanted = ledger.wanted(self._versions, archive, must)
@@ -387,7 +380,6 @@ class CommitCoordinator:
         if not made:
             self._router.select_policy(candidate, ctx)
             raise InvalidInputError(f"this cannot be remembered: {shorten(candidate.content)}")
-        self._begin()
         return self._fs.run(ctx, "remember", lambda tx: self.apply_plan(ctx, self._router.build_plan(made[0], ctx)))
 
 

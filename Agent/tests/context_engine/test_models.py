@@ -7,7 +7,7 @@ import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import pytest
 
@@ -413,54 +413,6 @@ class TestExtraction:
         assert accepted > count // 30
         if is_storm:
             print(f"\n{count:,} hostile replies, {accepted:,} accepted: 0 escapes")
-
-
-class TestMerging:
-    def answer(self, merge: Any, route: Any = None) -> Callable[[dict[str, Any]], Any]:
-        def answer(asked: dict[str, Any]) -> Any:
-            if "messages" in asked:
-                return {"facts": [fact(str(asked["messages"][0]["text"]), [0], "preferences", "drinks")]}
-            return merge if "superseded" in asked["task"] else route
-
-        return answer
-
-    def commit(self, engine: ContextEngineService, session: str, text: str, day: str) -> None:
-        ctx = RequestContext("acme", "ada", "helper", session)
-        engine.commit_session(ctx, [{"role": "user", "content": text, "at": f"2026-11-{day}T08:00:00Z"}])
-
-    BAD_REPLIES: ClassVar[list[Any]] = [
-        *(None, {}, [], {"same": 7, "superseded": [9]}, {"same": "0", "superseded": "all"}),
-        *({"same": -1, "superseded": [True]}, TimeoutError("slow")),
-    ]
-
-    @pytest.mark.parametrize(
-        ("reply", "days", "is_old_current", "is_new_current"),
-        [
-            ({"same": -1, "superseded": [0]}, ("01", "02"), False, True),
-            ({"same": 0, "superseded": []}, ("01", "02"), True, False),  # another source of what is there
-            ({"same": -1, "superseded": [0]}, ("09", "02"), True, True),  # what was said before supersedes nothing
-            *((bad, ("01", "02"), True, True) for bad in BAD_REPLIES),
-        ],
-        ids=repr,
-    )
-    def test_follows_a_reply_that_says_which_are_the_same_or_superseded(
-        self, tmp_path: Path, reply: Any, days: tuple[str, str], is_old_current: bool, is_new_current: bool
-    ) -> None:
-        with ContextEngineService(tmp_path, llm=Script(self.answer(reply))) as engine:
-            self.commit(engine, "s1", "I take milk with tea.", days[0])
-            self.commit(engine, "s2", "I take no milk any more.", days[1])
-            said = texts(engine)
-
-        assert ("- I take milk with tea." in said) == is_old_current
-        assert ("- ~~I take milk with tea.~~" in said) == ("~~" in said) != is_old_current
-        assert said.count("I take no milk any more.") == said.count("- I take no milk any more.") == is_new_current
-
-    def test_chooses_among_the_nodes_that_are_there(self, tmp_path: Path) -> None:
-        with ContextEngineService(tmp_path, llm=Script(self.answer({}, {"idx": 0}))) as engine:
-            engine.remember(ADA, "Ada drinks Longjing tea.", "preferences", "hot drinks")
-            self.commit(engine, "s1", "I take milk with tea in drinks.", "01")
-
-            assert [each.name for each in engine.list_children(ADA, f"{MEMORIES}/preferences")] == ["hot-drinks"]
 
 
 class TestReranking:
