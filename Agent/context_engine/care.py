@@ -18,14 +18,14 @@ from ..base.text import mapping_of, strings_of
 from ..finding.index import LostIndexError
 from .commit.archive_builder import describe_archive, render_archive
 from .commit.commit_coordinator import Ledger
-from .core.config import CONTENT, FILES, MESSAGES, META, RELATIONS, SESSIONS
+from .core.config import FILES, MESSAGES, META, RELATIONS, SESSIONS
 from .core.errors import ContextEngineError, InvalidInputError, NodeNotFoundError, StoreError
 from .core.messages import decode_messages, forgotten_digest
 from .core.objects import ForgetResult, Message, OutboxEvent, RequestContext, SessionArchive
 from .fs.context_fs import ContextFS
 from .fs.folders import Image
 from .fs.main_store import Transaction
-from .fs.meta import Staged, digests_of, leads_on, read_edges, read_meta, write_edges
+from .fs.meta import Staged, digests_of, read_edges, read_meta, write_edges
 from .fs.uri import Uri, check_access, parse_uri, space_uris, uri_of
 from .index.index_worker import IndexSpaces, IndexWorker, context_of
 from .index.outbox_store import OutboxStore
@@ -44,9 +44,9 @@ class Forgetter:
         """Forget a memory; see `ContextEngineService.forget`."""
         if sources not in ("remove", "keep"):
             raise InvalidInputError(f"sources must be 'remove' or 'keep', not {shorten(sources)}")
-        found = self._fs.follow(ctx, uri)
-        if not found.is_node:
+        if not check_access(ctx, uri).is_node:
             raise InvalidInputError(f"{uri!r} is no memory, but a whole space")
+        found = self._fs.present_uri(parse_uri(uri))
         result, payload = ForgetResult([], [], []), dict[str, Any]()
 
         def change(tx: Transaction) -> list[OutboxEvent]:
@@ -66,13 +66,18 @@ class Forgetter:
         self, ctx: RequestContext, tx: Transaction, found: Uri, with_sources: bool, result: ForgetResult
     ) -> dict[str, list[str]]:
         """Stage deletions, emptied archives and removed references; return the payload of `finish`."""
-        nodes, deleted = list(self._fs.walk(found)), self._fs.deleted_uris(found.text)
+        nodes, past = list(self._fs.walk(found)), map(parse_uri, self._fs.past_uris(found.text))
+        present = set(nodes)
+        elsewhere = [each for each in past if each not in present]
+        # What another node has taken since keeps its files, and loses its past.
+        reused = [each.text for each in elsewhere if self._fs.folders.has_node(each.folders)]
+        deleted = [each for each in elsewhere if each.text not in reused]
         if not nodes and not deleted:
             raise NodeNotFoundError(found.text)
         archives = [each.text for each in nodes if each.category == SESSIONS]
         memories = [each for each in nodes if each.category != SESSIONS]
         metas = [read_meta(each, self._fs.read_image(each)) for each in memories]
-        metas += [read_meta(parse_uri(each), image) for each, image in deleted.items()]
+        metas += [read_meta(each, self._fs.journal.last_files(each.text)) for each in deleted]
         cited = self._cited(ctx, metas) if with_sources else {}
         cited |= dict.fromkeys(archives)
         result.messages = [
@@ -80,19 +85,17 @@ class Forgetter:
             for archive, names in cited.items()
             for message in self._empty(ctx, tx, parse_uri(archive), names)
         ]
-        former = [parse_uri(each) for memory in nodes for each in self._fs.former_uris(memory.text)]
-        rows, stubs = self._look_around(ctx, {found.text, *cited, *(each.text for each in former)}, found)
-        former = list(dict.fromkeys([*former, *stubs]))
-        for each in [*memories, *(each for each in former if self._fs.folders.exists(each.folders))]:
+        for each in memories:
             tx.put(each, Staged({}, None))
-        result.uris = [*(each.text for each in memories), *(each for each in deleted if each not in cited)]
-        named = self._unname(tx, rows, {*result.uris, *(each.text for each in former)})
-        gone = {(row["archive"], row["message"]) for row in result.messages}
+        gone = [*(each.text for each in memories), *(each.text for each in deleted if each.text not in cited)]
+        result.uris = [each for each in gone if parse_uri(each).is_beneath(found)]
+        rows = list(self._mentioning(ctx, {found.text, *cited, *gone}))
+        named = self._unname(tx, rows, set(gone))
+        emptied = {(row["archive"], row["message"]) for row in result.messages}
         result.also_cited_by = sorted(
-            other.text for other, refs in _citing(rows) if other.text not in result.uris and refs & gone
+            other.text for other, refs in _citing(rows) if other.text not in gone and refs & emptied
         )
-        kept, past = sorted({*cited, *named}), [each.text for each in former]
-        return {"gone": result.uris, "kept": kept, "former": past, "emptied": archives}
+        return {"gone": gone, "kept": sorted({*cited, *named, *reused}), "emptied": archives}
 
     def _cited(self, ctx: RequestContext, metas: Sequence[Mapping[str, Any]]) -> dict[str, set[str] | None]:
         """Return the messages that memories cite, by archive."""
@@ -100,7 +103,7 @@ class Forgetter:
         for meta in metas:
             for ref in meta["source_refs"]:
                 with contextlib.suppress(ContextEngineError):
-                    archive = self._fs.follow(ctx, check_access(ctx, ref.get("archive", "")).text).text
+                    archive = check_access(ctx, ref.get("archive", "")).text
                     if self._fs.exists(ctx, archive) and ref.get("message"):
                         found[archive] = {ref["message"], *(found.get(archive) or ())}
         return found
@@ -131,7 +134,7 @@ class Forgetter:
         """Stage nodes without their references to erased memories, and return their URIs."""
         changed = []
         for uri, image in rows:
-            if uri.text in gone or leads_on(image.get(META, b"")):
+            if uri.text in gone:
                 continue
             edges, meta = read_edges(uri.text, image.get(RELATIONS, b"")), read_meta(uri, image)
             left = [edge for edge in edges if edge.to_uri not in gone]
@@ -142,20 +145,12 @@ class Forgetter:
                 changed.append(uri.text)
         return changed
 
-    def _look_around(self, ctx: RequestContext, uris: set[str], found: Uri) -> "tuple[list[_Row], list[Uri]]":
-        """Return the request's nodes that may name one of some URIs, and the stubs that lead to a node, or under it.
+    def _mentioning(self, ctx: RequestContext, uris: set[str]) -> "Iterator[_Row]":
+        """Yield the request's nodes that may name one of some URIs.
 
         The files are read, since they may have been edited. Cost: the metadata of each node, and the edges of
-        those that have any, once; again for each step of a move that the history has not.
+        those that have any.
         """
-        while True:
-            rows = list(self._mentioning(ctx, uris))
-            stubs = [uri for uri in _stubs(rows, found.text) if not self._fs.folders.exists(uri.folders, CONTENT)]
-            if uris.issuperset(each.text for each in stubs):
-                return rows, stubs
-            uris = uris.union(each.text for each in stubs)
-
-    def _mentioning(self, ctx: RequestContext, uris: set[str]) -> "Iterator[_Row]":
         needles = [b"\\", *(uri.encode() for uri in uris)]  # JSON: a URI is in it as it is, unless something is escaped
         for space in space_uris(ctx):
             for folders, image, _ in self._fs.folders.walk(parse_uri(space).folders, (META, RELATIONS)):
@@ -165,15 +160,15 @@ class Forgetter:
 
     def finish(self, payload: Mapping[str, Any]) -> str:
         """Take what is gone out of index and journal; twice is as good as once. Return which file has it still."""
-        gone, kept, former, emptied = (list(payload.get(name) or ()) for name in ("gone", "kept", "former", "emptied"))
+        gone, kept, emptied = (list(payload.get(name) or ()) for name in ("gone", "kept", "emptied"))
         for folders in (parse_uri(uri).folders for uri in gone):
-            if not self._fs.folders.exists(folders):  # else it was said again, before a worker finished this
+            if not self._fs.folders.has_node(folders):  # else it was said again, before a worker finished this
                 self._fs.folders.empty(folders)
         for uri in emptied:
             self._fs.folders.empty(parse_uri(uri).folders, keep=FILES)
         spaces = sorted({parse_uri(uri).space for uri in [*gone, *kept]})
         late = [f"the index of {space}" for space in spaces if not self._clear(space, gone, kept)]
-        if not self._fs.erase([*gone, *(uri for uri in former if uri not in kept)], kept):
+        if not self._fs.erase(gone, kept):
             late.append("the journal's WAL")
         return f"another program reads {' and '.join(late)}, which holds it until that ends" if late else ""
 
@@ -198,23 +193,10 @@ _Row: TypeAlias = tuple[Uri, Image]
 """A node, and its metadata and edges as files."""
 
 
-def _stubs(rows: Sequence[_Row], uri: str) -> list[Uri]:
-    """Return the folders that lead to a node, or under it, by one step or several; the history may be pruned."""
-    leads = [(stub, to) for stub, image in rows if (to := leads_on(image.get(META, b"")))]
-    found: list[Uri] = []
-    ends = [uri]
-    while ends:
-        end = ends.pop()
-        more = [stub for stub, to in leads if stub not in found and (to == end or to.startswith(f"{end}/"))]
-        found += more
-        ends += [stub.text for stub in more]
-    return found
-
-
 def _citing(rows: Sequence[_Row]) -> Iterator[tuple[Uri, set[tuple[str, str]]]]:
     """Yield memories with the messages that they cite."""
     for uri, image in rows:
-        if uri.category != SESSIONS and not leads_on(image.get(META, b"")):
+        if uri.category != SESSIONS:
             refs = read_meta(uri, image)["source_refs"]
             yield uri, {(ref.get("archive", ""), ref.get("message", "")) for ref in refs}
 
@@ -272,7 +254,7 @@ def _index(fs: ContextFS, spaces: IndexSpaces, space: str) -> Iterator[str]:
             image = fs.folders.read(each.folders)
             meta = read_meta(each, image)
             digest = projected_digest(each.text, meta, meta["category"], digests_of(image))
-            if not leads_on(image.get(META, b"")) and known.pop(each.text, None) != digest:
+            if known.pop(each.text, None) != digest:
                 yield f"index: {each.text} is not up to date"
         yield from (f"index: {uri} is there, and no such node" for uri in known)
     except (sqlite3.DatabaseError, LostIndexError, ContextEngineError) as error:

@@ -78,7 +78,7 @@ from .core.objects import (
 )
 from .fs.context_fs import ContextFS, RelationStore
 from .fs.folders import Disk
-from .fs.uri import category_uri, is_visible, parse_uri, space_uris
+from .fs.uri import category_uri, check_access, is_visible, parse_uri, space_uris
 from .index.index_worker import IndexSpaces, IndexWorker, batches, context_of
 from .index.outbox_store import OutboxStore
 from .providers import IndexedVectors, WordIndex, as_embedder, as_llm
@@ -527,7 +527,7 @@ class ContextEngineService:
         """Note that a question means a node: from now on it is found first. Kept in the node; can be undone."""
         if not isinstance(query, str) or not query.strip():
             raise InvalidInputError(f"query must be a text, not {shorten(query)}")
-        found = self.fs.follow(ctx, uri)
+        found = check_access(ctx, uri)
 
         def change(tx: Any) -> None:
             confirmed = self.fs.read_metadata(ctx, found.text)["confirmed"]
@@ -542,7 +542,7 @@ class ContextEngineService:
         self.fs.write_node(ctx, node)
 
     def move_node(self, ctx: RequestContext, from_uri: str, to_uri: str) -> None:
-        """Move a node to another URI; the old one leads on. See `ContextFS.move_node`."""
+        """Move a node, with all under it, to another URI. See `ContextFS.move_node`."""
         self.fs.move_node(ctx, from_uri, to_uri)
 
     def delete_node(self, ctx: RequestContext, uri: str, recursive: bool = False) -> None:

@@ -22,7 +22,7 @@ import contextlib
 import json
 import logging
 import shutil
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from ...base.checks import shorten
@@ -35,6 +35,7 @@ from ..core.config import (
     LEVELS,
     MESSAGES,
     META,
+    MOVE_CONTEXT,
     OVERVIEW,
     RELATIONS,
     SEE_MESSAGES,
@@ -57,7 +58,6 @@ from .meta import (
     digests_of,
     encode,
     file_of,
-    leads_on,
     read_edges,
     read_meta,
     staged_of,
@@ -69,6 +69,12 @@ from .uri import Uri, check_access, is_visible, parse_uri, space_uris
 
 _log = logging.getLogger(__name__)
 
+_PLACES = (
+    "places(uri, until) AS ({} UNION SELECT c.uri, c.sequence FROM changes c JOIN places p"
+    " ON c.moved_to = p.uri AND c.sequence < p.until)"
+)
+"""Some URIs, and where their nodes were before they moved, each with the sequence of the move."""
+
 
 class History(MainStore):
     """The past of a store's nodes, as its journal has it."""
@@ -77,57 +83,33 @@ class History(MainStore):
 
     def history(self, ctx: RequestContext, uri: str, limit: int = 50) -> list[HistoryEntry]:
         """Return the commits of a node, newest first, also those at its former places."""
-        limit = check_count("limit", limit)
-        found: list[HistoryEntry] = []
-        for place, since, before, former in self._places(self.follow(ctx, uri).text):
-            rows = self.journal.query(
-                "SELECT id, sequence, name, at, author FROM commits WHERE sequence = ? OR sequence IN (SELECT sequence"
-                " FROM changes WHERE uri = ? AND sequence < ? AND sequence > ?) ORDER BY sequence DESC LIMIT ?",
-                (since, place, before, since, limit - len(found)),
-            )
-            found += [self._entry(ctx, place, row, former if row[1] == since else "") for row in rows]
-            if len(found) == limit:
-                break
-        return found
-
-    def _places(self, uri: str) -> Iterator[tuple[str, int, int, str]]:
-        """Yield the places of a node, the present one first: its URI, when it came and left, and the place before."""
-        before = 1 << 62
-        while uri:
-            since, former = self._last_move(uri, before)
-            yield uri, since, before, former
-            uri, before = former, since
-
-    def _last_move(self, uri: str, before: int) -> tuple[int, str]:
-        """Return the sequence of the last move to this place, and the former URI; 0 and "" where there is none."""
         rows = self.journal.query(
-            "SELECT sequence, uri, moved_to FROM changes WHERE moved_to IS NOT NULL AND sequence < ?"
-            " ORDER BY sequence DESC",
-            (before,),
+            f"WITH RECURSIVE {_PLACES.format('VALUES (?, 1 << 62)')}"
+            " SELECT c.id, c.sequence, c.name, c.at, c.author, h.uri, max(coalesce(h.moved_to, ''))"
+            " FROM places p JOIN changes h ON h.uri = p.uri AND h.sequence <= p.until JOIN commits c USING (sequence)"
+            " GROUP BY c.sequence ORDER BY c.sequence DESC LIMIT ?",
+            (check_access(ctx, uri).text, check_count("limit", limit)),
         )
-        for sequence, source, to in rows:
-            if uri == to or uri.startswith(f"{to}/"):
-                return sequence, source + uri[len(to) :]
-        return 0, ""
+        return [self._entry(ctx, row) for row in rows]
 
-    def former_uris(self, uri: str) -> list[str]:
-        """Return where a node was before it moved, the last place first."""
-        return [place for place in dict.fromkeys(place for place, *_ in self._places(uri)) if place != uri]
+    def past_uris(self, uri: str) -> list[str]:
+        """Return the URIs at and under one that the journal names, and where these nodes were before they moved."""
+        under = "SELECT DISTINCT uri, 1 << 62 FROM changes WHERE uri = ? OR (uri >= ? AND uri < ?)"
+        sql = f"WITH RECURSIVE {_PLACES.format(under)} SELECT DISTINCT uri FROM places"
+        return [each for (each,) in self.journal.query(sql, (uri, f"{uri}/", f"{uri}0"))]
 
-    def deleted_uris(self, uri: str) -> dict[str, Image]:
-        """Return the nodes at and under a URI that are no more, but in the journal, with their last files there."""
-        rows = self.journal.query(
-            "SELECT DISTINCT uri FROM changes WHERE moved_to IS NULL AND (uri = ? OR (uri >= ? AND uri < ?))",
-            (uri, f"{uri}/", f"{uri}0"),
-        )
-        gone = [each for (each,) in rows if not self.folders.exists(parse_uri(each).folders)]
-        return {each: self.journal.last_files(each) for each in gone}
+    def present_uri(self, uri: Uri) -> Uri:
+        """Return where a node that has moved is now; else its URI."""
+        sql = "SELECT moved_to FROM changes WHERE uri = ? ORDER BY number DESC LIMIT 1"
+        while not self.folders.has_node(uri.folders) and (to := self.journal.query(sql, (uri.text,))) and to[0][0]:
+            uri = parse_uri(to[0][0])
+        return uri
 
-    def _entry(self, ctx: RequestContext, uri: str, row: Sequence[Any], former: str) -> HistoryEntry:
-        """Return a commit's part in a node; a move's where the node was `former`ly elsewhere."""
-        id, sequence, name, at, author = row
-        if former:
-            places = {"uri": former}, {"uri": uri}
+    def _entry(self, ctx: RequestContext, row: Sequence[Any]) -> HistoryEntry:
+        """Return a commit's part in a node."""
+        id, sequence, name, at, author, uri, to = row
+        if to:
+            places = {"uri": uri}, {"uri": to}
             return HistoryEntry(id, sequence, name, at, _author(ctx, author), "moved", *places)
         images: tuple[dict[str, bytes | None], dict[str, bytes | None]] = {}, {}
         for change in self.journal.changes(sequence):
@@ -146,7 +128,7 @@ class History(MainStore):
 
     def _made(self, ctx: RequestContext, change: Change, file: str) -> bytes | None:
         """Return the content of a file that the journal gives up after a sync; None where it is lost."""
-        files = self.folders.read(self.follow(ctx, change.uri).folders, (file,))
+        files = self.folders.read(check_access(ctx, change.uri).folders, (file,))
         images = [*files.values(), *self.journal.images_of(change.uri, file)]
         return next((image for image in images if change.has_made(file, image)), None)
 
@@ -183,11 +165,9 @@ class History(MainStore):
         uris = {change.uri: check_access(ctx, change.uri) for change in commit.changes}
         if not commit.changes or any(plan.get("forgotten") for plan in commit.plans):
             raise ConflictError(f"what commit {commit.id} changed was forgotten")
-        moves = [change for change in commit.changes if change.moved_to]
-        self._refuse_later(commit, [*uris, *(move.moved_to for move in moves)])
-        if moves:
-            there, back = parse_uri(moves[0].moved_to), parse_uri(moves[0].uri)
-            return self.run(ctx, f"undo {commit.name}", lambda tx: tx.move(there, back))
+        if any(change.moved_to and not change.before for change in commit.changes):
+            raise ConflictError(f"commit {commit.id} is a move by an earlier version: move it back")
+        self._refuse_later(commit, uris)
 
         def take_back(tx: Transaction) -> str:
             for text, uri in uris.items():
@@ -208,7 +188,7 @@ class History(MainStore):
         is_adopted = was.get(META) is not None
         known = {file: image for file, image in was.items() if image is not None or not is_adopted}
         before = {name: data for name, data in {**present, **known}.items() if data is not None}
-        if META not in before or leads_on(before[META]):
+        if META not in before:
             tx.put(uri, Staged({}, None))
         else:
             files = {name: data for name, data in before.items() if name != META}
@@ -220,8 +200,8 @@ class History(MainStore):
             for uri in uris
             for row in self.journal.query(
                 "SELECT c.id, h.uri FROM changes h JOIN commits c USING (sequence) WHERE h.sequence > ? AND"
-                " (h.uri = ? OR (h.moved_to IS NOT NULL AND ? > h.uri || '/' AND ? < h.uri || '0'))",
-                (commit.sequence, uri, uri, uri),
+                " h.uri = ?",
+                (commit.sequence, uri),
             )
         }
         if later:
@@ -238,6 +218,7 @@ class History(MainStore):
             old = "SELECT sequence FROM commits WHERE state = 'synced' AND at < ?"
             connection.execute(f"DELETE FROM changes WHERE sequence IN ({old})", (before,))
             count = connection.execute("DELETE FROM commits WHERE state = 'synced' AND at < ?", (before,)).rowcount
+            connection.execute("DELETE FROM nodes WHERE state = '' AND uri NOT IN (SELECT uri FROM changes)")
         self.journal.rewrite()
         return count
 
@@ -252,18 +233,14 @@ class History(MainStore):
         self.checkpoint()  # the images are what a power cut would need
         with self.locked():
             with self.journal.writing("FULL") as connection:
-                for uri in [*gone, *kept]:
-                    where = "(uri = ? OR (uri >= ? AND uri < ?))" if uri in gone else "uri = ?"
-                    values = (uri, f"{uri}/", f"{uri}0") if uri in gone else (uri,)
+                for uri, is_gone in [*((each, True) for each in gone), *((each, False) for each in kept)]:
                     connection.execute(
                         "UPDATE commits SET plans = '[{\"forgotten\": true}]' WHERE sequence IN"
-                        f" (SELECT sequence FROM changes WHERE {where})",
-                        values,
+                        " (SELECT sequence FROM changes WHERE uri = ?)",
+                        (uri,),
                     )
-                    for table in ("changes", "unsynced", "reports", *(("nodes", "outbox") if uri in gone else ())):
-                        connection.execute(f"DELETE FROM {table} WHERE {where}", values)
-                    if uri in gone:
-                        connection.execute("DELETE FROM changes WHERE moved_to = ?", (uri,))
+                    for table in ("changes", "unsynced", "reports", *(("nodes", "outbox") if is_gone else ())):
+                        connection.execute(f"DELETE FROM {table} WHERE uri = ?", (uri,))
             for place in copies_of(self.aside, [*gone, *kept]):
                 shutil.rmtree(place)
             return self.journal.rewrite()
@@ -274,11 +251,11 @@ class History(MainStore):
         """Whether a node differs from its last commit. Cost: reads the node."""
         image = self.folders.read(uri.folders)
         row = self.journal.node(uri.text)
-        return bool(image) and not leads_on(image.get(META, b"")) and (row is None or row.state != state_of(image))
+        return bool(image) and (row is None or row.state != state_of(image))
 
     def adopt(self, ctx: RequestContext, uri: str) -> bool:
         """Make a version of manual edits of a node, or of a new node; False where nothing is new."""
-        found = self.follow(ctx, uri)
+        found = check_access(ctx, uri)
         with self.locked():
             image = self.folders.read(found.folders)
             if not image:
@@ -310,13 +287,12 @@ class History(MainStore):
         found = []
         for uri, entry in self.entries(root):
             with contextlib.suppress(StoreError):  # what cannot be looked at is reported by `verify`
-                is_bare = entry.image is None  # a node may be created with a content alone
-                if not is_bare or self.folders.exists(uri.folders, CONTENT):
+                if entry.image is not None:  # a node may be created with a content alone
                     known.discard(uri.text)
-                    found += [uri.text] if is_bare or self.is_edited(uri) else []
+                    found += [uri.text] if self.is_edited(uri) else []
         for gone in sorted(known):
             with contextlib.suppress(StoreError):
-                found += [gone] if not self.folders.exists(parse_uri(gone).folders) else []
+                found += [gone] if not self.folders.has_node(parse_uri(gone).folders) else []
         return found
 
 
@@ -339,25 +315,24 @@ class ContextFS(History):
     # -- reading --
 
     def exists(self, ctx: RequestContext, uri: str) -> bool:
-        """Whether there is a node, here or at the place where it was moved."""
-        found = self.follow(ctx, uri)
+        """Whether there is a node."""
+        found = check_access(ctx, uri)
         current = self.current()
         if current is not None:
             return current.has(found)
-        image = self.folders.read(found.folders, (META,))
-        return META in image and not leads_on(image[META])
+        return self.folders.has_node(found.folders)
 
     def stat_node(self, ctx: RequestContext, uri: str) -> NodeStat:
         """Return a node's version and size; one that is not there is no error. Cost: reads the node."""
-        found = self.follow(ctx, uri)
-        image = self.folders.read(found.folders)
+        found = check_access(ctx, uri)
+        image = self.read_image(found)
         if META not in image:
             return NodeStat(found.text, False, 0, 0, 0.0)
         meta = read_meta(found, image)
         return NodeStat(found.text, True, meta["version"], sum(map(len, image.values())), meta["updated_at"])
 
     def read_node(self, ctx: RequestContext, uri: str, include_content: bool = True) -> ContextNode:
-        """Return a node by its present or a former URI; with `include_content` also its L2.
+        """Return a node; with `include_content` also its L2.
 
         Raises:
             NodeNotFoundError: There is none.
@@ -367,22 +342,12 @@ class ContextFS(History):
         return _node_of(found, staged, include_content)
 
     def _look_up(self, ctx: RequestContext, uri: str, files: Sequence[str] = FILES) -> tuple[Uri, Staged]:
-        """Return the present URI of a node, and the node with some of its files; moves are followed."""
-        found = check_access(ctx, uri)
-        try:
-            return found, self._look(found, files)
-        except NodeNotFoundError:
-            led = self.follow(ctx, uri)
-            if led == found:
-                raise
-            return led, self._look(led, files)
-
-    def _look(self, uri: Uri, files: Sequence[str]) -> Staged:
-        current = self.current()
+        """Return a node with some of its files."""
+        found, current = check_access(ctx, uri), self.current()
         if current is not None:
-            return current.look(uri)
-        files = files if uri.category == SESSIONS else FILES  # only archives are so large that a part is read faster
-        return staged_of(uri, self.read_image(uri, files=files))
+            return found, current.look(found)
+        files = files if found.category == SESSIONS else FILES  # only archives are so large that a part is read faster
+        return found, staged_of(found, self.read_image(found, files=files))
 
     def node_of(self, uri: Uri, image: Image, include_content: bool = True) -> ContextNode:
         """Return the node that some files make."""
@@ -415,12 +380,10 @@ class ContextFS(History):
 
         `depth` is the number of levels, `recursive` means all. Cost: some 30 µs a row.
         """
-        root, found = self.follow(ctx, uri), []
+        root, found = check_access(ctx, uri), []
         for each, entry in self.entries(root, URI_SEGMENTS if recursive else check_count("depth", depth)):
-            head = entry.image.get(META, b"") if entry.image else b""
-            is_node = entry.image is not None and not leads_on(head)
-            # What has moved away is metadata alone.
-            if each is not root and (is_node or entry.has_children or not head):
+            is_node = bool(entry.image)
+            if each is not root and (is_node or entry.has_children):
                 meta = read_meta(each, entry.image or {}) if is_node else dict[str, Any]()
                 kind, updated_at = meta.get("category", ""), meta.get("updated_at", 0.0)
                 found.append(NodeSummary(each.text, each.name, not is_node, entry.has_children, kind, updated_at))
@@ -440,7 +403,7 @@ class ContextFS(History):
         """
         if not isinstance(node, ContextNode):
             raise InvalidInputError(f"node must be a ContextNode, not {shorten(node)}")
-        uri = self.follow(ctx, node.uri)
+        uri = check_access(ctx, node.uri)
         files = {ABSTRACT: node.abstract, OVERVIEW: node.overview, CONTENT: node.content}
         encoded = {name: encode(uri, name, text) for name, text in files.items()}
 
@@ -469,7 +432,7 @@ class ContextFS(History):
     def write_level(self, ctx: RequestContext, uri: str, level: str, text: str) -> None:
         """Write one level of a node; `InvalidInputError` says that it is longer than that may be."""
         name = file_of(level)
-        found = self.follow(ctx, uri)
+        found = check_access(ctx, uri)
         data = encode(found, name, text)
 
         def change(tx: Transaction) -> None:
@@ -485,7 +448,7 @@ class ContextFS(History):
 
         They are as `read_metadata` gives them, or a part; `version` is the expected one (`VersionConflictError`).
         """
-        found = self.follow(ctx, uri)
+        found = check_access(ctx, uri)
         fields = check_meta(metadata)
 
         def change(tx: Transaction) -> None:
@@ -496,22 +459,39 @@ class ContextFS(History):
         self.run(ctx, "write_metadata", change)
 
     def move_node(self, ctx: RequestContext, from_uri: str, to_uri: str) -> None:
-        """Give a node, with all under it, another place in its space; the old one leads on.
+        """Give a node, with all under it, another place in its space.
 
         Raises:
             NodeNotFoundError: There is none.
-            ConflictError: The target is taken, lies under the node, or in another space.
+            ConflictError: The target is taken, lies under the node, or in another space; or it is an archive, which
+                memories cite.
 
-        Cost: one rename and one event, whatever the size.
+        Cost: that of writing all of it; one event.
         """
-        uri, to = self.follow(ctx, from_uri), check_access(ctx, to_uri)
+        uri, to = check_access(ctx, from_uri), check_access(ctx, to_uri)
         if uri.space != to.space:
             raise ConflictError(f"{to.text!r} is in another space than {uri.text!r}", uris=[to.text])
         if not (uri.is_node and to.is_node):
             raise ConflictError(f"a space cannot be moved, nor moved to: {uri.text!r}, {to.text!r}")
         if to.is_beneath(uri):
             raise ConflictError(f"{to.text!r} is {uri.text!r} itself, or under it", uris=[to.text])
-        self.run(ctx, "move_node", lambda tx: tx.move(uri, to))
+        if SESSIONS in (uri.category, to.category):
+            raise ConflictError(f"an archive stays where it is: {uri.text!r}", uris=[uri.text])
+
+        def change(tx: Transaction) -> None:
+            nodes = list(self.walk(uri))
+            if not nodes:
+                raise NodeNotFoundError(uri.text)
+            if any(self.walk(to)):
+                raise ConflictError(f"{to.text!r} is taken", uris=[to.text])
+            for each in nodes:
+                there = parse_uri(to.text + each.text[len(uri.text) :])
+                tx.put(there, tx.look(each))
+                tx.put(each, Staged({}, None))
+                tx.moves[each.text] = there.text
+            tx.add_event(MOVE_CONTEXT, uri.text, {"to_uri": to.text, "recursive": True})
+
+        self.run(ctx, "move_node", change)
 
     def delete_node(self, ctx: RequestContext, uri: str, recursive: bool = False) -> None:
         """Delete a node; `undo` brings it back.
@@ -520,7 +500,7 @@ class ContextFS(History):
             NodeNotFoundError: There is none.
             ConflictError: It has children, and `recursive` is false.
         """
-        found = self.follow(ctx, uri)
+        found = check_access(ctx, uri)
 
         def change(tx: Transaction) -> None:
             under = [child for child in self.walk(found) if child.text != found.text]
@@ -572,7 +552,7 @@ class RelationStore:
 
     def get_edges(self, ctx: RequestContext, uri: str) -> list[RelationEdge]:
         """Return a node's edges; those that lead outside the request's spaces are left out."""
-        found = self._fs.follow(ctx, uri)
+        found = check_access(ctx, uri)
         edges = read_edges(found.text, self._fs.read_file(ctx, uri, RELATIONS))
         return [edge for edge in edges if is_visible(ctx, edge.to_uri)]
 
@@ -585,9 +565,9 @@ class RelationStore:
         self._add(ctx, uri, edges, replace=False)
 
     def _add(self, ctx: RequestContext, uri: str, edges: Sequence[RelationEdge], replace: bool) -> None:
-        found = self._fs.follow(ctx, uri)
+        found = check_access(ctx, uri)
         for edge in edges:
-            if not isinstance(edge, RelationEdge) or edge.from_uri not in (uri, found.text):
+            if not isinstance(edge, RelationEdge) or edge.from_uri != found.text:
                 raise InvalidInputError(f"an edge of {uri!r} begins there: {shorten(edge)}")
             if not edge.relation_type:
                 raise InvalidInputError(f"an edge needs a type: {shorten(edge)}")
@@ -629,4 +609,4 @@ class RelationStore:
             is_elsewhere = to_uris is not None and edge.to_uri not in to_uris
             return is_elsewhere or (relation_types is not None and edge.relation_type not in relation_types)
 
-        return self._change(ctx, self._fs.follow(ctx, uri), lambda held: list(filter(is_kept, held)))
+        return self._change(ctx, check_access(ctx, uri), lambda held: list(filter(is_kept, held)))

@@ -110,6 +110,15 @@ def _entries(fd: int) -> list[os.DirEntry[str]]:
         return list(entries)
 
 
+def _folders_in(entries: Sequence[os.DirEntry[str]]) -> list[str]:
+    """Return the names of the folders in an open one that are the store's."""
+    return sorted(entry.name for entry in entries if entry.name != SPACE and entry.is_dir(follow_symlinks=False))
+
+
+def _is_node(entries: Sequence[os.DirEntry[str]]) -> bool:
+    return any(entry.name in FILES and entry.name != META for entry in entries)
+
+
 def _is_being_written(fd: int) -> bool:
     """Whether any program has a file open for writing; False where the system does not tell."""
     if not hasattr(fcntl, "F_SETLEASE"):
@@ -174,7 +183,7 @@ class Entry(NamedTuple):
     folders: tuple[str, ...]
     """Its name, and those of the folders that it is in, as they are on disk."""
     image: Image | None
-    """The files that were asked for, as far as they can be read; None where it has no metadata of its own."""
+    """The files that were asked for, as far as they can be read; None where it is no node."""
     has_children: bool
 
 
@@ -377,57 +386,35 @@ class Folders:
                 if not entry.is_dir(follow_symlinks=False):
                     if entry.name not in keep:
                         self._disk.remove_file(entry.name, fd)
-                elif not self.exists((*names, entry.name)):
+                elif not self.has_node((*names, entry.name)):
                     self.empty((*names, entry.name))
         if not keep:
             self._remove_folders(names)
 
-    def move(self, names: Sequence[str], to: Sequence[str]) -> None:
-        """Give a folder another place, with all under it, in one rename; nothing happens where something is there."""
-        with self._opened(to[:-1], create=True) as target:
-            if any(entry.name == to[-1] for entry in _entries(target)):
-                return
-            with contextlib.suppress(FileNotFoundError), self._opened(names[:-1]) as source:
-                self._disk.rename(names[-1], source, to[-1], target)
-
-    def exists(self, names: Sequence[str], name: str = META) -> bool:
-        """Whether a folder has a file."""
+    def has_node(self, names: Sequence[str]) -> bool:
+        """Whether a folder holds a node: a file besides the metadata, which an earlier version left after a move."""
         with contextlib.suppress(FileNotFoundError), self._opened(names) as fd:
-            return stat.S_ISREG(os.stat(name, dir_fd=fd, follow_symlinks=False).st_mode)
-        return False
-
-    def is_folder(self, names: Sequence[str]) -> bool:
-        """Whether there is such a folder."""
-        with contextlib.suppress(FileNotFoundError), self._opened(names):
-            return True
-        return False
-
-    def is_taken(self, names: Sequence[str]) -> bool:
-        """Whether a folder holds a node, or nodes: more than metadata, which may only lead on."""
-        with contextlib.suppress(FileNotFoundError), self._opened(names) as fd:
-            return any(
-                entry.is_dir(follow_symlinks=False) or (entry.name in FILES and entry.name != META)
-                for entry in _entries(fd)
-            )
+            return _is_node(_entries(fd))
         return False
 
     def child_names(self, names: Sequence[str]) -> list[str]:
         """Return the names of the folders within a folder, whatever is in them, without opening one."""
         with contextlib.suppress(FileNotFoundError), self._opened(names) as fd:
-            return self._folders_in(fd)
+            return _folders_in(_entries(fd))
         return []
 
     def walk(self, names: Sequence[str], files: Sequence[str] = (META,), depth: int = URI_SEGMENTS) -> Iterator[Entry]:
         """Yield a folder and those under it by name, parents first, without symlinks.
 
-        Of the `files`, the metadata first, what cannot be read is left out. Cost: some 20 µs a folder.
+        Of the `files` what cannot be read is left out. Cost: some 20 µs a folder.
         """
         with contextlib.suppress(FileNotFoundError), self._opened(names) as fd:
             yield from self._walk_in(fd, tuple(names), files, depth)
 
     def _walk_in(self, fd: int, names: tuple[str, ...], files: Sequence[str], depth: int) -> Iterator[Entry]:
-        inner = self._folders_in(fd)
-        yield Entry(names, self._read_some(files, fd), bool(inner))
+        entries = _entries(fd)
+        inner = _folders_in(entries)
+        yield Entry(names, self._read_some(files, fd) if _is_node(entries) else None, bool(inner))
         for name in inner if depth else ():
             try:
                 below = os.open(name, _FOLDER, dir_fd=fd)
@@ -441,20 +428,10 @@ class Folders:
             finally:
                 os.close(below)
 
-    def _folders_in(self, fd: int) -> list[str]:
-        """Return the names of the folders in an open one that are the store's."""
-        inner = (entry.name for entry in _entries(fd) if entry.is_dir(follow_symlinks=False))
-        return sorted(name for name in inner if name != SPACE)
-
-    def _read_some(self, files: Sequence[str], fd: int) -> Image | None:
-        """Return some files that can be read of an open folder; None where it has no metadata."""
+    def _read_some(self, files: Sequence[str], fd: int) -> Image:
+        """Return some files that can be read of an open folder."""
         image: Image = {}
         for name in files:
-            try:
+            with contextlib.suppress(OSError):
                 image[name] = self._read_file(name, fd, (), False)[0]
-            except FileNotFoundError:
-                if name == META:
-                    return None
-            except OSError:
-                continue
         return image

@@ -1,7 +1,7 @@
 """`.ctx/journal.db`: write-ahead log of the files, last state of each node, and outbox, in one sqlite3 file.
 
     commits    one row for each: sequence, id, name, state, boot id, who, when, the write plans
-    changes    its steps in order, a row for each node: its files before and after, deflated, or a folder's new place
+    changes    its steps in order, a row for each node: its files before and after, deflated, and where it has moved
     unsynced   what was said in a new archive, until its file lasts: then that has it, and the change its digest
     nodes      each node as it was last written: sequence, version, digest of its files ("" is a tombstone)
     outbox     where the index has to look
@@ -60,7 +60,7 @@ Files: TypeAlias = Mapping[str, bytes | None]
 
 
 class Change(NamedTuple):
-    """What a commit changes of one node: its files, before and after; or the place of its folder, with all under it."""
+    """What a commit changes of one node: its files, before and after, and its new place where it has moved."""
 
     uri: str
     before: Files
@@ -242,7 +242,7 @@ class Journal:
             rows = connection.execute("PRAGMA quick_check(1)").fetchall()
             if rows != [("ok",)]:
                 raise sqlite3.DatabaseError(str(rows))
-            for uri, images in connection.execute("SELECT uri, images FROM changes WHERE moved_to IS NULL"):
+            for uri, images in connection.execute("SELECT uri, images FROM changes WHERE images IS NOT NULL"):
                 _unpack(uri, images)
             for (id,) in connection.execute("SELECT id FROM commits WHERE NOT json_valid(plans) LIMIT 1"):
                 raise sqlite3.DatabaseError(f"the plans of commit {id} cannot be read")
@@ -271,8 +271,6 @@ class Journal:
             connection.execute("INSERT INTO commits VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", values)
             for change in commit.changes:
                 _put_change(connection, sequence, change)
-                if change.moved_to:
-                    _move_nodes(connection, change.uri, change.moved_to)
             connection.executemany("INSERT OR REPLACE INTO nodes VALUES (?, ?, ?, ?)", commit.nodes)
             for event, due_at in commit.events:
                 put_event(connection, event, due_at, "held")
@@ -308,11 +306,11 @@ class Journal:
         sql = f"SELECT sequence, uri, moved_to, images FROM changes WHERE {where} ORDER BY sequence, number"
         found: list[Change] = []
         for sequence, uri, moved_to, images in self.query(sql, (value,)):
-            if moved_to is not None:
+            if images is None:  # a folder that an earlier version moved as a whole
                 found.append(Change(uri, {}, {}, moved_to))
                 continue
             with _translated(self.path):
-                change = _unpack(uri, images)
+                change = _unpack(uri, images)._replace(moved_to=moved_to or "")
             sql = "SELECT image FROM unsynced WHERE sequence = ? AND uri = ?"
             for (image,) in self.query(sql, (sequence, uri)) if change.digests else ():
                 with _translated(self.path), _readable(uri):
@@ -450,9 +448,8 @@ def _put_change(connection: sqlite3.Connection, sequence: int, change: Change) -
     if image is not None and change.before.get(MESSAGES) is None:  # large, and never changed: kept until it is synced
         connection.execute("INSERT INTO unsynced VALUES (?, ?, ?)", (sequence, change.uri, zlib.compress(image, 1)))
         after[MESSAGES] = file_digest(image)
-    images = None if change.moved_to else _pack(change.before, after)
     sql = "INSERT INTO changes(sequence, uri, moved_to, images) VALUES (?, ?, ?, ?)"
-    connection.execute(sql, (sequence, change.uri, change.moved_to or None, images))
+    connection.execute(sql, (sequence, change.uri, change.moved_to or None, _pack(change.before, after)))
 
 
 def put_event(connection: sqlite3.Connection, event: OutboxEvent, due_at: float, status: str) -> None:
@@ -471,12 +468,6 @@ def _set_sequence(connection: sqlite3.Connection, least: int) -> None:
         " ON CONFLICT(name) DO UPDATE SET value = max(value, excluded.value)",
         (least,),
     )
-
-
-def _move_nodes(connection: sqlite3.Connection, uri: str, to: str) -> None:
-    under = (to, len(uri) + 1, uri, f"{uri}/", f"{uri}0")
-    connection.execute("DELETE FROM nodes WHERE uri = ? OR (uri >= ? AND uri < ?)", (to, f"{to}/", f"{to}0"))
-    connection.execute("UPDATE nodes SET uri = ? || substr(uri, ?) WHERE uri = ? OR (uri >= ? AND uri < ?)", under)
 
 
 @contextlib.contextmanager

@@ -32,13 +32,12 @@ from pathlib import Path
 from typing import Any, TypeAlias, TypeVar
 
 from ...base.forks import watch_forks
-from ...base.text import CountTokens, count_tokens, mapping_of, to_json
+from ...base.text import CountTokens, count_tokens, mapping_of
 from ...keyword_tree import LOG_NAME
 from ...store.addresses import refuse_address
 from ..core import config
 from ..core.config import CONTENT, FILES, META, RELATIONS, SESSIONS, UPSERT_CONTEXT
 from ..core.errors import (
-    ConflictError,
     ContextEngineError,
     InvalidInputError,
     NodeNotFoundError,
@@ -49,9 +48,9 @@ from ..core.errors import (
 from ..core.objects import OutboxEvent, RequestContext, WritePlan
 from .folders import Disk, Entry, Folders, Image, boot_id, open_path
 from .journal import Change, Commit, Journal, NodeRow, is_damage
-from .meta import Staged, is_whole, leads_on, read_meta, staged_of, state_of, write_meta
+from .meta import Staged, is_whole, read_meta, staged_of, state_of, write_meta
 from .redo import Rescue, redo
-from .uri import Uri, check_access, parse_uri, space_uris, uri_of
+from .uri import Uri, parse_uri, space_uris, uri_of
 
 _log = logging.getLogger(__name__)
 
@@ -87,7 +86,8 @@ class Transaction:
     """Of the commit; 0 where nothing was to be done."""
     _base: dict[Uri, Image] = field(default_factory=dict)
     _staged: dict[Uri, Staged] = field(default_factory=dict)
-    _move: tuple[Uri, Uri] | None = None
+    moves: dict[str, str] = field(default_factory=dict)
+    """Old URI → new one of nodes that have moved; both are staged."""
     _more: list[_Event] = field(default_factory=list)
     _musts: set[str] = field(default_factory=set)
 
@@ -117,21 +117,12 @@ class Transaction:
 
     def put(self, uri: Uri, staged: Staged, must: bool = False) -> None:
         """Stage a node; with `must` it gets a version even where nothing in it differs."""
-        if self._move is not None:
-            raise InvalidInputError("a move is a transaction of its own")
         if not uri.is_node:
             raise InvalidInputError(f"no node can be at {uri.text!r}: it is a space, or above one")
         self._look_at_base(uri)
         self._staged[uri] = staged
         if must:
             self._musts.add(uri.text)
-
-    def move(self, uri: Uri, to: Uri) -> str:
-        """Stage a move, and return the commit's id; nothing else may be staged."""
-        if self._staged or self._move is not None:
-            raise InvalidInputError("a move is a transaction of its own")
-        self._move = (uri, to)
-        return self.commit_id
 
     def add_event(self, event_type: str, uri: str, payload: dict[str, Any], due_in_s: float = 0.0) -> None:
         """Register an event that follows from no change."""
@@ -141,7 +132,7 @@ class Transaction:
 
     def commit(self) -> None:
         """Write all that is staged; see the top of this file."""
-        if not self._staged and self._move is None and not self._more and not self.ends:
+        if not self._staged and not self._more and not self.ends:
             return
         fs = self.fs
         with fs.locked():
@@ -158,7 +149,7 @@ class Transaction:
                 plans=[_describe(plan) for plan in self.plans],
                 ends=self.ends,
             )
-            changed = self._move_changes(commit) if self._move else self._file_changes(commit)
+            changed = self._file_changes(commit)
             if not commit.changes and not self._more and not self.ends:
                 return
             for number, (kind, uri, payload, due_in) in enumerate([*changed, *self._more]):
@@ -187,9 +178,11 @@ class Transaction:
             if not names:
                 continue
             was, is_now = ({name: image.get(name) for name in names} for image in (before, after))
-            commit.changes.append(Change(text, was, is_now))
+            commit.changes.append(Change(text, was, is_now, self.moves.get(text, "")))
             version = staged.meta["version"] if staged.meta else read_meta(uri, base)["version"]
             commit.nodes.append(NodeRow(text, commit.sequence, version, state_of(after)))
+            if text in self.moves or text in self.moves.values():
+                continue  # the event of the move looks at both places
             changed.append((UPSERT_CONTEXT if after else config.DELETE_CONTEXT, text, {}, 0.0))
             if after and base.get(RELATIONS, _EMPTY[RELATIONS]) != after[RELATIONS]:
                 changed.append((config.UPSERT_RELATION, text, {}, 0.0))
@@ -199,7 +192,7 @@ class Transaction:
         """Return a node's files after the commit, or its files before if nothing that counts has changed."""
         if staged.meta is None:
             return {}
-        before = read_meta(uri, base) if META in base and not leads_on(base[META]) else None
+        before = read_meta(uri, base) if META in base else None
         files = {**_EMPTY, **staged.files}
         meta = staged.meta
         if before is not None and uri.text not in self._musts:
@@ -213,22 +206,6 @@ class Transaction:
         meta["created_at"] = meta.get("created_at") or (before["created_at"] if before else 0.0) or commit.at
         meta["updated_at"] = commit.at
         return {**files, META: write_meta(uri, meta, files)}
-
-    def _move_changes(self, commit: Commit) -> list[_Event]:
-        assert self._move is not None
-        uri, to = self._move
-        folders = self.fs.folders
-        stub = folders.read(to.folders, (META,)).get(META)
-        is_stub = stub is not None and leads_on(stub) and not folders.child_names(to.folders)
-        if folders.is_folder(to.folders) and not is_stub:
-            raise ConflictError(f"{to.text!r} is taken", uris=[to.text])
-        if not folders.is_folder(uri.folders):
-            raise NodeNotFoundError(uri.text)
-        if is_stub:  # it leads to a node that comes back, or to somewhere else; the history has it
-            commit.changes.append(Change(to.text, {META: stub}, {META: None}))
-        leads = to_json({"moved_to": to.text}).encode("utf-8") + b"\n"
-        commit.changes += [Change(uri.text, {}, {}, to.text), Change(uri.text, {META: None}, {META: leads})]
-        return [(config.MOVE_CONTEXT, uri.text, {"to_uri": to.text, "recursive": True}, 0.0)]
 
 
 def _describe(plan: WritePlan) -> dict[str, Any]:
@@ -438,12 +415,8 @@ class MainStore:
         self.journal.log(commit)
         try:
             for change in commit.changes:
-                folders = parse_uri(change.uri).folders
-                if change.moved_to:
-                    self.folders.move(folders, parse_uri(change.moved_to).folders)
-                else:
-                    rescue = Rescue(self.journal, self.aside, change.uri, change.before, sequence=commit.sequence)
-                    self.folders.write(folders, change.after, rescue.look)
+                rescue = Rescue(self.journal, self.aside, change.uri, change.before, sequence=commit.sequence)
+                self.folders.write(parse_uri(change.uri).folders, change.after, rescue.look)
         except OSError as error:
             text = f"commit {commit.id} is kept in the journal, its files follow with the next write: {error}"
             raise StoreError(text, is_committed=True) from error
@@ -529,8 +502,8 @@ class MainStore:
         if files is not FILES and is_whole(image := self.folders.read(uri.folders, files), files):
             return image
         image = self.folders.read(uri.folders)
-        if not image or is_whole(image) or leads_on(image.get(META, b"")):
-            return image
+        if not image.keys() - {META} or is_whole(image):
+            return image if image.keys() - {META} else {}
         if self._known_edits.get(uri.text) == state_of(image):
             return image
         if not may_lock:
@@ -542,30 +515,6 @@ class MainStore:
             self._known_edits.popitem(last=False)
         return image
 
-    def follow(self, ctx: RequestContext, uri: str) -> Uri:
-        """Return where a node is now, if it has moved; else the URI itself."""
-        found = check_access(ctx, uri)
-        seen = {found.text}
-        while True:
-            to = leads_on(self.folders.read(found.folders, (META,)).get(META, b"")) or self._find_above(found)
-            if not to or to in seen:
-                return found
-            try:
-                found = check_access(ctx, to)
-            except ContextEngineError:  # what leads outside leads nowhere
-                return found
-            seen.add(to)
-
-    def _find_above(self, uri: Uri) -> str:
-        """Return the place of a node whose parent was moved; "" if none was."""
-        if not uri.is_node or self.folders.is_folder(uri.folders):
-            return ""
-        for depth in range(len(uri.segments) - 1, 3, -1):
-            to = leads_on(self.folders.read(uri.folders[:depth], (META,)).get(META, b""))
-            if to:
-                return "/".join((to, *uri.segments[depth:]))
-        return ""
-
     def entries(self, uri: Uri, depth: int = config.URI_SEGMENTS) -> Iterator[tuple[Uri, Entry]]:
         """Yield a folder and those under it, parents first; folders that no URI has are left out."""
         for entry in self.folders.walk(uri.folders, depth=depth):
@@ -574,13 +523,8 @@ class MainStore:
                 yield found, entry
 
     def walk(self, uri: Uri) -> Iterator[Uri]:
-        """Yield a node and all under it, parents first, without stubs of moved ones."""
-        for found, entry in self.entries(uri):
-            # What has moved away is metadata alone.
-            if entry.image is not None and (
-                not leads_on(entry.image.get(META, b"")) or self.folders.exists(found.folders, CONTENT)
-            ):
-                yield found
+        """Yield a node and all under it, parents first; what has no metadata yet is left out."""
+        yield from (found for found, entry in self.entries(uri) if entry.image)
 
     def spaces(self) -> list[str]:
         """Return the URI of every space of the store: for workers and `verify`."""

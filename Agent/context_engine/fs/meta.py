@@ -32,8 +32,8 @@ class Staged:
 
 
 def staged_of(uri: Uri, image: Image) -> Staged:
-    """Return the node that some files make; `NodeNotFoundError` says that they make none, or lead on to another."""
-    if not image or leads_on(image.get(META, b"")):
+    """Return the node that some files make; `NodeNotFoundError` says that they make none: metadata alone is none."""
+    if not image.keys() - {META}:
         raise NodeNotFoundError(uri.text)
     return Staged({name: data for name, data in image.items() if name != META}, read_meta(uri, image))
 
@@ -45,12 +45,6 @@ def _load(data: bytes) -> dict[str, Any]:
     except (ValueError, RecursionError):
         return {}
     return held if isinstance(held, dict) else {}
-
-
-def leads_on(data: bytes) -> str:
-    """Return the new place of a moved node; "" for others."""
-    to = _load(data).get("moved_to") if b"moved_to" in data else ""
-    return to if isinstance(to, str) else ""
 
 
 def digests_of(image: Image) -> dict[str, str]:

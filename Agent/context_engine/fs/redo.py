@@ -13,9 +13,9 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
-from ..core.config import ABSTRACT, CONTENT, META, OVERVIEW
+from ..core.config import ABSTRACT, CONTENT, OVERVIEW
 from ..core.errors import StoreCorruptError
-from .folders import NEW, OLD, Folders, Image, Look
+from .folders import NEW, OLD, Folders, Image
 from .journal import Change, Journal
 from .uri import parse_uri
 
@@ -128,47 +128,12 @@ _BLOCK = 512
 def redo(journal: Journal, folders: Folders, boot: str, aside: Path) -> None:
     """Bring the files to the state of the journal. The lock is held; idempotent."""
     if commits := journal.unfinished(boot):
-        changes = [change for _, made in commits for change in made]
-        _make_moves(changes, folders, Rescue(journal, aside, "", None, lambda name, taken: True).look)
-        for uri, wanted in _newest_images(changes).items():
-            _write_again(journal, folders, uri, wanted, aside)
+        wanted: dict[str, dict[str, bytes | None]] = {}  # the newest image of each file
+        for change in (change for _, made in commits for change in made):
+            wanted.setdefault(change.uri, {}).update(change.after)
+        for uri, images in wanted.items():
+            _write_again(journal, folders, uri, images, aside)
         journal.mark_applied([sequence for sequence, _ in commits], boot)
-
-
-def _make_moves(changes: Iterable[Change], folders: Folders, stubs: Look) -> None:
-    """Make the moves that were not made yet.
-
-    The last one whose folder is at its new place, and not at its old one, was made, and so were those before: they are
-    made in their order. Of a folder that has come back it does not matter whether it was ever away.
-    """
-    moves = [(parse_uri(each.uri).folders, parse_uri(each.moved_to).folders) for each in changes if each.moved_to]
-    made = [folders.is_taken(to) and not folders.is_taken(source) for source, to in moves]
-    first = len(made) - made[::-1].index(True) if True in made else 0
-    for source, to in moves[first:]:
-        if folders.is_taken(source) and not folders.is_taken(to):
-            folders.write(to, {META: None}, stubs)  # what led on from there
-            folders.move(source, to)
-
-
-def _newest_images(changes: Iterable[Change]) -> dict[str, dict[str, bytes | None]]:
-    """Return the wanted content of each file, by the present URI of its node."""
-    wanted: dict[str, dict[str, bytes | None]] = {}
-    for change in changes:
-        source, to = change.uri, change.moved_to
-        if not to:
-            wanted.setdefault(source, {}).update(change.after)
-            continue
-        # What was at the new place before is gone: the folder that comes brings all of its own.
-        wanted = {
-            to + uri[len(source) :] if _is_under(uri, source) else uri: images
-            for uri, images in wanted.items()
-            if not _is_under(uri, to)
-        }
-    return wanted
-
-
-def _is_under(uri: str, above: str) -> bool:
-    return uri == above or uri.startswith(f"{above}/")
 
 
 def _write_again(journal: Journal, folders: Folders, uri: str, change: dict[str, bytes | None], aside: Path) -> None:

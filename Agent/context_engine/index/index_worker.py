@@ -48,7 +48,7 @@ from ..core.objects import (
 )
 from ..fs.context_fs import ContextFS
 from ..fs.folders import Image
-from ..fs.meta import leads_on, read_edges
+from ..fs.meta import read_edges
 from ..fs.uri import Uri, parse_uri
 from ..providers import IndexedVectors, WordIndex, passages_of, projected_digest
 from .outbox_store import OutboxStore
@@ -325,7 +325,7 @@ class IndexWorker:
         """Let the index hold one node as it is now."""
         try:
             image = self._fs.read_image(uri, may_lock=False) if uri.is_node else {}
-            if META not in image or leads_on(image[META]):
+            if META not in image:
                 index.remove(uri.text)
                 return
             node = self._fs.node_of(uri, image, uri.category != SESSIONS)

@@ -91,8 +91,6 @@ class L0Retriever:
             if isinstance(error, NodeNotFoundError):
                 self._on_stale(uri)
             return None
-        if node.uri != uri:
-            self._on_stale(uri)
         has = node.metadata.get("digests", {})
         return SeedHit(
             node.uri, score, node.category, node.owner_space, node.abstract, OVERVIEW in has and bool(node.overview),

@@ -186,9 +186,6 @@ class TestStrangeFiles:
             gone = f"{MEMORIES}/preferences/zebrafish"
             edges = json.dumps([{"to_uri": gone, "relation_type": "mentions"}])
             (folder_of(engine, TEA) / ".relations.json").write_text(edges, encoding="utf-8")
-            made = folder_of(engine, f"{MEMORIES}/preferences/jazz") / "by-hand"
-            made.mkdir()
-            (made / ".meta.json").write_text(json.dumps({"moved_to": gone}), encoding="utf-8")
             engine.forget(ADA, gone)
 
             assert engine.get_node(ADA, TEA).content
@@ -232,7 +229,7 @@ class TestStrangeFiles:
             uri = engine.remember(ADA, "I love zebrafish.", "preferences", "zebrafish")
             for name in ("zebrafish-two", "fish") if is_moved else ():
                 engine.move_node(ADA, uri, uri := f"{MEMORIES}/preferences/{name}")
-                engine.fs.prune(engine.fs.clock() + 1)  # an old place leads on by its file alone
+                engine.fs.prune(engine.fs.clock() + 1)
             engine.forget(ADA, uri if is_moved else f"{MEMORIES}/preferences")
         assert [str(path) for path in tmp_path.rglob("*zebra*")] == []
         assert [path for path in tmp_path.rglob("*") if path.is_file() and b"zebrafish" in path.read_bytes()] == []

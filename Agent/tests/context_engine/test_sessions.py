@@ -1011,7 +1011,7 @@ class TestForgetting:
         engine.confirm(ADA, f"what of {self.SECRET}?", uri)
         engine.move_node(ADA, uri, f"{MEMORIES}/preferences/other")
         assert grep(tmp_path, self.SECRET)
-        result = engine.forget(ADA, f"{MEMORIES}/preferences/other")
+        result = engine.forget(ADA, uri)  # what was there is forgotten wherever it is now
 
         assert grep(tmp_path, self.SECRET) == []
         assert [each["message"] for each in result.messages] == ["m1"]
