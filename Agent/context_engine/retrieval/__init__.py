@@ -16,6 +16,7 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 from ...base.checks import shorten
+from ...base.language import say
 from ...base.text import clean, date_of, strings_of
 from ...memory.keywords import ONE_AT_A_TIME, OTHER, SPEAKER, asked_relations, relation_of, subjects_of, words_of
 from ..core.config import (
@@ -122,7 +123,7 @@ class HierarchicalSearcher:
         Cost: some milliseconds a space.
         """
         hits = [
-            NodeHit(seed.uri, seed.score, 0, 0, "named so" if seed.score >= NAMED else "its abstract fits")
+            NodeHit(seed.uri, seed.score, 0, 0, say("named so") if seed.score >= NAMED else say("its abstract fits"))
             for seed in seeds
             if seed.category != SESSIONS
         ]
@@ -175,9 +176,10 @@ def _place(hit: WordHit) -> Place:
 
 
 def _reason(hit: WordHit, written: Mapping[str, str]) -> str:
-    answer = "; after a question" if hit.is_answer else ""
-    said = _surface(hit.terms, written)
-    says = f"says {', '.join(said)}" if said else "follows what fits" if hit.is_answer else "near in meaning"
+    """Return why a hit fits, in the language that a program has chosen for its screen."""
+    answer = say("; after a question") if hit.is_answer else ""
+    said = say(", ").join(_surface(hit.terms, written))
+    says = say("says {}", said) if said else say("follows what fits") if hit.is_answer else say("near in meaning")
     return f"{says}{_where(hit)}{answer}"
 
 
@@ -404,7 +406,9 @@ class RetrievalAssembler:
         level, score = f"L{hit.level}", round(hit.score, 4)
         abstract = "" if is_known and excerpt else held.node.abstract
         # Who reads the block must not take an answer, or what a tool gave, for the user's own word.
-        reason = f"{level} {hit.score:.2f}: {hit.reason}" + (f"; said by {role}" if role not in ("", "user") else "")
+        reason = f"{level} {hit.score:.2f}: {hit.reason}" + (
+            say("; said by {}", say(role)) if role not in ("", "user") else ""
+        )
         excerpt = excerpt[:PASSAGE_CHARACTERS]
         return RetrievedBlock(held.node.uri, level, abstract, "", excerpt, held.edges, score, reason)
 
@@ -440,7 +444,7 @@ def _newest_first(hits: Sequence[NodeHit]) -> list[NodeHit]:
             newest = [hits[place] for place in group if place in found or _when(hits[place]) > _when(best)]
             newest.sort(key=_when, reverse=True)
             if is_state:
-                newest[1:] = [replace(hit, reason=f"{hit.reason}; out of date") for hit in newest[1:]]
+                newest[1:] = [replace(hit, reason=hit.reason + say("; out of date")) for hit in newest[1:]]
             order.update((place, []) for place in group)
             # What only other words find comes along with the first one.
             for place, hit in zip([found[0]] * (len(newest) - len(found)) + found, newest, strict=True):

@@ -187,7 +187,8 @@ def every_command(of: Group = group) -> dict[str, click.Command]:
 def texts_of_the_source() -> set[str]:
     """Return what the modules of the program say to people, and the help of their options."""
     said: set[str] = set()
-    for path in [*(ROOT / "Agent/cli").glob("*.py"), ROOT / "Agent/knowhub/commands.py"]:
+    others = ("knowhub/commands.py", "context_engine/retrieval/__init__.py")
+    for path in [*(ROOT / "Agent/cli").glob("*.py"), *(ROOT / "Agent" / each for each in others)]:
         for call in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if not isinstance(call, ast.Call):
                 continue
