@@ -90,9 +90,8 @@ class UpdatedOut(ChangedOut):
 
 
 class SavedOut(ChangedOut):
-    """A new entry, and which it resembles."""
+    """A new entry."""
 
-    similar: list[Json]
     note: str
     """A note where no other principal sees it."""
 

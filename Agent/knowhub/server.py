@@ -184,7 +184,7 @@ def list_knowledge(who: Who, query: Annotated[schemas.ListQuery, Query()]) -> Re
 
 @_call("POST", _KNOWLEDGE, answers.SavedOut, status=201, has_tag=True)
 def save_knowledge(who: Who, body: schemas.KnowledgeIn, key: Key) -> Response:
-    """Keep new knowledge; return `entry`, `operation_id`, and `similar`: up to three that it resembles."""
+    """Keep new knowledge; return `entry`, `operation_id` and a `note` where no other principal sees it."""
     return _entry(who.hub.save(who.token, body, key), 201)
 
 

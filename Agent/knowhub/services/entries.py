@@ -12,10 +12,6 @@ from .store import Store, entry_fields, judgement_of, page_of, read_case, stamps
 HISTORY_LIMIT = 20
 """Cases that an entry shows; `feedback` pages all."""
 
-SIMILAR_LIMIT = 3
-SIMILAR_LEAST = 0.5
-"""So many similar entries are returned with a new one: those whose tasks share at least half of their terms."""
-
 _VERSIONS = 200
 """Versions of a history, at most."""
 
@@ -24,14 +20,14 @@ class Entries(Store):
     """Entries of knowledge."""
 
     def save(self, token: Token, body: KnowledgeIn | Mapping[str, Any], key: str = "") -> Json:
-        """Keep new knowledge; return `entry`, `operation_id`, and `similar`: up to three that it resembles.
+        """Keep new knowledge; return `entry`, `operation_id` and a `note` where no other principal sees it.
 
         Args:
             token: Who saves it: the entry's principal.
             body: See `KnowledgeIn`.
             key: Of the caller's choice: the same once more gets the first answer, another body under it is refused.
 
-        Cost: one sync; the postings of the rarest words of its task.
+        Cost: one sync.
         """
         need(token, "write")
         body = self._scoped(token, parse(KnowledgeIn, body))
@@ -41,11 +37,9 @@ class Entries(Store):
         if not earlier:
             id = self._new_id("knowledge", token, key)
             record = Record(id, body.content, body.source.name, self._fields_of(token, body), token.principal)
-            found = self.catalog.resembling(token, body.task, SIMILAR_LEAST, SIMILAR_LIMIT)
-            similar = [{"id": one.id, "task": one.fields["task"], "similarity": round(like, 3)} for like, one in found]
             try:
                 operation_id, [made] = self._create(token, "save", [record], mark)
-                return self._saved(token, made, operation_id, similar)
+                return self._saved(token, made, operation_id)
             except DuplicateIdError as error:
                 mark, earlier = self._repeated(token, key, "save", body)
                 if not earlier:
@@ -53,11 +47,11 @@ class Entries(Store):
         [there] = self._as_now(earlier[0])
         if not sees(token, there):
             raise not_found()
-        return self._saved(token, there, earlier[0].operation_id, [])
+        return self._saved(token, there, earlier[0].operation_id)
 
-    def _saved(self, token: Token, made: Record, operation_id: str, similar: list[Json]) -> Json:
+    def _saved(self, token: Token, made: Record, operation_id: str) -> Json:
         note = "private: nobody else sees it" if made.fields["scopes"] == [OWNER_SCOPE] else ""
-        return {"entry": self._show(token, made), "operation_id": operation_id, "similar": similar, "note": note}
+        return {"entry": self._show(token, made), "operation_id": operation_id, "note": note}
 
     def _fields_of(self, token: Token, body: KnowledgeIn) -> Json:
         """Return the fields of the record that a body describes."""
