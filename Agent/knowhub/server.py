@@ -1,4 +1,4 @@
-"""REST over a hub: a function for each call, named as the document names it, or a line where it only passes on.
+"""REST over a hub: a line for each call, named as the document names it, or a function where it does more.
 
 Calls run in the thread pool of 40, of which at most `routing.POOL_SIZE` wait for a model; but a known entry
 is answered in the event loop (`get_knowledge`), and `slim_knowledge` has a thread of its own. See `application`
@@ -13,7 +13,7 @@ from collections.abc import AsyncIterator, Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Annotated, Any, NamedTuple, TypeAlias
 
-from fastapi import APIRouter, Depends, Header, Path, Query, Request, Response
+from fastapi import APIRouter, Body, Header, Path, Query, Request, Response
 from fastapi.responses import StreamingResponse
 from pydantic_core import to_json
 from starlette.concurrency import run_in_threadpool
@@ -40,35 +40,34 @@ register_url_convertor("proposal_id", _ProposalId())
 
 
 class Caller(NamedTuple):
-    """The caller and the hub of a request."""
+    """The hub of a request, and who asks it."""
 
     hub: KnowHub
     token: Token
 
 
-async def _caller(request: Request) -> Caller:  # not sync: that would be a thread of its own for each request
+def caller_of(request: Request) -> Caller:
+    """Return the caller of a request: no dependency, each of which takes a tenth of a call's time."""
     token = request.state.token
     if not isinstance(token, Token):
         raise KnowHubError("unauthenticated", "send `Authorization: Bearer kh_…`; `knowhub token` makes one")
     return Caller(request.app.state.hub, token)
 
 
-Who: TypeAlias = Annotated[Caller, Depends(_caller)]
 _KEY = Header(
     alias="Idempotency-Key",
     pattern=r"^[\x21-\x7e]{1,200}$",
     description="of the caller's choice: the same request once more gets the first answer",
+    default_factory=str,  # "" is none; the document shows no default then, which the pattern would refuse
 )
-
-
-async def _key(key: Annotated[str | None, _KEY] = None) -> str:
-    return key or ""
-
-
-Key: TypeAlias = Annotated[str, Depends(_key)]
-_IF_MATCH = r'^(\*|(W/)?"?[0-9]{1,15}"?)$'
-_VERSION = Header(alias="If-Match", pattern=_IF_MATCH, description='the ETag that was seen, as `"3"`, or `*`')
-IfMatch: TypeAlias = Annotated[str | None, _VERSION]
+Key: TypeAlias = Annotated[str, _KEY]
+_VERSION = Header(
+    alias="If-Match",
+    pattern=r'^(\*|(W/)?"?[0-9]{1,15}"?)$',
+    description='the ETag that was seen, as `"3"`, or `*`',
+    default_factory=str,
+)
+IfMatch: TypeAlias = Annotated[str, _VERSION]
 _RESOURCE_ID = Path(max_length=RESOURCE_ID_LIMIT, pattern=RESOURCE_ID_PATTERN, examples=["credentials/website_a"])
 KnowledgeId: TypeAlias = Annotated[str, Path(pattern=rf"^{_KnowledgeId.regex}$", examples=["knowledge-20260305-a1b2"])]
 ProposalId: TypeAlias = Annotated[str, Path(pattern=rf"^{_ProposalId.regex}$")]
@@ -131,7 +130,7 @@ def _call(
     )
 
 
-def _version_of(if_match: str | None) -> int | None:
+def _version_of(if_match: str) -> int | None:
     """Return the version that If-Match names; None is any.
 
     A proxy that compresses makes a strong tag weak: both name a version here.
@@ -139,151 +138,126 @@ def _version_of(if_match: str | None) -> int | None:
     Raises:
         KnowHubError: `version-needed` where it is missing.
     """
-    if if_match is None:
+    if not if_match:
         raise KnowHubError("version-needed", "If-Match must name the version that was seen, as its ETag does")
     return None if if_match == "*" else int(if_match.strip('W/"'))
 
 
 def _pass_on(
     method: str, path: str, name: str, act: Callable[..., Json], model: Any, *, status: int = 200,
-    also: tuple[int, ...] = (), **parameters: Any,
+    also: tuple[int, ...] = (), tagged: str | None = None, **parameters: Any,
 ) -> None:  # fmt: skip
-    """Add a call that passes its parameters, name → type, to a method of the hub, whose description it has."""
+    """Add a call that passes its parameters, name → type, to a method of the hub, whose description it has.
 
-    def call(who: Who, **given: Any) -> Response:
-        return answer(act(who.hub, who.token, *(given[each] for each in parameters)), status)
+    `tagged` is the part of the answer whose version is its ETag, "" all of it.
+    """
 
-    kind, types = inspect.Parameter.KEYWORD_ONLY, {"who": Who, **parameters}
+    def call(request: Request, **given: Any) -> Response:
+        hub, token = caller_of(request)
+        if "version" in given:
+            given["version"] = _version_of(given["version"])
+        made = getattr(hub, act.__name__)(token, *(given[each] for each in parameters))
+        version = None if tagged is None else (made[tagged] if tagged else made)["version"]
+        return answer(made, status, version)
+
+    kind, types = inspect.Parameter.KEYWORD_ONLY, {"request": Request, **parameters}
     shown = [inspect.Parameter(each, kind, annotation=types[each]) for each in types]
     call.__signature__ = inspect.Signature(shown)  # type: ignore[attr-defined]
     call.__name__, call.__doc__ = name, (inspect.getdoc(act) or "").partition("\n\n")[0]
-    _call(method, path, model, status=status, also=also)(call)
-
-
-def _entry(made: Json, status: int = 200) -> Response:
-    return answer(made, status, made["entry"]["version"])
+    _call(method, path, model, status=status, also=also, has_tag=tagged is not None)(call)
 
 
 # Knowledge
 
-_KNOWLEDGE, _ENTRY = "/api/knowledge", "/api/knowledge/{id:knowledge_id}"
+_KNOWLEDGE, _ENTRY, _RESOURCE = "/api/knowledge", "/api/knowledge/{id:knowledge_id}", "/api/resource/{id:path}"
+_TRACE, _UNDO = "/api/trace/{id}/goals", "/api/operation/{id}/undo"
+_ACCEPT, _REJECT = (f"/api/proposal/{{id:proposal_id}}/{what}" for what in ("accept", "reject"))
+_QUERY, _LISTED = Annotated[schemas.SearchQuery, Query()], Annotated[schemas.ListQuery, Query()]
+_PROPOSALS = Annotated[schemas.ProposalQuery, Query()]
 _CHANGED = (412, 428)
 
-
-@_call("GET", f"{_KNOWLEDGE}/search", answers.SearchOut)
-def knowledge_search(who: Who, query: Annotated[schemas.SearchQuery, Query()]) -> Response:
-    """Find what helps with a task: what fits, and of that the best by score and votes."""
-    return answer(who.hub.search(who.token, query))
-
-
-@_call("GET", _KNOWLEDGE, answers.ListOut)
-def list_knowledge(who: Who, query: Annotated[schemas.ListQuery, Query()]) -> Response:
-    """Return a page of entries, newest first."""
-    return answer(who.hub.list_knowledge(who.token, query))
-
-
-@_call("POST", _KNOWLEDGE, answers.SavedOut, status=201, has_tag=True)
-def save_knowledge(who: Who, body: schemas.KnowledgeIn, key: Key) -> Response:
-    """Keep new knowledge; return `entry`, `operation_id` and a `note` where no other principal sees it."""
-    return _entry(who.hub.save(who.token, body, key), 201)
-
-
-@_call("POST", f"{_KNOWLEDGE}/batch_update", Json)
-def batch_update_knowledge(who: Who, body: schemas.BatchIn, key: Key) -> Response:
-    """Judge several entries: all or none, unless `atomic` is false, when each has a result."""
-    return answer(who.hub.batch_update(who.token, body, key))
-
+_pass_on("GET", f"{_KNOWLEDGE}/search", "knowledge_search", KnowHub.search, answers.SearchOut, query=_QUERY)
+_pass_on("GET", _KNOWLEDGE, "list_knowledge", KnowHub.list_knowledge, answers.ListOut, query=_LISTED)
+_pass_on(
+    "POST", _KNOWLEDGE, "save_knowledge", KnowHub.save, answers.SavedOut,
+    status=201, tagged="entry", body=schemas.KnowledgeIn, key=Key,
+)  # fmt: skip
+_pass_on(
+    "POST", f"{_KNOWLEDGE}/batch_update", "batch_update_knowledge", KnowHub.batch_update, Json,
+    body=schemas.BatchIn, key=Key,
+)  # fmt: skip
 
 _slimming = ThreadPoolExecutor(1, "KnowHub slim")  # it may take minutes, and must hold no thread that writes need
 
 
 @_call("POST", f"{_KNOWLEDGE}/slim", Json)
-async def slim_knowledge(who: Who, body: schemas.SlimIn, key: Key) -> Response:
+async def slim_knowledge(request: Request, body: schemas.SlimIn, key: Key) -> Response:
     """Merge entries that say the same; `dry_run` gives the plan, `plan` applies one. One operation, undoable."""
-    need(who.token, "curate")
-    slim = asyncio.get_running_loop().run_in_executor(_slimming, who.hub.slim, who.token, body, key)
-    return answer(await slim)
+    hub, token = caller_of(request)
+    need(token, "curate")
+    return answer(await asyncio.get_running_loop().run_in_executor(_slimming, hub.slim, token, body, key))
 
 
 @_call("GET", _ENTRY, answers.EntryOut, has_tag=True)
-async def get_knowledge(who: Who, id: KnowledgeId) -> Response:
+async def get_knowledge(request: Request, id: KnowledgeId) -> Response:
     """Return an entry whole."""
-    hub = who.hub
+    hub, token = caller_of(request)
     # What is known is answered without a thread; what is not, is looked for in the log.
     is_quick = hub.catalog.is_fresh() and not hub.tokens.files.is_remote and hub.catalog.get(id) is not None
-    entry = hub.get(who.token, id) if is_quick else await run_in_threadpool(hub.get, who.token, id)
+    entry = hub.get(token, id) if is_quick else await run_in_threadpool(hub.get, token, id)
     return answer(entry, version=entry["version"])
 
 
-@_call("PUT", _ENTRY, answers.UpdatedOut, has_tag=True)
-def update_knowledge(who: Who, id: KnowledgeId, body: schemas.KnowledgeUpdate, key: Key) -> Response:
-    """Judge an entry, score it, or let it be rewritten; what is judged is one operation."""
-    return _entry(who.hub.update(who.token, id, body, key))
-
-
-@_call("PATCH", _ENTRY, answers.ChangedOut, also=_CHANGED, has_tag=True)
-def patch_knowledge(
-    who: Who, id: KnowledgeId, body: schemas.KnowledgePatch, key: Key, if_match: IfMatch = None
-) -> Response:
-    """Change what a body names of an entry, if it still has the version that was seen."""
-    return _entry(who.hub.patch(who.token, id, body, _version_of(if_match), key))
-
-
-@_call("DELETE", _ENTRY, answers.DoneOut, also=_CHANGED)
-def delete_knowledge(who: Who, id: KnowledgeId, key: Key, if_match: IfMatch = None) -> Response:
-    """Hide an entry, undoably; its bytes stay in the log until a purge."""
-    return answer(who.hub.delete(who.token, id, _version_of(if_match), key))
-
-
-@_call("POST", "/api/proposal/{id:proposal_id}/accept", answers.ChangedOut, has_tag=True)
-def accept_proposal(who: Who, id: ProposalId, key: Key, body: schemas.AcceptIn | None = None) -> Response:
-    """Give an entry the text that was proposed, or that a person wrote instead; needs the entry, or `curate`."""
-    return _entry(who.hub.accept(who.token, id, body or {}, key))
-
-
-# Resources
-
-_RESOURCE = "/api/resource/{id:path}"
-
-
-@_call("GET", _RESOURCE, answers.ResourceOut, has_tag=True)
-def get_resource(who: Who, id: ResourceId) -> Response:
-    """Return a resource without its secret; `secret` says `none`, `sealed`, `expired` or `destroyed`."""
-    found = who.hub.get_resource(who.token, id)
-    return answer(found, version=found["version"])
-
-
-@_call("PUT", _RESOURCE, answers.KeptOut, also=(201, *_CHANGED), has_tag=True)
-def put_resource(who: Who, id: ResourceId, body: schemas.ResourceIn, key: Key, if_match: IfMatch = None) -> Response:
-    """Keep a resource, or take the place of one that has this version; `secure_body` goes to the vault alone."""
-    version = None if if_match is None else _version_of(if_match)
-    if if_match == "*":
-        version = who.hub.get_resource(who.token, id)["version"]
-    made = who.hub.put_resource(who.token, id, body, version, key)
-    version = made["resource"]["version"]
-    return answer(made, 201 if version == 1 else 200, version)
-
-
-@_call("DELETE", _RESOURCE, answers.DoneOut, also=_CHANGED)
-def delete_resource(who: Who, id: ResourceId, key: Key, if_match: IfMatch = None) -> Response:
-    """Hide a resource, undoably, and destroy its secret, for good."""
-    return answer(who.hub.delete_resource(who.token, id, _version_of(if_match), key))
-
-
-# Calls that say no more than the hub does
-
-_TRACE, _UNDO = "/api/trace/{id}/goals", "/api/operation/{id}/undo"
-_REJECT, _PROPOSALS = "/api/proposal/{id:proposal_id}/reject", Annotated[schemas.ProposalQuery, Query()]
-
+_pass_on(
+    "PUT", _ENTRY, "update_knowledge", KnowHub.update, answers.UpdatedOut,
+    tagged="entry", id=KnowledgeId, body=schemas.KnowledgeUpdate, key=Key,
+)  # fmt: skip
+_pass_on(
+    "PATCH", _ENTRY, "patch_knowledge", KnowHub.patch, answers.ChangedOut,
+    also=_CHANGED, tagged="entry", id=KnowledgeId, body=schemas.KnowledgePatch, version=IfMatch, key=Key,
+)  # fmt: skip
+_pass_on(
+    "DELETE", _ENTRY, "delete_knowledge", KnowHub.delete, answers.DoneOut,
+    also=_CHANGED, id=KnowledgeId, version=IfMatch, key=Key,
+)  # fmt: skip
 _pass_on("GET", f"{_ENTRY}/history", "knowledge_history", KnowHub.history, answers.PageOut, id=KnowledgeId)
 _pass_on(
     "GET", f"{_ENTRY}/feedback", "knowledge_feedback", KnowHub.feedback, answers.PageOut, id=KnowledgeId, query=Page
 )
 _pass_on("GET", "/api/proposal", "list_proposals", KnowHub.proposals, answers.PageOut, query=_PROPOSALS)
+_pass_on(
+    "POST", _ACCEPT, "accept_proposal", KnowHub.accept, answers.ChangedOut,
+    tagged="entry", id=ProposalId, body=Annotated[schemas.AcceptIn, Body(default_factory=schemas.AcceptIn)], key=Key,
+)  # fmt: skip
 _pass_on("POST", _REJECT, "reject_proposal", KnowHub.reject, answers.DoneOut, also=(412,), id=ProposalId, key=Key)
+
+# Resources
+
 _pass_on("GET", "/api/resource", "list_resources", KnowHub.list_resources, answers.PageOut, query=Page)
+_pass_on("GET", _RESOURCE, "get_resource", KnowHub.get_resource, answers.ResourceOut, tagged="", id=ResourceId)
+
+
+@_call("PUT", _RESOURCE, answers.KeptOut, also=(201, *_CHANGED), has_tag=True)
+def put_resource(request: Request, id: ResourceId, body: schemas.ResourceIn, key: Key, if_match: IfMatch) -> Response:
+    """Keep a resource, or take the place of one that has this version; `secure_body` goes to the vault alone."""
+    hub, token = caller_of(request)
+    version = _version_of(if_match) if if_match else None
+    if if_match == "*":
+        version = hub.get_resource(token, id)["version"]
+    made = hub.put_resource(token, id, body, version, key)
+    version = made["resource"]["version"]
+    return answer(made, 201 if version == 1 else 200, version)
+
+
+_pass_on(
+    "DELETE", _RESOURCE, "delete_resource", KnowHub.delete_resource, answers.DoneOut,
+    also=_CHANGED, id=ResourceId, version=IfMatch, key=Key,
+)  # fmt: skip
 _pass_on("GET", "/api/secret/{id:path}", "get_secret", KnowHub.reveal, answers.SecretOut, also=(410,), id=ResourceId)
 _pass_on("GET", "/api/access", "list_accesses", KnowHub.accesses, answers.PageOut, query=Page)
+
+# Operations, goals, tokens
+
 _pass_on("GET", "/api/operation", "list_operations", KnowHub.operations, answers.PageOut, query=Page)
 _pass_on("POST", _UNDO, "undo_operation", KnowHub.undo, answers.DoneOut, id=OperationId, key=Key)
 _pass_on("GET", _TRACE, "get_goals", KnowHub.get_goals, Json, id=Name)
@@ -309,8 +283,9 @@ _exporting = Counter[tuple[int, str]]()  # by hub and caller
 
 
 @_call("GET", "/api/export", None)
-async def export(who: Who, request: Request) -> Response:
+async def export(request: Request) -> Response:
     """Yield all that a token sees, without secrets, an object a line: what an import reads."""
+    who = caller_of(request)
     need(who.token, "read")
     caller = id(who.hub), who.token.asker
     if _exporting[caller] >= EXPORTS:
