@@ -158,8 +158,8 @@ def compact(session: Session, forget_history: bool, yes: bool) -> None:
 def repair(session: Session, new: str) -> int:
     """Rescue the whole lines of a damaged memory into a NEW_FOLDER.
 
-    The damaged one, named by --data, is not changed.  Exit code 3 where data could not be saved; 0 where it is only
-    history that is missing.
+    The damaged one, named by --data, is not changed, and keeps its snapshots and the logs of before a compaction.
+    Exit code 3 where data could not be saved.
     """
     from ..store.repair import repair as repair_store
 
@@ -169,4 +169,4 @@ def repair(session: Session, new: str) -> int:
     with session.waiting(say("repairing …")), user_files():
         report = repair_store(session.data, new)
     session.answer(dataclasses.asdict(report), line(str(report), keep_lines=True))
-    return FOUND if report.has_all_data else STORE_PROBLEM
+    return FOUND if report.is_complete else STORE_PROBLEM

@@ -36,7 +36,7 @@ the root; a link to what is not there is removed. All are listed.
 Nothing is taken from the projections, `nodes.jsonl` and the like, which hold no checksum of a row. Files in which
 opening had kept rows of these that the log lacked (`cut_tail-nodes-52-1a2b3c4d.bin`) are listed.
 
-`snapshots/` are copied, each that is as it was made, and `history/` where it is whole; what was left out is listed.
+`snapshots/` and `history/` stay in the damaged folder, from where they may be copied as they are.
 """
 
 from __future__ import annotations
@@ -54,11 +54,11 @@ from collections import deque
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, BinaryIO, NamedTuple
+from typing import BinaryIO, NamedTuple
 
 from .. import keyword_tree as kt
 from .addresses import is_address
-from .backup import copy_file, make_file
+from .backup import make_file
 
 __all__ = ["Loss", "RepairError", "RepairReport", "repair"]
 
@@ -93,9 +93,6 @@ class Loss:
     """The last operation concerned; 0 if it is unknown how many there were."""
     ids: tuple[str, ...] = ()
     """The ids of records and operations that could still be read there."""
-    is_data: bool = True
-    """Whether records may be lost by it; False where history alone is."""
-
     def __str__(self) -> str:
         """Return a line for people."""
         numbers = f" (operations {self.first_seq} to {self.last_seq or 'the end'})" if self.first_seq else ""
@@ -128,40 +125,26 @@ class RepairReport:
 
     @property
     def is_complete(self) -> bool:
-        """Whether nothing is lost, of data and of history."""
+        """Whether nothing is lost."""
         return not self.losses
-
-    @property
-    def has_all_data(self) -> bool:
-        """Whether nothing but history is lost."""
-        return not any(loss.is_data for loss in self.losses)
 
     def __repr__(self) -> str:
         """Return one line."""
-        data = sum(loss.is_data for loss in self.losses)
-        parts = [_count(data, "loss")] if data else []
-        parts += [_count(len(self.losses) - data, "loss") + " of history alone"] if data < len(self.losses) else []
+        lost = _count(len(self.losses), "loss") if self.losses else "nothing lost"
         return (
             f"<RepairReport {_count(self.keywords, 'keyword')}, {_count(self.infos, 'info')}, "
-            f"{_count(self.links, 'link')}; {', '.join(parts) or 'nothing lost'}>"
+            f"{_count(self.links, 'link')}; {lost}>"
         )
 
     def __str__(self) -> str:
         """Return the whole report for people."""
         lines = [
-            f"Read {self.damaged_dir}, which was not changed, and wrote {self.new_dir}:",
+            f"Read {self.damaged_dir}, which keeps its snapshots and older logs, and wrote {self.new_dir}:",
             f"operations: {self.operations:,}, keywords: {self.keywords:,}, "
             f"infos: {self.infos:,}, links: {self.links:,}.",
         ]
-        for title, entries in (
-            ("Data that could not be saved", [loss for loss in self.losses if loss.is_data]),
-            ("History that could not be saved", [loss for loss in self.losses if not loss.is_data]),
-        ):
-            if entries:
-                lines += ["", f"{title} ({len(entries):,}):", *(f"- {entry}" for entry in entries)]
-        if self.has_all_data:
-            lines += ["", "Nothing is lost." if self.is_complete else "No data is lost, only history."]
-        return "\n".join(lines)
+        lost = [f"Data that could not be saved ({len(self.losses):,}):", *(f"- {loss}" for loss in self.losses)]
+        return "\n".join([*lines, "", *(lost if self.losses else ["Nothing is lost."])])
 
 
 def _count(count: int, noun: str) -> str:
@@ -393,30 +376,6 @@ class _Repair:
                 links.append(kt._EncodeRecord(replace(link, deleted=True)))
         return before, kt.Rows([kt._EncodeRecord(node) for node in after.values()], [], links, {}, {})
 
-    def copy_aside(self, new: Path) -> None:
-        """Copy the snapshots that are intact, and the logs that compactions set aside."""
-        store = kt._FileStore(str(self.damaged), kt._Files(), time.time)
-        for name in store.SnapshotNames():
-            try:
-                with store.OpenSnapshot(name):
-                    pass
-            except (kt.StoreError, kt.NotFoundError) as error:
-                detail = f"the snapshot is not as it was made, and was left out: {error}"
-                self.losses.append(Loss(detail, f"{kt.SNAPSHOTS}/{name}", is_data=False))
-                continue
-            _copy_files((self.damaged / kt.SNAPSHOTS / name).iterdir(), new / kt.SNAPSHOTS / name)
-        # A number within the log is that of its second name, which a compaction left which failed.
-        aside = [path for path in (self.damaged / kt.HISTORY).glob("*.*") if path.stem.isdecimal()]
-        _copy_files((path for path in aside if int(path.stem) < self.first_number), new / kt.HISTORY)
-
-
-def _copy_files(files: Iterable[Path], folder: Path) -> None:
-    for path in files:
-        folder.parent.mkdir(mode=0o700, exist_ok=True)
-        folder.mkdir(mode=0o700, exist_ok=True)
-        copy_file(path, folder / path.name, path.stat().st_size)
-
-
 def _check(record: kt.KeywordNode | kt.Info | kt.InfoKeywordLink) -> None:
     """Refuse a record that no tree can have, though its fields have the types of its kind."""
     lists = [value for value in vars(record).values() if isinstance(value, list)]
@@ -514,26 +473,15 @@ def _repair_into(damaged: Path, unfinished: Path, new: Path) -> RepairReport:
         work.read()
         with make_file(unfinished / kt.LOG_NAME) as log:
             work.write(log)
-        work.copy_aside(unfinished)
-    problems, counted = _look_into(unfinished)
-    if problems:  # of the history alone: all else is new
-        shutil.rmtree(unfinished / kt.HISTORY, ignore_errors=True)
-        work.losses += [Loss(f"it was left out: {problem}", kt.HISTORY, is_data=False) for problem in problems]
-        problems, counted = _look_into(unfinished)
-        assert not problems, problems[:3]
+    with kt.KeywordTree(str(unfinished)) as tree:
+        assert not (found := [*tree.recovery, *tree.Verify()]), found[:3]
+        counted = tree.TreeMetrics()
     for folder in {path.parent for path in unfinished.rglob("*")}:
         kt._Files().SyncFolder(str(folder))
     keywords, infos, links = (counted[kind] for kind in ("keywords", "infos", "links"))
     assert (keywords, infos) == (len(work.state.nodes) - 1, len(work.state.infos)), counted
     losses = tuple(sorted(work.losses, key=_order_of))
     return RepairReport(str(damaged), str(new), work.operations, keywords, infos, links, losses)
-
-
-def _look_into(folder: Path) -> tuple[list[str], dict[str, Any]]:
-    """Open a new store; return its problems, and its counts."""
-    with kt.KeywordTree(str(folder)) as tree:
-        assert not tree.recovery, tree.recovery
-        return tree.Verify(), tree.TreeMetrics()
 
 
 def _order_of(loss: Loss) -> tuple[bool, str, int, int]:
