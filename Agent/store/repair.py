@@ -192,7 +192,7 @@ def _read_lines(path: Path) -> Iterator[tuple[int, int, bytes]]:
             offset += len(line)
 
 
-def _scan(path: Path, name: str) -> tuple[dict[int, _Found], list[Loss]]:
+def _scan(path: Path) -> tuple[dict[int, _Found], list[Loss]]:
     """Return the lines of a log that are whole, by their numbers, the first of each; and all else that is not blank."""
     found: dict[int, _Found] = {}
     damages: list[Loss] = []
@@ -208,13 +208,13 @@ def _scan(path: Path, name: str) -> tuple[dict[int, _Found], list[Loss]]:
                 first = found.setdefault(line.seq, here)
                 if first.line.crc != line.crc:
                     detail = f"another operation {line.seq} is in line {first.number}; this one was left out"
-                    damages.append(Loss(detail, name, *here[1:], line.seq, line.seq, _ids_in(text)))
+                    damages.append(Loss(detail, kt.LOG_NAME, *here[1:], line.seq, line.seq, _ids_in(text)))
             rest = rest.lstrip(_BLANK)
             begin, rest = offset + stop - len(rest), rest.rstrip(_BLANK)
             if rest and not (line and len(rest) == 1):  # one byte after a whole line was its newline
                 op = _MatchOp(rest)
                 detail = f"its checksum is wrong{f', it seems to be {op[1].decode()}' if op else ''}"
-                damages.append(Loss(detail, name, number, begin, len(rest), ids=_ids_in(rest)))
+                damages.append(Loss(detail, kt.LOG_NAME, number, begin, len(rest), ids=_ids_in(rest)))
     return found, damages
 
 
@@ -288,7 +288,7 @@ class _Repair:
 
     def read(self) -> None:
         """Read the log once, and find which of its lines count."""
-        found, damages = _scan(self.damaged / kt.LOG_NAME, kt.LOG_NAME)
+        found, damages = _scan(self.damaged / kt.LOG_NAME)
         self._chosen = [found[seq] for seq in sorted(found)]
         if not found:
             raise RepairError(f"no line of {self.damaged / kt.LOG_NAME} could be read as a keyword tree's")
