@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 
 from Agent.adapters import mem0
-from Agent.context_engine.commit import policies
 from Agent.keyword_tree import _INTENTS, LLMClient, _SchemaOf
 from Agent.knowhub import routing
 from Agent.memory import extraction
@@ -51,7 +50,6 @@ class TestJudge:
         *routing.SCHEMAS.values(),
         extraction.GRAPH_SCHEMA,
         extraction.FACTS_SCHEMA,
-        policies._MERGE_SCHEMA,
         mem0._SCHEMA,
     ],
 )
