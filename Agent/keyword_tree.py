@@ -2393,8 +2393,6 @@ class _FileStore:
         self._size = 0  # of the log with its padding, or less
         self._folder_time = -1  # of the folder when the log was last identified; -1 where that proves nothing
         self._behind = b""  # the bytes after the last line of a log that can only be read
-        # What `LockAndLook` is asked, and finds where all is as the last write left it.
-        self._left: tuple[tuple[int, str, int, int, int], tuple[int, int, bytes]] | None = None
         self.MakeLock()
 
     def MakeLock(self) -> None:
@@ -2576,12 +2574,16 @@ class _FileStore:
 
     def Begin(self, apply: Callable[[Rows], None], for_commit: bool = False) -> None:
         """Keep other processes from writing, and let `apply` take in what they wrote; `End` lets them go on."""
+        if self.health is Health.READ_ONLY:
+            self._RefuseChangedLog()
+            return
+        self.RefuseIfFailed()
+        if not self.IsAsLeft():
+            self._CatchUp(apply)
+
+    def IsAsLeft(self) -> bool:
+        """Keep other processes from writing; tell whether none has written."""
         reader, files = self._reader, self.files
-        if self.health is not _SOUND:
-            if self.health is Health.READ_ONLY:
-                self._RefuseChangedLog()
-                return
-            self.RefuseIfFailed()
         self._lock.is_held = True
         length = min(reader.log.bytes - reader.last_line, _ENVELOPE_LIMIT)  # a long line is not read whole
         place = reader.fd, length + 1, reader.last_line  # and a byte after it
@@ -2589,22 +2591,14 @@ class _FileStore:
         marked, changed_at, last_line = files.LockAndLook(self._lock.fd, self.data_dir, *place)
         if marked:
             raise StoreError(f"a sync of {self.log_path} failed in another process, open the tree again")
-        if not self._IsInPlace(changed_at):
-            raise ReplacedError(f"{self.log_path} was replaced")
+        if changed_at != self._folder_time:
+            if self._IsReplaced():
+                raise ReplacedError(f"{self.log_path} was replaced")
+            self._NoteFolderTime(changed_at)
         if last_line[_CRC] != reader.crc:
             self._Lose()
         after = last_line[length:] if length < _ENVELOPE_LIMIT else files.Read(reader.fd, 1, reader.log.bytes)
-        if after not in (b" ", b"\n"):
-            self._CatchUp(apply)
-
-    def IsAsLeft(self) -> bool:
-        """Keep other processes from writing; tell whether all is as it was left; else `Begin` looks closer."""
-        if self._left is None or self.health is not _SOUND:
-            return False
-        self._lock.is_held = True
-        place, expected = self._left
-        seen = self.files.LockAndLook(*place)
-        return seen == expected or (seen[::2] == expected[::2] and self._IsInPlace(seen[1]))
+        return after in (b" ", b"\n")
 
     def RefuseIfFailed(self) -> None:
         if self.health is Health.LOST:
@@ -2629,14 +2623,6 @@ class _FileStore:
     def _IsReplaced(self) -> bool:
         """Tell whether another file has the log's name; or the lock's: then there are two locks."""
         return not (self.files.IsAt(self._reader.fd, self.log_path) and self._lock.IsInPlace())
-
-    def _IsInPlace(self, changed_at: int) -> bool:
-        """Tell whether log and lock still have their names, of the time at which a name in the folder last changed."""
-        if changed_at != self._folder_time:
-            if self._IsReplaced():
-                return False
-            self._NoteFolderTime(changed_at)
-        return True
 
     def _NoteFolderTime(self, changed_at: int) -> None:
         # A name in the folder that changes changes its time; but not twice within the tick of a clock, so only a time
@@ -2717,13 +2703,9 @@ class _FileStore:
         if is_beyond:
             self._size = end + len(_PADDING)
         log.bytes, log.lines, log.crc = end, log.lines + count, zlib.crc32(data, log.crc)
-        reader.last_line = start = end - len(last_line)
+        reader.last_line = end - len(last_line)
         reader.seq = seq = reader.seq + count
         reader.crc = crc  # last: see `Advance`
-        self._left = None
-        if len(last_line) <= _ENVELOPE_LIMIT:  # a long one is not kept
-            expected = 0, self._folder_time, last_line + b" "
-            self._left = (self._lock.fd, self.data_dir, fd, end + 1 - start, start), expected
         checked_seq, checked_size = reader.checkpoint
         return seq - checked_seq >= _CHECKPOINT_OPERATIONS or end - checked_size >= _CHECKPOINT_BYTES
 
@@ -5243,13 +5225,11 @@ class _Engine:
         """
         if self._blocks or self.commit_lock.locked() or not (self._committer.is_alone and self._can_go_straight):
             return None
-        made = result = None
-        is_as_left, position = False, ""
+        made, result, position = None, None, ""
         with self.Enter(), self.commit_lock:
             store = self.store
             try:
-                is_as_left = self.health is _SOUND and store.IsAsLeft()
-                if is_as_left:
+                if self.health is store.health is _SOUND and store.IsAsLeft():
                     made = make(self.state.next_ordinal, "", *arguments)
                 if made is not None:
                     result, take_in, taken, operation = made
@@ -5270,7 +5250,7 @@ class _Engine:
                             raise
                         raise _ErrorOf(operation[1], failure)  # noqa: B904  it is the error, or has it as its cause
                     self._NoteUnread(error)
-                elif not isinstance(error, Exception if is_as_left else _DiskError):  # else its plan says so, too
+                elif not isinstance(error, KeywordTreeError):  # else the general way says so, too
                     raise
             finally:
                 try:

@@ -59,7 +59,6 @@ def at_each_call(
     for number in itertools.count(0, step):
         fill(door)
         tree = KeywordTree(FOLDER)
-        inside.go_straight(tree)
         returned, raised = None, None
         with stepping_in(door.disk, number, partial(act, tree)) as met:
             try:
@@ -172,10 +171,9 @@ class TestTimeouts:
 
     def test_while_the_lock_is_waited_for_come_out_as_themselves(self, door: Door) -> None:
         fill(door)
-        with KeywordTree(FOLDER) as tree:
-            inside.go_straight(tree)
-            with stepping_in(door.disk, "flock lock", partial(ring, None)), pytest.raises(TimeoutError):
-                write(tree)
+        tree = KeywordTree(FOLDER)
+        with stepping_in(door.disk, "flock lock", partial(ring, None)), pytest.raises(TimeoutError):
+            write(tree)
 
     @pytest.mark.parametrize("call", ["fdatasync change_log.jsonl", "fsync store", "pread change_log.jsonl"])
     def test_in_an_opening_come_out_as_themselves(self, disk: FaultyDisk, call: str) -> None:

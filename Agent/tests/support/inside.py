@@ -367,18 +367,10 @@ def never_straight(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(kt._Engine, "WriteAlone", lambda *_: None)
 
 
-def go_straight(tree: KeywordTree) -> None:
-    """Let the first write of a tree find all as it was left, as the second one does."""
-    store: Any = tree._engine.store
-    start, end = store._reader.last_line, store._reader.log.bytes
-    place = store._lock.fd, store.data_dir, store._reader.fd, end + 1 - start, start
-    store._left = place, (0, store._folder_time, store.files.Read(*place[2:]))
-
-
-def note_straight_writes(patch: pytest.MonkeyPatch) -> list[object]:
+def note_straight_writes(patch: pytest.MonkeyPatch) -> list[Any]:
     """Return a list to which each record is added that was written the straight way."""
     real = kt._Engine.WriteAlone
-    noted: list[object] = []
+    noted: list[Any] = []
 
     def write(*arguments: Any) -> Any:
         if (record := real(*arguments)) is not None:
