@@ -2668,18 +2668,18 @@ class _FileStore:
             self._Checkpoint(operation.timestamp)
 
     def AppendOne(
-        self, op: str, id: str, now: float, author: str, agent_io: _Row | None, after: bytes,
+        self, op: str, id: str, now: float, author: str, agent_io: _Row | None, before: bytes, after: bytes,
         *rows: tuple[int, list[bytes]],
     ) -> str:  # fmt: skip
         """Make one operation durable as `Append` does; return the position after it.
 
         Args:
-            after: what the line says of the rows.
+            before, after: what the line says of the rows.
             rows: for each projection that has new ones its number, and these.
         """
         reader = self._reader
         seq = reader.seq
-        line, crc = _JoinLine(seq + 1, reader.crc, seq, op, id, now, author, agent_io, b"null", after)
+        line, crc = _JoinLine(seq + 1, reader.crc, seq, op, id, now, author, agent_io, before, after)
         is_checkpoint_due = self._Put(line, 1, line, crc)
         for kind, new in rows:
             reader.ProjectKind(kind, new)
@@ -4396,6 +4396,27 @@ class _Transaction:
                 yield _ReadRecord(row)
 
 
+class _OneRecord(_Transaction):
+    """What a plan finds that changes one record, which is there, and looks at no other."""
+
+    after: bytes | None = None
+
+    def __init__(self, engine: _Engine, row: bytes) -> None:
+        self.Normalize, self.now, self._row = engine.NormalizeAll, engine.Now(), row
+
+    @override
+    def ReadNode(self, id: str) -> KeywordNode:
+        return _ReadNode(self._row)
+
+    @override
+    def ReadInfo(self, id: str) -> Info:
+        return cast("Info", _ReadRecord(self._row, Info))
+
+    @override
+    def Stage(self, record: _Record, dead: bytes | None = None) -> None:
+        self.after = _EncodeRecord(record)
+
+
 def _IsSame(old: object, new: object) -> bool:
     """Tell whether two JSON values are the same, which 1 and True are not."""
     if old != new:
@@ -5365,7 +5386,7 @@ class _Engine:
                 made = None
             if made is None or made[2][0] in ids:
                 return []
-            job.result, take_in, (id, *_), (op, _, now, author, agent_io, _, *news) = made
+            job.result, take_in, (id, *_), (op, _, now, author, agent_io, _, _, *news) = made
             job.is_written, job.error = True, None  # no error of a run before others' changes
             rows = NoRows()
             for kind, new in news:
@@ -5890,6 +5911,8 @@ def _IdsIn(steps: Iterable[_Step]) -> list[str]:
 #   _Searcher   finds, exactly or by the descent, and builds a result
 #   KeywordTree checks arguments, and asks these four
 
+# Operations whose plan changes one record, and looks at no other.
+_OF_ONE_RECORD = {"update_keyword", "add_alias", "remove_alias", "confirm", "unconfirm", "update_info"}
 _NODE_SPEC: _Row = dict.fromkeys(KeywordSpec.__annotations__)  # and what is the default of each
 _NODE_SPEC |= {"description": "", "llm_auto_place": True, "created_by": "user"}
 _INFO_SPEC: _Row = dict.fromkeys(InfoSpec.__annotations__)
@@ -5978,7 +6001,7 @@ class _Writer:
         )
         node = _DeferNode(id, row, level, self._reader.ListChildren)
         taken = id, row, ordinal, parent_id, folds, tokens
-        return node, state.AddNode, taken, ("create_keyword", operation_id, now, author, io, row, (0, [row]))
+        return node, state.AddNode, taken, ("create_keyword", operation_id, now, author, io, b"null", row, (0, [row]))
 
     def CreateInfo(self, ids: list[str], chosen: list[str], io: _Row | None, id: str | None, *draft: Any) -> Info:
         """Make one info, of arguments that were checked, linked to the keywords of these ids, and to chosen ones."""
@@ -6011,7 +6034,7 @@ class _Writer:
             return None
         info = _DeferInfo(row)
         info.id = id
-        operation = "create_info", operation_id, now, author, io
+        operation = "create_info", operation_id, now, author, io, b"null"
         if not keyword_ids:
             return info, state.AddInfo, (id, row, (), ()), (*operation, row, (1, [row]))
         links = []
@@ -6019,6 +6042,26 @@ class _Writer:
             links.append(_EncodeLink(id, keyword_id, number, False, RelationType.PRIMARY, author, now))
         after = _EncodeRows(_MakeRows(([], [row], links, {}, {})))
         return info, state.AddInfo, (id, row, keyword_ids, links), (*operation, after, (1, [row]), (2, links))
+
+    def MakeChange(
+        self, _ordinal: int, _operation_id: str, op: str, plan: Callable[..., Any], author: str, given: _Row
+    ) -> _Made | None:
+        """Make what a plan says that changes one record by the straight way."""
+        engine = self._engine
+        state = engine.state
+        kind, id = (1, given["info_id"]) if "info_id" in given else (0, given["id"])
+        row = (state.infos if kind else state.nodes).get(id)
+        if type(row) is not bytes:
+            return None  # it is not there, or not in memory
+        tx = _OneRecord(engine, row)
+        record = plan(tx, **given)
+        if tx.after is None or (kind and len(tx.after) > RESIDENT_LIMIT):
+            return None
+        rows = NoRows()
+        rows[:3][kind].append(tx.after)
+        rows.heads[tx.after] = record
+        operation = op, engine.new_id(), tx.now, author, None, row, tx.after, (kind, [tx.after])
+        return record, state.Apply, (rows,), operation
 
     def Place(self, name: str, description: str) -> tuple[str, _Row | None]:
         """Let the model choose a parent; return it, and what the log keeps of that."""
@@ -6464,6 +6507,10 @@ class KeywordTree:
         """Check the arguments (named as in `_CHECKS`); commit a plan, return its result."""
         author = _CheckName("changed_by", changed_by)
         given = {name: _CHECKS[name](name, value) for name, value in arguments.items()}
+        if op in _OF_ONE_RECORD:
+            changed = self._engine.WriteAlone(self._writer.MakeChange, op, plan, author, given)
+            if changed is not None:
+                return cast("_Value", changed)
         return self._engine.Write(op, lambda tx: plan(tx, **given), author)
 
     def _ChangeNode(

@@ -6,7 +6,7 @@ import itertools
 import json
 import os
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import partial
 from operator import methodcaller
 from pathlib import Path
@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from Agent.keyword_tree import KeywordTree, KeywordTreeError
+from Agent.keyword_tree import Info, KeywordNode, KeywordTree, KeywordTreeError
 from Agent.tests.support import inside
 
 STORM = os.environ.get("KEYWORD_TREE_STORM", "") not in ("", "0")
@@ -22,11 +22,9 @@ HISTORIES, GROUPS = (1_000, 10_000) if STORM else (40, 300)
 NAMES = ("tea", "Tea", "绿茶", "C#", "c", "a/b", "Ｔｅａ", "tea ", "t\u200bea")
 
 
-def _opened(folder: Path) -> KeywordTree:
+def _opened(folder: Path, now: Callable[[], float]) -> KeywordTree:
     numbers = itertools.count()
-    times = itertools.count(1_000)
-    new_id = lambda: f"id-{next(numbers)}"  # noqa: E731
-    return KeywordTree(str(folder), new_id=new_id, clock=lambda: next(times) / 8)
+    return KeywordTree(str(folder), new_id=lambda: f"id-{next(numbers)}", clock=now)
 
 
 def _answer(call: Callable[[], Any]) -> object:
@@ -37,30 +35,35 @@ def _answer(call: Callable[[], Any]) -> object:
     return json.dumps(vars(found), sort_keys=True) if hasattr(found, "id") else repr(found)
 
 
-def _steps(draw: random.Random) -> Iterator[Callable[[KeywordTree], object]]:
-    ids = ["root", "id-5", "nowhere", "given"]
-    for number in range(draw.randint(5, 25)):
-        name, text = draw.choice(NAMES), f"content {number} 内容"
-        parent, other, links = draw.choice(ids), draw.choice(ids), draw.sample(ids, draw.randint(0, 3))
-        alias = draw.sample(NAMES, draw.randint(0, 3))
-        given: dict[str, Any] = {
-            "metadata": draw.choice([None, {}, {"k": [1.5, "é"]}]),
-            "created_by": draw.choice(["user", "我"]),
-        }
-        steps: list[Callable[[KeywordTree], object]] = [
-            *3 * [methodcaller("CreateKeyword", name, parent, alias, "说明" * len(alias), **given)],
-            *3 * [methodcaller("CreateInfo", text * draw.choice([1, 1, 400]), "s", links, **given)],
-            methodcaller("CreateKeyword", name, parent, id="given"),
-            methodcaller("CreateKeyword", name, aliases=alias),
-            methodcaller("CreateInfo", text, keyword_ids=links, id="given"),
-            methodcaller("DeleteKeyword", parent),
-            methodcaller("MergeKeywords", parent, other),
-            methodcaller("MoveKeyword", parent, other),
-            lambda tree: tree.Undo(tree.last_operation),
-            methodcaller("FindByName", name),
-        ]
-        yield draw.choice(steps)
-        ids += [f"id-{draw.randint(2, 3 * number + 4)}"]
+def _step(draw: random.Random, ids: list[str], number: int) -> Callable[[KeywordTree], object]:
+    name, text = draw.choice(NAMES), f"content {number} 内容"
+    one, other, links = draw.choice(ids), draw.choice(ids), draw.sample(ids, draw.randint(0, 3))
+    alias, version = draw.sample(NAMES, draw.randint(0, 3)), draw.choice([1, 1, 2])
+    given: dict[str, Any] = {
+        "metadata": draw.choice([None, {}, {"k": [1.5, "é"]}]),
+        "created_by": draw.choice(["user", "我"]),
+    }
+    steps: list[Callable[[KeywordTree], object]] = [
+        *3 * [methodcaller("CreateKeyword", name, one, alias, "说明" * len(alias), **given)],
+        *3 * [methodcaller("CreateInfo", text * draw.choice([1, 1, 400]), "s", links, **given)],
+        methodcaller("CreateKeyword", name, one, id="given"),
+        methodcaller("CreateKeyword", name, aliases=alias),
+        methodcaller("CreateInfo", text, keyword_ids=links, id="given"),
+        methodcaller("DeleteKeyword", one),
+        methodcaller("MergeKeywords", one, other),
+        methodcaller("MoveKeyword", one, other),
+        lambda tree: tree.Undo(tree.last_operation),
+        methodcaller("FindByName", name),
+        *2 * [methodcaller("UpdateKeyword", one, {"name": name, "aliases": alias}, version)],
+        methodcaller("UpdateKeyword", one, {"description": "说明", "metadata": {"k": len(alias)}}, version),
+        *2 * [methodcaller("UpdateInfo", one, {"content": text * draw.choice([1, 1, 800])}, changed_by="我")],
+        methodcaller("UpdateInfo", one, {"source": name}, version),
+        methodcaller("AddAlias", one, name),
+        methodcaller("RemoveAlias", one, name),
+        methodcaller("Confirm", f"which {name}?", one),
+        methodcaller("Unconfirm", f"which {name}?", one),
+    ]
+    return draw.choice(steps)
 
 
 def _files(folder: Path) -> dict[str, bytes]:
@@ -78,14 +81,21 @@ def test_the_straight_way_gives_the_same_bytes_memory_and_answers(
         found = []
         for way in ("straight", "general"):
             folder, draw = tmp_path / f"{way}-{seed}", random.Random(seed)
-            with monkeypatch.context() as patch, _opened(folder) as tree:
+            now, answers = [1_000.0], []
+            with monkeypatch.context() as patch, _opened(folder, lambda now=now: now[0]) as tree:  # type: ignore[misc]
                 if way == "general":
                     inside.never_straight(patch)
-                answers = [_answer(partial(step, tree)) for step in _steps(draw)]
+                for number in range(draw.randint(5, 25)):
+                    now[0] += 0.125  # not by each reading: what is refused may be decided twice
+                    there = [record.id for records in (tree, tree.ListInfos()) for record in records]
+                    step = _step(draw, ["root", "nowhere", "given", *there], number)
+                    answers.append(_answer(partial(step, tree)))
                 found.append((answers, _files(folder), inside.held(tree), tree.Verify()))
         assert found[0] == found[1], seed
         assert found[0][3] == []
     assert len(straight) > HISTORIES
+    kinds = {(type(record), record.version > 1) for record in straight}
+    assert kinds == set(itertools.product((KeywordNode, Info), (False, True)))
 
 
 class _Twin:
