@@ -1,9 +1,6 @@
 """`ArchiveBuilder`: the messages of a session as a node, unchanged in `messages.jsonl`; its abstract and overview."""
 
 import contextlib
-import functools
-import re
-from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
@@ -17,8 +14,6 @@ from ...base.text import (
     split_sentences,
     strings_of,
 )
-from ...finding.texts import is_unspaced
-from ...memory.keywords import ChineseKeywordExtractor
 from ..core.config import (
     ABSTRACT,
     ARCHIVE_BYTES,
@@ -26,8 +21,6 @@ from ..core.config import (
     CONTENT,
     LEVEL_TOKENS,
     MESSAGES,
-    OF_A_PERSON,
-    OF_A_PREFERENCE,
     OVERVIEW,
     SEE_MESSAGES,
 )
@@ -40,7 +33,9 @@ from ..fs.uri import Uri, check_access, parse_uri, session_uri
 
 _SPEAKERS = 6
 _KNOWN_ARCHIVES = 10_000
+_LINE = 40  # tokens of an abstract that are sentences: it stands before each session's first hit
 _SHORT = 100  # tokens that an overview may always have; of a long session it has an eighth
+_TEXTS = 100  # messages whose sentences are looked at
 
 
 class ArchiveBuilder:
@@ -158,114 +153,38 @@ def _speakers(messages: Sequence[Message]) -> list[str]:
 
 
 def describe_archive(messages: Sequence[Message], count: CountTokens = count_tokens) -> str:
-    """Return an archive's abstract: day, speakers, and the most telling words or clauses, each whole."""
+    """Return an archive's abstract: day, speakers, and the first sentences, each whole."""
     kept = [message for message in messages if not message.forgotten]
     if not kept:
         return "(forgotten)"
     days = sorted({date_of(message.at) for message in kept} - {""})
     when = " to ".join(dict.fromkeys([*days[:1], *days[-1:]]))
-    speakers = _speakers(kept)
-    words = telling_words([message.text for message in kept if message.role != "tool"])
-    while True:
-        mark = ", " if " ".join(words).isascii() else "，"
-        text = " · ".join(filter(None, [when, ", ".join(speakers), mark.join(words)]))
-        if not words or count(text) <= LEVEL_TOKENS["L0"]:
-            return cut_tokens(text, LEVEL_TOKENS["L0"], count)
-        words.pop()
+    said = " ".join(_sentences(kept, _LINE, count))
+    return cut_tokens(" · ".join(filter(None, [when, ", ".join(_speakers(kept)), said])), LEVEL_TOKENS["L0"], count)
+
+
+def _sentences(messages: Sequence[Message], limit: int, count: CountTokens) -> list[str]:
+    """Return sentences of the user, if there is one, in their order, as far as they fit into `limit` tokens."""
+    said = [message for message in messages if message.role != "tool" and not message.forgotten]
+    said = [message for message in said if message.role == "user"] or said
+    sentences = [sentence for message in said[:_TEXTS] for sentence in split_sentences(message.text[:4000])]
+    found, used = list[str](), 0
+    for sentence in dict.fromkeys(map(one_line, sentences)):
+        if used + (size := count(sentence) + 2) <= limit:
+            found.append(sentence)
+            used += size
+    return found
 
 
 def render_archive(
     messages: Sequence[Message], abstract: str, encoded: bytes = b"", count: CountTokens = count_tokens
 ) -> dict[str, bytes]:
     """Return an archive's files; `encoded` are its messages as `encode_messages` has them, if that was done before."""
-    kept = [message.text for message in messages if not message.forgotten and message.role != "tool"]
-    limit = min(LEVEL_TOKENS["L1"] - 20, max(_SHORT, sum(map(count, kept)) // 8))
-    overview = "\n".join([f"- {sentence}" for sentence in telling_sentences(kept, limit, count)])
+    limit = min(LEVEL_TOKENS["L1"] - 20, max(_SHORT, sum(count(message.text) for message in messages) // 8))
+    overview = "\n".join([f"- {sentence}" for sentence in _sentences(messages, limit, count)])
     return {
         ABSTRACT: abstract.encode(),
         OVERVIEW: overview.encode(),
         CONTENT: SEE_MESSAGES,
         MESSAGES: encoded or encode_messages(messages),
     }
-
-
-_extract = ChineseKeywordExtractor().extract
-_WORDS = 40  # that sentences are chosen by
-_TEXTS = 100  # texts that are looked at; of more, evenly spread ones
-_SAID_ALWAYS = """
-hey hello thanks thank yes yeah good great really like just know think get got one also much make made going want user
-assistant tool image sure okay noted welcome 你好 谢谢 好的 觉得 感觉 知道 喜欢 真的 今天 一下 记住 记下 收到 明白
-没问题 不客气 可以 有什么可以帮
-"""
-_SMALL_TALK = frozenset(_SAID_ALWAYS.split())
-# Taken out before a text is cut into words: without a dictionary 记住了 would be cut into 记住 and 住了.
-_find_talk = re.compile("|".join(sorted(filter(is_unspaced, _SMALL_TALK))))
-_find_clauses = re.compile("[^\n，。；！？：、,;!?:…]+").findall
-_CLAUSE = 30  # characters: a longer clause is no phrase
-
-_states_fact = re.compile(f"{OF_A_PREFERENCE}|{OF_A_PERSON}", re.IGNORECASE).search
-
-
-def telling_words(texts: Sequence[str], count: int = 12) -> list[str]:
-    """Return the words that most of some texts turn on: said in several of them, and long enough to mean something.
-
-    Of a script without blanks it is the clause that a word is first said in: a word alone may be cut wrongly there.
-
-    >>> telling_words(["I adopted a puppy!", "Is the puppy called Oliver?", "Oliver it is."], 2)
-    ['oliver', 'puppy']
-    >>> telling_words(["我下周三去杭州出差，帮我订一张高铁票。"])
-    ['我下周三去杭州出差', '帮我订一张高铁票']
-    """
-    words = _rank_words(tuple(_some(texts)))
-    return list(dict.fromkeys([_clause_of(word, texts) if is_unspaced(word) else word for word in words]))[:count]
-
-
-def _clause_of(word: str, texts: Sequence[str]) -> str:
-    clauses = (clause for text in texts if word in text for clause in _find_clauses(text))
-    clause = one_line(next((clause for clause in clauses if word in _find_talk.sub(" ", clause)), word))
-    return clause if len(clause) <= _CLAUSE else word
-
-
-def _some(texts: Sequence[str]) -> Sequence[str]:
-    return texts[:: 1 + len(texts) // _TEXTS]
-
-
-@functools.lru_cache(maxsize=4)  # an archive's abstract and its overview ask for the same
-def _rank_words(texts: tuple[str, ...]) -> tuple[str, ...]:
-    said: Counter[str] = Counter()
-    for text in texts:
-        said_now = _extract(_find_talk.sub(" ", text[:4000]))
-        words = [word for word in said_now if word not in _SMALL_TALK and not word.isdecimal()]
-        said.update(list(dict.fromkeys(words)))  # each once, and equals in the order of saying in every run
-    best = sorted(said, key=lambda word: -said[word] * min(6, 2 * len(word) if not word.isascii() else len(word)))
-    return tuple(best[:_WORDS])
-
-
-def telling_sentences(texts: Sequence[str], limit: int, count: CountTokens = count_tokens) -> list[str]:
-    """Return sentences that say most of the telling words, in their order, within `limit` tokens.
-
-    A fact about a person, or what they like, counts double; what says thanks or "noted" alone is left out.
-
-    >>> telling_sentences(["我喜欢龙井,不加糖。", "记住了！", "我订一张周五去上海的火车票。"], 12)
-    ['我喜欢龙井,不加糖。']
-    """
-    words = telling_words(texts, _WORDS)
-    scored: list[tuple[float, int, int, str]] = []
-    for place, text in enumerate(_some(texts)):
-        for sentence in split_sentences(text[:4000]):
-            sentence = one_line(sentence)
-            folded = _find_talk.sub(" ", sentence.casefold())
-            said = [word for word in words if word in folded]
-            hits = len(said) - len([word for word in said if "\n".join(said).count(word) > 1])  # but parts of others
-            if hits and len(sentence) <= 400:
-                hits *= 2 if _states_fact(sentence) else 1
-                scored.append((-hits / (4 + count(sentence)) ** 0.5, place, len(scored), sentence))
-    picked: list[tuple[int, int, str]] = []
-    used, seen = 0, set[str]()
-    for _, place, number, sentence in sorted(scored):
-        size = count(sentence) + 2
-        if used + size <= limit and sentence not in seen:
-            seen.add(sentence)
-            used += size
-            picked.append((place, number, sentence))
-    return [sentence for _, _, sentence in sorted(picked)]

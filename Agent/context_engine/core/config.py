@@ -70,9 +70,3 @@ PASSAGE_CHARACTERS, BUDGET_TOKENS = 800, 1_200
 
 QUERY_CHARACTERS = 2_000
 """Of a longer question its beginning and its end are asked."""
-
-OF_A_PREFERENCE = (
-    r"\b(?:like|love|prefer|favou?rite|hate|dislike|allergic|enjoy)\w*\b|喜欢|讨厌|偏好|爱吃|爱喝|过敏|习惯"
-)
-OF_A_PERSON = r"\b(?:my name|am i|live|work|birthday|job)\b|我叫|我是谁|住在|工作|生日|职业"
-"""Words of statements and questions about what someone likes, and about who they are: regular expressions."""

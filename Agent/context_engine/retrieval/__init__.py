@@ -23,8 +23,6 @@ from ..core.config import (
     BUDGET_TOKENS,
     CONTENT,
     MESSAGES,
-    OF_A_PERSON,
-    OF_A_PREFERENCE,
     OVERVIEW,
     OWNER_OF,
     PASSAGE_CHARACTERS,
@@ -210,8 +208,11 @@ _CUES = (
     (r"\b(?:who|whose|whom)\b|谁", ("entities", "profile")),
     (r"\b(?:when|what (?:day|date|time)|how long ago)\b|什么时候|何时|哪天|几号|几点", ("events",)),
     (r"\bhow (?:do|to|can|should|did)\b|怎么|怎样|如何|步骤", ("skills", "cases", "patterns", "tools")),
-    (OF_A_PREFERENCE, ("preferences",)),
-    (OF_A_PERSON, ("profile",)),
+    (
+        r"\b(?:like|love|prefer|favou?rite|hate|dislike|allergic|enjoy)\w*\b|喜欢|讨厌|偏好|爱吃|爱喝|过敏|习惯",
+        ("preferences",),
+    ),
+    (r"\b(?:my name|am i|live|work|birthday|job)\b|我叫|我是谁|住在|工作|生日|职业", ("profile",)),
 )
 _COMPILED = tuple((re.compile(pattern, re.IGNORECASE), categories) for pattern, categories in _CUES)
 _LAST = 3  # messages of the running session that a second query takes its words from
