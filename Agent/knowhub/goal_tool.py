@@ -85,11 +85,11 @@ class GoalTree:
                 other.status = "open"
         goal.status = "focused"
 
-    def render(self, with_knowledge: bool = True) -> str:
+    def render(self) -> str:
         """Return the tree as text, with the knowledge of the focused goal."""
-        return "\n".join(self._lines("", "", with_knowledge, set()))
+        return "\n".join(self._lines("", "", set()))
 
-    def _lines(self, parent_id: str, indent: str, with_knowledge: bool, seen: set[str]) -> list[str]:
+    def _lines(self, parent_id: str, indent: str, seen: set[str]) -> list[str]:
         lines = []
         for goal in self.goals:
             if goal.parent_id != parent_id or goal.id in seen:
@@ -97,10 +97,10 @@ class GoalTree:
             seen.add(goal.id)
             mark = STATUSES.get(goal.status, "?")
             lines.append(f"{indent}{mark} {tidy(goal.id)} {tidy(goal.description)}")
-            if with_knowledge and goal.status == "focused" and goal.knowledge:
+            if goal.status == "focused" and goal.knowledge:
                 block = knowledge_block(goal.knowledge, language_of(goal.description))
                 lines += [f"{indent}    {line}" for line in block.splitlines()]
-            lines += self._lines(goal.id, indent + "  ", with_knowledge, seen)
+            lines += self._lines(goal.id, indent + "  ", seen)
         return lines
 
     def to_json(self) -> dict[str, Any]:

@@ -39,7 +39,7 @@ class Entries(Store):
             record = Record(id, body.content, body.source.name, self._fields_of(token, body), token.principal)
             try:
                 operation_id, [made] = self._create(token, "save", [record], mark)
-                return self._saved(token, made, operation_id)
+                return self._saved(made, self._show(token, made, is_new=True), operation_id)
             except DuplicateIdError as error:
                 mark, earlier = self._repeated(token, key, "save", body)
                 if not earlier:
@@ -47,11 +47,11 @@ class Entries(Store):
         [there] = self._as_now(earlier[0])
         if not sees(token, there):
             raise not_found()
-        return self._saved(token, there, earlier[0].operation_id)
+        return self._saved(there, self._show(token, there), earlier[0].operation_id)
 
-    def _saved(self, token: Token, made: Record, operation_id: str) -> Json:
+    def _saved(self, made: Record, entry: Json, operation_id: str) -> Json:
         note = "private: nobody else sees it" if made.fields["scopes"] == [OWNER_SCOPE] else ""
-        return {"entry": self._show(token, made), "operation_id": operation_id, "note": note}
+        return {"entry": entry, "operation_id": operation_id, "note": note}
 
     def _fields_of(self, token: Token, body: KnowledgeIn) -> Json:
         """Return the fields of the record that a body describes."""
@@ -77,10 +77,10 @@ class Entries(Store):
         need(token, "read")
         return self._show(token, self._record(token, id, "knowledge"))
 
-    def _show(self, token: Token, record: Record) -> Json:
-        """Return an entry as answers have it."""
-        own = record.fields
-        shown, judged_before = self._cases(token, record.id), own.get("judged") or {}
+    def _show(self, token: Token, record: Record, *, is_new: bool = False) -> Json:
+        """Return an entry as answers have it; a new one was judged by no one yet."""
+        own, judged_before = record.fields, record.fields.get("judged") or {}
+        shown: dict[bool, list[Json]] = {True: [], False: []} if is_new else self._cases(token, record.id)
         for is_helpful, name in ((True, "helpful_history"), (False, "harmful_history")):
             shown[is_helpful] += judged_before.get(name, [])[: HISTORY_LIMIT - len(shown[is_helpful])]
         judged = judgement_of(record)
