@@ -2,7 +2,8 @@
 # Another interpreter: make PYTHON=python3.13 test
 
 PYTHON ?= python3
-VENV := .venv
+# An environment of your own in .venv stays as it is.
+VENV := $(if $(and $(wildcard .venv),$(if $(wildcard .venv/.made-with-*),,own)),.venv-make,.venv)
 RUN := $(VENV)/bin/python
 # One stamp per interpreter and per extra: a second run installs nothing, another PYTHON builds .venv again.
 MADE := $(VENV)/.made-with-$(subst /,-,$(PYTHON))

@@ -7,12 +7,14 @@ names stand for the same modules, whichever is imported first.
 
 import contextlib
 import importlib
+import os
 import sys
 from collections.abc import Sequence
 from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec, PathFinder
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 _OTHER = {"Agent": "keyword_tree", "keyword_tree": "Agent"}.get(__name__, __name__)
 _DOCUMENTED = {
@@ -102,7 +104,6 @@ with contextlib.suppress(ImportError):  # a Python without sqlite3: trees rank p
     KeywordTree.default_ranker = TreeRanker
 
 from .store import addresses as _addresses  # noqa: E402
-from .store.addresses import open_tree  # noqa: E402, F401
 
 
 def _open_shared(address: str, **options: object) -> KeywordTree:
@@ -113,6 +114,26 @@ def _open_shared(address: str, **options: object) -> KeywordTree:
 
 for _scheme in ("postgresql", "postgres"):
     _addresses.register_scheme(_scheme, _open_shared)
+
+
+def open_tree(place: str | os.PathLike[str], *, meaning: Any = True, **options: Any) -> KeywordTree:
+    """Open the tree in a folder, or at an address, which needs the extra `[postgres]`.
+
+    Args:
+        place: The folder or the address.
+        meaning: How to compare by meaning, for the tree and for what is made of it; False: by words alone.
+        options: Those of `KeywordTree`. Without `llm_client`, the client that the environment names is asked, and
+            where it names none, words and meaning decide.
+
+    Raises:
+        InvalidInputError: The address names no tree, or the extra is missing.
+    """
+    if options.get("llm_client") is None:
+        from .models.lexical_client import LexicalLLMClient
+        from .models.model_clients import client_from_environment
+
+        options["llm_client"] = client_from_environment() or LexicalLLMClient()
+    return _addresses.open_tree(place, meaning=meaning, **options)
 
 
 def __getattr__(name: str) -> object:

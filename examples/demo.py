@@ -36,12 +36,12 @@ FACTS = (
     ("外婆住在绵阳，爱吃回锅肉。", "外婆", "电话"),
 )
 QUESTIONS = {
-    "en": ("what scares the dog?", "who cannot eat peanuts?", "谁对花生过敏？", "who won the last world cup?"),
+    "en": ("what scares the dog?", "who cannot eat peanuts?", "谁对花生过敏？", "who won the world cup?"),
     "zh": ("外婆住在哪里？", "谁对花生过敏？", "who cannot eat peanuts?", "世界杯冠军是谁？"),
 }
 CORRECTED = {
-    "en": ("Biscuit", "Our dog Biscuit no longer fears fireworks."),
-    "zh": ("外婆", "外婆搬到成都了。"),
+    "en": ("Biscuit", "Biscuit fears fireworks no more.", "chat, 9 May"),
+    "zh": ("外婆", "外婆搬到成都了。", "五月九日电话"),
 }
 """What the first question asks for."""
 LIBRARY_QUESTIONS = (
@@ -99,7 +99,7 @@ class Screen:
 
     def line(self, mark: str, text: str, note: str = "", style: str = "") -> None:
         """Print one line; what is too long is cut."""
-        fitted = set_cell_size(text, 28) if note and cell_len(text) < 28 else text
+        fitted = set_cell_size(text, 24) if note and cell_len(text) < 24 else text
         self.console.print(
             Text.assemble(f"  {mark}  ", (fitted, style), ("  " + note, "dim")), no_wrap=True, overflow="ellipsis"
         )
@@ -114,8 +114,8 @@ def show_memory(screen: Screen, folder: Path) -> None:
         questions = QUESTIONS[language_of(os.environ)]
         for question in questions:
             show_answer(screen, memory, question)
-        name, fact = CORRECTED[language_of(os.environ)]
-        memory.correct(ids[name], fact)
+        name, fact, source = CORRECTED[language_of(os.environ)]
+        memory.correct(ids[name], fact, source=source)
         screen.line("±", say("corrected"), style="yellow")
         show_answer(screen, memory, questions[0])
         memory.undo(memory.tree.last_operation)

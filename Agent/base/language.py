@@ -99,9 +99,11 @@ def parts(text: str, *values: str) -> list[str | tuple[str, str]]:
 def count_of(count: int, noun: str) -> str:
     """Return a number and what is counted.
 
-    >>> count_of(1, "info"), count_of(43_118, "keyword")
-    ('1 info', '43,118 keywords')
+    >>> count_of(1, "info"), count_of(43_118, "keyword"), count_of(2, "memory")
+    ('1 info', '43,118 keywords', '2 memories')
     """
     if _chosen == "zh":
         return f"{count:,} {say(f'# {noun}')}"
-    return f"{count:,} {noun}{'' if count == 1 else 's'}"
+    if count != 1:
+        noun = f"{noun.removesuffix('y')}ies" if noun.endswith("y") else f"{noun}s"
+    return f"{count:,} {noun}"

@@ -31,7 +31,10 @@ _TITLES = frozenset(
 _BEFORE_SMALL = frozenset("al approx ave bzw co corp dept est etc inc jr ltd usw".split())  # noqa: SIM905
 """Abbreviations that no sentence ends with where a small letter follows."""
 _BEFORE_NUMBERS = frozenset(
-    "no nos nr p pp vol fig ch sec art approx ca jan feb mar apr jun jul aug sep sept oct nov dec".split()  # noqa: SIM905
+    """
+    no nos nr p pp vol fig ch sec art approx ca jan feb mar apr jun jul aug sep sept oct nov dec mon tue tues wed thu
+    thur thurs fri
+    """.split()  # noqa: SIM905
 )
 """Abbreviations that no sentence ends with where a number follows."""
 _find_runs = re.compile(r"[\w+/=.-]{12,}+", re.ASCII).findall

@@ -144,7 +144,7 @@ def _commit(engine: ContextEngineService, ctx: RequestContext, file: Any) -> _An
     ]
     of = say(results[0].status) if len(results) == 1 else say("{} sessions", len(results))
     fresh = sum(result.stats["new"] for result in results)
-    said = say("{}: {} memories, {} new messages", of, sum(map(len, written)), fresh)
+    said = say("{}: {}, {}", of, count_of(sum(map(len, written)), "memory"), count_of(fresh, "new message"))
     why = next((result.stats["why"] for result in results if result.stats.get("why")), None)
     return answers if len(results) > 1 else answers[0], f"{said}\n{say(why)}" if why else said
 
@@ -250,7 +250,8 @@ def _forget(engine: ContextEngineService, ctx: RequestContext, uri: str, sources
     """Erase a memory, and the messages it cites, from every file."""
     result = engine.forget(ctx, _uri(ctx, uri), sources)
     also = "".join("\n" + say("kept, and citing the same: {}", uri) for uri in result.also_cited_by)
-    return result, say("forgot {} memories and {} messages", len(result.uris), len(result.messages)) + also
+    memories, messages = count_of(len(result.uris), "memory"), count_of(len(result.messages), "message")
+    return result, say("forgot {} and {}", memories, messages) + also
 
 
 @_of_context("adopt", ANY_URI)

@@ -221,7 +221,7 @@ Exit codes: 0 done, 1 not found, 2 bad use, 3 a store problem.
 """
 
 
-@click.group(cls=_Program, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.group(cls=_Program, context_settings={"max_content_width": 100})
 @click.version_option(__version__, message="keyword-tree %(version)s")
 def program() -> None:
     """Keep knowledge on a tree of keywords, look at it, correct it, carry it away."""
@@ -306,7 +306,7 @@ def _run(of: click.Command, words: list[str], name: str, session: Session) -> in
     if asked := os.environ.get(COMPLETE_VARIABLE):
         return shell_complete(of, {}, name, COMPLETE_VARIABLE, asked)
     try:
-        with of.make_context(name, words.copy(), obj=session) as context:
+        with of.make_context(name, words.copy(), obj=session, help_option_names=["-h", "--help"]) as context:
             value = of.invoke(context)
             return value if isinstance(value, int) else 0
     except click.exceptions.Exit as end:

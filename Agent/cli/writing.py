@@ -36,7 +36,7 @@ def add(
 ) -> None:
     r"""Create a keyword.
 
-    Without --parent a NAME with a slash is a path, of which what is missing is created, too. For any other NAME a model
+    Without --parent a NAME with a slash is a path; its missing levels are created, too. For any other NAME a model
     chooses the place; where none is set up, three are offered on a terminal, and elsewhere words alone choose.
 
     \b

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from Agent import open_tree
 from Agent.adapters.langgraph import KeywordTreeStore
 from Agent.adapters.mem0 import AsyncMemory, Memory
 from Agent.cli.command_line import main
@@ -15,7 +16,6 @@ from Agent.context_engine.fs.context_fs import ContextFS
 from Agent.keyword_tree import InvalidInputError, KeywordTree, StoreError
 from Agent.knowhub.hub import KnowHub
 from Agent.memory.store import MemoryStore
-from Agent.store.addresses import open_tree
 from Agent.store.repair import RepairError, repair
 
 SECRET = "hunter-two"
@@ -107,6 +107,15 @@ def test_one_without_a_tree_is_refused(open_one: Callable[[str], object], tmp_pa
         open_one(ADDRESS)
 
     assert SECRET not in str(caught.value)
+
+
+def test_a_tree_finds_by_words_where_no_model_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("KEYWORD_TREE_MODEL", raising=False)
+    with open_tree(tmp_path / "tree", meaning=False) as tree:
+        fruit = tree.Ensure("Food/Fruit")
+        found, nothing = tree.Search("fresh fruits"), tree.Search("who won the cup?")
+
+    assert (found.node, nothing.node) == (fruit, None)
 
 
 @pytest.mark.parametrize("words", [["mcp"], ["show"]])

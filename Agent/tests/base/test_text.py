@@ -19,6 +19,7 @@ SENTENCES = [
     "It costs 3.50 euros, i.e. less than before.",
     "Acme Inc. was founded by Bo Jr. in 1999.",
     "Hr. Müller wohnt in Nr. 5.",
+    "The plumber comes on Mon. 4 May.",
     "I said no.",
     "So do I.",
     "他住在杭州。",

@@ -217,7 +217,7 @@ IN_TURN = [
     ("search", ["programming/rust"], "编程 / Rust  (exact path)"),
     ("ask", ["does it collect garbage?"], "No garbage collector."),
     ("show", ["编程", "--infos"], "No garbage collector."),
-    ("context", ["--data", "sessions", "--session", "monday", "commit", "monday.json"], "1 new messages"),
+    ("context", ["--data", "sessions", "--session", "monday", "commit", "monday.json"], "1 new message"),
     ("hub", ["--data", "hub", "import", "tea.jsonl"], "1 written"),
     ("export", ["-", "--format", "csv"], "编程/Rust"),
     ("rename", ["Rust", "Rust 2024"], "renamed Rust to Rust 2024"),
@@ -584,6 +584,10 @@ class TestGroups:
 
         assert said.startswith("Usage: keyword-tree context ")
         assert (said.count("Usage: "), "Error" in said) == (1, False)
+
+    def test_is_a_program_of_its_own_with_the_same_short_option(self, capsys: pytest.CaptureFixture[str]) -> None:
+        assert command_line.hub(["-h"]) == 0
+        assert "knowhub" in capsys.readouterr().out
 
     def test_a_mistyped_one_and_a_wrong_value_are_refused_as_ours_are(self, program: Program) -> None:
         assert "No such command 'sreve'. Did you mean 'serve'?" in program.run("hub", "sreve", code=2)

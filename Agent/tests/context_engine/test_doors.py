@@ -74,7 +74,7 @@ class TestCommandLine:
         assert "/sessions/cat/" in run("search", "when does the cat need her pills?")
         assert len(json.loads(run("--json", "commit", str(file)))) == 2
         file.write_text(json.dumps(exported[0]), encoding="utf-8")
-        assert run("commit", str(file)).startswith("archived: 0 memories, 1 new messages")
+        assert run("commit", str(file)).startswith("archived: 0 memories, 1 new message\n")
         assert run("ls", "sessions/s1").startswith("0001-")
         more = [{"id": "bad", "messages": [5]}, {"id": "good", "messages": [{"role": "user", "content": "I bake."}]}]
         file.write_text(json.dumps(more), encoding="utf-8")
@@ -92,7 +92,7 @@ class TestCommandLine:
     def test_goes_through_a_day(self, run: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         file = tmp_path / "said.json"
         file.write_text(json.dumps([{"role": "user", "content": "My name is Ada. 我喜欢龙井。"}]), encoding="utf-8")
-        assert run("commit", str(file)).startswith("archived: 0 memories, 1 new messages")
+        assert run("commit", str(file)).startswith("archived: 0 memories, 1 new message\n")
         monkeypatch.setattr("sys.stdin", io.StringIO('{"role": "user", "content": "I hate noise."}\n'))
         assert run("commit", "-").startswith("archived")
         assert "我喜欢龙井。" in run("search", "龙井")
@@ -107,7 +107,7 @@ class TestCommandLine:
         assert "undone by" in run("undo", last)
         assert "no node" in run("read", "memories/profile", code=1)
         assert "nothing has changed" in run("adopt")
-        assert "forgot 1 memories and 0 messages" in run("forget", "memories/preferences/noise")
+        assert "forgot 1 memory and 0 messages" in run("forget", "memories/preferences/noise")
         assert "done" in run("worker", "--once")
         assert "dead: 0" in run("status").splitlines()
         assert run("verify").strip() == "all agrees"

@@ -7,12 +7,15 @@ from demo import read_library
 
 from Agent.tests.examples import running
 
-TITLES = [("en_US.UTF-8", "A memory of five facts"), ("zh_CN.UTF-8", "五件事的记忆")]
+SCREENS = [
+    ("en_US.UTF-8", "A memory of five facts", "→ Biscuit fears fireworks no more.  (chat, 9 May)"),
+    ("zh_CN.UTF-8", "五件事的记忆", "→ 外婆搬到成都了。  (五月九日电话)"),
+]
 
 
-@pytest.mark.parametrize(("locale", "title"), TITLES)
-def test_answers_corrects_undoes_and_survives_a_kill(locale: str, title: str) -> None:
-    done = running.try_to_run("demo.py", "--words", COLUMNS="100", LANG=locale)
+@pytest.mark.parametrize(("locale", "title", "corrected"), SCREENS)
+def test_answers_corrects_undoes_and_survives_a_kill(locale: str, title: str, corrected: str) -> None:
+    done = running.try_to_run("demo.py", "--words", COLUMNS="80", LANG=locale)
     lines = done.stdout.splitlines()
     killed = next(line for line in lines if "kill -9" in line)
     returned, there = map(int, re.findall(r"\d+", killed.partition("kill -9")[2])[-2:])
@@ -20,6 +23,7 @@ def test_answers_corrects_undoes_and_survives_a_kill(locale: str, title: str) ->
     assert (done.returncode, done.stderr) == (0, "")
     assert lines[0].startswith(title)
     assert any("谁对花生过敏？" in line and "→ 小雨对花生过敏。" in line for line in lines)
+    assert sum(line.endswith(corrected) for line in lines) == 1  # with its source: nothing is cut
     assert there in (returned, returned + 1)  # one write was under way
 
 
