@@ -130,6 +130,9 @@ def _call(
     )
 
 
+_CHANGED = (412, 428)
+
+
 def _version_of(if_match: str) -> int | None:
     """Return the version that If-Match names; None is any.
 
@@ -145,26 +148,31 @@ def _version_of(if_match: str) -> int | None:
 
 def _pass_on(
     method: str, path: str, name: str, act: Callable[..., Json], model: Any, *, status: int = 200,
-    also: tuple[int, ...] = (), tagged: str | None = None, **parameters: Any,
+    also: tuple[int, ...] = (), **parameters: Any,
 ) -> None:  # fmt: skip
     """Add a call that passes its parameters, name → type, to a method of the hub, whose description it has.
 
-    `tagged` is the part of the answer whose version is its ETag, "" all of it.
+    A key is passed where the method takes one. The version of the answer, or of the entry in it, is its ETag.
     """
+    said = getattr(model, "__annotations__", {})
+    is_entry, has_tag = "entry" in said, "entry" in said or "version" in said
+    if "key" in inspect.signature(act).parameters:
+        parameters["key"] = Key
+    if "version" in parameters:
+        also = (*also, *_CHANGED)
 
     def call(request: Request, **given: Any) -> Response:
         hub, token = caller_of(request)
         if "version" in given:
             given["version"] = _version_of(given["version"])
         made = getattr(hub, act.__name__)(token, *(given[each] for each in parameters))
-        version = None if tagged is None else (made[tagged] if tagged else made)["version"]
-        return answer(made, status, version)
+        return answer(made, status, (made["entry"] if is_entry else made)["version"] if has_tag else None)
 
     kind, types = inspect.Parameter.KEYWORD_ONLY, {"request": Request, **parameters}
     shown = [inspect.Parameter(each, kind, annotation=types[each]) for each in types]
     call.__signature__ = inspect.Signature(shown)  # type: ignore[attr-defined]
     call.__name__, call.__doc__ = name, (inspect.getdoc(act) or "").partition("\n\n")[0]
-    _call(method, path, model, status=status, also=also, has_tag=tagged is not None)(call)
+    _call(method, path, model, status=status, also=also, has_tag=has_tag)(call)
 
 
 # Knowledge
@@ -173,19 +181,15 @@ _KNOWLEDGE, _ENTRY, _RESOURCE = "/api/knowledge", "/api/knowledge/{id:knowledge_
 _TRACE, _UNDO = "/api/trace/{id}/goals", "/api/operation/{id}/undo"
 _ACCEPT, _REJECT = (f"/api/proposal/{{id:proposal_id}}/{what}" for what in ("accept", "reject"))
 _QUERY, _LISTED = Annotated[schemas.SearchQuery, Query()], Annotated[schemas.ListQuery, Query()]
+_TEXT = Annotated[schemas.AcceptIn, Body(default_factory=schemas.AcceptIn)]
 _PROPOSALS = Annotated[schemas.ProposalQuery, Query()]
-_CHANGED = (412, 428)
 
 _pass_on("GET", f"{_KNOWLEDGE}/search", "knowledge_search", KnowHub.search, answers.SearchOut, query=_QUERY)
 _pass_on("GET", _KNOWLEDGE, "list_knowledge", KnowHub.list_knowledge, answers.ListOut, query=_LISTED)
+_pass_on("POST", _KNOWLEDGE, "save_knowledge", KnowHub.save, answers.SavedOut, status=201, body=schemas.KnowledgeIn)
 _pass_on(
-    "POST", _KNOWLEDGE, "save_knowledge", KnowHub.save, answers.SavedOut,
-    status=201, tagged="entry", body=schemas.KnowledgeIn, key=Key,
-)  # fmt: skip
-_pass_on(
-    "POST", f"{_KNOWLEDGE}/batch_update", "batch_update_knowledge", KnowHub.batch_update, Json,
-    body=schemas.BatchIn, key=Key,
-)  # fmt: skip
+    "POST", f"{_KNOWLEDGE}/batch_update", "batch_update_knowledge", KnowHub.batch_update, Json, body=schemas.BatchIn
+)
 
 _slimming = ThreadPoolExecutor(1, "KnowHub slim")  # it may take minutes, and must hold no thread that writes need
 
@@ -209,32 +213,31 @@ async def get_knowledge(request: Request, id: KnowledgeId) -> Response:
 
 
 _pass_on(
-    "PUT", _ENTRY, "update_knowledge", KnowHub.update, answers.UpdatedOut,
-    tagged="entry", id=KnowledgeId, body=schemas.KnowledgeUpdate, key=Key,
-)  # fmt: skip
+    "PUT", _ENTRY, "update_knowledge", KnowHub.update, answers.UpdatedOut, id=KnowledgeId, body=schemas.KnowledgeUpdate
+)
 _pass_on(
-    "PATCH", _ENTRY, "patch_knowledge", KnowHub.patch, answers.ChangedOut,
-    also=_CHANGED, tagged="entry", id=KnowledgeId, body=schemas.KnowledgePatch, version=IfMatch, key=Key,
-)  # fmt: skip
-_pass_on(
-    "DELETE", _ENTRY, "delete_knowledge", KnowHub.delete, answers.DoneOut,
-    also=_CHANGED, id=KnowledgeId, version=IfMatch, key=Key,
-)  # fmt: skip
+    "PATCH",
+    _ENTRY,
+    "patch_knowledge",
+    KnowHub.patch,
+    answers.ChangedOut,
+    id=KnowledgeId,
+    body=schemas.KnowledgePatch,
+    version=IfMatch,
+)
+_pass_on("DELETE", _ENTRY, "delete_knowledge", KnowHub.delete, answers.DoneOut, id=KnowledgeId, version=IfMatch)
 _pass_on("GET", f"{_ENTRY}/history", "knowledge_history", KnowHub.history, answers.PageOut, id=KnowledgeId)
 _pass_on(
     "GET", f"{_ENTRY}/feedback", "knowledge_feedback", KnowHub.feedback, answers.PageOut, id=KnowledgeId, query=Page
 )
 _pass_on("GET", "/api/proposal", "list_proposals", KnowHub.proposals, answers.PageOut, query=_PROPOSALS)
-_pass_on(
-    "POST", _ACCEPT, "accept_proposal", KnowHub.accept, answers.ChangedOut,
-    tagged="entry", id=ProposalId, body=Annotated[schemas.AcceptIn, Body(default_factory=schemas.AcceptIn)], key=Key,
-)  # fmt: skip
-_pass_on("POST", _REJECT, "reject_proposal", KnowHub.reject, answers.DoneOut, also=(412,), id=ProposalId, key=Key)
+_pass_on("POST", _ACCEPT, "accept_proposal", KnowHub.accept, answers.ChangedOut, id=ProposalId, body=_TEXT)
+_pass_on("POST", _REJECT, "reject_proposal", KnowHub.reject, answers.DoneOut, also=(412,), id=ProposalId)
 
 # Resources
 
 _pass_on("GET", "/api/resource", "list_resources", KnowHub.list_resources, answers.PageOut, query=Page)
-_pass_on("GET", _RESOURCE, "get_resource", KnowHub.get_resource, answers.ResourceOut, tagged="", id=ResourceId)
+_pass_on("GET", _RESOURCE, "get_resource", KnowHub.get_resource, answers.ResourceOut, id=ResourceId)
 
 
 @_call("PUT", _RESOURCE, answers.KeptOut, also=(201, *_CHANGED), has_tag=True)
@@ -250,27 +253,24 @@ def put_resource(request: Request, id: ResourceId, body: schemas.ResourceIn, key
 
 
 _pass_on(
-    "DELETE", _RESOURCE, "delete_resource", KnowHub.delete_resource, answers.DoneOut,
-    also=_CHANGED, id=ResourceId, version=IfMatch, key=Key,
-)  # fmt: skip
+    "DELETE", _RESOURCE, "delete_resource", KnowHub.delete_resource, answers.DoneOut, id=ResourceId, version=IfMatch
+)
 _pass_on("GET", "/api/secret/{id:path}", "get_secret", KnowHub.reveal, answers.SecretOut, also=(410,), id=ResourceId)
 _pass_on("GET", "/api/access", "list_accesses", KnowHub.accesses, answers.PageOut, query=Page)
 
 # Operations, goals, tokens
 
 _pass_on("GET", "/api/operation", "list_operations", KnowHub.operations, answers.PageOut, query=Page)
-_pass_on("POST", _UNDO, "undo_operation", KnowHub.undo, answers.DoneOut, id=OperationId, key=Key)
+_pass_on("POST", _UNDO, "undo_operation", KnowHub.undo, answers.DoneOut, id=OperationId)
 _pass_on("GET", _TRACE, "get_goals", KnowHub.get_goals, Json, id=Name)
-_pass_on("PUT", _TRACE, "put_goals", KnowHub.put_goals, Json, id=Name, body=schemas.GoalsIn, key=Key)
+_pass_on("PUT", _TRACE, "put_goals", KnowHub.put_goals, Json, id=Name, body=schemas.GoalsIn)
 _pass_on("GET", "/api/me", "get_me", KnowHub.me, Json)
 _pass_on("GET", "/api/token", "list_tokens", KnowHub.list_tokens, answers.PageOut)
-_pass_on(
-    "POST", "/api/token", "make_token", KnowHub.make_token, answers.TokenOut, status=201, body=schemas.TokenIn, key=Key
-)
+_pass_on("POST", "/api/token", "make_token", KnowHub.make_token, answers.TokenOut, status=201, body=schemas.TokenIn)
 _pass_on("DELETE", "/api/token/{id}", "revoke_token", KnowHub.revoke_token, answers.DoneOut, id=Digest)
 _pass_on("GET", "/api/group", "list_groups", KnowHub.list_groups, answers.PageOut)
 _pass_on("PUT", "/api/group/{id}", "put_group", KnowHub.put_group, answers.DoneOut, id=Name, body=schemas.GroupIn)
-_pass_on("POST", "/api/import", "take_in", KnowHub.take_in, Json, body=schemas.ImportIn, key=Key)
+_pass_on("POST", "/api/import", "take_in", KnowHub.take_in, Json, body=schemas.ImportIn)
 
 # Export
 
