@@ -339,7 +339,7 @@ class ContextFS(History):
             StoreCorruptError: A file is no UTF-8, or too large; it is left as it is.
         """
         found, staged = self._look_up(ctx, uri, FILES if include_content else _HEAD)
-        return _node_of(found, staged, include_content)
+        return node_of(found, staged, include_content)
 
     def _look_up(self, ctx: RequestContext, uri: str, files: Sequence[str] = FILES) -> tuple[Uri, Staged]:
         """Return a node with some of its files."""
@@ -349,10 +349,6 @@ class ContextFS(History):
         files = files if found.category == SESSIONS else FILES  # only archives are so large that a part is read faster
         return found, staged_of(found, self.read_image(found, files=files))
 
-    def node_of(self, uri: Uri, image: Image, include_content: bool = True) -> ContextNode:
-        """Return the node that some files make."""
-        return _node_of(uri, staged_of(uri, image), include_content)
-
     def read_file(self, ctx: RequestContext, uri: str, name: str) -> bytes:
         """Return one of a node's files; b"" where it has none of the name."""
         return self._look_up(ctx, uri, (name, META))[1].files.get(name, b"")
@@ -360,7 +356,7 @@ class ContextFS(History):
     def read_all(self, ctx: RequestContext, uri: str) -> tuple[ContextNode, Image]:
         """Return a node, and its files, as they were at one moment."""
         found, staged = self._look_up(ctx, uri)
-        return _node_of(found, staged), staged.files
+        return node_of(found, staged), staged.files
 
     def read_level(self, ctx: RequestContext, uri: str, level: str) -> str:
         """Return a node's abstract (L0), overview (L1) or content (L2)."""
@@ -534,7 +530,8 @@ def _text_of(uri: Uri, name: str, staged: Staged) -> str:
     return decode(uri, name, data)
 
 
-def _node_of(uri: Uri, staged: Staged, include_content: bool = True) -> ContextNode:
+def node_of(uri: Uri, staged: Staged, include_content: bool = True) -> ContextNode:
+    """Return a node as a caller gets it; with `include_content` also its L2."""
     abstract, overview = (_text_of(uri, name, staged) for name in (ABSTRACT, OVERVIEW))
     content = _text_of(uri, CONTENT, staged) if include_content else ""
     meta = dict(staged.meta or {})

@@ -46,9 +46,9 @@ from ..core.objects import (
     RelationIndexRecord,
     RequestContext,
 )
-from ..fs.context_fs import ContextFS
+from ..fs.context_fs import ContextFS, node_of
 from ..fs.folders import Image
-from ..fs.meta import read_edges
+from ..fs.meta import read_edges, staged_of
 from ..fs.uri import Uri, parse_uri
 from ..providers import IndexedVectors, WordIndex, passages_of, projected_digest
 from .outbox_store import OutboxStore
@@ -328,7 +328,7 @@ class IndexWorker:
             if META not in image:
                 index.remove(uri.text)
                 return
-            node = self._fs.node_of(uri, image, uri.category != SESSIONS)
+            node = node_of(uri, staged_of(uri, image), uri.category != SESSIONS)
             digest = projected_digest(uri.text, node.metadata, node.category, node.metadata["digests"])
             if index.digests([uri.text]).get(uri.text) == digest:
                 return
@@ -354,7 +354,7 @@ class IndexWorker:
         """Return the records of a node as it is now."""
         parsed = parse_uri(uri)
         image = self._fs.read_image(parsed, may_lock=False)
-        return self._records(parsed, self._fs.node_of(parsed, image, parsed.category != SESSIONS), image)
+        return self._records(parsed, node_of(parsed, staged_of(parsed, image), parsed.category != SESSIONS), image)
 
     def _report(self, uri: Uri, error: StoreError) -> None:
         """Report once which parts of a node are not indexed."""
