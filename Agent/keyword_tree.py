@@ -68,7 +68,6 @@ import errno
 import functools
 import gc
 import heapq
-import html
 import itertools
 import json
 import logging
@@ -1393,11 +1392,6 @@ class _Files:
         return self.Stat(path) is not None
 
     @_Typed
-    def ChangedAt(self, path: str) -> int:
-        """Return when a name in the folder last changed, in nanoseconds since the epoch."""
-        return os.stat(path).st_ctime_ns  # it cannot be set back
-
-    @_Typed
     def IsAt(self, fd: int, path: str) -> bool:
         opened, there = os.fstat(fd), self.Stat(path)
         return there is not None and (opened.st_dev, opened.st_ino) == (there.st_dev, there.st_ino)
@@ -1516,6 +1510,7 @@ class _Files:
         """Take the lock; return the length of its file, when a name in the folder changed, and bytes of a file."""
         try:
             fcntl.flock(lock_fd, fcntl.LOCK_EX)
+            # Of the folder the time in nanoseconds that cannot be set back.
             return os.lseek(lock_fd, 0, os.SEEK_END), os.stat(folder).st_ctime_ns, os.pread(fd, size, offset)
         except OSError as error:
             _RaiseTyped(error)
@@ -1662,13 +1657,6 @@ def _JoinLine(
     body = b"".join((envelope.encode(), before, _AFTER, after, b"}"))
     crc = b"%08x" % zlib.crc32(body)
     return b"".join((b'{"crc": "', crc, b'", ', body, b"\n")), crc
-
-
-def _JoinRows(parts: Iterable[Rows]) -> Rows:
-    brought = NoRows()
-    for records in parts:
-        brought.Extend(records)
-    return brought
 
 
 def _EncodeRows(records: Rows) -> bytes:
@@ -2355,9 +2343,6 @@ class _FolderLock:
     def IsInPlace(self) -> bool:
         return self._files.IsAt(self.fd, self.path)
 
-    def IsMarked(self) -> bool:
-        return self._files.Size(self.fd) > 0
-
     def Mark(self, length: int) -> None:
         """Give it a length, which needs no free block, or none."""
         self._files.Truncate(self.fd, length)
@@ -2433,10 +2418,9 @@ class _FileStore:
         if not files.Exists(self.log_path):
             self._BeginLog(first)
         self._OpenLog()
-        is_suspect = self._lock.IsMarked()
+        is_suspect = files.Size(self._lock.fd) > 0
         self._SyncLog()  # the page cache may never have reached the disk
         files.SyncFolder(self.data_dir)
-        self._NoteFolderTime(files.ChangedAt(self.data_dir))
         self._Load(state)
         rest = self._RefuseLostEnd()
         try:
@@ -2653,7 +2637,7 @@ class _FileStore:
         """Make operations durable: one write, one sync; the lock is held."""
         if self.health is not _SOUND:
             self.RefuseIfFailed()
-        reader, lines = self._reader, []
+        reader, lines, brought = self._reader, [], NoRows()
         durable, crc, start = reader.seq, reader.crc, 0
         for seq, operation in enumerate(operations, durable + 1):
             line, crc = EncodeLine(seq, crc, durable, operation, extra)
@@ -2661,9 +2645,10 @@ class _FileStore:
             if operation.after.infos:
                 _LocateLong(operation.after, line, reader.Locate, start)
             start += len(line)
+            brought.Extend(operation.after)
         is_checkpoint_due = self._Put(b"".join(lines), len(lines), line, crc)
         # Once for a group: each write lets other threads run, and waits for its turn again.
-        reader.Project(operation.after if len(operations) == 1 else _JoinRows(each.after for each in operations))
+        reader.Project(brought)
         if is_checkpoint_due and not extra:
             self._Checkpoint(operation.timestamp)
 
@@ -2685,8 +2670,7 @@ class _FileStore:
             reader.ProjectKind(kind, new)
         if is_checkpoint_due:
             self._Checkpoint(now)
-            return self.position
-        return f"{seq + 1} {crc.decode()}"
+        return self.position
 
     def _Put(self, data: bytes, count: int, last_line: bytes, crc: bytes) -> bool:
         """Write lines behind the last one, sync, and move past them; tell whether a checkpoint is due."""
@@ -4726,8 +4710,8 @@ _GATHER_S = 0.001  # for which a commit waits for other threads of this process,
 _REENTRY = "a signal handler, clock or ranking cannot use the tree while its own thread does"
 
 
-# The straight way of a new record: of the next ordinal, the operation's id (empty: it is to be drawn) and arguments
-# that were checked, it makes what the caller gets, how the record is taken in, and what `AppendOne` is given.
+# The straight way of one record: of arguments that were checked, the next ordinal, and the operation's id (empty: it is
+# to be drawn), it makes what the caller gets, how the record is taken in, and what `AppendOne` is given.
 # None where it is not so simple: then a plan says what is to be done.  Both give the same bytes.
 _Made: TypeAlias = tuple[Any, Callable[..., None], tuple[Any, ...], tuple[Any, ...]]
 _Straight: TypeAlias = Callable[..., _Made | None]
@@ -5027,7 +5011,6 @@ class _Engine:
         self.normalizer = normalizer
         self.new_id = new_id if new_id is _NewId else lambda: _CheckId("what new_id returns", new_id())
         self._blocks: tuple[weakref.ref[OpenOperation], ...] = ()  # those that may be open, in any thread
-        self._can_go_straight = False  # whether the store has `AppendOne`
         self.health = _SOUND  # or STALE, after a fork or Ctrl-C in a commit, say; or CLOSED
         self.position = ""  # of the log, as far as all of it is in the state
         self.ranker: Ranker | None = None  # None: made by the next opening, in a forked child too
@@ -5069,7 +5052,6 @@ class _Engine:
             raise
         with self.lock:
             self.store, self.state = store, state
-            self._can_go_straight = isinstance(store, _FileStore)
             self.health = _SOUND
             self._RunBlocksAgain()
             self.position = store.position
@@ -5244,14 +5226,15 @@ class _Engine:
 
         Beside a sync all code is cold and costs by the line, so nothing stands here that a single writer does not need.
         """
-        if self._blocks or self.commit_lock.locked() or not (self._committer.is_alone and self._can_go_straight):
+        is_alone = self._committer.is_alone and type(self.store) is _FileStore
+        if self._blocks or self.commit_lock.locked() or not is_alone:
             return None
         made, result, position = None, None, ""
         with self.Enter(), self.commit_lock:
             store = self.store
             try:
                 if self.health is store.health is _SOUND and store.IsAsLeft():
-                    made = make(self.state.next_ordinal, "", *arguments)
+                    made = make(*arguments, self.state.next_ordinal, "")
                 if made is not None:
                     result, take_in, taken, operation = made
                     position = store.AppendOne(*operation)
@@ -5975,14 +5958,12 @@ class _Writer:
         def Plan(tx: _Transaction) -> KeywordNode:
             return _PlanNode(self.DraftNode(id, *draft), parent_id, io, tx)
 
-        def Make(ordinal: int, operation_id: str) -> _Made | None:
-            return self.MakeKeyword(ordinal, operation_id, parent_id, io, id, *draft)
-
-        return self._engine.Write("create_keyword", Plan, draft[-1], [io] if io else (), Make)
+        make = partial(self.MakeKeyword, parent_id, io, id, *draft)
+        return self._engine.Write("create_keyword", Plan, draft[-1], [io] if io else (), make)
 
     def MakeKeyword(
-        self, ordinal: int, operation_id: str, parent_id: str, io: _Row | None, id: str | None, name: str,
-        aliases: list[str], description: str, metadata: _Row, author: str,
+        self, parent_id: str, io: _Row | None, id: str | None, name: str, aliases: list[str], description: str,
+        metadata: _Row, author: str, ordinal: int, operation_id: str,
     ) -> _Made | None:  # fmt: skip
         """Make one keyword by the straight way."""
         engine = self._engine
@@ -6012,14 +5993,12 @@ class _Writer:
             info = Info(id, content, source, metadata, 1, 0.0, 0.0, created_by=author)
             return _PlanInfo(info, ids, chosen, tx)
 
-        def Make(ordinal: int, operation_id: str) -> _Made | None:
-            return None if chosen else self.MakeInfo(ordinal, operation_id, ids, io, id, *draft)
-
-        return self._engine.Write("create_info", Plan, draft[-1], [io] if io else (), Make)
+        make = None if chosen else partial(self.MakeInfo, ids, io, id, *draft)
+        return self._engine.Write("create_info", Plan, draft[-1], [io] if io else (), make)
 
     def MakeInfo(
-        self, ordinal: int, operation_id: str, keyword_ids: list[str], io: _Row | None, id: str | None, content: str,
-        source: str, metadata: _Row, author: str,
+        self, keyword_ids: list[str], io: _Row | None, id: str | None, content: str, source: str, metadata: _Row,
+        author: str, ordinal: int, operation_id: str,
     ) -> _Made | None:  # fmt: skip
         """Make one info by the straight way."""
         engine = self._engine
@@ -6043,9 +6022,7 @@ class _Writer:
         after = _EncodeRows(_MakeRows(([], [row], links, {}, {})))
         return info, state.AddInfo, (id, row, keyword_ids, links), (*operation, after, (1, [row]), (2, links))
 
-    def MakeChange(
-        self, _ordinal: int, _operation_id: str, op: str, plan: Callable[..., Any], author: str, given: _Row
-    ) -> _Made | None:
+    def MakeChange(self, op: str, plan: Callable[..., Any], author: str, given: _Row, *_: object) -> _Made | None:
         """Make what a plan says that changes one record by the straight way."""
         engine = self._engine
         state = engine.state
@@ -6473,9 +6450,6 @@ class KeywordTree:
         with contextlib.suppress(KeywordTreeError):
             return "\n".join([repr(self), *_DrawBelow(self, _ROOT_ID, "", 2)])
         return repr(self)
-
-    def _repr_html_(self) -> str:
-        return f"<pre>{html.escape(str(self))}</pre>"
 
     @property
     def recovery(self) -> tuple[str, ...]:

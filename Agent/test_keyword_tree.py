@@ -579,7 +579,7 @@ class TestModule:
             if isinstance(node, ast.FunctionDef):
                 is_field = [ast.unparse(decorator) for decorator in node.decorator_list] == ["property"]
                 of_a_dict = "get|pop" if "override" in map(ast.unparse, node.decorator_list) else "__init__"
-                pattern = r"_?[a-z][a-z0-9_]*|__dict__" if is_field else r"__[a-z_]+__|_repr_html_|_?[A-Z][A-Za-z0-9]*"
+                pattern = r"_?[a-z][a-z0-9_]*|__dict__" if is_field else r"__[a-z_]+__|_?[A-Z][A-Za-z0-9]*"
                 pattern = f"{pattern}|{of_a_dict}"
                 if not re.fullmatch(pattern, node.name):
                     odd.append(f"line {node.lineno}: {node.name}")
