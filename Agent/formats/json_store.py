@@ -133,7 +133,7 @@ def _document(source: Source) -> _Row:
         except ValueError as error:
             raise refuse(source, f"this is no JSON: {error}") from error
     if not isinstance(document, dict):
-        raise refuse(source, "it is no KeywordTree document: it is no JSON object")
+        raise refuse(source, "it is no KeywordTree document; chats are imported by `context commit`")
     return document
 
 

@@ -484,6 +484,10 @@ class TestJson:
         with pytest.raises(InvalidInputError):
             import_file(tree, write(tmp_path, "a.json", text))
 
+    def test_names_the_command_that_imports_chats(self, tree: KeywordTree, tmp_path: Path) -> None:
+        with pytest.raises(InvalidInputError, match="chats are imported by `context commit`"):
+            import_file(tree, write(tmp_path, "conversations.json", '[{"mapping": {}}]'))
+
 
 class TestTables:
     @pytest.mark.parametrize(
