@@ -13,12 +13,14 @@ from typing import Any, NamedTuple, Self, cast
 from ..keyword_tree import ClosedError, StoreError
 from . import port
 from .rows import Batch, Mark, Span
+from .statements import PAGE_BYTES
 from .tables import PostgresRows
 
-__all__ = ["At", "Reader", "is_due", "write_state"]
+__all__ = ["PAGE", "At", "Reader", "is_due", "write_state"]
 
-_PAGE, _PAGE_LIMIT = 32, 512  # batches read at once: at first, and at most
-_PAGE_BYTES = 4 * 1024 * 1024
+PAGE = 4096
+"""Batches read at once, where they are not large."""
+_BACK, _BACK_LIMIT = 8, 512  # batches looked back at: at first, and at most
 _LEAST = 256 * 1024  # bytes of lines that are read so quickly that no state is worth its room
 _KEPT = 2  # states: one that is new, and one that may just be read
 
@@ -53,7 +55,6 @@ class Reader:
         """The operation that a log which was read from its beginning follows: 0, but where it was written again."""
         self._rows = rows
         self._stop = stop
-        self._page = _PAGE  # batches to read at once
         self._from_state = from_state
         self._at = At()
         self._is_closed = False
@@ -97,16 +98,15 @@ class Reader:
         """Yield what came behind what was read: its rows, and the lines of each batch.
 
         Args:
-            first: the first `_page` batches from the last one that was read on, where the caller has them already.
+            first: the first page from the last batch that was read on, where the caller has it already.
 
         Raises:
             ReplacedError: the log was written again since.
             StoreCorruptError: it does not hold what was read, or is damaged.
         """
         while self._stop is None or self._at.seq < self._stop:
-            batches = first or self._rows.read(self.tree_id, max(self._at.after, 0), self._at.after, self._page)
-            first = None
-            is_last = len(batches) < self._page
+            batches = first or self._rows.read(self.tree_id, max(self._at.after, 0), self._at.after, PAGE)
+            first, is_last = None, self._is_last(batches)
             if self._at.after >= 0:
                 self._check_own(batches)
                 batches = batches[1:]
@@ -117,8 +117,10 @@ class Reader:
             yield self._take(batches, all_lines), all_lines
             if is_last:
                 return
-            is_small = sum(batch.size for batch in batches) < _PAGE_BYTES // 2
-            self._page = min(2 * self._page, _PAGE_LIMIT) if is_small else max(self._page // 2, 2)
+
+    def _is_last(self, page: list[Batch]) -> bool:
+        """Tell whether the log ended with a page when it was read."""
+        return len(page) < PAGE and sum(each.size for each in page if each.after != self._at.after) < PAGE_BYTES
 
     def _check_own(self, batches: list[Batch]) -> None:
         """Compare the first batch with the last one that was read."""
@@ -156,7 +158,7 @@ class Reader:
             return batch.lines
         parts, start = list[bytes](), 0
         while start < batch.size:
-            (part,) = self._rows.read_spans(self.tree_id, [Span(batch.after, 0, start, _PAGE_BYTES)])
+            (part,) = self._rows.read_spans(self.tree_id, [Span(batch.after, 0, start, PAGE_BYTES)])
             if not part:
                 port.raise_corrupt(self.tree_id, batch.upto, "pieces of it are missing")
             parts.append(part)
@@ -181,7 +183,7 @@ class Reader:
             if isinstance(held, bytes):
                 continue
             place = cast("port.Place", held)
-            if size + place.length > _PAGE_BYTES:
+            if size + place.length > PAGE_BYTES:
                 self._fetch(asked, rows)
                 asked, size = {}, 0
             asked[index] = Span(*place[:4])
@@ -206,7 +208,7 @@ class Reader:
 
     def read_back(self, at: At) -> Generator[tuple[port.Line | None, bytes], None, None]:
         """Yield the lines from there on, newest first; None for what breaks the chain."""
-        below, crc, limit = at.seq, at.crc, _PAGE // 4  # most who look back look for the newest
+        below, crc, limit = at.seq, at.crc, _BACK  # most who look back look for the newest
         while below and crc != port.FIRST_CRC:
             batches = self._rows.read_back(self.tree_id, below, limit)
             if not batches:
@@ -226,7 +228,7 @@ class Reader:
                 if crc != port.FIRST_CRC and below != batch.after:
                     yield None, b"a row that does not hold what it says"
                     return
-            limit = min(2 * limit, _PAGE_LIMIT)
+            limit = min(2 * limit, _BACK_LIMIT)
 
     def _refuse_if_replaced(self, below: int) -> None:
         first = self._rows.read(self.tree_id, 0, -1, 1)

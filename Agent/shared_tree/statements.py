@@ -56,9 +56,14 @@ _NO_ONE_WAITS = "EXISTS (SELECT FROM kt_tree t WHERE t.tree_id = b.tree_id FOR K
 YIELDING = APPEND.replace(" FOR KEY SHARE", f" AND {_NO_ONE_WAITS} FOR KEY SHARE")
 INSERT = """
     INSERT INTO kt_batch (tree_id, after, upto, crc, lines, pieces, size) VALUES (%s, %s, %s, %s, %s, %s, %s)"""
-READ = """
-    SELECT after, upto, crc, CASE WHEN after = %s THEN ''::bytea ELSE lines END, pieces, size FROM kt_batch
-    WHERE tree_id = %s AND after >= %s ORDER BY after LIMIT %s"""
+PAGE_BYTES = 4 * 1024 * 1024
+# The server ends a page by bytes, so that a machine far away asks seldom, and no page is large.
+READ = f"""
+    SELECT after, upto, crc, lines, pieces, size FROM (
+        SELECT after, upto, crc, CASE WHEN after = %s THEN ''::bytea ELSE lines END AS lines, pieces, size,
+            sum(CASE WHEN after = %s THEN 0 ELSE size END) OVER (ORDER BY after) - size AS before
+        FROM kt_batch WHERE tree_id = %s AND after >= %s ORDER BY after LIMIT %s) b
+    WHERE before < {PAGE_BYTES} ORDER BY after"""
 READ_BACK = """
     SELECT after, upto, crc, lines, pieces, size FROM kt_batch
     WHERE tree_id = %s AND after < %s AND (%s::bytea IS NULL OR pieces <> '' OR position(%s::bytea IN lines) > 0)

@@ -35,7 +35,7 @@ from typing import NoReturn
 
 from ..keyword_tree import ClosedError, NotFoundError, StoreError
 from . import port
-from .reading import At, Reader, write_state
+from .reading import PAGE, At, Reader, write_state
 from .rows import Batch, NotSentError, ReadOnlyError, UnansweredError, UnkeptError
 from .tables import PostgresRows
 
@@ -142,8 +142,8 @@ class SharedStore(Reader):
             self._take_in(None, apply, end)  # much may have been written since, and no one waits while it is read
             began = time.monotonic()
         for is_last in (False, True) if takes_turn else ():
-            first = self._turn.enter_context(self._rows.queue(self.tree_id, self._at.after, self._page))
-            if is_last or first is None or len(first) < self._page:
+            first = self._turn.enter_context(self._rows.queue(self.tree_id, self._at.after, PAGE))
+            if is_last or first is None or self._is_last(first):
                 break
             self._turn.close()  # who has to read more than a page keeps nobody waiting for that
             self._take_in(first, apply, end)

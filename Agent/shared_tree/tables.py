@@ -86,10 +86,10 @@ class PostgresRows:
             tree_id: the tree.
             after: where to begin.
             known: a key whose lines the caller has; -1 for none.
-            limit: how many at most; fewer come only where there are no more.
+            limit: how many at most; fewer come only where there are no more, or these have `PAGE_BYTES`.
             until: when to give up, by `time.monotonic()`; None is as long as patience lasts.
         """
-        return list(map(_batch, self._runner.fetch(sql.READ, (known, tree_id, after, limit), until)))
+        return list(map(_batch, self._runner.fetch(sql.READ, (known, known, tree_id, after, limit), until)))
 
     def read_back(self, tree_id: str, below: int, limit: int, holding: bytes = b"") -> list[Batch]:
         """Return the last batches with keys below, newest first: those that may hold these bytes."""
@@ -221,7 +221,7 @@ class PostgresRows:
         the tree's row.
         """
         take = *((limit, ()) for limit in sql.LIMITS), (sql.TAKE_TURN, (tree_id,)), (sql.NO_LIMIT, ())
-        read = (sql.READ, (after, tree_id, max(after, 0), limit))
+        read = (sql.READ, (after, after, tree_id, max(after, 0), limit))
 
         def begin(connection: Connection) -> list[Batch]:
             return list(map(_batch, run_together(connection, *take, read)[-1][1]))

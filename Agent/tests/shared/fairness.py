@@ -52,6 +52,9 @@ TRIALS: dict[str, list[Machine]] = {
     "two near loops, far pauses": [Machine(), Machine(), Machine(3, 0.2), Machine(20, 1.5)],
     "eight near loops": [Machine()] * 8,
     "four of four threads": [Machine(threads=4)] * 4,
+    "eight threads, far pauses": [Machine(threads=8), Machine(3, 0.2), Machine(20, 1.5)],
+    "two of four threads, far pauses": [Machine(threads=4), Machine(threads=4), Machine(20, 1.5)],
+    "100 ms away": [Machine(), Machine(), Machine(100), Machine(100, 1.5)],
     "one is stopped": [Machine(), Machine(is_stopped=True), Machine(3), Machine(0, 0.2)],
 }
 

@@ -4,7 +4,7 @@ What a client sends is a request, what comes back an answer; both are judged a c
 
     pass           hand it on
     lose           close the connection instead: of an answer, what it answers was done
-    delay SECONDS  hand it on later, and all behind it
+    delay SECONDS  hand it on so much later, after all before it; what follows sets out meanwhile, as in a long line
     late SECONDS   of a request: close the client's side now, hand it on to the server later
 """
 
@@ -136,21 +136,36 @@ class FaultyProxy:
         self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, back: asyncio.StreamWriter, is_request: bool
     ) -> None:
         """Carry chunks one way until one side ends; then the other ends, too."""
+        underway: asyncio.Queue[tuple[float, bytes]] = asyncio.Queue()
+        handing_on = asyncio.ensure_future(self._hand_on(underway, writer))
         try:
             while chunk := await reader.read(1 << 16):
                 fault = (self.on_request if is_request else self.on_answer)(chunk)
+                if fault.kind in ("pass", "delay"):
+                    underway.put_nowait((self._loop.time() + fault.seconds, chunk))
+                    continue
                 if fault.kind == "late":
                     back.transport.abort()
-                await asyncio.sleep(fault.seconds) if fault.seconds else None
-                if fault.kind == "lose":
-                    break
-                writer.write(chunk)
-                await writer.drain()
+                await asyncio.sleep(fault.seconds)
                 if fault.kind == "late":
+                    writer.write(chunk)
+                    await writer.drain()
                     await asyncio.sleep(1)  # the server carries it out, and finds no client to answer
-                    break
+                break
+            await underway.join()
         except OSError:
             pass
         finally:
+            handing_on.cancel()
             back.transport.abort()
             writer.transport.abort()
+
+    async def _hand_on(self, underway: asyncio.Queue[tuple[float, bytes]], writer: asyncio.StreamWriter) -> None:
+        while True:
+            due, chunk = await underway.get()
+            if (left := due - self._loop.time()) > 0:
+                await asyncio.sleep(left)
+            with contextlib.suppress(OSError):
+                writer.write(chunk)
+                await writer.drain()
+            underway.task_done()

@@ -11,12 +11,14 @@ import traceback
 import zlib
 from collections.abc import Callable
 from functools import partial
+from typing import Any
 
 import psycopg
 import pytest
 
 from Agent.keyword_tree import InvalidInputError, KeywordTree, StoreCorruptError, StoreError
 from Agent.shared_tree import SharedLog
+from Agent.shared_tree.rows import Batch
 from Agent.tests.shared.own_server import OwnServer
 from Agent.tests.shared_tree.conftest import (
     Opener,
@@ -263,6 +265,28 @@ class TestServersThatWouldLose:
         assert outcome == [True]
         tree.Refresh()
         assert names(tree) == ["tea"]
+
+
+class TestPages:
+    @pytest.mark.parametrize(("count", "length", "asked"), [(2_000, 1, 1), (9, 1_000_000, 2)])
+    def test_hold_thousands_of_writes_or_some_mebibytes(
+        self, log: SharedLog, open_tree: Opener, monkeypatch: pytest.MonkeyPatch, count: int, length: int, asked: int
+    ) -> None:
+        tree, other, read, pages = open_tree(), open_tree(), log._rows.read, list[int]()
+        for number in range(count):
+            other.CreateInfo(f"{number}{'a' * length}")
+
+        def read_page(*values: Any) -> list[Batch]:
+            found = read(*values)
+            pages.append(sum(len(batch.lines) for batch in found))
+            return found
+
+        monkeypatch.setattr(log._rows, "read", read_page)
+        tree.Refresh()
+
+        assert len(tree.ListInfos(0, count + 1)) == count
+        assert len(pages) == asked
+        assert max(pages) < 6_000_000
 
 
 class TestTurns:

@@ -350,8 +350,7 @@ class TestConflicts:
     def test_that_come_faster_than_they_are_read_end_past_patience(
         self, rows: FaultyRows, log: MemoryLog, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(reading, "_PAGE", 2)
-        monkeypatch.setattr(reading, "_PAGE_LIMIT", 2)
+        monkeypatch.setattr(reading, "PAGE", 2)
         tree, other = opened(log), opened(log)
         other.CreateKeyword("theirs", "root")
         rows.patience, read, writing = 0.4, rows.read, list[bool]()
