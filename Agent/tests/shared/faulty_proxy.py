@@ -166,6 +166,7 @@ class FaultyProxy:
             if (left := due - self._loop.time()) > 0:
                 await asyncio.sleep(left)
             with contextlib.suppress(OSError):
-                writer.write(chunk)
-                await writer.drain()
+                if not writer.is_closing():
+                    writer.write(chunk)
+                    await writer.drain()
             underway.task_done()
