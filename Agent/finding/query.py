@@ -69,9 +69,10 @@ class Query:
         asked: Mapping[str, float],
         name_weight: float = NAME,
         query: str = "",
+        thesaurus: Thesaurus | None = None,
     ) -> None:
         self.index = index
-        self.thesaurus = index.thesaurus
+        self.thesaurus = thesaurus or index.thesaurus
         self._name_weight = name_weight
         self.counts = counts = index.counts()
         self.total = max(FEW, counts.get("units", 0) + counts.get("passages", 0))

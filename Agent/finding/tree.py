@@ -119,9 +119,7 @@ class TreeRanker:
     def _rank(self, query: str, more: str, is_placing: bool, count: int, among: Collection[str]) -> Fits:
         with self.index.reading():
             if is_placing:
-                terms = texts.question(f"{query}\n{more}" if more else query)
-                asked = score.Query(self.index, terms, placing.NAME, query)
-                return placing.fit(asked, query, count, among)
+                return placing.fit(self.index, query, more, count, among)
             ranked = self.index.rank(query, max(_RANKED, count), more=more, besides=among)
             ids = [*ranked.scores]
             wanted = {*ids[:count], *among}
