@@ -196,9 +196,12 @@ class Rows(IndexFile):
 
     def _block(self, db: sqlite3.Connection, document: int) -> tuple[int, dict[int, bytes]]:
         """Return the block in which a document is or would be, with its key; 0: there is none yet."""
+        known = self.remembered(db, "blocks", dict[int, dict[int, bytes]])
+        for first, block in known.items():
+            if document in block:
+                return first, block
         sql = "select first, data from said where first <= ? order by first desc limit 1"
         row = db.execute(sql, (document,)).fetchone()
-        known = self.remembered(db, "blocks", dict[int, dict[int, bytes]])
         if row and row[0] not in known:
             block = packing.unpack(row[1])
             if len(known) > _BLOCKS or len(row[1]) > 2 * packing.BLOCK:
