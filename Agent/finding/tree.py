@@ -27,7 +27,7 @@ from typing import Any
 
 from ..base.checks import shorten
 from ..keyword_tree import Evidence, Fits, InvalidInputError, KeywordTexts, KeywordTree, StoreError, TreeView
-from . import evidence, placing, score, texts
+from . import evidence, placing
 from .embedder import Embedder, Meaning, meaning_of
 from .index import Index, LostIndexError, Unit
 from .thesaurus import Thesaurus, default
