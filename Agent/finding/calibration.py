@@ -6,7 +6,7 @@ odds of the best = (1 + own)^1.4 / texts^0.24 · e^(6.1 · coverage^1.5 · lead 
                    0.3 at least, since several may answer; the rival is the next text that says something else
                    own: how many unknown words those weigh that the text has itself
                    texts: of the index, at least 100; among many, more of them have some of any question by chance
-odds of another  = odds of the best · (score / score of the best)²
+odds of another  = odds of the best · (score / score of the best)³, by meaning (order / order of the best)⁴
 
 Where meaning is compared, too, it has its part in the order, and the order in the confidence:
 
@@ -19,9 +19,10 @@ odds of the best = e^(3.8 · nearness + 2.8 · confidence by words + 4.3 · lead
                    nearer the nearest is than the tenth after it
 
 A text that lacks a name or a number of the question is no answer, however much else it has, nor is one that says
-another thing of its kind (the red bike for the blue one), nothing else, or nothing but a time: LACKING at most. One
-with a single word of several is none alone: UNSURE, or LACKING where it lacks a time ("will it rain tomorrow?"). From a
-nearness of MEANT on only names, numbers and kinds count so. The numbers are a logistic regression on the even cases of
+another thing of its kind (the red bike for the blue one) or in its place (my knee operation for that of my hip),
+nothing else, or nothing but a time: LACKING at most, whether it is the best or another. One with a single word of
+several is none alone: UNSURE, or LACKING where it lacks a time ("will it rain tomorrow?"). From a nearness of MEANT on
+only names, numbers and kinds count so. The numbers are a logistic regression on the even cases of
 the sets of `bench_finding`; where a Chinese word begins and ends is said by the thesaurus, so that one bar serves all
 languages.
 """
@@ -34,6 +35,7 @@ from heapq import nlargest
 from typing import TypeAlias
 
 from . import score, texts
+from .query import words_of
 
 __all__ = ["ANSWER_BAR", "LACKING", "Confidence", "part_of"]
 
@@ -42,10 +44,11 @@ ANSWER_BAR = 0.5
 LEAD, OWN, TEXTS, BASE = 6.1, 1.4, 0.24, 0.65
 SAID, ASIDE, NEAR = 1.2, 0.05, 0.15
 NEARNESS, WORDS, MEANT_LEAD, MEANT_TEXTS, MEANT_BASE = 3.8, 2.8, 4.3, 0.35, 1.8
+FALL, MEANT_FALL = 3, 4  # the even cases want 4 and 6, but have one answer each: of several, none of the best goes then
 CROWD = 100  # texts: fewer do not show which words are common
 MOST_LEAD, LEAST_LEAD = 0.7, 0.3
 LACKING, UNSURE = 0.29, 0.45  # most of such texts; by UNSURE 18 of 192 questions without answer reach 0.5, not 26
-TELLS, NEARLY = 0.08, 0.3  # the share of the question that a word needs; the nearness of a word that is not lacking
+NEARLY = 0.3  # the nearness of a word that is not lacking
 BESIDE = 0.15  # least share of the other words, for a text with the name: without, 86 of those 192 reach 0.3, not 60
 MEANT = 0.4  # nearness from which on other words may say it; 1: 50 in place of 61 % of the right ones reach 0.5
 CLOSE = 11  # the nearest text and ten others: LoCoMo, first / @10, 36.3 / 70.3 → 46.5 / 77.5 (by words 47.1 / 76.8)
@@ -60,6 +63,7 @@ _SURNAMES = frozenset(
 Said: TypeAlias = tuple[str, str, float, float]
 """A word of a question, whether it is a "name", a "time" or neither, its weight, and the share that a text says."""
 
+_IDLE = texts.STOP_WORDS | {""}
 _has_numeral = re.compile(r"\d|[二三四五六七八九]").search
 
 
@@ -77,13 +81,12 @@ class Confidence:
     def by_words(self, found: "Sequence[score.Found]") -> dict[str, float]:
         """Return id → confidence by words; `found` is the whole ranking, best first."""
         sure = self._sure(found) if found and found[0].score > 0 else 0.0
-        return {each.id: part_of(sure, each.score / found[0].score) for each in found}
+        places = {each.id: (0.0, each.number, each.documents[0]) for each in found}
+        return self._limited(sure, {each.id: each.score**FALL for each in found}, places)
 
     def _sure(self, found: "Sequence[score.Found]") -> float:
         first, query = found[0], self._query
-        passage = first.documents[0] if first.documents[0] & 1 else None
-        evidence = score.Evidence(query, query.index.units([first.number]))
-        said, is_text = self._said(evidence, first.id, first.number, passage)
+        said, _ = self._said(first.id, first.number, first.documents[0])
         mass = math.fsum(weight for _, _, weight, _ in said)
         coverage = math.fsum(weight * share for _, _, weight, share in said) / (mass or 1.0)
         if query.is_empty or not coverage:
@@ -93,7 +96,7 @@ class Confidence:
         lead = max(min(MOST_LEAD, 1.0 - rival), LEAST_LEAD * coverage**8)
         crowd = TEXTS * math.log(max(CROWD, query.total))
         strength = LEAD * coverage**1.5 * lead + OWN * math.log(1 + own) - crowd - BASE
-        return min(1 / (1 + math.exp(-strength)), _limit(said, is_text))
+        return 1 / (1 + math.exp(-strength))
 
     def blend(
         self,
@@ -112,7 +115,8 @@ class Confidence:
                 be one of the others.
         """
         query = self._query
-        scores, documents = {each.id: each.score for each in found}, {each.id: each.documents[0] for each in found}
+        scores = {each.id: each.score for each in found}
+        places = {**near, **{each.id: (near[each.id][0], each.number, each.documents[0]) for each in found}}
         coverage = found[0].coverage if found else 0.0
         most, nearest = max(scores.values(), default=0.0) or 1.0, max(NEAR, *(each[0] for each in near.values()))
         order, tells = dict[str, float](), read**4 * _tells(query, near)
@@ -124,74 +128,85 @@ class Confidence:
         if not ranked or not order[ranked[0]]:
             return {}
         first = ranked[0]
-        nearness, number, at = near[first]
-        lead = 1.0 - _rival(query, [(documents.get(id, near[id][2]), order[id]) for id in ranked[:RIVALS]])
+        nearness = near[first][0]
+        lead = 1.0 - _rival(query, [(places[id][2], order[id]) for id in ranked[:RIVALS]])
         if nearness >= 0:  # among texts that are all far, the first has no lead
             lead *= min(1.0, max(nearness / NEAR, words.get(first, 0.0)))
         strength = NEARNESS * max(0.0, nearness) + WORDS * words.get(first, 0.0) + MEANT_LEAD * lead
         sure = 1 / (1 + math.exp(MEANT_TEXTS * math.log(max(CROWD, query.total)) + MEANT_BASE - strength))
-        passage = next((each for each in (documents.get(first, at), at) if each & 1), None)
-        evidence = score.Evidence(query, query.index.units([number]))
-        sure = min(sure, _limit(*self._said(evidence, first, number, passage), nearness >= MEANT))
-        return {id: part_of(sure, order[id] / order[first]) for id in ranked}
+        return self._limited(sure, {id: order[id] ** MEANT_FALL for id in ranked}, places)
 
-    def lower(self, scores: Mapping[str, float], places: Mapping[str, tuple[int, int]]) -> dict[str, float]:
-        """Return id → confidence, best first: `LACKING` at most for a text without a name or a number of the question.
+    def _limited(
+        self, sure: float, order: Mapping[str, float], places: Mapping[str, tuple[float, int, int]]
+    ) -> dict[str, float]:
+        """Return id → confidence, best first, limited for each text by its own lack of the question's words.
 
         However close it is to the best hit: another's favourite film does not answer "what is Priya's favourite film?".
 
         Args:
-            scores: id → confidence.
-            places: id → number and best document.
+            sure: Of the best.
+            order: id → what its odds are in proportion to, best first.
+            places: id → nearness, number and best document.
 
-        Cost: nothing for a question without a name; else 20 µs for each confidence above `LACKING`.
+        Cost: 20 µs for each confidence above `LACKING`.
         """
-        found, query = dict(scores), self._query
-        if any(kind == "name" for _, kind, *_ in self._asked):
-            above = [id for id, one in scores.items() if one > LACKING]
-            evidence = score.Evidence(query, query.index.units([places[id][0] for id in above]))
-            for id in above:
-                number, document = places[id]
-                said, is_text = self._said(evidence, id, number, document if document & 1 else None)
-                found[id] = min(found[id], _limit(said, is_text, is_near=True))
+        first, limits = next(iter(order), ""), dict[str, float]()
+        parts = {id: one / (order[first] or 1.0) for id, one in order.items()}
+        above = [id for id, part in parts.items() if part_of(sure, part) > LACKING]
+        for id in above:
+            nearness, number, document = places[id]
+            limits[id] = _limit(*self._said(id, number, document), nearness >= MEANT)
+        sure = min(sure, limits.get(first, 1.0))
+        found = {id: min(part_of(sure, part), limits.get(id, 1.0)) for id, part in parts.items()}
         return dict(sorted(found.items(), key=lambda pair: -pair[1]))
 
     @cached_property
-    def _asked(self) -> list[tuple[str, str, float, list[str], set[str]]]:
-        """The words of the question that tell something: the kind of each, see `Said`, its weight, its terms, and the
-        words for other things of its kind.
+    def _asked(self) -> list[tuple[str, str, float, list[str], set[str], tuple[str, str]]]:
+        """The words of the question that tell something: the kind of each, see `Said`, its weight, its terms, the words
+        for other things of its kind, and its place: the words before and after it.
 
         None where it asks for the time, and says nothing else.
         """
-        query, names = self._query, _names(self._query)
-        found = list[tuple[str, str, float, list[str], set[str]]]()
+        query, names, found = self._query, _names(self._query), []
+        keys = ["", *(" ".join(terms) for _, terms in query.words), ""]
         for at, (word, terms) in enumerate(query.words):
             if known := [term for term in terms if term in query.weights and term in query.telling]:
                 kind = "name" if at in names else "time" if "#time" in texts.kinds(word) else ""
                 near = query.thesaurus.near(word if texts.is_unspaced(word) else terms[0]) if query.thesaurus else ()
                 others = {other for other, share in near or () if not share} - query.weights.keys()
-                found.append((word, kind, max(map(query.idf, known)), known, others))
+                place = (keys[at], keys[at + 2]) if len(word) > 1 else ("", "")
+                found.append((word, kind, max(map(query.idf, known)), known, others, place))
         return [] if query.asks_time and all(kind == "time" for _, kind, *_ in found) else found
 
-    def _said(self, evidence: "score.Evidence", id: str, number: int, passage: int | None) -> tuple[list[Said], bool]:
+    def _said(self, id: str, number: int, document: int) -> tuple[list[Said], bool]:
         """Return the words of the question as a unit says them, and whether it is a text rather than a keyword.
 
-        A word is as good as a name where the text says another thing of its kind: the red bike for the blue one.
+        A word is as good as a name where the text says another thing of its kind (the red bike for the blue one), or,
+        without any near word, has another one in its place: 小林对 for 小雨对.
         """
-        shares, index = evidence.shares(number, passage, self._lent.get(id)), self._query.index
-        said, is_text = list[Said](), passage is not None or not index.names_of(number)
-        text, has = "", set[str]()
-        for word, kind, weight, terms, others in self._asked:
+        index, has, places = self._query.index, set[str](), set[tuple[str, str]]()
+        shares = score.Evidence(self._query, index.units([number])).shares(number, document, self._lent.get(id))
+        read = index.read({2 * number, document})
+        text, said, is_text = read[document][1], list[Said](), bool(document & 1) or not read[2 * number][0]
+        for word, kind, weight, terms, others, place in self._asked:
             share = math.fsum(shares.get(term, 0.0) for term in terms) / len(terms)
-            if is_text and others and share < score.MISSPELLED:
-                if not text:
-                    document = 2 * number if passage is None else passage
-                    text = index.read([document])[document][1]
-                    has = {*texts.terms(text)}
-                if any(other in (text if texts.is_unspaced(other) else has) for other in others):
+            if is_text and share < (score.MISSPELLED if others else NEARLY):
+                has, places = has or {*texts.terms(text)}, places or self._places(text[:_COMPARED])
+                is_other = any(other in (text if texts.is_unspaced(other) else has) for other in others)
+                if is_other or (share < NEARLY and place in places):
                     kind, share = "name", 0.0
             said.append((word, kind, weight, share))
         return said, is_text
+
+    def _places(self, text: str) -> set[tuple[str, str]]:
+        """Return the words before and after each word of a text that is not asked for, but for single characters."""
+        asked, said = {" ".join(terms) for _, terms in self._query.words}, [""]
+        for sentence in texts.sentences(text):
+            words = words_of(sentence, self._query.thesaurus)
+            said += [*(" ".join(terms) for word, terms in words if not texts.kinds(word)), ""]
+        between = (each for each in zip(said, said[1:], said[2:], strict=False) if not _IDLE.issuperset(each[::2]))
+        idle = _IDLE | asked
+        return {(before, after) for before, one, after in between if len(one) > 1 and one not in idle}
 
 
 def _limit(said: Sequence[Said], is_text: bool, is_near: bool = False) -> float:
@@ -201,9 +216,7 @@ def _limit(said: Sequence[Said], is_text: bool, is_near: bool = False) -> float:
     with a single word of several where one is a time; UNSURE with another single word of several. A text that is near
     by meaning (`is_near`) may have other words, but not other names.
     """
-    mass = math.fsum(weight for _, _, weight, _ in said)
-    telling = [(word, kind, share) for word, kind, weight, share in said if weight >= TELLS * mass]
-    lacking = [word for word, kind, share in telling if kind == "name" and share < score.MISSPELLED]
+    lacking = [word for word, kind, _, share in said if kind == "name" and share < score.MISSPELLED]
     if not said or any(is_text or texts.has_digit(word) for word in lacking):
         return LACKING
     if is_near:
@@ -212,8 +225,8 @@ def _limit(said: Sequence[Said], is_text: bool, is_near: bool = False) -> float:
     asked = math.fsum(weight for weight, _ in rest)
     if len(rest) < len(said) and math.fsum(weight * share for weight, share in rest) < BESIDE * asked:
         return LACKING
-    unsaid = [kind for _, kind, share in telling if share < NEARLY]
-    if is_text and unsaid and sum(share >= score.MISSPELLED for *_, share in telling) < 2:
+    unsaid = [kind for _, kind, _, share in said if share < NEARLY]
+    if is_text and unsaid and sum(share >= score.MISSPELLED for *_, share in said) < 2:
         return LACKING if "time" in unsaid else UNSURE
     return 1.0
 
@@ -223,15 +236,15 @@ def _tells(query: "score.Query", near: Mapping[str, tuple[float, int, int]]) -> 
 
     Among the messages of a long conversation many are about as near. Keywords are far apart by their names.
     """
-    first, *rest = nlargest(CLOSE, near.values()) if len(near) >= CLOSE else [(0.0, 0, 0)]
-    if first[0] <= 0.0 or query.index.names_of(first[1]):
+    (first, number, _), *rest = nlargest(CLOSE, near.values()) if len(near) >= CLOSE else [(0.0, 0, 0)]
+    if first <= 0.0 or query.index.read([2 * number])[2 * number][0]:
         return 1.0
-    return max(ASIDE, 1.0 - rest[-1][0] / first[0]) if rest[-1][0] > 0.0 else 1.0
+    return max(ASIDE, 1.0 - rest[-1][0] / first) if rest[-1][0] > 0.0 else 1.0
 
 
 def part_of(sure: float, part: float) -> float:
-    """Return the confidence of a hit from that of the best and their ratio of scores."""
-    odds = sure / (1.0 - sure) * part * part
+    """Return the confidence of a hit from that of the best and the ratio of their odds."""
+    odds = sure / (1.0 - sure) * part
     return max(round(odds / (1 + odds), 4), 0.0001 * (part > 0))  # a hit is never rounded to 0
 
 

@@ -156,14 +156,12 @@ class Index(WritableRows):
                 found += score.rank(asked, len(rest), among=rest, lent=lent)
             confidence = calibration.Confidence(asked, lent)
             scores, nearest = confidence.by_words(found), dict[str, int]()
-            places = {each.id: (each.number, each.documents[0]) for each in found}
             if compared is not None:
                 units = near | self.numbers(besides) | {each.id: each.number for each in found}
                 nearness = self._nearness(compared, units)
                 nearest = {id: document for id, (_, _, document) in nearness.items()}
                 scores = confidence.blend(found, scores, nearness, self.vectors.read if self.vectors else 1.0)
-                places = {id: (number, document) for id, (_, number, document) in nearness.items()} | places
-            return Ranking(asked, found, confidence.lower(scores, places), nearest)
+            return Ranking(asked, found, scores, nearest)
 
     def _nearest(self, compared: "Compared", among: score.Among | None) -> dict[str, int]:
         """Return the units of the nearest documents, id → number, of those that are asked for."""

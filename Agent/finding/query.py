@@ -15,7 +15,7 @@ from .packing import Postings
 from .rows import Rows
 from .thesaurus import Thesaurus, cut
 
-__all__ = ["MISSPELLED", "Query"]
+__all__ = ["MISSPELLED", "Query", "words_of"]
 
 K1, B = 1.2, 0.75  # BM25F's own (Robertson & Zaragoza 2009)
 NAME = 2.0  # the weight of a name beside a text of usual length
@@ -135,16 +135,11 @@ class Query:
         return self.idf(term) / self.idf("") if term in self._in_pairs else 1.0
 
     def _find_words(self, query: str) -> list[tuple[str, list[str]]]:
-        """Return the words that are asked for, each with its terms: of scripts without blanks its pairs."""
-        found, self._across = list[tuple[str, list[str]]](), set[str]()
-        for sentence in texts.cut_question(query)[0] if query else ():
-            for run in texts.words(texts.drop_asking(texts.drop_units(sentence))):
-                if not texts.is_unspaced(run):
-                    found.append((run, texts.terms(run)[:1]))
-                    continue
-                words = cut(run, self.thesaurus) if self.thesaurus else [run]
-                found += [(word, _pairs(word) or [word]) for word in words]
-                self._across |= {one[-1] + other[0] for one, other in pairwise(words) if len(one + other) > 2}
+        """Return the words that are asked for; see `words_of`."""
+        asking = texts.cut_question(query)[0] if query else ()
+        found = [each for part in asking for each in words_of(texts.drop_units(part), self.thesaurus)]
+        unspaced = [word if texts.is_unspaced(word) else "" for word, _ in found]
+        self._across = {a[-1] + b[0] for a, b in pairwise(unspaced) if a and b and len(a + b) > 2}
         return found[: 4 * TERMS]
 
     def _find_near(self, thesaurus: Thesaurus | None) -> dict[str, dict[str, float]]:
@@ -334,6 +329,18 @@ def _drop_lesser(scores: dict[int, float], kinds: int, count: int, left: float) 
             return {}
         kept.update((at, one) for at, one in part.items() if one + left >= least)
     return kept
+
+
+def words_of(sentence: str, thesaurus: Thesaurus | None) -> list[tuple[str, list[str]]]:
+    """Return the words of a sentence but those that ask, each with its terms: of scripts without blanks its pairs."""
+    found = list[tuple[str, list[str]]]()
+    for run in texts.words(texts.drop_asking(sentence)):
+        if not texts.is_unspaced(run):
+            found.append((run, texts.terms(run)[:1]))
+            continue
+        words = cut(run, thesaurus) if thesaurus else [run]
+        found += [(word, _pairs(word) or [word]) for word in words]
+    return found
 
 
 def _pairs(word: str) -> list[str]:

@@ -179,10 +179,6 @@ class Rows(IndexFile):
             found = self._texts(db, documents).items()
         return {document: ([], said) if isinstance(said, str) else (said[0], said[1]) for document, said in found}
 
-    def names_of(self, number: int) -> list[str]:
-        """Return the names of a unit."""
-        return self.read([2 * number])[2 * number][0]
-
     def _texts(self, db: sqlite3.Connection, documents: Iterable[int]) -> dict[int, codes.Said]:
         """Return the texts of documents."""
         block, found = dict[int, bytes](), dict[int, codes.Said]()

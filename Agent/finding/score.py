@@ -240,11 +240,11 @@ class Evidence:
             explained += FURTHER**place * math.fsum(further.values())
         return explained / query.mass, covered / query.mass, [at for _, at in said]
 
-    def shares(self, number: int, passage: int | None, lent: Mapping[str, float] | None = None) -> dict[str, float]:
-        """Return term → share of it, at most 1, that a unit has by itself, its context, a passage or by loan."""
+    def shares(self, number: int, document: int | None, lent: Mapping[str, float] | None = None) -> dict[str, float]:
+        """Return term → share of it, at most 1, that a unit has by itself, its context, a document or by loan."""
         query = self._query
         found = {term: share for term, share in lent.items() if term in query.weights} if lent else {}
-        seen, documents = set[int](), [] if passage is None else [passage]
+        seen, documents = set[int](), [] if document is None else [document]
         above: int | None = number
         while above is not None and above in self._rows and above not in seen and len(seen) < ANCESTORS:
             seen.add(above)

@@ -168,7 +168,9 @@ class Vectors:
             if not known:
                 self._wanted[question] = None
             try:
-                self._begin()
+                if self._thread is None or not self._thread.is_alive():
+                    self._thread = threading.Thread(target=self._run, name="embedding", daemon=True)
+                    self._thread.start()
             except RuntimeError as error:  # the system has no thread to give
                 self.fail(error)
             self._changed.wait_for(lambda: self._thread is None or self.is_resting, self._patience_s)
@@ -212,11 +214,6 @@ class Vectors:
             getattr(self._embedder, "load", lambda: None)()
         except (Exception, SystemExit) as error:
             self.fail(error)
-
-    def _begin(self) -> None:
-        if self._thread is None or not self._thread.is_alive():
-            self._thread = threading.Thread(target=self._run, name="embedding", daemon=True)
-            self._thread.start()
 
     def _run(self) -> None:
         try:

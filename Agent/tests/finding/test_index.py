@@ -524,6 +524,7 @@ def test_what_is_known_of_another_person_is_no_answer(facts: list[str], question
         (["Priya's favourite film is Alien.", "My favourite film is Heat."], "what is Priya's favourite film?"),
         (["Kofi was born in 1987.", "Amira was born in 1990."], "who was born in 1987?"),
         (["王芳最喜欢的电影是《活着》。", "我最喜欢的电影是《英雄》。"], "王芳最喜欢的电影是什么？"),
+        (["小雨对花生过敏。", "小林对海鲜过敏。"], "小雨对什么过敏？"),
     ],
 )
 def test_nor_is_it_beside_the_answer(facts: list[str], question: str) -> None:
@@ -531,6 +532,16 @@ def test_nor_is_it_beside_the_answer(facts: list[str], question: str) -> None:
     index.put(Unit(fact, text=fact) for fact in facts)
 
     assert [(hit.id, hit.score >= 0.3) for hit in index.search(question)] == [(facts[0], True), (facts[1], False)]
+
+
+def test_what_says_a_part_of_the_question_is_no_answer_beside_the_one_that_says_all() -> None:
+    index = Index(meaning=False)
+    facts = ["The spare key of the shed is under the pot.", "The shed needs a new roof.", "The spare tyre is flat."]
+    index.put(Unit(fact, text=fact) for fact in [*facts, "The piano key sticks."])
+
+    found = index.search("Where is the spare key of the shed?")
+    assert [(hit.id, hit.score > 0.5) for hit in found][:1] == [(facts[0], True)]
+    assert (len(found), max(hit.score for hit in found[1:]) < 0.5) == (4, True)
 
 
 def test_a_word_of_the_language_is_not_taken_for_a_misspelled_name() -> None:
