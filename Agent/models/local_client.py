@@ -51,6 +51,7 @@ _PLACE = 0.25  # the price of a place further back
 _NONE = 1.5  # the question may add less than this to "none"
 _YES = 0.5  # it must add this much more to "yes" than to "no"
 _DOUBT = -0.5  # and this much where a name was chosen already
+_INSTRUCTIONS = 128  # tokens of a task at most: some 30 to 60 in English
 _TASKS = {
     "search": ("You find the entry of a list that a question is about or that answers it.", "Question"),
     "suggest_parent": ("You file a new entry: you find the entry that it is a kind, a part or an instance of.", "New"),
@@ -119,13 +120,15 @@ class LocalLLMClient(LLMClient):
         self.model = os.path.basename(path)
         self.context_tokens: int = min(n_ctx, self._model.n_ctx_train)
         params = self._c.LlamaContextParams()
-        params.n_ctx, params.n_batch = self.context_tokens, CHUNK
+        params.n_seq_max, params.kv_unified = 2 + len(_TASKS), True  # the first, and one for each task and the judge
+        params.n_ctx, params.n_batch = self.context_tokens + _INSTRUCTIONS * params.n_seq_max, CHUNK
         params.n_threads = params.n_threads_batch = threads or os.cpu_count() or 1
         self._context = self._c.LlamaContext(self._model, params, verbose=False)
         self._context.install_cancel_callback()
         self._timeout_s, self._margin, self._pid = timeout_s, margin, os.getpid()
         self._lock, self._stopped = threading.Lock(), ""  # why the call is to end
-        self._held: list[int] = []  # the tokens whose computation the context holds
+        self._held: list[int] = []  # the tokens whose computation the first sequence of the context holds
+        self._tasks: dict[tuple[int, ...], int] = {}  # the sequence that holds a task's instructions
         self._used, self.usage = Usage(), Usage()
         self._last: ContextVar[Usage] = ContextVar("last usage", default=self._used)
 
@@ -223,10 +226,14 @@ class LocalLLMClient(LLMClient):
         options = [self._tokens(answer) for answer in answers]
         before, _, after = text.rpartition("{}")  # a name may be "{}", too
         scores = []
+        task = [self._format([("system", system), ("user", text)]) for text in "ab"]
+        head = task[0][: _shared(*task)]
+        self._resume(head)
         for question in (_line(asked), *_EMPTY):
             found = self._score(self._format([("system", system), ("user", before + question + after)]), options)
             whole = max(found) + math.log(sum(math.exp(each - max(found)) for each in found))
             scores.append([each - whole for each in found])
+        self._keep(head)
         with_it, *without = scores
         return [each - sum(empty) / len(empty) for each, *empty in zip(with_it, *without, strict=True)], with_it
 
@@ -297,15 +304,28 @@ class LocalLLMClient(LLMClient):
             tokens.insert(0, first)
         return tokens
 
+    def _resume(self, head: list[int]) -> None:
+        """Put a task's instructions in place where another task came between: a sequence of their own holds them."""
+        sequence = self._tasks.get(tuple(head))
+        if sequence is not None and _shared(head, self._held) < len(head):
+            self._context.memory_seq_rm(0, 0, -1)
+            self._context.memory_seq_cp(sequence, 0, 0, len(head))
+            self._held = head
+
+    def _keep(self, head: list[int]) -> None:
+        """Keep a task's instructions, which are in place, for its next question."""
+        if tuple(head) not in self._tasks and len(head) <= _INSTRUCTIONS:
+            sequence = self._tasks[tuple(head)] = 1 + len(self._tasks)
+            self._context.memory_seq_cp(0, sequence, 0, len(head))
+
     def _see(self, tokens: list[int], *, is_prompt: bool) -> Callable[[int], float]:
         """Compute the tokens that are not held yet; return a function to the log-probability of a next token."""
         if len(tokens) >= self.context_tokens:
             raise ReplyError(f"the question has {len(tokens):,} tokens, more than n_ctx={self.context_tokens:,} allows")
-        kept = 0
-        while kept < min(len(self._held), len(tokens) - 1) and self._held[kept] == tokens[kept]:
-            kept += 1
+        kept = min(_shared(self._held, tokens), len(tokens) - 1)
         if not self._context.memory_seq_rm(0, kept, -1):
             self._context.kv_cache_clear()  # some models cannot forget a part
+            self._tasks.clear()
             kept = 0
         del self._held[kept:]
         cached = kept if is_prompt else 0  # a step in the trie goes on where the prompt ended
@@ -357,6 +377,12 @@ def _read_question(messages: Sequence[Mapping[str, str]]) -> dict[str, Any] | No
     except (LookupError, TypeError, ValueError):
         return None
     return question if is_known and question["candidates"] and isinstance(question["candidates"][0], dict) else None
+
+
+def _shared(one: Sequence[int], other: Sequence[int]) -> int:
+    """Return with how many equal tokens two texts begin."""
+    pairs = enumerate(zip(one, other, strict=False))
+    return next((at for at, (left, right) in pairs if left != right), min(len(one), len(other)))
 
 
 def _line(text: object) -> str:

@@ -151,6 +151,18 @@ class TestPrefix:
         assert used.calls == 1
         assert used.cached_tokens > used.input_tokens / 2
 
+    def test_nor_are_a_tasks_instructions_after_another_task(self, client: LocalLLMClient) -> None:
+        def ask(name: str) -> tuple[dict[str, Any], int]:
+            reply = client.Chat(asked("who mends bikes?", listed(name, "Tom")), {})
+            return reply, client.last_usage.input_tokens - client.last_usage.cached_tokens
+
+        (first, _), (_, fresh) = ask("Ada"), ask("Eve")
+        judge(client, "who mends bikes?", list(FACTS.items()))
+        again, fresh_again = ask("Ada")
+
+        assert again == first
+        assert fresh_again <= fresh + 3
+
 
 class TestTime:
     def test_an_answer_that_takes_too_long_is_left(self, client: LocalLLMClient) -> None:
