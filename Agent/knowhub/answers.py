@@ -90,8 +90,9 @@ class UpdatedOut(ChangedOut):
 
 
 class SavedOut(ChangedOut):
-    """A new entry."""
+    """A new entry, and which it resembles."""
 
+    similar: list[Json]
     note: str
     """A note where no other principal sees it."""
 

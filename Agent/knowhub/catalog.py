@@ -40,6 +40,7 @@ FOLLOW_S = 0.05
 
 _CHANGES = 1_000  # operations of one transaction
 _UNAVAILABLE, _SHORT_READ = {5, 6, 8, 10, 13, 14}, 522  # errors of SQLite: busy, read-only, disk, full; file cut short
+_MARKS = 8  # terms of a task by which it is found: of two long ones with half in common 1 in 250 share none of them
 _T = TypeVar("_T")
 _log = logging.getLogger(__name__)
 
@@ -53,7 +54,7 @@ CREATE INDEX IF NOT EXISTS marked ON operation (mark) WHERE mark != '';
 CREATE TABLE IF NOT EXISTS record (
     number INTEGER PRIMARY KEY, id TEXT UNIQUE, said TEXT, principal TEXT, version INTEGER, created_at REAL,
     updated_at REAL, kind TEXT, is_gone INTEGER, score INTEGER, merged_into TEXT, entry TEXT, is_helpful INTEGER,
-    size INTEGER, helpful INTEGER DEFAULT 0, harmful INTEGER DEFAULT 0, content TEXT);
+    size INTEGER, terms TEXT, helpful INTEGER DEFAULT 0, harmful INTEGER DEFAULT 0, content TEXT);
 CREATE INDEX IF NOT EXISTS written_by ON record (principal, size) WHERE NOT is_gone;
 CREATE INDEX IF NOT EXISTS in_time ON record (kind, created_at, id) WHERE NOT is_gone;
 CREATE INDEX IF NOT EXISTS merged ON record (merged_into) WHERE merged_into != '';
@@ -78,8 +79,8 @@ Else anybody could let their own entry, and its feedback, count for an entry tha
 
 COLUMNS = "id, content, said, principal, version, created_at, updated_at, helpful, harmful"
 """What `record_of_row` reads."""
-_MORE = ", kind, is_gone, score, merged_into, entry, is_helpful, size"
-_INSERT = f"INSERT OR REPLACE INTO record ({COLUMNS}{_MORE}) VALUES ({', '.join('?' * 16)})"  # with a new number
+_MORE = ", kind, is_gone, score, merged_into, entry, is_helpful, size, terms"
+_INSERT = f"INSERT OR REPLACE INTO record ({COLUMNS}{_MORE}) VALUES ({', '.join('?' * 17)})"  # with a new number
 _EARLY = "max(0, min(1000000, coalesce(cast(json_extract(said, '$[1].judged.{}') AS INTEGER), 0)))"
 # The votes of an entry and of those merged into it: of each principal the last one, and none of its own.
 _WEIGH = (
@@ -312,7 +313,8 @@ class Following:
         row = [record.id, clean(record.content), json.dumps([record.source, own]), principal, record.version]
         row += [record.created_at, record.updated_at, 0, 0, kind, record.deleted, own.get("score"), merged_into, entry]
         old = get(db, record.id) if kind == "knowledge" else None
-        db.execute(_INSERT, [*row, own.get("helpful") is True, record.size])
+        terms = terms_of(own["task"]) if kind == "knowledge" and not record.deleted else ()
+        db.execute(_INSERT, [*row, own.get("helpful") is True, record.size, " ".join(terms)])
         if kind == "knowledge":
             before, after = marks_of(old), marks_of(None if record.deleted else record)
             marks = [[(mark, record.id) for mark in each] for each in (before - after, after - before)]
@@ -369,15 +371,31 @@ def record_of_row(row: Sequence[Any]) -> Record:
 
 
 def marks_of(record: Record | None) -> set[str]:
-    """Return the marks of an entry in their table: who sees it."""
+    """Return the marks of an entry in their table: who sees it, and the rarest terms of its task."""
     if record is None or record.merged_into:
         return set()
-    return {scope_mark(each, record.created_by) for each in record.fields["scopes"]}
+    scopes = {scope_mark(each, record.created_by) for each in record.fields["scopes"]}
+    return scopes.union(task_marks(terms_of(record.fields["task"])))
+
+
+@functools.lru_cache(maxsize=64)  # of a save they are needed three times
+def terms_of(task: str) -> frozenset[str]:
+    """Return the terms of a task, each once."""
+    return frozenset(texts.terms(clean(task)))
 
 
 def scope_mark(scope: str, principal: str) -> str:
     """Return the mark of a scope: `user:owner` is another one for each principal."""
     return clean(f"scope {scope} {principal}" if scope == OWNER_SCOPE else f"scope {scope}")
+
+
+def task_marks(terms: frozenset[str]) -> list[str]:
+    """Return the marks of a task's terms: two tasks that share half of all terms share one of these.
+
+    All take theirs in one order, here the longest first, which are rare, and one more than half of them.
+    """
+    ordered = sorted(terms, key=lambda term: (-len(term), term))
+    return [f"term {term}" for term in ordered[: min(len(ordered) // 2 + 1, _MARKS)]]
 
 
 @contextlib.contextmanager
@@ -412,11 +430,12 @@ def read_records(text: str) -> list[Record]:
 
 _LEAST_FIT = 0.02  # above the score of a text with nothing that is asked for, see `finding.calibration`
 _ELIGIBLE_KEPT = 4  # sets of eligible entries: each of some 1 MB, among 30,000
+_LOOKED_AT, _NEWEST, _COMPARED = 1_000, 100, 50  # entries with a term of a new one; those of them that one sees
 _PAGE = 50  # rows that are read at once: an export without a reader holds them
 _INDEXED_AT_ONCE = 1_000
 _FEW = 5_000  # entries: at most so many are asked for by their ids
 _LATEST = (1e300, "")
-_STALE = ("journal.*", "knowhub.*", "catalog.*", "records.*", "hub.*")
+_STALE = ("journal.*", "knowhub.*", "catalog.*", "records.*")
 _SEEN = "SELECT id FROM mark WHERE mark IN (SELECT value FROM json_each(?))"
 _ENTRIES = "FROM record WHERE kind = 'knowledge' AND NOT is_gone AND merged_into = ''"
 _TO_INDEX = """SELECT number, id, NOT is_gone AND merged_into = '', content, said FROM record
@@ -428,14 +447,14 @@ class Catalog(Following):
 
     Args:
         ledger: Whose records.
-        folder: Where its two files are kept: `entries.sqlite`, and the full-text index; None keeps all in memory.
+        folder: Where its two files are kept: `hub.sqlite`, and the full-text index; None keeps all in memory.
         meaning: See `finding.index.Index`.
     """
 
     def __init__(
         self, ledger: TreeLedger, folder: Path | None = None, meaning: Meaning | Embedder | bool = True
     ) -> None:
-        super().__init__(ledger, None if folder is None else folder / "entries.sqlite")
+        super().__init__(ledger, None if folder is None else folder / "hub.sqlite")
         for stale in itertools.chain.from_iterable(map(folder.glob, _STALE)) if folder is not None else ():
             with contextlib.suppress(OSError):  # of earlier versions: texts that were purged since may stand there
                 stale.unlink()
@@ -632,6 +651,36 @@ class Catalog(Following):
         self._index.ask(query)
         found = self._with_index(lambda: self._index.search(query, limit, among=some, quotes=0))
         return [one.id for one in found if one.id in among and one.score >= _LEAST_FIT]
+
+    def resembling(self, token: Token, task: str, least: float, limit: int) -> list[tuple[float, Record]]:
+        """Return the entries that a token sees whose tasks are similar to a text, the most similar first.
+
+        Args:
+            token: Who may see them.
+            task: Any text.
+            least: The share of all terms of both that must be in both, at least a half.
+            limit: At most this many.
+
+        Cost: a query of the newest 100 entries with each of eight terms; the terms of 50 are compared.
+        """
+        terms = terms_of(task)
+        marks = task_marks(terms)
+        if not marks:
+            return []
+        seen = "?1 IS NULL OR EXISTS (SELECT 1 FROM json_each(?1), mark WHERE mark = value AND mark.id = one.id)"
+        newest = f"SELECT id FROM mark WHERE mark = ?{{}} ORDER BY id DESC LIMIT {_LOOKED_AT}"
+        with_one = f"SELECT * FROM (SELECT id FROM ({newest}) AS one WHERE {seen} LIMIT {_NEWEST})"
+        with_any = " UNION ALL ".join(with_one.format(place + 2) for place in range(len(marks)))
+        likely = f"SELECT id FROM ({with_any}) GROUP BY id ORDER BY count(*) DESC LIMIT {_COMPARED}"
+        seen_by = None if token.sees_all() else _marks_seen(token)
+        alike = list[tuple[float, str]]()
+        for id, said in self._all(f"SELECT id, terms FROM record WHERE id IN ({likely})", seen_by, *marks):
+            theirs = said.split()
+            shared = len(terms.intersection(theirs))
+            alike.append((shared / (len(terms) + len(theirs) - shared), id))
+        best = [pair for pair in sorted(alike, reverse=True)[:limit] if pair[0] >= least]
+        records = self.several([id for _, id in best])
+        return [(share, records[id]) for share, id in best if id in records]
 
     # -- operations --
 

@@ -194,6 +194,8 @@ async def knowledge_save(
     answer = await request("POST", "/api/knowledge", body=body)
     entry = answer["entry"]
     output = "\n".join([f"{entry['id']}: {tidy(entry['task'])}", *map(_say, filter(None, [answer["note"]]))])
+    for other in answer["similar"]:
+        output += "\n" + _say("resembles {}: {}", other["id"], tidy(other["task"]))
     return ToolResult(_say("✅ Knowledge saved"), output, {"items": [entry], **answer})
 
 

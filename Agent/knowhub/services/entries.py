@@ -12,6 +12,10 @@ from .store import Store, entry_fields, judgement_of, page_of, read_case, stamps
 HISTORY_LIMIT = 20
 """Cases that an entry shows; `feedback` pages all."""
 
+SIMILAR_LIMIT = 3
+SIMILAR_LEAST = 0.5
+"""So many similar entries are returned with a new one: those whose tasks share at least half of their terms."""
+
 _VERSIONS = 200
 """Versions of a history, at most."""
 
@@ -20,14 +24,14 @@ class Entries(Store):
     """Entries of knowledge."""
 
     def save(self, token: Token, body: KnowledgeIn | Mapping[str, Any], key: str = "") -> Json:
-        """Keep new knowledge; return `entry`, `operation_id` and a `note` where no other principal sees it.
+        """Keep new knowledge; return `entry`, `operation_id`, and `similar`: up to three that it resembles.
 
         Args:
             token: Who saves it: the entry's principal.
             body: See `KnowledgeIn`.
             key: Of the caller's choice: the same once more gets the first answer, another body under it is refused.
 
-        Cost: one sync.
+        Cost: one sync; the postings of the rarest words of its task.
         """
         need(token, "write")
         body = self._scoped(token, parse(KnowledgeIn, body))
@@ -37,9 +41,11 @@ class Entries(Store):
         if not earlier:
             id = self._new_id("knowledge", token, key)
             record = Record(id, body.content, body.source.name, self._fields_of(token, body), token.principal)
+            found = self.catalog.resembling(token, body.task, SIMILAR_LEAST, SIMILAR_LIMIT)
+            similar = [{"id": one.id, "task": one.fields["task"], "similarity": round(like, 3)} for like, one in found]
             try:
                 operation_id, [made] = self._create(token, "save", [record], mark)
-                return self._saved(made, self._show(token, made, is_new=True), operation_id)
+                return self._saved(made, self._show(token, made, is_new=True), operation_id, similar)
             except DuplicateIdError as error:
                 mark, earlier = self._repeated(token, key, "save", body)
                 if not earlier:
@@ -47,11 +53,11 @@ class Entries(Store):
         [there] = self._as_now(earlier[0])
         if not sees(token, there):
             raise not_found()
-        return self._saved(there, self._show(token, there), earlier[0].operation_id)
+        return self._saved(there, self._show(token, there), earlier[0].operation_id, [])
 
-    def _saved(self, made: Record, entry: Json, operation_id: str) -> Json:
+    def _saved(self, made: Record, entry: Json, operation_id: str, similar: list[Json]) -> Json:
         note = "private: nobody else sees it" if made.fields["scopes"] == [OWNER_SCOPE] else ""
-        return {"entry": entry, "operation_id": operation_id, "note": note}
+        return {"entry": entry, "operation_id": operation_id, "similar": similar, "note": note}
 
     def _fields_of(self, token: Token, body: KnowledgeIn) -> Json:
         """Return the fields of the record that a body describes."""

@@ -1,6 +1,7 @@
 """Tests of `hub`: what the spec and the contract say of knowledge, feedback, evolving and slimming, in process."""
 
 import json
+import random
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -98,6 +99,13 @@ class TestSave:
         more: Json = {"resource_ids": ["code/a"], "resource_id": "code/b", "secure_resource_id": "credentials/c"}
 
         assert hub.save(LOCAL, draft(**more))["entry"]["resource_ids"] == ["code/a", "code/b", "credentials/c"]
+
+    def test_tells_what_it_resembles(self, hub: KnowHub) -> None:
+        first = save(hub, task="log in to a site with selenium")
+        similar = hub.save(LOCAL, draft(task="log in to a site with selenium quickly"))["similar"]
+
+        assert [each["id"] for each in similar] == [first]
+        assert hub.save(EVE, draft(task="log in to a site with selenium"))["similar"] == []
 
     @pytest.mark.parametrize(
         "wrong",
@@ -678,6 +686,36 @@ class TestChange:
         assert hub.operations(BOB)["results"] == []
 
 
+class TestSimilar:
+    def test_whatever_half_of_the_terms_is_shared_it_is_found_among_many(self, hub: KnowHub) -> None:
+        chooser = random.Random(3)
+        words = [f"{a}{b}{c}" for a in "bdfgk" for b in "aeiou" for c in ("lm", "nst", "rk", "show")]
+        hub.take_in(LOCAL, [draft(task=" ".join(chooser.sample(words, 10)), content=str(n)) for n in range(300)])
+        for _ in range(40):
+            chooser.shuffle(words)
+            shared, mine, theirs = words[:6], words[6:9], words[9:12]  # 6 of 12 terms
+            there = save(hub, task=" ".join([*shared, *theirs]))
+            similar = hub.save(LOCAL, draft(task=" ".join([*mine, *reversed(shared)])))["similar"]
+            assert (there, 0.5) in [(each["id"], each["similarity"]) for each in similar]
+
+    def test_a_task_is_similar_as_it_is_now(self, hub: KnowHub) -> None:
+        def similar() -> list[str]:
+            made = hub.save(EVE, draft(task="用硒登录网站"))
+            hub.delete(EVE, made["entry"]["id"])
+            return [each["id"] for each in made["similar"]]
+
+        id = save(hub, EVE, task="用硒登录网站")
+        assert similar() == [id]
+        hub.patch(EVE, id, {"task": "boil an egg"})
+        assert similar() == []
+        hub.patch(EVE, id, {"task": "用硒登录一个网站"})
+        assert similar() == [id]
+        gone = hub.delete(EVE, id)
+        assert similar() == []
+        hub.undo(EVE, gone["operation_id"])
+        assert similar() == [id]
+
+
 class TestProcesses:
     def test_an_index_of_words_from_elsewhere_is_put_right(self, tmp_path: Path) -> None:
         for name, tasks in (("one", ["tea", "egg"]), ("other", ["tea", "SENTINEL"])):
@@ -694,7 +732,7 @@ class TestProcesses:
         hub.catalog._do(lambda db: db.execute("PRAGMA max_page_count = 1"))  # as a full disk
         id = save(hub, task="egg", content="x" * 50_000)
         assert [hub.get(LOCAL, each)["task"] for each in (before, id)] == ["tea", "egg"]
-        assert (tmp_path / "hub/indexes/entries.sqlite").exists()  # it is another process's, too
+        assert (tmp_path / "hub/indexes/hub.sqlite").exists()  # it is another process's, too
 
     def test_what_another_process_wrote_is_there_at_once_when_asked_for(self, hub: KnowHub, tmp_path: Path) -> None:
         with KnowHub(tmp_path / "hub") as other:
@@ -764,7 +802,7 @@ class TestProcesses:
             hub.update(BOB, kept, {"add_harmful_case": {}})
             hub.take_in(LOCAL, [{**draft("double"), "id": "knowledge-1", "created_by": "ada", "merged_into": into}])
             hub.put_resource(ADA, "a/b", {"title": "t", "secure_body": "hush"})
-        after_first = (files / "entries.sqlite").read_bytes()
+        after_first = (files / "hub.sqlite").read_bytes()
         with KnowHub(place) as hub:
             hub.delete(ADA, gone)
             hub.update(voter(), kept, {"add_harmful_case": {}})
@@ -777,9 +815,9 @@ class TestProcesses:
             b"nonsense" * 5_000,
             b"SQLite format 3\0" + b"x" * 9_000,
         ):
-            for path in files.glob("entries.sqlite*"):
+            for path in files.glob("hub.sqlite*"):
                 path.unlink()
-            (files / "entries.sqlite").write_bytes(kept_file)  # as after a kill, or damaged
+            (files / "hub.sqlite").write_bytes(kept_file)  # as after a kill, or damaged
             with KnowHub(place) as again:
                 assert derived(again) == everything
 
@@ -802,7 +840,7 @@ class TestProcesses:
 
     def test_what_was_purged_is_in_no_older_file_of_what_is_known(self, tmp_path: Path) -> None:
         """Another machine's folder of indexes, or one of a process that ended between the purge and its file."""
-        known = tmp_path / "indexes/entries.sqlite"
+        known = tmp_path / "indexes/hub.sqlite"
         with KnowHub(tmp_path) as hub:
             gone = save(hub, task="SENTINEL-task")
         before = known.read_bytes()

@@ -240,6 +240,21 @@ class TestVotes:
         assert save(admin, owner="agent:research_agent")["owner"] == "agent:research_agent"
 
 
+class TestSimilar:
+    """What a new entry is similar to is chosen among what its writer sees."""
+
+    def test_what_others_keep_from_a_writer_takes_no_place_of_what_they_see(self, served: Served, bob: Any) -> None:
+        hidden = served.client("carol", WRITER, ["org:hidden"])
+        task = {"task": "log in to the web shop with selenium"}
+        lines = [{**ENTRY, **task, "id": f"knowledge-{n}", "scopes": ["org:hidden"]} for n in range(150)]
+        done(hidden.post("/api/import", json={"lines": lines}))
+        mine = save(bob, task="log in to the shop with selenium")
+        served.hub.search(LOCAL, {"q": "selenium"})  # all of it is indexed by now
+
+        reported = done(bob.post("/api/knowledge", json={**ENTRY, **task}))
+        assert [each["id"] for each in reported["similar"]] == [mine["id"]]
+
+
 class TestJournal:
     """No call reads the log."""
 
@@ -262,7 +277,7 @@ class TestJournal:
         made = hub.save(LOCAL, ENTRY)
         hub.catalog.catch_up()
         Following.close(hub.catalog)
-        (hub.folder / "indexes" / "entries.sqlite").write_bytes(b"nonsense" * 1000)
+        (hub.folder / "indexes" / "hub.sqlite").write_bytes(b"nonsense" * 1000)
 
         hub.undo(LOCAL, made["operation_id"])
         assert hub.list_knowledge(LOCAL)["count"] == 0

@@ -57,7 +57,7 @@ def test_answers_have_the_names_of_the_appendix(hub: KnowHub) -> None:
     judged = hub.batch_update(LOCAL, {"feedback_list": [{"knowledge_id": id, "is_helpful": True}]})
     evolved = hub.update(LOCAL, id, {"evolve_feedback": "shorter"})
 
-    assert set(saved) == {"entry", "operation_id", "note"}
+    assert set(saved) == {"entry", "operation_id", "similar", "note"}
     names = "id message_id types task tags scopes owner content resource_ids source eval created_at updated_at"
     assert set(saved["entry"]) == {*names.split(), "created_by", "version", "merged_into"}
     judgement = {"score", "helpful", "harmful", "confidence"}

@@ -55,7 +55,7 @@ class TestKnowledge:
         made = client.post("/api/knowledge", json=body("fry an egg", scopes=["team:one"]))
         id = made.json()["entry"]["id"]
         assert (made.status_code, made.headers["etag"]) == (201, '"1"')
-        assert set(made.json()) == {"entry", "operation_id", "note"}
+        assert set(made.json()) == {"entry", "operation_id", "similar", "note"}
 
         found = client.get("/api/knowledge/search", params={"q": "egg", "top_k": 5, "min_score": 3}).json()
         assert [result["id"] for result in found["results"]] == [id]
