@@ -694,6 +694,14 @@ class LLMClient(ABC):
         return ""
 
 
+def WhySilent(client: object) -> str:
+    """Return what `LLMClient.Silent` of any client says; "" where it has none, or fails."""
+    try:
+        return str(getattr(client, "Silent", str)())
+    except Exception:  # the model's port: what it raises may hold a key, and `Chat` shows whether it answers
+        return ""
+
+
 class StubLLMClient(LLMClient):
     """A scripted model: answers with prepared decisions, in order, about whole views."""
 
@@ -3751,7 +3759,7 @@ def _ReadReply(reply: object, view: _View) -> _Reading:
     for name in ("targets", "node_id", "candidate_ids" if action == "ambiguous" else "node_ids"):
         named = reply.get(name)
         for item in named if isinstance(named, (list, tuple)) else [] if named in (None, "") else [named]:
-            target = _ReadTarget(item, id_of)
+            target = ReadTarget(item, id_of)
             if target is None:
                 return _Reading("malformed", action, words=f"a target must be an idx or an id: {_Shorten(named)}")
             chosen.append(target)
@@ -3766,7 +3774,7 @@ def _ReadReply(reply: object, view: _View) -> _Reading:
     return _Reading(action, action, targets, words)
 
 
-def _ReadTarget(item: object, id_of: Mapping[int | str, str]) -> int | str | None:
+def ReadTarget(item: object, id_of: Mapping[int | str, str]) -> int | str | None:
     """Return an idx, an id or a name, None for what is neither: small models write 3 as "3" or 3.0, too."""
     if type(item) is str:
         text = item.strip()
@@ -3949,10 +3957,7 @@ class _Descent:
         return self._Conclude(trace, reading, _ROOT_ID)
 
     def AskWhetherSilent(self) -> str:
-        try:
-            return str(getattr(self._client, "Silent", str)())
-        except Exception:  # the model's port: whatever happens there, the tree goes on
-            return ""
+        return WhySilent(self._client)
 
     def _AskRound(self, trace: _Trace, question: _Row, names: list[str], view: _View) -> _Reading:
         path = [_ElidePath([name]) for name in names[-_PATH_LIMIT:]]

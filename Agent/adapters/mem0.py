@@ -43,6 +43,7 @@ from ..keyword_tree import (
     KeywordTree,
     LLMClient,
     NotFoundError,
+    WhySilent,
 )
 from ..memory.scoring import ScoreBreakdown
 from ..store.addresses import open_tree
@@ -222,7 +223,7 @@ class Memory(ItemAdapter):
     ) -> list[tuple[str, _Row]] | None:
         """Return the facts that a model finds in a conversation; None where there is none, or what it says is none."""
         client = self._llm_client
-        if client is None or client.Silent():
+        if client is None or WhySilent(client):
             self._warn_once("no model extracts facts (llm_client=…): messages are stored as they are")
             return None
         text = "\n".join(f"{message['role']}: {message['content']}" for message in conversation)

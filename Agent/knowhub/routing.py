@@ -18,7 +18,7 @@ from concurrent.futures import TimeoutError as FutureTimeoutError
 from dataclasses import dataclass
 from typing import Any
 
-from ..keyword_tree import BuildMessages, LLMClient
+from ..keyword_tree import BuildMessages, LLMClient, WhySilent
 from ..models import judge
 from ..models.model_clients import client_from_environment
 from .records import Json, KnowHubError, Shares
@@ -165,7 +165,7 @@ class Models:
     def available(self, name: str = "") -> str:
         """Return "" if a model can be asked now, else why not."""
         name = self.choose(name)
-        if not name or self._clients[name].Silent():
+        if not name or WhySilent(self._clients[name]):
             return "no_model"
         return "model_resting" if self._clock() < self._rests_until.get(name, 0.0) else ""
 

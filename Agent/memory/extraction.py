@@ -340,7 +340,7 @@ class ModelExtractor(Extractor):
 
 def _characters_for(client: LLMClient, text: str) -> int:
     """Return how many characters of a text one question to a client may have."""
-    tokens = tokens_for(client.context_tokens, TEXT_LIMIT)
+    tokens = tokens_for(getattr(client, "context_tokens", None), TEXT_LIMIT)
     return min(TEXT_LIMIT, int(tokens * len(text) / max(1, count_tokens(text))))
 
 

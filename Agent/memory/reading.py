@@ -60,7 +60,7 @@ def check_reader(extract: "str | Extractor | None", client: LLMClient | None) ->
 
     if extract != "model" and not isinstance(extract, Port):
         raise InvalidInputError(f'extract must be "model", an Extractor or None, not {shorten(extract)}')
-    if extract == "model" and (client is None or not client.judges):
+    if extract == "model" and (client is None or not getattr(client, "judges", True)):
         raise InvalidInputError('extract="model" needs an llm_client that understands texts')
 
 

@@ -1,12 +1,11 @@
 """Let a model tell which of a few texts answer a question: `judge`, and its parts for callers of their own."""
 
-import contextlib
 import copy
 import logging
 from collections.abc import Sequence
 from typing import Any
 
-from ..keyword_tree import BuildMessages, HideKeys, LLMClient
+from ..keyword_tree import BuildMessages, HideKeys, LLMClient, ReadTarget, WhySilent
 
 __all__ = ["SCHEMA", "SHOWN", "TASK", "judge", "question_of", "read_targets"]
 
@@ -41,7 +40,7 @@ def judge(client: LLMClient, question: str, texts: Sequence[tuple[str, str]]) ->
     >>> judge(StubLLMClient([{"targets": [1]}]), "who sings?", [("a", "Tom cooks."), ("b", "Anna sings.")])
     ['b']
     """
-    if not texts or client.Silent():
+    if not texts or WhySilent(client):
         return [id for id, _ in texts]
     messages = BuildMessages(TASK, SCHEMA, {"intent": "judge", **question_of(question, texts)})
     kept, why = None, "the reply lists no targets"
@@ -62,8 +61,10 @@ def question_of(question: str, texts: Sequence[tuple[str, str]]) -> dict[str, An
 
 
 def read_targets(reply: Any, texts: Sequence[tuple[str, str]]) -> list[str] | None:
-    """Return the ids of the texts that a reply names; None where it is of another form."""
-    with contextlib.suppress(ArithmeticError, LookupError, TypeError, ValueError):
-        chosen = {int(target) for target in reply["targets"]}
-        return [id for idx, (id, _) in enumerate(texts[:SHOWN]) if idx in chosen]
-    return None
+    """Return the ids of the texts that a reply names, of an empty list none; None where it cannot be read."""
+    targets = reply.get("targets") if isinstance(reply, dict) else None
+    if not isinstance(targets, list):
+        return None
+    named: dict[int | str, str] = dict(enumerate(id for id, _ in texts[:SHOWN]))
+    chosen = {ReadTarget(target, named) for target in targets}
+    return None if targets and named.keys().isdisjoint(chosen) else [id for idx, id in named.items() if idx in chosen]

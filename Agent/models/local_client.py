@@ -310,7 +310,7 @@ class LocalLLMClient(LLMClient):
         if sequence is not None and _shared(head, self._held) < len(head):
             self._context.memory_seq_rm(0, 0, -1)
             self._context.memory_seq_cp(sequence, 0, 0, len(head))
-            self._held = head
+            self._held = [*head]
 
     def _keep(self, head: list[int]) -> None:
         """Keep a task's instructions, which are in place, for its next question."""

@@ -10,7 +10,9 @@ from typing import Any
 import pytest
 from typing_extensions import override
 
+from Agent.adapters.mem0 import Memory
 from Agent.keyword_tree import HideKeys, KeywordTree, LLMClient
+from Agent.knowhub.hub import LOCAL, KnowHub
 from Agent.memory.extraction import ModelExtractor
 from Agent.models.judge import judge
 from Agent.models.model_clients import read_reply
@@ -204,3 +206,22 @@ class TestKeys:
         assert (found.reason, kept) == ("agent_failure", ["a"])
         assert key not in repr(found.steps) + caplog.text
         assert key.encode() not in b"".join(file.read_bytes() for file in tmp_path.rglob("*") if file.is_file())
+
+    def test_are_in_nothing_where_a_client_fails_before_it_is_asked(
+        self, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        class Hesitating(Failing):
+            @override
+            def Silent(self) -> str:
+                raise RuntimeError(self.words)
+
+        client = Hesitating(f"api_key={KEYS[0]}")
+        with Memory(path=str(tmp_path / "memory"), llm_client=client) as memory:
+            kept = memory.add("I like tea", user_id="u")["results"]
+        with KnowHub(tmp_path / "hub", models={"m": client}, judge=True, meaning=False) as hub:
+            hub.save(LOCAL, {"task": "make tea", "content": "Boil water first.", "types": ["tool"]})
+            found = hub.search(LOCAL, {"q": "make tea"})["results"]
+
+        assert judge(client, "who sings?", [("a", "Anna sings.")]) == ["a"]
+        assert [len(kept), len(found)] == [1, 1]
+        assert KEYS[0] not in caplog.text

@@ -34,6 +34,7 @@ class TestJudge:
             ({"targets": ["2", 0.0, 7]}, ["Anna", "Tea"]),
             ({"targets": []}, []),
             *((reply, [*FACTS]) for reply in ({}, None, {"targets": 3}, {"targets": ["x"]}, OSError("key sk-abcdef1"))),
+            *(({"targets": targets}, [*FACTS]) for targets in ("12", [0.7], [True], [99], {"0": 1}, [10**5000])),
         ],
     )
     def test_what_does_not_answer_is_left_out_and_a_failure_leaves_all(
