@@ -30,7 +30,7 @@ languages.
 import math
 import re
 from collections.abc import Mapping, Sequence
-from functools import cached_property
+from functools import cache, cached_property
 from heapq import nlargest
 from typing import TypeAlias
 
@@ -184,16 +184,16 @@ class Confidence:
         A word is as good as a name where the text says another thing of its kind (the red bike for the blue one), or,
         without any near word, has another one in its place: 小林对 for 小雨对.
         """
-        index, has, places = self._query.index, set[str](), set[tuple[str, str]]()
+        index = self._query.index
         shares = score.Evidence(self._query, index.units([number])).shares(number, document, self._lent.get(id))
         read = index.read({2 * number, document})
         text, said, is_text = read[document][1], list[Said](), bool(document & 1) or not read[2 * number][0]
+        has, places = cache(lambda: {*texts.terms(text)}), cache(lambda: self._places(text[:_COMPARED]))
         for word, kind, weight, terms, others, place in self._asked:
             share = math.fsum(shares.get(term, 0.0) for term in terms) / len(terms)
             if is_text and share < (score.MISSPELLED if others else NEARLY):
-                has, places = has or {*texts.terms(text)}, places or self._places(text[:_COMPARED])
-                is_other = any(other in (text if texts.is_unspaced(other) else has) for other in others)
-                if is_other or (share < NEARLY and place in places):
+                is_other = any(other in (text if texts.is_unspaced(other) else has()) for other in others)
+                if is_other or (share < NEARLY and not _IDLE.issuperset(place) and place in places()):
                     kind, share = "name", 0.0
             said.append((word, kind, weight, share))
         return said, is_text
