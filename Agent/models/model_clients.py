@@ -29,10 +29,10 @@ The official packages handle connections, authentication, retries, Retry-After a
 lack is here: a deadline for a whole call, a budget, and forms:
 
 1. A reply of the schema is asked for, temperature 0 and no longer than the schema's bounds allow. What a service
-   refuses by its name (`max_tokens`, `temperature`, `maxLength`, …) is left out from then on. Where it answers 400,
-   406, 415 or 422 all the same, or keeps answering 5xx, the next weaker form is asked for: a JSON object with the
-   schema, a JSON object, a text. What worked is remembered, after 5xx for ten minutes. The schema is in the system
-   text in any case.
+   refuses by its name (`max_tokens`, `temperature`, `maxLength`, …) is left out from then on. Where it answers 4xx all
+   the same (but for the key, payment, rights and rate), or keeps answering 5xx, the next weaker form is asked for: a
+   JSON object with the schema, a JSON object, a text. What worked is remembered, after 5xx for ten minutes. The schema
+   is in the system text in any case.
 2. A reply that is cut at that length is asked for once more with room for thinking, which is remembered, too.
 3. The reply is read from the text: as JSON, as JSON between other words after `</think>`, and at last as JSON that
    `json-repair` can repair. A reply that was cut is not repaired: half a list looks whole.
@@ -95,7 +95,7 @@ FORM_REST_S = 600.0
 
 _NUMBER, _KEY, _CHARACTER = 8, 4, 3  # tokens of a small model that knows no Chinese: each byte is one
 _OPTIONAL = ("max_tokens", "max_completion_tokens", "temperature", "maxLength", "maxItems")
-_REFUSED_FORM = (400, 406, 415, 422)
+_OF_THE_CALLER = (401, 402, 403, 407, 408, 429)  # no other form helps: key, payment, rights, proxy, time, rate
 _CUT = ("length", "max_tokens")  # how the services call it that a reply came to the limit of its length
 
 _T = TypeVar("_T")
@@ -376,7 +376,7 @@ class _ChatClient(LLMClient):
             try:
                 body = self._send(request, self._retries if form == first else 0)
             except ServiceError as error:
-                is_refused = error.status in _REFUSED_FORM
+                is_refused = 400 <= error.status < 500 and error.status not in _OF_THE_CALLER
                 named = [name for name in _OPTIONAL if name in str(error) and name not in self._left_out]
                 if is_refused and named:
                     self._left_out |= {named[0]}
@@ -415,7 +415,11 @@ class _ChatClient(LLMClient):
             hint = f"; is base_url {self._address} right?" if status < 400 or status in (404, 405) else ""
             return ServiceError(self._clean(f"{self._host}: {error} ({type(cause).__name__}){hint}"), status=status)
         wrong = _at(body, "error")
-        return body if wrong is None else ServiceError(self._clean(f"{self._host} answers with an error: {wrong}"))
+        if wrong is None:
+            return body
+        status = _at(wrong, "code")  # a gateway may answer 200 for a service that did not
+        words = self._clean(f"{self._host} answers with an error: {wrong}")
+        return ServiceError(words, status=status if type(status) is int else 0)
 
     def _clean(self, text: str) -> str:
         """Return a message for a person: on one line, printable, not too long, and without keys."""
