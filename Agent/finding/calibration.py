@@ -77,6 +77,7 @@ class Confidence:
 
     def __init__(self, query: "score.Query", lent: Mapping[str, Mapping[str, float]] | None = None) -> None:
         self._query, self._lent = query, lent or {}
+        self._known: dict[tuple[str, int], tuple[list[Said], bool]] = {}
 
     def by_words(self, found: "Sequence[score.Found]") -> dict[str, float]:
         """Return id → confidence by words; `found` is the whole ranking, best first."""
@@ -184,6 +185,8 @@ class Confidence:
         A word is as good as a name where the text says another thing of its kind (the red bike for the blue one), or,
         without any near word, has another one in its place: 小林对 for 小雨对.
         """
+        if known := self._known.get((id, document)):
+            return known
         index = self._query.index
         shares = score.Evidence(self._query, index.units([number])).shares(number, document, self._lent.get(id))
         read = index.read({2 * number, document})
@@ -196,6 +199,7 @@ class Confidence:
                 if is_other or (share < NEARLY and not _IDLE.issuperset(place) and place in places()):
                     kind, share = "name", 0.0
             said.append((word, kind, weight, share))
+        self._known[id, document] = said, is_text
         return said, is_text
 
     def _places(self, text: str) -> set[tuple[str, str]]:
