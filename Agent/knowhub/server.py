@@ -40,7 +40,7 @@ register_url_convertor("proposal_id", _ProposalId())
 
 
 class Caller(NamedTuple):
-    """The hub of a request, and who asks it."""
+    """The hub and the token of a request."""
 
     hub: KnowHub
     token: Token
