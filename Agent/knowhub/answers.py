@@ -1,49 +1,19 @@
-"""The forms of answers, as the document of the API describes them."""
+"""The forms of answers, as the document of the API describes them: the fields of `schemas`, and what a hub adds."""
 
-from typing import NotRequired
-
-from pydantic import ConfigDict, with_config
-from typing_extensions import TypedDict
+from pydantic import Field
 
 from .records import Json
-
-
-class Judged(TypedDict):
-    """How an entry is judged."""
-
-    score: int
-    helpful: int
-    harmful: int
-    confidence: float
-
-
-class JudgedCases(Judged):
-    """The same, with the newest 20 cases of each kind."""
-
-    helpful_history: list[Json]
-    harmful_history: list[Json]
-
-
-class EntryFields(TypedDict):
-    """The fields of every form of an entry."""
-
-    id: str
-    task: str
-    content: str
-    types: list[str]
-    tags: dict[str, str]
-    scopes: list[str]
-    owner: str
-    resource_ids: list[str]
-    created_by: str
+from .schemas import Body, EntryFields, Judgement, ResourceFields, Source, TokenIn
 
 
 class EntryOut(EntryFields):
     """An entry, whole."""
 
+    id: str
     message_id: str
-    source: Json
-    eval: JudgedCases
+    source: Source
+    eval: Judgement
+    created_by: str
     created_at: str
     updated_at: str
     version: int
@@ -53,11 +23,13 @@ class EntryOut(EntryFields):
 class ResultOut(EntryFields):
     """The hits of a search."""
 
-    eval: Judged
+    id: str
+    eval: Judgement
+    created_by: str
     quality_score: float
 
 
-class SearchOut(TypedDict):
+class SearchOut(Body):
     """The hits of a search, and how they were found."""
 
     results: list[ResultOut]
@@ -72,7 +44,7 @@ class SearchOut(TypedDict):
     usage: Json | None
 
 
-class ChangedOut(TypedDict):
+class ChangedOut(Body):
     """An entry as it became."""
 
     entry: EntryOut
@@ -84,8 +56,7 @@ class UpdatedOut(ChangedOut):
 
     note: str
     """Why a vote does not count; "" where it does."""
-
-    evolution: NotRequired[Json]
+    evolution: Json = Field(default_factory=dict)
     """`state` (applied, proposed or queued), `reason`, `operation_id`, `proposal_id`, `usage` of the model."""
 
 
@@ -97,7 +68,7 @@ class SavedOut(ChangedOut):
     """A note where no other principal sees it."""
 
 
-class ListOut(TypedDict):
+class ListOut(Body):
     """A page of entries."""
 
     results: list[EntryOut]
@@ -105,34 +76,28 @@ class ListOut(TypedDict):
     next_cursor: str | None
 
 
-class PageOut(TypedDict):
+class PageOut(Body):
     """A page of anything."""
 
-    id: NotRequired[str]
+    id: str = ""
     """Of a history: the record."""
     results: list[Json]
     count: int
-    next_cursor: NotRequired[str | None]
+    next_cursor: str | None
 
 
-class DoneOut(TypedDict):
+class DoneOut(Body):
     """The changed records, and the operation that `undo` takes."""
 
-    id: NotRequired[str]
-    undone: NotRequired[str]
-    operation_id: NotRequired[str]
+    id: str = ""
+    undone: str = ""
+    operation_id: str = ""
 
 
-class ResourceOut(TypedDict):
+class ResourceOut(ResourceFields):
     """A resource, without its secret."""
 
     id: str
-    title: str
-    body: str
-    content_type: str
-    metadata: Json
-    scopes: list[str]
-    owner: str
     expires_at: str | None
     secret: str
     version: int
@@ -141,33 +106,29 @@ class ResourceOut(TypedDict):
     updated_at: str
 
 
-class KeptOut(TypedDict):
+class KeptOut(Body):
     """A resource as it became."""
 
     resource: ResourceOut
     operation_id: str
 
 
-class SecretOut(TypedDict):
+class SecretOut(Body):
     """A secret."""
 
     id: str
     secure_body: str
 
 
-class TokenOut(TypedDict):
+class TokenOut(TokenIn):
     """A token; its text is shown when it is made, and never again."""
 
     id: str
-    principal: str
-    rights: list[str]
-    scopes: list[str]
     created_at: str
-    expires_at: str | None
-    token: NotRequired[str]
+    token: str = ""
 
 
-class ProblemOut(TypedDict):
+class ProblemOut(Body):
     """A problem, as RFC 9457 has it."""
 
     type: str
@@ -176,7 +137,3 @@ class ProblemOut(TypedDict):
     detail: str
     instance: str
     errors: list[dict[str, str]]
-
-
-for _answer in [each for each in globals().values() if getattr(each, "__module__", "") == __name__]:
-    with_config(ConfigDict(extra="forbid"))(_answer)  # what it does not name is not returned

@@ -21,7 +21,6 @@ from typing import Any
 from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from prometheus_client import Gauge, generate_latest
-from pydantic import TypeAdapter
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 from starlette.middleware.cors import CORSMiddleware
@@ -120,6 +119,7 @@ def _make_api(application: Application, closes_hub: bool) -> FastAPI:
         docs_url=None,
         redoc_url=None,
         redirect_slashes=False,
+        separate_input_output_schemas=False,
         lifespan=lifespan,
         # Validation failures would be returned with their values, and these may be secrets.
         telemetry={"tracing": False, "metrics": False, "logs": False, "auto_configure": False},
@@ -218,7 +218,7 @@ def _describe_problems(api: FastAPI) -> None:
         made = make()
         made.setdefault("components", {})["securitySchemes"] = {"token": _SCHEME}
         schemas = made["components"].setdefault("schemas", {})
-        schemas["ProblemOut"] = TypeAdapter(ProblemOut).json_schema()
+        schemas["ProblemOut"] = ProblemOut.model_json_schema()
         schemas.pop("HTTPValidationError", None)
         schemas.pop("ValidationError", None)
         for path in made["paths"].values():

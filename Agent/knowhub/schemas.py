@@ -156,8 +156,8 @@ class Source(Body):
     message_id: Short = ""
 
 
-class KnowledgeIn(Body):
-    """New knowledge."""
+class EntryFields(Body):
+    """The fields of every form of an entry."""
 
     task: Task
     content: Content
@@ -166,6 +166,11 @@ class KnowledgeIn(Body):
     scopes: Scopes = [OWNER_SCOPE]
     owner: Short = ""
     resource_ids: ResourceIds = []
+
+
+class KnowledgeIn(EntryFields):
+    """New knowledge."""
+
     resource_id: ResourceId | None = None
     secure_resource_id: ResourceId | None = None
     source: Annotated[Source, Field(default_factory=Source)]
@@ -295,16 +300,21 @@ class SlimIn(Body):
     plan: Plan | None = None
 
 
-class ResourceIn(Body):
-    """A resource: its public body, and its sealed one."""
+class ResourceFields(Body):
+    """The public fields of a resource."""
 
     title: Name
     body: Annotated[str, StringConstraints(max_length=BODY_LIMIT), _Storable] = ""
-    secure_body: Annotated[SecretStr, Field(max_length=CONTENT_LIMIT)] | None = None
     content_type: ContentType = "text"
     metadata: Annotated[dict[Name, Any], Field(max_length=50)] = {}
     scopes: Scopes = [OWNER_SCOPE]
     owner: Short = ""
+
+
+class ResourceIn(ResourceFields):
+    """A resource: its public body, and its sealed one."""
+
+    secure_body: Annotated[SecretStr, Field(max_length=CONTENT_LIMIT)] | None = None
     expires_at: Time | None = None
 
     @model_validator(mode="after")

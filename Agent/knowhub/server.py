@@ -1,17 +1,14 @@
 """REST over a hub: a line for each call, named as the document names it, or a function where it does more.
 
-Calls run in the thread pool of 40, of which at most `routing.POOL_SIZE` wait for a model; but a known entry
-is answered in the event loop (`get_knowledge`), and `slim_knowledge` has a thread of its own. See `application`
-for what is around.
+Calls run in the thread pool of 40, of which at most `routing.POOL_SIZE` wait for a model, and one merges; but a known
+entry is answered in the event loop (`get_knowledge`). See `application` for what is around.
 """
 
-import asyncio
 import inspect
 import json
 from collections import Counter
 from collections.abc import AsyncIterator, Callable
-from concurrent.futures import ThreadPoolExecutor
-from typing import Annotated, Any, NamedTuple, TypeAlias
+from typing import Annotated, Any, NamedTuple, TypeAlias, get_args
 
 from fastapi import APIRouter, Body, Header, Path, Query, Request, Response
 from fastapi.responses import StreamingResponse
@@ -68,14 +65,22 @@ _VERSION = Header(
     default_factory=str,
 )
 IfMatch: TypeAlias = Annotated[str, _VERSION]
-_RESOURCE_ID = Path(max_length=RESOURCE_ID_LIMIT, pattern=RESOURCE_ID_PATTERN, examples=["credentials/website_a"])
 KnowledgeId: TypeAlias = Annotated[str, Path(pattern=rf"^{_KnowledgeId.regex}$", examples=["knowledge-20260305-a1b2"])]
-ProposalId: TypeAlias = Annotated[str, Path(pattern=rf"^{_ProposalId.regex}$")]
+_RESOURCE_ID = Path(max_length=RESOURCE_ID_LIMIT, pattern=RESOURCE_ID_PATTERN, examples=["credentials/website_a"])
 ResourceId: TypeAlias = Annotated[str, _RESOURCE_ID]
-OperationId: TypeAlias = Annotated[str, Path(max_length=100)]
-Name: TypeAlias = Annotated[str, Path(pattern=NAME_PATTERN)]
-Digest: TypeAlias = Annotated[str, Path(pattern="^[0-9a-f]{64}$")]
-Page: TypeAlias = Annotated[schemas.PageQuery, Query()]
+_NAME = Annotated[str, Path(pattern=NAME_PATTERN)]
+_IDS: dict[str, Any] = {
+    "knowledge": KnowledgeId,
+    "proposal": Annotated[str, Path(pattern=rf"^{_ProposalId.regex}$")],
+    "resource": ResourceId,
+    "secret": ResourceId,
+    "operation": Annotated[str, Path(max_length=100)],
+    "trace": _NAME,
+    "group": _NAME,
+    "token": Annotated[str, Path(pattern="^[0-9a-f]{64}$")],
+}
+"""The ids of a path's second step."""
+_HEADERS: dict[str, Any] = {"key": Key, "version": IfMatch}
 
 
 # Forms that all answers have
@@ -146,31 +151,43 @@ def _version_of(if_match: str) -> int | None:
     return None if if_match == "*" else int(if_match.strip('W/"'))
 
 
+def _parameter_of(given: inspect.Parameter, path: str) -> tuple[str, Any]:
+    """Return the name and the type of a call's parameter, of one of a hub's method: an id, a body, a query."""
+    if given.name in _HEADERS:
+        return given.name, _HEADERS[given.name]
+    if given.annotation is str:
+        return "id", _IDS[path.split("/")[2]]
+    model = get_args(given.annotation)[0]  # the other one is a dict
+    if given.name == "query":
+        return "query", Annotated[model, Query()]
+    return "body", model if given.default is given.empty else Annotated[model, Body(default_factory=model)]
+
+
 def _pass_on(
     method: str, path: str, name: str, act: Callable[..., Json], model: Any, *, status: int = 200,
-    also: tuple[int, ...] = (), **parameters: Any,
+    also: tuple[int, ...] = (),
 ) -> None:  # fmt: skip
-    """Add a call that passes its parameters, name → type, to a method of the hub, whose description it has.
+    """Add a call that passes its parameters to a method of the hub, whose types and description it has.
 
-    A key is passed where the method takes one. The version of the answer, or of the entry in it, is its ETag.
+    The version of the answer, or of the entry in it, is its ETag.
     """
-    said = getattr(model, "__annotations__", {})
+    said = getattr(model, "model_fields", {})
     is_entry, has_tag = "entry" in said, "entry" in said or "version" in said
-    if "key" in inspect.signature(act).parameters:
-        parameters["key"] = Key
-    if "version" in parameters:
+    _, _, *parameters = inspect.signature(act).parameters.values()  # without the hub and the token
+    types = dict(_parameter_of(each, path) for each in parameters)
+    if "version" in types:
         also = (*also, *_CHANGED)
 
     def call(request: Request, **given: Any) -> Response:
         hub, token = caller_of(request)
         if "version" in given:
             given["version"] = _version_of(given["version"])
-        made = getattr(hub, act.__name__)(token, *(given[each] for each in parameters))
+        made = getattr(hub, act.__name__)(token, *(given[each] for each in types))
         return answer(made, status, (made["entry"] if is_entry else made)["version"] if has_tag else None)
 
-    kind, types = inspect.Parameter.KEYWORD_ONLY, {"request": Request, **parameters}
-    shown = [inspect.Parameter(each, kind, annotation=types[each]) for each in types]
-    call.__signature__ = inspect.Signature(shown)  # type: ignore[attr-defined]
+    kind, shown = inspect.Parameter.KEYWORD_ONLY, {"request": Request, **types}
+    signature = inspect.Signature([inspect.Parameter(each, kind, annotation=shown[each]) for each in shown])
+    call.__signature__ = signature  # type: ignore[attr-defined]
     call.__name__, call.__doc__ = name, (inspect.getdoc(act) or "").partition("\n\n")[0]
     _call(method, path, model, status=status, also=also, has_tag=has_tag)(call)
 
@@ -178,28 +195,13 @@ def _pass_on(
 # Knowledge
 
 _KNOWLEDGE, _ENTRY, _RESOURCE = "/api/knowledge", "/api/knowledge/{id:knowledge_id}", "/api/resource/{id:path}"
-_TRACE, _UNDO = "/api/trace/{id}/goals", "/api/operation/{id}/undo"
-_ACCEPT, _REJECT = (f"/api/proposal/{{id:proposal_id}}/{what}" for what in ("accept", "reject"))
-_QUERY, _LISTED = Annotated[schemas.SearchQuery, Query()], Annotated[schemas.ListQuery, Query()]
-_TEXT = Annotated[schemas.AcceptIn, Body(default_factory=schemas.AcceptIn)]
-_PROPOSALS = Annotated[schemas.ProposalQuery, Query()]
+_TRACE, _PROPOSAL = "/api/trace/{id}/goals", "/api/proposal/{id:proposal_id}"
 
-_pass_on("GET", f"{_KNOWLEDGE}/search", "knowledge_search", KnowHub.search, answers.SearchOut, query=_QUERY)
-_pass_on("GET", _KNOWLEDGE, "list_knowledge", KnowHub.list_knowledge, answers.ListOut, query=_LISTED)
-_pass_on("POST", _KNOWLEDGE, "save_knowledge", KnowHub.save, answers.SavedOut, status=201, body=schemas.KnowledgeIn)
-_pass_on(
-    "POST", f"{_KNOWLEDGE}/batch_update", "batch_update_knowledge", KnowHub.batch_update, Json, body=schemas.BatchIn
-)
-
-_slimming = ThreadPoolExecutor(1, "KnowHub slim")  # it may take minutes, and must hold no thread that writes need
-
-
-@_call("POST", f"{_KNOWLEDGE}/slim", Json)
-async def slim_knowledge(request: Request, body: schemas.SlimIn, key: Key) -> Response:
-    """Merge entries that say the same; `dry_run` gives the plan, `plan` applies one. One operation, undoable."""
-    hub, token = caller_of(request)
-    need(token, "curate")
-    return answer(await asyncio.get_running_loop().run_in_executor(_slimming, hub.slim, token, body, key))
+_pass_on("GET", f"{_KNOWLEDGE}/search", "knowledge_search", KnowHub.search, answers.SearchOut)
+_pass_on("GET", _KNOWLEDGE, "list_knowledge", KnowHub.list_knowledge, answers.ListOut)
+_pass_on("POST", _KNOWLEDGE, "save_knowledge", KnowHub.save, answers.SavedOut, status=201)
+_pass_on("POST", f"{_KNOWLEDGE}/batch_update", "batch_update_knowledge", KnowHub.batch_update, Json)
+_pass_on("POST", f"{_KNOWLEDGE}/slim", "slim_knowledge", KnowHub.slim, Json)
 
 
 @_call("GET", _ENTRY, answers.EntryOut, has_tag=True)
@@ -212,32 +214,19 @@ async def get_knowledge(request: Request, id: KnowledgeId) -> Response:
     return answer(entry, version=entry["version"])
 
 
-_pass_on(
-    "PUT", _ENTRY, "update_knowledge", KnowHub.update, answers.UpdatedOut, id=KnowledgeId, body=schemas.KnowledgeUpdate
-)
-_pass_on(
-    "PATCH",
-    _ENTRY,
-    "patch_knowledge",
-    KnowHub.patch,
-    answers.ChangedOut,
-    id=KnowledgeId,
-    body=schemas.KnowledgePatch,
-    version=IfMatch,
-)
-_pass_on("DELETE", _ENTRY, "delete_knowledge", KnowHub.delete, answers.DoneOut, id=KnowledgeId, version=IfMatch)
-_pass_on("GET", f"{_ENTRY}/history", "knowledge_history", KnowHub.history, answers.PageOut, id=KnowledgeId)
-_pass_on(
-    "GET", f"{_ENTRY}/feedback", "knowledge_feedback", KnowHub.feedback, answers.PageOut, id=KnowledgeId, query=Page
-)
-_pass_on("GET", "/api/proposal", "list_proposals", KnowHub.proposals, answers.PageOut, query=_PROPOSALS)
-_pass_on("POST", _ACCEPT, "accept_proposal", KnowHub.accept, answers.ChangedOut, id=ProposalId, body=_TEXT)
-_pass_on("POST", _REJECT, "reject_proposal", KnowHub.reject, answers.DoneOut, also=(412,), id=ProposalId)
+_pass_on("PUT", _ENTRY, "update_knowledge", KnowHub.update, answers.UpdatedOut)
+_pass_on("PATCH", _ENTRY, "patch_knowledge", KnowHub.patch, answers.ChangedOut)
+_pass_on("DELETE", _ENTRY, "delete_knowledge", KnowHub.delete, answers.DoneOut)
+_pass_on("GET", f"{_ENTRY}/history", "knowledge_history", KnowHub.history, answers.PageOut)
+_pass_on("GET", f"{_ENTRY}/feedback", "knowledge_feedback", KnowHub.feedback, answers.PageOut)
+_pass_on("GET", "/api/proposal", "list_proposals", KnowHub.proposals, answers.PageOut)
+_pass_on("POST", f"{_PROPOSAL}/accept", "accept_proposal", KnowHub.accept, answers.ChangedOut)
+_pass_on("POST", f"{_PROPOSAL}/reject", "reject_proposal", KnowHub.reject, answers.DoneOut, also=(412,))
 
 # Resources
 
-_pass_on("GET", "/api/resource", "list_resources", KnowHub.list_resources, answers.PageOut, query=Page)
-_pass_on("GET", _RESOURCE, "get_resource", KnowHub.get_resource, answers.ResourceOut, id=ResourceId)
+_pass_on("GET", "/api/resource", "list_resources", KnowHub.list_resources, answers.PageOut)
+_pass_on("GET", _RESOURCE, "get_resource", KnowHub.get_resource, answers.ResourceOut)
 
 
 @_call("PUT", _RESOURCE, answers.KeptOut, also=(201, *_CHANGED), has_tag=True)
@@ -252,25 +241,23 @@ def put_resource(request: Request, id: ResourceId, body: schemas.ResourceIn, key
     return answer(made, 201 if version == 1 else 200, version)
 
 
-_pass_on(
-    "DELETE", _RESOURCE, "delete_resource", KnowHub.delete_resource, answers.DoneOut, id=ResourceId, version=IfMatch
-)
-_pass_on("GET", "/api/secret/{id:path}", "get_secret", KnowHub.reveal, answers.SecretOut, also=(410,), id=ResourceId)
-_pass_on("GET", "/api/access", "list_accesses", KnowHub.accesses, answers.PageOut, query=Page)
+_pass_on("DELETE", _RESOURCE, "delete_resource", KnowHub.delete_resource, answers.DoneOut)
+_pass_on("GET", "/api/secret/{id:path}", "get_secret", KnowHub.reveal, answers.SecretOut, also=(410,))
+_pass_on("GET", "/api/access", "list_accesses", KnowHub.accesses, answers.PageOut)
 
 # Operations, goals, tokens
 
-_pass_on("GET", "/api/operation", "list_operations", KnowHub.operations, answers.PageOut, query=Page)
-_pass_on("POST", _UNDO, "undo_operation", KnowHub.undo, answers.DoneOut, id=OperationId)
-_pass_on("GET", _TRACE, "get_goals", KnowHub.get_goals, Json, id=Name)
-_pass_on("PUT", _TRACE, "put_goals", KnowHub.put_goals, Json, id=Name, body=schemas.GoalsIn)
+_pass_on("GET", "/api/operation", "list_operations", KnowHub.operations, answers.PageOut)
+_pass_on("POST", "/api/operation/{id}/undo", "undo_operation", KnowHub.undo, answers.DoneOut)
+_pass_on("GET", _TRACE, "get_goals", KnowHub.get_goals, Json)
+_pass_on("PUT", _TRACE, "put_goals", KnowHub.put_goals, Json)
 _pass_on("GET", "/api/me", "get_me", KnowHub.me, Json)
 _pass_on("GET", "/api/token", "list_tokens", KnowHub.list_tokens, answers.PageOut)
-_pass_on("POST", "/api/token", "make_token", KnowHub.make_token, answers.TokenOut, status=201, body=schemas.TokenIn)
-_pass_on("DELETE", "/api/token/{id}", "revoke_token", KnowHub.revoke_token, answers.DoneOut, id=Digest)
+_pass_on("POST", "/api/token", "make_token", KnowHub.make_token, answers.TokenOut, status=201)
+_pass_on("DELETE", "/api/token/{id}", "revoke_token", KnowHub.revoke_token, answers.DoneOut)
 _pass_on("GET", "/api/group", "list_groups", KnowHub.list_groups, answers.PageOut)
-_pass_on("PUT", "/api/group/{id}", "put_group", KnowHub.put_group, answers.DoneOut, id=Name, body=schemas.GroupIn)
-_pass_on("POST", "/api/import", "take_in", KnowHub.take_in, Json, body=schemas.ImportIn)
+_pass_on("PUT", "/api/group/{id}", "put_group", KnowHub.put_group, answers.DoneOut)
+_pass_on("POST", "/api/import", "take_in", KnowHub.take_in, Json)
 
 # Export
 
