@@ -190,6 +190,11 @@ class Record:
         return str(self.fields.get("merged_into") or "")
 
     @property
+    def secret_ref(self) -> str:
+        """The name of a resource's sealed file; "" is none."""
+        return str(self.fields.get("secret_ref") or "")
+
+    @property
     def size(self) -> int:
         """Bytes of its texts."""
         texts = [self.content, self.source, str(self.fields.get("task", "")), str(self.fields.get("feedback", ""))]

@@ -3,11 +3,10 @@
 from collections.abc import Mapping
 from typing import Any
 
-from ...keyword_tree import DuplicateIdError
-from ..records import OWNER_SCOPE, Json, Record, iso_time, kind_of, not_found
+from ..records import OWNER_SCOPE, Json, KnowHubError, Record, iso_time, kind_of, not_found
 from ..schemas import KnowledgeIn, KnowledgePatch, ListQuery, parse
 from ..tokens import Token, need, sees, sees_said
-from .store import Store, entry_fields, judgement_of, page_of, read_case, stamps, told_operation, under_way
+from .store import Store, entry_fields, judgement_of, page_of, read_case, stamps, told_operation
 
 HISTORY_LIMIT = 20
 """Cases that an entry shows; `feedback` pages all."""
@@ -46,14 +45,14 @@ class Entries(Store):
             try:
                 operation_id, [made] = self._create(token, "save", [record], mark)
                 return self._saved(made, self._show(token, made, is_new=True), operation_id, similar)
-            except DuplicateIdError as error:
+            except KnowHubError:
                 mark, earlier = self._repeated(token, key, "save", body)
-                if not earlier:
-                    raise under_way() from error
-        [there] = self._as_now(earlier[0])
+                if not earlier:  # else the same call came twice, at once
+                    raise
+        [there] = self._as_now(earlier)
         if not sees(token, there):
             raise not_found()
-        return self._saved(there, self._show(token, there), earlier[0].operation_id, [])
+        return self._saved(there, self._show(token, there), earlier.operation_id, [])
 
     def _saved(self, made: Record, entry: Json, operation_id: str, similar: list[Json]) -> Json:
         note = "private: nobody else sees it" if made.fields["scopes"] == [OWNER_SCOPE] else ""
@@ -132,7 +131,7 @@ class Entries(Store):
         given = body.model_dump(exclude_none=True)
         mark, earlier = self._repeated(token, key, "patch", id, body)
         if earlier:
-            return {"entry": self.get(token, id), "operation_id": earlier[0].operation_id}
+            return {"entry": self.get(token, id), "operation_id": earlier.operation_id}
         record = self._record_at(token, id, "knowledge", version)
         self._check_owner(token, record)
         self._check_scopes(token, given.get("scopes") or record.fields["scopes"], record)

@@ -9,7 +9,6 @@ from collections.abc import Mapping
 from typing import Any
 
 from ...base.secrets_in_text import secret_shape
-from ...keyword_tree import DuplicateIdError
 from ..catalog import Entry
 from ..evolving import check_rewrite
 from ..ledger import ATTEMPTS
@@ -17,7 +16,7 @@ from ..records import Json, KnowHubError, Record, iso_time, kind_of, not_found
 from ..schemas import AcceptIn, BatchIn, Case, KnowledgeUpdate, PageQuery, ProposalQuery, is_text, parse
 from ..tokens import Token, need, sees, sees_said
 from .entries import Entries
-from .store import page_of, read_case, read_cursor, under_way
+from .store import page_of, read_case, read_cursor
 
 
 class Judging(Entries):
@@ -41,14 +40,22 @@ class Judging(Entries):
         self._check_secrets(body)
         mark, earlier = self._repeated(token, key, "update", record.id, body)
         if earlier:
-            return self._first_answer(token, record, earlier[0])
+            return self._first_answer(token, record, earlier)
         made = [self._new_feedback(token, record, *judged, key, str(judged[0])) for judged in given]
         proposal = None
         if body.evolve_feedback is not None:
             proposal = self._new_proposal(token, record, body.evolve_feedback, key)
             made.append(proposal)
         note = self._note(token, record) if given else ""
-        operation_id, records = self._judge(token, record, made, body.update_score, mark)
+
+        def plan() -> list[Record]:
+            written = self.ledger.create(made)
+            if body.update_score is not None:
+                now = self.ledger.read(record.id) or record
+                written.append(self.ledger.update(now.changed(score=body.update_score)))
+            return written
+
+        operation_id, records = self._write(token, "feedback", plan, mark, ATTEMPTS)
         entry = self._show(token, self._record(token, record.id, "knowledge"))
         answer: Json = {"entry": entry, "operation_id": operation_id, "note": note}
         if proposal is not None:
@@ -56,21 +63,6 @@ class Judging(Entries):
             answer["evolution"] = self._evolve(token, record.id, stored, body)
             answer["entry"] = self.get(token, id)
         return answer
-
-    def _judge(
-        self, token: Token, record: Record, made: list[Record], score: int | None, mark: str
-    ) -> tuple[str, list[Record]]:
-        def plan() -> list[Record]:
-            written = self.ledger.create(made)
-            if score is not None:
-                now = self.ledger.read(record.id) or record
-                written.append(self.ledger.update(now.changed(score=score)))
-            return written
-
-        try:
-            return self._write(token, "feedback", plan, mark, ATTEMPTS)
-        except DuplicateIdError as error:
-            raise under_way() from error
 
     def _note(self, token: Token, record: Record) -> str:
         """Return why a vote of a token does not count, or does not count once more; "" where it counts."""
@@ -125,13 +117,10 @@ class Judging(Entries):
         if problems and body.atomic:
             raise KnowHubError("conflict", "some of the feedback cannot be taken; none was", problems)
         if earlier:
-            self._as_now(earlier[0])
-            operation_id = earlier[0].operation_id
+            self._as_now(earlier)
+            operation_id = earlier.operation_id
         else:
-            try:
-                operation_id = self._create(token, "feedback", made, mark)[0] if made or mark else ""
-            except DuplicateIdError as error:
-                raise under_way() from error
+            operation_id = self._create(token, "feedback", made, mark)[0] if made or mark else ""
         return {"updated": len(made), "operation_id": operation_id, "results": results}
 
     def feedback(self, token: Token, id: str, query: PageQuery | Mapping[str, Any] = {}) -> Json:  # noqa: B006
@@ -231,8 +220,8 @@ class Judging(Entries):
         body = parse(AcceptIn, body)
         mark, earlier = self._repeated(token, key, "accept", id, body)
         if earlier:
-            [entry] = [each for each in earlier[0].after if each.kind == "knowledge"]
-            return {"entry": self.get(token, entry.id), "operation_id": earlier[0].operation_id}
+            [entry] = [each for each in earlier.after if each.kind == "knowledge"]
+            return {"entry": self.get(token, entry.id), "operation_id": earlier.operation_id}
         proposal, record = self._open_proposal(token, id)
         own_words = body.content
         text = own_words or proposal.content
@@ -248,7 +237,7 @@ class Judging(Entries):
         """Close a proposal; the entry stays as it is."""
         mark, earlier = self._repeated(token, key, "reject", id)
         if earlier:
-            return {"id": id, "operation_id": earlier[0].operation_id}
+            return {"id": id, "operation_id": earlier.operation_id}
         proposal, _ = self._open_proposal(token, id)
         closed = proposal.changed(state="rejected")
         operation_id, _ = self._change(token, "reject", lambda: [self.ledger.update(closed)], mark)

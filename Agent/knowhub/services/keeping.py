@@ -71,7 +71,7 @@ class Operations(Store):
         need(token, "write")
         mark, earlier = self._repeated(token, key, "undo", operation_id)
         if earlier:
-            return {"operation_id": earlier[0].operation_id, "undone": operation_id}
+            return {"operation_id": earlier.operation_id, "undone": operation_id}
         entry = self.catalog.operation(operation_id) if 0 < len(operation_id) <= 100 else None
         touched = [] if entry is None else [*entry.before, *entry.after]
         if entry is None or not touched or not all(self._sees_version(token, record) for record in touched):
@@ -87,10 +87,9 @@ class Operations(Store):
 
         undone, _ = self._change(token, "undo", lambda: self._put_back(token, entry), mark)
         for record in entry.after:  # a secret that is named no more
-            reference = str(record.fields.get("secret_ref") or "")
             now = self.ledger.read(record.id)
-            if reference and (now is None or now.fields.get("secret_ref") != reference):
-                self.vault.destroy(reference)
+            if now is None or now.secret_ref != record.secret_ref:
+                self.vault.destroy(record.secret_ref)
         return {"operation_id": undone, "undone": operation_id}
 
     def _put_back(self, token: Token, entry: Entry) -> list[Record]:
@@ -107,7 +106,7 @@ class Operations(Store):
                 continue
             if was.kind in ("knowledge", "resource"):
                 self._check_scopes(token, was.fields["scopes"], now)
-                self._check_targets(token, now.fields, was.fields.get("metadata") or {})
+                self._check_targets(token, now, was.fields.get("metadata") or {})
             written.append(self.ledger.update(replace(was, version=now.version)))
         return written
 
@@ -126,9 +125,9 @@ class Operations(Store):
         self.catalog.forget()
         self.catalog.open()
         for known in self.catalog.all("resource"):
-            reference, ends = str(known.fields.get("secret_ref") or ""), read_time(known.fields.get("expires_at"))
+            ends = read_time(known.fields.get("expires_at"))
             if ends is not None and self.clock() >= ends + ORPHAN_S:
-                self.vault.destroy(reference)
+                self.vault.destroy(known.secret_ref)
         self.vault.sweep(self.catalog.secret_references(), is_purge=True)
 
     def _hanging(self) -> list[Record]:
@@ -158,7 +157,7 @@ class Keeping(Store):
         mark, earlier = self._repeated(token, key, "goals", trace_id, json.dumps(goals))
         if earlier:
             there = self.get_goals(token, trace_id)
-            return {"trace_id": trace_id, "version": there["version"], "operation_id": earlier[0].operation_id}
+            return {"trace_id": trace_id, "version": there["version"], "operation_id": earlier.operation_id}
         own = {"goals": goals, "scopes": [OWNER_SCOPE], "owner": token.principal}
         record = Record(f"trace/{trace_id}", "", "", own, token.principal)
 

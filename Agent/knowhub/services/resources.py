@@ -8,7 +8,6 @@ from datetime import UTC, datetime
 from typing import Any
 
 from ...base.text import read_time
-from ...keyword_tree import DuplicateIdError
 from ..catalog import Entry
 from ..records import Json, KnowHubError, Record, iso_time
 from ..schemas import PageQuery, ResourceIn, check_resource_id, parse
@@ -60,16 +59,17 @@ class Resources(Store):
         body = parse(ResourceIn, body)
         self._check_secrets([id, body])
         old = self._resource_there(token, id, version)
-        mark, earlier = (mark, []) if mark else self._repeated(token, key, "put", id, body)
+        mark, earlier = (mark, None) if mark else self._repeated(token, key, "put", id, body)
         if earlier:
-            return self._kept_before(token, id, earlier[0], body)
+            return self._kept_before(token, id, earlier, body)
         body = _merged(old, body) if old is not None else self._scoped(token, body)
         self._check_scopes(token, body.scopes, old)
         self._check_place(token, old, body, version)
         is_kept = old is not None and body.keeps_secret()
-        verb = "allow" if old and is_kept and self._check_targets(token, old.fields, body.metadata) else "keep"
-        own = self._own_fields(token, old, body, created_by or token.principal)
-        return self._keep(token, verb, f"resource/{id}", old, body, own, created_by or token.principal, mark)
+        verb = "allow" if old and is_kept and self._check_targets(token, old, body.metadata) else "keep"
+        whose = old.created_by if old is not None else created_by or token.principal
+        record = Record(f"resource/{id}", body.body, body.title, self._own_fields(token, old, body, whose), whose)
+        return self._keep(token, verb, record, old, body, mark)
 
     def _check_place(self, token: Token, old: Record | None, body: ResourceIn, version: int | None) -> None:
         """Refuse to take the place of what is there by one who may not, or who has seen another version."""
@@ -83,35 +83,33 @@ class Resources(Store):
         if version != old.version:
             raise KnowHubError("changed", f"it has version {old.version} by now: read it again")
         is_wider = not set(body.scopes) <= set(old.fields["scopes"])
-        if old.created_by != token.principal and is_wider and old.fields.get("secret_ref") and body.keeps_secret():
+        if old.created_by != token.principal and is_wider and old.secret_ref and body.keeps_secret():
             raise KnowHubError("forbidden", "another's secret is not shown to more than who may see it now")
 
     def _own_fields(self, token: Token, old: Record | None, body: ResourceIn, whose: str) -> Json:
-        expires_at = body.ends_at()
-        own: Json = {"content_type": body.content_type, "metadata": body.metadata}
-        owner = body.owner if token.may("admin") or (old is not None and body.owner == old.fields["owner"]) else ""
-        own |= {"scopes": list(dict.fromkeys(body.scopes)), "owner": owner or (old.fields["owner"] if old else whose)}
-        return own | {"expires_at": iso_time(expires_at) if expires_at is not None else None}
+        before, ends_at = old.fields["owner"] if old is not None else "", body.ends_at()
+        is_owner = token.may("admin") or body.owner == before
+        return {
+            "content_type": body.content_type,
+            "metadata": body.metadata,
+            "scopes": list(dict.fromkeys(body.scopes)),
+            "owner": (body.owner if is_owner else "") or before or whose,
+            "expires_at": iso_time(ends_at) if ends_at is not None else None,
+        }
 
-    def _keep(
-        self, token: Token, verb: str, id: str, old: Record | None, body: ResourceIn, own: Json, whose: str, mark: str
-    ) -> Json:
+    def _keep(self, token: Token, verb: str, record: Record, old: Record | None, body: ResourceIn, mark: str) -> Json:
         """Seal the secret, then write the operation that names it, then destroy the one whose place it takes."""
-        before = str(old.fields.get("secret_ref") or "") if old is not None else ""
-        sealed = self.vault.seal(id, body.secret()) if body.secret() else ""
-        own = {**own, "secret_ref": sealed or (before if body.keeps_secret() else "")}
-        record = Record(id, body.body, body.title, own, old.created_by if old else whose)
-
+        before = old.secret_ref if old is not None else ""
+        sealed = self.vault.seal(record.id, body.secret()) if body.secret() else ""
+        record.fields["secret_ref"] = sealed or (before if body.keeps_secret() else "")
         try:
             operation_id, [made] = self._change(token, verb, lambda: self.ledger.put(record, old), mark)
-        except (KnowHubError, DuplicateIdError) as error:
+        except KnowHubError as error:
             # What was sealed for nothing goes at once; where it is unknown whether it is named, the sweep decides.
-            if getattr(error, "code", "") != "outcome-unknown":
+            if error.code != "outcome-unknown":
                 self.vault.destroy(sealed)
-            if isinstance(error, DuplicateIdError):
-                raise KnowHubError("conflict", "the id is in use") from error
             raise
-        if before != own["secret_ref"]:
+        if before != made.secret_ref:
             self.vault.destroy(before)
         return {"resource": self._told_resource(made), "operation_id": operation_id}
 
@@ -128,9 +126,8 @@ class Resources(Store):
         if not earlier.after:
             return {"resource": self.get_resource(token, id), "operation_id": ""}
         [then], [now] = earlier.after, self._as_now(earlier)
-        reference = str(now.fields.get("secret_ref") or "")
         if then.version == now.version and not body.keeps_secret():
-            sealed = self.vault.open(reference, now.id) if reference else ""
+            sealed = self.vault.open(now.secret_ref, now.id) if now.secret_ref else ""
             if sealed is not None and sealed != body.secret():
                 raise KnowHubError("key-reused", "the Idempotency-Key was used for another body")
         return {"resource": self._told_resource(now), "operation_id": earlier.operation_id}
@@ -139,10 +136,9 @@ class Resources(Store):
         return {**resource_fields(record), "secret": self._secret_state(record), **stamps(record)}
 
     def _secret_state(self, record: Record) -> str:
-        reference = str(record.fields.get("secret_ref") or "")
-        if not reference:
+        if not record.secret_ref:
             return "none"
-        if not self.vault.exists(reference):
+        if not self.vault.exists(record.secret_ref):
             return "destroyed"
         expires_at = read_time(record.fields.get("expires_at"))
         return "expired" if expires_at is not None and self.clock() >= expires_at else "sealed"
@@ -179,7 +175,7 @@ class Resources(Store):
         state = self._secret_state(record)
         if state == "none":
             raise KnowHubError("not-found", "the resource has no secret")
-        text = self.vault.open(record.fields["secret_ref"], record.id) if state == "sealed" else None
+        text = self.vault.open(record.secret_ref, record.id) if state == "sealed" else None
         if text is None:
             self._note_access(token, record.id, record.created_by, "gone")
             raise KnowHubError("gone", f"the secret is {'expired' if state == 'expired' else 'destroyed'}")

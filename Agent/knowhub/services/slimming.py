@@ -34,8 +34,8 @@ class Slimming(Store):
         body = parse(SlimIn, body)
         mark, earlier = self._repeated(token, key, "slim", body)
         if earlier:
-            merged = sum(bool(each.merged_into) for each in earlier[0].after)
-            id, plan = earlier[0].operation_id, {"clusters": list[Json]()}
+            merged = sum(bool(each.merged_into) for each in earlier.after)
+            id, plan = earlier.operation_id, {"clusters": list[Json]()}
             return {"model": "", "merged": merged, "operation_id": id, "skipped": [], "plan": plan}
         if not self.slimming.acquire(blocking=False):
             raise KnowHubError("busy", "another slimming is under way", retry_after_s=5.0)

@@ -61,20 +61,20 @@ class Store:
 
     # -- finding and writing records --
 
-    def _repeated(self, token: Token, key: str, *request: str | BaseModel) -> tuple[str, list[Entry]]:
-        """Return the mark of a call with an Idempotency-Key, and the operations that it made already.
+    def _repeated(self, token: Token, key: str, *request: str | BaseModel) -> tuple[str, Entry | None]:
+        """Return the mark of a call with an Idempotency-Key, and the first operation that it made already, or None.
 
         Raises:
             KnowHubError: `key-reused`: it was another request.
         """
         if not key:
-            return "", []
+            return "", None
         mark = digest_of(f"{token.principal}\0{key}")[:32] + digest_of("\0".join(map(_said, request)))[:32]
-        earlier = self.catalog.marked(mark[:32])
-        if earlier and earlier[0].mark != mark:
+        earlier = next(iter(self.catalog.marked(mark[:32])), None)
+        if earlier is not None and earlier.mark != mark:
             raise KnowHubError("key-reused", "the Idempotency-Key was used for another request")
-        if earlier and earlier[0].verb == CALL:  # it changed nothing
-            earlier = [replace(earlier[0], operation_id="", after=[])]
+        if earlier is not None and earlier.verb == CALL:  # it changed nothing
+            earlier = replace(earlier, operation_id="", after=[])
         return mark, earlier
 
     def _as_now(self, earlier: Entry) -> list[Record]:
@@ -107,7 +107,7 @@ class Store:
                 staged = operation.transaction  # None: others write, and the plan runs again
                 is_change = bool(records) and (staged is None or bool(staged.steps))
                 self._check_quota(records)
-            if mark and not is_change:
+            if mark and not is_change and self.ledger.stored(f"{CALL}/{mark[:32]}") is None:
                 own: Json = {"scopes": [], "owner": token.principal}
                 with self.ledger.operation(CALL, token.principal, mark):
                     self.ledger.create([Record(f"{CALL}/{mark[:32]}", "", "", own, token.principal)])
@@ -123,6 +123,9 @@ class Store:
                     if isinstance(error, VersionConflictError):
                         detail = f"it has version {error.current} by now: read it again"
                         raise KnowHubError(conflict, detail) from error
+                    if isinstance(error, DuplicateIdError):
+                        detail = "the id is in use, or the same request was done before a purge: read what is there"
+                        raise KnowHubError("conflict", detail) from error
                     raise
                 self.catalog.catch_up()  # what processes share may know more than the tree of this one, or less
             else:
@@ -149,12 +152,12 @@ class Store:
         need(token, "write")
         mark, earlier = self._repeated(token, key, verb, id)
         if earlier:
-            return {"id": id, "operation_id": earlier[0].operation_id}
+            return {"id": id, "operation_id": earlier.operation_id}
         prefix = f"{kind}/" if kind == "resource" else ""
         record = self._record_at(token, f"{prefix}{id}", kind, version)
         self._check_owner(token, record)
         operation_id, _ = self._change(token, verb, lambda: [self.ledger.delete(record.id, record.version)], mark)
-        self.vault.destroy(str(record.fields.get("secret_ref") or ""))
+        self.vault.destroy(record.secret_ref)
         return {"id": record.id.removeprefix(prefix), "operation_id": operation_id}
 
     def _current(self, read: Callable[[str], Record | None], id: str, version: int | None = None) -> Record | None:
@@ -253,10 +256,10 @@ class Store:
             return body
         return body.model_copy(update={"scopes": self.tokens.default_scopes(token)})
 
-    def _check_targets(self, token: Token, old: Mapping[str, Any], metadata: Mapping[str, Any]) -> bool:
+    def _check_targets(self, token: Token, old: Record, metadata: Mapping[str, Any]) -> bool:
         """Return whether it changes where a secret may go; refuse that to one who may not read the secret."""
-        before = old.get("metadata") or {}
-        is_other = bool(old.get("secret_ref")) and any(before.get(name) != metadata.get(name) for name in TARGETS)
+        before = old.fields.get("metadata") or {}
+        is_other = bool(old.secret_ref) and any(before.get(name) != metadata.get(name) for name in TARGETS)
         if is_other and not token.may("secrets"):
             raise KnowHubError("forbidden", f"it says where the secret may go: changing {TARGETS[0]} needs `secrets`")
         return is_other
@@ -275,11 +278,6 @@ class Store:
 def gone_since() -> KnowHubError:
     """Return the answer to a call that comes again after what it made was deleted."""
     return KnowHubError("conflict", "what this Idempotency-Key made was deleted since: nothing is made again")
-
-
-def under_way() -> KnowHubError:
-    """Return the answer to a call that came twice, and at once, or again after a purge, which forgets the keys."""
-    return KnowHubError("conflict", "the same request is under way, or was done before a purge: read what is there")
 
 
 # What is returned, and in which form

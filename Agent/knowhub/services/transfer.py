@@ -4,7 +4,7 @@ import json
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from ...keyword_tree import DuplicateIdError
+from ..ledger import ATTEMPTS
 from ..records import Json, KnowHubError, Record, invalid, iso_time, kind_of, not_found
 from ..schemas import FeedbackLine, ImportIn, KnowledgeLine, ResourceLine, check_resource_id, parse
 from ..tokens import Token, need, sees, sees_said
@@ -59,94 +59,86 @@ class Transfer(Judging, Resources):
             lines = list(lines)
         mark, earlier = self._repeated(token, key, "import", json.dumps(lines, sort_keys=True) if key else "")
         report: Json = {"written": 0, "skipped": 0, "errors": [], "notes": []}
-        waiting: list[Record] = []
-        kind: Any = ""
+        waiting, kind, is_again = dict[str, Record](), None, earlier is not None
         for number, line in enumerate(lines, 1):
-            if line.get("kind") != kind:  # feedback is of entries that must be there
-                kind = line.get("kind")
+            if line.get("kind") != kind or len(waiting) >= _IMPORTED_AT_ONCE:
+                kind = line.get("kind")  # feedback is of entries that must be there
                 self._flush(token, waiting, report, mark)
             try:
-                record = self._take_in(token, line, waiting, mark, report, is_again=bool(earlier))
-                if isinstance(record, Record):
-                    waiting.append(record)
-                else:
-                    report["written" if record else "skipped"] += 1
+                made = self._take_line(token, line, report["notes"], mark, is_again=is_again)
             except KnowHubError as error:
                 if error.code in ("outcome-unknown", "disk-full", "quota-exceeded", "store-damaged"):
                     raise
                 if len(report["errors"]) < _ERRORS_TOLD:
                     report["errors"].append({"line": number, "detail": error.detail})
-            if len(waiting) >= _IMPORTED_AT_ONCE:
-                self._flush(token, waiting, report, mark)
+                continue
+            if isinstance(made, Record) and made.id not in waiting:
+                waiting[made.id] = made
+            else:
+                report["written" if made is True else "skipped"] += 1
         self._flush(token, waiting, report, mark)
-        if mark and not earlier and not report["written"]:
+        if mark and not is_again and not report["written"]:
             self._create(token, "import", [], mark)
         return report
 
-    def _flush(self, token: Token, waiting: list[Record], report: Json, mark: str) -> None:
-        """Write what an import has gathered, as one operation; where one of them is there by now, one by one."""
-        if not waiting:
-            return
-        try:
-            self._create(token, "import", waiting, mark)
-            report["written"] += len(waiting)
-        except DuplicateIdError:
-            for record in waiting:
-                try:
-                    self._create(token, "import", [record], mark)
-                    report["written"] += 1
-                except DuplicateIdError:
-                    report["skipped"] += 1
-        waiting.clear()
+    def _flush(self, token: Token, waiting: dict[str, Record], report: Json, mark: str) -> None:
+        """Write what an import has gathered, as one operation, but for what others wrote meanwhile."""
 
-    def _take_in(
-        self,
-        token: Token,
-        line: Mapping[str, Any],
-        waiting: list[Record],
-        mark: str,
-        report: Json,
-        *,
-        is_again: bool,
+        def plan() -> list[Record]:
+            there = {id: self.ledger.read(id) for id in waiting}
+            return self.ledger.create([waiting[id] for id in waiting if there[id] is None])
+
+        if waiting:
+            written = len(self._write(token, "import", plan, mark, ATTEMPTS)[1])
+            report["written"] += written
+            report["skipped"] += len(waiting) - written
+            waiting.clear()
+
+    def _take_line(
+        self, token: Token, line: Mapping[str, Any], notes: list[Json], mark: str, *, is_again: bool
     ) -> Record | bool:
         """Return what a line brings; or whether it was written, which what is there already was not."""
         rest = dict(line)
         kind = rest.pop("kind", "knowledge")
         if kind == "resource":
-            id = str(rest.pop("id", ""))
-            check_resource_id(id)
-            there = self.ledger.stored(f"resource/{id}")
-            is_known = there is not None and (sees(token, there) or there.created_by == token.principal)
-            if is_known and there is not None and (is_again or not there.deleted):
-                return False
-            given = parse(ResourceLine, rest)
-            owner = self._whose(token, given.created_by).principal
-            self.put_resource(token, id, given, created_by=owner, mark=mark)
-            return True
+            return self._take_resource(token, rest, mark, is_again)
         if kind == "feedback":
-            return self._take_feedback(token, parse(FeedbackLine, rest), waiting, is_again)
-        if kind != "knowledge":
-            raise invalid("/kind", "a line is knowledge, a resource or feedback")
+            return self._take_feedback(token, parse(FeedbackLine, rest), is_again)
+        if kind == "knowledge":
+            return self._take_knowledge(token, rest, notes, is_again)
+        raise invalid("/kind", "a line is knowledge, a resource or feedback")
+
+    def _take_resource(self, token: Token, rest: Json, mark: str, is_again: bool) -> bool:
+        id = str(rest.pop("id", ""))
+        check_resource_id(id)
+        there = self.ledger.stored(f"resource/{id}")
+        is_known = there is not None and (sees(token, there) or there.created_by == token.principal)
+        if is_known and there is not None and (is_again or not there.deleted):
+            return False
+        body = parse(ResourceLine, rest)
+        self.put_resource(token, id, body, created_by=_whose(token, body.created_by).principal, mark=mark)
+        return True
+
+    def _take_knowledge(self, token: Token, rest: Json, notes: list[Json], is_again: bool) -> Record | bool:
         body = self._scoped(token, parse(KnowledgeLine, rest))
         self._check_scopes(token, body.scopes)
         self._check_secrets(body)
         said = body.id or f"knowledge-{digest_of(json.dumps(rest, sort_keys=True))[:20]}"
-        whose, id = self._whose(token, body.created_by), self._own_id(token, said)
-        if not self._is_new(id, whose, waiting, is_again):
+        whose, id = _whose(token, body.created_by), self._own_id(token, said)
+        if not self._is_new(id, whose, is_again):
             return False
         own = self._fields_of(whose, body)
         if body.merged_into:
-            into = self._own_id(token, body.merged_into)
-            target = self.catalog.get(into)
+            own["merged_into"] = self._own_id(token, body.merged_into)
+            target = self.catalog.get(own["merged_into"])
             if target is not None and target.created_by != whose.principal:
                 raise not_found()
-            own["merged_into"] = into
-        self._take_judgement(token, body, own, report)
+        self._take_judgement(token, body, own, notes)
         if body.created_at is not None and body.source.timestamp is None:
             own["source"]["timestamp"] = iso_time(body.created_at.timestamp())
         return Record(id, body.content, body.source.name, own, whose.principal)
 
-    def _take_judgement(self, token: Token, body: KnowledgeLine, own: Json, report: Json) -> None:
+    def _take_judgement(self, token: Token, body: KnowledgeLine, own: Json, notes: list[Json]) -> None:
         """Take over how a record was judged elsewhere; its votes for who may `admin`: others would make some up."""
         if body.eval is None:
             return
@@ -157,12 +149,12 @@ class Transfer(Judging, Resources):
         if token.may("admin") and any(judged.values()):
             own["judged"] = judged
         elif any(judged.values()):
-            report["notes"].append({"id": body.id or "", "detail": "its votes are left out: taking them needs `admin`"})
+            notes.append({"id": body.id or "", "detail": "its votes are left out: taking them needs `admin`"})
 
-    def _take_feedback(self, token: Token, body: FeedbackLine, waiting: list[Record], is_again: bool) -> Record | bool:
+    def _take_feedback(self, token: Token, body: FeedbackLine, is_again: bool) -> Record | bool:
         self._check_secrets(body.case.to_json())
-        whose, id = self._whose(token, body.created_by), self._own_id(token, body.id)
-        if not self._is_new(id, whose, waiting, is_again):
+        whose, id = _whose(token, body.created_by), self._own_id(token, body.id)
+        if not self._is_new(id, whose, is_again):
             return False
         of = [self.ledger.read(of) for of in (body.knowledge_id, self._own_id(token, body.knowledge_id))]
         record = next((each for each in of if each is not None and sees(token, each)), None)
@@ -183,12 +175,13 @@ class Transfer(Judging, Resources):
         digest = digest_of("\0".join([token.principal, id]))
         return f"{kind_of(id)}-{digest[:20]}"
 
-    def _is_new(self, id: str, whose: Token, waiting: list[Record], is_again: bool) -> bool:
+    def _is_new(self, id: str, whose: Token, is_again: bool) -> bool:
         there = self.ledger.stored(id)
         if there is not None and there.deleted and there.created_by != whose.principal:
             raise KnowHubError("conflict", "the id belongs to another principal")
-        return (there is None or (there.deleted and not is_again)) and all(each.id != id for each in waiting)
+        return there is None or (there.deleted and not is_again)
 
-    def _whose(self, token: Token, created_by: str) -> Token:
-        is_kept = created_by and token.may("admin")
-        return Token(created_by, token.rights, token.scopes) if is_kept else token
+
+def _whose(token: Token, created_by: str) -> Token:
+    is_kept = created_by and token.may("admin")
+    return Token(created_by, token.rights, token.scopes) if is_kept else token
