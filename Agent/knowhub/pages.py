@@ -10,9 +10,10 @@ import difflib
 import json
 from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 from urllib.parse import parse_qsl, quote, urlencode, urlsplit
 
 from anyio import from_thread
@@ -21,7 +22,8 @@ from markdown_it import MarkdownIt
 from markupsafe import Markup
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
-from starlette.responses import HTMLResponse, RedirectResponse, Response
+from starlette.responses import FileResponse, HTMLResponse, RedirectResponse, Response
+from starlette.routing import Route
 
 from ..base.language import say_in
 from .application import Application
@@ -29,7 +31,7 @@ from .gate import wants_chinese
 from .hub import KnowHub
 from .oidc import KEPT_S, OpenId
 from .prompts import WORDS
-from .records import RIGHTS, Json, KnowHubError, kind_of
+from .records import OWNER_SCOPE, RIGHTS, Json, KnowHubError, kind_of, not_found
 from .schemas import CONTENT_TYPES, TYPES
 from .tokens import SESSION_S, Token, sees
 
@@ -46,32 +48,13 @@ MARKDOWN_LIMIT = 16_384
 # Markdown without anything that could run
 
 
-def _make_markdown() -> MarkdownIt:
-    markdown = MarkdownIt("commonmark", {"html": False, "linkify": False}).enable(["table", "strikethrough"])
-    markdown.validateLink = _is_harmless  # type: ignore[method-assign,assignment]
-
-    def image(self: Any, tokens: Any, idx: int, options: Any, env: Any) -> str:
-        token = tokens[idx]
-        address, text = str(token.attrs.get("src", "")), token.content or "image"
-        said = Markup.escape(f"🖼 {text}")
-        if not _is_harmless(address):
-            return str(said)
-        return str(Markup('<a href="{}" rel="noopener noreferrer nofollow">{}</a>').format(address, said))
-
-    def link_open(self: Any, tokens: Any, idx: int, options: Any, env: Any) -> str:
-        tokens[idx].attrSet("rel", "noopener noreferrer nofollow")
-        return str(self.renderToken(tokens, idx, options, env))
-
-    markdown.add_render_rule("image", image)
-    markdown.add_render_rule("link_open", link_open)
-    return markdown
-
-
 def _is_harmless(address: str) -> bool:
-    return urlsplit(address.strip()).scheme.lower() in ("http", "https") if ":" in address else False
+    return ":" in address and urlsplit(address.strip()).scheme.lower() in ("http", "https")
 
 
-_markdown = _make_markdown()
+# Where a picture would be fetched, its link stands. No page says where its links were followed from, see `gate`.
+_markdown = MarkdownIt("commonmark", {"html": False}).enable(["table", "strikethrough"]).disable("image")
+_markdown.validateLink = _is_harmless  # type: ignore[method-assign,assignment]
 
 
 def render_markdown(text: str) -> Markup:
@@ -96,54 +79,91 @@ def show_time(text: str) -> Markup:
 
 # Answering
 
+Form = dict[str, str]
+
 
 class Pages:
     """The pages of one server."""
 
     def __init__(self, application: Application) -> None:
         self.app = application
-        self.hub: KnowHub = application.hub
+        self.openid = OpenId(application.settings.openid) if application.settings.openid is not None else None
         environment = Environment(loader=FileSystemLoader(_FOLDER), autoescape=True, trim_blocks=True)
         environment.filters |= {"markdown": render_markdown, "time": show_time}
         environment.filters["pathquote"] = lambda text: quote(str(text), safe="")
         environment.filters["idquote"] = lambda text: quote(str(text), safe="/")
         environment.globals["parts"] = environment.get_template("parts.html").module
         files = [environment.get_template(f"{name}.html") for name in ("knowledge", "house")]
-        self._frame = environment.get_template("base.html")
-        self._files = {block: file for file in files for block in file.blocks}
-
-    def language(self, request: Request) -> str:
-        """Return the language that a browser asked for here, or asks for in general."""
-        chosen = request.cookies.get(_LANGUAGE_COOKIE)
-        if chosen in WORDS:
-            return str(chosen)
-        return "zh" if wants_chinese(request.headers.raw) else "en"
-
-    def show(self, request: Request, name: str, status: int = 200, **values: Any) -> Response:
-        """Return a page.  To be called in the pool: Markdown of a long text takes its time."""
-        language = self.language(request)
-        token = request.state.token
-        path = request.url.path + (f"?{request.url.query}" if request.url.query else "")
-        openid = self.app.settings.openid
-        shared = {"t": WORDS[language], "language": language, "token": token, "here": path, "types_known": TYPES}
-        shared["openid"] = urlsplit(openid.issuer).netloc if openid else ""
-        if isinstance(error := values.get("problem"), KnowHubError):
-            values["problem"] = error.to_json(in_chinese=language == "zh")
-        file = self._files[name]
-        main = Markup("".join(file.blocks[name](file.new_context({**shared, **values}))))
-        return HTMLResponse(self._frame.render(**shared, title=values.get("title"), main=main), status)
-
-    def remember(self, answer: Response, made: tuple[str, Token]) -> Response:
-        """Let a browser keep a session."""
-        gate = self.app.gate
-        gate.count(made[1])
-        kept: Json = {"max_age": SESSION_S, "httponly": True, "samesite": "strict"}
-        answer.set_cookie(gate.cookie_name, made[0], secure=self.app.settings.is_secure, **kept)
-        return answer
+        self.frame = environment.get_template("base.html")
+        self.files = {block: file for file in files for block in file.blocks}
 
     def refuse(self, request: Request, error: KnowHubError) -> Response:
         """Return the page of a problem."""
-        return self.show(request, "problem", error.status, problem=error)
+        return Visit(self, request, {}).show("problem", problem=error)
+
+
+@dataclass(frozen=True)
+class Visit:
+    """A request for a page, and the fields of its form."""
+
+    pages: Pages
+    request: Request
+    form: Form
+
+    @property
+    def hub(self) -> KnowHub:
+        """The hub that is looked at."""
+        return self.pages.app.hub
+
+    @property
+    def token(self) -> Token:
+        """The caller; None on a page that is open to all."""
+        return self.request.state.token  # type: ignore[no-any-return]
+
+    @property
+    def id(self) -> str:
+        """What the path names."""
+        return str(self.request.path_params["id"])
+
+    @property
+    def version(self) -> int | None:
+        """The version that the form was made of."""
+        return _number(self.form.get("version"))
+
+    def query(self, *names: str) -> Json:
+        """Return the parameters of the address that are not empty."""
+        return {name: value for name in names if (value := self.request.query_params.get(name))}
+
+    def page(self, *names: str) -> Json:
+        """Return which page of a list is asked for."""
+        return {"limit": 20, **self.query("cursor", *names)}
+
+    def language(self) -> str:
+        """Return the language that a browser asked for here, or asks for in general."""
+        chosen = self.request.cookies.get(_LANGUAGE_COOKIE)
+        if chosen in WORDS:
+            return str(chosen)
+        return "zh" if wants_chinese(self.request.headers.raw) else "en"
+
+    def show(self, name: str, status: int = 200, **values: Any) -> Response:
+        """Return a page, of a problem with its status.  For the pool: Markdown of a long text takes its time."""
+        language, url, openid = self.language(), self.request.url, self.pages.app.settings.openid
+        shared = {"t": WORDS[language], "language": language, "token": self.token, "types_known": TYPES}
+        shared["here"] = url.path + (f"?{url.query}" if url.query else "")
+        shared["openid"] = urlsplit(openid.issuer).netloc if openid else ""
+        if isinstance(error := values.get("problem"), KnowHubError):
+            status, values["problem"] = error.status, error.to_json(in_chinese=language == "zh")
+        file = self.pages.files[name]
+        main = Markup("".join(file.blocks[name](file.new_context({**shared, **values}))))
+        return HTMLResponse(self.pages.frame.render(**shared, title=values.get("title"), main=main), status)
+
+    def remember(self, answer: Response, made: tuple[str, Token]) -> Response:
+        """Let a browser keep a session."""
+        gate, is_secure = self.pages.app.gate, self.pages.app.settings.is_secure
+        gate.count(made[1])
+        kept: Json = {"max_age": SESSION_S, "httponly": True, "samesite": "strict"}
+        answer.set_cookie(gate.cookie_name, made[0], secure=is_secure, **kept)
+        return answer
 
 
 async def _form(request: Request) -> dict[str, str]:
@@ -186,152 +206,41 @@ def _is_from_here(request: Request, token: Token | None) -> bool:
     return urlsplit(origin).netloc == request.headers.get("host")
 
 
-Form = dict[str, str]
-Handler = Callable[[Request, Token, Form], Response]
-Route = Callable[..., Callable[[Handler], Handler]]
+Handler = Callable[[Visit], Response]
+_Handler = TypeVar("_Handler", bound=Handler)
+_PAGES: list[tuple[str, Sequence[str], bool, Handler]] = []
+
+
+def page(path: str, *methods: str, is_open: bool = False) -> Callable[[_Handler], _Handler]:
+    """Make a function the handler of a path: it runs in the pool."""
+
+    def mark(handle: _Handler) -> _Handler:
+        _PAGES.append((path, methods or ("GET",), is_open, handle))
+        return handle
+
+    return mark
 
 
 def add_pages(application: Application) -> None:
     """Add the pages to a server."""
-    pages, api = Pages(application), application.api
+    pages = Pages(application)
     application.show_problem = pages.refuse
-
-    def route(path: str, *methods: str, is_open: bool = False) -> Callable[[Handler], Handler]:
-        """Return a decorator that makes a function the handler of a path: it runs in the pool."""
-
-        def mark(handle: Handler) -> Handler:
-            async def answer(request: Request) -> Response:
-                token = request.state.token
-                try:
-                    is_form = request.method == "POST"
-                    if is_form and not _is_from_here(request, token):
-                        raise KnowHubError("forbidden", "a form of another site is not believed")
-                    if token is None and not is_open:
-                        return RedirectResponse(f"/login?{urlencode({'next': request.url.path})}", 303)
-                    form = await _form(request) if is_form else {}
-                    return await run_in_threadpool(handle, request, token, form)
-                except KnowHubError as error:
-                    return await run_in_threadpool(pages.refuse, request, error)
-
-            api.add_route(path, answer, methods=list(methods or ("GET",)), include_in_schema=False)
-            return handle
-
-        return mark
-
-    for path, act, after in _ACTIONS:
-
-        def handle(request: Request, token: Token, form: Form, act: Action = act, after: str = after) -> Response:
-            id = request.path_params["id"]
-            act(pages.hub, token, id, form)
-            return RedirectResponse(after.format(id), 303)
-
-        route(path, "POST")(handle)
-    _add_login(pages, route)
-    if application.settings.openid is not None:
-        _add_openid(pages, route, OpenId(application.settings.openid))
-    _add_entries(pages, route)
-    _add_judging(pages, route)
-    _add_resources(pages, route)
-    _add_others(pages, route)
+    for path, methods, is_open, handle in _PAGES:
+        answer = partial(_answer, pages, handle, is_open)
+        application.api.router.routes.append(Route(path, answer, methods=[*methods], include_in_schema=False))
 
 
-def _add_login(pages: Pages, route: Route) -> None:
-    hub, gate, is_secure = pages.hub, pages.app.gate, pages.app.settings.is_secure
-
-    @route("/login", "GET", "POST", is_open=True)
-    def login(request: Request, token: Token, form: Form) -> Response:
-        """Log a browser in, by a link that is good once or by a token."""
-        given = form.get("token", "") if request.method == "POST" else request.query_params.get("code", "")
-        if not given or request.method == "HEAD":  # a program that only looks must not use the link up
-            return pages.show(request, "login", failed=False)
-        made = hub.tokens.log_in(given.strip())
-        if made is None:
-            return pages.show(request, "login", 401, failed=True)
-        return pages.remember(RedirectResponse(_local(request.query_params.get("next", "/")), 303), made)
-
-    @route("/logout", "POST", is_open=True)
-    def logout(request: Request, token: Token | None, form: Form) -> Response:
-        if token is not None and token.kind == "session":  # a token of its own stays: it was asked with, not logged in
-            hub.tokens.revoke(token.digest)
-        answer = RedirectResponse("/login", 303)
-        answer.delete_cookie(gate.cookie_name, secure=is_secure, httponly=True, samesite="strict")
-        return answer
-
-    @route("/language", is_open=True)
-    def language(request: Request, token: Token, form: Form) -> Response:
-        answer = RedirectResponse(_local(request.query_params.get("back", "/")), 303)
-        chosen = "zh" if request.query_params.get("to") == "zh" else "en"
-        answer.set_cookie(_LANGUAGE_COOKIE, chosen, max_age=31_536_000, samesite="strict")
-        return answer
-
-    style = (_FOLDER / "style.css").read_bytes()
-
-    @route("/style.css", is_open=True)
-    def stylesheet(request: Request, token: Token, form: Form) -> Response:
-        return Response(style, media_type="text/css", headers={"Cache-Control": "max-age=3600"})
-
-    @route("/api", is_open=True)
-    def document(request: Request, token: Token, form: Form) -> Response:
-        """Show the API, from the document that describes it, without foreign scripts."""
-        say = partial(say_in, pages.language(request))
-        rows = [
-            {"path": path, "method": method.upper(), "call": operation}
-            for path, operations in pages.app.api.openapi()["paths"].items()
-            for method, operation in operations.items()
-        ]
-        return pages.show(request, "api", rows=rows, say=say)
-
-
-def _add_openid(pages: Pages, route: Route, openid: OpenId) -> None:
-    """Add the way to a provider, and back."""
-    settings = pages.app.settings
-    kept: Json = {"httponly": True, "secure": settings.is_secure, "path": "/login/openid"}
-
-    def back_to(request: Request) -> str:
-        return f"{'https' if settings.is_secure else 'http'}://{request.headers['host']}/login/openid/back"
-
-    @route("/login/openid", is_open=True)
-    def leave(request: Request, token: Token, form: Form) -> Response:
-        url, held = from_thread.run(openid.begin, request, back_to(request))
-        answer = RedirectResponse(url, 303)
-        # Strict, it would not come back with a browser that another site sends.
-        answer.set_cookie(_OPENID_COOKIE, held, max_age=KEPT_S, samesite="lax", **kept)
-        return answer
-
-    @route("/login/openid/back", is_open=True)
-    def come_back(request: Request, token: Token, form: Form) -> Response:
-        principal = from_thread.run(openid.finish, request, request.cookies.get(_OPENID_COOKIE, ""))
-        made = pages.hub.tokens.log_in_as(principal)
-        if made is None:
-            raise KnowHubError("forbidden", "no token was made for this person: ask an administrator of the hub")
-        # The session's cookie is Strict: it goes only with what this page asks for.
-        answer = pages.show(request, "entered", principal=principal)
-        answer.headers["Refresh"] = "0; url=/"
-        answer.delete_cookie(_OPENID_COOKIE, samesite="lax", **kept)
-        return pages.remember(answer, made)
-
-
-def _judge(hub: KnowHub, token: Token, id: str, form: Form) -> None:
-    case = {name: form[name] for name in ("task", "outcome", "reason") if form.get(name)}
-    hub.update(token, id, {"add_helpful_case" if form.get("is_helpful") == "yes" else "add_harmful_case": case})
-
-
-def _accept(hub: KnowHub, token: Token, id: str, form: Form) -> None:
-    hub.accept(token, id, {"content": form["content"]} if form.get("content", "").strip() else {})
-
-
-Action = Callable[[KnowHub, Token, str, Form], object]
-_ACTIONS: Sequence[tuple[str, Action, str]] = (
-    ("/knowledge/{id:knowledge_id}/feedback", _judge, "/knowledge/{}"),
-    ("/knowledge/{id:knowledge_id}/delete", lambda hub, token, id, form: hub.delete(token, id, _version(form)),
-     "/operations"),
-    ("/proposals/{id:proposal_id}/accept", _accept, "/proposals"),
-    ("/proposals/{id:proposal_id}/reject", lambda hub, token, id, form: hub.reject(token, id), "/proposals"),
-    ("/drop/{id:path}", lambda hub, token, id, form: hub.delete_resource(token, id, _version(form)), "/resources"),
-    ("/operations/{id}/undo", lambda hub, token, id, form: hub.undo(token, id), "/operations"),
-    ("/tokens/{id}/revoke", lambda hub, token, id, form: hub.revoke_token(token, id), "/tokens"),
-)  # fmt: skip
-"""The action of a button, and the page that is shown then."""
+async def _answer(pages: Pages, handle: Handler, is_open: bool, request: Request) -> Response:
+    token, is_form = request.state.token, request.method == "POST"
+    try:
+        if is_form and not _is_from_here(request, token):
+            raise KnowHubError("forbidden", "a form of another site is not believed")
+        if token is None and not is_open:
+            return RedirectResponse(f"/login?{urlencode({'next': request.url.path})}", 303)
+        visit = Visit(pages, request, await _form(request) if is_form else {})
+        return await run_in_threadpool(handle, visit)
+    except KnowHubError as error:
+        return await run_in_threadpool(pages.refuse, request, error)
 
 
 def _local(address: str) -> str:
@@ -339,86 +248,217 @@ def _local(address: str) -> str:
     return address if address.startswith("/") and not address.startswith(("//", "/\\")) else "/"
 
 
-def _query(request: Request, *names: str) -> Json:
-    return {name: value for name in names if (value := request.query_params.get(name))}
+def _to(address: str) -> Response:
+    return RedirectResponse(address, 303)
 
 
-def _page(request: Request, *names: str) -> Json:
-    return {"limit": 20, **_query(request, "cursor", *names)}
+# Logging in
 
 
-def _add_entries(pages: Pages, route: Route) -> None:
-    hub = pages.hub
+@page("/login", "GET", "POST", is_open=True)
+def login(visit: Visit) -> Response:
+    """Log a browser in, by a link that is good once or by a token."""
+    asked = visit.request.query_params
+    given = visit.form.get("token", "") if visit.request.method == "POST" else asked.get("code", "")
+    if not given or visit.request.method == "HEAD":  # a program that only looks must not use the link up
+        return visit.show("login", failed=False)
+    made = visit.hub.tokens.log_in(given.strip())
+    if made is None:
+        return visit.show("login", 401, failed=True)
+    return visit.remember(_to(_local(asked.get("next", "/"))), made)
 
-    @route("/")
-    def home(request: Request, token: Token, form: Form) -> Response:
-        """Search: by words at once, by a model where that is asked for."""
-        query = _query(request, "q", "types", "min_score", "route")
-        more: Json = {"query": query, "has_model": not hub.models.available()}
-        if query.get("q", "").strip():
-            asked = {"route": "recall", "min_score": 1, "top_k": 20, **query}
-            more["found"] = hub.search(token, asked)
-        else:
-            wanted = {"limit": 10, **_query(request, "cursor", "tag", "types")}
-            more["newest"] = hub.list_knowledge(token, wanted)
-        return pages.show(request, "home", **more)
 
-    @route("/knowledge/new", "GET", "POST")
-    def new(request: Request, token: Token, form: Form) -> Response:
-        if request.method != "POST":
-            shared = [hub.tokens.org] if hub.tokens.org else ["user:owner", *sorted(token.scopes - {"*"})]
-            form = {"scopes": "\n".join(shared), "score": "3"}
-            return pages.show(request, "edit", form=form)
-        try:
-            made = hub.save(token, _entry_of(form))
-        except KnowHubError as error:
-            return pages.show(request, "edit", error.status, form=form, problem=error)
-        return RedirectResponse(f"/knowledge/{made['entry']['id']}", 303)
+@page("/logout", "POST", is_open=True)
+def logout(visit: Visit) -> Response:
+    """Log a browser out."""
+    token, app = visit.token, visit.pages.app
+    if token is not None and token.kind == "session":  # a token of its own stays: it was asked with, not logged in
+        visit.hub.tokens.revoke(token.digest)
+    answer = _to("/login")
+    answer.delete_cookie(app.gate.cookie_name, secure=app.settings.is_secure, httponly=True, samesite="strict")
+    return answer
 
-    @route("/knowledge/{id:knowledge_id}")
-    def entry(request: Request, token: Token, form: Form) -> Response:
-        found = hub.get(token, request.path_params["id"])
-        cases = hub.feedback(token, found["id"], {"limit": 20})
-        paths = [["types", name] for name in found["types"]] + [["tags", *pair] for pair in found["tags"].items()]
-        is_own = found["created_by"] == token.principal or token.may("curate")
-        return pages.show(
-            request, "entry", title=found["task"][:80], entry=found, cases=cases, paths=paths, is_own=is_own
-        )
 
-    @route("/knowledge/{id:knowledge_id}/edit", "GET", "POST")
-    def edit(request: Request, token: Token, form: Form) -> Response:
-        id = request.path_params["id"]
-        found = hub.get(token, id)
-        if request.method != "POST":
-            return pages.show(request, "edit", entry=found, form=_fields_of(found))
-        body = _entry_of(form, found["tags"])
-        patch = {name: body[name] for name in _changed(form, _fields_of(found))}
-        try:
-            if patch:
-                hub.patch(token, id, patch, _version(form))
-        except KnowHubError as error:  # what was typed stays; after a conflict, beside what is there by now
-            there = hub.get(token, id)
-            shown: Json = {**there, "score": there["eval"]["score"]}
-            lines = _difference(shown, {**shown, **patch}) if error.code == "changed" else []
-            return pages.show(request, "edit", error.status, entry=shown, form=form, problem=error, lines=lines)
-        return RedirectResponse(f"/knowledge/{id}", 303)
+@page("/language", is_open=True)
+def language(visit: Visit) -> Response:
+    """Choose the language of the pages."""
+    asked = visit.request.query_params
+    answer, chosen = _to(_local(asked.get("back", "/"))), "zh" if asked.get("to") == "zh" else "en"
+    answer.set_cookie(_LANGUAGE_COOKIE, chosen, max_age=31_536_000, samesite="strict")
+    return answer
 
-    @route("/knowledge/{id:knowledge_id}/history")
-    def history(request: Request, token: Token, form: Form) -> Response:
-        found = hub.history(token, request.path_params["id"])
-        versions = found["results"]
-        # Each says what it changed in the one before it, the newest first; of many, the newest.
-        for place, (newer, older) in enumerate(zip(versions, [*versions[1:], None], strict=True)):
-            newer["lines"] = _difference(older, newer) if place < _VERSIONS_COMPARED else []
-        return pages.show(request, "history", id=found["id"], versions=versions)
 
-    @route("/tree")
-    def tree(request: Request, token: Token, form: Form) -> Response:
-        """Show types and tags, and the newest entries of the one that is opened."""
-        chosen = _query(request, "types", "tag", "cursor")
-        found = hub.list_knowledge(token, {"limit": 20, **chosen}) if chosen else None
-        counts, tags = _count_tree(hub, token)
-        return pages.show(request, "tree", counts=counts, tags=tags, found=found, chosen=chosen)
+@page("/style.css", is_open=True)
+def stylesheet(visit: Visit) -> Response:
+    """Return how the pages look."""
+    return FileResponse(_FOLDER / "style.css", headers={"Cache-Control": "max-age=3600"})
+
+
+@page("/api", is_open=True)
+def document(visit: Visit) -> Response:
+    """Show the API, from the document that describes it, without foreign scripts."""
+    paths = visit.pages.app.api.openapi()["paths"]
+    return visit.show("api", paths=paths, say=partial(say_in, visit.language()))
+
+
+def _openid_of(visit: Visit) -> tuple[OpenId, Json]:
+    """Return the provider, and what the cookie is like that a browser keeps until it comes back."""
+    if visit.pages.openid is None:
+        raise not_found()
+    kept = {"httponly": True, "secure": visit.pages.app.settings.is_secure, "path": "/login/openid"}
+    return visit.pages.openid, {**kept, "samesite": "lax"}  # strict, it would not come with one sent by another site
+
+
+@page("/login/openid", is_open=True)
+def leave(visit: Visit) -> Response:
+    """Send a browser to the OpenID provider."""
+    openid, kept = _openid_of(visit)
+    back = f"{'https' if kept['secure'] else 'http'}://{visit.request.headers['host']}/login/openid/back"
+    url, held = from_thread.run(openid.begin, visit.request, back)
+    answer = _to(url)
+    answer.set_cookie(_OPENID_COOKIE, held, max_age=KEPT_S, **kept)
+    return answer
+
+
+@page("/login/openid/back", is_open=True)
+def come_back(visit: Visit) -> Response:
+    """Log in a browser that the provider sends back."""
+    openid, kept = _openid_of(visit)
+    principal = from_thread.run(openid.finish, visit.request, visit.request.cookies.get(_OPENID_COOKIE, ""))
+    made = visit.hub.tokens.log_in_as(principal)
+    if made is None:
+        raise KnowHubError("forbidden", "no token was made for this person: ask an administrator of the hub")
+    # The session's cookie is Strict: it goes only with what this page asks for.
+    answer = visit.show("entered", principal=principal)
+    answer.headers["Refresh"] = "0; url=/"
+    answer.delete_cookie(_OPENID_COOKIE, **kept)
+    return visit.remember(answer, made)
+
+
+# Buttons
+
+
+def _judge(visit: Visit) -> None:
+    case = {name: visit.form[name] for name in ("task", "outcome", "reason") if visit.form.get(name)}
+    name = "add_helpful_case" if visit.form.get("is_helpful") == "yes" else "add_harmful_case"
+    visit.hub.update(visit.token, visit.id, {name: case})
+
+
+def _accept(visit: Visit) -> None:
+    text = visit.form.get("content", "")
+    visit.hub.accept(visit.token, visit.id, {"content": text} if text.strip() else {})
+
+
+def _put_group(visit: Visit) -> None:
+    body = {"members": _list(visit.form.get("members")), "scopes": _list(visit.form.get("scopes"))}
+    visit.hub.put_group(visit.token, visit.form.get("group", ""), body)
+
+
+def _slim(visit: Visit) -> None:
+    try:
+        plan = json.loads(visit.form.get("plan", ""))
+    except (ValueError, RecursionError):
+        raise KnowHubError("invalid", "the plan cannot be read") from None
+    visit.hub.slim(visit.token, {"plan": plan})
+
+
+_ACTIONS: Sequence[tuple[str, Callable[[Visit], object], str]] = (
+    ("/knowledge/{id:knowledge_id}/feedback", _judge, "/knowledge/{}"),
+    ("/knowledge/{id:knowledge_id}/delete", lambda at: at.hub.delete(at.token, at.id, at.version), "/operations"),
+    ("/proposals/{id:proposal_id}/accept", _accept, "/proposals"),
+    ("/proposals/{id:proposal_id}/reject", lambda at: at.hub.reject(at.token, at.id), "/proposals"),
+    ("/slim", _slim, "/operations"),
+    ("/drop/{id:path}", lambda at: at.hub.delete_resource(at.token, at.id, at.version), "/resources"),
+    ("/operations/{id}/undo", lambda at: at.hub.undo(at.token, at.id), "/operations"),
+    ("/tokens/{id}/revoke", lambda at: at.hub.revoke_token(at.token, at.id), "/tokens"),
+    ("/groups", _put_group, "/tokens"),
+)
+"""The action of a button, and the page that is shown then."""
+
+
+def _act(act: Callable[[Visit], object], after: str, visit: Visit) -> Response:
+    act(visit)
+    return _to(after.format(visit.request.path_params.get("id")))
+
+
+for _path, _action, _after in _ACTIONS:
+    page(_path, "POST")(partial(_act, _action, _after))
+
+
+# Knowledge
+
+
+@page("/")
+def home(visit: Visit) -> Response:
+    """Search: by words at once, by a model where that is asked for."""
+    query = visit.query("q", "types", "min_score", "route")
+    more: Json = {"query": query, "has_model": not visit.hub.models.available()}
+    if query.get("q", "").strip():
+        more["found"] = visit.hub.search(visit.token, {"route": "recall", "min_score": 1, "top_k": 20, **query})
+    else:
+        more["newest"] = visit.hub.list_knowledge(visit.token, visit.query("cursor", "tag", "types"))
+    return visit.show("home", **more)
+
+
+@page("/knowledge/new", "GET", "POST")
+def new(visit: Visit) -> Response:
+    """Write an entry."""
+    if visit.request.method != "POST":
+        org = visit.hub.tokens.org
+        shared = [org] if org else [OWNER_SCOPE, *sorted(visit.token.scopes - {"*"})]
+        return visit.show("edit", form={"scopes": "\n".join(shared), "score": "3"})
+    try:
+        made = visit.hub.save(visit.token, _entry_of(visit.form))
+    except KnowHubError as error:
+        return visit.show("edit", form=visit.form, problem=error)
+    return _to(f"/knowledge/{made['entry']['id']}")
+
+
+@page("/knowledge/{id:knowledge_id}")
+def entry(visit: Visit) -> Response:
+    """Show an entry and its cases."""
+    found = visit.hub.get(visit.token, visit.id)
+    cases = visit.hub.feedback(visit.token, found["id"], {"limit": 20})
+    is_own = found["created_by"] == visit.token.principal or visit.token.may("curate")
+    return visit.show("entry", title=found["task"][:80], entry=found, cases=cases, is_own=is_own)
+
+
+@page("/knowledge/{id:knowledge_id}/edit", "GET", "POST")
+def edit(visit: Visit) -> Response:
+    """Change an entry."""
+    found = visit.hub.get(visit.token, visit.id)
+    if visit.request.method != "POST":
+        return visit.show("edit", entry=found, form=_fields_of(found))
+    body = _entry_of(visit.form, found["tags"])
+    patch = {name: body[name] for name in _changed(visit.form, _fields_of(found))}
+    try:
+        if patch:
+            visit.hub.patch(visit.token, visit.id, patch, visit.version)
+    except KnowHubError as error:  # what was typed stays; after a conflict, beside what is there by now
+        there = visit.hub.get(visit.token, visit.id)
+        shown: Json = {**there, "score": there["eval"]["score"]}
+        lines = _difference(shown, {**shown, **patch}) if error.code == "changed" else []
+        return visit.show("edit", entry=shown, form=visit.form, problem=error, lines=lines)
+    return _to(f"/knowledge/{visit.id}")
+
+
+@page("/knowledge/{id:knowledge_id}/history")
+def history(visit: Visit) -> Response:
+    """Show the versions of an entry, each by what it changed in the one before it; of many, the newest."""
+    found = visit.hub.history(visit.token, visit.id)
+    versions = found["results"]
+    for place, (newer, older) in enumerate(zip(versions, [*versions[1:], None], strict=True)):
+        newer["lines"] = _difference(older, newer) if place < _VERSIONS_COMPARED else []
+    return visit.show("history", id=found["id"], versions=versions)
+
+
+@page("/tree")
+def tree(visit: Visit) -> Response:
+    """Show types and tags, and the newest entries of the one that is opened."""
+    chosen = visit.query("types", "tag", "cursor")
+    found = visit.hub.list_knowledge(visit.token, {"limit": 20, **chosen}) if chosen else None
+    counts, tags = _count_tree(visit.hub, visit.token)
+    return visit.show("tree", counts=counts, tags=tags, found=found, chosen=chosen)
 
 
 def _count_tree(hub: KnowHub, token: Token) -> tuple[Mapping[str, int], dict[str, dict[str, int]]]:
@@ -461,10 +501,6 @@ def _number(text: str | None) -> int | None:
     return None
 
 
-def _version(form: Form) -> int | None:
-    return _number(form.get("version"))
-
-
 def _tag_lines(tags: Mapping[str, str]) -> dict[str, tuple[str, str]]:
     return {f"{key}: {value}": (key, value) for key, value in tags.items()}
 
@@ -501,35 +537,30 @@ def _entry_of(form: Mapping[str, str], there: Mapping[str, str] = {}) -> Json:
     }
 
 
-def _add_judging(pages: Pages, route: Route) -> None:
-    hub = pages.hub
+@page("/knowledge/{id:knowledge_id}/evolve", "POST")
+def evolve(visit: Visit) -> Response:
+    """Let an entry be rewritten."""
+    made = visit.hub.update(visit.token, visit.id, {"evolve_feedback": visit.form.get("feedback", "")})
+    return _to(f"/knowledge/{visit.id}" if made["evolution"]["state"] == "applied" else "/proposals")
 
-    @route("/knowledge/{id:knowledge_id}/evolve", "POST")
-    def evolve(request: Request, token: Token, form: Form) -> Response:
-        id = request.path_params["id"]
-        made = hub.update(token, id, {"evolve_feedback": form.get("feedback", "")})
-        return RedirectResponse(f"/knowledge/{id}" if made["evolution"]["state"] == "applied" else "/proposals", 303)
 
-    @route("/proposals")
-    def proposals(request: Request, token: Token, form: Form) -> Response:
-        found = hub.proposals(token, _page(request, "state"))
-        for each in found["results"]:
-            each["lines"] = _difference({"content": each["old_content"]}, {"content": each["content"]})
-        return pages.show(request, "proposals", found=found)
+@page("/proposals")
+def proposals(visit: Visit) -> Response:
+    """Show what was proposed."""
+    found = visit.hub.proposals(visit.token, visit.page("state"))
+    for each in found["results"]:
+        each["lines"] = _difference({"content": each["old_content"]}, {"content": each["content"]})
+    return visit.show("proposals", found=found)
 
-    @route("/slim", "GET", "POST")
-    def slim(request: Request, token: Token, form: Form) -> Response:
-        if request.method == "POST":
-            try:
-                plan = json.loads(form.get("plan", ""))
-            except (ValueError, RecursionError):
-                raise KnowHubError("invalid", "the plan cannot be read") from None
-            hub.slim(token, {"plan": plan})
-            return RedirectResponse("/operations", 303)
-        found = hub.slim(token, {"dry_run": True})
-        plan = json.dumps(found["plan"], ensure_ascii=False)
-        return pages.show(request, "slim", found=found, plan=plan)
 
+@page("/slim")
+def slim(visit: Visit) -> Response:
+    """Show what would be merged."""
+    found = visit.hub.slim(visit.token, {"dry_run": True})
+    return visit.show("slim", found=found, plan=json.dumps(found["plan"], ensure_ascii=False))
+
+
+# Resources
 
 _RESOURCE_FIELDS = ("title", "content_type", "body", "expires_at", "scopes")
 
@@ -540,92 +571,88 @@ def _resource_fields(resource: Mapping[str, Any]) -> dict[str, str]:
     return {name: found[name] or "" for name in _RESOURCE_FIELDS}
 
 
-def _add_resources(pages: Pages, route: Route) -> None:
-    hub = pages.hub
-
-    def show_all(request: Request, token: Token, form: Json, problem: KnowHubError | None = None) -> Response:
-        found = hub.list_resources(token, _page(request))
-        status, more = problem.status if problem else 200, {"content_types": CONTENT_TYPES, "problem": problem}
-        return pages.show(request, "resources", status, found=found, form=form, **more)
-
-    def show(
-        request: Request, token: Token, id: str, form: Json | None = None, problem: KnowHubError | None = None,
-        secret: str | None = None,
-    ) -> Response:  # fmt: skip
-        found = hub.get_resource(token, id)
-        history = hub.history(token, f"resource/{id}")
-        form = {**(form or _resource_fields(found)), "id": id, "version": found["version"]}
-        status, more = problem.status if problem else 200, {"content_types": CONTENT_TYPES, "problem": problem}
-        return pages.show(
-            request, "resource", status, resource=found, secret=secret, history=history, form=form, **more
-        )
-
-    @route("/resources")
-    def resources(request: Request, token: Token, form: Form) -> Response:
-        return show_all(request, token, {"scopes": "user:owner"})
-
-    @route("/resources", "POST")
-    def keep(request: Request, token: Token, form: Form) -> Response:
-        id, version = form.get("id", ""), _version(form)
-        there = hub.get_resource(token, id) if version is not None else None
-        changed = _changed(form, _resource_fields(there) if there else dict.fromkeys(_RESOURCE_FIELDS, ""))
-        given: Json = {**form, "expires_at": form.get("expires_at") or None}
-        given["scopes"] = _entry_of(form)["scopes"] or ["user:owner"]
-        body = {name: given.get(name, "") for name in changed}
-        if form.get("secure_body"):
-            body["secure_body"] = form["secure_body"]
-        try:
-            if body:  # what it does not say stays
-                hub.put_resource(token, id, {"title": form.get("title", ""), **body}, version)
-        except KnowHubError as error:  # what was typed stays, but for the secret: no page repeats one
-            return show(request, token, id, form, error) if there else show_all(request, token, form, error)
-        return RedirectResponse(f"/resources/{quote(id, safe='/')}", 303)
-
-    @route("/resources/{id:path}")
-    def resource(request: Request, token: Token, form: Form) -> Response:
-        return show(request, token, request.path_params["id"])
-
-    @route("/reveal/{id:path}", "POST")
-    def reveal(request: Request, token: Token, form: Form) -> Response:
-        """Show a secret: a POST, so that no history and no cache keeps it."""
-        found = hub.reveal(token, request.path_params["id"])
-        return show(request, token, request.path_params["id"], secret=found["secure_body"])
+@page("/resources")
+def resources(visit: Visit, problem: KnowHubError | None = None) -> Response:
+    """Show the resources, and the form of a new one."""
+    found = visit.hub.list_resources(visit.token, visit.page())
+    form = visit.form or {"scopes": OWNER_SCOPE}
+    return visit.show("resources", found=found, form=form, content_types=CONTENT_TYPES, problem=problem)
 
 
-def _add_others(pages: Pages, route: Route) -> None:
-    hub = pages.hub
+def _show_resource(visit: Visit, id: str, **more: Any) -> Response:
+    found = visit.hub.get_resource(visit.token, id)
+    versions = visit.hub.history(visit.token, f"resource/{id}")
+    form = {**(visit.form or _resource_fields(found)), "id": id, "version": found["version"]}
+    return visit.show("resource", resource=found, history=versions, form=form, content_types=CONTENT_TYPES, **more)
 
-    @route("/operations")
-    def operations(request: Request, token: Token, form: Form) -> Response:
-        return pages.show(request, "operations", found=hub.operations(token, _page(request)), kind_of=kind_of)
 
-    @route("/access")
-    def access(request: Request, token: Token, form: Form) -> Response:
-        return pages.show(request, "access", found=hub.accesses(token, _page(request)))
+@page("/resources", "POST")
+def keep(visit: Visit) -> Response:
+    """Keep a resource; what the form does not change stays."""
+    form, id = visit.form, visit.form.get("id", "")
+    there = visit.hub.get_resource(visit.token, id) if visit.version is not None else None
+    changed = _changed(form, _resource_fields(there) if there else dict.fromkeys(_RESOURCE_FIELDS, ""))
+    given: Json = {**form, "expires_at": form.get("expires_at") or None}
+    given["scopes"] = _entry_of(form)["scopes"] or [OWNER_SCOPE]
+    body = {name: given.get(name, "") for name in changed}
+    if form.get("secure_body"):
+        body["secure_body"] = form["secure_body"]
+    try:
+        if body:
+            visit.hub.put_resource(visit.token, id, {"title": form.get("title", ""), **body}, visit.version)
+    except KnowHubError as error:  # what was typed stays, but for the secret: no page repeats one
+        return _show_resource(visit, id, problem=error) if there else resources(visit, error)
+    return _to(f"/resources/{quote(id, safe='/')}")
 
-    @route("/goals")
-    def goals(request: Request, token: Token, form: Form) -> Response:
-        from .goal_tool import GoalTree
 
-        found = hub.list_goals(token, _page(request))
-        for each in found["results"]:
-            each["text"] = GoalTree.from_json(each).render()
-        return pages.show(request, "goals", found=found)
+@page("/resources/{id:path}")
+def resource(visit: Visit) -> Response:
+    """Show a resource."""
+    return _show_resource(visit, visit.id)
 
-    @route("/tokens", "GET", "POST")
-    def tokens(request: Request, token: Token, form: Form) -> Response:
-        made = None
-        if request.method == "POST":
-            body = {"principal": form.get("principal", ""), "rights": _list(form.get("rights"))}
-            made = hub.make_token(token, {**body, "scopes": _list(form.get("scopes"))})
-        found, groups = hub.list_tokens(token), hub.list_groups(token)
-        return pages.show(request, "tokens", found=found, groups=groups, made=made, rights=RIGHTS)
 
-    @route("/groups", "POST")
-    def groups(request: Request, token: Token, form: Form) -> Response:
-        body = {"members": _list(form.get("members")), "scopes": _list(form.get("scopes"))}
-        hub.put_group(token, form.get("group", ""), body)
-        return RedirectResponse("/tokens", 303)
+@page("/reveal/{id:path}", "POST")
+def reveal(visit: Visit) -> Response:
+    """Show a secret: a POST, so that no history and no cache keeps it."""
+    found = visit.hub.reveal(visit.token, visit.id)
+    return _show_resource(visit, visit.id, secret=found["secure_body"])
+
+
+# All else
+
+
+@page("/operations")
+def operations(visit: Visit) -> Response:
+    """Show what was done."""
+    return visit.show("operations", found=visit.hub.operations(visit.token, visit.page()), kind_of=kind_of)
+
+
+@page("/access")
+def access(visit: Visit) -> Response:
+    """Show who read which secret."""
+    return visit.show("access", found=visit.hub.accesses(visit.token, visit.page()))
+
+
+@page("/goals")
+def goals(visit: Visit) -> Response:
+    """Show one's own goal trees."""
+    from .goal_tool import GoalTree
+
+    found = visit.hub.list_goals(visit.token, visit.page())
+    for each in found["results"]:
+        each["text"] = GoalTree.from_json(each).render()
+    return visit.show("goals", found=found)
+
+
+@page("/tokens", "GET", "POST")
+def tokens(visit: Visit) -> Response:
+    """Show tokens and groups, and a new token this once."""
+    hub, form, made = visit.hub, visit.form, None
+    if visit.request.method == "POST":
+        body = {"principal": form.get("principal", ""), "rights": _list(form.get("rights"))}
+        made = hub.make_token(visit.token, {**body, "scopes": _list(form.get("scopes"))})
+    found, groups = hub.list_tokens(visit.token), hub.list_groups(visit.token)
+    return visit.show("tokens", found=found, groups=groups, made=made, rights=RIGHTS)
 
 
 def _list(text: str | None) -> list[str]:
