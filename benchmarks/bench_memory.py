@@ -41,7 +41,7 @@ from Agent.keyword_tree import KeywordTree
 from Agent.memory.keywords import STOP_WORDS
 from Agent.memory.memory_fields import MEMORY_KEY
 from Agent.memory.store import MemoryStore
-from Agent.tests.support.plain_extractor import PlainExtractor
+from Agent.tests.support.plain_model import PlainModel
 from benchmarks import common
 from benchmarks.bench_finding import Remembering, meaning_of
 
@@ -301,7 +301,7 @@ def measure_with_graph(memories: Sequence[Memory], questions: Sequence[str], fol
     """Return how long questions take where every memory was read for the graph, and named one of 2,000 people."""
     with (
         tempfile.TemporaryDirectory(dir=folder) as made,
-        MemoryStore(made, extract=PlainExtractor()) as store,
+        MemoryStore(made, llm_client=PlainModel(), extract="model") as store,
     ):
         for start in range(0, len(memories), 500):
             with store.tree.Operation("fill"):

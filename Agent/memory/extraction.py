@@ -6,7 +6,7 @@
 ...                  {"name": "Rome", "type": "place", "description": "", "tags": []}],
 ...     "relations": [{"source": "Ada", "type": "lives_in", "target": "Rome", "quote": "Bob lives in Rome"}],
 ...     "facts": []}])
->>> found = ModelExtractor(client).extract("Ada works on Apollo. Bob lives in Rome.")
+>>> found = read_graph(client, "Ada works on Apollo. Bob lives in Rome.")
 >>> [entity.name for entity in found.entities], found.relations
 (['Ada', 'Rome'], ())
 
@@ -27,12 +27,10 @@ Rows that break a rule are left out, and the rest stays; a reply without any suc
 
 import math
 import re
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from functools import partial
 from typing import Any, NamedTuple, TypeAlias
-
-from typing_extensions import override
 
 from ..base.checks import shorten
 from ..base.speech import NOT_OWN, is_asked, own_words, sentences_around
@@ -43,8 +41,8 @@ from ..models.model_clients import within
 from .graph import ENTITY_TYPES
 
 __all__ = ["CATEGORIES", "ENTITY_TYPES", "FACTS_SCHEMA", "GRAPH_SCHEMA", "MODEL_SECONDS", "ExtractedEntity"]
-__all__ += ["ExtractedRelation", "Extraction", "Extractor", "Fact", "FindKnown", "ModelExtractor", "ReplyFormError"]
-__all__ += ["Shown", "check_extraction", "check_fact", "check_reply", "make_question", "tokens_for", "within"]
+__all__ += ["ExtractedRelation", "Extraction", "Fact", "FindKnown", "ReplyFormError", "Shown", "check_fact"]
+__all__ += ["check_reply", "make_question", "read_graph", "tokens_for", "within"]
 
 CATEGORIES = ("profile", "preferences", "entities", "events", "cases", "patterns", "skills")
 """The kinds of a fact; the last three are an agent's own."""
@@ -82,8 +80,6 @@ class ExtractedEntity:
     """Words to find it by, the most related first."""
     start: int = 0
     """Where in the text its name begins first."""
-    end: int = 0
-    """After the name."""
 
 
 @dataclass(frozen=True)
@@ -103,16 +99,11 @@ class ExtractedRelation:
     end: int = 0
     """After that quote."""
 
-    def __str__(self) -> str:
-        return f"{self.source} {self.relation_type} {self.target}"
-
 
 @dataclass(frozen=True)
 class Extraction:
     """All that was found in a text."""
 
-    text: str = ""
-    """The text."""
     entities: tuple[ExtractedEntity, ...] = ()
     """In the order of the text, each name once."""
     relations: tuple[ExtractedRelation, ...] = ()
@@ -147,25 +138,6 @@ class Fact(NamedTuple):
 
 class ReplyFormError(KeywordTreeError, ValueError):
     """A model's reply that is no extraction."""
-
-
-# The port
-
-
-class Extractor(ABC):
-    """Finds entities and relations in a text."""
-
-    @abstractmethod
-    def extract(self, text: str, find_known: FindKnown = lambda _: None) -> Extraction:
-        """Return the entities and relations of a text.
-
-        Args:
-            text: Any text; its first 8,000 characters are looked at.
-            find_known: Returns known names, so that a name is written the same way again.
-
-        Raises:
-            Exception: A model could not be asked, or its reply is none (`ReplyFormError`).
-        """
 
 
 # The question
@@ -296,46 +268,38 @@ def make_question(
     }
 
 
-class ModelExtractor(Extractor):
-    """Entities and relations by a language model, as far as the text states them.
+def read_graph(
+    client: LLMClient,
+    text: str,
+    find_known: FindKnown = lambda _: None,
+    find_tags: Callable[[str], Iterable[str]] = lambda _: (),
+    existing: Iterable[tuple[str, str]] = (),
+) -> Extraction:
+    """Return the entities and relations that a language model finds, as far as the text states them.
 
     Args:
         client: The model, by the tree's port.
+        text: Any text; its first 8,000 characters are looked at.
+        find_known: Returns known names, so that a name is written the same way again.
         find_tags: Tags that are known by their beginning, as `KnowledgeGraph.find_tags`: such a tag may be given though
             the text does not have its word.
-        find_existing: Returns known texts on the subjects of a text: name and text of each.
-        seconds: So long the model is waited for.
+        existing: Known texts on the same subjects: name and text of each.
 
-    Cost: one call of the model for a text; more, one after the other, where the client's `context_tokens` is too small
-    for it.
+    Raises:
+        Exception: The model could not be asked, or its reply is none (`ReplyFormError`).
+
+    Cost: one call of the model, which is waited for at most a minute; more, one after the other, where the client's
+    `context_tokens` is too small for the text.
     """
-
-    def __init__(
-        self,
-        client: LLMClient,
-        find_tags: Callable[[str], Iterable[str]] = lambda _: (),
-        find_existing: Callable[[str], Iterable[tuple[str, str]]] = lambda _: (),
-        seconds: float = MODEL_SECONDS,
-    ) -> None:
-        self._client = client
-        self._find_tags = find_tags
-        self._find_existing = find_existing
-        self._seconds = seconds
-
-    @override
-    def extract(self, text: str, find_known: FindKnown = lambda _: None) -> Extraction:
-        looked_at = text[:TEXT_LIMIT]
-        existing = list(self._find_existing(looked_at))
-        rows: dict[str, list[Any]] = {name: [] for name in _OF_GRAPH}
-        for part in passages(looked_at, _characters_for(self._client, looked_at)):
-            for name, found in _rows_of(self._ask(part, existing)).items():
-                rows[name] += found
-        return check_reply(rows, text, find_known, self._find_tags)
-
-    def _ask(self, text: str, existing: Iterable[tuple[str, str]]) -> object:
-        question = make_question([Shown(text)], _OF_GRAPH, existing)
+    looked_at, shown = text[:TEXT_LIMIT], [*existing]
+    rows: dict[str, list[Any]] = {name: [] for name in _OF_GRAPH}
+    for part in passages(looked_at, _characters_for(client, looked_at)):
+        question = make_question([Shown(part)], _OF_GRAPH, shown)
         messages = BuildMessages(question.pop("task"), GRAPH_SCHEMA, question)
-        return within(self._seconds, lambda: self._client.Chat(messages, GRAPH_SCHEMA))
+        reply = within(MODEL_SECONDS, partial(client.Chat, messages, GRAPH_SCHEMA))
+        for name, found in _rows_of(reply).items():
+            rows[name] += found
+    return check_reply(rows, text, find_known, find_tags)
 
 
 def _characters_for(client: LLMClient, text: str) -> int:
@@ -349,32 +313,6 @@ def tokens_for(context_tokens: int | None, most: int) -> int:
     if context_tokens is None:
         return most
     return min(most, max(200, int((context_tokens - _PROMPT_TOKENS) * (1 - _REPLY_SHARE))))
-
-
-# Checking the results of the caller's extractor
-
-
-def check_extraction(found: object, text: str) -> Extraction:
-    """Return the results of the caller's extractor; only their form is checked.
-
-    Raises:
-        ReplyFormError: It is no extraction, or a name, type or weight in it cannot be stored.
-    """
-    if not isinstance(found, Extraction):
-        raise ReplyFormError(f"an Extractor must return an Extraction, not {shorten(found)}")
-    names = {each.name for each in found.entities}
-    for entity in found.entities:
-        texts = (entity.name, entity.entity_type, entity.description or "-", *entity.tags)
-        if any(_fit(each) is None for each in texts) or len(entity.name) > _NAME_LIMIT:
-            raise ReplyFormError(f"this entity cannot be stored: {shorten(entity)}")
-    for each in found.relations:
-        if (
-            _check_weight(each.weight) != each.weight
-            or not {each.source, each.target} <= names
-            or not each.relation_type
-        ):
-            raise ReplyFormError(f"this relation cannot be stored: {shorten(each)}")
-    return replace(found, text=text)
 
 
 # Checking a model's reply
@@ -407,7 +345,7 @@ def check_reply(
             if key not in relations or relations[key].weight < relation.weight:
                 relations[key] = relation
     unique = {entity.name: entity for entity in entities.values()}
-    return Extraction(text, tuple(sorted(unique.values(), key=lambda each: each.start)), tuple(relations.values()))
+    return Extraction(tuple(sorted(unique.values(), key=lambda each: each.start)), tuple(relations.values()))
 
 
 def _rows_of(reply: object) -> dict[str, list[Any]]:
@@ -438,7 +376,7 @@ def _check_entity(
         kind,
         description if description and own.find(description) is not None else "",
         tuple(dict.fromkeys(kept))[:_TAG_LIMIT],
-        *place,
+        place[0],
     )
 
 

@@ -1,4 +1,4 @@
-"""Read memories for the graph: ask an extractor, find or make the keywords, note each memory's statements.
+"""Read memories for the graph: ask a model, find or make the keywords, note each memory's statements.
 
     remember   the memory is written first, with a note that it waits. Then it is read, and a second operation makes the
                keywords of new entities under the top, links the memory to all that it names (RELATED), and notes what
@@ -7,7 +7,7 @@
     forget     keywords of the forgotten memories alone are deleted with them
     undo       the tree's: all of it comes back; a keyword that later memories are linked to stays (`MemoryStore.undo`)
 
-Without a model and without an extractor of the caller's nothing is read. What waits is in the log, not here: what a
+Without a model nothing is read. What waits is in the log, not here: what a
 process leaves that dies, or whose model cannot be reached, another one reads (`read_pending`).
 
 A keyword is deleted only if extraction made it, and nothing refers to it any more: no other info, no child, no alias,
@@ -40,7 +40,7 @@ from .memory_fields import MEMORY_KEY, is_waiting, memory_fields
 from .tree_graph import TreeGraph
 
 if TYPE_CHECKING:  # its patterns are compiled only where something reads
-    from .extraction import Extraction, Extractor
+    from .extraction import Extraction
 
 __all__ = ["EXTRACTION", "MemoryReader", "check_reader", "named_in"]
 
@@ -52,16 +52,19 @@ DOWNS = 3  # in a row, after which the model counts as out of reach
 _log = logging.getLogger(__name__)
 
 
-def check_reader(extract: "str | Extractor | None", client: LLMClient | None) -> None:
-    """Raise InvalidInputError where these make no `MemoryReader`."""
-    if extract is None:
-        return
-    from .extraction import Extractor as Port
+def check_reader(extract: str | None, client: LLMClient | None) -> LLMClient | None:
+    """Return the model that reads memories, None where none does.
 
-    if extract != "model" and not isinstance(extract, Port):
-        raise InvalidInputError(f'extract must be "model", an Extractor or None, not {shorten(extract)}')
-    if extract == "model" and (client is None or not getattr(client, "judges", True)):
+    Raises:
+        InvalidInputError: There is no such reader, or the client decides by words alone.
+    """
+    if extract is None:
+        return None
+    if extract != "model":
+        raise InvalidInputError(f'extract must be "model" or None, not {shorten(extract)}')
+    if client is None or not getattr(client, "judges", True):
         raise InvalidInputError('extract="model" needs an llm_client that understands texts')
+    return client
 
 
 class MemoryReader:
@@ -71,12 +74,11 @@ class MemoryReader:
         tree: Where the memories are.
         graph: The tree as a graph, which knows the waiting memories.
         lock: Held while a reading is written, never while a model thinks.
-        extract: `"model"`; an `Extractor`; None reads nothing. `check_reader` refuses all else.
-        client: The model.
+        client: The model, see `check_reader`; None reads nothing.
         find_existing: Returns known texts on the subjects of a text, for the model: name and text of each.
 
     Attributes:
-        means: What reads a memory: "model", "custom", or "" where nothing does.
+        client: The model.
         failure: Why the last reading failed; "" where it did not.
     """
 
@@ -85,27 +87,17 @@ class MemoryReader:
         tree: KeywordTree,
         graph: TreeGraph,
         lock: threading.RLock,
-        extract: "str | Extractor | None",
         client: LLMClient | None,
         find_existing: Callable[[str], Iterable[tuple[str, str]]],
     ) -> None:
-        self._tree, self._graph, self._lock = tree, graph, lock
-        self.means, self.failure, self._is_down = "", "", False
-        self._extractor: Extractor | None = None
-        if extract is not None:
-            from .extraction import Extractor as Port
-            from .extraction import ModelExtractor
-
-            if isinstance(extract, Port):
-                self.means, self._extractor = "custom", extract
-            elif client is not None:
-                self.means, self._extractor = "model", ModelExtractor(client, graph.find_tags, find_existing)
+        self._tree, self._graph, self._lock, self._find_existing = tree, graph, lock, find_existing
+        self.client, self.failure, self._is_down = client, "", False
 
     # -- when --
 
     def note(self) -> dict[str, Any]:
         """Return the note of a memory that waits to be read; nothing where nothing reads."""
-        return {"graph": {"waits": self.means}} if self.means else {}
+        return {"graph": {"waits": "model"}} if self.client else {}
 
     def read(self, id: str) -> bool:
         """Read a memory, whatever was read of it before; says whether that could be done.
@@ -116,7 +108,7 @@ class MemoryReader:
         info = self._tree.GetInfo(id)
         if info is None:
             raise NotFoundError("info", id)
-        return bool(self.means) and self._read_into(info)
+        return self.client is not None and self._read_into(info)
 
     def read_pending(self, limit: int | None = None) -> int:
         """Read memories that wait, the oldest first, and return how many could be read.
@@ -133,7 +125,7 @@ class MemoryReader:
         if limit is not None:
             check_count("limit", limit, 0)
         count = downs = 0
-        for id in self._graph.waiting() if self.means else ():
+        for id in self._graph.waiting() if self.client else ():
             if count == limit or downs == DOWNS:
                 break
             info = self._tree.GetInfo(id)
@@ -146,14 +138,15 @@ class MemoryReader:
 
     def _read_into(self, info: Info) -> bool:
         """Read a stored memory; a change in between has the last word."""
-        from .extraction import check_extraction
+        from .extraction import TEXT_LIMIT, read_graph
 
-        assert self._extractor is not None  # else `means` is ""
+        assert self.client is not None  # else nothing is read
         try:
-            found = check_extraction(self._extractor.extract(info.content, self._known_name), info.content)
+            existing = self._find_existing(info.content[:TEXT_LIMIT])
+            found = read_graph(self.client, info.content, self._known_name, self._graph.find_tags, existing)
         except ClosedError:
             raise
-        except Exception as error:  # whatever an extractor or a model's client raises: the memory is kept all the same
+        except Exception as error:  # whatever a model's client raises: the memory is kept all the same
             self.failure, self._is_down = HideKeys(f"{type(error).__name__}: {error}"), _is_down(error)
             _log.warning("a memory was kept without its entities: %s", self.failure)
             return False
@@ -220,7 +213,7 @@ class MemoryReader:
             for each in found.relations
             if (source := ids.get(each.source)) != (target := ids.get(each.target)) and source and target
         ]
-        return {"by": self.means, "entities": entities, "relations": relations}
+        return {"by": "model", "entities": entities, "relations": relations}
 
     def _reuse(self, tags: Iterable[str]) -> list[str]:
         reported = filter(None, map(normalize_tag, tags))

@@ -42,7 +42,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 from ..base.awaiting import Twin
 from ..base.checks import check_count, check_methods, shorten
@@ -60,9 +60,6 @@ from .retriever import MemoryRetriever, Retrieved, RetrieverConfig
 from .schemas import as_utc
 from .tree_graph import KnowledgeStore, TreeGraph
 from .writing import MemoryWriter, Remembered
-
-if TYPE_CHECKING:
-    from .extraction import Extractor
 
 __all__ = ["AsyncMemoryStore", "ForgettingPlan", "MemoryStore", "Record", "Remembered", "Version", "namespace_folder"]
 __all__ += ["record_of"]
@@ -126,8 +123,8 @@ class MemoryStore(MemoryWriter):
             open.
         user, agent, session: The namespace in a folder; no other namespace sees its memories.
         llm_client: The model, for the tree and for `extract="model"`.
-        extract: The reader of entities and relations: `"model"`, the `llm_client`; an `Extractor`; None, no one: a
-            memory is its text, on the keywords that the caller names. See `reading`.
+        extract: The reader of entities and relations: `"model"`, the `llm_client`; None, no one: a memory is its text,
+            on the keywords that the caller names. See `reading`.
         config: The channels and weights of `recall`.
         meaning: How to compare by meaning: a `Meaning` or an `Embedder`; True is the small model of the extra `[local]`
             where it is installed, False compares words alone.
@@ -157,13 +154,13 @@ class MemoryStore(MemoryWriter):
         meaning: Meaning | Embedder | bool = True,
         judge: LLMClient | None = None,
         clock: Callable[[], float] = time.time,
-        extract: "str | Extractor | None" = None,
+        extract: str | None = None,
         log: Callable[[str], Callable[[], Any]] | None = None,
     ) -> None:
         check_methods("judge", judge, "Chat")
         if not isinstance(config, RetrieverConfig | None):
             raise InvalidInputError(f"config must be a RetrieverConfig, not {shorten(config)}")
-        check_reader(extract, llm_client)
+        reads = check_reader(extract, llm_client)
         meaning = meaning if isinstance(meaning, bool) else meaning_of(meaning) or False
         self._judge = judge
         self._owns_tree = not isinstance(place, KeywordTree)
@@ -184,7 +181,7 @@ class MemoryStore(MemoryWriter):
             tree, config=config, meaning=meaning, clock=clock, index_path=indexes / "memories.db", speaker=user or ""
         )
         graph, lock = TreeGraph(tree, retriever.index), threading.RLock()
-        reader = MemoryReader(tree, graph, lock, extract, llm_client, self._find_existing)
+        reader = MemoryReader(tree, graph, lock, reads, self._find_existing)
         super().__init__(tree, graph, retriever, reader, lock, clock)
         self.knowledge = KnowledgeStore(tree, graph, retriever.index)
         self._recalls = RecallLog(indexes / "recall_stats.json", clock=clock)

@@ -185,7 +185,7 @@ class MemoryWriter(_Versions):
     def _read(self, id: str) -> None:
         """Read a memory for the graph that is on disk; no lock is held, since a model may think."""
         with contextlib.suppress(NotFoundError):  # forgotten in between
-            if self._reader.means:
+            if self._reader.client:
                 self._reader.read(id)
 
     def _remember_new(self, spec: dict[str, Any], names: list[str]) -> Remembered:

@@ -13,7 +13,7 @@ from typing_extensions import override
 from Agent.adapters.mem0 import Memory
 from Agent.keyword_tree import HideKeys, KeywordTree, LLMClient
 from Agent.knowhub.hub import LOCAL, KnowHub
-from Agent.memory.extraction import ModelExtractor
+from Agent.memory.extraction import read_graph
 from Agent.models.judge import judge
 from Agent.models.model_clients import read_reply
 
@@ -121,7 +121,7 @@ class TestReplies:
 
         assert kept == [id for id, _ in texts if id in kept]
         with pytest.raises(ValueError, match="the reply"):
-            ModelExtractor(Saying(said)).extract("Anna sings in Rome.")
+            read_graph(Saying(said), "Anna sings in Rome.")
 
 
 KEYS = ("sk-proj-Zx9Qw8Er7Ty6", "hunter2", "correcthorsebattery", "QWxhZGRpbjpvcGVuIHNlc2FtZQ==", "a1b2c3.GhIjKlMnOp")
