@@ -21,7 +21,7 @@ import hashlib
 import json
 import re
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from html import escape
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -58,7 +58,7 @@ def write(view: View, out: TextIO, is_live: bool = False) -> None:
     head = head.replace("@LANGUAGE@", f' lang="{escape(view.language)}"' if view.language else "")
     policy = _policy(template) + ("; connect-src 'self'" if is_live else "")
     out.write(head.replace("@POLICY@", policy).replace("@TITLE@", escape(title)))
-    _Data(view, out).write(title, owner, is_live)
+    _write_data(view, out, {"title": title, "owner": owner, "exported": int(time.time())}, is_live)
     out.write(foot)
 
 
@@ -115,8 +115,8 @@ def make_server(
     return server
 
 
-class _Data:
-    """The contents of the page, as JSON.
+def _write_data(view: View, out: TextIO, head: dict[str, Any], is_live: bool) -> None:
+    """Write the contents of the page, as JSON.
 
         {"title": …, "owner": the user whose memory it is, or "", "exported": …,
          "nodes": [[parent's place, name, made, aliases, description, infos, confirmed], …],
@@ -124,67 +124,41 @@ class _Data:
          "ids": [the id of each node, …, of each info in "loose", …] where a server gives the page, else null}
 
     The end of a row is left out where it is empty. Infos are named by their place; by [place, relation] where they are
-    not PRIMARY.
+    not PRIMARY. A batch has who made a record and when once.
     """
+    numbers, places, made = dict[str, int](), dict[str, int](), dict[tuple[int, str], int]()
 
-    def __init__(self, view: View, out: TextIO) -> None:
-        self._view = view
-        self._out = out
-        self._places: dict[str, int] = {}  # of each info, in the order of its first keyword
-        self._relations: dict[tuple[str, str], str] = {}  # all but PRIMARY
-        self._made: dict[tuple[int, str], int] = {}
+    def stamp(record: KeywordNode | Info) -> int:
+        return made.setdefault((int(record.created_at), record.created_by), len(made))
 
-    def write(self, title: str, owner: str, is_live: bool) -> None:
-        path: list[int] = []
-        ids: list[str] = []
-        top = 0 if self._view.root.id == ROOT_ID else 1
-        self._out.write(
-            f'{{"title":{inert_json(title)},"owner":{inert_json(owner)},"exported":{int(time.time())},"nodes":[\n'
-        )
-        for number, (depth, node) in enumerate(self._view.walk()):
-            del path[depth - top :]
-            self._write_row(number, self._node_row(path[-1] if path else 0, node))
-            path.append(number)
-            ids.append(node.id)
-        # A corrected memory has no keyword, and does not hold.
-        unlinked = [info.id for info in self._view.unlinked() if not memory_fields(info).get("superseded_by")]
-        loose = [self._place(id) for id in unlinked]
-        self._out.write('],\n"infos":[\n')
-        for number, id in enumerate(self._places):
-            self._write_row(number, self._info_row(self._view.tree.GetInfo(id)))
-        rest = {"loose": loose, "made": list(self._made), "ids": [*ids, *unlinked] if is_live else None}
-        self._out.write("],\n" + inert_json(rest)[1:])
+    def node_row(node: KeywordNode) -> list[Any]:
+        infos: list[Any] = []
+        for info in view.infos(node.id):
+            place = places.setdefault(info.id, len(places))
+            relations = [link.relation for link in view.tree.GetLinks(info.id) if link.keyword_id == node.id]
+            infos += [place] if relations in ([], [RelationType.PRIMARY]) else [[place, relations[0].value]]
+        parent, numbers[node.id] = numbers.get(node.parent_id or "", 0), len(numbers)
+        return [parent, node.name, stamp(node), node.aliases, node.description, infos, node.confirmed]
 
-    def _write_row(self, number: int, row: list[Any]) -> None:
+    def info_row(info: Info | None) -> list[Any]:
+        return ["", "", 0] if info is None else [info.content, info.source, stamp(info)]  # deleted in between
+
+    out.write(f'{inert_json(head)[:-1]},"nodes":[\n')
+    _write_rows(out, (node_row(node) for _, node in view.walk()))
+    # A corrected memory has no keyword, and does not hold.
+    unlinked = [info.id for info in view.unlinked() if not memory_fields(info).get("superseded_by")]
+    loose = [places.setdefault(id, len(places)) for id in unlinked]
+    out.write('],\n"infos":[\n')
+    _write_rows(out, (info_row(view.tree.GetInfo(id)) for id in places))
+    rest = {"loose": loose, "made": list(made), "ids": [*numbers, *unlinked] if is_live else None}
+    out.write("],\n" + inert_json(rest)[1:])
+
+
+def _write_rows(out: TextIO, rows: Iterable[list[Any]]) -> None:
+    for number, row in enumerate(rows):
         while not row[-1] and len(row) > 3:
             row.pop()  # most of a large tree are names alone
-        self._out.write((",\n" if number else "") + inert_json(row))
-
-    def _node_row(self, parent: int, node: KeywordNode) -> list[Any]:
-        infos: list[Any] = []
-        for info in self._view.infos(node.id):
-            place = self._place(info.id)
-            relation = self._relations.get((info.id, node.id))
-            infos.append([place, relation] if relation else place)
-        return [parent, node.name, self._stamp(node), node.aliases, node.description, infos, node.confirmed]
-
-    def _place(self, id: str) -> int:
-        if id not in self._places:
-            self._places[id] = len(self._places)
-            for link in self._view.tree.GetLinks(id):
-                if link.relation is not RelationType.PRIMARY:
-                    self._relations[id, link.keyword_id] = link.relation.value
-        return self._places[id]
-
-    def _info_row(self, info: Info | None) -> list[Any]:
-        """Return the row of an info; one that was deleted in between is empty."""
-        if info is None:
-            return ["", "", 0]
-        return [info.content, info.source, self._stamp(info)]
-
-    def _stamp(self, record: KeywordNode | Info) -> int:
-        """Return the place of who made a record and when: a batch has it once."""
-        return self._made.setdefault((int(record.created_at), record.created_by), len(self._made))
+        out.write((",\n" if number else "") + inert_json(row))
 
 
 def _policy(template: str) -> str:

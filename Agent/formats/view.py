@@ -23,7 +23,7 @@ def pages(ask: Callable[..., Sequence[_T]], id: str) -> Iterator[_T]:
 
 
 class View:
-    """A tree from one keyword down, as the writers read it: page by page, so that no level is held whole.
+    """A tree from one keyword down, as the writers read it.
 
     Others may write meanwhile: what they do may be in the export or not, record by record.
     """
@@ -41,17 +41,11 @@ class View:
 
     def walk(self) -> Iterator[tuple[int, KeywordNode]]:
         """Yield (depth, keyword), each before what lies under it; the tree's root has depth 0, a top keyword 1."""
-        depth = 0 if self.root.id == ROOT_ID else 1
-        self.keyword_count = 0
-        levels = [iter([self.root])]
-        while levels:
-            node = next(levels[-1], None)
-            if node is None:
-                levels.pop()
-                continue
-            self.keyword_count += 1
-            yield depth + len(levels) - 1, node
-            levels.append(pages(self.tree.GetChildren, node.id))
+        depths = {self.root.id: 0 if self.root.id == ROOT_ID else 1}
+        for node in self.tree.Walk(self.root.id):
+            if node.id not in depths or node.id == self.root.id:  # else it was moved in between, and comes again
+                yield depths.setdefault(node.id, depths.get(node.parent_id or "", 0) + 1), node
+        self.keyword_count = len(depths)
 
     def infos(self, id: str) -> Iterator[Info]:
         """Yield the infos of a keyword."""
