@@ -69,7 +69,7 @@ def new_folder(folder: str | os.PathLike[str]) -> Iterator[Path]:
     """
     target = Path(folder).absolute()
     if target.exists() and (not target.is_dir() or any(target.iterdir())):
-        raise InvalidInputError(f"a backup needs a new or an empty folder: {os.fspath(folder)!r}")
+        raise InvalidInputError(f"this is no new and no empty folder: {os.fspath(folder)!r}")
     unfinished = Path(f"{target}.unfinished")
     try:
         shutil.rmtree(unfinished, ignore_errors=True)

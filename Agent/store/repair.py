@@ -47,7 +47,6 @@ import fcntl
 import itertools
 import os
 import re
-import shutil
 import time
 import zlib
 from collections import deque
@@ -58,16 +57,12 @@ from typing import BinaryIO, NamedTuple
 
 from .. import keyword_tree as kt
 from .addresses import is_address
-from .backup import make_file
+from .backup import make_file, new_folder
 
-__all__ = ["Loss", "RepairError", "RepairReport", "repair"]
+__all__ = ["Loss", "RepairReport", "repair"]
 
 _ROOT_ID = "root"
 _SHOWN = 8  # ids in one line of a printed report
-
-
-class RepairError(kt.KeywordTreeError):
-    """Nothing was written: the folder holds nothing to save, or the new one cannot be made."""
 
 
 # == The report ===============================================================================================
@@ -93,6 +88,7 @@ class Loss:
     """The last operation concerned; 0 if it is unknown how many there were."""
     ids: tuple[str, ...] = ()
     """The ids of records and operations that could still be read there."""
+
     def __str__(self) -> str:
         """Return a line for people."""
         numbers = f" (operations {self.first_seq} to {self.last_seq or 'the end'})" if self.first_seq else ""
@@ -291,10 +287,11 @@ class _Repair:
         found, damages = _scan(self.damaged / kt.LOG_NAME)
         self._chosen = [found[seq] for seq in sorted(found)]
         if not found:
-            raise RepairError(f"no line of {self.damaged / kt.LOG_NAME} could be read as a keyword tree's")
+            raise kt.InvalidInputError(f"no line of {self.damaged / kt.LOG_NAME} could be read as a keyword tree's")
         first = self._chosen[0].line
         if any((each.line.format or 0) > kt.FORMAT for each in self._chosen):
-            raise RepairError(f"{kt.LOG_NAME} has a newer format than {kt.FORMAT}, up to which this version reads")
+            message = f"{kt.LOG_NAME} has a newer format than {kt.FORMAT}, up to which this version reads"
+            raise kt.InvalidInputError(message)
         # Of a first line without a format, that of the log is lost: the new root takes its number.
         self.first_number = max(1, first.seq - (first.format is None))
         self.losses += _number(self._chosen, damages, self.first_number)
@@ -376,6 +373,7 @@ class _Repair:
                 links.append(kt._EncodeRecord(replace(link, deleted=True)))
         return before, kt.Rows([kt._EncodeRecord(node) for node in after.values()], [], links, {}, {})
 
+
 def _check(record: kt.KeywordNode | kt.Info | kt.InfoKeywordLink) -> None:
     """Refuse a record that no tree can have, though its fields have the types of its kind."""
     lists = [value for value in vars(record).values() if isinstance(value, list)]
@@ -430,41 +428,28 @@ def repair(damaged_dir: str | os.PathLike[str], new_dir: str | os.PathLike[str])
 
     Args:
         damaged_dir: folder of the store that cannot be opened; a healthy one is copied.
-        new_dir: folder to be made; must not exist, while the one it is made in must.
+        new_dir: folder to be made; must not be there, or be empty.
 
     Returns:
         The saved records, and the losses.
 
     Raises:
-        RepairError: the damaged folder holds nothing of a keyword tree, or one of a newer format; or the new one
-            exists, or lies within the other.
+        InvalidInputError: the damaged folder holds nothing of a keyword tree, or one of a newer format; or the new one
+            is not empty, or lies within the other.
         OSError: a file cannot be read or written.
 
     Cost: reads each file up to three times; holds all rows in memory; a few syncs.
     """
     if is_address(damaged_dir) or is_address(new_dir):
-        raise RepairError("repair needs folders, and cannot use the address of a server: copy the tree out first")
+        message = "repair needs folders, and cannot use the address of a server: copy the tree out first"
+        raise kt.InvalidInputError(message)
     damaged, new = Path(os.path.abspath(damaged_dir)), Path(os.path.abspath(new_dir))
-    if not damaged.is_dir():
-        raise RepairError(f"there is no folder {damaged}")
     if not (damaged / kt.LOG_NAME).exists():
-        raise RepairError(f"{damaged} holds no keyword tree: there is no {kt.LOG_NAME}")
-    if new.exists() or new.is_symlink():
-        raise RepairError(f"{new} exists already: name a folder that does not")
-    if not new.parent.is_dir():
-        raise RepairError(f"there is no folder {new.parent} to make {new.name} in")
+        raise kt.InvalidInputError(f"{damaged} holds no keyword tree: there is no {kt.LOG_NAME}")
     if damaged.resolve() in (new.parent.resolve(), *new.parent.resolve().parents):
-        raise RepairError(f"{new} lies within {damaged}, which is to stay as it is")
-    unfinished = new.with_name(f"{new.name}.unfinished")
-    os.mkdir(unfinished, 0o700)
-    try:
-        report = _repair_into(damaged, unfinished, new)
-        os.rename(unfinished, new)
-    except BaseException:
-        shutil.rmtree(unfinished, ignore_errors=True)
-        raise
-    kt._Files().SyncFolder(str(new.parent))
-    return report
+        raise kt.InvalidInputError(f"{new} lies within {damaged}, which is to stay as it is")
+    with new_folder(new) as unfinished:
+        return _repair_into(damaged, unfinished, new)
 
 
 def _repair_into(damaged: Path, unfinished: Path, new: Path) -> RepairReport:

@@ -247,7 +247,7 @@ REFUSED = {
         *("import bad.jsonl", "import a.csv --encoding klingon", "import a.csv --format html", "export -"),
         *("export - --format csv", "export a.xyz", "export no/such/folder.json", "export memory/change_log.jsonl"),
         *("undo 1", "compact --forget-history"),
-        *("repair memory", "repair no/such/folder", "add kitchen", "add 编程/Python", "export a.csv"),
+        *("repair memory", "add kitchen", "add 编程/Python", "export a.csv"),
         *("context --data . prune --days -1", "context --data . prune --days 9"),
     ],
     1: [
@@ -1130,7 +1130,7 @@ class TestCare:
         report = program.ask("repair", str(repaired.data), code=3)
         assert [loss["file"] for loss in report["losses"]] == ["change_log.jsonl"] * 2  # the line, and the keyword
         assert repaired.keyword("编程/Python") is not None
-        assert "exists" in program.run("repair", str(repaired.data), code=2)
+        assert "no empty folder" in program.run("repair", str(repaired.data), code=2)
 
     def test_damage_comes_with_the_command_that_saves_what_can_be_saved(self, program: Program) -> None:
         log = program.data / "change_log.jsonl"

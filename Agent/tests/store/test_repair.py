@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 
 from Agent import keyword_tree as kt
-from Agent.keyword_tree import ConflictError, KeywordTree, RelationType, StoreCorruptError
-from Agent.store.repair import RepairError, RepairReport, repair
+from Agent.keyword_tree import ConflictError, InvalidInputError, KeywordTree, RelationType, StoreCorruptError
+from Agent.store.repair import RepairReport, repair
 from Agent.tests.support.log_format import KINDS, is_whole, operation_line
 
 SEEDS = 2000 if os.environ.get("KEYWORD_TREE_STORM") == "1" else 24
@@ -277,7 +277,7 @@ class TestCutLog:
         if left is not None:
             (damaged / LOG).write_bytes(left)
 
-        with pytest.raises(RepairError, match=r"change_log.jsonl"):
+        with pytest.raises(InvalidInputError, match=r"change_log.jsonl"):
             repair(damaged, new)
         assert not new.exists()
 
@@ -401,7 +401,7 @@ class TestAnyDamage:
             (damaged / name).write_bytes(data)
         try:
             report = repaired(damaged, new)
-        except RepairError:
+        except InvalidInputError:
             assert not new.exists()
             assert not any(map(is_whole, lines_of(damaged)))
             return
@@ -436,18 +436,17 @@ class TestAnyDamage:
 
 class TestRefused:
     def refuse(self, damaged: Path | str, new: Path | str, words: str) -> None:
-        with pytest.raises(RepairError, match=words) as caught:
+        with pytest.raises(InvalidInputError, match=words) as caught:
             repair(damaged, new)
         assert isinstance(caught.value, kt.KeywordTreeError)
 
     @pytest.mark.parametrize(
         ("damaged_folder", "new_folder", "words"),
         [
-            ("damaged", "full", "exists already"),
-            ("damaged", "link", "exists already"),
+            ("damaged", "full", "no empty"),
+            ("damaged", "link", "no empty"),
             ("damaged", "damaged/new", "within"),
-            ("damaged", "no/new", "no folder"),
-            ("nothing", "new", "no folder"),
+            ("nothing", "new", "holds no keyword tree"),
             ("full", "new", "holds no keyword tree"),
         ],
     )
