@@ -21,10 +21,10 @@ from itertools import chain
 from ..finding.packing import to_id
 from ..keyword_tree import Info, KeywordNode
 from .graph import GraphEntity, GraphRelation, RelationDirection, Saying, TagConstraints, units_of_entity
-from .memory_fields import TAG, is_relation, is_waiting, own_entity, read_sayings, split_relation_key
+from .memory_fields import REMOVED, TAG, is_relation, is_waiting, own_entity, read_sayings, split_relation_key
 
 __all__ = ["TABLES", "clear_tables", "count_tagged", "entities_with", "has_relations", "lead"]
-__all__ += ["drop_sayings", "read_entity", "read_relations", "take_keyword", "take_sayings", "who_says"]
+__all__ += ["drop_sayings", "read_entity", "read_relations", "take_keyword", "take_sayings"]
 
 TABLES = """
 create table if not exists entity(id text primary key, own text not null, has_tags integer not null) without rowid;
@@ -74,8 +74,8 @@ def take_keyword(db: sqlite3.Connection, node: KeywordNode) -> None:
         for key, value in node.metadata.items():
             kind, target = split_relation_key(key)
             # A relation from a keyword to itself that was not written so comes from a merge.
-            if kind and is_relation(value) and target != node.id:
-                row = (node.id, kind, target or node.id, value["weight"], value["number"])
+            if kind and target != node.id and (value == REMOVED or is_relation(value)):
+                row = (node.id, kind, target or node.id, value.get("weight"), value.get("number"))
                 db.execute("insert or replace into relation values (?, ?, ?, ?, ?)", row)
                 db.execute("insert or ignore into leads values (?, null)", (target or node.id,))
 
@@ -174,10 +174,13 @@ def _read_one_way(db: sqlite3.Connection, id: str, is_out: bool) -> dict[tuple[s
         f" join leads t on t.written = r.target {ends} and (s.id <> t.id or r.target = s.id) order by r.number",
         (id,),
     )
-    found = dict[tuple[str, str, str], GraphRelation]()
+    found, removed = dict[tuple[str, str, str], GraphRelation](), set[tuple[str, str, str]]()
     for row in by_hand:
-        found.setdefault(row[:3], GraphRelation(*row))
-    hand = found.keys() | set()
+        if row[3] is None:
+            removed.add(row[:3])
+        else:
+            found.setdefault(row[:3], GraphRelation(*row))
+    hand = {*found}
     said = db.execute(
         "select s.id, t.id, r.kind, r.weight, m.id, r.sentence from stated r join memory m on m.num = r.memory"
         " join leads s on s.written = r.source join leads t on t.written = r.target"
@@ -186,6 +189,8 @@ def _read_one_way(db: sqlite3.Connection, id: str, is_out: bool) -> dict[tuple[s
     )
     for *row, memory, sentence in said:
         key = (row[0], row[1], row[2])
+        if key in removed - hand:
+            continue
         before = found.get(key) or GraphRelation(*row)
         weight = before.weight if key in hand else max(before.weight, row[3])
         said_by = (*before.said_by, Saying(to_id(memory), sentence))[:_SAYINGS]
@@ -230,13 +235,3 @@ def _storable(text: str) -> str:
 def has_relations(db: sqlite3.Connection) -> bool:
     """Tell whether there is any relation."""
     return bool(db.execute("select exists (select 1 from relation) or exists (select 1 from stated)").fetchone()[0])
-
-
-def who_says(db: sqlite3.Connection, relation: GraphRelation) -> list[str]:
-    """Return all memories that say that two entities have a relation."""
-    sayers = (
-        "select distinct m.id from stated r join memory m on m.num = r.memory join leads s on s.written = r.source"
-        " join leads t on t.written = r.target where s.id = ? and t.id = ? and r.kind = ?"
-    )
-    values = (relation.source_id, relation.target_id, relation.relation_type)
-    return [to_id(key) for (key,) in db.execute(sayers, values)]

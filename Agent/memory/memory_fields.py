@@ -20,6 +20,7 @@ What a keyword says of itself as an entity of the graph:
     "entity_type": "person"
     "tag:tea": 0                                            its place among the tags, the most relevant first
     "relation:works_on:<id>": {"weight": 0.8, "number": 12} numbered in the order of adding; to itself: <id> empty
+    "relation:works_on:<id>": {"removed": true}             memories say so, which does not count
 
 A colon within a relation's type is written %3A, and % is written %25; an id is written as it is. `"tag:"` alone says
 that the tags were chosen by hand: memories add none.
@@ -35,7 +36,7 @@ from ..keyword_tree import Info, KeywordNode
 from .graph import GraphEntity
 from .schemas import EpisodeTrace, ProceduralSkill, SemanticPattern, as_utc
 
-__all__ = ["CHOSEN", "MEMORY_KEY", "RECORD_TYPES", "RELATION", "TAG", "Memory", "Record"]
+__all__ = ["CHOSEN", "MEMORY_KEY", "RECORD_TYPES", "REMOVED", "TAG", "Memory", "Record"]
 __all__ += [
     "SaidEntity",
     "SaidRelation",
@@ -46,7 +47,7 @@ __all__ += [
     "memory_fields",
     "own_entity",
 ]
-__all__ += ["quote_type", "read_sayings", "record_of", "sources_of", "split_relation_key", "strings_in"]
+__all__ += ["read_sayings", "record_of", "relation_key", "sources_of", "split_relation_key", "strings_in"]
 __all__ += ["superseded_ids", "with_recalls"]
 
 MEMORY_KEY = "memory"
@@ -247,6 +248,8 @@ TAG, RELATION = "tag:", "relation:"
 """The beginning of keys in the metadata."""
 CHOSEN = -1
 """As a place among tags, what no tag has."""
+REMOVED = {"removed": True}
+"""In place of a relation that memories say, and that was removed by hand."""
 
 
 def own_entity(node: KeywordNode) -> GraphEntity:
@@ -261,9 +264,9 @@ def own_entity(node: KeywordNode) -> GraphEntity:
     return GraphEntity(node.id, node.name, said, node.description, [tag for _, tag in sorted(tags)], [*node.aliases])
 
 
-def quote_type(kind: str) -> str:
-    """Return a relation's type as a key has it."""
-    return kind.replace("%", "%25").replace(":", "%3A")
+def relation_key(kind: str, written: str) -> str:
+    """Return the key of a relation of a type to a target."""
+    return f"{RELATION}{kind.replace('%', '%25').replace(':', '%3A')}:{written}"
 
 
 def split_relation_key(key: str) -> tuple[str, str]:

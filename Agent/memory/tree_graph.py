@@ -51,13 +51,11 @@ from .graph import (
 from .memories import Memories
 from .memory_fields import (
     CHOSEN,
-    MEMORY_KEY,
-    RELATION,
+    REMOVED,
     TAG,
     is_relation,
-    memory_fields,
     own_entity,
-    quote_type,
+    relation_key,
     split_relation_key,
 )
 
@@ -79,7 +77,8 @@ class TreeGraph(KnowledgeGraph):
 
     Besides, the graph has the statements of memories (`Sayings`): relations with their sentences, and types, tags and
     descriptions where the keyword has none of its own. Two memories that say the same make one relation, with the
-    greater weight. An entry by hand has the last word: its weight counts, chosen tags count alone.
+    greater weight. An entry by hand has the last word: its weight counts, chosen tags count alone, and a relation that
+    was removed by hand stays so, whoever says it.
 
     A relation leads to whatever its target was merged into. With a deleted target it is not seen, and is there again
     when the deletion is undone. Inside an open `Operation` what the block has written is checked against, but found
@@ -146,7 +145,7 @@ class TreeGraph(KnowledgeGraph):
         def patch(node: KeywordNode) -> dict[str, Any]:
             # A relation under the name of a merged target keeps its key, so that there stays one.
             old = [key for key in node.metadata if self._leads_to(key, node.id) == (target.id, kind)]
-            key = (*old, f"{RELATION}{quote_type(kind)}:{'' if target.id == node.id else target.id}")[0]
+            key = (*old, relation_key(kind, "" if target.id == node.id else target.id))[0]
             number_now = node.metadata[key]["number"] if old and is_relation(node.metadata[key]) else number
             return {"metadata": {**node.metadata, key: {"weight": float(weight), "number": number_now}}}
 
@@ -155,32 +154,16 @@ class TreeGraph(KnowledgeGraph):
     @override
     def remove_relation(self, source_id: str, target_id: str, relation_type: str) -> None:
         source, target = self._find(source_id), self._find(target_id)
+        gone = (target.id, relation_type)
+        known = self.get_relations(source.id, RelationDirection.OUTGOING)
+        is_said = any(each.said_by and (each.target_id, each.relation_type) == gone for each in known)
 
         def patch(node: KeywordNode) -> dict[str, Any]:
-            gone = (target.id, relation_type)
-            return {"metadata": {key: it for key, it in node.metadata.items() if self._leads_to(key, node.id) != gone}}
+            kept = {key: it for key, it in node.metadata.items() if self._leads_to(key, node.id) != gone}
+            key = relation_key(relation_type, "" if target.id == node.id else target.id)
+            return {"metadata": {**kept, key: REMOVED} if is_said else kept}
 
-        ends = GraphRelation(source.id, target.id, relation_type)
-        sayers = self._read(lambda db: graph_rows.who_says(db, ends))
-        if not sayers:
-            self._update(source.id, patch)
-            return
-        with self._tree.Operation("remove_relation"):
-            self._update(source.id, patch)
-            for memory_id in sayers:
-                self._unsay(memory_id, ends)
-
-    def _unsay(self, memory_id: str, relation: GraphRelation) -> None:
-        """Let a memory say no more that two entities have a relation; its text stays as it is."""
-        info = self._tree.GetInfo(memory_id)
-        graph = {} if info is None else memory_fields(info).get("graph", {})
-        if info is None or not graph:
-            return
-        gone = (relation.source_id, relation.relation_type, relation.target_id)
-        rows = graph.get("relations", ())
-        kept = [row for row in rows if len(row) != 6 or (self._id_of(row[0]), row[1], self._id_of(row[2])) != gone]
-        own = {**memory_fields(info), "graph": {**graph, "relations": kept}}
-        self._tree.UpdateInfo(memory_id, {"metadata": {**info.metadata, MEMORY_KEY: own}})
+        self._update(source.id, patch)
 
     @override
     def set_entity_tags(self, entity_id: str, tags: Iterable[str]) -> int:

@@ -152,7 +152,11 @@ class TestRemember:
         assert known is not None
         assert known.tags == ["boss"]
         store.graph.remove_relation(ada, rome, "lives_in")
-        assert store.graph.get_relations(ada) == []
+        store.remember("Ada lives in Rome, they say.")
+        assert store.graph.get_relations(ada) == store.graph.get_relations(rome) == []
+        check_same_from_nothing(store)
+        store.graph.add_relation(relation)
+        assert [len(each.said_by) for each in store.graph.get_relations(rome)] == [3]
         check_same_from_nothing(store)
 
     def test_metadata_by_a_strangers_hand_is_tolerated(self, store: MemoryStore) -> None:
