@@ -223,15 +223,16 @@ class KnowledgeGraph(ABC):
         if isinstance(relation_types, str):  # each of its characters would be taken for a type
             raise InvalidInputError(f"relation_types must be a list of strings, not {shorten(relation_types)}")
         direction = check_direction(direction)
-        if self.get_entity(entity_id) is None:
+        start = self.get_entity(entity_id)
+        if start is None:
             raise NotFoundError("keyword", entity_id)
-        best = {entity_id: 1.0}
+        best = {start.id: 1.0}
         reached = dict(best)
         for _ in range(depth):
             reached = self._step(reached, best, direction, relation_types)
             if not reached:
                 break
-        found = ((self.get_entity(id), score) for id, score in best.items() if id != entity_id)
+        found = ((self.get_entity(id), score) for id, score in best.items() if id != start.id)
         # Another process may have removed one in between.
         related = [ScoredEntity(entity, score) for entity, score in found if entity is not None]
         return sorted(related, key=lambda scored: (-scored.score, scored.entity.id))

@@ -22,7 +22,7 @@ A page's title is a keyword's name, its summary the description, its texts the i
 
 import contextlib
 import sqlite3
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
@@ -38,7 +38,6 @@ from .graph import (
     GraphRelation,
     KnowledgeGraph,
     RelationDirection,
-    ScoredEntity,
     TagConstraints,
     check_direction,
     check_entity,
@@ -219,17 +218,6 @@ class TreeGraph(KnowledgeGraph):
     ) -> list[GraphRelation]:
         id, way = self._find(entity_id).id, check_direction(direction)
         return self._read(lambda db: graph_rows.read_relations(db, id, way))
-
-    @override
-    def get_related(
-        self,
-        entity_id: str,
-        depth: int = 1,
-        direction: RelationDirection = RelationDirection.OUTGOING,
-        relation_types: Collection[str] | None = None,
-    ) -> list[ScoredEntity]:
-        with self._index.caught_up():
-            return super().get_related(self._find(entity_id).id, depth, direction, relation_types)
 
     def has_relations(self) -> bool:
         """Tell whether there is any relation."""
