@@ -90,17 +90,16 @@ def drop_sayings(db: sqlite3.Connection, number: int) -> set[str]:
 
 def take_sayings(db: sqlite3.Connection, number: int, info: Info) -> set[str]:
     """Take in the sayings of a memory that has none yet; return the entities that it names, for `lead`."""
-    said = read_sayings(info)
+    entities, relations = read_sayings(info)
     if is_waiting(info):
         db.execute("insert into waiting values (?)", (number,))
-    for id, about in said.entities.items():
-        row = (number, id, about.entity_type, json.dumps(about.tags), about.description)
-        db.execute("insert into about values (?, ?, ?, ?, ?)", row)
-    for place, relation in enumerate(said.relations):
+    for id, (kind, tags, description) in entities.items():
+        db.execute("insert into about values (?, ?, ?, ?, ?)", (number, id, kind, json.dumps(tags), description))
+    for place, relation in enumerate(relations):
         db.execute("insert into stated values (?, ?, ?, ?, ?, ?, ?)", (number, place, *relation))
-    written = {*said.entities, *(end for each in said.relations for end in (each.source_id, each.target_id))}
+    written = {*entities, *(end for source, _, target, *_ in relations for end in (source, target))}
     db.executemany("insert or ignore into leads values (?, null)", [(id,) for id in written])
-    return {*said.entities}
+    return {*entities}
 
 
 def lead(

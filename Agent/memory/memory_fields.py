@@ -30,24 +30,22 @@ import contextlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, TypeAlias
 
+from ..base.text import mapping_of, strings_of
 from ..keyword_tree import Info, KeywordNode
 from .graph import GraphEntity
 from .schemas import EpisodeTrace, ProceduralSkill, SemanticPattern, as_utc
 
 __all__ = ["CHOSEN", "MEMORY_KEY", "RECORD_TYPES", "REMOVED", "TAG", "Memory", "Record"]
 __all__ += [
-    "SaidEntity",
-    "SaidRelation",
-    "Sayings",
     "describe",
     "is_relation",
     "is_waiting",
     "memory_fields",
     "own_entity",
 ]
-__all__ += ["read_sayings", "record_of", "relation_key", "sources_of", "split_relation_key", "strings_in"]
+__all__ += ["read_sayings", "record_of", "relation_key", "sources_of", "split_relation_key"]
 __all__ += ["superseded_ids", "with_recalls"]
 
 MEMORY_KEY = "memory"
@@ -62,19 +60,14 @@ def memory_fields(info: Info) -> Mapping[str, Any]:
 
 def sources_of(info: Info) -> tuple[str, ...]:
     """Return where a memory is from: its source, and those from which it was remembered again."""
-    others = strings_in(memory_fields(info).get("sources"))
+    others = strings_of(memory_fields(info).get("sources"))
     return (info.source, *(source for source in dict.fromkeys(others) if source != info.source))
 
 
 def superseded_ids(info: Info) -> tuple[str, ...]:
     """Return the infos that an info says it supersedes, itself not among them."""
     olds = memory_fields(info).get("supersedes")
-    return tuple(id for id in strings_in([olds] if isinstance(olds, str) else olds) if id != info.id)
-
-
-def strings_in(value: object) -> tuple[str, ...]:
-    """Return the strings of a list; none where it is none."""
-    return tuple(item for item in value if isinstance(item, str)) if isinstance(value, list) else ()
+    return tuple(id for id in strings_of([olds] if isinstance(olds, str) else olds) if id != info.id)
 
 
 _NOTHING: Mapping[str, Any] = {}
@@ -175,60 +168,34 @@ def with_recalls(record: Record | None, count: int, last: float) -> Record | Non
 # Sayings of a memory about the graph
 
 
-class SaidEntity(NamedTuple):
-    """A memory's statement about an entity."""
-
-    entity_type: str
-    tags: tuple[str, ...]
-    description: str
+SaidEntity: TypeAlias = tuple[str, list[str], str]
+"""A memory's statement about an entity: type, tags, description."""
+SaidRelation: TypeAlias = tuple[str, str, str, float, str]
+"""A memory's statement about two entities: the source's id, type, the target's id, weight, sentence."""
 
 
-class SaidRelation(NamedTuple):
-    """A memory's statement about two entities."""
-
-    source_id: str
-    relation_type: str
-    target_id: str
-    weight: float
-    sentence: str
-
-
-class Sayings(NamedTuple):
-    """All that a memory says of the graph."""
-
-    entities: dict[str, SaidEntity]
-    relations: tuple[SaidRelation, ...]
-
-
-def read_sayings(info: Info) -> Sayings:
-    """Return the sayings of an info; none where it is deleted or superseded."""
-    own = memory_fields(info)
-    graph = own.get("graph")
-    if info.deleted or own.get("superseded_by") or not isinstance(graph, Mapping):
-        return Sayings({}, ())
-    reported = graph.get("entities")
-    entities = {str(id): _read_entity(about) for id, about in reported.items()} if isinstance(reported, Mapping) else {}
+def read_sayings(info: Info) -> tuple[dict[str, SaidEntity], list[SaidRelation]]:
+    """Return the sayings of an info, entities by id and relations; none where it is deleted or superseded."""
+    graph = _graph_of(info)
+    entities = {str(id): _read_entity(mapping_of(about)) for id, about in mapping_of(graph.get("entities")).items()}
     rows = graph.get("relations")
     relations = (_read_relation(row, info.content) for row in (rows if isinstance(rows, list) else ()))
-    return Sayings(entities, tuple(each for each in relations if each is not None))
+    return entities, [each for each in relations if each is not None]
 
 
 def is_waiting(info: Info) -> bool:
     """Tell whether an info waits to be read for the graph."""
+    return isinstance(_graph_of(info).get("waits"), str)
+
+
+def _graph_of(info: Info) -> Mapping[str, Any]:
     own = memory_fields(info)
-    graph = own.get("graph")
-    waits = graph.get("waits") if isinstance(graph, Mapping) else None
-    return not info.deleted and not own.get("superseded_by") and isinstance(waits, str)
+    return _NOTHING if info.deleted or own.get("superseded_by") else mapping_of(own.get("graph"))
 
 
-def _read_entity(about: Any) -> SaidEntity:
-    held = about if isinstance(about, Mapping) else {}
-    kind, description, tags = held.get("type"), held.get("description"), held.get("tags")
-    return SaidEntity(
-        kind if isinstance(kind, str) and kind.strip() else "",
-        tuple(tag for tag in tags if isinstance(tag, str)) if isinstance(tags, list) else (),
-        description if isinstance(description, str) else "",
-    )
+def _read_entity(about: Mapping[str, Any]) -> SaidEntity:
+    kind, description = (said if isinstance(said := about.get(key), str) else "" for key in ("type", "description"))
+    return kind.strip() and kind, strings_of(about.get("tags")), description
 
 
 def _read_relation(row: Any, content: str) -> SaidRelation | None:
@@ -239,7 +206,7 @@ def _read_relation(row: Any, content: str) -> SaidRelation | None:
     is_weight = isinstance(weight, (int, float)) and not isinstance(weight, bool) and 0.0 <= weight <= 1.0
     if not texts or not is_weight or not isinstance(start, int) or not isinstance(end, int) or source == target:
         return None
-    return SaidRelation(source, kind, target, float(weight), content[max(0, start) : max(0, end)].strip())
+    return source, kind, target, float(weight), content[max(0, start) : max(0, end)].strip()
 
 
 # Properties of a keyword

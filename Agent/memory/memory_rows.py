@@ -16,12 +16,12 @@ from heapq import heappop, heappush
 from typing import Any
 
 from ..base.checks import check_strings, shorten
-from ..base.text import fold
+from ..base.text import fold, strings_of
 from ..finding.index import Index
 from ..finding.packing import checksum, to_id, to_key
 from ..keyword_tree import Info, InvalidInputError
 from . import graph_rows
-from .memory_fields import MEMORY_KEY, memory_fields, sources_of, strings_in, superseded_ids
+from .memory_fields import MEMORY_KEY, memory_fields, sources_of, superseded_ids
 
 __all__ = ["LAYOUT", "NOTHING_MORE", "Filters", "InfoFacts", "Touched", "conditions", "create_tables"]
 __all__ += ["facts_of", "find_newer", "find_older", "find_questions_before", "in_order_of_saying", "key_of_text"]
@@ -151,7 +151,7 @@ def write_rows(index: Index, infos: Sequence[Info], touched: Touched) -> set[str
             said = (None if kind == _USUAL else kind, info.source, time_of(info), _asks(info), more)
             rows.append((info.id in hidden, *said, key_of_text(info.content), num))
             if own and info.id not in hidden:
-                targets = set(strings_in(own.get("links")))
+                targets = set(strings_of(own.get("links")))
                 db.executemany("insert into refers values (?, ?)", [(num, to_key(target)) for target in targets])
                 others = [(num, source) for source in dict.fromkeys(sources_of(info)[1:])]
                 db.executemany("insert into also values (?, ?)", others)

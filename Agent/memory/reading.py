@@ -2,7 +2,7 @@
 
     remember   the memory is written first, with a note that it waits. Then it is read, and a second operation makes the
                keywords of new entities under the top, links the memory to all that it names (RELATED), and notes what
-               it says (`Sayings`)
+               it says (`read_sayings`)
     correct    likewise for the new text; keywords of the old one alone are deleted with it
     forget     keywords of the forgotten memories alone are deleted with them
     undo       the tree's: all of it comes back; a keyword that later memories are linked to stays (`MemoryStore.undo`)
@@ -22,6 +22,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from ..base.checks import check_count, shorten
+from ..base.text import mapping_of
 from ..keyword_tree import (
     ClosedError,
     ConflictError,
@@ -271,9 +272,7 @@ class MemoryReader:
 
 def named_in(info: Info) -> list[str]:
     """Return the keywords that a memory keeps as named in it."""
-    graph = memory_fields(info).get("graph")
-    entities = graph.get("entities") if isinstance(graph, Mapping) else None
-    return [str(id) for id in entities] if isinstance(entities, Mapping) else []
+    return [str(id) for id in mapping_of(mapping_of(memory_fields(info).get("graph")).get("entities"))]
 
 
 # Packages of model services have bases of their own for what Python calls `ConnectionError`.

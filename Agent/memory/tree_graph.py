@@ -74,7 +74,7 @@ class TreeGraph(KnowledgeGraph):
     An entity's name and description are the keyword's. The rest is in its metadata, one key for each thing, since
     since a merge joins those; see `memory_fields`.
 
-    Besides, the graph has the statements of memories (`Sayings`): relations with their sentences, and types, tags and
+    Besides, the graph has the statements of memories: relations with their sentences, and types, tags and
     descriptions where the keyword has none of its own. Two memories that say the same make one relation, with the
     greater weight. An entry by hand has the last word: its weight counts, chosen tags count alone, and a relation that
     was removed by hand stays so, whoever says it.
