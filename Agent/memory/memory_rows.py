@@ -43,7 +43,6 @@ create index if not exists supersedes_old on supersedes(old);
 create table if not exists refers(source, target, primary key (source, target)) without rowid;
 create index if not exists refers_target on refers(target);
 """
-_ENDS = ("new", "old")
 _USUAL = "fact"  # the kind that is not kept
 NOTHING_MORE = "[{},false]"
 """Metadata and pin of most infos."""
@@ -221,14 +220,8 @@ def note_superseded(db: sqlite3.Connection, info: Info) -> list[str]:
 
 def linked_ids(db: sqlite3.Connection, ids: Sequence[str]) -> set[str]:
     """Return which of some infos supersede another one, or are superseded."""
-    found = set[str]()
-    for start in range(0, len(ids), 400):
-        part = ids[start : start + 400]
-        sql = " union ".join(
-            f"select {end} from supersedes where {end} in ({','.join('?' * len(part))})" for end in _ENDS
-        )
-        found.update(id for (id,) in db.execute(sql, [*part, *part]))
-    return found
+    ends = " union ".join(f"select value from json_each(?1) cross join supersedes on {end} = value" for end in ("new", "old"))
+    return {id for (id,) in db.execute(ends, (json.dumps(ids),))}
 
 
 def find_older(db: sqlite3.Connection, ids: Iterable[str]) -> list[str]:
