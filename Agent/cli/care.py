@@ -1,9 +1,6 @@
 """The commands that look after a memory, import and export it, and show its state."""
 
 import dataclasses
-import shutil
-import sys
-import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -67,7 +64,7 @@ def import_(
 
 
 @command("export", "Look")
-@click.argument("path", type=click.Path(allow_dash=True))
+@click.argument("path", type=click.Path())
 @click.option(
     "--format", "format_name", type=click.Choice(WRITE_FORMATS), help="Without it, the file's suffix decides."
 )
@@ -76,28 +73,21 @@ def import_(
 def export(session: Session, path: str, format_name: str | None, start: str, force: bool) -> None:
     r"""Write the whole tree, or the part under a keyword, to a file.
 
-    The suffix of PATH decides the format; - is standard output.
+    The suffix of PATH decides the format.
 
     \b
     keyword-tree export memory.json        # everything, to be imported again
     keyword-tree export memory.html        # a page to look at, with a search box
-    keyword-tree export - --format csv --from tea
+    keyword-tree export tea.csv --from tea
     """
-    if path == "-" and (format_name is None or session.as_json):
-        raise click.UsageError(say("standard output needs --format, and has no room for --json"))
-    if path != "-" and Path(path).is_file() and not force:
+    if Path(path).is_file() and not force:
         raise InvalidInputError(say("{!r} is there already: --force replaces it", path))
     language = session.given.get("lang", "")
-    with session.open() as tree, tempfile.TemporaryDirectory() as aside:
+    with session.open() as tree:
         root_id = session.find(tree, start).id
-        target = Path(aside, "export") if path == "-" else Path(path)
         with session.waiting(say("exporting to {}", path)), user_files():
-            count = export_file(tree, target, format_name, root_id=root_id, language=language)
-        if path == "-":
-            with target.open("rb") as file:
-                shutil.copyfileobj(file, sys.stdout.buffer)
-            return
-        format_name = format_name or format_of(target)
+            count = export_file(tree, path, format_name, root_id=root_id, language=language)
+        format_name = format_name or format_of(path)
         loose = tree.TreeMetrics()["unlinked_infos"] if root_id == ROOT_ID and format_name not in KEEP_LOOSE else 0
         note = [line((say("infos on no keyword are not in it: {:,}; json has them", loose), "yellow"))] if loose else []
         value = {"path": path, "format": format_name, "keywords": count, "infos_left_out": loose}

@@ -219,7 +219,7 @@ IN_TURN = [
     ("show", ["编程", "--infos"], "No garbage collector."),
     ("context", ["--data", "sessions", "--session", "monday", "commit", "monday.json"], "1 new message"),
     ("hub", ["--data", "hub", "import", "tea.jsonl"], "1 written"),
-    ("export", ["-", "--format", "csv"], "编程/Rust"),
+    ("export", ["rust.csv", "--from", "编程/Rust"], "1 keyword written to rust.csv as csv"),
     ("rename", ["Rust", "Rust 2024"], "renamed Rust to Rust 2024"),
     ("alias", ["Rust 2024", "Rust"], "has the aliases Rust"),
     ("confirm", ["the one with the crab", "Rust"], "the one with the crab means 编程 / Rust 2024"),
@@ -244,8 +244,8 @@ REFUSED = {
         *(f"add {'x' * 600} --parent /", "show open", "link gil open", "info --change tea"),
         *("search x --model some-model", "info x --change tea --to C#"),
         *("import nope.csv", "import bad.json", "import other.json", "import bad.csv", "import bad.opml"),
-        *("import bad.jsonl", "import a.csv --encoding klingon", "import a.csv --format html", "export -"),
-        *("export - --format csv", "export a.xyz", "export no/such/folder.json", "export memory/change_log.jsonl"),
+        *("import bad.jsonl", "import a.csv --encoding klingon", "import a.csv --format html"),
+        *("export a.xyz", "export no/such/folder.json", "export memory/change_log.jsonl"),
         *("undo 1", "compact --forget-history"),
         *("repair memory", "add kitchen", "add 编程/Python", "export a.csv"),
         *("context --data . prune --days -1", "context --data . prune --days 9"),
@@ -301,9 +301,6 @@ class TestEveryCommand:
     def test_answers_programs_in_json(self, program: Program) -> None:
         lay_out_files(program)
         for name, arguments, _ in IN_TURN:
-            if name == "export":
-                arguments = ["memory.html"]
-
             assert isinstance(program.ask(name, *arguments), dict | list), name
 
     @pytest.mark.parametrize(("code", "line"), [(code, line) for code, lines in REFUSED.items() for line in lines])
@@ -315,7 +312,7 @@ class TestEveryCommand:
 
         assert answer["exit_code"] == code
         assert answer["message"]
-        if line not in ("", "compact --forget-history", "export - --format csv"):  # without --json they ask or are done
+        if line not in ("", "compact --forget-history"):  # without --json they ask
             assert "错误：" in program.run(*shlex.split(line), "--lang", "zh", code=code)
         assert program.run(*EVERYTHING) == shown
 
@@ -1148,9 +1145,9 @@ class TestCare:
 
 
 class TestCarrying:
-
-    def test_a_part_goes_to_standard_output_and_under_a_keyword(self, program: Program, tmp_path: Path) -> None:
-        table = program.run("export", "-", "--format", "csv", "--from", "kitchen")
+    def test_a_part_goes_out_and_under_a_keyword(self, program: Program, tmp_path: Path) -> None:
+        program.run("export", str(tmp_path / "part.csv"), "--from", "kitchen")
+        table = (tmp_path / "part.csv").read_text(encoding="utf-8")
         (tmp_path / "table.csv").write_text("path,info\n茶/绿茶,Green tea.\n", encoding="utf-8")
         program.run("import", str(tmp_path / "table.csv"), "--parent", "kitchen")
 
