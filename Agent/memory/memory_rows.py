@@ -220,8 +220,8 @@ def note_superseded(db: sqlite3.Connection, info: Info) -> list[str]:
 
 def linked_ids(db: sqlite3.Connection, ids: Sequence[str]) -> set[str]:
     """Return which of some infos supersede another one, or are superseded."""
-    ends = " union ".join(f"select value from json_each(?1) cross join supersedes on {end} = value" for end in ("new", "old"))
-    return {id for (id,) in db.execute(ends, (json.dumps(ids),))}
+    ends = (f"select value from json_each(?1) cross join supersedes on {end} = value" for end in ("new", "old"))
+    return {id for (id,) in db.execute(" union ".join(ends), (json.dumps(ids),))}
 
 
 def find_older(db: sqlite3.Connection, ids: Iterable[str]) -> list[str]:
