@@ -24,25 +24,23 @@ Walking is written out here: it is ten lines, and a graph library would ask for 
 """
 
 import threading
-import unicodedata
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Collection, Iterable, Set
 from dataclasses import dataclass, field, replace
 from enum import Enum
-from itertools import groupby
 
 from typing_extensions import override
 
 from ..base.checks import check_count, check_string, check_strings, shorten
 from ..base.text import fold_case as fold
-from ..finding.texts import find_runs
+from ..finding.texts import terms
 from ..keyword_tree import InvalidInputError, NotFoundError
 from .scoring import graph_distance
 
 __all__ = ["ENTITY_TYPES", "GraphEntity", "GraphRelation", "InMemoryGraph", "KnowledgeGraph", "RelationDirection"]
 __all__ += ["Saying", "ScoredEntity", "TagConstraints", "normalize_tag", "normalize_tags"]
-__all__ += ["rank_entities", "units_of_entity"]
+__all__ += ["index_terms", "rank_entities", "units_of", "whole"]
 
 
 ENTITY_TYPES = (
@@ -270,8 +268,8 @@ class KnowledgeGraph(ABC):
         """Return the entities that have at least one of the keywords, the best fitting first.
 
         Each keyword counts 3 if the name or a tag is equal to it, else 2 if the name has it, or a tag, else 1 if the
-        description has it. Words count whole, whatever is between them ("go" is not in "Django", "green tea" is in
-        "Green-Tea"); in scripts without spaces any run of characters counts (绿茶 is in 喝绿茶).
+        description has it. Words count whole, in whatever order and without their endings ("go" is not in "Django",
+        "green teas" is in "Green-Tea"); in scripts without spaces any run of characters counts (绿茶 is in 喝绿茶).
 
         Args:
             keywords: What to look for.
@@ -308,14 +306,13 @@ class KnowledgeGraph(ABC):
     def reuse_tags(self, candidates: Iterable[str]) -> list[str]:
         """Return the tags to be used for `candidates`: those that exist already, and new ones only where none does.
 
-        A tag replaces a candidate if they differ in case, width or an English plural at most. A common beginning is
+        A tag replaces a candidate if they differ in case, width or an English ending at most. A common beginning is
         not enough: java is no javascript.
         """
         return list(dict.fromkeys(self._reuse_tag(tag) for tag in normalize_tags(candidates)))
 
     def _reuse_tag(self, tag: str) -> str:
-        stem = _stem(tag)
-        known = [other for other in self.find_tags(stem.removesuffix("y")) if _stem(other) == stem]
+        known = [other for other in self.find_tags(tag[:2]) if units_of(other) == units_of(tag)]
         return tag if tag in known or not known else known[0]
 
 
@@ -332,56 +329,31 @@ def normalize_tags(tags: Iterable[str], limit: int | None = None) -> list[str]:
     return list(dict.fromkeys(filter(None, map(normalize_tag, check_strings("tags", tags)))))[:limit]
 
 
-def _texts_of(entity: GraphEntity) -> list[str]:
-    """Return the searched texts of an entity, as `units_of` writes them: names and tags, at the end the description."""
-    return units_of([entity.name, *entity.aliases, *entity.tags, entity.description])
+def units_of(text: str) -> frozenset[str]:
+    """Return the words of a text without their endings, and characters with their pairs where words are not spaced.
+
+    So a text has a keyword where it has all units of it. Symbols that make a name count: C, C++ and C# are three.
+    """
+    return frozenset(terms(text))
 
 
-def _fit(keywords: Set[str], entity: GraphEntity) -> int:
+def _units_in(entity: GraphEntity) -> list[frozenset[str]]:
+    """Return the units of the searched texts of an entity: names and tags, at the end the description."""
+    return [*map(units_of, [entity.name, *entity.aliases, *entity.tags, entity.description])]
+
+
+def _fit(keywords: Set[frozenset[str]], entity: GraphEntity) -> int:
     """Return how well an entity fits some keywords; see `KnowledgeGraph.find_by_keywords`."""
-    *names, description = _texts_of(entity)
+    *names, description = _units_in(entity)
     fit = 0
-    for keyword in keywords - {NO_UNITS}:
+    for keyword in keywords:
         if keyword in names:
             fit += 3
-        elif any(keyword in name for name in names):
+        elif any(keyword <= name for name in names):
             fit += 2
-        elif keyword in description:
+        elif keyword <= description:
             fit += 1
     return fit
-
-
-def units_of(texts: Iterable[str]) -> list[str]:
-    """Return the words of texts, the characters where words are not spaced, and runs of symbols, each between blanks.
-
-    Words lose their English plural: "birthday" finds birthdays. So a text has a keyword where the one string has the
-    other. Symbols count, since C, C++ and C# are three things.
-    """
-    return [_units_of(text) for text in [*map(fold, texts)]]
-
-
-def _units_of(text: str) -> str:
-    units: list[str] = []
-    for symbols, run in groupby(text, _is_symbol):
-        if symbols:
-            units.append("".join(run))
-        else:
-            units += (unit for unspaced, spaced in find_runs("".join(run)) for unit in unspaced or (_stem(spaced),))
-    return f" {' '.join(units)} "
-
-
-NO_UNITS = "  "  # what `units_of` makes of a text without any
-
-
-def _is_symbol(char: str) -> bool:
-    return char == "#" or (not char.isalnum() and unicodedata.category(char)[0] == "S")
-
-
-def _stem(word: str) -> str:
-    """Return an English word without its plural: tags, libraries; status, analysis and css have none."""
-    if not word.isascii() or not word.endswith("s") or word.endswith(("ss", "us", "is")) or len(word) < 4:
-        return word
-    return f"{word[:-3]}y" if word.endswith("ies") and len(word) > 4 else word[:-1]
 
 
 def check_entity(entity: GraphEntity) -> None:
@@ -410,11 +382,11 @@ def _check_text(what: str, value: object) -> None:
         raise InvalidInputError(f"{what} is required, and must be a string: {shorten(value)}")
 
 
-def check_keywords(keywords: Iterable[str], limit: int | None) -> Set[str]:
-    """Return the keywords as `units_of` writes them."""
+def check_keywords(keywords: Iterable[str], limit: int | None) -> Set[frozenset[str]]:
+    """Return the units of the keywords that have any."""
     if limit is not None:
         check_count("limit", limit)
-    return {*units_of(check_strings("keywords", keywords))}
+    return {*map(units_of, check_strings("keywords", keywords))} - {frozenset()}
 
 
 # The simplest implementation
@@ -524,13 +496,18 @@ class InMemoryGraph(KnowledgeGraph):
         return self._entities[id]
 
 
-def units_of_entity(entity: GraphEntity) -> set[str]:
-    """Return the index terms of an entity: words, and whole names, which have blanks around them."""
-    texts = _texts_of(entity)
-    return {*texts[:-1], *(unit for text in texts for unit in text.split())} - {NO_UNITS}
+def index_terms(entity: GraphEntity) -> set[str]:
+    """Return the index terms of an entity: its units, and whole names and tags."""
+    *names, description = _units_in(entity)
+    return description.union(*names, map(whole, filter(None, names)))
 
 
-def rank_entities(wanted: Set[str], limit: int | None, entities: Iterable[GraphEntity]) -> list[GraphEntity]:
+def whole(units: frozenset[str]) -> str:
+    """Return the index term of a whole name, which no unit is: it has blanks around it."""
+    return f" {' '.join(sorted(units))} "
+
+
+def rank_entities(wanted: Set[frozenset[str]], limit: int | None, entities: Iterable[GraphEntity]) -> list[GraphEntity]:
     """Return those of some entities that have keywords, the best fitting first."""
     ranked = [(-fit, entity.name, entity.id, entity) for entity in entities if (fit := _fit(wanted, entity))]
     return [entity for *_, entity in sorted(ranked, key=lambda each: each[:3])[:limit]]

@@ -20,7 +20,7 @@ from itertools import chain
 
 from ..finding.packing import to_id
 from ..keyword_tree import Info, KeywordNode
-from .graph import GraphEntity, GraphRelation, RelationDirection, Saying, TagConstraints, units_of_entity
+from .graph import GraphEntity, GraphRelation, RelationDirection, Saying, TagConstraints, index_terms, whole
 from .memory_fields import REMOVED, TAG, is_relation, is_waiting, own_entity, read_sayings, split_relation_key
 
 __all__ = ["TABLES", "clear_tables", "count_tagged", "entities_with", "has_relations", "lead"]
@@ -131,7 +131,7 @@ def _settle(db: sqlite3.Connection, id: str) -> None:
     db.execute("delete from tagged where entity = ?", (id,))
     entity = read_entity(db, id)
     if entity is not None:
-        db.executemany("insert into found_by values (?, ?)", [(unit, id) for unit in units_of_entity(entity)])
+        db.executemany("insert into found_by values (?, ?)", [(unit, id) for unit in index_terms(entity)])
         db.executemany("insert into tagged values (?, ?)", [(tag, id) for tag in entity.tags])
 
 
@@ -197,10 +197,12 @@ def _read_one_way(db: sqlite3.Connection, id: str, is_out: bool) -> dict[tuple[s
     return found
 
 
-def entities_with(db: sqlite3.Connection, wanted: Collection[str], limit: int | None) -> list[GraphEntity]:
-    """Return the entities that may have keywords, as `units_of` writes them; see `KnowledgeGraph.find_by_keywords`."""
+def entities_with(
+    db: sqlite3.Connection, wanted: Collection[frozenset[str]], limit: int | None
+) -> list[GraphEntity]:
+    """Return the entities that may have keywords, each as its units; see `KnowledgeGraph.find_by_keywords`."""
     having = defaultdict[str, set[str]](set)
-    units = {*map(_storable, chain(wanted, *map(str.split, wanted)))}
+    units = {*map(_storable, chain(map(whole, wanted), *wanted))}
     listed = "select unit, entity from found_by where unit in (select value from json_each(?))"
     for unit, entity in db.execute(listed, (json.dumps([*units]),)):
         having[unit].add(entity)
@@ -208,16 +210,16 @@ def entities_with(db: sqlite3.Connection, wanted: Collection[str], limit: int | 
     def ids_with(unit: str) -> set[str]:
         return having[_storable(unit)]
 
-    def ids_of(keyword: str) -> set[str]:
-        """Return the entities that have every unit of a keyword, in whatever order."""
-        sets = sorted(map(ids_with, keyword.split()), key=len)
-        return sets[0].intersection(*sets[1:]) if sets else set()
+    def ids_of(keyword: frozenset[str]) -> set[str]:
+        """Return the entities that have every unit of a keyword."""
+        first, *others = sorted(map(ids_with, keyword), key=len)
+        return first.intersection(*others)
 
     candidates: set[str] = set()
     for found in sorted(map(ids_of, wanted), key=len):
         if limit is None or len(candidates) + len(found) <= TELLING:
             candidates |= found
-    candidates.update(*map(ids_with, wanted))  # those whose whole name it is
+    candidates.update(*map(ids_with, map(whole, wanted)))
     return [entity for id in candidates if (entity := read_entity(db, id)) is not None]
 
 

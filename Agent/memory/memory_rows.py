@@ -27,7 +27,7 @@ __all__ = ["LAYOUT", "NOTHING_MORE", "Filters", "InfoFacts", "Touched", "conditi
 __all__ += ["facts_of", "find_newer", "find_older", "find_questions_before", "in_order_of_saying", "key_of_text"]
 __all__ += ["linked_ids", "note_superseded", "remove_row", "select_rows", "time_of", "write_rows"]
 
-LAYOUT = "8"
+LAYOUT = "9"
 """Of these tables and those of the graph; another one is filled again."""
 COLUMNS = ("kind text", "source text", "time real", "asks integer", "more text", "same integer")
 TABLES = """
