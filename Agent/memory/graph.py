@@ -499,7 +499,7 @@ class InMemoryGraph(KnowledgeGraph):
 def index_terms(entity: GraphEntity) -> set[str]:
     """Return the index terms of an entity: its units, and whole names and tags."""
     *names, description = _units_in(entity)
-    return description.union(*names, map(whole, filter(None, names)))
+    return {*description}.union(*names, map(whole, filter(None, names)))
 
 
 def whole(units: frozenset[str]) -> str:
