@@ -2894,7 +2894,7 @@ def _CheckBackward(
 #   nodes     id -> row                    infos     id -> row, or its place where it is too long for memory
 #   children  parent id -> ids             by_info   info id -> link rows
 #   names     fold -> ids                  by_node   keyword id -> link rows
-#   tokens    token -> ids, where the token is another than the fold
+#   tokens    token -> ids, where the token is another than the fold; all of them by a caller's normalizer
 #   queries   confirmed query, folded -> ids
 #   gone_nodes, gone_infos   id -> row that is left of what was deleted, see `_EmptyRow`
 #
@@ -3024,10 +3024,9 @@ class _State:
     """Everything that is known of the live records, and what is left of the deleted ones."""
 
     DICTS = ("gone_nodes", "gone_infos", "nodes", "infos")
-    MULTIMAPS = ("children", "names", "queries", "by_info", "by_node")
+    MULTIMAPS = ("children", "names", "tokens", "queries", "by_info", "by_node")
 
     def __init__(self, normalizer: _Normalizer) -> None:
-        self._base: _State | None = None
         self.normalizer = normalizer
         self._is_default = normalizer is _NormalizeText
         self.change_count = 0
@@ -3043,9 +3042,7 @@ class _State:
         self.gone_infos: MutableMapping[str, bytes] = {}
         self.children = _Multimap(self.OrdinalOf)
         self.names = _Multimap(self.OrdinalOf)
-        # None: made of the folds when it is asked for; by another normalizer it is there from the beginning.
-        self._tokens: _Multimap[str] | None = None if self._is_default else _Multimap(self.OrdinalOf)
-        self._left: list[str] = []  # folds whose tokens are still to come
+        self.tokens = _Multimap(self.OrdinalOf)
         self.queries = _Multimap(self.OrdinalOf)
         self.by_info = _Multimap(_OrdinalOf)
         self.by_node = _Multimap(_OrdinalOf)
@@ -3053,7 +3050,6 @@ class _State:
     @classmethod
     def Over(cls, base: _State) -> _State:
         state = cls(base.normalizer)
-        state._base, state._tokens = base, None  # most operations ask for none
         state.next_ordinal = base.next_ordinal
         for name in cls.DICTS:
             setattr(state, name, _Layer(getattr(base, name)))
@@ -3088,8 +3084,7 @@ class _State:
         Without it opening takes 2.1 times the processor time.  Texts are decoded and folded together, joined by
         newlines, which no raw JSON string holds: a few calls for thousands of names.
         """
-        is_usual = self._base is None and self._is_default and self._tokens is None
-        found = _FindPlainNodes(str(b"\n".join(rows), "utf-8")) if is_usual else ()
+        found = _FindPlainNodes(str(b"\n".join(rows), "utf-8")) if self._is_default else ()
         if len(found) < len(rows):
             return False  # the general way says what is wrong
         ids, digits, parents, names, aliases = zip(*found, strict=True)
@@ -3098,7 +3093,7 @@ class _State:
             each = zip(ids, names, aliases, strict=True)
             pairs = [(id, text) for id, name, more in each for text in (name, *_FindPlainStrings(more))]
             named_ids, names = zip(*pairs, strict=True)
-        folds = _Fold("\n".join(names)).split("\n")
+        folds = list(map(str.strip, _Fold("\n".join(names)).split("\n")))
         is_plain = len(folds) == len(names) and "" not in folds and len(set(ids)) == len(rows)
         is_new = self.nodes.keys().isdisjoint(ids) and self.gone_nodes.keys().isdisjoint(ids)
         is_newest = ordinals[0] >= self.next_ordinal and all(map(operator.lt, ordinals, ordinals[1:]))
@@ -3107,21 +3102,21 @@ class _State:
         self.nodes.update(zip(ids, rows, strict=True))
         self.next_ordinal = ordinals[-1] + 1
         self.children.AddAll(zip(parents, ids, strict=True), True)
-        self.names.AddAll(zip(map(str.strip, folds), named_ids, strict=True), True)
+        self.names.AddAll(zip(folds, named_ids, strict=True), True)
+        tokens = zip(map(_TokenOf, folds), folds, named_ids, strict=True)
+        self.tokens.AddAll(((token, id) for token, fold, id in tokens if token != fold), True)
         return True
 
-    def AddNode(
-        self, id: str, row: bytes, ordinal: int, parent_id: str, folds: list[str], tokens: Iterable[str]
-    ) -> None:
-        """Take in a new keyword, the newest, whose id was never used and that `folds` and `tokens` lead to."""
+    def AddNode(self, id: str, row: bytes, ordinal: int, parent_id: str, folds: list[str], tokens: list[str]) -> None:
+        """Take in a new keyword, the newest, whose id was never used; folds and tokens are those of its names."""
         self.change_count += 1
         self.next_ordinal = ordinal + 1
         self.nodes[id] = row
         self.children.Add(parent_id, id, True)
-        for fold in folds:
+        for fold, token in zip(folds, tokens, strict=True):
             self.names.Add(fold, id, True)
-        if self._tokens is not None:
-            self._tokens.AddAll([(token, id) for token in tokens if token not in folds], True)
+            if token != fold:
+                self.tokens.Add(token, id, True)
 
     def AddInfo(self, id: str, row: bytes, keyword_ids: Collection[str], links: Collection[bytes]) -> None:
         """Take in a new info, whose id was never used, and its links to these keywords, the newest."""
@@ -3167,24 +3162,19 @@ class _State:
         """
         if head.deleted or head.parent_id is None:
             return set()
-        entries = {(self.children, head.parent_id), (self.names, _Fold(head.name))}
-        for alias in head.aliases:
-            entries.add((self.names, _Fold(alias)))
-        try:
-            if self._tokens is not None:
-                entries.update([(self._tokens, token) for token in self._TokensOf(head)])
-        except Exception:  # a normalizer that fails: the table is made again by its next caller, and fails there
-            self._tokens = None
-        for query in head.confirmed:
-            entries.add((self.queries, _QueryKey(query)))
+        names = head.name, *head.aliases
+        folds = list(map(_Fold, names))
+        entries = {(self.children, head.parent_id), *((self.names, fold) for fold in folds)}
+        if self._is_default:
+            entries.update((self.tokens, token) for fold in folds if (token := _TokenOf(fold)) != fold)
+        else:
+            try:
+                tokens = list(itertools.chain(*map(self.normalizer, names)))
+            except Exception:  # what is durable is taken in: with the tokens that it had when it was written
+                tokens = head.normalized
+            entries.update((self.tokens, token) for token in tokens)
+        entries.update((self.queries, _QueryKey(query)) for query in head.confirmed)
         return entries
-
-    def _TokensOf(self, head: KeywordNode) -> Iterator[str]:
-        """Yield the tokens of a keyword's names, but for those by which `names` leads to it; of the root none."""
-        for name in (head.name, *head.aliases) if head.parent_id is not None else ():
-            fold = _Fold(name)
-            tokens = [_TokenOf(fold)] if self._is_default else self.normalizer(name)
-            yield from (token for token in tokens if token != fold or not self._is_default)
 
     def _HoldInfo(self, id: str, held: Any) -> None:
         if id not in self.infos:
@@ -3371,42 +3361,6 @@ class _State:
         """Return the ids of nodes that have one of `tokens`, in order."""
         tables = [self.tokens, self.names] if self._is_default else [self.tokens]
         return sorted({id for table in tables for token in tokens for id in table.Get(token)}, key=self.OrdinalOf)
-
-    @property
-    def tokens(self) -> _Multimap[str]:
-        """The ids of keywords by token.  Cost: where it is to be made, more than a second for a million names."""
-        if self._base is None and self.LacksTokens():
-            self.AddTokens(sys.maxsize)
-        if self._tokens is None:
-            base, changed = self._base, list(self.nodes)
-            made = _Multimap((base or self).OrdinalOf)
-            if base is not None:
-                made.Cover(base.tokens)
-                changed = list(cast("_Layer[bytes]", self.nodes).changed)
-                for id in filter(base.nodes.__contains__, changed):
-                    for token in base._TokensOf(base.Head(id)):
-                        made.Discard(token, id)
-            made.order = self.OrdinalOf  # only now: what has gone has none there
-            for id in filter(self.nodes.__contains__, changed):
-                for token in self._TokensOf(self.Head(id)):
-                    made.Add(token, id)
-            self._tokens = made  # only now that it is whole: Ctrl-C may come
-        return self._tokens
-
-    def LacksTokens(self) -> bool:
-        """Tell whether the table of tokens is still to be made, or only a part of it is there."""
-        state = self._base or self
-        return state._is_default and (state._tokens is None or bool(state._left))
-
-    def AddTokens(self, count: int) -> None:
-        """Bring the tokens of some more names into their table; what is written meanwhile brings its own."""
-        if self._tokens is None:
-            self._left = list(self.names)  # first: Ctrl-C may come
-            self._tokens = _Multimap(self.OrdinalOf)
-        for fold in self._left[-count:]:
-            if not fold.isalnum() and (token := _TokenOf(fold)) != fold:
-                self._tokens.AddAll([(token, id) for id in self.names.Get(fold)], False)
-        del self._left[-count:]  # last: a value is added once, however often
 
 
 _FindSeparators = re.compile(r"(?:(?<!\s)\s+)?[/>›→]\s*").finditer
@@ -5627,7 +5581,7 @@ def _Compare(state: _State, fresh: _State, read: Callable[[Any], bytes]) -> Iter
     """Yield where the tables in memory differ from those made of the log."""
     if fresh.next_ordinal != state.next_ordinal:
         yield f"the next ordinal is {state.next_ordinal} in memory, {fresh.next_ordinal} on the disk"
-    for name in (*state.MULTIMAPS, "tokens", *state.DICTS):
+    for name in (*state.MULTIMAPS, *state.DICTS):
         mine, other = getattr(state, name), getattr(fresh, name)
         for key in dict.fromkeys((*mine, *other)):
             try:
@@ -5978,13 +5932,14 @@ class _Writer:
         if parent_id not in nodes or not is_new or engine.normalizer is not _NormalizeText:
             return None
         folds = list(map(_Fold, (name, *aliases)))
-        tokens = dict.fromkeys(map(_TokenOf, folds))
+        tokens = list(map(_TokenOf, folds))
         level = state.levels.get(parent_id)
         level = 1 + (state.LevelOf(parent_id) if level is None else level)
         id, operation_id, now = id or engine.new_id(), operation_id or engine.new_id(), engine.Now()
         row = _EncodeNode(
-            id, ordinal, False, parent_id, name, aliases, tokens, level, description, metadata, 1, now, now, author
-        )
+            id, ordinal, False, parent_id, name, aliases, dict.fromkeys(tokens), level, description, metadata, 1, now,
+            now, author,
+        )  # fmt: skip
         node = _DeferNode(id, row, level, self._reader.ListChildren)
         taken = id, row, ordinal, parent_id, folds, tokens
         return node, state.AddNode, taken, ("create_keyword", operation_id, now, author, io, b"null", row, (0, [row]))
@@ -6180,10 +6135,6 @@ class _Journal:
             yield from self.ReadBack(id, with_history)  # another thread has opened the tree again meanwhile
 
 
-class _LacksTokensError(Exception):
-    """The table of tokens is to be made first, in parts: others can take the lock between."""
-
-
 class _Found(NamedTuple):
     path: list[KeywordNode]
     infos: list[Any]  # where the first infos are held
@@ -6206,21 +6157,12 @@ class _Searcher:
                 return ids, self._BuildAmbiguousResult(state, ids, reason), reason
             return ids, self._Look(state, ids[0]) if ids else None, reason
 
-        ids, found, reason = self._LookUp(Look)
+        ids, found, reason = self._engine.Look(Look)
         return self._BuildMatchedResult(found, reason) if isinstance(found, _Found) else found, ids
-
-    def _LookUp(self, look: Callable[[_State], _Value]) -> _Value:
-        """Return the result of a function that may ask for tokens."""
-        while True:
-            try:
-                return self._engine.Look(look)
-            except _LacksTokensError:
-                with self._engine.See() as state:
-                    state.AddTokens(_BULK)
 
     def Hits(self, query: str) -> Sequence[str]:
         """Return the ids of what a query names."""
-        return self._LookUp(lambda state: list(self._Find(state, query)[0]))
+        return self._engine.Look(lambda state: list(self._Find(state, query)[0]))
 
     def _Find(self, state: _State, query: str) -> tuple[Sequence[str], str]:
         if len(query) > _QUERY_LIMIT:  # far longer than any name; to fold it could take long
@@ -6234,8 +6176,6 @@ class _Searcher:
         return state.queries.Get(_QueryKey(query)), "confirmed"
 
     def _FindTokens(self, state: _State, text: str) -> Sequence[str]:
-        if text and state.LacksTokens():
-            raise _LacksTokensError
         return state.ByTokens(self._engine.normalizer(text)) if text else ()
 
     def _Look(self, state: _State, id: str) -> _Found:

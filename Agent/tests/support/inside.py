@@ -195,18 +195,26 @@ def _before(patch: pytest.MonkeyPatch, owner: type, name: str, act: Callable[[],
     patch.setattr(owner, name, call)
 
 
-def between_parts_of_the_tokens(patch: pytest.MonkeyPatch, size: int, act: Callable[[], object]) -> None:
-    """Let the table of tokens be made in parts of so many names, and do something before each of them."""
-    patch.setattr(kt, "_BULK", size)
-    acting: list[None] = []
+def note_updates_planned(patch: pytest.MonkeyPatch, note: Callable[[str], object]) -> None:
+    """Pass on the id each time that the plan of an update runs."""
+    real = kt._PlanUpdate
 
-    def once() -> None:
-        if not acting:
-            acting.append(None)
-            act()
-            acting.clear()
+    def plan(tx: Any, id: str, version: int, patch: Any) -> Any:
+        note(id)
+        return real(tx, id, version, patch)
 
-    _before(patch, kt._Engine, "Look", once)
+    patch.setattr(kt, "_PlanUpdate", plan)
+
+
+def note_tokens_made(patch: pytest.MonkeyPatch, note: Callable[[str], object]) -> None:
+    """Pass on each name whose token is made."""
+    real = kt._TokenOf
+
+    def make(folded: str) -> str:
+        note(folded)
+        return real(folded)
+
+    patch.setattr(kt, "_TokenOf", make)
 
 
 def in_reading_a_row(patch: pytest.MonkeyPatch, act: Callable[[], object]) -> None:
