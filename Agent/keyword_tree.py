@@ -1107,7 +1107,6 @@ class Rows(NamedTuple):
     infos: list[bytes]
     links: list[bytes]
     places: dict[int, Any]  # index in `infos` -> where the store reads the row again, of those too long for memory
-    heads: dict[bytes, Any]  # row -> its record, or of a link its key, where that is known already
 
     def Extend(self, more: Rows) -> None:
         for index, place in more.places.items():
@@ -1115,14 +1114,13 @@ class Rows(NamedTuple):
         self.nodes.extend(more.nodes)
         self.infos.extend(more.infos)
         self.links.extend(more.links)
-        self.heads.update(more.heads)
 
 
 _MakeRows = cast("Callable[[Any], Rows]", partial(tuple.__new__, Rows))  # in half of what its own constructor takes
 
 
 def NoRows() -> Rows:
-    return _MakeRows(([], [], [], {}, {}))
+    return _MakeRows(([], [], [], {}))
 
 
 _NOTHING = NoRows()  # the rows before something new; never changed
@@ -1668,7 +1666,7 @@ def _JoinLine(
 
 
 def _EncodeRows(records: Rows) -> bytes:
-    nodes, infos, links, _, _ = records
+    nodes, infos, links, _ = records
     if len(nodes) + len(infos) + len(links) <= 1:
         return (nodes or infos or links or (b"null",))[0]
     parts = [_MANY[0], _BETWEEN.join(nodes), _MANY[1], _BETWEEN.join(infos), _MANY[2], _BETWEEN.join(links), _MANY[3]]
@@ -3002,20 +3000,6 @@ class _Multimap(Generic[_Value]):
         del values[index]
         self._held[key] = values if len(values) > 1 else values[0]
 
-    def Change(self, key: str, is_there: Mapping[_Value, bool]) -> None:
-        """Add values and take others away.  Cost: one sort where they are many beside those that stay."""
-        held = self.Get(key)
-        if 8 * len(is_there) < len(held):
-            for value, is_new in is_there.items():
-                (self.Add if is_new else self.Discard)(key, value)
-            return
-        values = [value for value in held if value not in is_there]
-        values += filter(is_there.__getitem__, is_there)
-        values.sort(key=self._Place)
-        self._held.pop(key, None)
-        if values:
-            self._held[key] = values if len(values) > 1 else values[0]
-
     def _Place(self, value: _Value) -> tuple[Any, _Value]:
         return self.order(value), value  # an ordinal can come twice, when a compaction has forgotten whose it was
 
@@ -3059,25 +3043,23 @@ class _State:
 
     def Apply(self, records: Rows) -> None:
         self.change_count += 1
-        heads = records.heads
         for bulk in [records.nodes] if len(records.nodes) <= 1 else _InBulks(records.nodes):
             if len(bulk) <= 1 or not self._AddPlainNodes(bulk):
                 for row in bulk:
-                    self._ApplyNode(heads.get(row) or _ReadNode(row), row)
+                    self.ApplyNode(_ReadNode(row), row)
         for index, row in enumerate(records.infos):
-            head = heads.get(row)
-            id, is_deleted = _ReadInfoHead(row) if head is None else (head.id, head.deleted)
+            id, is_deleted = _ReadInfoHead(row)
             if is_deleted:
                 self.infos.pop(id, None)
                 self.gone_infos[id] = _EmptyRow(_ReadRecord(row, Info), row)
             else:
                 self._HoldInfo(id, records.places.get(index, row))
         if records.links:
-            rows = {heads.get(row) or _ReadLinkKey(row): row for row in records.links}
-            ordinals = list(map(_OrdinalOf, rows.values()))  # not in order where a link was made again
+            ordinals = list(map(_OrdinalOf, records.links))  # not in order where a link was made again
             are_last = ordinals[0] >= self.next_ordinal and ordinals == sorted(ordinals)
-            self._ApplyLinks(rows, are_last)
-            self.next_ordinal = max(self.next_ordinal, 1 + max(map(_OrdinalOf, records.links)))
+            for row in records.links:
+                self._ApplyLink(_ReadLinkKey(row), row, are_last)
+            self.next_ordinal = max(self.next_ordinal, 1 + max(ordinals))
 
     def _AddPlainNodes(self, rows: list[bytes]) -> bool:
         """Take rows in if all of them are new and plain, as a batch's are; else change nothing.
@@ -3119,7 +3101,7 @@ class _State:
                 self.tokens.Add(token, id, True)
 
     def AddInfo(self, id: str, row: bytes, keyword_ids: Collection[str], links: Collection[bytes]) -> None:
-        """Take in a new info, whose id was never used, and its links to these keywords, the newest."""
+        """Take in an info, and the newest links, from it to these keywords."""
         self.change_count += 1
         self._HoldInfo(id, row)
         for keyword_id, link in zip(keyword_ids, links, strict=True):
@@ -3127,7 +3109,9 @@ class _State:
             self.by_node.Add(keyword_id, link, True)
         self.next_ordinal += len(keyword_ids)
 
-    def _ApplyNode(self, head: KeywordNode, row: bytes) -> None:
+    def ApplyNode(self, head: KeywordNode, row: bytes) -> None:
+        """Take in any version of a keyword."""
+        self.change_count += 1
         id, ordinal = head.id, head.ordinal
         old_row = self.nodes.get(id)
         if old_row is not None and _HaveSameLead(old_row, row):  # nothing else leads to it
@@ -3184,22 +3168,15 @@ class _State:
                 self._info_order.append(id)
         self.infos[id] = held
 
-    def _ApplyLinks(self, rows: Mapping[_Key, bytes], are_last: bool) -> None:
-        """Take links in; those of a keyword all at once, since a merge brings thousands."""
-        changed: defaultdict[str, dict[bytes, bool]] = defaultdict(dict)
-        for key, row in rows.items():
-            old = self.FindLink(key, row)
-            if old is not None:
-                self.by_info.Discard(key[1], old)
-                changed[key[2]][old] = False
-            if _LIVE in row:
-                self.by_info.Add(key[1], row, are_last)
-                if are_last:
-                    self.by_node.Add(key[2], row, are_last)
-                else:
-                    changed[key[2]][row] = True
-        for keyword_id, is_there in changed.items():
-            self.by_node.Change(keyword_id, is_there)
+    def _ApplyLink(self, key: _Key, row: bytes, is_last: bool) -> None:
+        _, info_id, keyword_id = key
+        old = self.FindLink(key, row)
+        if old is not None:
+            self.by_info.Discard(info_id, old)
+            self.by_node.Discard(keyword_id, old)
+        if _LIVE in row:
+            self.by_info.Add(info_id, row, is_last)
+            self.by_node.Add(keyword_id, row, is_last)
 
     def Check(self) -> None:
         """Refuse keywords below a parent that does not exist.  Cost: one look-up for each inner node."""
@@ -4192,19 +4169,18 @@ class _Transaction:
     def Collect(self, first: int) -> tuple[Rows, Rows]:
         before = _NOTHING
         after = NoRows()
-        rows_after, heads = after[:3], after.heads
+        rows_after = after[:3]
         replaced: dict[_Key, tuple[_Staged | None, bytes | None]] = {}
         for key, old, dead in self.steps[first:]:
             replaced.setdefault(key, (old, dead))  # of its first step: what an earlier operation of the group staged
         for key, (old, dead) in replaced.items():
-            row, head, was = self.staged[key]
+            row, _, was = self.staged[key]
             if old is not None:
                 was = old[0] if _IsLive(old[0]) else dead
             if was is not None:
                 before = NoRows() if before is _NOTHING else before
                 before[:3][key[0]].append(was)
             rows_after[key[0]].append(row)
-            heads[row] = head
         return before, after
 
     def TakeIn(self, records: Rows) -> bool:
@@ -5020,7 +4996,7 @@ class _Engine:
     def _MakeFirst(self) -> LoggedOperation:
         now = self.Now()
         root = KeywordNode(_ROOT_ID, _ROOT_ID, [], [_ROOT_ID], 0, None, [], "", {}, 1, now, now, created_by="agent")
-        after = Rows([_EncodeRecord(root)], [], [], {}, {})
+        after = Rows([_EncodeRecord(root)], [], [], {})
         return LoggedOperation(_BEGINNINGS[0], self.new_id(), now, NoRows(), after, "agent")
 
     def NormalizeAll(self, names: Sequence[str]) -> list[str]:
@@ -5979,7 +5955,7 @@ class _Writer:
         links = []
         for number, keyword_id in enumerate(keyword_ids, ordinal):
             links.append(_EncodeLink(id, keyword_id, number, False, RelationType.PRIMARY, author, now))
-        after = _EncodeRows(_MakeRows(([], [row], links, {}, {})))
+        after = _EncodeRows(_MakeRows(([], [row], links, {})))
         return info, state.AddInfo, (id, row, keyword_ids, links), (*operation, after, (1, [row]), (2, links))
 
     def MakeChange(self, op: str, plan: Callable[..., Any], author: str, given: _Row, *_: object) -> _Made | None:
@@ -5994,11 +5970,9 @@ class _Writer:
         record = plan(tx, **given)
         if tx.after is None or (kind and len(tx.after) > RESIDENT_LIMIT):
             return None
-        rows = NoRows()
-        rows[:3][kind].append(tx.after)
-        rows.heads[tx.after] = record
+        take_in, taken = (state.AddInfo, (id, tx.after, (), ())) if kind else (state.ApplyNode, (record, tx.after))
         operation = op, engine.new_id(), tx.now, author, None, row, tx.after, (kind, [tx.after])
-        return record, state.Apply, (rows,), operation
+        return record, take_in, taken, operation
 
     def Place(self, name: str, description: str) -> tuple[str, _Row | None]:
         """Let the model choose a parent; return it, and what the log keeps of that."""

@@ -371,7 +371,7 @@ class _Repair:
                 self.losses.append(Loss(f"a link was taken away: {what}", ids=(link.info_id, link.keyword_id)))
                 before.links.append(row)
                 links.append(kt._EncodeRecord(replace(link, deleted=True)))
-        return before, kt.Rows([kt._EncodeRecord(node) for node in after.values()], [], links, {}, {})
+        return before, kt.Rows([kt._EncodeRecord(node) for node in after.values()], [], links, {})
 
 
 def _check(record: kt.KeywordNode | kt.Info | kt.InfoKeywordLink) -> None:

@@ -180,7 +180,7 @@ def behind_looking_whether_open(patch: pytest.MonkeyPatch, act: Callable[[], obj
 
 def before_taking_in(patch: pytest.MonkeyPatch, act: Callable[[], object]) -> None:
     """Do something before what an operation brings is taken into memory, on either way."""
-    for name in ("Apply", "AddNode", "AddInfo"):
+    for name in ("Apply", "ApplyNode", "AddNode", "AddInfo"):
         _before(patch, kt._State, name, act)
 
 
