@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 __all__ = ["Hit", "Index", "LostIndexError", "Ranking", "Unit"]
 
 _NEAREST = 200  # units that meaning brings: as many as the words do
+_LEAST = 0.02  # above the score of a text with nothing that is asked for, see `calibration`
 _BESIDE = 0.8  # the share of its context's nearness that a unit inherits; as with words, see `score.DECAY`
 
 
@@ -126,9 +127,22 @@ class Index(WritableRows):
         with self.reading():
             asked, found, scores, _ = self.rank(query, limit, among=among, lent=lent)
             first = [*scores][:limit]
-            quoted = [each for each in found if each.id in {*first[:quotes]}]
-            excerpts = evidence.quote(self, evidence.Words(asked.quoted()), quoted)
+            quoted = {*first[:quotes]}
+            words = evidence.Words(asked.quoted() if quoted else {})
+            excerpts = evidence.quote(self, words, [each for each in found if each.id in quoted])
             return [Hit(id, scores[id], excerpts.get(id, "")) for id in first]
+
+    def order(self, query: str, limit: int = 10, *, among: score.Among | None = None) -> list[str]:
+        """Return the ids of the units that say something of a question, best first.
+
+        As `search`, but by words alone without the confidence, which reads the texts: a third of the time less.
+        """
+        with self.reading():
+            if self.vectors is not None:
+                return [hit.id for hit in self.search(query, limit, among=among, quotes=0) if hit.score >= _LEAST]
+            asked = score.Query(self, texts.question(query), query=query)
+            found = [] if asked.is_empty else score.rank(asked, limit, among=among)
+            return [each.id for each in found if each.coverage]
 
     def rank(
         self,

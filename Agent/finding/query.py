@@ -247,14 +247,15 @@ class Query:
             for term, postings in self.postings.items()
         }
         found, left = dict[int, float](), math.fsum(most.values())
-        bar, may_gain = left / 6, None
+        bar, may_gain, unread = left / 6, None, sum(len(postings.codes) for postings in self.postings.values())
         for term in sorted(most, key=lambda term: (-most[term], term)):
-            if count and left < bar:
+            if count and left < bar and unread > 2 * len(found):  # else looking for the lesser ones takes longer
                 bar = left / 4
                 if best_ones := _drop_lesser(found, 1 + has_passages, count, left):
                     found, may_gain = best_ones, best_ones.__contains__
             _add(found, self.postings[term], self.weights[term], saturated, self.shares.get(term, {}), may_gain)
             left -= most[term]
+            unread -= len(self.postings[term].codes)
         if not has_passages:
             return found, {}
         passages = {document: gain for document, gain in found.items() if document & 1}
@@ -262,14 +263,15 @@ class Query:
 
     def look_at(self, documents: Iterable[int]) -> None:
         """Find out which terms some documents have: of many at once, in a fraction of the time."""
-        new = set(documents) - self._codes.keys()
-        self._codes.update((document, {}) for document in new)
-        self.covered |= dict.fromkeys(new, 0.0)
+        codes, covered = self._codes, self.covered
+        new = set(documents) - codes.keys()
+        codes.update((document, {}) for document in new)
+        covered |= dict.fromkeys(new, 0.0)
         for term, postings in self.postings.items():
-            weight, shares = self.weights[term] if term in self.telling else 0.0, self.shares.get(term, {})
+            weight, shares = self.weights[term] if term in self.telling else 0.0, self.shares.get(term)
             for document, code in compress(zip(*postings, strict=True), map(new.__contains__, postings.documents)):
-                self._codes[document][term] = code
-                self.covered[document] += weight * shares.get(document, 1.0)
+                codes[document][term] = code
+                covered[document] += weight * shares.get(document, 1.0) if shares else weight
 
     def _codes_of(self, document: int) -> dict[str, int]:
         if document not in self._codes:

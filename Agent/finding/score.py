@@ -94,7 +94,7 @@ def rank(
     scored = list[Found]()
     latin = query.weigh(term for term in query.weights if not texts.is_unspaced(term)) / query.mass
     whole = _together(query, [row.group for _, row in there])
-    bounds, extra = list[tuple[float, int]](), dict[int, float]()
+    bounds, extra, alone = list[tuple[float, int]](), dict[int, float](), dict[int, tuple[float, float, list[int]]]()
     for number, row in there:
         if row.id not in allowed:
             continue
@@ -112,14 +112,15 @@ def rank(
                 most += FURTHER**place * (by_itself + passages[passage])
                 coverage += query.covered[passage]
         coverage = min(1.0, coverage / query.mass)
+        if not said:
+            alone[number] = most / query.mass, coverage, []
         bounds.append(((most / query.mass + extra[number]) * (SURE + coverage) * (1 + 1e-9), number))
     best_scores: list[float] = []  # as many as are wanted, the least first
     for bound, number in sorted(bounds, reverse=True):
         if len(best_scores) == limit and bound < best_scores[0]:
             break
-        said = passages_of.get(number, ())
         shares = lent.get(rows[number].id) if lent else None
-        explained, coverage, documents = evidence.of(number, said, shares)
+        explained, coverage, documents = alone.get(number) or evidence.of(number, passages_of.get(number, ()), shares)
         explained += extra[number]
         if explained > 0 or 2 * number in similar:
             at = documents or [2 * number]

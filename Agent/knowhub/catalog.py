@@ -428,7 +428,6 @@ def read_records(text: str) -> list[Record]:
 
 # Asking
 
-_LEAST_FIT = 0.02  # above the score of a text with nothing that is asked for, see `finding.calibration`
 _ELIGIBLE_KEPT = 4  # sets of eligible entries: each of some 1 MB, among 30,000
 _LOOKED_AT, _NEWEST, _COMPARED = 1_000, 100, 50  # entries with a term of a new one; those of them that one sees
 _PAGE = 50  # rows that are read at once: an export without a reader holds them
@@ -649,8 +648,7 @@ class Catalog(Following):
         chosen: Among | None = among if len(among) <= _FEW else among.intersection
         some = None if len(among) == self._entries else chosen
         self._index.ask(query)
-        found = self._with_index(lambda: self._index.search(query, limit, among=some, quotes=0))
-        return [one.id for one in found if one.id in among and one.score >= _LEAST_FIT]
+        return [id for id in self._with_index(lambda: self._index.order(query, limit, among=some)) if id in among]
 
     def resembling(self, token: Token, task: str, least: float, limit: int) -> list[tuple[float, Record]]:
         """Return the entries that a token sees whose tasks are similar to a text, the most similar first.
