@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 __all__ = ["Hit", "Index", "LostIndexError", "Ranking", "Unit"]
 
 _NEAREST = 200  # units that meaning brings: as many as the words do
+_WHOLE = 50  # candidates where no text is in pieces: the first ten of 1,498 questions in 1,500 are those of 100
 _LEAST = 0.02  # above the score of a text with nothing that is asked for, see `calibration`
 _BESIDE = 0.8  # the share of its context's nearness that a unit inherits; as with words, see `score.DECAY`
 
@@ -141,7 +142,8 @@ class Index(WritableRows):
             if self.vectors is not None:
                 return [hit.id for hit in self.search(query, limit, among=among, quotes=0) if hit.score >= _LEAST]
             asked = score.Query(self, texts.question(query), query=query)
-            found = [] if asked.is_empty else score.rank(asked, limit, among=among)
+            candidates = score.CANDIDATES if asked.counts.get("passages") else _WHOLE
+            found = [] if asked.is_empty else score.rank(asked, limit, candidates, among=among)
             return [each.id for each in found if each.coverage]
 
     def rank(

@@ -65,12 +65,13 @@ def best(scores: Mapping[int, float], count: int, newest_first: bool = False) ->
 def rank(
     query: Query,
     limit: int,
+    candidates: int = CANDIDATES,
     *,
     among: Among | None = None,
     lent: Mapping[str, Mapping[str, float]] | None = None,
 ) -> list[Found]:
     """Return the hits of a question, best first; see `Index.search`."""
-    count = max(CANDIDATES, min(limit, query.total))
+    count = max(candidates, min(limit, query.total))
     own, passages = query.gains(count if among is None else 0)
     similar = query.similar_names()
     index = query.index
