@@ -34,8 +34,8 @@ from .schemas import problem_of
 from .server import answer, caller_of, router
 from .tokens import need
 
-SWEEP_S = 60
-"""Seconds between two looks for expired secrets."""
+SWEEP_S, TEND_S = 60, 5
+"""Seconds between two looks for expired secrets, and for new words: those of many entries at once cost half."""
 
 _log = logging.getLogger(__name__)
 
@@ -133,13 +133,13 @@ def _make_api(application: Application, closes_hub: bool) -> FastAPI:
 
 
 async def _sweep(hub: KnowHub) -> None:
-    for second in itertools.count():
-        does = hub.catalog.tend if second % SWEEP_S else hub.sweep
+    for look in itertools.count():
+        does = hub.catalog.tend if look * TEND_S % SWEEP_S else hub.sweep
         try:
-            await run_in_threadpool(does if second else hub.catalog.warm)
+            await run_in_threadpool(does if look else hub.catalog.warm)
         except Exception as error:  # it comes again in a minute
             _log.warning("the sweep failed: %s", type(error).__name__)
-        await asyncio.sleep(1.0)
+        await asyncio.sleep(TEND_S)
 
 
 def _handle_errors(api: FastAPI, application: Application) -> None:

@@ -677,7 +677,7 @@ class Catalog(Following):
             shared = len(terms.intersection(theirs))
             alike.append((shared / (len(terms) + len(theirs) - shared), id))
         best = [pair for pair in sorted(alike, reverse=True)[:limit] if pair[0] >= least]
-        records = self.several([id for _, id in best])
+        records = self.several([id for _, id in best]) if best else {}
         return [(share, records[id]) for share, id in best if id in records]
 
     # -- operations --

@@ -81,6 +81,12 @@ def test_the_best_documents_are_summed_up_and_what_cannot_be_one_of_them_is_not(
     assert 50 <= len(some) < len(everything) / 2
     assert score.best(some, 50) == score.best(everything, 50)
     assert some.items() <= everything.items()
+    ranked = score.rank(query, 10)
+    assert index.order("Where are the kettle and the teapot?") == [each.id for each in ranked]
+    if not has_passages:  # what stands alone is scored without its evidence
+        evidence = score.Evidence(query, index.units([each.number for each in ranked]))
+        whole = [evidence.of(each.number, ()) for each in ranked]
+        assert [each.score for each in ranked] == pytest.approx([one * (score.SURE + has) for one, has, _ in whole])
 
 
 def test_many_postings_of_a_word_are_kept_and_removed() -> None:
@@ -643,11 +649,14 @@ def test_what_the_caller_does_wrong_is_no_damage(use: Callable[[Index], object])
 @pytest.mark.parametrize("query", ["is the", "When is it?", "how many are there of the", "这是什么时候的？", "多少"])
 @pytest.mark.parametrize("count", [1, 3, 10, 30])
 def test_a_question_of_stop_words_has_no_answer(query: str, count: int) -> None:
-    index = Index()
+    index, words = Index(), Index(meaning=False)
     facts = ["The train is at 7:32.", "There are 3 of the keys.", "这是五月三日的票。", "Ben is the boss of the team."]
-    index.put(Unit(f"{number}", text=facts[number % 4] + f" w{number}x") for number in range(count))
+    for each in (index, words):
+        each.put(Unit(f"{number}", text=facts[number % 4] + f" w{number}x") for number in range(count))
 
     assert all(hit.score < 0.3 for hit in index.search(query))
+    assert words.order(query) == []
+    assert words.order("boss of a kettle") == (["3"] if count > 3 else []) + [str(at) for at in range(7, count, 4)]
 
 
 def test_an_index_of_another_version_is_refused_to_readers_too(tmp_path: Path) -> None:
