@@ -25,7 +25,7 @@ from .core.objects import ForgetResult, Message, OutboxEvent, RequestContext, Se
 from .fs.context_fs import ContextFS
 from .fs.folders import Image
 from .fs.main_store import Transaction
-from .fs.meta import Staged, digests_of, read_edges, read_meta, write_edges
+from .fs.meta import Staged, read_edges, read_meta, write_edges
 from .fs.uri import Uri, check_access, parse_uri, space_uris, uri_of
 from .index.index_worker import IndexSpaces, IndexWorker, context_of
 from .index.outbox_store import OutboxStore
@@ -216,8 +216,7 @@ def verify_store(fs: ContextFS, spaces: IndexSpaces, outbox: OutboxStore) -> lis
     """Return a sentence for each disagreement. Cost: reads all of the store."""
     found = list(_journal(fs))
     for space in fs.spaces():
-        found += _files(fs, space)
-        found += _index(fs, spaces, space)
+        found += _nodes(fs, spaces, space)
     counts = outbox.counts()
     found += [f"forgotten: what was at {uri} is not out of every file yet: {why}" for uri, why in outbox.open(FORGET)]
     found += [f"outbox: {counts[status]} events are {status}" for status in ("held", "dead") if counts[status]]
@@ -233,29 +232,23 @@ def _journal(fs: ContextFS) -> Iterator[str]:
         yield f"journal: {error}"
 
 
-def _files(fs: ContextFS, space: str) -> Iterator[str]:
-    edits = fs.find_edits(space)
-    yield from (f"files: {uri} was changed by hand; `adopt` makes a version of it" for uri in edits)
+def _nodes(fs: ContextFS, spaces: IndexSpaces, space: str) -> Iterator[str]:
+    yield from (f"files: {uri} was changed by hand; `adopt` makes a version of it" for uri in fs.find_edits(space))
+    wanted = dict[str, str]()
     for each in fs.walk(parse_uri(space)):
         try:
-            fs.read_node(context_of(each.text), each.text)
+            wanted[each.text] = projected_digest(fs.read_node(context_of(each.text), each.text))
         except ContextEngineError as error:
+            wanted[each.text] = ""  # the index may have the part of it that is whole
             yield f"files: {each.text} cannot be read: {error}"
-
-
-def _index(fs: ContextFS, spaces: IndexSpaces, space: str) -> Iterator[str]:
     if not (spaces.folder_of(space) / "index.db").exists():
         yield f"index: {space} has none; it is made when it is needed"
         return
-    words = spaces.words(space)
     try:
-        known = words.digests_under(space)
-        for each in fs.walk(parse_uri(space)):
-            image = fs.folders.read(each.folders)
-            meta = read_meta(each, image)
-            digest = projected_digest(each.text, meta, meta["category"], digests_of(image))
-            if known.pop(each.text, None) != digest:
-                yield f"index: {each.text} is not up to date"
-        yield from (f"index: {uri} is there, and no such node" for uri in known)
-    except (sqlite3.DatabaseError, LostIndexError, ContextEngineError) as error:
+        known = spaces.words(space).digests_under(space)
+    except (sqlite3.DatabaseError, LostIndexError) as error:
         yield f"index: {space}: {error}"
+        return
+    stale = [uri for uri, digest in wanted.items() if digest and known.get(uri) != digest]
+    yield from (f"index: {uri} is not up to date" for uri in stale)
+    yield from (f"index: {uri} is there, and no such node" for uri in known.keys() - wanted.keys())

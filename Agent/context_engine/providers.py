@@ -146,14 +146,10 @@ class WordIndex:
         self._beside = beside
         self._waiting: dict[str, Unit] | None = None  # within `writing`: what is to be put at its end
         self._prepared: sqlite3.Connection | None = None
-        self._last: tuple[object, Ranking] | None = None
         self._near: dict[str, list[Place]] = {}  # by question, the last ones: several threads may ask
-        with contextlib.suppress(LostIndexError):
-            self._look()
-        self._look()
-
-    def _look(self) -> None:
-        with self.reading():
+        with contextlib.suppress(LostIndexError), self.reading():
+            return
+        with self.reading():  # of the one that took its place
             pass
 
     # -- the file --
@@ -183,12 +179,10 @@ class WordIndex:
     def _make_tables(self, db: sqlite3.Connection) -> None:
         if db is self._prepared:
             return
-        tables = {name for (name,) in db.execute("select name from sqlite_master where name in ('node', 'vectored')")}
-        if len(tables) == 1:
-            raise sqlite3.DatabaseError("the index is of another version")  # and is begun again
-        for statement in _TABLES.split(";") if not tables else ():
+        is_new = db.execute("select 1 from sqlite_master where name = 'node'").fetchone() is None
+        for statement in _TABLES.split(";") if is_new else ():
             db.execute(statement)
-        self._prepared = db if tables else None  # new ones may be rolled back
+        self._prepared = None if is_new else db  # new ones may be rolled back
 
     @property
     def is_new(self) -> bool:
@@ -201,7 +195,6 @@ class WordIndex:
 
     def discard(self) -> None:
         """Begin again with nothing; a process that has the file open sees that at its next look."""
-        self._last = None
         self._index.close()
         if self._path is not None:
             for ending in ("-journal", ""):
@@ -240,11 +233,6 @@ class WordIndex:
             sql = "select uri from name where name in (select value from json_each(?)) and uri >= ? and uri < ?"
             rows = db.execute(f"{sql} order by uri", (json.dumps(phrases), f"{under}/", f"{under}0"))
             return list(dict.fromkeys(row[0] for row in rows))
-
-    def state(self) -> object:
-        """Return a value that differs after any change, by any process."""
-        with self._index.reading() as db:
-            return id(db), db.execute("pragma data_version").fetchone(), db.total_changes
 
     # -- writing --
 
@@ -330,7 +318,8 @@ class WordIndex:
 
         To be called before `rank`, outside `reading`. Cost: see `Index.ask`.
         """
-        self._last = None
+        with self.reading() as db:
+            self._last_ranking(db).clear()
         if self._beside is None:
             return self._index.ask(query)
         self._beside.catch_up(self)
@@ -381,26 +370,24 @@ class WordIndex:
 
     def drop_vectors(self, uris: Iterable[str]) -> None:
         """Delete the vectors of some nodes in the caller's `VectorIndex`, where there is one."""
-        if self._beside is not None:
-            self._beside.drop(self, uris)
+        for uri in uris if self._beside is not None else ():
+            self._beside.drop(self, uri)
 
-    def vectors_out_of_date(self, model: str) -> list[str]:
-        """Return the nodes whose noted vectors are not those that a model makes of them now."""
-        sql = "select uri from vectored v left join node n using (uri) where ? || ' ' || n.digest is not v.digest"
+    def other_vectors(self, model: str) -> list[tuple[str, str | None]]:
+        """Return the nodes whose noted vectors, if any, are not those that a model makes of them now.
+
+        Each comes with what is to be noted; None where there is no such node.
+        """
+        sql = "select uri, ? || ' ' || n.digest wanted from {} using (uri) where wanted is not v.digest"
+        joined = map(sql.format, ("vectored v left join node n", "node n left join vectored v"))
         with self.reading() as db:
-            return [uri for (uri,) in db.execute(sql, (model,))]
+            return db.execute(" union ".join(joined), (model, model)).fetchall()
 
-    def without_vectors(self) -> list[tuple[str, str]]:
-        """Return the nodes that have no vectors yet, with their digests."""
-        sql = "select uri, digest from node where uri not in (select uri from vectored)"
-        with self.reading() as db:
-            return db.execute(sql).fetchall()
-
-    def note_vectors(self, uri: str, digest: str) -> None:
-        """Note that a node's vectors are kept elsewhere, made of its text of this digest; "" is that they are not."""
+    def note_vectors(self, uri: str, digest: str | None) -> None:
+        """Note that a node's vectors are kept elsewhere, and what they were made of; None is that there are none."""
         with self.writing() as db:
             db.execute("delete from vectored where uri = ?", (uri,))
-            if digest:
+            if digest is not None:
                 db.execute("insert into vectored values (?, ?)", (uri, digest))
 
     def texts_of(self, hits: Sequence[WordHit]) -> list[str]:
@@ -410,16 +397,19 @@ class WordIndex:
 
     def _ranked(self, db: sqlite3.Connection, query: str, filters: Filters, limit: int) -> Ranking:
         """Return the ranking of a query; a search asks for its levels one after the other, and is ranked once."""
-        key = query, filters, max(_RANKED, limit), self.state()
-        last = self._last  # another thread may ask something else meanwhile
-        if last is None or last[0] != key:
+        key, last = (query, filters, max(_RANKED, limit)), self._last_ranking(db)
+        if not last or last[0][0] != key:
             among = _among(db, filters) if filters != ALL else None
             ranking = self._index.rank(query, max(_RANKED, limit), among=among)
             near = self._near.get(query)
             if near and (ids := self._present(db, near, filters)):
                 ranking = ranking._replace(scores=_fuse([*ranking.scores], ids), nearest=dict.fromkeys(ids, 0))
-            self._last = last = key, ranking
-        return last[1]
+            last[:] = [(key, ranking)]
+        return last[0][1]
+
+    def _last_ranking(self, db: sqlite3.Connection) -> list[tuple[object, Ranking]]:
+        """Return the last question with its ranking, as long as nothing changes."""
+        return self._index.remembered(db, "last ranking", list)
 
     def _present(self, db: sqlite3.Connection, places: Iterable[Place], filters: Filters) -> list[str]:
         """Return the ids of some places, in their order, of those that are there and pass."""
@@ -493,10 +483,11 @@ def said_text(message: Message) -> str:
     return f"{message.name}: {message.text}" if message.name else message.text
 
 
-def projected_digest(uri: str, meta: Mapping[str, Any], category: str, digests: Mapping[str, str]) -> str:
+def projected_digest(node: ContextNode) -> str:
     """Return a digest of all of a node that an index holds: of its names, and of its files by their digests."""
-    named = [uri, meta["title"], *meta["aliases"], *meta["confirmed"], category]
-    return digest_of(json.dumps([named, dict(digests)], sort_keys=True), size=8)
+    meta = node.metadata
+    named = [node.uri, meta["title"], *meta["aliases"], *meta["confirmed"], node.category]
+    return digest_of(json.dumps([named, meta["digests"]], sort_keys=True), size=8)
 
 
 def passage_of_archive(lines: Sequence[bytes], part: int, where: str) -> tuple[str, str, str]:
@@ -579,27 +570,27 @@ class IndexedVectors:
     ) -> None:
         self._embedder, self._index, self._records_of, self._filters = embedder, index, records_of, dict(filters)
 
-    def drop(self, words: WordIndex, uris: Iterable[str] = ()) -> None:
-        """Delete the vectors of some nodes, and of those that have changed or are gone; embeds nothing."""
-        for uri in dict.fromkeys([*uris, *words.vectors_out_of_date(self._embedder.name)]):
-            with contextlib.suppress(Exception):  # the port: it is tried again
-                self._index.delete_by_uri(uri)
-                words.note_vectors(uri, "")
+    def drop(self, words: WordIndex, uri: str) -> None:
+        """Delete the vectors of a node."""
+        with contextlib.suppress(Exception):  # the port: it is tried again
+            self._index.delete_by_uri(uri)
+            words.note_vectors(uri, None)
 
     def catch_up(self, words: WordIndex) -> None:
-        """Embed nodes without vectors, and upsert them."""
-        self.drop(words)
-        for uri, digest in words.without_vectors():
+        """Delete the vectors of nodes that have changed or are gone, and upsert those of all that are there."""
+        for uri, digest in words.other_vectors(self._embedder.name):
             try:
-                records = self._records_of(uri)
-                vectors = self._embedder.embed([record.text for record in records])
-                for record, vector in zip(records, vectors, strict=True):
-                    record.metadata |= {"vector": list(vector), "part": record.part}
-                self._index.upsert(records)
+                self._index.delete_by_uri(uri)
+                if digest is not None:
+                    records = self._records_of(uri)
+                    vectors = self._embedder.embed([record.text for record in records])
+                    for record, vector in zip(records, vectors, strict=True):
+                        record.metadata |= {"vector": list(vector), "part": record.part}
+                    self._index.upsert(records)
             except Exception as error:  # the ports: words rank alone until then
                 _log.warning("vectors of %s wait: %s", uri, HideKeys(str(error)))
                 return
-            words.note_vectors(uri, f"{self._embedder.name} {digest}")
+            words.note_vectors(uri, digest)
 
     def nearest(self, query: str) -> list[Place]:
         """Return the places that are nearest to a question, nearest first."""

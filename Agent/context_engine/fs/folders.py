@@ -59,7 +59,7 @@ class Disk:
         On a file system that cannot (NFS) these are three steps: a file renamed into the place between two is lost.
         """
         if not _rename2(new, name, parent, _EXCHANGE):
-            taken = f"{name}.old"
+            taken = name + OLD
             os.link(name, taken, src_dir_fd=parent, dst_dir_fd=parent, follow_symlinks=False)
             os.rename(new, name, src_dir_fd=parent, dst_dir_fd=parent)
             os.rename(taken, new, src_dir_fd=parent, dst_dir_fd=parent)
@@ -172,7 +172,7 @@ Image: TypeAlias = dict[str, bytes]
 Change: TypeAlias = Mapping[str, bytes | None]
 
 NEW = ".new"  # what a file is called until it is whole, and then what was there before
-OLD = ".old"  # an edit, until the merged file is in place
+OLD = ".old"  # what was there before, within a `swap` of several steps
 _WAITS = (0.0, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05)  # for a program that has a file open for writing, seconds
 _REFUSED = (errno.EACCES, errno.EPERM)
 
@@ -314,7 +314,6 @@ class Folders:
             os.close(fd)
 
     def _write_file(self, name: str, data: bytes | None, parent: int, names: Sequence[str], look: Look) -> None:
-        is_again = False
         while data is not None:
             fd = self._disk.create_file(name + NEW, parent)
             try:
@@ -323,11 +322,7 @@ class Folders:
                     left = left[self._disk.write(fd, bytes(left) if len(left) < len(data) else data) :]
             finally:
                 os.close(fd)
-            is_taken = self._put(name, parent)
-            if is_again:
-                self._disk.remove_file(name + OLD, parent)  # what is in place now has all of it
-            data = self._look_at_taken(name, parent, names, look, data) if is_taken else None
-            is_again = True
+            data = self._look_at_taken(name, parent, names, look, data) if self._put(name, parent) else None
 
     def _put(self, name: str, parent: int) -> bool:
         """Let a new file take its place; return whether something was there, which has the new one's name now."""
@@ -352,11 +347,8 @@ class Folders:
             self._disk.rename(name + NEW, parent, name, parent)
             raise
         link = functools.partial(self._disk.link_out, name + NEW, parent) if is_open else None
-        merged = look(name, taken, data, link)
-        if merged is not None:
-            self._disk.rename(name + NEW, parent, name + OLD, parent)
-        else:
-            self._disk.remove_file(name + NEW, parent)
+        merged = look(name, taken, data, link)  # by now the journal has it, or `aside`
+        self._disk.remove_file(name + NEW, parent)
         return merged
 
     def _take_away(self, name: str, parent: int, names: Sequence[str], look: Look) -> None:

@@ -25,7 +25,6 @@ import threading
 import time
 import uuid
 import weakref
-from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -57,7 +56,6 @@ _log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 _ATTEMPTS = 50
-_KNOWN_EDITS = 1_024
 
 
 _EMPTY: Image = {config.ABSTRACT: b"", config.OVERVIEW: b"", CONTENT: b"", RELATIONS: b"[]\n"}
@@ -267,7 +265,6 @@ class MainStore:
         self._commits_since = 0  # the last checkpoint
         self._committed: list[OutboxEvent] = []  # events of this thread's commits, until the lock is free
         self.on_commit: Callable[[Sequence[OutboxEvent]], None] = lambda events: None
-        self._known_edits: OrderedDict[str, str] = OrderedDict()  # uri -> state that was read under the lock
         watch_forks(self)
         self._open()
         self._identity = _identity_of(self.root)
@@ -497,23 +494,17 @@ class MainStore:
 
         The metadata is among `files`; of a node that is edited all are returned. What is not whole is read again under
         the lock, for which who holds an index must not wait (`may_lock`), since who has it may wait for the index: then
-        it is an edit, or its event is yet to come. Cost: one open a file and folder; of an edit the lock, once.
+        it is an edit, or its event is yet to come. Cost: one open a file and folder; of an edit the lock.
         """
         if files is not FILES and is_whole(image := self.folders.read(uri.folders, files), files):
             return image
         image = self.folders.read(uri.folders)
         if not image.keys() - {META} or is_whole(image):
             return image if image.keys() - {META} else {}
-        if self._known_edits.get(uri.text) == state_of(image):
-            return image
         if not may_lock:
             return image
         with self.locked():
-            image = self.folders.read(uri.folders, is_settled=True)
-        self._known_edits[uri.text] = state_of(image)
-        if len(self._known_edits) > _KNOWN_EDITS:
-            self._known_edits.popitem(last=False)
-        return image
+            return self.folders.read(uri.folders, is_settled=True)
 
     def entries(self, uri: Uri, depth: int = config.URI_SEGMENTS) -> Iterator[tuple[Uri, Entry]]:
         """Yield a folder and those under it, parents first; folders that no URI has are left out."""

@@ -33,7 +33,14 @@ from ..core.config import (
     UPSERT_CONTEXT,
     UPSERT_RELATION,
 )
-from ..core.errors import ContextEngineError, InvalidUriError, ProviderDownError, StoreCorruptError, StoreError
+from ..core.errors import (
+    ContextEngineError,
+    InvalidUriError,
+    NodeNotFoundError,
+    ProviderDownError,
+    StoreCorruptError,
+    StoreError,
+)
 from ..core.messages import decode_messages
 from ..core.objects import (
     ContextNode,
@@ -324,21 +331,24 @@ class IndexWorker:
     def _project(self, index: WordIndex, uri: Uri) -> None:
         """Let the index hold one node as it is now."""
         try:
-            image = self._fs.read_image(uri, may_lock=False) if uri.is_node else {}
-            if META not in image:
-                index.remove(uri.text)
-                return
-            node = node_of(uri, staged_of(uri, image), uri.category != SESSIONS)
-            digest = projected_digest(uri.text, node.metadata, node.category, node.metadata["digests"])
+            node, image = self._read(uri)
+            digest = projected_digest(node)
             if index.digests([uri.text]).get(uri.text) == digest:
                 return
             records = self._records(uri, node, image)
-        except ContextEngineError as error:  # it is left out, and reported; the others are found
+        except ContextEngineError as error:  # it is gone, or left out, and reported; the others are found
             index.remove(uri.text)
             if isinstance(error, StoreError):
                 self._report(uri, error)
             return
         index.replace(digest, records, _names_of(uri, node), uri.parent if node.category == SESSIONS else "")
+
+    def _read(self, uri: Uri) -> tuple[ContextNode, Image]:
+        """Return a node as it is now, of an archive without its page, and its files."""
+        image = self._fs.read_image(uri, may_lock=False) if uri.is_node else {}
+        if META not in image:
+            raise NodeNotFoundError(uri.text)
+        return node_of(uri, staged_of(uri, image), uri.category != SESSIONS), image
 
     def _records(self, uri: Uri, node: ContextNode, image: Image) -> list[IndexRecord]:
         """Return a node's records; damaged lines of an archive are reported."""
@@ -353,8 +363,7 @@ class IndexWorker:
     def records_of(self, uri: str) -> list[IndexRecord]:
         """Return the records of a node as it is now."""
         parsed = parse_uri(uri)
-        image = self._fs.read_image(parsed, may_lock=False)
-        return self._records(parsed, node_of(parsed, staged_of(parsed, image), parsed.category != SESSIONS), image)
+        return self._records(parsed, *self._read(parsed))
 
     def _report(self, uri: Uri, error: StoreError) -> None:
         """Report once which parts of a node are not indexed."""

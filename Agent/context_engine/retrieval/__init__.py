@@ -398,8 +398,7 @@ class RetrievalAssembler:
             return None
         passages = {} if node.category == SESSIONS else {part: text for part, text, _ in passages_of(node)}
         edges = [edge for edge in read_edges(node.uri, image.get(RELATIONS, b"")) if is_visible(ctx, edge.to_uri)]
-        projected = projected_digest(node.uri, node.metadata, node.category, node.metadata["digests"])
-        is_stale = node.category != SESSIONS and known.get(node.uri) != projected
+        is_stale = node.category != SESSIONS and known.get(node.uri) != projected_digest(node)
         if is_stale:
             self._on_stale(node.uri)
         return _Seen(node, lines_of(image.get(MESSAGES, b"")), passages, edges, is_stale)
