@@ -53,8 +53,8 @@ class Reading:
     candidates: list[CandidateMemory] = field(default_factory=list)
     unread: set[int] = field(default_factory=set)
     """Those that it was not asked about, or gave no answer."""
-    failed: set[int] = field(default_factory=set)
-    """Those of whose candidates some were dropped."""
+    is_partial: bool = False
+    """Whether some candidates were dropped, or an extractor failed."""
     failures: list[dict[str, Any]] = field(default_factory=list)
 
 
@@ -101,7 +101,7 @@ class ModelReader:
                 numbers = [number for number, _ in chunk]
                 made.candidates += found
                 made.failures += wrong
-                made.failed.update(numbers if wrong else ())
+                made.is_partial |= bool(wrong)
                 if error is not None:
                     text = HideKeys(f"{type(error).__name__}: {error}")[:300]
                     made.failures.append({"extractor": "model", "error": text})
@@ -212,19 +212,14 @@ class _Extractor:
 
     categories: tuple[str, ...] = ()
 
-    def __init__(self, reader: ModelReader | None = None) -> None:
-        self._reader = reader
-
     def extract(
         self, messages: Sequence[Message], archive: SessionArchive, ctx: RequestContext
     ) -> list[CandidateMemory]:
         """Return candidates of this extractor's categories, each with its sources; none without a model.
 
-        `archive.stats["reading"]` is a `Reading` of it that was made for all of them; else the model is asked.
+        `archive.stats["reading"]` is the `Reading` of the messages that was made for all of them.
         """
-        reading = archive.stats.get("reading")
-        if reading is None:
-            reading = Reading() if self._reader is None else self._reader.read(messages, archive, ctx)
+        reading = archive.stats.get("reading") or Reading()
         return [candidate for candidate in reading.candidates if candidate.category in self.categories]
 
 
@@ -258,6 +253,5 @@ class ProcedureExtractor(_Extractor):
         return [*super().extract(messages, archive, ctx), *read_tools(archive)]
 
 
-def make_extractors(reader: ModelReader | None = None) -> list[_Extractor]:
-    """Return the four of them."""
-    return [kind(reader) for kind in (ProfileExtractor, PreferenceExtractor, EntityEventExtractor, ProcedureExtractor)]
+EXTRACTORS = (ProfileExtractor(), PreferenceExtractor(), EntityEventExtractor(), ProcedureExtractor())
+"""The four of them."""

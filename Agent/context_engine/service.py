@@ -168,12 +168,12 @@ class ContextEngineService:
         self._reranker = reranker
         self.fs = ContextFS(folder, clock=clock, new_id=new_id, count_tokens=count_tokens, disk=disk)
         self.relations = RelationStore(self.fs)
-        self.outbox = OutboxStore(self.fs.journal, clock, current=self.fs.current)
+        self.outbox = OutboxStore(self.fs.journal, clock)
         index_folder = self.fs.space / "index"
         self.spaces = IndexSpaces(index_folder, None if beside else compared, beside)
         self.worker: IndexWorker = IndexWorker(self.fs, self.outbox, self.spaces, graph=graph)
         self._lock = threading.RLock()
-        self.coordinator = CommitCoordinator(self.fs, self.outbox, self.relations, self._ask, as_llm(llm))
+        self.coordinator = CommitCoordinator(self.fs, self.relations, self._ask, as_llm(llm))
         self.planner = QueryPlanner()
         self.retriever = L0Retriever(self.fs, self.words, self._on_stale)
         self.searcher = HierarchicalSearcher(self.words)

@@ -2,6 +2,7 @@
 
 import contextlib
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Any
 
 from ...base.text import (
@@ -24,12 +25,12 @@ from ..core.config import (
     OVERVIEW,
     SEE_MESSAGES,
 )
-from ..core.errors import StoreError, check_list
+from ..core.errors import ContextEngineError, NodeNotFoundError, check_list
 from ..core.messages import decode_messages, encode_message, encode_messages, read_messages, said_digest
 from ..core.objects import Message, RequestContext, SessionArchive
 from ..extraction import describe_tool
 from ..fs.context_fs import ContextFS
-from ..fs.uri import Uri, check_access, parse_uri, session_uri
+from ..fs.uri import check_access, parse_uri, session_uri
 
 _SPEAKERS = 6
 _KNOWN_ARCHIVES = 10_000
@@ -43,7 +44,7 @@ class ArchiveBuilder:
 
     def __init__(self, fs: ContextFS) -> None:
         self._fs = fs
-        self._ids: dict[str, dict[str, str]] = {}  # of an archive's messages, by its URI
+        self._ids_of = lru_cache(_KNOWN_ARCHIVES)(self._read_ids)
 
     def build_archive(
         self,
@@ -89,27 +90,19 @@ class ArchiveBuilder:
         Cost: reads the messages of those that this process has not seen yet: which messages an archive has never
         changes, and its name has a digest of them.
         """
-        found: dict[str, str] = {}
-        above = session_uri(ctx) if names else ""
+        found, above = dict[str, str](), session_uri(ctx)
         for name in names:
-            uri = f"{above}/{name}"
-            ids = self._ids.get(uri)
-            if ids is None:
-                with contextlib.suppress(StoreError):  # what cannot be read is not known: rather twice than never
-                    ids = self._read_ids(parse_uri(uri))
-            if ids:
-                if len(self._ids) >= _KNOWN_ARCHIVES:
-                    self._ids.clear()
-                self._ids[uri] = ids
-                found |= ids
+            with contextlib.suppress(ContextEngineError):  # what cannot be read is not known: rather twice than never
+                found |= self._ids_of(f"{above}/{name}")
         return found
 
-    def _read_ids(self, uri: Uri) -> dict[str, str]:
-        data = self._fs.folders.read(uri.folders, (MESSAGES,)).get(MESSAGES, b"")
-        said = decode_messages(data, uri.text, damage=[])
+    def _read_ids(self, uri: str) -> dict[str, str]:
+        data = self._fs.folders.read(parse_uri(uri).folders, (MESSAGES,)).get(MESSAGES, b"")
+        if not data:
+            raise NodeNotFoundError(uri)
         return {  # a damaged line has an id that no message has, and no digest
-            each.id or f"{uri.text}#{place}": each.text if each.forgotten else said_digest(each)
-            for place, each in enumerate(said)
+            each.id or f"{uri}#{place}": each.text if each.forgotten else said_digest(each)
+            for place, each in enumerate(decode_messages(data, uri, damage=[]))
         }
 
     def read(self, ctx: RequestContext, uri: str) -> SessionArchive:

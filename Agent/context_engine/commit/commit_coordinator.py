@@ -10,7 +10,7 @@ After a crash in between a worker takes the event up. A ledger, which lies in th
     state        "waiting" while something waits, "partial" where something failed, else "done"
     extractors   what read it, and which version of that; another one begins again
     waiting      the numbers of the messages that no extractor has read yet, or for whose candidates there was no room
-    failed       the numbers of messages whose candidates were not all of use: `extract_again` asks for them, no worker
+    failed       whether some candidates were of no use: `extract_again` asks for all messages again, no worker does
     applied      the ids of the candidates that were written: none is twice
     failures     what went wrong, the last twenty of it
 
@@ -42,12 +42,11 @@ from ..core.objects import (
     WritePlan,
     WriteResult,
 )
-from ..extraction import Allowance, ModelReader, Reading, make_extractors
+from ..extraction import EXTRACTORS, Allowance, ModelReader, Reading
 from ..fs.context_fs import ContextFS, RelationStore
 from ..fs.main_store import Transaction
 from ..fs.meta import Staged, read_meta
 from ..fs.uri import memory_uri, parse_uri, session_uri
-from ..index.outbox_store import OutboxStore
 from .archive_builder import ArchiveBuilder, next_number, render_archive, split_messages
 from .context_writer import ContextWriter, RelationWriter
 from .policies import Ask, PolicyRouter
@@ -56,7 +55,9 @@ from .policies import Ask, PolicyRouter
 class CandidatePipeline:
     """Calls all extractors; one that fails takes nothing from the others. A model is asked once for all of them."""
 
-    def __init__(self, extractors: Sequence[CandidateExtractor], reader: ModelReader | None = None) -> None:
+    def __init__(
+        self, extractors: Sequence[CandidateExtractor] = EXTRACTORS, reader: ModelReader | None = None
+    ) -> None:
         self.extractors, self._reader = list(extractors), reader
 
     def extract_candidates(
@@ -75,7 +76,7 @@ class CandidatePipeline:
     ) -> Reading:
         """Return what the extractors find, which run in parallel, as far as the model's `concurrency` lets them.
 
-        See `ModelReader.read`. A failed extractor may have missed candidates in any message.
+        See `ModelReader.read`.
         """
         made = self._reader.read(messages, archive, ctx, wanted, allowance) if self._reader is not None else Reading()
         shown = replace(archive, stats={**archive.stats, "reading": made})
@@ -86,7 +87,7 @@ class CandidatePipeline:
             except Exception as error:  # an extractor may be the caller's own
                 text = HideKeys(f"{type(error).__name__}: {error}")[:300]
                 made.failures.append({"extractor": type(extractor).__name__, "error": text})
-                made.failed.update(range(1, len(messages) + 1))
+                made.is_partial = True
                 return []
 
         count = (self._reader.concurrency if self._reader is not None else None) or len(self.extractors)
@@ -144,18 +145,11 @@ _FAILURES = 20
 class CommitCoordinator:
     """Commits sessions; any number of threads and processes may, the same session too."""
 
-    def __init__(
-        self,
-        fs: ContextFS,
-        outbox: OutboxStore,
-        relations: RelationStore,
-        ask: Ask,
-        llm: LLM | None = None,
-    ) -> None:
-        self._fs, self._outbox = fs, outbox
+    def __init__(self, fs: ContextFS, relations: RelationStore, ask: Ask, llm: LLM | None = None) -> None:
+        self._fs = fs
         self._reader = ModelReader(llm, fs.count_tokens) if llm is not None else None
         self.builder = ArchiveBuilder(fs)
-        self._pipeline = CandidatePipeline(make_extractors(self._reader), self._reader)
+        self._pipeline = CandidatePipeline(reader=self._reader)
         self._router = PolicyRouter(fs, ask)
         self._writer, self._relations = ContextWriter(fs), RelationWriter(relations)
 
@@ -181,40 +175,38 @@ class CommitCoordinator:
         stats["archives"] = [archive.archive_uri for archive in archives]
         if not archives:
             return CommitResult(None, [], [], {**stats, "why": "the session's archives hold all of it"}, "unchanged")
+        made = CommitResult(archives[-1], [], events, stats, "archived", commit_id)
         if is_background:
             stats["why"] = "a worker extracts it"
-            return CommitResult(archives[-1], [], events, stats, "archived", commit_id)
+            return made
         allowance = Allowance()
-        to_extract = {each.uri: each.event_id for each in events if each.event_type == EXTRACT_ARCHIVE}
-        done = [
-            self._extract_now(ctx, archive, to_extract[archive.archive_uri], allowance)
-            for archive in archives
-            if archive.archive_uri in to_extract
-        ]
-        results = [result for each in done for result in each.write_results]
-        failures = [failure for each in done for failure in each.stats["failures"]]
-        waits = [each.archive.archive_uri for each in done if each.archive and each.stats["waits"]]
-        candidates = sum(each.stats["candidates"] for each in done)
-        stats |= {"candidates": candidates, "failures": failures, "waiting": waits}
-        events += [event for each in done for event in each.outbox_events]
-        is_written = any(result.action != SKIP for result in results)
+        stats |= {"candidates": 0, "failures": [], "waiting": []}
+        for event in [each for each in events if each.event_type == EXTRACT_ARCHIVE]:
+            self._extract_now(ctx, event, allowance, made)
+        is_written = any(result.action != SKIP for result in made.write_results)
         if not is_written:
-            stats["why"] = _why(candidates, failures, self._reader is not None)
-        status = "partial" if failures or waits else "committed" if is_written else "archived"
-        commit_id = next((each.commit_id for each in reversed(done) if each.commit_id), commit_id)
-        return CommitResult(archives[-1], results, events, stats, status, commit_id)
+            stats["why"] = _why(stats["candidates"], stats["failures"], self._reader is not None)
+        if stats["failures"] or stats["waiting"]:
+            made.status = "partial"
+        elif is_written:
+            made.status = "committed"
+        return made
 
-    def _extract_now(
-        self, ctx: RequestContext, archive: SessionArchive, event_id: str, allowance: Allowance
-    ) -> CommitResult:
+    def _extract_now(self, ctx: RequestContext, event: OutboxEvent, allowance: Allowance, made: CommitResult) -> None:
         """Extract an archive of this commit; after a failure a worker goes on, since the archive is written."""
         try:
-            return self.extract(ctx, archive.archive_uri, [event_id], allowance=allowance)
+            done = self.extract(ctx, event.uri, [event.event_id], allowance=allowance)
         except ContextEngineError as error:
             if isinstance(error, StoreError) and not error.is_committed:
                 raise
-            failure = {"extractor": "commit", "error": str(error)[:300]}
-            return CommitResult(archive, [], [], {"candidates": 0, "failures": [failure], "waits": False}, "partial")
+            made.stats["failures"].append({"extractor": "commit", "error": str(error)[:300]})
+            return
+        made.write_results += done.write_results
+        made.outbox_events += done.outbox_events
+        made.commit_id = done.commit_id or made.commit_id
+        made.stats["candidates"] += done.stats["candidates"]
+        made.stats["failures"] += done.stats["failures"]
+        made.stats["waiting"] += [event.uri] if done.stats["waits"] else []
 
     # -- the first transaction --
 
@@ -259,7 +251,7 @@ class CommitCoordinator:
         if not is_done:
             # Its own process has a start before a worker takes it for dead, longer than it may ask a model.
             due = 0.0 if is_background else LEASE_S + MODEL_SECONDS
-            self._outbox.append_batch([_to_extract(uri.text, tx.ctx)], due_in_s=due)
+            _ask_to_extract(tx, uri.text, due)
 
     # -- the second transaction --
 
@@ -284,7 +276,10 @@ class CommitCoordinator:
         wanted = ledger.wanted(self._versions, archive, must)
         if ends and wanted and self._reader is None and "model" in ledger.extractors:
             raise ProviderDownError("a model has begun to read this archive, and here is none")
-        found = self._read(ctx, archive, wanted, allowance)
+        found = Reading()
+        if wanted:
+            found = self._pipeline.read(ctx, archive, archive.recent_messages, wanted, allowance)
+            found.candidates = self._pipeline.normalize_candidates(ctx, found.candidates)
         if ends and found.unread == wanted and not found.candidates and _is_down(found.failures):
             raise ProviderDownError(found.failures[-1]["error"])
         limit = None if self._reader is None else allowance.candidates
@@ -294,21 +289,13 @@ class CommitCoordinator:
             if done.stats["is_further"] or is_commit or not done.stats["waits"]:
                 tx.ends += ends
                 if done.stats["waits"]:
-                    self._outbox.append_batch([_to_extract(archive.archive_uri, ctx)])
+                    _ask_to_extract(tx, archive.archive_uri)
             return tx, done
 
         tx, done = self._fs.run(ctx, "extract session", write)
         allowance.candidates -= len(done.write_results)
         done.outbox_events, done.commit_id = list(tx.events), tx.commit_id if tx.sequence else ""
         return done
-
-    def _read(self, ctx: RequestContext, archive: SessionArchive, wanted: set[int], allowance: Allowance) -> Reading:
-        """Return the candidates of the wanted messages, and failures."""
-        if not wanted:
-            return Reading()
-        made = self._pipeline.read(ctx, archive, archive.recent_messages, wanted, allowance)
-        made.candidates = self._pipeline.normalize_candidates(ctx, made.candidates)
-        return made
 
     def _write(
         self,
@@ -336,9 +323,9 @@ class CommitCoordinator:
         over = cited(new[limit:]) if limit is not None else set()
         waiting = (still - read) | (still & found.unread) | over
         # What was refused is asked about again, on request: so is what a check has dropped.
-        held = ledger.failed - read | (still & found.failed) | cited([candidate for candidate, _ in refused])
-        failures = merge_unique(found.failures, (failure for _, failure in refused))[-_FAILURES:]
-        made = Ledger(self._versions, waiting, held - waiting, [*ledger.applied, *applied])
+        is_failed = found.is_partial or bool(refused) or (ledger.failed and not must)
+        failures = merge_unique(found.failures, refused)[-_FAILURES:]
+        made = Ledger(self._versions, waiting, is_failed, [*ledger.applied, *applied])
         if waiting or made.failed:
             made.failures = merge_unique(ledger.failures, failures)[-_FAILURES:]
         own = {**mapping_of(meta.get("metadata")), "ledger": made.as_json()}
@@ -349,19 +336,18 @@ class CommitCoordinator:
 
     def _apply(
         self, ctx: RequestContext, candidates: Sequence[CandidateMemory]
-    ) -> tuple[list[WriteResult], list[str], list[tuple[CandidateMemory, dict[str, Any]]]]:
+    ) -> tuple[list[WriteResult], list[str], list[dict[str, Any]]]:
         """Plan and stage candidates one by one: each plan sees the writes of those before it."""
         results: list[WriteResult] = []
         applied: list[str] = []
-        refused: list[tuple[CandidateMemory, dict[str, Any]]] = []
+        refused: list[dict[str, Any]] = []
         for candidate in sorted(candidates, key=lambda each: each.category != "entities"):  # others may name them
             try:
                 result = self.apply_plan(ctx, self._router.build_plan(candidate, ctx))
             except VersionConflictError:
                 raise
             except ContextEngineError as error:
-                failure = {"extractor": candidate.category, "error": f"{type(error).__name__}: {error}"[:300]}
-                refused.append((candidate, failure))
+                refused.append({"extractor": candidate.category, "error": f"{type(error).__name__}: {error}"[:300]})
                 continue
             results.append(result)
             applied.append(candidate_id(candidate))
@@ -389,7 +375,7 @@ class Ledger:
 
     extractors: dict[str, Any]
     waiting: set[int]
-    failed: set[int] = field(default_factory=set)
+    failed: bool = False
     applied: list[str] = field(default_factory=list)
     failures: list[dict[str, Any]] = field(default_factory=list)
 
@@ -397,27 +383,24 @@ class Ledger:
     def read(cls, metadata: Mapping[str, Any], archive: SessionArchive) -> "Ledger":
         """Return the ledger of an archive; values of a wrong type, after an edit, are left out."""
         held = mapping_of(metadata.get("ledger"))
-
-        def numbers(name: str) -> set[int]:
-            rows = held.get(name)
-            return _numbers(archive).intersection(rows if isinstance(rows, list) else ())
-
-        failures = held.get("failures")
+        waiting, failures = held.get("waiting"), held.get("failures")
+        numbers = _numbers(archive).intersection(waiting if isinstance(waiting, list) else ())
         kept = [row for row in map(mapping_of, failures if isinstance(failures, list) else ()) if row]
         extractors, applied = mapping_of(held.get("extractors")), strings_of(held.get("applied"))
-        return cls(extractors, numbers("waiting"), numbers("failed"), applied, kept)
+        return cls(extractors, numbers, bool(held.get("failed")), applied, kept)
 
     def wanted(self, versions: Mapping[str, int], archive: SessionArchive, must: bool) -> set[int]:
-        """Return the numbers of the messages that are to be read: all, where something else than these read it."""
-        if self.extractors != versions:
-            return _numbers(archive)
-        return self.waiting | self.failed if must else self.waiting
+        """Return the numbers of the messages that are to be read.
+
+        They are all, where something else than these read it, or where some failed and they must be asked about again.
+        """
+        is_again = self.extractors != versions or (must and self.failed)
+        return _numbers(archive) if is_again else self.waiting
 
     def as_json(self) -> dict[str, Any]:
         """Return it as it is kept."""
         state = "waiting" if self.waiting else "partial" if self.failed else "done"
-        waiting, failed = sorted(self.waiting), sorted(self.failed)
-        return {**vars(self), "state": state, "waiting": waiting, "failed": failed}
+        return {**vars(self), "state": state, "waiting": sorted(self.waiting)}
 
 
 def _numbers(archive: SessionArchive) -> set[int]:
@@ -443,9 +426,9 @@ def _read_options(options: Mapping[str, Any] | None) -> tuple[bool, bool]:
     return bool((options or {}).get("background")), bool((options or {}).get("delta"))
 
 
-def _to_extract(archive_uri: str, ctx: RequestContext) -> OutboxEvent:
-    owner = {"user": ctx.user_id, "agent": ctx.agent_id, "session": ctx.session_id}
-    return OutboxEvent("", EXTRACT_ARCHIVE, archive_uri, owner, "pending", 0, 0.0)
+def _ask_to_extract(tx: Transaction, archive_uri: str, due_in_s: float = 0.0) -> None:
+    owner = {"user": tx.ctx.user_id, "agent": tx.ctx.agent_id, "session": tx.ctx.session_id}
+    tx.add_event(EXTRACT_ARCHIVE, archive_uri, owner, due_in_s)
 
 
 def _is_down(failures: Sequence[Mapping[str, Any]]) -> bool:

@@ -15,26 +15,18 @@ from typing import Any
 from ..core.config import ATTEMPTS, BACKOFF_LIMIT_S, BACKOFF_S, LEASE_S, UPSERT_CONTEXT
 from ..core.objects import OutboxEvent
 from ..fs.journal import Journal, put_event
-from ..fs.main_store import Transaction
 
 _SAME = 10_000  # events that one claim ends, since another one of it looks at their place
 _COLUMNS = "event_id, event_type, uri, payload, status, retry_count, created_at, sequence"
 
 
 class OutboxStore:
-    """The events of one store; `jitter` (0 to 1) is for what failed together not to be tried together.
-
-    `current` returns the transaction that a thread has open, if any.
-    """
+    """The events of one store; `jitter` (0 to 1) is for what failed together not to be tried together."""
 
     def __init__(
-        self,
-        journal: Journal,
-        clock: Callable[[], float],
-        jitter: Callable[[], float] = random.random,
-        current: Callable[[], Transaction | None] = lambda: None,
+        self, journal: Journal, clock: Callable[[], float], jitter: Callable[[], float] = random.random
     ) -> None:
-        self._journal, self._clock, self._jitter, self._current = journal, clock, jitter, current
+        self._journal, self._clock, self._jitter = journal, clock, jitter
 
     # -- registering --
 
@@ -42,15 +34,8 @@ class OutboxStore:
         """Register an event by itself; those of changes are registered by their transaction."""
         return self.append_batch([event])[0]
 
-    def append_batch(self, events: Sequence[OutboxEvent], *, due_in_s: float = 0.0) -> list[OutboxEvent]:
-        """Register some events, all or none, and return them as they are kept.
-
-        Within a transaction they are a part of it, which gives them their ids.
-        """
-        if (tx := self._current()) is not None:
-            for event in events:
-                tx.add_event(event.event_type, event.uri, dict(event.payload), due_in_s)
-            return list(events)
+    def append_batch(self, events: Sequence[OutboxEvent]) -> list[OutboxEvent]:
+        """Register some events, all or none, and return them as they are kept."""
         now = self._clock()
         last, made = self._journal.last_sequence(), []
         for event in events:
@@ -59,7 +44,7 @@ class OutboxStore:
             made.append(OutboxEvent(id, *kept))
         with self._journal.writing() as connection:
             for event in made:
-                put_event(connection, event, now + due_in_s, "pending")
+                put_event(connection, event, now, "pending")
         return made
 
     # -- working --

@@ -16,7 +16,7 @@ from Agent.context_engine import ContextEngineService, InvalidInputError, LLMCli
 from Agent.context_engine.commit.commit_coordinator import CandidatePipeline
 from Agent.context_engine.core.messages import read_messages
 from Agent.context_engine.core.objects import Message, RerankScore, SessionArchive
-from Agent.context_engine.extraction import ModelReader, _candidate_of, make_extractors
+from Agent.context_engine.extraction import ModelReader, _candidate_of
 from Agent.keyword_tree import StubLLMClient
 from Agent.memory.extraction import FACTS_SCHEMA, Shown, check_fact
 
@@ -328,7 +328,7 @@ class TestExtraction:
                 archive = engine.commit_session(ADA, said).stats["archives"][0]
                 engine.work()
             ledger = ledger_of(engine, archive)
-            assert (ledger["state"], ledger["failed"], len(ledger["applied"])) == ("partial", [1], 58)
+            assert (ledger["state"], ledger["failed"], len(ledger["applied"])) == ("partial", True, 58)
             assert ledger["failures"][-1]["error"] == "InvalidInputError: no room"
 
             assert len(engine.extract_again(ADA, archive).write_results) == 2
@@ -494,5 +494,5 @@ def test_extractors_run_side_by_side_and_a_model_as_its_client_says() -> None:
     most.clear()
     reader = ModelReader(OneAtATime(), count_tokens)
     said = [Message("1", "user", "I love jazz.", 0.0)]
-    CandidatePipeline(make_extractors(reader), reader).extract_candidates(ADA, archive, said)
+    CandidatePipeline(reader=reader).extract_candidates(ADA, archive, said)
     assert most == [1]
