@@ -237,18 +237,10 @@ def _undo(engine: ContextEngineService, ctx: RequestContext, commit_id: str) -> 
     return {"commit_id": undone}, say("undone by {}", undone)
 
 
-SOURCES = click.option(
-    "--sources",
-    default="remove",
-    type=click.Choice(("remove", "keep")),
-    help="What becomes of the messages that it cites.",
-)
-
-
-@_of_context("forget", URI, SOURCES)
-def _forget(engine: ContextEngineService, ctx: RequestContext, uri: str, sources: str) -> _Answer:
+@_of_context("forget", URI)
+def _forget(engine: ContextEngineService, ctx: RequestContext, uri: str) -> _Answer:
     """Erase a memory, and the messages it cites, from every file."""
-    result = engine.forget(ctx, _uri(ctx, uri), sources)
+    result = engine.forget(ctx, _uri(ctx, uri))
     also = "".join("\n" + say("kept, and citing the same: {}", uri) for uri in result.also_cited_by)
     memories, messages = count_of(len(result.uris), "memory"), count_of(len(result.messages), "message")
     return result, say("forgot {} and {}", memories, messages) + also
@@ -285,7 +277,6 @@ def _status(engine: ContextEngineService, ctx: RequestContext) -> _Answer:
     shown = {**found["outbox"], **unsynced, "last commit": found["sequence"]}
     lines = [f"{say(name)}{say(': ')}{value}" for name, value in shown.items()]
     lines += [f"{local_time(each['at'])}  {each['uri']}  {each['text']}" for each in found["reports"]]
-    lines += found["index"]
     return found, "\n".join(lines)
 
 

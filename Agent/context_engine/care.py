@@ -9,11 +9,11 @@ crash. What stays of a message is its id and a digest, so that the session, comm
 """
 
 import contextlib
+import logging
 import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
 
-from ..base.checks import shorten
 from ..base.text import mapping_of, strings_of
 from ..finding.index import LostIndexError
 from .commit.archive_builder import describe_archive, render_archive
@@ -31,6 +31,8 @@ from .index.index_worker import IndexSpaces, IndexWorker, context_of
 from .index.outbox_store import OutboxStore
 from .providers import projected_digest
 
+_log = logging.getLogger(__name__)
+
 FORGET = "FORGET_CONTEXT"
 
 
@@ -40,17 +42,15 @@ class Forgetter:
     def __init__(self, fs: ContextFS, worker: IndexWorker, spaces: IndexSpaces, outbox: OutboxStore) -> None:
         self._fs, self._worker, self._spaces, self._outbox = fs, worker, spaces, outbox
 
-    def forget(self, ctx: RequestContext, uri: str, sources: str) -> ForgetResult:
+    def forget(self, ctx: RequestContext, uri: str) -> ForgetResult:
         """Forget a memory; see `ContextEngineService.forget`."""
-        if sources not in ("remove", "keep"):
-            raise InvalidInputError(f"sources must be 'remove' or 'keep', not {shorten(sources)}")
         if not check_access(ctx, uri).is_node:
             raise InvalidInputError(f"{uri!r} is no memory, but a whole space")
         found = self._fs.present_uri(parse_uri(uri))
         result, payload = ForgetResult([], [], []), dict[str, Any]()
 
         def change(tx: Transaction) -> list[OutboxEvent]:
-            payload.update(self._stage(ctx, tx, found, sources == "remove", result))
+            payload.update(self._stage(ctx, tx, found, result))
             # At a memory that is gone, so that the journal drops the event with all else that names it.
             tx.add_event(FORGET, (payload["gone"] or [found.text])[0], dict(payload))
             return tx.events
@@ -63,7 +63,7 @@ class Forgetter:
         return result
 
     def _stage(
-        self, ctx: RequestContext, tx: Transaction, found: Uri, with_sources: bool, result: ForgetResult
+        self, ctx: RequestContext, tx: Transaction, found: Uri, result: ForgetResult
     ) -> dict[str, list[str]]:
         """Stage deletions, emptied archives and removed references; return the payload of `finish`."""
         nodes, past = list(self._fs.walk(found)), map(parse_uri, self._fs.past_uris(found.text))
@@ -78,8 +78,7 @@ class Forgetter:
         memories = [each for each in nodes if each.category != SESSIONS]
         metas = [read_meta(each, self._fs.read_image(each)) for each in memories]
         metas += [read_meta(each, self._fs.journal.last_files(each.text)) for each in deleted]
-        cited = self._cited(ctx, metas) if with_sources else {}
-        cited |= dict.fromkeys(archives)
+        cited = self._cited(ctx, metas) | dict.fromkeys(archives)
         result.messages = [
             {"archive": archive, "message": message}
             for archive, names in cited.items()
@@ -174,19 +173,19 @@ class Forgetter:
 
     def _clear(self, space: str, gone: Sequence[str], kept: Sequence[str]) -> bool:
         """Take what is gone out of a space's index and vectors; False where its file cannot be written now."""
+        uris = [uri for uri in [*gone, *kept] if parse_uri(uri).space == space]
         try:
-            for uri in [*gone, *kept]:
-                if parse_uri(uri).space == space:
-                    self._worker.reconcile(uri)
-                    self._worker.copy_edges(uri)
-        except (sqlite3.Error, LostIndexError) as error:
-            self._spaces.recover(space, error)
+            for uri in uris:
+                self._worker.reconcile(uri)
+                self._worker.copy_edges(uri)
+            words = self._spaces.words(space)
+            words.drop_vectors(uris)
+            for path in self._spaces.folder_of(space).glob("*.vectors"):  # of an earlier version
+                path.unlink(missing_ok=True)
+            return words.scrub()
+        except (sqlite3.Error, LostIndexError, OSError) as error:
+            _log.warning("the index of %s cannot be used: %s", space, error)
             return False
-        words = self._spaces.words(space)
-        words.drop_vectors(uri for uri in [*gone, *kept] if parse_uri(uri).space == space)
-        for path in self._spaces.folder_of(space).glob("*.vectors"):  # of an earlier version
-            path.unlink(missing_ok=True)
-        return words.scrub() and not self._spaces.note(space)  # what is in memory alone is not done
 
 
 _Row: TypeAlias = tuple[Uri, Image]
@@ -246,7 +245,7 @@ def _nodes(fs: ContextFS, spaces: IndexSpaces, space: str) -> Iterator[str]:
         return
     try:
         known = spaces.words(space).digests_under(space)
-    except (sqlite3.DatabaseError, LostIndexError) as error:
+    except (sqlite3.Error, LostIndexError, OSError) as error:
         yield f"index: {space}: {error}"
         return
     stale = [uri for uri, digest in wanted.items() if digest and known.get(uri) != digest]

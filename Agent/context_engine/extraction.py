@@ -253,5 +253,7 @@ class ProcedureExtractor(_Extractor):
         return [*super().extract(messages, archive, ctx), *read_tools(archive)]
 
 
-EXTRACTORS = (ProfileExtractor(), PreferenceExtractor(), EntityEventExtractor(), ProcedureExtractor())
+EXTRACTORS: tuple[_Extractor, ...] = (
+    ProfileExtractor(), PreferenceExtractor(), EntityEventExtractor(), ProcedureExtractor()
+)
 """The four of them."""

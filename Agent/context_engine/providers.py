@@ -370,8 +370,9 @@ class WordIndex:
 
     def drop_vectors(self, uris: Iterable[str]) -> None:
         """Delete the vectors of some nodes in the caller's `VectorIndex`, where there is one."""
-        for uri in uris if self._beside is not None else ():
-            self._beside.drop(self, uri)
+        if self._beside is not None:
+            for uri in uris:
+                self._beside.drop(self, uri)
 
     def other_vectors(self, model: str) -> list[tuple[str, str | None]]:
         """Return the nodes whose noted vectors, if any, are not those that a model makes of them now.

@@ -49,6 +49,7 @@ from .core.errors import (
     InvalidUriError,
     NodeNotFoundError,
     ProviderDownError,
+    StoreError,
     check_count,
     check_time,
 )
@@ -209,24 +210,28 @@ class ContextEngineService:
                     self.worker.reconcile(parse_uri(uri).space, recursive=True)
         return found
 
-    def _safely(self, uris: Sequence[str], run: Callable[[], T]) -> T:
-        """Run a call that uses indexes; a damaged one is rebuilt, an unusable one is replaced by one in memory."""
-        for _ in range(2):
+    def _safely(self, run: Callable[[], T]) -> T:
+        """Run a call that uses indexes; a damaged one is empty by now, and is made again by the next attempt."""
+        failure: Exception | None = None
+        for _ in range(3):  # a question looks into two
             try:
                 return run()
             except ContextEngineError:
                 raise
-            except (sqlite3.Error, LostIndexError, OSError) as error:
-                for uri in uris:
-                    self.spaces.recover(uri, error)
-        return run()
+            except LostIndexError as error:
+                failure = error
+                _log.warning("an index was damaged, and is made again: %s", error)
+            except (sqlite3.Error, OSError) as error:
+                failure = error
+                break
+        raise StoreError(f"the index cannot be used, the files are whole: {failure}") from failure
 
     def _ask(self, uri: str, ask: Callable[[WordIndex], T]) -> T:
-        return self._safely([uri], lambda: ask(self.words(uri)))
+        return self._safely(lambda: ask(self.words(uri)))
 
     def _on_stale(self, uri: str) -> None:
-        """Index a place again where index and store differ."""
-        with contextlib.suppress(ContextEngineError):
+        """Index a place again where index and store differ; one that another program reads follows later."""
+        with contextlib.suppress(ContextEngineError, sqlite3.Error, OSError):
             self.worker.reconcile(uri, recursive=True)
 
     def _settle(self, events: Sequence[OutboxEvent]) -> None:
@@ -234,7 +239,7 @@ class ContextEngineService:
         mine = (each for each in events if each.event_type not in (EXTRACT_ARCHIVE, FORGET))
         for batch in batches(sorted(mine, key=lambda event: parse_uri(event.uri).space)):
             try:
-                self._safely([batch[0].uri], functools.partial(self.worker.handle_together, batch))
+                self._safely(functools.partial(self.worker.handle_together, batch))
                 self.outbox.mark_done([event.event_id for event in batch])
             except Exception as error:  # the commit has happened; the index comes after
                 _log.warning("the index does not follow %s yet: %s", batch[0].uri, error)
@@ -423,11 +428,9 @@ class ContextEngineService:
             "filters": {"since": since, "until": until},
         }
         plans = self.planner.plan(query, session_archive, hints, ctx)
-        spaces = space_uris(ctx)
-        found = self._safely(spaces, lambda: self._search(ctx, query, plans))
+        found = self._safely(lambda: self._search(ctx, query, plans))
         if plans[0].hints["stale"]:  # their edited text is indexed now
-            found = self._safely(spaces, lambda: self._search(ctx, query, plans))
-        found.note = "; ".join(filter(None, [*map(self.spaces.note, spaces), found.note]))
+            found = self._safely(lambda: self._search(ctx, query, plans))
         return found
 
     def _search(self, ctx: RequestContext, query: str, plans: Sequence[TypedQuery]) -> SearchResult:
@@ -574,14 +577,13 @@ class ContextEngineService:
                         adopted.append(uri)
         return adopted
 
-    def forget(self, ctx: RequestContext, uri: str, sources: str = "remove") -> ForgetResult:
+    def forget(self, ctx: RequestContext, uri: str) -> ForgetResult:
         """Erase a memory, and the messages that it was made from, from every file, for good.
 
         Args:
             ctx: The caller.
-            uri: A memory with all under it, or an archive; also one that was deleted or undone.
-            sources: `"remove"` takes the text of the messages that the memory cites out of their archives, too, which
-                keep their ids, so that committing the session again does not bring them back; `"keep"` leaves them.
+            uri: A memory with all under it, or an archive; also one that was deleted or undone. Of the messages that a
+                memory cites its archives keep the ids, so that committing the session again does not bring them back.
 
         Returns:
             What is gone; which other memories cite the same messages: they are kept, and may say the same; and in
@@ -593,7 +595,7 @@ class ContextEngineService:
         Cost: reads the metadata of all nodes of the request, and the edges of those that have any (some 30 µs a
         node); the journal and the space's index are written again, 5 ms a megabyte each.
         """
-        return self._forgetter.forget(ctx, uri, sources)
+        return self._forgetter.forget(ctx, uri)
 
     # -- care --
 
@@ -605,7 +607,6 @@ class ContextEngineService:
             "unsynced": {"commits": self.fs.journal.waiting()},
             "sequence": self.fs.journal.last_sequence(),
             "reports": [{"at": at, "uri": uri, "text": text} for at, uri, text in self.fs.journal.reports()],
-            "index": list(self.spaces.notes.values()),
         }
 
     def prune(self, before: float) -> int:
@@ -633,9 +634,8 @@ class ContextEngineService:
         self.outbox.requeue()
         with self.fs.locked():
             pass  # which does again what a dead process left
-        self.spaces.retry()
         for space in self.fs.spaces():
-            self._safely([space], functools.partial(self._make_again, space))
+            self._safely(functools.partial(self._make_again, space))
         self._work_off()
         return self.verify()
 

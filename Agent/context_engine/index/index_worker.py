@@ -10,7 +10,6 @@ import contextlib
 import itertools
 import logging
 import os
-import sqlite3
 import threading
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -20,7 +19,6 @@ from typing import Any
 from ...base.forks import watch_forks
 from ...base.text import digest_of
 from ...finding.embedder import Meaning
-from ...finding.index import LostIndexError
 from ...keyword_tree import HideKeys
 from ..core.config import (
     DELETE_CONTEXT,
@@ -125,7 +123,6 @@ class IndexSpaces:
         self.folder, self._meaning, self._beside = folder, meaning, beside
         self._lock = threading.Lock()
         self._open: dict[str, WordIndex] = {}
-        self.notes: dict[str, str] = {}  # by space: why its file is not used
         watch_forks(self)
 
     def renew_after_fork(self) -> None:
@@ -138,57 +135,18 @@ class IndexSpaces:
         return self.folder / uri.folders[0] / f"{uri.segments[1]}={uri.folders[2]}"
 
     def words(self, uri: str) -> WordIndex:
-        """Return the words of the space that a URI lies in. Cost: a millisecond, the first time.
+        """Return the words of the space that a URI lies in; for its errors see `WordIndex`.
 
-        Where the file cannot be used they are kept in memory, and `notes` says why.
+        Cost: a millisecond, the first time.
         """
-        space = parse_uri(uri).space
+        parsed = parse_uri(uri)
         with self._lock:
-            if space not in self._open:
-                try:
-                    self._open[space] = self._make(space)
-                except (sqlite3.Error, OSError, LostIndexError) as error:
-                    self._stand_in(space, error)
-            return self._open[space]
-
-    def _make(self, space: str) -> WordIndex:
-        uri = parse_uri(space)
-        filters = {"account": uri.account, "owner_space": uri.owner_space}
-        vectors = self._beside(filters) if self._beside is not None else None
-        return WordIndex(self.folder_of(space) / "index.db", self._meaning, vectors)
-
-    def _stand_in(self, space: str, error: BaseException) -> None:
-        self.notes[space] = f"the index of {space} cannot be used, its files are looked through: {error}"
-        _log.warning("%s", self.notes[space])
-        self._open[space] = WordIndex(None)
-
-    def recover(self, uri: str, error: BaseException) -> None:
-        """Let a space be found again after its index has failed.
-
-        One that was damaged is empty by now, and is filled again; what is locked, or on a full disk, is done without
-        until `retry`.
-        """
-        space = parse_uri(uri).space
-        with self._lock:
-            if isinstance(error, LostIndexError):
-                _log.warning("the index of %s was damaged, and is made again: %s", space, error)
-            elif space not in self.notes:
-                self._stand_in(space, error)
-
-    def retry(self) -> None:
-        """Try the files again of indexes that are kept in memory."""
-        with self._lock:
-            for space in list(self.notes):
-                with contextlib.suppress(sqlite3.Error, OSError, LostIndexError):
-                    made = self._make(space)
-                    with made.writing():
-                        pass
-                    self._open[space] = made
-                    del self.notes[space]
-
-    def note(self, uri: str) -> str:
-        """Return why the index of a space is not used, "" where it is."""
-        return self.notes.get(parse_uri(uri).space, "")
+            if parsed.space not in self._open:
+                filters = {"account": parsed.account, "owner_space": parsed.owner_space}
+                vectors = self._beside(filters) if self._beside is not None else None
+                path = self.folder_of(parsed.space) / "index.db"
+                self._open[parsed.space] = WordIndex(path, self._meaning, vectors)
+            return self._open[parsed.space]
 
     def close(self) -> None:
         """Close all that is open."""
@@ -234,7 +192,6 @@ class IndexWorker:
         An event that fails comes again later; after 8 times, or where no retry helps, it is dead. What needs a provider
         that is down waits for it.
         """
-        self._spaces.retry()
         events = self._outbox.claim_batch(self.worker_id, limit)
         result = IndexBatchResult(claimed=len(events))
         with self._renewing([event.event_id for event in events]):
@@ -263,8 +220,6 @@ class IndexWorker:
         if isinstance(error, ProviderDownError):
             self._outbox.postpone(event.event_type, said)
         else:
-            if isinstance(error, LostIndexError):
-                self._spaces.recover(event.uri, error)
             self._outbox.mark_failed(event.event_id, said, not is_final, self.worker_id)
         result.failed += is_final
         result.retried += not is_final
@@ -291,16 +246,11 @@ class IndexWorker:
         self.handlers[event.event_type](event, ctx)
 
     def handle_together(self, events: Sequence[OutboxEvent]) -> None:
-        """Handle a batch of `batches` in one transaction of its index: a term's postings are then written once.
-
-        A `StoreError` says that it was done in memory alone, where the index cannot be used.
-        """
+        """Handle a batch of `batches` in one transaction of its index: a term's postings are then written once."""
         words = self._spaces.words(events[0].uri)
         with words.writing() if len(events) > 1 else contextlib.nullcontext():
             for event in events:
                 self.handle_event(event, context_of(event.uri))
-        if note := self._spaces.note(events[0].uri):
-            raise StoreError(note)
 
     # -- looking --
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from Agent.context_engine import ContextEngineService, RequestContext
+from Agent.context_engine import ContextEngineService, RequestContext, StoreError
 from Agent.context_engine.core.errors import StoreCorruptError
 from Agent.context_engine.fs.journal import _SCAFFOLD
 from Agent.context_engine.fs.uri import parse_uri
@@ -76,29 +76,33 @@ class TestAnIndex:
             use(engine)
             assert engine.verify() == []
 
-    def test_that_another_program_holds_is_done_without(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    @pytest.mark.parametrize("is_held", [True, False], ids=["another program holds", "no disk has room for"])
+    def test_that_cannot_be_used_says_so_and_follows_later(
+        self, folder: Path, monkeypatch: pytest.MonkeyPatch, is_held: bool
+    ) -> None:
         monkeypatch.setattr("Agent.finding.index_file._WAIT_S", 0.1)
+        index = folder / ".ctx/index"
         other = sqlite3.connect(index_of(folder), isolation_level=None)
-        other.execute("PRAGMA locking_mode = EXCLUSIVE")
-        other.execute("BEGIN EXCLUSIVE")
+        if is_held:
+            other.execute("BEGIN EXCLUSIVE")
+        else:
+            shutil.rmtree(index)
+            index.write_text("no folder", encoding="ascii")
         with ContextEngineService(folder) as engine:
-            assert engine.remember(ADA, "Likes tea.", "preferences", "tea")
-            found = engine.search_memory(ADA, "tea")
-            assert [block.content_excerpt for block in found.blocks] == ["Likes tea."]
-            assert "index" in found.note
-            assert engine.status()["index"]
-            other.execute("COMMIT")
+            assert engine.commit_session(ADA, SAID).status == "archived"
+            jazz = engine.get_node(ADA, JAZZ)
+            jazz.abstract = "Likes Miles Davis."
+            engine.fs.write_node(ADA, jazz)
+            for ask in (engine.search_memory, engine.remember):
+                with pytest.raises(StoreError, match="the index cannot be used, the files are whole"):
+                    ask(ADA, "Miles Davis")
+            assert any(line.startswith("index:") for line in engine.verify())
             other.close()
+            if not is_held:
+                index.unlink()
             engine.work()
-            assert engine.search_memory(ADA, "tea").note == ""
+            assert JAZZ in {block.uri for block in engine.search_memory(ADA, "Miles Davis").blocks}
             assert engine.verify() == []
-
-    def test_that_no_disk_has_room_for_is_done_without(self, folder: Path) -> None:
-        shutil.rmtree(folder / ".ctx/index")
-        (folder / ".ctx/index").write_text("no folder", encoding="ascii")
-        with ContextEngineService(folder) as engine:
-            use(engine)
-            assert "index" in engine.search_memory(ADA, "jazz").note
 
 
 class TestAJournal:

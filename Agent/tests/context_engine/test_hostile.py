@@ -34,7 +34,7 @@ TEXTS: list[Any] = [
     "\0", "\ud800", "\u202e", "龙井", "x" * 3_000, "?" * 50, b"zqkiwi",
     None, True, 0, -1, 7, 1.5, math.nan, math.inf, -math.inf, 1 << 70,
     [], {}, ["zqkiwi"], ["sessions"], ["preferences", "events"], ["preferences' OR '1'='1"], [7], ("profile",),
-    {"since": 0}, {"owner_space": "user:bob"}, object(), ADA, BOB, "sessions", "preferences", "L2", "L9", "keep",
+    {"since": 0}, {"owner_space": "user:bob"}, object(), ADA, BOB, "sessions", "preferences", "L2", "L9",
 ]  # fmt: skip
 
 
@@ -147,7 +147,7 @@ def changes(engine: ContextEngineService, chance: random.Random, stolen: str) ->
         lambda: engine.delete_node(ADA, any_of(), any_of()),
         lambda: engine.confirm(ADA, any_of(), any_of()),
         lambda: engine.adopt(ADA, any_of()),
-        lambda: engine.forget(ADA, any_of(), chance.choice(["remove", "keep", any_of()])),
+        lambda: engine.forget(ADA, any_of()),
         lambda: engine.undo(ADA, chance.choice([stolen, any_of()])),
         lambda: engine.extract_again(ADA, any_of()),
         lambda: engine.relations.upsert_edges(ADA, any_of(), [edge]),

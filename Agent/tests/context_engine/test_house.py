@@ -56,7 +56,7 @@ service.ContextEngineService: commit_session(ctx, messages, used_contexts=None, 
     list_children(ctx, uri, recursive=False, depth=1) · extract_again(ctx, archive_uri) ·
     remember(ctx, text, category='preferences', routing_key='', at=0.0) · history(ctx, uri, limit=50) ·
     move_node(ctx, from_uri, to_uri) · delete_node(ctx, uri, recursive=False) · confirm(ctx, query, uri) ·
-    brief(ctx, budget_tokens=600) · undo(ctx, commit_id) · forget(ctx, uri, sources='remove') · adopt(ctx, uri)
+    brief(ctx, budget_tokens=600) · undo(ctx, commit_id) · forget(ctx, uri) · adopt(ctx, uri)
 fs.context_fs.ContextFS: resolve_path(ctx, uri) · exists(ctx, uri) · stat_node(ctx, uri) · write_node(ctx, node) ·
     read_node(ctx, uri, include_content=True) · write_level(ctx, uri, level, text) · read_level(ctx, uri, level) ·
     write_metadata(ctx, uri, metadata) · read_metadata(ctx, uri) · move_node(ctx, from_uri, to_uri) ·

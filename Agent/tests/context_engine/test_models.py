@@ -447,7 +447,7 @@ class TestEdges:
             assert [(edge.to_uri, edge.relation_type) for edge in shown] == [(entity, "mentions")]
             blocks = {block.uri: block for block in engine.search_memory(ADA, "Who likes swimming?").blocks}
             assert [edge.to_uri for edge in blocks[event].relations] == [entity]
-            engine.forget(ADA, entity, "keep")
+            engine.forget(ADA, entity)
             assert engine.relations.get_edges(ADA, event) == []
             assert engine.verify() == []
 

@@ -1079,13 +1079,7 @@ class TestForgetting:
         assert result.also_cited_by == [f"{MEMORIES}/profile"]
         assert engine.fs.exists(ADA, f"{MEMORIES}/profile")
 
-    def test_leaves_the_messages_where_it_is_told_to(self, engine: ContextEngineService) -> None:
-        engine.commit_session(ADA, say("I love jazz."))
-        engine.forget(ADA, f"{MEMORIES}/preferences/jazz", sources="keep")
-
-        assert excerpts(engine, "jazz") == ["I love jazz."]
-        with pytest.raises(InvalidInputError):
-            engine.forget(ADA, f"{MEMORIES}/profile", sources="all")
+    def test_refuses_a_whole_space_and_what_is_not_there(self, engine: ContextEngineService) -> None:
         with pytest.raises(InvalidInputError):
             engine.forget(ADA, "ctx://acme/users/ada")
         with pytest.raises(NodeNotFoundError):
