@@ -12,7 +12,7 @@ import contextlib
 import logging
 import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, TypeAlias
+from typing import Any
 
 from ..base.text import mapping_of, strings_of
 from ..finding.index import LostIndexError
@@ -85,15 +85,10 @@ class Forgetter:
             for message in self._empty(ctx, tx, parse_uri(archive), names)
         ]
         for each in memories:
-            tx.put(each, Staged({}, None))
+            tx.put(each, None)
         gone = [*(each.text for each in memories), *(each.text for each in deleted if each.text not in cited)]
         result.uris = [each for each in gone if parse_uri(each).is_beneath(found)]
-        rows = list(self._mentioning(ctx, {found.text, *cited, *gone}))
-        named = self._unname(tx, rows, set(gone))
-        emptied = {(row["archive"], row["message"]) for row in result.messages}
-        result.also_cited_by = sorted(
-            other.text for other, refs in _citing(rows) if other.text not in gone and refs & emptied
-        )
+        named = self._unname(ctx, tx, {found.text, *cited, *gone}, set(gone), result)
         return {"gone": gone, "kept": sorted({*cited, *named, *reused}), "emptied": archives}
 
     def _cited(self, ctx: RequestContext, metas: Sequence[Mapping[str, Any]]) -> dict[str, set[str] | None]:
@@ -110,8 +105,8 @@ class Forgetter:
     def _empty(self, ctx: RequestContext, tx: Transaction, uri: Uri, names: set[str] | None) -> list[str]:
         """Stage an archive without the text of some messages, and return which it were; None is all."""
         staged = tx.look(uri)
-        data, at = self._fs.read_file(ctx, uri.text, MESSAGES), float((staged.meta or {}).get("created_at") or 0.0)
-        messages = decode_messages(data, uri.text, at, [] if names is None else None)
+        data, held = staged.files.get(MESSAGES, b""), staged.meta["metadata"]
+        messages = decode_messages(data, uri.text, staged.meta["created_at"], [] if names is None else None)
         emptied = []
         for place, message in enumerate(messages):
             name = f"m{place + 1}"
@@ -119,33 +114,39 @@ class Forgetter:
                 digest = forgotten_digest(message)
                 messages[place] = Message(message.id, "unknown", digest, message.at, forgotten=True)
                 emptied.append(name)
-        held = mapping_of((staged.meta or {}).get("metadata"))
         stats = {**held.get("stats", {}), "used_tools": []} if names is None else held.get("stats", {})
         ledger = Ledger.read(held, SessionArchive("", uri.text, "", messages))
         ledger.failures = []  # no candidate is in it, nor what was wrong with one
-        meta = {**(staged.meta or {}), "metadata": {**held, "stats": stats, "ledger": ledger.as_json()}}
+        meta = staged.meta | {"metadata": {**held, "stats": stats, "ledger": ledger.as_json()}}
         count = self._fs.count_tokens
         rendered = render_archive(messages, describe_archive(messages, count), count=count)
         tx.put(uri, Staged({**rendered, RELATIONS: staged.files.get(RELATIONS, b"[]\n")}, meta))
         return emptied
 
-    def _unname(self, tx: Transaction, rows: "Sequence[_Row]", gone: set[str]) -> list[str]:
-        """Stage nodes without their references to erased memories, and return their URIs."""
+    def _unname(
+        self, ctx: RequestContext, tx: Transaction, uris: set[str], gone: set[str], result: ForgetResult
+    ) -> list[str]:
+        """Stage nodes without their references to erased memories, and return their URIs.
+
+        `result` gets the memories that cite a message which is emptied.
+        """
         changed = []
-        for uri, image in rows:
+        for uri, image in self._mentioning(ctx, uris):
             if uri.text in gone:
                 continue
             edges, meta = read_edges(uri.text, image.get(RELATIONS, b"")), read_meta(uri, image)
+            if uri.category != SESSIONS and any(ref in result.messages for ref in meta["source_refs"]):
+                result.also_cited_by.append(uri.text)
             left = [edge for edge in edges if edge.to_uri not in gone]
             if left != edges or _without_uses(meta, gone) != meta:
                 staged = tx.look(uri)
                 files = {**staged.files, RELATIONS: write_edges(left)} if left != edges else staged.files
-                tx.put(uri, Staged(files, _without_uses(staged.meta or {}, gone)))
+                tx.put(uri, Staged(files, _without_uses(staged.meta, gone)))
                 changed.append(uri.text)
         return changed
 
-    def _mentioning(self, ctx: RequestContext, uris: set[str]) -> "Iterator[_Row]":
-        """Yield the request's nodes that may name one of some URIs.
+    def _mentioning(self, ctx: RequestContext, uris: set[str]) -> Iterator[tuple[Uri, Image]]:
+        """Yield the request's nodes that may name one of some URIs, with their metadata and edges.
 
         The files are read, since they may have been edited. Cost: the metadata of each node, and the edges of
         those that have any.
@@ -186,18 +187,6 @@ class Forgetter:
         except (sqlite3.Error, LostIndexError, OSError) as error:
             _log.warning("the index of %s cannot be used: %s", space, error)
             return False
-
-
-_Row: TypeAlias = tuple[Uri, Image]
-"""A node, and its metadata and edges as files."""
-
-
-def _citing(rows: Sequence[_Row]) -> Iterator[tuple[Uri, set[tuple[str, str]]]]:
-    """Yield memories with the messages that they cite."""
-    for uri, image in rows:
-        if uri.category != SESSIONS:
-            refs = read_meta(uri, image)["source_refs"]
-            yield uri, {(ref.get("archive", ""), ref.get("message", "")) for ref in refs}
 
 
 def _without_uses(meta: Mapping[str, Any], gone: set[str]) -> dict[str, Any]:

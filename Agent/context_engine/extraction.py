@@ -85,32 +85,29 @@ class ModelReader:
         chunks = chunk_messages(messages, self._count, wanted, most)
         speakers = len({fold(message.name) for message in messages if message.role == "user" and message.name})
 
-        def ask(chunk: Chunk) -> tuple[list[CandidateMemory], list[dict[str, str]], Exception | None]:
-            if allowance.seconds_left() <= 0:
-                return [], [], TimeoutError("the commit's time for the model is over")
+        def ask(chunk: Chunk) -> Reading:
             try:
-                return *self._ask(chunk, archive, ctx, speakers, allowance.seconds_left()), None
+                return self._ask(chunk, archive, ctx, speakers, allowance.seconds_left())
             except Exception as error:  # the model's port: whatever happens there, the archive is kept
-                return [], [], error
+                failure = {"extractor": "model", "error": HideKeys(f"{type(error).__name__}: {error}")[:300]}
+                return Reading([], {number for number, _ in chunk}, failures=[failure])
 
         asked = chunks[: allowance.calls if allowance.candidates > 0 else 0]
         allowance.calls -= len(asked)
         made.unread.update(number for chunk in chunks[len(asked) :] for number, _ in chunk)
         with ThreadPoolExecutor(self.concurrency or MODEL_THREADS) as pool:
-            for chunk, (found, wrong, error) in zip(asked, pool.map(ask, asked), strict=True):
-                numbers = [number for number, _ in chunk]
-                made.candidates += found
-                made.failures += wrong
-                made.is_partial |= bool(wrong)
-                if error is not None:
-                    text = HideKeys(f"{type(error).__name__}: {error}")[:300]
-                    made.failures.append({"extractor": "model", "error": text})
-                    made.unread.update(numbers)
+            for found in pool.map(ask, asked):
+                made.candidates += found.candidates
+                made.unread |= found.unread
+                made.is_partial |= found.is_partial
+                made.failures += found.failures
         return made
 
     def _ask(
         self, chunk: Chunk, archive: SessionArchive, ctx: RequestContext, speakers: int, seconds: float
-    ) -> tuple[list[CandidateMemory], list[dict[str, str]]]:
+    ) -> Reading:
+        if seconds <= 0:
+            raise TimeoutError("the commit's time for the model is over")
         shown = [Shown(each.text, each.role, time_of(each.at), each.name) for _, each in chunk]
         question = to_json(make_question(shown, ("facts",)))
         reply = within(seconds, lambda: self._llm.complete_json(question, FACTS_SCHEMA, ctx))
@@ -118,7 +115,7 @@ class ModelReader:
         if not isinstance(rows, list):
             raise ValueError("the reply has no list of facts")
         own = [Shown(own_words(each), each.role) for _, each in chunk]
-        made, dropped = [], []
+        made, dropped = list[CandidateMemory](), list[dict[str, Any]]()
         if len(rows) > _ROWS:
             dropped.append({"extractor": "model", "error": f"{len(rows) - _ROWS} facts beyond {_ROWS} of a reply"})
         for row in rows[:_ROWS]:
@@ -129,7 +126,7 @@ class ModelReader:
                 dropped.append({"extractor": "model", "error": wrong})
         # What is said last is what holds, in whatever order a model lists it.
         made.sort(key=lambda candidate: int(candidate.source_refs[-1]["message"][1:]))
-        return made, dropped
+        return Reading(made, is_partial=bool(dropped), failures=dropped)
 
 
 def _candidate_of(fact: Fact, number: int, message: Message, archive: SessionArchive) -> CandidateMemory:

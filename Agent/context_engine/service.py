@@ -499,17 +499,14 @@ class ContextEngineService:
         Cost: reads the abstracts of all preferences and of the newest events.
         """
         check_count("budget_tokens", budget_tokens)
-        lines: list[str] = []
-        uris: list[str] = []
-        used = 0
+        kept, used = dict[str, str](), 0
         for node in self._brief_nodes(ctx):
             line = f"- {one_line(node.abstract)}"
             size = self.fs.count_tokens(line) + 1
             if node.abstract and used + size <= budget_tokens:
-                lines.append(line)
-                uris.append(node.uri)
+                kept[node.uri] = line
                 used += size
-        return Brief("\n".join(lines), uris, used)
+        return Brief("\n".join(kept.values()), list(kept), used)
 
     def _brief_nodes(self, ctx: RequestContext) -> list[ContextNode]:
         found: list[tuple[tuple[int, int, float, str], ContextNode]] = []

@@ -310,8 +310,8 @@ class CommitCoordinator:
         """Stage candidates that were not applied yet, and the ledger, as another process may have left it."""
         uri = parse_uri(archive.archive_uri)
         staged = tx.look(uri)
-        meta = staged.meta or {}
-        ledger = Ledger.read(mapping_of(meta.get("metadata")), archive)
+        own = staged.meta["metadata"]
+        ledger = Ledger.read(own, archive)
         still = ledger.wanted(self._versions, archive, must)
         mine = [each for each in found.candidates if not (named := numbers_of(each)) or named & still]
         new = [candidate for candidate in mine if candidate_id(candidate) not in ledger.applied]
@@ -328,8 +328,7 @@ class CommitCoordinator:
         made = Ledger(self._versions, waiting, is_failed, [*ledger.applied, *applied])
         if waiting or made.failed:
             made.failures = merge_unique(ledger.failures, failures)[-_FAILURES:]
-        own = {**mapping_of(meta.get("metadata")), "ledger": made.as_json()}
-        tx.put(uri, Staged(staged.files, {**meta, "metadata": own}))
+        tx.put(uri, Staged(staged.files, staged.meta | {"metadata": {**own, "ledger": made.as_json()}}))
         stats: dict[str, Any] = {"candidates": len(found.candidates), "failures": failures}
         stats |= {"waits": bool(waiting), "is_further": bool(applied) or waiting != still}
         return CommitResult(archive, results, [], stats, "partial" if failures or waiting else "committed")

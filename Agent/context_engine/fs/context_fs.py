@@ -26,7 +26,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from ...base.checks import shorten
-from ...base.text import clean, merge_unique
+from ...base.text import clean, merge_unique, to_json
 from ..core.config import (
     ABSTRACT,
     CONTENT,
@@ -111,20 +111,17 @@ class History(MainStore):
         if to:
             places = {"uri": uri}, {"uri": to}
             return HistoryEntry(id, sequence, name, at, _author(ctx, author), "moved", *places)
-        images: tuple[dict[str, bytes | None], dict[str, bytes | None]] = {}, {}
+        before, after = dict[str, bytes | None](), dict[str, bytes | None]()
         for change in self.journal.changes(sequence):
             if change.uri == uri:
-                made = {file: self._made(ctx, change, file) for file in change.digests}
-                images[0].update(change.before)
-                images[1].update({**change.after, **made})
-        before, after = (
-            {file: image.decode("utf-8", "replace") for file, image in files.items() if image is not None}
-            for files in images
+                before.update(change.before)
+                after.update({**change.after, **{file: self._made(ctx, change, file) for file in change.digests}})
+        what = "created" if before.pop(META, None) is None else "deleted" if after.get(META) is None else "changed"
+        texts = (
+            {file: data.decode("utf-8", "replace") for file, data in files.items() if file != META and data is not None}
+            for files in (before, after)
         )
-        what = "created" if META not in before else "deleted" if META not in after else "changed"
-        for texts in (before, after):
-            texts.pop(META, None)
-        return HistoryEntry(id, sequence, name, at, _author(ctx, author), what, before, after)
+        return HistoryEntry(id, sequence, name, at, _author(ctx, author), what, *texts)
 
     def _made(self, ctx: RequestContext, change: Change, file: str) -> bytes | None:
         """Return the content of a file that the journal gives up after a sync; None where it is lost."""
@@ -189,25 +186,21 @@ class History(MainStore):
         known = {file: image for file, image in was.items() if image is not None or not is_adopted}
         before = {name: data for name, data in {**present, **known}.items() if data is not None}
         if META not in before:
-            tx.put(uri, Staged({}, None))
+            tx.put(uri, None)
         else:
             files = {name: data for name, data in before.items() if name != META}
             tx.put(uri, Staged(files, read_meta(uri, before)))
 
     def _refuse_later(self, commit: Commit, uris: Iterable[str]) -> None:
-        later = {
-            row[0]: row[1]
-            for uri in uris
-            for row in self.journal.query(
-                "SELECT c.id, h.uri FROM changes h JOIN commits c USING (sequence) WHERE h.sequence > ? AND"
-                " h.uri = ?",
-                (commit.sequence, uri),
-            )
-        }
-        if later:
-            raise ConflictError(
-                f"later commits changed the same nodes: {', '.join(later)}", sorted(later.values()), list(later)
-            )
+        rows = self.journal.query(
+            "SELECT c.id, h.uri FROM changes h JOIN commits c USING (sequence) WHERE h.sequence > ?"
+            " AND h.uri IN (SELECT value FROM json_each(?)) ORDER BY h.sequence",
+            (commit.sequence, to_json(list(uris))),
+        )
+        if rows:
+            ids = list(dict.fromkeys(id for id, _ in rows))
+            text = f"later commits changed the same nodes: {', '.join(ids)}"
+            raise ConflictError(text, sorted({uri for _, uri in rows}), ids)
 
     # -- leaving behind --
 
@@ -405,21 +398,17 @@ class ContextFS(History):
 
         def change(tx: Transaction) -> None:
             present = tx.look(uri) if tx.has(uri) else None
-            if node.category != "sessions":
-                self._check_lengths(uri, encoded, present.files if present else {})
+            held, meta = (present.files, present.meta) if present else ({}, read_meta(uri, {}))
+            if node.category != SESSIONS:
+                self._check_lengths(uri, encoded, held)
             check_version(uri, node.metadata, present)
-            meta = (present.meta if present else None) or read_meta(uri, {})
             meta |= {"type": node.context_type or context_type_of(node.category), "category": node.category}
             fields = check_meta(node.metadata)
             if "source_refs" in fields:  # who read the node was not shown others' sources: they stay
                 hidden = [ref for ref in meta["source_refs"] if not is_visible(ctx, ref.get("archive", ""))]
                 fields["source_refs"] = merge_unique(fields["source_refs"], hidden)
-            files = {**(present.files if present else {}), **encoded}
-            if (
-                present
-                and present.files.get(CONTENT) == SEE_MESSAGES
-                and node.content == _text_of(uri, CONTENT, present)
-            ):
+            files = {**held, **encoded}
+            if present and held.get(CONTENT) == SEE_MESSAGES and node.content == _text_of(uri, CONTENT, present):
                 files[CONTENT] = SEE_MESSAGES
             tx.put(uri, Staged(files, meta | fields))
 
@@ -433,7 +422,7 @@ class ContextFS(History):
 
         def change(tx: Transaction) -> None:
             staged = tx.look(found)
-            if (staged.meta or {})["category"] != "sessions":
+            if staged.meta["category"] != SESSIONS:
                 self._check_lengths(found, {name: data}, staged.files)
             tx.put(found, Staged({**staged.files, name: data}, staged.meta))
 
@@ -450,7 +439,7 @@ class ContextFS(History):
         def change(tx: Transaction) -> None:
             staged = tx.look(found)
             check_version(found, metadata, staged)
-            tx.put(found, Staged(staged.files, {**(staged.meta or {}), **fields}))
+            tx.put(found, Staged(staged.files, staged.meta | fields))
 
         self.run(ctx, "write_metadata", change)
 
@@ -483,7 +472,7 @@ class ContextFS(History):
             for each in nodes:
                 there = parse_uri(to.text + each.text[len(uri.text) :])
                 tx.put(there, tx.look(each))
-                tx.put(each, Staged({}, None))
+                tx.put(each, None)
                 tx.moves[each.text] = there.text
             tx.add_event(MOVE_CONTEXT, uri.text, {"to_uri": to.text, "recursive": True})
 
@@ -506,8 +495,7 @@ class ContextFS(History):
                 raise NodeNotFoundError(found.text)
             for each in [found, *under]:
                 if tx.has(each):
-                    tx.look(each)
-                    tx.put(each, Staged({}, None))
+                    tx.put(each, None)
 
         self.run(ctx, "delete_node", change)
 
@@ -525,8 +513,7 @@ def _text_of(uri: Uri, name: str, staged: Staged) -> str:
     """Return a level of a node; the content of an archive is a page of its messages, unless it was edited."""
     data = staged.files.get(name, b"")
     if data == SEE_MESSAGES and name == CONTENT and MESSAGES in staged.files:
-        at = float((staged.meta or {}).get("created_at") or 0.0)
-        return render_messages(decode_messages(staged.files[MESSAGES], uri.text, at))
+        return render_messages(decode_messages(staged.files[MESSAGES], uri.text, staged.meta["created_at"]))
     return decode(uri, name, data)
 
 
@@ -534,7 +521,7 @@ def node_of(uri: Uri, staged: Staged, include_content: bool = True) -> ContextNo
     """Return a node as a caller gets it; with `include_content` also its L2."""
     abstract, overview = (_text_of(uri, name, staged) for name in (ABSTRACT, OVERVIEW))
     content = _text_of(uri, CONTENT, staged) if include_content else ""
-    meta = dict(staged.meta or {})
+    meta = dict(staged.meta)
     named = {} if include_content else meta["digests"]  # of what was not read the metadata's word is taken
     meta["digests"] = named | digests_of(staged.files)
     kind, category = meta.pop("type"), meta.pop("category")
@@ -573,9 +560,8 @@ class RelationStore:
         def merge(held: list[RelationEdge]) -> list[RelationEdge]:
             merged = {(edge.to_uri, edge.relation_type): edge for edge in held}
             for edge in edges:
-                key = (edge.to_uri, edge.relation_type)
-                if replace or key not in merged:
-                    merged[key] = edge
+                if replace or (edge.to_uri, edge.relation_type) not in merged:
+                    merged[edge.to_uri, edge.relation_type] = edge
             return list(merged.values())
 
         self._change(ctx, found, merge)

@@ -87,24 +87,6 @@ class Disk:
             raise OSError(code, os.strerror(code))
 
 
-def open_path(path: str, names: Sequence[str]) -> tuple[int, int]:
-    """Open a folder from the store's own on, one from the other; return it, and how many of the names are there.
-
-    Where one is not, the folder is the last that is; an error says which name is none of ours.
-    """
-    fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    for place, name in enumerate(names):
-        try:
-            fd, above = os.open(name, _FOLDER, dir_fd=fd), fd
-        except FileNotFoundError:
-            return fd, place
-        except OSError as error:
-            os.close(fd)
-            raise OSError(error.errno, error.strerror, "/".join(names[: place + 1])) from error
-        os.close(above)
-    return fd, len(names)
-
-
 def _entries(fd: int) -> list[os.DirEntry[str]]:
     with os.scandir(fd) as entries:
         return list(entries)
@@ -206,18 +188,25 @@ class Folders:
         A `StoreError` says that one on the way is a symlink, or a file.
         """
         try:
-            return open_path(self.root, names)
-        except FileNotFoundError as error:
-            raise StoreError(f"the store's folder {self.root!r} was removed or replaced: open it again") from error
+            fd = os.open(self.root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         except OSError as error:
-            if error.errno in (errno.ELOOP, errno.ENOTDIR):
-                raise StoreError(f"{error.filename!r} is a symlink or a file, where a folder belongs") from error
-            if error.errno in _REFUSED:
-                raise StoreError(f"{error.filename!r} may not be opened") from error
-            raise
+            raise StoreError(f"the store's folder was removed or replaced, open it again: {error}") from error
+        for depth, name in enumerate(names):
+            try:
+                fd, above = os.open(name, _FOLDER, dir_fd=fd), fd
+            except FileNotFoundError:
+                return fd, depth
+            except OSError as error:
+                os.close(fd)
+                where = "/".join(names[: depth + 1])
+                if error.errno in (errno.ELOOP, errno.ENOTDIR):
+                    raise StoreError(f"{where!r} is a symlink or a file, where a folder belongs") from error
+                raise StoreError(f"{where!r} may not be opened: {error}") from error
+            os.close(above)
+        return fd, len(names)
 
     @contextlib.contextmanager
-    def _opened(self, names: Sequence[str], create: bool = False) -> Iterator[int]:
+    def opened(self, names: Sequence[str], create: bool = False) -> Iterator[int]:
         """Hold a folder open."""
         fd, depth = self._open(names)
         try:
@@ -234,7 +223,7 @@ class Folders:
     def read(self, names: Sequence[str], files: Sequence[str] = FILES, is_settled: bool = False) -> Image:
         """Return a node's files, those that are there; with `is_settled` each once no program is writing to it."""
         image: Image = {}
-        with contextlib.suppress(FileNotFoundError), self._opened(names) as fd:
+        with contextlib.suppress(FileNotFoundError), self.opened(names) as fd:
             for name in files:
                 with contextlib.suppress(FileNotFoundError):
                     image[name] = self._read_file(name, fd, names, is_settled)[0]
@@ -246,7 +235,7 @@ class Folders:
 
     def drop_leftovers(self, names: Sequence[str]) -> None:
         """Remove them."""
-        with contextlib.suppress(FileNotFoundError), self._opened(names) as fd:
+        with contextlib.suppress(FileNotFoundError), self.opened(names) as fd:
             for name in (name + end for name in FILES for end in (NEW, OLD)):
                 self._disk.remove_file(name, fd)
 
@@ -288,7 +277,7 @@ class Folders:
             if not any(data is not None for data in change.values()):
                 self._remove(names, change, look)
                 return
-            with self._opened(names, create=True) as fd:
+            with self.opened(names, create=True) as fd:
                 for name in FILES:
                     if name in change and (data := change[name]) is None:
                         self._take_away(name, fd, names, look)
@@ -359,7 +348,7 @@ class Folders:
 
     def _remove(self, names: Sequence[str], change: Change, look: Look) -> None:
         """Remove files, and the folders that nothing is left in."""
-        with contextlib.suppress(FileNotFoundError), self._opened(names) as fd:
+        with contextlib.suppress(FileNotFoundError), self.opened(names) as fd:
             for name in reversed(FILES):
                 if name in change:
                     self._take_away(name, fd, names, look)
@@ -368,12 +357,12 @@ class Folders:
     def _remove_folders(self, names: Sequence[str]) -> None:
         self.drop_leftovers(names)
         for depth in range(len(names), 3, -1):  # a space's own folder stays
-            with contextlib.suppress(FileNotFoundError), self._opened(names[: depth - 1]) as fd:
+            with contextlib.suppress(FileNotFoundError), self.opened(names[: depth - 1]) as fd:
                 self._disk.remove_folder(names[depth - 1], fd)
 
     def empty(self, names: Sequence[str], keep: Sequence[str] = ()) -> None:
         """Remove all files of a folder except `keep`, and all in its folders that are no nodes."""
-        with contextlib.suppress(FileNotFoundError), self._opened(names) as fd:
+        with contextlib.suppress(FileNotFoundError), self.opened(names) as fd:
             for entry in _entries(fd):
                 if not entry.is_dir(follow_symlinks=False):
                     if entry.name not in keep:
@@ -385,13 +374,13 @@ class Folders:
 
     def has_node(self, names: Sequence[str]) -> bool:
         """Whether a folder holds a node: a file besides the metadata, which an earlier version left after a move."""
-        with contextlib.suppress(FileNotFoundError), self._opened(names) as fd:
+        with contextlib.suppress(FileNotFoundError), self.opened(names) as fd:
             return _is_node(_entries(fd))
         return False
 
     def child_names(self, names: Sequence[str]) -> list[str]:
         """Return the names of the folders within a folder, whatever is in them, without opening one."""
-        with contextlib.suppress(FileNotFoundError), self._opened(names) as fd:
+        with contextlib.suppress(FileNotFoundError), self.opened(names) as fd:
             return _folders_in(_entries(fd))
         return []
 
@@ -400,7 +389,7 @@ class Folders:
 
         Of the `files` what cannot be read is left out. Cost: some 20 µs a folder.
         """
-        with contextlib.suppress(FileNotFoundError), self._opened(names) as fd:
+        with contextlib.suppress(FileNotFoundError), self.opened(names) as fd:
             yield from self._walk_in(fd, tuple(names), files, depth)
 
     def _walk_in(self, fd: int, names: tuple[str, ...], files: Sequence[str], depth: int) -> Iterator[Entry]:

@@ -45,10 +45,10 @@ from ..core.errors import (
     VersionConflictError,
 )
 from ..core.objects import OutboxEvent, RequestContext, WritePlan
-from .folders import Disk, Entry, Folders, Image, boot_id, open_path
+from .folders import Disk, Entry, Folders, Image, boot_id
 from .journal import Change, Commit, Journal, NodeRow, is_damage
 from .meta import Staged, is_whole, read_meta, staged_of, state_of, write_meta
-from .redo import Rescue, redo
+from .redo import redo, rescue
 from .uri import Uri, parse_uri, space_uris, uri_of
 
 _log = logging.getLogger(__name__)
@@ -83,7 +83,7 @@ class Transaction:
     sequence: int = 0
     """Of the commit; 0 where nothing was to be done."""
     _base: dict[Uri, Image] = field(default_factory=dict)
-    _staged: dict[Uri, Staged] = field(default_factory=dict)
+    _staged: dict[Uri, Staged | None] = field(default_factory=dict)
     moves: dict[str, str] = field(default_factory=dict)
     """Old URI → new one of nodes that have moved; both are staged."""
     _more: list[_Event] = field(default_factory=list)
@@ -93,10 +93,10 @@ class Transaction:
 
     def look(self, uri: Uri) -> Staged:
         """Return a node as this transaction sees it; `NodeNotFoundError` says that there is none."""
-        staged = self._staged.get(uri)
-        if staged is None:
+        if uri not in self._staged:
             return staged_of(uri, self._look_at_base(uri))
-        if staged.meta is None:
+        staged = self._staged[uri]
+        if staged is None:
             raise NodeNotFoundError(uri.text)
         return Staged(dict(staged.files), {**staged.meta})
 
@@ -113,8 +113,8 @@ class Transaction:
             return False
         return True
 
-    def put(self, uri: Uri, staged: Staged, must: bool = False) -> None:
-        """Stage a node; with `must` it gets a version even where nothing in it differs."""
+    def put(self, uri: Uri, staged: Staged | None, must: bool = False) -> None:
+        """Stage a node, None deletes it; with `must` it gets a version even where nothing in it differs."""
         if not uri.is_node:
             raise InvalidInputError(f"no node can be at {uri.text!r}: it is a space, or above one")
         self._look_at_base(uri)
@@ -177,7 +177,7 @@ class Transaction:
                 continue
             was, is_now = ({name: image.get(name) for name in names} for image in (before, after))
             commit.changes.append(Change(text, was, is_now, self.moves.get(text, "")))
-            version = staged.meta["version"] if staged.meta else read_meta(uri, base)["version"]
+            version = staged.meta["version"] if staged else read_meta(uri, base)["version"]
             commit.nodes.append(NodeRow(text, commit.sequence, version, state_of(after)))
             if text in self.moves or text in self.moves.values():
                 continue  # the event of the move looks at both places
@@ -186,9 +186,9 @@ class Transaction:
                 changed.append((config.UPSERT_RELATION, text, {}, 0.0))
         return changed
 
-    def _image_of(self, uri: Uri, staged: Staged, base: Image, commit: Commit) -> Image:
+    def _image_of(self, uri: Uri, staged: Staged | None, base: Image, commit: Commit) -> Image:
         """Return a node's files after the commit, or its files before if nothing that counts has changed."""
-        if staged.meta is None:
+        if staged is None:
             return {}
         before = read_meta(uri, base) if META in base else None
         files = {**_EMPTY, **staged.files}
@@ -412,8 +412,8 @@ class MainStore:
         self.journal.log(commit)
         try:
             for change in commit.changes:
-                rescue = Rescue(self.journal, self.aside, change.uri, change.before, sequence=commit.sequence)
-                self.folders.write(parse_uri(change.uri).folders, change.after, rescue.look)
+                look = rescue(self.journal, self.aside, change.uri, change.before, sequence=commit.sequence)
+                self.folders.write(parse_uri(change.uri).folders, change.after, look)
         except OSError as error:
             text = f"commit {commit.id} is kept in the journal, its files follow with the next write: {error}"
             raise StoreError(text, is_committed=True) from error
@@ -431,16 +431,14 @@ class MainStore:
         with self.locked():
             self._commits_since = 0
             if self.journal.waiting():
-                fd, _ = open_path(str(self.root), ())
                 try:
-                    self._disk.sync_all(fd)
+                    with self.folders.opened(()) as fd:
+                        self._disk.sync_all(fd)
                 except OSError as error:
                     self._failure = str(error)
                     with contextlib.suppress(StoreError):
                         self.journal.mark_failed()
                     raise StoreError(f"a sync has failed, open the store again: {error}") from error
-                finally:
-                    os.close(fd)
             self.journal.mark_synced()
             self.journal.truncate()
 

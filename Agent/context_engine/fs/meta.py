@@ -25,10 +25,10 @@ FORMAT = 1
 
 @dataclass
 class Staged:
-    """The future state of a node: its files without the metadata, and the metadata; None is a deletion."""
+    """A node as a transaction has it: its files without the metadata, and the metadata."""
 
     files: Image
-    meta: dict[str, Any] | None
+    meta: dict[str, Any]
 
 
 def staged_of(uri: Uri, image: Image) -> Staged:
@@ -162,7 +162,7 @@ def check_version(uri: Uri, metadata: Mapping[str, Any], present: Staged | None)
     expected = metadata.get("version")
     if expected is None:
         return
-    current = (present.meta or {})["version"] if present else 0
+    current = present.meta["version"] if present else 0
     digests = metadata.get("digests")
     if expected != current or (digests is not None and present and digests != digests_of(present.files)):
         raise VersionConflictError(uri.text, expected, current)

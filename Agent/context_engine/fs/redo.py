@@ -15,48 +15,44 @@ from pathlib import Path
 
 from ..core.config import ABSTRACT, CONTENT, OVERVIEW
 from ..core.errors import StoreCorruptError
-from .folders import NEW, OLD, Folders, Image
+from .folders import NEW, OLD, Folders, Image, Look
 from .journal import Change, Journal
 from .uri import parse_uri
 
 
-class Rescue:
-    """Looks at the files that the writing of one node takes from their places.
+def rescue(
+    journal: Journal,
+    aside: Path,
+    uri: str,
+    before: Mapping[str, bytes | None] | None,
+    is_known: Callable[[str, bytes], bool] = lambda name, taken: False,
+    sequence: int = 0,
+) -> Look:
+    """Return what looks at the files that the writing of one node takes from their places.
 
     They were expected to be as `before`, where None is no file, or what `is_known`. What cannot be merged, as without
     a `before`, is kept `aside`; what is merged goes to the history of the commit of this `sequence`.
     """
+    expected = dict(before or {})
 
-    def __init__(
-        self,
-        journal: Journal,
-        aside: Path,
-        uri: str,
-        before: Mapping[str, bytes | None] | None,
-        is_known: Callable[[str, bytes], bool] = lambda name, taken: False,
-        sequence: int = 0,
-    ) -> None:
-        self._journal, self._aside, self._uri = journal, aside, uri
-        self._before, self._may_merge = dict(before or {}), before is not None
-        self._is_known, self._sequence = is_known, sequence
-
-    def look(self, name: str, taken: bytes, data: bytes | None, link: Callable[[str], None] | None) -> bytes | None:
-        """Merge what is not expected, or keep it aside and report."""
-        if link is None and (taken in (data, self._before.get(name)) or self._is_known(name, taken)):
+    def look(name: str, taken: bytes, data: bytes | None, link: Callable[[str], None] | None) -> bytes | None:
+        if link is None and (taken in (data, expected.get(name)) or is_known(name, taken)):
             return None
-        base, self._before[name] = self._before.get(name) or b"", data
-        if self._may_merge and data is not None and link is None and name in (ABSTRACT, OVERVIEW, CONTENT):
+        base, expected[name] = expected.get(name) or b"", data
+        if before is not None and data is not None and link is None and name in (ABSTRACT, OVERVIEW, CONTENT):
             merged = merge(base, taken, data)
             if merged is not None:
                 # An editor that has read the file in between writes over what is merged: the history has it then.
-                self._journal.add_change(self._sequence, Change(self._uri, {name: taken}, {name: data}))
+                journal.add_change(sequence, Change(uri, {name: taken}, {name: data}))
                 return merged
-        place = put_aside(self._aside, self._uri, {name: taken} if link is None else {})
+        place = put_aside(aside, uri, {name: taken} if link is None else {})
         if link is not None:
             link(str(place / name.lstrip(".")))
         why = "was edited while a commit wrote it" if link is None else "was open in another program"
-        self._journal.report(time.time(), self._uri, f"{name} of {self._uri} {why}: it is in {place.name}")
+        journal.report(time.time(), uri, f"{name} of {uri} {why}: it is in {place.name}")
         return None
+
+    return look
 
 
 def merge(base: bytes, hand: bytes, data: bytes) -> bytes | None:
@@ -147,7 +143,7 @@ def _write_again(journal: Journal, folders: Folders, uri: str, change: dict[str,
         image = change.get(file) or b""
         return not found or (b"\0" in found and is_torn(found, image)) or found in journal.images_of(uri, file)
 
-    look = Rescue(journal, aside, uri, None, is_known).look
+    look = rescue(journal, aside, uri, None, is_known)
     for file, found in folders.leftovers(names).items():
         name = file.removesuffix(NEW).removesuffix(OLD)
         if not (change.get(name) or b"").startswith(found):

@@ -152,21 +152,17 @@ class HierarchicalSearcher:
         made = []
         for place, hit in held.items():
             score = min(1.0, hit.score * raised.get(hit.category, 1.0)) if place in found else 0.0
-            node_hit = NodeHit(place[0], weight * score, *place[1:], _reason(hit, written))
-            made.append(_with_source(node_hit, hit, asked, sources.get(place, "")))
+            source = _source_of(hit, asked, sources.get(place, "")) if hit.level == 2 else ()
+            made.append(NodeHit(hit.uri, weight * score, hit.level, hit.part, _reason(hit, written), *source))
         return made
 
 
-def _with_source(made: NodeHit, hit: WordHit, asked: Sequence[str], text: str) -> NodeHit:
-    """Return a hit with the time, speaker and subjects of its passage, and the query terms in it."""
-    if hit.level < 2:
-        return made
+def _source_of(hit: WordHit, asked: Sequence[str], text: str) -> tuple[Any, ...]:
+    """Return the last fields of a passage's hit: when it was said, what of the query, by whom, and of whom."""
     says = frozenset([relation_of(term, asked) for term in hit.terms]) - _NOW
     text = text.removeprefix(f"{hit.speaker.partition(' ')[2]}: ")
     stated = {relation: subjects for relation in asked if (subjects := subjects_of(text, relation))}
-    says = says.union(stated)
-    subjects = frozenset().union(*stated.values())
-    return replace(made, at=hit.at, says=says, speaker=hit.speaker, subjects=subjects, sequence=hit.sequence)
+    return hit.at, says.union(stated), hit.speaker, frozenset().union(*stated.values()), hit.sequence
 
 
 def _place(hit: WordHit) -> Place:
@@ -498,8 +494,7 @@ class MemoryReadService:
     ) -> RetrievedBlock:
         """Return a node's level (`"L0"`, `"L1"` or `"L2"`), and the levels above it.
 
-        With `expand_relations` it has at most `max_relations` of its edges, where 0 is all; one without a reason gets
-        its target's abstract. `ctx` is needed.
+        With `expand_relations` it has at most `max_relations` of its edges, where 0 is all. `ctx` is needed.
         """
         if ctx is None:
             raise InvalidInputError("reading needs the request's ctx")
@@ -507,17 +502,9 @@ class MemoryReadService:
         check_count("max_relations", max_relations, least=0)
         node = self._fs.read_node(ctx, uri, include_content=level == "L2")
         edges = self._relations.get_edges(ctx, node.uri) if expand_relations else []
-        edges = [self._tell(ctx, edge) for edge in (edges[:max_relations] if max_relations else edges)]
+        edges = edges[: max_relations or None]
         overview, content = node.overview if level != "L0" else "", node.content if level == "L2" else ""
         return RetrievedBlock(node.uri, level, node.abstract, overview, content, edges, 1.0, "read by its URI")
-
-    def _tell(self, ctx: RequestContext, edge: RelationEdge) -> RelationEdge:
-        if edge.reason:
-            return edge
-        try:
-            return replace(edge, reason=self._fs.read_level(ctx, edge.to_uri, "L0"))
-        except ContextEngineError:
-            return edge
 
     def read_batch(
         self, uris: Sequence[str], level: str = "L1", ctx: RequestContext | None = None
