@@ -428,10 +428,7 @@ class ContextEngineService:
             "filters": {"since": since, "until": until},
         }
         plans = self.planner.plan(query, session_archive, hints, ctx)
-        found = self._safely(lambda: self._search(ctx, query, plans))
-        if plans[0].hints["stale"]:  # their edited text is indexed now
-            found = self._safely(lambda: self._search(ctx, query, plans))
-        return found
+        return self._safely(lambda: self._search(ctx, query, plans))
 
     def _search(self, ctx: RequestContext, query: str, plans: Sequence[TypedQuery]) -> SearchResult:
         seeds: list[SeedHit] = []
@@ -632,13 +629,10 @@ class ContextEngineService:
         with self.fs.locked():
             pass  # which does again what a dead process left
         for space in self.fs.spaces():
-            self._safely(functools.partial(self._make_again, space))
+            self.spaces.words(space).discard()
+            self._safely(functools.partial(self.words, space))
         self._work_off()
         return self.verify()
-
-    def _make_again(self, space: str) -> None:
-        self.spaces.words(space).discard()
-        self.worker.reconcile(space, recursive=True)
 
 
 class AsyncContextEngineService(Twin, of=ContextEngineService):

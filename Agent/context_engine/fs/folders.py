@@ -306,9 +306,9 @@ class Folders:
         while data is not None:
             fd = self._disk.create_file(name + NEW, parent)
             try:
-                left = memoryview(data)
+                left = data
                 while left:
-                    left = left[self._disk.write(fd, bytes(left) if len(left) < len(data) else data) :]
+                    left = left[self._disk.write(fd, left) :]
             finally:
                 os.close(fd)
             data = self._look_at_taken(name, parent, names, look, data) if self._put(name, parent) else None
@@ -389,25 +389,14 @@ class Folders:
 
         Of the `files` what cannot be read is left out. Cost: some 20 µs a folder.
         """
-        with contextlib.suppress(FileNotFoundError), self.opened(names) as fd:
-            yield from self._walk_in(fd, tuple(names), files, depth)
-
-    def _walk_in(self, fd: int, names: tuple[str, ...], files: Sequence[str], depth: int) -> Iterator[Entry]:
-        entries = _entries(fd)
-        inner = _folders_in(entries)
-        yield Entry(names, self._read_some(files, fd) if _is_node(entries) else None, bool(inner))
-        for name in inner if depth else ():
-            try:
-                below = os.open(name, _FOLDER, dir_fd=fd)
-            except OSError:
-                yield Entry((*names, name), None, False)
-                continue
-            try:
-                yield from self._walk_in(below, (*names, name), files, depth - 1)
-            except OSError:
-                continue
-            finally:
-                os.close(below)
+        with contextlib.suppress(FileNotFoundError), self.opened(names) as top:
+            for place, folders, found, fd in os.fwalk(".", dir_fd=top):
+                inner = place.split("/")[1:]
+                folders[:] = sorted(name for name in folders if name != SPACE)
+                is_node = any(name in FILES and name != META for name in found)
+                yield Entry((*names, *inner), self._read_some(files, fd) if is_node else None, bool(folders))
+                if len(inner) == depth:
+                    folders.clear()
 
     def _read_some(self, files: Sequence[str], fd: int) -> Image:
         """Return some files that can be read of an open folder."""

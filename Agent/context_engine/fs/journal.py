@@ -55,6 +55,8 @@ CREATE INDEX IF NOT EXISTS outbox_open ON outbox(status, due_at) WHERE status <>
 CREATE TABLE IF NOT EXISTS reports(at REAL NOT NULL, uri TEXT NOT NULL, text TEXT NOT NULL);
 """
 
+_DAMAGED = "the journal is damaged, `repair` sets it aside"
+
 Files: TypeAlias = Mapping[str, bytes | None]
 """Some files of a node; None is no file."""
 
@@ -105,7 +107,7 @@ def _pack(before: Files, after: Mapping[str, bytes | str | None]) -> bytes:
 
 
 def _unpack(uri: str, packed: bytes) -> Change:
-    """Return the change that `_pack` packed; damaged bytes raise `DatabaseError`, since SQLite does not check blobs."""
+    """Return the change that `_pack` packed; damaged bytes are a `StoreCorruptError`: SQLite does not check blobs."""
     with _readable(uri):
         head, _, data = zlib.decompressobj(zdict=_SCAFFOLD).decompress(packed).partition(b"\n")
         found: tuple[dict[str, bytes | None], dict[str, bytes | None]] = {}, {}
@@ -126,7 +128,7 @@ def _readable(what: str) -> Iterator[None]:
     try:
         yield
     except (zlib.error, ValueError, TypeError) as error:
-        raise sqlite3.DatabaseError(f"what changed {what} cannot be read: {error}") from error
+        raise StoreCorruptError(f"{_DAMAGED}: what changed {what} cannot be read: {error}") from error
 
 
 class NodeRow(NamedTuple):
@@ -236,7 +238,7 @@ class Journal:
                 self.open()
 
     def check(self) -> None:
-        """Read the whole file, and raise `sqlite3.DatabaseError` where it is damaged."""
+        """Read the whole file, and raise `sqlite3.DatabaseError` or `StoreCorruptError` where it is damaged."""
         with self._lock:
             connection = self._connect()
             rows = connection.execute("PRAGMA quick_check(1)").fetchall()
@@ -309,11 +311,10 @@ class Journal:
             if images is None:  # a folder that an earlier version moved as a whole
                 found.append(Change(uri, {}, {}, moved_to))
                 continue
-            with _translated(self.path):
-                change = _unpack(uri, images)._replace(moved_to=moved_to or "")
+            change = _unpack(uri, images)._replace(moved_to=moved_to or "")
             sql = "SELECT image FROM unsynced WHERE sequence = ? AND uri = ?"
             for (image,) in self.query(sql, (sequence, uri)) if change.digests else ():
-                with _translated(self.path), _readable(uri):
+                with _readable(uri):
                     change = change._replace(after={**change.after, MESSAGES: zlib.decompress(image)})
             found.append(change)
         return found
@@ -329,7 +330,7 @@ class Journal:
         if not rows:
             return None
         sequence, id, name, author, at, boot, plans = rows[0]
-        with _translated(self.path), _readable(commit_id):
+        with _readable(commit_id):
             return Commit(sequence, id, name, author, at, boot, json.loads(plans), self.changes(sequence))
 
     def images_of(self, uri: str, file: str) -> set[bytes]:
@@ -369,11 +370,17 @@ class Journal:
         with self.writing("FULL") as connection:
             connection.execute("UPDATE commits SET boot = '' WHERE state = 'applied'")
 
-    def revive_events(self) -> None:
-        """Revive events done since the last sync: a power cut may have undone them in the index."""
+    def begin_start(self, boot: str) -> None:
+        """Note a start of the machine, and revive events done since the last sync: the index may have lost them."""
         with self.writing() as connection:
-            connection.execute("UPDATE outbox SET status = 'pending' WHERE status = 'done'")
-            connection.execute("UPDATE outbox SET status = 'pending', lease_until = NULL WHERE status = 'leased'")
+            sql = "UPDATE outbox SET status = 'pending', lease_until = NULL WHERE status IN ('done', 'leased')"
+            connection.execute(sql)
+            connection.execute("DELETE FROM counters WHERE name LIKE 'boot %'")
+            connection.execute("INSERT INTO counters VALUES (?, 1)", (f"boot {boot}",))
+
+    def knows_start(self, boot: str) -> bool:
+        """Whether a start of the machine was noted; where it does not tell them, each opening may be the first one."""
+        return bool(boot and self.query("SELECT 1 FROM counters WHERE name = ?", (f"boot {boot}",)))
 
     def wal_size(self) -> int:
         """Return how many bytes the WAL has; a file system that can have none has 0."""
@@ -481,7 +488,7 @@ def _translated(path: str) -> Iterator[None]:
             raise StoreError(f"the journal cannot be written or read: {text}") from error
         if isinstance(error, sqlite3.ProgrammingError):
             raise StoreError("the store was closed") from error
-        raise StoreCorruptError(f"the journal is damaged, `repair` sets it aside: {text}") from error
+        raise StoreCorruptError(f"{_DAMAGED}: {text}") from error
 
 
 def is_damage(error: BaseException) -> bool:

@@ -245,7 +245,8 @@ class MainStore:
     ) -> None:
         if root is not None:
             refuse_address(root, "folder")
-        made = None if root is not None else _make_folder()
+        shared = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None  # in memory, where the system has files there
+        made = Path(tempfile.mkdtemp(prefix="context-engine-", dir=shared)) if root is None else None
         self.root = made or Path(root or "").absolute()
         self._remove = weakref.finalize(self, _remove_folder, made, os.getpid())
         self.clock, self.new_id, self.count_tokens = clock, new_id, count_tokens
@@ -285,9 +286,9 @@ class MainStore:
             is_new = not os.path.exists(self.journal.path)
             try:
                 self.journal.open()
-                if self._has_started_again():
+                if not self.journal.knows_start(self.boot):
                     self.journal.check()
-                    self._note_boot()
+                    self.journal.begin_start(self.boot)
             except (sqlite3.DatabaseError, StoreCorruptError) as error:
                 if not (isinstance(error, StoreCorruptError) or is_damage(error)):
                     self.journal.close()
@@ -296,18 +297,6 @@ class MainStore:
             redo(self.journal, self.folders, self.boot, self.aside)
             if is_new or not self.journal.last_sequence():
                 self._take_in()
-
-    def _has_started_again(self) -> bool:
-        # Where the machine does not tell its starts, each opening may be the first one.
-        sql = "SELECT 1 FROM counters WHERE name = ?"
-        return not self.boot or not self.journal.query(sql, (f"boot {self.boot}",))
-
-    def _note_boot(self) -> None:
-        """Note the start of the machine, and revive events: the index may have lost its last writes."""
-        self.journal.revive_events()
-        with self.journal.writing() as connection:
-            connection.execute("DELETE FROM counters WHERE name LIKE 'boot %'")
-            connection.execute("INSERT INTO counters VALUES (?, 1)", (f"boot {self.boot}",))
 
     def repair_journal(self) -> None:
         """Set the journal aside if it is damaged, and begin another one. Cost: reads all of it, then all files."""
@@ -325,7 +314,7 @@ class MainStore:
         for each in self.space.glob("journal.db*"):
             each.rename(place / each.name)
         self.journal.open()
-        self._note_boot()
+        self.journal.begin_start(self.boot)
         text = f"the journal was damaged ({error}) and set aside in .ctx/aside/{place.name}: what it could undo is gone"
         _log.warning("%s: %s", self.root, text)
         self.journal.report(self.clock(), "", f"{text}; delete that folder when nothing of it is wanted")
@@ -547,12 +536,6 @@ def _identity_of(root: Path) -> tuple[int, int] | None:
     except OSError:
         return None
     return there.st_dev, there.st_ino
-
-
-def _make_folder() -> Path:
-    """Make a folder for a temporary store, in memory where the system has files there."""
-    shared = "/dev/shm"
-    return Path(tempfile.mkdtemp(prefix="context-engine-", dir=shared if os.access(shared, os.W_OK) else None))
 
 
 def _remove_folder(made: Path | None, pid: int) -> None:

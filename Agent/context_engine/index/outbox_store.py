@@ -17,7 +17,7 @@ from ..core.objects import OutboxEvent
 from ..fs.journal import Journal, put_event
 
 _SAME = 10_000  # events that one claim ends, since another one of it looks at their place
-_COLUMNS = "event_id, event_type, uri, payload, status, retry_count, created_at, sequence"
+_COLUMNS = "event_id, event_type, uri, payload, retry_count, created_at, sequence"
 
 
 class OutboxStore:
@@ -53,12 +53,8 @@ class OutboxStore:
         """Return events that are this worker's for a minute, oldest first; one transaction."""
         now = self._clock()
         with self._journal.writing() as connection:
-            busy = [
-                _Place(uri, payload)
-                for uri, payload in connection.execute(
-                    "SELECT uri, payload FROM outbox WHERE status = 'leased' AND lease_until > ?", (now,)
-                )
-            ]
+            sql = f"SELECT {_COLUMNS} FROM outbox WHERE status = 'leased' AND lease_until > ?"
+            busy = list(map(_event, connection.execute(sql, (now,))))
             rows = connection.execute(
                 # In the order of their rows, which needs no sorting: a batch does not read all that is due.
                 f"SELECT {_COLUMNS} FROM outbox NOT INDEXED WHERE (status = 'pending' AND due_at <= ?)"
@@ -73,10 +69,10 @@ class OutboxStore:
                 if row[1] == UPSERT_CONTEXT and row[1:4] in claimed:
                     same.append((row[0],))
                     continue
-                place = _Place(row[2], row[3])
-                if not any(place.excludes(other) for other in busy):
-                    busy.append(place)
-                    claimed[row[1:4]] = _event(row, "leased")
+                event = _event(row)
+                if not any(_exclude(event, other) for other in busy):
+                    busy.append(event)
+                    claimed[row[1:4]] = event
             sql = "UPDATE outbox SET status = 'leased', worker_id = ?, lease_until = ? WHERE event_id = ?"
             connection.executemany(sql, [(worker_id, now + LEASE_S, event.event_id) for event in claimed.values()])
             connection.executemany("UPDATE outbox SET status = 'done' WHERE event_id = ?", same)
@@ -157,25 +153,17 @@ class OutboxStore:
         return [dict(zip(("event_id", "event_type", "uri", "error"), row, strict=True)) for row in rows]
 
 
-class _Place:
-    """Where an event has to look."""
-
-    def __init__(self, uri: str, payload: str) -> None:
-        read = json.loads(payload) if len(payload) > 2 else {}
-        self.uris = [uri, *([read["to_uri"]] if "to_uri" in read else [])]
-        self.is_recursive = bool(read.get("recursive"))
-
-    def excludes(self, other: "_Place") -> bool:
-        """Whether two events may not be worked on at the same time."""
-        return any(
-            one == two
-            or (self.is_recursive and two.startswith(f"{one}/"))
-            or (other.is_recursive and one.startswith(f"{two}/"))
-            for one in self.uris
-            for two in other.uris
-        )
+def _exclude(one: OutboxEvent, other: OutboxEvent) -> bool:
+    """Whether two events may not be worked on at the same time."""
+    return any(
+        here == there
+        or (one.payload.get("recursive") and there.startswith(f"{here}/"))
+        or (other.payload.get("recursive") and here.startswith(f"{there}/"))
+        for here in (one.uri, one.payload.get("to_uri", one.uri))
+        for there in (other.uri, other.payload.get("to_uri", other.uri))
+    )
 
 
-def _event(row: Sequence[Any], status: str) -> OutboxEvent:
-    event_id, event_type, uri, payload, _, retry_count, created_at, sequence = row[:8]
-    return OutboxEvent(event_id, event_type, uri, json.loads(payload), status, retry_count, created_at, sequence)
+def _event(row: Sequence[Any]) -> OutboxEvent:
+    event_id, event_type, uri, payload, retry_count, created_at, sequence = row
+    return OutboxEvent(event_id, event_type, uri, json.loads(payload), "leased", retry_count, created_at, sequence)

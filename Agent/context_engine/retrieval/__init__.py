@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 from ...base.checks import shorten
 from ...base.language import say
-from ...base.text import clean, date_of, strings_of
+from ...base.text import clean, date_of
 from ...memory.keywords import ONE_AT_A_TIME, OTHER, SPEAKER, asked_relations, relation_of, subjects_of, words_of
 from ..core.config import (
     BUDGET_TOKENS,
@@ -211,6 +211,7 @@ _CUES = (
     (r"\b(?:my name|am i|live|work|birthday|job)\b|我叫|我是谁|住在|工作|生日|职业", ("profile",)),
 )
 _COMPILED = tuple((re.compile(pattern, re.IGNORECASE), categories) for pattern, categories in _CUES)
+_TYPES = ("", *dict.fromkeys(map(context_type_of, (*OWNER_OF, SESSIONS))))
 _LAST = 3  # messages of the running session that a second query takes its words from
 
 
@@ -250,8 +251,8 @@ class QueryPlanner:
         target = given.get("target_uri")
         planned = TypedQuery(
             text=clean(query),
-            context_type=_check_type(given.get("context_type") or ""),
-            categories=_check_categories(given.get("categories")),
+            context_type=_check_names("context_type", [given.get("context_type") or ""], _TYPES)[0],
+            categories=_check_names("categories", given.get("categories"), (*OWNER_OF, SESSIONS)),
             target_uri=check_access(ctx, target).text if target not in (None, "") else "",
             top_k=check_count("top_k", given.get("top_k", 10)),
             filters=_check_filters(given.get("filters")),
@@ -273,21 +274,10 @@ def _raised(query: str) -> dict[str, float]:
     return dict.fromkeys(found, RAISED)
 
 
-def _check_categories(categories: object) -> list[str]:
-    names = strings_of(categories)
-    if categories is not None and (not isinstance(categories, (list, tuple)) or len(names) < len(categories)):
-        raise InvalidInputError(f"categories must be a list of names, not {shorten(categories)}")
-    for name in names:
-        if name not in OWNER_OF and name != SESSIONS:
-            raise InvalidInputError(f"a category is one of {', '.join([*OWNER_OF, SESSIONS])}, not {shorten(name)}")
-    return names
-
-
-def _check_type(context_type: object) -> str:
-    types = list(dict.fromkeys(map(context_type_of, (*OWNER_OF, SESSIONS))))
-    if context_type and context_type not in types:
-        raise InvalidInputError(f"context_type must be one of {', '.join(types)}, not {shorten(context_type)}")
-    return str(context_type)
+def _check_names(what: str, names: object, allowed: Sequence[str]) -> list[str]:
+    if names is not None and not (isinstance(names, (list, tuple)) and all(name in allowed for name in names)):
+        raise InvalidInputError(f"{what} must be of {', '.join(filter(None, allowed))}, not {shorten(names)}")
+    return list(names or ())
 
 
 def _check_filters(filters: object) -> dict[str, Any]:
@@ -311,12 +301,13 @@ class _Seen(NamedTuple):
     """The lines of an archive's file: to split it costs more than to read one of them."""
     passages: dict[int, str]
     edges: list[RelationEdge]
-    is_stale: bool
-    """Whether the index knows it as it was: then a passage's number says nothing."""
+    only: int | None
+    """The passage to show, whatever was hit, where the index knew the node as it was before an edit."""
 
     def passage(self, part: int | None) -> tuple[str, str, str]:
         """Return a passage, and of an archive its message and that one's role; no other message is read."""
-        if part is None or self.is_stale:
+        part = part if self.only is None else self.only
+        if part is None:
             return "", "", ""
         if self.node.category != SESSIONS:
             return self.passages.get(part, ""), "", ""
@@ -336,8 +327,8 @@ class RetrievalAssembler:
     def assemble(self, typed_query: TypedQuery, hits: Sequence[NodeHit], ctx: RequestContext) -> list[RetrievedBlock]:
         """Return at most `top_k` blocks within `budget_tokens`, best first; `hints["total"]` counts those left out.
 
-        Of a node that was edited after it was indexed no passage is shown; `on_stale` indexes it again, and
-        `hints["stale"]` lists it: a second search finds its present text, or shows its newest passage if none fits.
+        A node that was edited after it was indexed is indexed again by `on_stale`; the best passage of its present text
+        is shown, or its newest one if none fits.
 
         Cost: reads each node that makes a block.
         """
@@ -350,16 +341,16 @@ class RetrievalAssembler:
         known: dict[str, str] = {}
         for space in spaces_of(typed_query, ctx):
             known |= self._words(space).digests({hit.uri for hit in hits})
-        parts, newest = _best_parts(hits), dict.fromkeys(typed_query.hints.get("stale", ()), 0)
+        parts = _best_parts(hits)
         for hit in _newest_first(hits):
             if len(made) >= typed_query.top_k:
                 break
             if hit.uri not in seen:
-                seen[hit.uri] = self._look(ctx, hit.uri, known)
+                seen[hit.uri] = self._look(ctx, hit.uri, known, typed_query)
             held = seen[hit.uri]
             if held is None:
                 continue
-            excerpt, said, role = held.passage(hit.part if hit.level == 2 else parts.get(hit.uri, newest.get(hit.uri)))
+            excerpt, said, role = held.passage(hit.part if hit.level == 2 else parts.get(hit.uri))
             key = (held.node.uri, said or excerpt)
             if not excerpt and any(uri == held.node.uri for uri, _ in made):
                 continue
@@ -376,10 +367,9 @@ class RetrievalAssembler:
                 left -= self._count(fitted.abstract) + self._count(fitted.content_excerpt)
                 blocks.append(fitted)
         typed_query.hints["total"] = len(made)
-        typed_query.hints["stale"] = [uri for uri, held in seen.items() if held is not None and held.is_stale]
         return blocks
 
-    def _look(self, ctx: RequestContext, uri: str, known: Mapping[str, str]) -> _Seen | None:
+    def _look(self, ctx: RequestContext, uri: str, known: Mapping[str, str], query: TypedQuery) -> _Seen | None:
         try:
             if parse_uri(uri).category == SESSIONS:
                 node = self._fs.read_node(ctx, uri, include_content=False)
@@ -394,10 +384,12 @@ class RetrievalAssembler:
             return None
         passages = {} if node.category == SESSIONS else {part: text for part, text, _ in passages_of(node)}
         edges = [edge for edge in read_edges(node.uri, image.get(RELATIONS, b"")) if is_visible(ctx, edge.to_uri)]
-        is_stale = node.category != SESSIONS and known.get(node.uri) != projected_digest(node)
-        if is_stale:
+        only = None
+        if node.category != SESSIONS and known.get(node.uri) != projected_digest(node):
             self._on_stale(node.uri)
-        return _Seen(node, lines_of(image.get(MESSAGES, b"")), passages, edges, is_stale)
+            best = self._words(node.uri).rank(query.text, 1, (2,), Filters(node.uri))
+            only = best[0].part if best else 0
+        return _Seen(node, lines_of(image.get(MESSAGES, b"")), passages, edges, only)
 
     def _block(self, hit: NodeHit, held: _Seen, is_known: bool, excerpt: str, role: str) -> RetrievedBlock:
         level, score = f"L{hit.level}", round(hit.score, 4)
