@@ -7,8 +7,8 @@
 ...     "relations": [{"source": "Ada", "type": "lives_in", "target": "Rome", "quote": "Bob lives in Rome"}],
 ...     "facts": []}])
 >>> found = read_graph(client, "Ada works on Apollo. Bob lives in Rome.")
->>> [entity.name for entity in found.entities], found.relations
-(['Ada', 'Rome'], ())
+>>> found.entities, found.relations
+({'Ada': {'type': 'person'}, 'Rome': {'type': 'place'}}, [])
 
 `MemoryStore` reads a memory for its graph with it (entities, relations), the context engine a session (facts). Whether
 a person states something is for the model to judge, which the prompt asks of it (`"mood"`). What is checked holds in
@@ -28,7 +28,6 @@ Rows that break a rule are left out, and the rest stays; a reply without any suc
 import math
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple, TypeAlias
 
@@ -40,8 +39,8 @@ from ..keyword_tree import BuildMessages, KeywordTreeError, LLMClient
 from ..models.model_clients import within
 from .graph import ENTITY_TYPES
 
-__all__ = ["CATEGORIES", "ENTITY_TYPES", "FACTS_SCHEMA", "GRAPH_SCHEMA", "MODEL_SECONDS", "ExtractedEntity"]
-__all__ += ["ExtractedRelation", "Extraction", "Fact", "FindKnown", "ReplyFormError", "Shown", "check_fact"]
+__all__ = ["CATEGORIES", "ENTITY_TYPES", "FACTS_SCHEMA", "GRAPH_SCHEMA", "MODEL_SECONDS", "Extraction"]
+__all__ += ["Fact", "FindKnown", "ReplyFormError", "Shown", "check_fact"]
 __all__ += ["check_reply", "make_question", "read_graph", "tokens_for", "within"]
 
 CATEGORIES = ("profile", "preferences", "entities", "events", "cases", "patterns", "skills")
@@ -66,48 +65,13 @@ FindKnown: TypeAlias = Callable[[str], str | None]
 # What is found
 
 
-@dataclass(frozen=True)
-class ExtractedEntity:
-    """A person or thing that a text names."""
+class Extraction(NamedTuple):
+    """All that was found in a text, in the form that a memory keeps; see `memory_fields`."""
 
-    name: str
-    """As the text writes it, or as it is known."""
-    entity_type: str = "concept"
-    """One of `ENTITY_TYPES`."""
-    description: str = ""
-    """Its description in the words of the text; often empty."""
-    tags: tuple[str, ...] = ()
-    """Words to find it by, the most related first."""
-    start: int = 0
-    """Where in the text its name begins first."""
-
-
-@dataclass(frozen=True)
-class ExtractedRelation:
-    """A relation of one entity to another, as a text states it."""
-
-    source: str
-    """The name of the entity it goes out from."""
-    target: str
-    """The name of the entity it leads to."""
-    relation_type: str
-    """`works_on`, `lives_in`, …"""
-    weight: float = 1.0
-    """0.0 to 1.0."""
-    start: int = 0
-    """Where the quote begins that says so."""
-    end: int = 0
-    """After that quote."""
-
-
-@dataclass(frozen=True)
-class Extraction:
-    """All that was found in a text."""
-
-    entities: tuple[ExtractedEntity, ...] = ()
-    """In the order of the text, each name once."""
-    relations: tuple[ExtractedRelation, ...] = ()
-    """In the order of the text, each once."""
+    entities: dict[str, dict[str, Any]]
+    """By the name, as the text writes it or as it is known: `type`, `tags`, `description`, those that say something."""
+    relations: list[tuple[str, str, str, float, int, int]]
+    """Each once: name of the source, type, name of the target, weight, where its quote begins and ends in the text."""
 
 
 class Shown(NamedTuple):
@@ -331,21 +295,20 @@ def check_reply(
     """
     rows = _rows_of(reply)
     own = _Words(own_words(text[:TEXT_LIMIT]))
-    entities: dict[str, ExtractedEntity] = {}
+    found, called = Extraction({}, []), dict[str, str]()
     for item in rows["entities"][:_ENTITY_LIMIT]:
         entity = _check_entity(item, own, find_known, find_tags)
         if entity is not None:
-            entities.setdefault(fold_case(entity.name), entity)
-            entities.setdefault(fold_case(item["name"].strip()), entity)  # by which its relations call it
-    relations: dict[tuple[str, str, str], ExtractedRelation] = {}
+            name, about = entity
+            found.entities.setdefault(name, about)
+            called |= {fold_case(name): name, fold_case(item["name"].strip()): name}  # as its relations may call it
+    relations = dict[tuple[str, str, str], tuple[float, int, int]]()
     for item in rows["relations"][:_RELATION_LIMIT]:
-        relation = _check_relation(item, own, entities)
+        relation = _check_relation(item, own, called)
         if relation is not None:
-            key = (relation.source, relation.relation_type, relation.target)
-            if key not in relations or relations[key].weight < relation.weight:
-                relations[key] = relation
-    unique = {entity.name: entity for entity in entities.values()}
-    return Extraction(tuple(sorted(unique.values(), key=lambda each: each.start)), tuple(relations.values()))
+            key, said = relation
+            relations[key] = max(relations.get(key, said), said, key=lambda said: said[0])
+    return found._replace(relations=[(*key, *said) for key, said in relations.items()])
 
 
 def _rows_of(reply: object) -> dict[str, list[Any]]:
@@ -358,26 +321,20 @@ def _rows_of(reply: object) -> dict[str, list[Any]]:
 
 def _check_entity(
     item: object, own: "_Words", find_known: FindKnown, find_tags: Callable[[str], Iterable[str]]
-) -> ExtractedEntity | None:
+) -> tuple[str, dict[str, Any]] | None:
     name = _text_at(item, "name")
     if name is None or len(name) > _NAME_LIMIT or not isinstance(item, Mapping) or not _is_name(name):
         return None
-    place = own.find(name)
-    if place is None:
+    if own.find(name) is None:
         return None
-    given_type = item.get("type")
-    kind = given_type if isinstance(given_type, str) and given_type in ENTITY_TYPES else "concept"
-    description = _text_at(item, "description") or ""
+    kind, description = item.get("type"), _text_at(item, "description")
+    about: dict[str, Any] = {"type": kind} if isinstance(kind, str) and kind in ENTITY_TYPES[:-1] else {}
     given_tags = item.get("tags")
     tags = [tag for given in (given_tags if isinstance(given_tags, list) else ()) if (tag := _check_tag(given))]
-    kept = [tag for tag in tags if tag == kind or own.find(tag) is not None or tag in find_tags(tag)]
-    return ExtractedEntity(
-        find_known(name) or " ".join(name.split()),
-        kind,
-        description if description and own.find(description) is not None else "",
-        tuple(dict.fromkeys(kept))[:_TAG_LIMIT],
-        place[0],
-    )
+    kept = [tag for tag in tags if tag == about.get("type") or own.find(tag) is not None or tag in find_tags(tag)]
+    about |= {"tags": [*dict.fromkeys(kept)][:_TAG_LIMIT]} if kept else {}
+    about |= {"description": description} if description and own.find(description) is not None else {}
+    return find_known(name) or " ".join(name.split()), about
 
 
 def _is_name(name: str) -> bool:
@@ -392,22 +349,24 @@ def _check_tag(value: object) -> str | None:
     return tag if tag and not re.search(r"\s", tag) and tag.isprintable() else None
 
 
-def _check_relation(item: object, own: "_Words", entities: Mapping[str, ExtractedEntity]) -> ExtractedRelation | None:
+def _check_relation(
+    item: object, own: "_Words", called: Mapping[str, str]
+) -> tuple[tuple[str, str, str], tuple[float, int, int]] | None:
     source, target, given_type, quote = (_text_at(item, key) for key in ("source", "target", "type", "quote"))
     if source is None or target is None or given_type is None or quote is None or not isinstance(item, Mapping):
         return None
-    ends = entities.get(fold_case(source)), entities.get(fold_case(target))
+    start, end = called.get(fold_case(source)), called.get(fold_case(target))
     kind = re.sub(r"[\s-]+", "_", fold_case(given_type)).strip("_")
-    if ends[0] is None or ends[1] is None or ends[0].name == ends[1].name or not _is_type(kind):
+    if start is None or end is None or start == end or not _is_type(kind):
         return None
     weight, place = _check_weight(item.get("weight", 1.0)), own.find(quote)
     if weight is None or place is None or not _is_stated(item):
         return None
     place = sentences_around(own.text, *place)
     said = own.text[slice(*place)]
-    if is_asked(said) or not any(_has_both(said[start:end], source, target) for start, end in sentence_spans(said)):
+    if is_asked(said) or not any(_has_both(said[first:last], source, target) for first, last in sentence_spans(said)):
         return None
-    return ExtractedRelation(ends[0].name, ends[1].name, kind, weight, *place)
+    return (start, kind, end), (weight, *place)
 
 
 def _has_both(sentence: str, source: str, target: str) -> bool:

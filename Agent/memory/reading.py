@@ -188,7 +188,7 @@ class MemoryReader:
     def _place(self, found: "Extraction") -> tuple[dict[str, str], list[str]]:
         """Return the keyword of each entity, made under the top where there is none, and the names that are new."""
         ids, made = dict[str, str](), list[str]()
-        for name in (entity.name for entity in found.entities):
+        for name in found.entities:
             node = self._find(name)
             if node is None:
                 with contextlib.suppress(InvalidInputError):  # no keyword can have such a name
@@ -202,17 +202,13 @@ class MemoryReader:
     def _describe(self, found: "Extraction", ids: Mapping[str, str], linked: Iterable[str]) -> dict[str, Any]:
         """Return its form in an info's metadata; see `memory_fields`. Tags go through those that are there already."""
         entities: dict[str, dict[str, Any]] = {id: {} for id in linked}
-        for entity in found.entities:
-            if entity.name in ids:
-                about: dict[str, Any] = {"type": entity.entity_type, "tags": self._reuse(entity.tags)}
-                about["description"] = entity.description
-                # A concept is an entity of unknown type.
-                known = {key: value for key, value in about.items() if value and value != "concept"}
-                entities[ids[entity.name]] = known
+        for name, about in found.entities.items():
+            if name in ids:
+                entities[ids[name]] = {**about, **({"tags": self._reuse(about["tags"])} if "tags" in about else {})}
         relations = [
-            [source, each.relation_type, target, each.weight, each.start, each.end]
-            for each in found.relations
-            if (source := ids.get(each.source)) != (target := ids.get(each.target)) and source and target
+            [source, kind, target, *said]
+            for one, kind, other, *said in found.relations
+            if (source := ids.get(one)) != (target := ids.get(other)) and source and target
         ]
         return {"by": "model", "entities": entities, "relations": relations}
 
@@ -275,14 +271,6 @@ def named_in(info: Info) -> list[str]:
     return [str(id) for id in mapping_of(mapping_of(memory_fields(info).get("graph")).get("entities"))]
 
 
-# Packages of model services have bases of their own for what Python calls `ConnectionError`.
-_DOWN = frozenset({"APIConnectionError", "BudgetError", "InternalServerError", "RateLimitError", "TransportError"})
-_REFUSED = (400, 413, 422)
-"""HTTP's words for a question that will be refused again."""
-
-
 def _is_down(error: Exception) -> bool:
     """Return whether an error says that the model could not be reached, and nothing of the question."""
-    if getattr(error, "status", None) in _REFUSED or getattr(error, "status_code", None) in _REFUSED:
-        return False
-    return isinstance(error, OSError) or any(kind.__name__ in _DOWN for kind in type(error).__mro__)
+    return isinstance(error, OSError) and getattr(error, "status", None) not in (400, 413, 422)

@@ -347,14 +347,6 @@ BAD_REPLIES: dict[str, Any] = {
 """The forms of a reply are tried where it is read."""
 
 
-class APIConnectionError(Exception):
-    """As packages of model services name what is not of Python's own kind."""
-
-
-class UnreachedError(APIConnectionError):
-    """A kind of it."""
-
-
 class TestModelThatMisbehaves:
     @pytest.mark.parametrize("said", BAD_REPLIES.values(), ids=BAD_REPLIES)
     def test_never_loses_a_memory_nor_adds_what_the_text_does_not_say(self, tmp_path: Path, said: Any) -> None:
@@ -383,7 +375,7 @@ class TestModelThatMisbehaves:
 
     @pytest.mark.parametrize(
         ("error", "asked"),
-        [(TimeoutError("slow"), 3), (OSError("no route"), 3), (UnreachedError(), 3), (KeyError("no"), 9)],
+        [(TimeoutError("slow"), 3), (OSError("no route"), 3), (KeyError("no"), 9)],
     )
     def test_that_cannot_be_reached_is_not_asked_for_each_that_waits(
         self, tmp_path: Path, error: Exception, asked: int
