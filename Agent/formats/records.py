@@ -14,6 +14,7 @@ Here is also how they are written into a tree, in batches, and taken back; the f
 
 import codecs
 import io
+import itertools
 import json
 import re
 import unicodedata
@@ -225,22 +226,13 @@ def load(
 
     Cost: one sync a batch.
     """
-    report = ImportReport()
-    batch: list[Record] = []
-
-    def flush() -> None:
+    report, waiting = ImportReport(), iter(records)
+    while batch := list(itertools.islice(waiting, batch_size)):
         first = report.operation_ids[:1]
         with tree.Operation(f"import, part of {first[0]}" if first else "import") as operation:
-            written = _load_batch(tree, batch, report, update)
-        if written:
+            written = [_load_record(tree, record, report, update) for record in batch]
+        if any(written):
             report.operation_ids.append(operation.id)
-        batch.clear()
-
-    for record in records:
-        batch.append(record)
-        if len(batch) >= batch_size:
-            flush()
-    flush()
     return report
 
 
@@ -266,58 +258,46 @@ def undo_import(tree: KeywordTree, report: ImportReport) -> str:
     return operation.id
 
 
-def _load_batch(tree: KeywordTree, batch: list[Record], report: ImportReport, update: bool) -> int:
-    """Write a batch, add to the report, and return how many writes it took."""
-    keywords: dict[str, dict[str, Any]] = {}
-    infos: dict[str, dict[str, Any]] = {}
-    confirmed: list[tuple[str, str]] = []
-    late: list[Link] = []
-    written = 0
-    for record in batch:
-        if isinstance(record, Keyword):
-            if record.id == ROOT_ID:
-                written += _load_root(tree, record)
-            elif record.id in keywords:
-                report.skipped += 1
-            elif (keyword := tree.GetKeyword(record.id)) is not None:
-                written += _compare(tree, keyword, record, report, update)
-            else:
-                keywords[record.id] = spec = dict(vars(record))
-                confirmed += [(query, record.id) for query in spec.pop("confirmed")]
-        elif isinstance(record, Link):
-            late.append(record)
-        elif record.id in infos:
-            report.skipped += 1
-            late += _links_of(record)
-        elif (info := tree.GetInfo(record.id)) is not None:
-            written += _compare(tree, info, record, report, update)
-            late += _links_of(record)
-        else:
-            infos[record.id] = spec = {name: value for name, value in vars(record).items() if name != "links"}
-            # The tree links a new info as PRIMARY, by who made it. From the first link on that is another one, all are
-            # made one by one: infos of a keyword are in the order of their links.
-            own = (RelationType.PRIMARY, record.created_by)
-            if late or any((link.relation, link.created_by) != own for link in _links_of(record)):
-                late += _links_of(record)
-            else:
-                spec["keyword_ids"] = list(dict.fromkeys(link[0] for link in record.links))
-                report.links += len(spec["keyword_ids"])
-    if keywords:
-        tree.BatchCreateKeywords(list(keywords.values()))
-    for query, id in confirmed:
-        tree.Confirm(query, id)
-    if infos:
-        tree.BatchCreateInfos(list(infos.values()))
-    for link in late:
+def _load_record(tree: KeywordTree, record: Record, report: ImportReport, update: bool) -> bool:
+    """Write a record, add to the report, and return whether anything was written."""
+    if isinstance(record, Link):
+        return _link(tree, [record], report)
+    if isinstance(record, Keyword):
+        if record.id == ROOT_ID:
+            return _load_root(tree, record)
+        if (keyword := tree.GetKeyword(record.id)) is not None:
+            return _compare(tree, keyword, record, report, update)
+        spec = dict(vars(record))
+        confirmed = spec.pop("confirmed")
+        tree.BatchCreateKeywords([spec])
+        for query in confirmed:
+            tree.Confirm(query, record.id)
+        report.keywords += 1
+        return True
+    links = [Link(record.id, id, relation, *(by or (record.created_by,))) for id, relation, *by in record.links]
+    if (info := tree.GetInfo(record.id)) is not None:
+        is_changed = _compare(tree, info, record, report, update)
+        return _link(tree, links, report) or is_changed
+    spec = {name: value for name, value in vars(record).items() if name != "links"}
+    if all((link.relation, link.created_by) == (RelationType.PRIMARY, record.created_by) for link in links):
+        spec["keyword_ids"], links = list(dict.fromkeys(link.keyword_id for link in links)), []  # as the tree links it
+        report.links += len(spec["keyword_ids"])
+    tree.BatchCreateInfos([spec])
+    _link(tree, links, report)
+    report.infos += 1
+    return True
+
+
+def _link(tree: KeywordTree, links: Iterable[Link], report: ImportReport) -> bool:
+    """Make links that are not there, add to the report, and return whether there were such."""
+    before = report.links
+    for link in links:
         keyword = tree.GetKeyword(link.keyword_id)  # one that was merged leads to another id
         # What links an info already stays as the owner has it.
         if keyword is None or all(known.keyword_id != keyword.id for known in tree.GetLinks(link.info_id)):
             tree.LinkInfo(link.info_id, link.keyword_id, link.relation, link.created_by)
             report.links += 1
-            written += 1
-    report.keywords += len(keywords)
-    report.infos += len(infos)
-    return written + len(keywords) + len(infos)
+    return report.links > before
 
 
 def _compare(
@@ -337,10 +317,6 @@ def _compare(
     else:
         tree.UpdateInfo(there.id, patch)
     return True
-
-
-def _links_of(fact: Fact) -> list[Link]:
-    return [Link(fact.id, id, relation, *(by or (fact.created_by,))) for id, relation, *by in fact.links]
 
 
 def _load_root(tree: KeywordTree, said: Keyword) -> bool:
