@@ -100,12 +100,12 @@ def read(source: Source, outline: Outline, delimiter: str = ",") -> Iterator[Rec
                 raise ValueError(f"it has columns twice: {twice}")
             rows.fieldnames = [name or str(at) for at, name in enumerate(columns)]  # spreadsheets leave some empty
             nameless = [name for name in rows.fieldnames if name not in COLUMNS]
-            table = _Table(outline)
+            ids = dict[tuple[str, str], str]()
             for row in rows:
                 # A comma that is not in quotes parts a text in two: the part under no column would be lost.
                 if any(extra := [*row.pop(None, ()), *map(row.pop, nameless)]):
                     raise ValueError(f"a row has cells under no column: {', '.join(filter(None, extra))!r}")
-                yield from table.row({name: unquote(cell) for name, cell in row.items()})
+                yield from _records({name: unquote(cell) for name, cell in row.items()}, outline, ids)
         except csv.Error as error:
             raise refuse(source, f"this is no table: {error}", rows.line_num) from error
         except UnicodeDecodeError:
@@ -118,29 +118,22 @@ def _cells(line: str, delimiter: str) -> list[str]:
     return next(csv.reader([line], delimiter=delimiter), [])
 
 
-class _Table:
-    """The records of the rows read so far."""
-
-    def __init__(self, outline: Outline) -> None:
-        self._outline = outline
-        self._ids: dict[tuple[str, str], str] = {}  # the last child of this parent that has this name
-
-    def row(self, row: dict[str, str]) -> Iterator[Record]:
-        id = self._outline.parent_id
-        path = split_names(row["path"], "/")
-        is_info = any(row.get(name) for name in ("info", "source", "info_id"))
-        for depth, name in enumerate(path, 1):
-            own_id = "" if depth < len(path) else row.get("keyword_id", "")
-            known = self._ids.get((id, name))
-            if known is None or (own_id and own_id != known):
-                aliases = split_names(row.get("aliases", ""), "|") if depth == len(path) else []
-                description = row.get("description", "") if depth == len(path) else ""
-                keyword = self._outline.keyword(id, name, aliases, description, own_id)
-                yield keyword
-                self._ids[id, name] = known = keyword.id
-            id = known
-        if is_info:
-            relation = RelationType((row.get("relation") or "PRIMARY").strip().upper())
-            fact = self._outline.fact(id, row.get("info", ""), row.get("source", ""), row.get("info_id", ""))
-            fact.links = [(id, relation)]
-            yield fact
+def _records(row: dict[str, str], outline: Outline, ids: dict[tuple[str, str], str]) -> Iterator[Record]:
+    """Yield the records of a row; `ids` has the last child of a parent that has a name."""
+    id = outline.parent_id
+    path = split_names(row["path"], "/")
+    for depth, name in enumerate(path, 1):
+        own_id = "" if depth < len(path) else row.get("keyword_id", "")
+        known = ids.get((id, name))
+        if known is None or (own_id and own_id != known):
+            aliases = split_names(row.get("aliases", ""), "|") if depth == len(path) else []
+            description = row.get("description", "") if depth == len(path) else ""
+            keyword = outline.keyword(id, name, aliases, description, own_id)
+            yield keyword
+            ids[id, name] = known = keyword.id
+        id = known
+    if any(row.get(name) for name in ("info", "source", "info_id")):
+        relation = RelationType((row.get("relation") or "PRIMARY").strip().upper())
+        fact = outline.fact(id, row.get("info", ""), row.get("source", ""), row.get("info_id", ""))
+        fact.links = [(id, relation)]
+        yield fact
