@@ -227,19 +227,12 @@ class MemoryReader:
 
     # -- taking back: within an operation --
 
-    def unlink(self, info_id: str, but_for: str = "") -> list[str]:
-        """Unlink an info from the keywords of its reading, but for those that a text names; return the others."""
-        gone = []
-        for link in self._tree.GetLinks(info_id):
-            if link.created_by == EXTRACTION and not self.is_named(link.keyword_id, but_for):
-                self._tree.UnlinkInfo(info_id, link.keyword_id)
-                gone.append(link.keyword_id)
+    def unlink(self, info_id: str) -> list[str]:
+        """Unlink an info from the keywords of its reading, and return them."""
+        gone = [link.keyword_id for link in self._tree.GetLinks(info_id) if link.created_by == EXTRACTION]
+        for keyword_id in gone:
+            self._tree.UnlinkInfo(info_id, keyword_id)
         return gone
-
-    def is_named(self, keyword_id: str, text: str) -> bool:
-        """Whether a text has the name of a keyword."""
-        node = self._tree.GetKeyword(keyword_id) if text else None
-        return node is not None and node.name.casefold() in text.casefold()
 
     def clear(self, keyword_ids: Iterable[str], memory_ids: Collection[str]) -> None:
         """Delete those of some keywords that extraction made and that nothing refers to any more.

@@ -221,8 +221,7 @@ class MemoryWriter(_Versions):
         if own_before.get("pinned") is True:
             own["pinned"] = True
         with self._lock, self.tree.Operation("remember") as operation:
-            kept = spec["content"] if "graph" in own else ""  # infos read together may name the same again
-            unlinked = self._reader.unlink(old.id, kept)
+            unlinked = self._reader.unlink(old.id)
             self.tree.UpdateInfo(old.id, {name: spec[name] for name in ("content", "source", "metadata")})
             self._link(old.id, names, spec["created_by"])
             self._reader.clear(unlinked, [old.id])
@@ -353,11 +352,8 @@ class MemoryWriter(_Versions):
                 relations.setdefault(_keyword_id(self.tree, name, spec["created_by"]), RelationType.PRIMARY)
             new = {**spec, "id": new_id, "metadata": metadata, "source": old.source if source is None else source}
             self.tree.BatchCreateInfos([new])
-            kept = spec["content"] if "graph" in own_of_new else ""
             for link in links:
                 self.tree.UnlinkInfo(old.id, link.keyword_id)
-                if link.created_by == EXTRACTION and self._reader.is_named(link.keyword_id, kept):
-                    self.tree.LinkInfo(new_id, link.keyword_id, link.relation, EXTRACTION)
             for keyword_id, relation in relations.items():
                 self.tree.LinkInfo(new_id, keyword_id, relation, spec["created_by"])
             self.tree.UpdateInfo(old.id, {"metadata": {**old.metadata, MEMORY_KEY: {**own, "superseded_by": new_id}}})
