@@ -225,24 +225,21 @@ def linked_ids(db: sqlite3.Connection, ids: Sequence[str]) -> set[str]:
 
 
 def find_older(db: sqlite3.Connection, ids: Iterable[str]) -> list[str]:
-    """Return infos and all that they supersede, at however many removes, as they come."""
-    return _walk(db, ids, "select old from supersedes where new = ? order by old")
+    """Return infos and all that they supersede, at however many removes, the nearest first."""
+    return _walk(db, ids, "new", "old")
 
 
 def walk_on(db: sqlite3.Connection, id: str) -> list[str]:
     """Return all infos that supersede an info, at however many removes."""
-    return _walk(db, [id], "select new from supersedes where old = ?")[1:]
+    return _walk(db, [id], "old", "new")[1:]
 
 
-def _walk(db: sqlite3.Connection, ids: Iterable[str], sql: str) -> list[str]:
-    """Return infos and all that a statement leads to from them, at however many removes; a circle ends."""
-    found = dict.fromkeys(ids)
-    stack = list(found)
-    while stack:
-        new = [row[0] for row in db.execute(sql, (stack.pop(),)) if row[0] not in found]
-        found |= dict.fromkeys(new)
-        stack += new
-    return list(found)
+def _walk(db: sqlite3.Connection, ids: Iterable[str], here: str, there: str) -> list[str]:
+    found = (
+        "with recursive found(id) as (select value from json_each(?)"
+        f" union select {there} from found join supersedes on {here} = id) select id from found"
+    )
+    return [id for (id,) in db.execute(found, (json.dumps([*ids]),))]
 
 
 def find_newer(db: sqlite3.Connection, id: str) -> list[str]:
