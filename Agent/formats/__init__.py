@@ -40,7 +40,6 @@ from typing import NamedTuple
 
 from ..keyword_tree import InvalidInputError, KeywordTree, NotFoundError
 from .records import (
-    BATCH,
     ROOT_ID,
     ImportReport,
     Outline,
@@ -98,7 +97,6 @@ def import_file(
     parent_id: str = ROOT_ID,
     key: str | None = None,
     encoding: str = "utf-8-sig",
-    batch_size: int = BATCH,
     update: bool = False,
     skips_bad_lines: bool = False,
 ) -> ImportReport:
@@ -112,7 +110,6 @@ def import_file(
         key: names the source, for formats without ids: the same key gives the same ids. None is the path itself, so
             that a file which has moved is another source.
         encoding: of the file; by default UTF-8, or UTF-16 where it is that. A mark at its beginning is passed over.
-        batch_size: records that are written as one; at least 1.
         update: whether a keyword or an info whose id is there gets the name, description, content and source that it
             has in the source. False leaves it as it is, and the report says how many differ.
         skips_bad_lines: whether a line of JSON lines (mcp) that cannot be read is passed over, and named in the report.
@@ -130,8 +127,6 @@ def import_file(
     Cost: one sync a batch. Memory as each format says: a batch, and a little for each record, or the whole file.
     """
     path = Path(path)
-    if batch_size < 1:
-        raise InvalidInputError(f"batch_size must be at least 1: {batch_size!r}")
     try:
         codecs.lookup(encoding)
     except LookupError as error:
@@ -149,7 +144,7 @@ def import_file(
     outline = Outline(str(path.resolve()) if key is None else key, parent_id)
     try:
         records = read(source, outline, **chosen.options)
-        report = load(tree, records, batch_size=batch_size, update=update)
+        report = load(tree, records, update=update)
         report.problems = list((source.problems or {}).values())
         return report
     except UnicodeDecodeError as error:

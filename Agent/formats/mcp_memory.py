@@ -159,9 +159,8 @@ def _rows_of_answer(answer: Any) -> list[dict[str, Any]]:
 
 def _rows(source: Source) -> Iterator[dict[str, Any]]:
     """Yield the rows of a file; where the source collects problems, a line that is none is named and passed over."""
-    with source.open() as file:
-        errors = "strict" if source.problems is None else "surrogateescape"
-        text = file.read().decode(source.encoding_of(source.path), errors)
+    errors = "strict" if source.problems is None else "surrogateescape"
+    text = source.path.read_bytes().decode(source.encoding_of(source.path), errors)
     try:
         rows = enumerate(map(json.dumps, _rows_of_answer(json.loads(text))), 1)
     except (ValueError, LookupError, TypeError, RecursionError):

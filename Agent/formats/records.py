@@ -13,7 +13,6 @@ Here is also how they are written into a tree, in batches, and taken back; the f
 """
 
 import codecs
-import io
 import itertools
 import json
 import re
@@ -23,7 +22,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, TextIO, TypeAlias
 
 from ..keyword_tree import Change, Info, InvalidInputError, KeywordNode, KeywordTree, RelationType
 
@@ -86,13 +85,9 @@ class Source:
         self.problems: dict[int, str] | None = None
         """Where lines that cannot be read are to be passed over: what is wrong with each, by its number."""
 
-    def open(self) -> io.BufferedReader:
-        """Open the file for bytes."""
-        return self.path.open("rb")
-
-    def open_text(self) -> io.TextIOWrapper:
+    def open_text(self) -> TextIO:
         """Open the file for text, without changing its line ends."""
-        return io.TextIOWrapper(self.open(), encoding=self.encoding_of(self.path), newline="")
+        return self.path.open(encoding=self.encoding_of(self.path), newline="")
 
     def encoding_of(self, path: Path) -> str:
         """Return the encoding of a file: another one was named, or it is UTF-16 or UTF-32 by its mark or its zeros."""
@@ -210,13 +205,7 @@ class ImportReport:
     """One for each batch that wrote something, in their order; `undo_import` takes all of them back."""
 
 
-def load(
-    tree: KeywordTree,
-    records: Iterable[Record],
-    *,
-    batch_size: int = BATCH,
-    update: bool = False,
-) -> ImportReport:
+def load(tree: KeywordTree, records: Iterable[Record], *, update: bool = False) -> ImportReport:
     """Write the records, all or nothing per batch, and skip those whose id is there, or update them.
 
     Of an info that is there, links that are missing are added, so that an import which was cut off completes itself.
@@ -227,7 +216,7 @@ def load(
     Cost: one sync a batch.
     """
     report, waiting = ImportReport(), iter(records)
-    while batch := list(itertools.islice(waiting, batch_size)):
+    while batch := list(itertools.islice(waiting, BATCH)):
         first = report.operation_ids[:1]
         with tree.Operation(f"import, part of {first[0]}" if first else "import") as operation:
             written = [_load_record(tree, record, report, update) for record in batch]

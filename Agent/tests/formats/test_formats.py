@@ -6,7 +6,8 @@ import os
 import re
 import tempfile
 import textwrap
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, ClassVar, TypeAlias
@@ -16,6 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from Agent.formats import READ_FORMATS, WRITE_FORMATS, ImportReport, export_file, import_file
+from Agent.formats import records as loading
 from Agent.formats.records import (
     Fact,
     Keyword,
@@ -92,6 +94,13 @@ def need(format_name: str) -> None:
         pytest.skip(f"{format_name} needs the extra [formats]: {package} is not installed")
 
 
+@contextmanager
+def batches_of(size: int) -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(loading, "BATCH", size)
+        yield
+
+
 def there_and_back(made: list[Keyword | Fact | Link], format_name: str, look: Callable[[KeywordTree], Any]) -> None:
     """Export what the records make, import it twice elsewhere, and compare what `look` sees."""
     with tempfile.TemporaryDirectory(dir=DISK) as name:
@@ -99,7 +108,8 @@ def there_and_back(made: list[Keyword | Fact | Link], format_name: str, look: Ca
         with KeywordTree(str(folder / "a")) as tree, KeywordTree(str(folder / "b")) as other:
             load(tree, made)
             export_file(tree, folder / "out", format_name)
-            import_file(other, folder / "out", format_name, batch_size=3)
+            with batches_of(3):
+                import_file(other, folder / "out", format_name)
             seen = look(other)
             again = import_file(other, folder / "out", format_name)
 
@@ -196,7 +206,8 @@ class TestRoundTrips:
         export_file(tree, tmp_path / "0.json")
         for number in (1, 2):  # a copy, and the copy's copy
             with KeywordTree(str(tmp_path / str(number)), clock=lambda: 2_000_000_000) as copy:
-                import_file(copy, tmp_path / f"{number - 1}.json", batch_size=2)
+                with batches_of(2):
+                    import_file(copy, tmp_path / f"{number - 1}.json")
 
                 assert look_at_all(copy) == seen
                 export_file(copy, tmp_path / f"{number}.json")
@@ -335,17 +346,18 @@ class TestImport:
         rows = [json.dumps({"id": str(number), "name": f"n{number}"}) for number in range(6)]
         bad = [*rows[:4], json.dumps({"id": "4", "name": " "}), rows[5]]
         path = write(tmp_path, "a.json", f'{{"keywords": [{",".join(bad)}]}}')
-        with pytest.raises(InvalidInputError, match="blank"):
-            import_file(tree, path, batch_size=3)
+        with batches_of(3), pytest.raises(InvalidInputError, match="blank"):
+            import_file(tree, path)
 
         assert outline(tree) == ["n0", "n1", "n2"]
 
         path.write_text(f'{{"keywords": [{",".join(rows)}]}}')
 
-        assert import_file(tree, path, batch_size=3) == ImportReport(keywords=3, skipped=3)
+        assert import_file(tree, path) == ImportReport(keywords=3, skipped=3)
 
     def test_an_import_is_taken_back_by_one_call_wholly_or_not_at_all(self, tree: KeywordTree) -> None:
-        report = load(tree, [Keyword(f"k{i}", "root", f"k{i}") for i in range(7)], batch_size=2)
+        with batches_of(2):
+            report = load(tree, [Keyword(f"k{i}", "root", f"k{i}") for i in range(7)])
         assert len(report.operation_ids) == 4
 
         undoing = undo_import(tree, report)
@@ -719,7 +731,8 @@ class TestNotes:
     def test_a_note_s_own_text_stands_before_those_that_link_to_it(self, tree: KeywordTree, tmp_path: Path) -> None:
         write(tmp_path, "notes/Index.md", "See [[Python]].")
         write(tmp_path, "notes/Python.md", "A language.")
-        import_file(tree, tmp_path / "notes", batch_size=1)
+        with batches_of(1):
+            import_file(tree, tmp_path / "notes")
         [node] = tree.FindByName("Python")
 
         assert [info.content for info in tree.GetInfosOfKeyword(node.id)] == ["A language.", "See [[Python]]."]
