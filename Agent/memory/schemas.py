@@ -32,7 +32,6 @@ import uuid
 from collections.abc import Mapping
 from dataclasses import MISSING, Field, dataclass, field, fields
 from datetime import UTC, datetime
-from functools import cache
 from typing import Any, ClassVar, NamedTuple, Self, get_args, get_origin, get_type_hints
 
 from typing_extensions import override
@@ -117,8 +116,12 @@ class _Record:
         ]
 
 
-@cache
+_known: dict[type, tuple[_Column, ...]] = {}
+
+
 def _columns_of(record: type[_Record]) -> tuple[_Column, ...]:
+    if record in _known:
+        return _known[record]
     columns, hints = [], get_type_hints(record)
     for declared in fields(record):
         hint, rules = hints[declared.name], dict(declared.metadata)
@@ -127,7 +130,8 @@ def _columns_of(record: type[_Record]) -> tuple[_Column, ...]:
         many = get_origin(hint) is list
         rules["wire"] = rules.get("wire") or declared.name
         columns.append(_Column(declared.name, get_args(hint)[0] if many else hint, many, nullable, declared, **rules))
-    return tuple(columns)
+    _known[record] = tuple(columns)
+    return _known[record]
 
 
 def _encode(value: Any) -> Any:
