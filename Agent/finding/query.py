@@ -23,6 +23,7 @@ CHARACTER = 0.2  # what a single character counts beside a pair that texts have,
 FEW = 30  # texts that do not yet show which words are rare: fewer count as so many, and the bar is not measured
 
 READ = 10_000  # postings that are read for a question, the rarest terms first; the first term is always read
+DROPPED = 5_000  # postings: of fewer, to sum up all takes less than to find out what cannot be one of the best
 TERMS = 64  # terms that are read at most
 MISSPELLED = 0.9  # the weight of a word that an unknown one misspells
 NEAR_READ, NEAR_LEAST = 3_000, 0.1  # postings of near words that are read, the nearest first; the least share
@@ -92,7 +93,7 @@ class Query:
         self._in_known_pairs = {*"".join(self.frequencies.keys() & {*pairs})}
         unknown = [term for term in asked if term not in self.frequencies and term in self.telling]
         grams = dict.fromkeys(gram for term in unknown for gram in texts.trigrams(term))
-        self.frequencies |= index.frequencies(grams)
+        self.frequencies |= index.frequencies(grams) if grams else {}
         self.words = self._find_words(query)
         """The words that are asked for, each with its terms."""
         self.weights = {term: weight * self.idf(term) * self._share(term) for term, weight in asked.items()}
@@ -104,7 +105,8 @@ class Query:
         """Term → document → share: of the postings that are those of a near word."""
         self.near: dict[str, dict[str, float]] = self._find_near(self.thesaurus)
         """Term → near words that the index has, each with its share."""
-        self._read_near()
+        if any(self.near.values()):
+            self._read_near()
         self._tf = _Table(self._read_code)
         """Code → how often the document has the term, by the lengths of its fields."""
         self._saturated = _Table(lambda code: self._tf[code] / (K1 + self._tf[code]))
@@ -242,14 +244,16 @@ class Query:
         (MaxScore).
         """
         saturated, has_passages = self._saturated, bool(self.counts.get("passages"))
-        most = {
-            term: self.weights[term] * max(map(saturated.__getitem__, {*postings.codes}), default=0.0)
-            for term, postings in self.postings.items()
-        }
+        unread = sum(len(postings.codes) for postings in self.postings.values())
+        may_drop = count and unread > DROPPED
+        most = {term: self.weights[term] for term in self.postings}
+        if may_drop:
+            for term, postings in self.postings.items():
+                most[term] *= max(map(saturated.__getitem__, {*postings.codes}), default=0.0)
         found, left = dict[int, float](), math.fsum(most.values())
-        bar, may_gain, unread = left / 6, None, sum(len(postings.codes) for postings in self.postings.values())
+        bar, may_gain = left / 6, None
         for term in sorted(most, key=lambda term: (-most[term], term)):
-            if count and left < bar and unread > 2 * len(found):  # else looking for the lesser ones takes longer
+            if may_drop and left < bar and unread > 2 * len(found):
                 bar = left / 4
                 if best_ones := _drop_lesser(found, 1 + has_passages, count, left):
                     found, may_gain = best_ones, best_ones.__contains__
@@ -307,6 +311,8 @@ class Query:
     def similar_names(self) -> dict[int, float]:
         """Return document → 0 … 1: the share of the question's trigrams that its names have, by their weight."""
         found: dict[int, float] = {}
+        if not self._grams:
+            return found
         mass = math.fsum(map(self.idf, self._grams)) or 1.0
         saturated = _Table(lambda code: self._tf[code] / (K1 * self._name_weight + self._tf[code]))
         for gram, postings in self.index.postings(self._choose(self._grams)).items():

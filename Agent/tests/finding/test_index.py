@@ -71,7 +71,10 @@ def test_what_is_put_piecewise_in_any_order_and_corrected_is_found_alike() -> No
 
 
 @pytest.mark.parametrize("has_passages", [False, True])
-def test_the_best_documents_are_summed_up_and_what_cannot_be_one_of_them_is_not(has_passages: bool) -> None:
+def test_the_best_documents_are_summed_up_and_what_cannot_be_one_of_them_is_not(
+    has_passages: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("Agent.finding.query.DROPPED", 0)
     draw, index = random.Random(5), Index(meaning=False, thesaurus=None)
     words = ["kettle", "teapot", *["and"] * 3, *["the"] * 6, *(f"word{number}" for number in range(60))]
     said = [" ".join(draw.choices(words, k=draw.randint(3, 12))) for _ in range(1500)]
