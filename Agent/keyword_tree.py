@@ -764,11 +764,16 @@ _IsPlain = re.compile(  # words, numbers, times, and what is joined of these, as
 _IsUuid = re.compile(r"(?i)[0-9a-f]{8}(?:-[0-9a-f]{4}){4}[0-9a-f]{8}").fullmatch
 
 
-def HideKeys(text: str) -> str:
-    """Return a text that another program wrote without the keys it may quote, for a log or a result.
+def HideKeys(said: str | BaseException, holder: object = None) -> str:
+    """Return what another program says, in a text or an error, without the keys it may quote, for a log or a result.
 
-    Whatever a client or an embedder raises goes through here before it is kept. Hidden is what is assigned to a word
-    such as "key" or "密码"; in a clause with such a word all that is no plain name; and what is long and no plain name.
+    Whatever a client or an embedder raises goes through here before it is kept. Hidden is, whatever it looks like, a
+    value that the environment or the `holder` has under a name such as "api_key"; what is assigned to a word such as
+    "key" or "密码"; in a clause with such a word all that is no plain name; and what is long and no plain name.
+
+    Args:
+        said: a text, or an exception, of which the type and the first 4,000 characters are said.
+        holder: the client or embedder; its attributes count, and those of what they are, three levels deep.
 
     >>> HideKeys("401 Incorrect API key provided: sk-proj-Zx9Qw8Er7Ty6, see https://ann:pw@proxy.example")
     '401 Incorrect API key provided: …, see https://…@proxy.example'
@@ -780,7 +785,26 @@ def HideKeys(text: str) -> str:
         is_expected = _SpeaksOfKeys(clause[0]) is not None
         return _FindRuns.sub(lambda run: "…" if _IsKey(run[0], is_expected) else run[0], clause[0])
 
-    return _FindClauses.sub(HideRuns, _FindAttached.sub(lambda found: f"{found[1]}…", text))
+    kind = ""
+    if isinstance(said, BaseException):
+        kind = f"{type(said).__name__}: "
+        try:
+            said = _Printable(str(said)[:4000])
+        except Exception as error:  # of a foreign __str__
+            said = f"it cannot be shown ({type(error).__name__})"
+    held = [*os.environ.items(), *_NamesIn(holder)]
+    keys = {value for name, value in held if isinstance(value, str) and len(value) > 5 and _SpeaksOfKeys(str(name))}
+    for key in sorted(keys, key=len, reverse=True):
+        said = said.replace(key, "…")
+    return kind + _FindClauses.sub(HideRuns, _FindAttached.sub(lambda found: f"{found[1]}…", said))
+
+
+def _NamesIn(holder: object, depth: int = 3) -> Iterator[tuple[object, object]]:
+    """Yield the attributes of an object and the entries of a dict, and those of what these are."""
+    if depth:
+        for name, value in list((holder if isinstance(holder, dict) else getattr(holder, "__dict__", {})).items()):
+            yield name, value
+            yield from _NamesIn(value, depth - 1)
 
 
 def _IsKey(run: str, is_expected: bool) -> bool:
@@ -3906,7 +3930,7 @@ class _Descent:
             reading = _ReadReply(reply, view)
         except Exception as error:  # the model's port: recorded in the step, and never passed on
             case = "timed_out" if isinstance(error, TimeoutError) else "failed"
-            reading = _Reading(case, words=_Cut(HideKeys(_Printable(_Shorten(error, 1000))), 200))
+            reading = _Reading(case, words=_Cut(HideKeys(error, self._client), 200))
             logged["error"] = reading.words
             self._Complain(_OUTCOMES[case][1], error, reading.words)
         if self.log_messages:
@@ -3941,14 +3965,17 @@ class _Descent:
             reading = reading._replace(case="jump_to_leaves")
         elif is_jump and len(opened) > max(1, self.max_candidates - 2):  # the children need room for two groups
             reading = _Reading("jump_invalid", reading.action, words="more targets than a view can keep")
-        if reading.case == "match_one" and reading.confidence is not None and reading.confidence < self.bar:
+        is_match = reading.case in ("match_one", "match_several")
+        if is_match and reading.confidence is not None and reading.confidence < self.bar:
             reading = reading._replace(case="match_unsure")
         trace.steps[-1].action, trace.steps[-1].reason = reading.action, reading.words
         return reading
 
     def _Conclude(self, trace: _Trace, reading: _Reading, stood_at: str) -> _End:
         outcome, reason = _OUTCOMES[reading.case]
-        targets = reading.targets
+        targets, fits = reading.targets, trace.fits
+        if reading.case == "match_unsure":  # its choice is among the nearest, wherever it ranks
+            fits = fits._replace(ids=list(dict.fromkeys([*targets, *fits.ids])))
         if reading.case == "vanished":
             stood_at = [stood_at, *targets][-1]
             reason = "parent_gone" if trace.intent == "suggest_parent" else reason
@@ -3970,7 +3997,7 @@ class _Descent:
         chosen = targets if is_choice and (reading.case == "vanished" or outcome != "missing") else []
         suggested = stood_at if outcome == "missing" else None, reading.suggest_name
         ended = str(outcome), reason, trace.steps, io if trace.rounds else None
-        return _End(*ended, node_id, path, candidates, chosen, stood_at, *suggested, trace.fits, reading.confidence)
+        return _End(*ended, node_id, path, candidates, chosen, stood_at, *suggested, fits, reading.confidence)
 
     # -- views ----------------------------------------------------------------
     #
@@ -4090,7 +4117,7 @@ class _Descent:
         except KeywordTreeError:  # of the tree itself: it was closed, say
             raise
         except Exception as error:
-            _LOGGER.warning("nothing is ranked: %s", HideKeys(f"{type(error).__name__}: {error}"))
+            _LOGGER.warning("nothing is ranked: %s", HideKeys(error))
             return Fits([], {})
 
     def ChooseByContext(self, ids: list[str], context: str) -> list[str]:

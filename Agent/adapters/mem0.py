@@ -238,7 +238,7 @@ class Memory(ItemAdapter):
         try:
             facts = _read_facts(client.Chat(BuildMessages(_PROMPT, _SCHEMA, question), _SCHEMA))
         except Exception as error:  # the model's port: whatever happens there, nothing that was said is lost
-            self._warn_once(f"the model extracted no facts, messages are stored as they are: {HideKeys(str(error))}")
+            self._warn_once(f"the model extracted no facts, messages are stored as they are: {HideKeys(error, client)}")
             return None
         there = set(texts.values())
         return [(text, said) for text, said in facts if text not in there]

@@ -89,7 +89,7 @@ class ModelReader:
             try:
                 return self._ask(chunk, archive, ctx, speakers, allowance.seconds_left())
             except Exception as error:  # the model's port: whatever happens there, the archive is kept
-                failure = {"extractor": "model", "error": HideKeys(f"{type(error).__name__}: {error}")[:300]}
+                failure = {"extractor": "model", "error": HideKeys(error, self._llm)[:300]}
                 return Reading([], {number for number, _ in chunk}, failures=[failure])
 
         asked = chunks[: allowance.calls if allowance.candidates > 0 else 0]

@@ -326,7 +326,7 @@ class WordIndex:
         try:
             places = self._beside.nearest(query)
         except Exception as error:  # the ports
-            said = f"words rank alone: {HideKeys(str(error))}"
+            said = f"words rank alone: {HideKeys(error, self._beside)}"
             _log.warning("%s", said)
             return said
         self._near = dict([*self._near.items()][-_QUESTIONS:]) | {query: places}
@@ -589,7 +589,7 @@ class IndexedVectors:
                         record.metadata |= {"vector": list(vector), "part": record.part}
                     self._index.upsert(records)
             except Exception as error:  # the ports: words rank alone until then
-                _log.warning("vectors of %s wait: %s", uri, HideKeys(str(error)))
+                _log.warning("vectors of %s wait: %s", uri, HideKeys(error, self))
                 return
             words.note_vectors(uri, digest)
 

@@ -457,7 +457,7 @@ class ContextEngineService:
         try:
             scores = {int(score.uri): score.score for score in self._reranker.rerank(query, documents)}
         except Exception as error:  # the reranker's port: without it the order stays
-            _log.warning("the reranker failed: %s", HideKeys(str(error)))
+            _log.warning("the reranker failed: %s", HideKeys(error, self._reranker))
             return blocks
         order = sorted(range(len(blocks)), key=lambda place: -scores.get(place, -math.inf))
         return [blocks[place] for place in order]

@@ -148,7 +148,7 @@ class MemoryReader:
         except ClosedError:
             raise
         except Exception as error:  # whatever a model's client raises: the memory is kept all the same
-            self.failure, self._is_down = HideKeys(f"{type(error).__name__}: {error}"), _is_down(error)
+            self.failure, self._is_down = HideKeys(error, self.client), _is_down(error)
             _log.warning("a memory was kept without its entities: %s", self.failure)
             return False
         self.failure, self._is_down = "", False

@@ -3,15 +3,19 @@
 import copy
 import logging
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 from ..keyword_tree import BuildMessages, HideKeys, LLMClient, ReadTarget, WhySilent
+from .model_clients import within
 
 __all__ = ["SCHEMA", "SHOWN", "TASK", "judge", "question_of", "read_targets"]
 
 _LOGGER = logging.getLogger(__name__)
 SHOWN, CHARACTERS = 8, 400
 """Texts that are judged at most, and characters of each: a question is to stay short."""
+JUDGE_S = 60.0
+"""So long a judge is waited for."""
 TASK = (
     "You tell which texts answer a question. A text about another person, thing or time than the question does not.\n"
     "The user's message is one JSON object. Answer with one: targets lists the idx of each candidate whose text "
@@ -30,7 +34,8 @@ def judge(client: LLMClient, question: str, texts: Sequence[tuple[str, str]]) ->
     """Return the ids of the texts that answer a question, in their order.
 
     Args:
-        client: any client of the model's port; one that is silent, or fails, judges nothing: all ids are returned.
+        client: any client of the model's port; one that is silent, fails, or gives no answer within a minute judges
+            nothing: all ids are returned.
         question: at most 2,000 characters of it are shown.
         texts: id and text, best first; those after the first 8 are not shown and do not pass.
 
@@ -45,9 +50,9 @@ def judge(client: LLMClient, question: str, texts: Sequence[tuple[str, str]]) ->
     messages = BuildMessages(TASK, SCHEMA, {"intent": "judge", **question_of(question, texts)})
     kept, why = None, "the reply lists no targets"
     try:
-        kept = read_targets(client.Chat(messages, copy.deepcopy(SCHEMA)), texts)
+        kept = read_targets(within(JUDGE_S, partial(client.Chat, messages, copy.deepcopy(SCHEMA))), texts)
     except Exception as error:  # the model's port: the hits are not lost for it
-        why = HideKeys(f"{type(error).__name__}: {error}")
+        why = HideKeys(error, client)
     if kept is None:
         _LOGGER.warning("nothing was judged: %s", why)
         return [id for id, _ in texts]

@@ -85,7 +85,7 @@ class CandidatePipeline:
             try:
                 return extractor.extract(messages, shown, ctx)
             except Exception as error:  # an extractor may be the caller's own
-                text = HideKeys(f"{type(error).__name__}: {error}")[:300]
+                text = HideKeys(error, extractor)[:300]
                 made.failures.append({"extractor": type(extractor).__name__, "error": text})
                 made.is_partial = True
                 return []

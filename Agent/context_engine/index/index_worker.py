@@ -214,7 +214,7 @@ class IndexWorker:
             result.succeeded += len(events)
 
     def _fail(self, event: OutboxEvent, error: Exception, result: IndexBatchResult) -> None:
-        said = HideKeys(f"{type(error).__name__}: {error}")  # of an embedder, say
+        said = HideKeys(error)  # of an embedder, say
         _log.warning("event %s at %s failed: %s", event.event_type, event.uri, said)
         is_final = isinstance(error, (StoreCorruptError, InvalidUriError, KeyError))
         if isinstance(error, ProviderDownError):

@@ -11,6 +11,7 @@ import pytest
 from typing_extensions import override
 
 from Agent.adapters.mem0 import Memory
+from Agent.context_engine.providers import LLMClientAdapter
 from Agent.keyword_tree import HideKeys, KeywordTree, LLMClient
 from Agent.knowhub.hub import LOCAL, KnowHub
 from Agent.memory.extraction import read_graph
@@ -82,8 +83,8 @@ class Saying(LLMClient):
 class Failing(LLMClient):
     """A model whose client quotes what it was asked with, in its error."""
 
-    def __init__(self, words: str) -> None:
-        self.words = words
+    def __init__(self, words: str, api_key: str = "") -> None:
+        self.words, self.api_key, self.headers = words, "", {"X-API-Key": api_key}
 
     @override
     def Chat(self, messages: list[dict[str, str]], json_schema: dict[str, Any]) -> dict[str, Any]:
@@ -195,11 +196,36 @@ class TestKeys:
     def test_what_is_none_stays(self, said: str) -> None:
         assert HideKeys(said) == said
 
-    @pytest.mark.parametrize("quoted", QUOTED)
+    @pytest.mark.parametrize("key", ["correct horse battery", "密钥甲乙丙丁", "3f2a9c1b-4d5e-6f70-8a9b-0c1d2e3f4a5b"])
+    def test_that_a_client_or_the_environment_holds_are_hidden_whatever_they_look_like(
+        self, key: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        error = Failing(f"AuthenticationError: request {key} failed", key)
+        with pytest.raises(RuntimeError) as caught:
+            error.Chat([], {})
+
+        assert HideKeys(caught.value, error).endswith("request … failed")
+        assert HideKeys(caught.value, LLMClientAdapter(error)).startswith("RuntimeError: ")
+        assert key not in HideKeys(caught.value, LLMClientAdapter(error))
+        assert key in HideKeys(caught.value)
+        monkeypatch.setenv("SOME_SERVICE_TOKEN", key)
+        assert key not in HideKeys(caught.value)
+
+    def test_an_error_that_cannot_be_shown_is_none_of_its_own(self) -> None:
+        class Unprintable(Exception):  # noqa: N818
+            @override
+            def __str__(self) -> str:
+                raise KeyError(KEYS[0])
+
+        assert HideKeys(Unprintable()) == "Unprintable: it cannot be shown (KeyError)"
+        assert judge(Failing("\ud83d"), "who?", [("a", "Anna sings.")]) == ["a"]
+        assert HideKeys(ValueError("\ud83d")) == "ValueError: ?"
+
+    @pytest.mark.parametrize("quoted", [*QUOTED, "{}"])
     def test_are_in_no_log_result_or_file(self, quoted: str, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
         caplog.set_level(logging.DEBUG)
         key = KEYS[1]
-        client = Failing(quoted.format(key))
+        client = Failing(quoted.format(key), key)
         found = found_in(tmp_path, client)
         kept = judge(client, "who sings?", [("a", "Anna sings.")])
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from typing import Any
 
 import pytest
@@ -23,7 +24,7 @@ class Judge(LLMClient):
     def Chat(self, messages: list[dict[str, str]], json_schema: dict[str, Any]) -> Any:
         if isinstance(self.reply, Exception):
             raise self.reply
-        return self.reply
+        return self.reply() if callable(self.reply) else self.reply
 
 
 class TestJudge:
@@ -42,6 +43,13 @@ class TestJudge:
     ) -> None:
         assert judge(Judge(reply), "who?", list(FACTS.items())) == kept
         assert "abcdef" not in caplog.text
+
+    def test_one_that_hangs_is_not_waited_for(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr("Agent.models.judge.JUDGE_S", 0.05)
+        over = threading.Event()
+
+        assert judge(Judge(over.wait), "who?", list(FACTS.items())) == [*FACTS]
+        over.set()
 
 
 @pytest.mark.parametrize(

@@ -133,14 +133,19 @@ class TestConfidence:
             assert tree.Search("who is allergic to peanuts?").confidence == 0.8
 
     def test_below_the_bar_is_near_and_no_match(self, tmp_path: Path) -> None:
-        client = Asked({"action": "match", "targets": [0], "confidence": 0.6})
+        client = Asked({"action": "match", "targets": ["Tom"], "confidence": 0.6})
+        client.short_list = 0
         with KeywordTree(str(tmp_path), client, always_ask=True, bar=0.7) as tree:
+            for number in range(6):
+                tree.CreateKeyword(f"peanuts {number}", "root")
             fill(tree)
             found, made = tree.Search("who is allergic to peanuts?"), tree.CreateKeyword("sesame")
+            client.replies = [{"action": "match", "targets": [0, 1], "confidence": 0.6}]
+            info = tree.CreateInfo("Anna and peanuts", auto_link=True)
 
-        assert (found.status, found.reason, found.node) == (SearchStatus.NOT_FOUND, "unsure", None)
-        assert "Anna" in [node.name for node, _ in found.nearest]
-        assert made.parent_id == "root"
+            assert (found.status, found.reason, found.node) == (SearchStatus.NOT_FOUND, "unsure", None)
+            assert "Tom" in [node.name for node, _ in found.nearest]
+            assert (made.parent_id, tree.GetKeywordsOfInfo(info.id)) == ("root", [])
 
     @pytest.mark.parametrize("bar", [-0.1, 1.1, True, "half", None])
     def test_a_bar_that_is_none_is_refused(self, bar: Any, tmp_path: Path) -> None:

@@ -35,9 +35,9 @@ def test_each_kind_is_reported_once_a_minute(
 
     assert reasons == ["agent_failure", "agent_failure", "agent_timeout", "agent_failure"]
     assert caplog.messages == [
-        "the model did not answer (agent_failure): ConnectionError('no route')",
-        "the model did not answer (agent_timeout): TimeoutError('slow')",
-        "the model did not answer (agent_failure): ConnectionError('again')",
+        "the model did not answer (agent_failure): ConnectionError: no route",
+        "the model did not answer (agent_timeout): TimeoutError: slow",
+        "the model did not answer (agent_failure): ConnectionError: again",
     ]
 
 
