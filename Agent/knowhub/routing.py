@@ -9,6 +9,7 @@ A model is shown numbers, types and the first 100 characters of each task, never
 One that fails three times in a row rests for 30 s; meanwhile words choose, and the answer says so.
 """
 
+import contextlib
 import threading
 import time
 from collections import Counter, OrderedDict
@@ -18,7 +19,7 @@ from concurrent.futures import TimeoutError as FutureTimeoutError
 from dataclasses import dataclass
 from typing import Any
 
-from ..keyword_tree import BuildMessages, LLMClient, WhySilent
+from ..keyword_tree import BuildMessages, LLMClient, ReadTarget, WhySilent
 from ..models import judge
 from ..models.model_clients import client_from_environment
 from .records import Json, KnowHubError, Shares
@@ -113,14 +114,15 @@ def chat(client: LLMClient, intent: str, question: Json) -> Any:
 def read_chosen(reply: object, count: int, limit: int) -> list[int] | None:
     """Return the model's choice among `count` candidates, each once and at most `limit`; None is no answer.
 
-    >>> read_chosen({"chosen": [2, 0, 2, True, 9]}, 3, 5), read_chosen({"chosen": "all"}, 3, 5)
+    >>> read_chosen({"chosen": [2, "0", 2.0, True, 9]}, 3, 5), read_chosen({"chosen": "all"}, 3, 5)
     ([2, 0], None)
     """
     chosen = reply.get("chosen") if isinstance(reply, Mapping) else None
     if not isinstance(chosen, list):
         return None
-    valid = [idx for idx in chosen if isinstance(idx, int) and not isinstance(idx, bool) and 0 <= idx < count]
-    return None if chosen and not valid else list(dict.fromkeys(valid))[:limit]
+    named = dict.fromkeys(ReadTarget(each, {}) for each in chosen)
+    valid = [idx for idx in named if isinstance(idx, int) and 0 <= idx < count]
+    return None if chosen and not valid else valid[:limit]
 
 
 @dataclass
@@ -260,12 +262,13 @@ class Models:
 
 
 def _usage(name: str, client: LLMClient) -> Json:
-    usage = getattr(client, "last_usage", None)
     shown: Json = {"model": name}
-    for field in ("input_tokens", "output_tokens", "cost"):
-        value = getattr(usage, field, None)
-        if isinstance(value, (int, float)) and not isinstance(value, bool):
-            shown[field] = value
+    with contextlib.suppress(Exception):  # the model's port: an answer is not lost for a usage that cannot be read
+        usage = getattr(client, "last_usage", None)
+        for field in ("input_tokens", "output_tokens", "cost"):
+            value = getattr(usage, field, None)
+            if isinstance(value, (int, float)) and type(value) is not bool and 0 <= value < 1e15:
+                shown[field] = value
     return shown
 
 

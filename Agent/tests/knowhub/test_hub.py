@@ -17,6 +17,7 @@ from Agent.knowhub.hub import LOCAL, KnowHub
 from Agent.knowhub.records import Json
 from Agent.knowhub.services import finding
 from Agent.knowhub.tokens import Token
+from Agent.models.model_clients import Usage
 from Agent.tests.knowhub.support import refused
 
 KEY = "sk-ant-" + "abcdef0123456789" * 2  # put together here, lest a scanner takes this file for a leak
@@ -289,7 +290,7 @@ class TestRouting:
         [
             (None, "invalid_reply"), ([], "invalid_reply"), ({"chosen": "all"}, "invalid_reply"),
             ("text", "invalid_reply"),
-            ({"chosen": [7, -1, True, "0", None]}, "invalid_reply"), ({"chosen": ["knowledge-1"]}, "invalid_reply"),
+            ({"chosen": [7, -1, True, "9", None]}, "invalid_reply"), ({"chosen": ["knowledge-1"]}, "invalid_reply"),
             (TimeoutError("slow"), "model_timeout"), (RuntimeError("broken"), "model_failure"),
             ({}, "invalid_reply"),
         ],
@@ -325,6 +326,22 @@ class TestRouting:
             assert (answer["shown"], answer["eligible"], answer["count"], len(shown)) == (100, 106, 3, 100)
             assert all(task.startswith("tea") for task in shown[:30])
             assert shown[30] == hub.get(LOCAL, best)["task"]
+
+    @pytest.mark.parametrize("cost", [float("nan"), 10**400, OSError("no counter")])
+    def test_a_number_as_text_is_read_and_a_usage_that_is_none_left_out(self, tmp_path: Path, cost: Any) -> None:
+        class Counting(StubLLMClient):
+            @property
+            def last_usage(self) -> Any:
+                if isinstance(cost, OSError):
+                    raise cost
+                return Usage(1, 5, 2, 0, cost)
+
+        with KnowHub(tmp_path, models={"m": Counting([{"chosen": ["0"]}])}) as hub:
+            save(hub, task="green tea")
+            answer = hub.search(LOCAL, {"q": "tea"})
+
+        assert (answer["routing"], answer["count"]) == ("model", 1)
+        assert answer["usage"] in ({"model": "m"}, {"model": "m", "input_tokens": 5, "output_tokens": 2})
 
     def test_route_asks_for_one(self, tmp_path: Path) -> None:
         hub, client = model_hub(tmp_path, {"chosen": [0]})
