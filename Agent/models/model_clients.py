@@ -355,24 +355,26 @@ class _ChatClient(LLMClient):
         return within(self._timeout_s, lambda: self._answer(messages, json_schema))
 
     def _answer(self, messages: list[dict[str, str]], json_schema: dict[str, Any]) -> dict[str, Any]:
-        room = self._room
-        said, ended = self._find_reply(self._ask(messages, bounded(json_schema)))
-        if ended in _CUT and room == ROOM:
-            with contextlib.suppress(ReplyError):  # it may be whole all the same
-                return read_reply(said, json_schema, is_cut=True)
+        while True:
+            room = self._room
+            said, ended = self._find_reply(self._ask(messages, json_schema))
+            try:
+                if not said:
+                    raise ReplyError(f"the reply is empty, it ended with {ended!r}")
+                return read_reply(said, json_schema, is_cut=ended in _CUT)
+            except ReplyError:
+                if ended not in _CUT or room == THINKING_ROOM:
+                    raise
             self._room = THINKING_ROOM
-            said, ended = self._find_reply(self._ask(messages, bounded(json_schema)))
-        if not said:
-            raise ReplyError(f"the reply is empty, it ended with {ended!r}")
-        return read_reply(said, json_schema, is_cut=ended in _CUT)
 
-    def _ask(self, messages: list[dict[str, str]], schema: dict[str, Any]) -> object:
+    def _ask(self, messages: list[dict[str, str]], json_schema: dict[str, Any]) -> object:
         """Send the question in the strictest form that the service takes.  Returns the answer's body."""
+        schema, most = limits_of(json_schema)
         form = first = self._form if time.monotonic() < self._form_until else 0
         rest_s = 0.0  # for how long the forms before are not asked for
         while True:
-            parts, most = _without(schema, self._left_out), most_tokens(schema) + self._room
-            request = self._build_request(messages, parts, most, self._FORMS[form])
+            parts = _without(schema, self._left_out)
+            request = self._build_request(messages, parts, most + self._room, self._FORMS[form])
             try:
                 body = self._send(request, self._retries if form == first else 0)
             except ServiceError as error:
@@ -415,7 +417,7 @@ class _ChatClient(LLMClient):
             hint = f"; is base_url {self._address} right?" if status < 400 or status in (404, 405) else ""
             return ServiceError(self._clean(f"{self._host}: {error} ({type(cause).__name__}){hint}"), status=status)
         wrong = _at(body, "error")
-        if wrong is None:
+        if not wrong:  # some gateways write an empty one
             return body
         status = _at(wrong, "code")  # a gateway may answer 200 for a service that did not
         words = self._clean(f"{self._host} answers with an error: {wrong}")
@@ -599,7 +601,7 @@ def _host_of(address: str) -> str:
     if "@" in address or "?" in address:
         raise InvalidInputError("base_url must be an http address without user and password, and without a query")
     if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise InvalidInputError(f"base_url must begin with http:// or https://: {address[:80]!r}")
+        raise InvalidInputError(f"base_url must begin with http:// or https://: {HideKeys(address[:80])!r}")
     return parts.hostname
 
 
@@ -631,6 +633,19 @@ def _join(content: object) -> str:
 # Bounds of a schema
 
 
+def limits_of(json_schema: Any) -> tuple[dict[str, Any], int]:
+    """Return a schema in which every list and text ends, and how many tokens its longest reply has, roughly.
+
+    Raises:
+        InvalidInputError: it is no JSON schema.
+    """
+    try:
+        schema: dict[str, Any] = bounded({**json_schema})
+        return schema, most_tokens(schema)
+    except (AttributeError, RecursionError, TypeError, ValueError) as error:
+        raise InvalidInputError(f"no JSON schema: {shorten(json_schema)} ({error})") from error
+
+
 def bounded(schema: Any) -> Any:
     """Return a schema in which every list and every text ends.
 
@@ -643,9 +658,9 @@ def bounded(schema: Any) -> Any:
         return schema
     kinds, bounds = _kinds(schema), dict[str, int]()
     if "array" in kinds:
-        bounds["maxItems"] = ITEMS
+        bounds["maxItems"] = max(ITEMS, schema.get("minItems", 0))
     if "string" in kinds and not {"enum", "const"} & schema.keys():
-        bounds["maxLength"] = CHARACTERS
+        bounds["maxLength"] = max(CHARACTERS, schema.get("minLength", 0))
     return {**bounds, **{name: bounded(value) for name, value in schema.items()}}
 
 

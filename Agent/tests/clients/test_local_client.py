@@ -15,7 +15,7 @@ import pytest
 from Agent.keyword_tree import InvalidInputError, KeywordTree
 from Agent.models.judge import judge
 from Agent.models.local_client import LocalLLMClient
-from Agent.models.model_clients import ROOM, ReplyError, bounded, most_tokens
+from Agent.models.model_clients import ROOM, ReplyError, Usage, bounded, most_tokens
 
 LIST: dict[str, Any] = {
     "type": "object",
@@ -91,6 +91,23 @@ class TestForm:
 
         assert (reply["action"], reply["targets"]) == (action, [1] if action == "match" else [])
 
+    @pytest.mark.parametrize(
+        ("names", "reply"), [(("Tom", "Tom"), ("ambiguous", [0, 1])), (("Anna", "None"), ("missing", []))]
+    )
+    def test_names_that_are_one_answer_are_not_told_apart(
+        self, names: tuple[str, str], reply: object, client: LocalLLMClient, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        scores = [float(name != "Anna") for name in names]  # stands in for the model
+        monkeypatch.setattr(client, "_compare", lambda *given: ([0.0] * len(given[-1]), [0.0, *scores]))
+        answer = client.Chat(asked("who?", listed(*names)), {})
+
+        assert (answer["action"], answer["targets"]) == reply
+
+    def test_candidates_of_another_form_are_no_choice(self, client: LocalLLMClient) -> None:
+        schema = {"type": "object", "properties": {"a": {"type": "integer"}}, "required": ["a"]}
+        for odd in ([{"idx": 0, "path": "a"}], ["0 a"], [{"idx": 0, "name": 7, "path": "a"}], {"idx": 1}, [None]):
+            assert set(client.Chat(asked("who?", odd), schema)) == {"a"}  # type: ignore[arg-type]
+
     def test_a_search_ends_with_its_cost(self, tree: KeywordTree) -> None:
         found = tree.Search("who must not eat peanuts?")
 
@@ -132,6 +149,26 @@ class TestBounds:
         reply = client.Chat(ASK, {"type": "object", "properties": {"word": word}, "required": ["word"]})
 
         assert set(reply) == {"word"}
+
+    @pytest.mark.parametrize(
+        "part",
+        [
+            {"type": "foo"},
+            {"$ref": "#/nowhere"},
+            {"type": "array", "items": {"type": "integer"}, "minItems": 5, "maxItems": 2},
+            {"type": "string", "minLength": 5000, "maxLength": 6000},
+            {"type": "string", "maxLength": -3},
+        ],
+    )
+    def test_a_schema_without_a_grammar_is_named(self, part: dict[str, Any], client: LocalLLMClient) -> None:
+        with pytest.raises(InvalidInputError, match=r"no grammar for the schema \{'properties': \{'word': "):
+            client.Chat(ASK, {"type": "object", "properties": {"word": part}, "required": ["word"]})
+
+    def test_a_least_above_the_bound_of_its_own_goes_before_it(self, client: LocalLLMClient) -> None:
+        numbers = {"type": "array", "items": {"enum": [1]}, "minItems": 20}
+        reply = client.Chat(ASK, {"type": "object", "properties": {"a": numbers}, "required": ["a"]})
+
+        assert reply == {"a": [1] * 20}
 
     def test_a_question_longer_than_the_context_is_refused(self, client: LocalLLMClient) -> None:
         with pytest.raises(ReplyError, match=r"the question has [\d,]+ tokens, more than n_ctx=2,048 allows"):
@@ -189,6 +226,16 @@ class TestTime:
             client._timeout_s = patience
 
         assert time.monotonic() - began < 0.65
+
+    def test_one_that_never_had_its_turn_has_used_nothing(
+        self, client: LocalLLMClient, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        client.Chat(asked("who?", listed(*FACTS)), {})
+        monkeypatch.setattr(client, "_timeout_s", 0.05)
+        with client._lock, pytest.raises(TimeoutError, match="the model was busy"):
+            client.Chat(asked("who?", listed(*FACTS)), {})
+
+        assert client.last_usage == Usage()
 
     def test_a_call_is_cancelled_from_another_thread(self, client: LocalLLMClient) -> None:
         client.cancel()  # without a call: nothing

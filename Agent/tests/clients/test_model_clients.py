@@ -5,6 +5,7 @@ import importlib
 import json
 import logging
 import os
+import re
 import signal
 import socket
 import ssl
@@ -359,6 +360,7 @@ CASES = [
     Case("401", refused(401), ServiceError, "Error code: 401 .*not now"),
     Case("404", refused(404), ServiceError, "Error code: 404 .*not now.*is base_url http:.* right", EACH_FORM),
     Case("words for a terminal", refused(401, "no\x1b[31m\u202e\nkey"), ServiceError, r"no\S* ?\[31m"),
+    Case("an empty error", lambda wire: [body({**wire.text(json.dumps(MATCH)), "error": ""})], MATCH),
     Case("an error that says 200", refused(200), ServiceError, "127.0.0.1 answers with an error: .*not now"),
     Case("HTML for ever", always(page()), ServiceError, r"\(JSONDecodeError\); is base_url .* right"),
     Case("cut for ever", always(cut({"id": "x" * 1000})), ServiceError, r"Connection error\. \(RemoteProtocolError", 3),
@@ -517,6 +519,13 @@ class TestRequest:
         sent = json.dumps(wire.form(server.requests[0].body))
         assert "maxItems" in sent
         assert "maxLength" in sent
+
+    @pytest.mark.parametrize("wrong", [None, {"enum": []}, {"maxLength": "x", "type": "string"}])
+    def test_a_schema_that_is_none_is_named(self, wrong: Any, server: Server, connect: Connect) -> None:
+        with pytest.raises(InvalidInputError, match=f"no JSON schema: {re.escape(repr(wrong)[:5])}"):
+            connect().Chat(MESSAGES, wrong)
+
+        assert server.requests == []
 
     def test_options_go_before_what_is_sent_by_itself(self, wire: Wire, server: Server, connect: Connect) -> None:
         options: dict[str, Any] = {"max_tokens": 9, "temperature": 0.5}
@@ -745,10 +754,12 @@ class TestKeys:
 
         assert "Secret" not in everything_told_by(caught.value)
 
-    @pytest.mark.parametrize("address", ["user:Secret@models.example/v1", "models.example/v1?key=Secret"])
+    @pytest.mark.parametrize(
+        "address", ["https://user:Secret@models.example/v1", "https://models.example/v1?key=Secret", KEY]
+    )
     def test_may_not_stand_in_the_address(self, address: str, wire: Wire) -> None:
-        with pytest.raises(InvalidInputError, match="without user and password, and without a query") as caught:
-            wire.client_class("test-model", KEY, f"https://{address}")
+        with pytest.raises(InvalidInputError, match=r"base_url must (be|begin)") as caught:
+            wire.client_class("test-model", "none", address)
 
         assert "Secret" not in str(caught.value)
 
