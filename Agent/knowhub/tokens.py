@@ -175,7 +175,7 @@ class Tokens:
             raise invalid("/principal", "a principal is 1 to 100 characters that can be seen, without blanks")
         now = self._clock()
         made = Token(principal, frozenset(rights), frozenset(scopes), expires_at, digest, parent, kind, now, mark)
-        self._write(made)
+        self._write(digest, _stored.dump_json(made, exclude={"digest"}))
         return text, made
 
     def make_login(self, parent: Token) -> str:
@@ -230,10 +230,7 @@ class Tokens:
         groups = {**self.groups(), name: {"members": sorted(members), "scopes": sorted(set(scopes) - {OWNER_SCOPE})}}
         if not members:
             del groups[name]
-        try:
-            self.files.write(_GROUPS, _stored_groups.dump_json(groups) + b"\n")
-        except OSError as error:
-            raise KnowHubError("disk-full", "the disk refuses the group; nothing was changed") from error
+        self._write(_GROUPS, _stored_groups.dump_json(groups))
 
     def is_good(self, token: Token) -> bool:
         """Return whether a token that was found once is still there: a long answer ends with it."""
@@ -263,7 +260,7 @@ class Tokens:
     @org.setter
     def org(self, scope: str) -> None:
         if scope != self.org:
-            self.files.write(_ORG, scope.encode() + b"\n")
+            self._write(_ORG, scope.encode())
 
     def default_scopes(self, token: Token) -> list[str]:
         """Return who sees what a token writes where it does not say so: its organisation, else its principal alone."""
@@ -286,11 +283,9 @@ class Tokens:
 
     def sweep(self) -> None:
         """Delete browsers' sessions and links that have expired; a token stays, since a clock can be wrong."""
-        for digest in self._digests():
-            token = self._parse(digest)
-            is_over = token is not None and token.expires_at is not None and token.expires_at <= self._clock()
-            if is_over and token is not None and token.kind != "token":
-                self.revoke(digest)
+        for token in filter(None, map(self._parse, self._digests())):
+            if token.kind != "token" and self._is_over(token):
+                self.revoke(token.digest)
 
     def _digests(self) -> Iterator[str]:
         return filter(_is_digest, self.files.names())
@@ -311,8 +306,10 @@ class Tokens:
 
     def _load(self, digest: str) -> Token | None:
         token = self._look_up(digest, self._parse) if _is_digest(digest) else None
-        is_over = token is not None and token.expires_at is not None and token.expires_at <= self._clock()
-        return None if is_over else token
+        return None if token is None or self._is_over(token) else token
+
+    def _is_over(self, token: Token) -> bool:
+        return token.expires_at is not None and token.expires_at <= self._clock()
 
     def _parse(self, digest: str) -> Token | None:
         with contextlib.suppress(OSError, ValueError):
@@ -325,11 +322,11 @@ class Tokens:
             return _stored_groups.validate_json(self.files.read(name) or b"{}")
         return None
 
-    def _write(self, token: Token) -> None:
+    def _write(self, name: str, data: bytes) -> None:
         try:
-            self.files.write(token.digest, _stored.dump_json(token, exclude={"digest"}) + b"\n")
+            self.files.write(name, data + b"\n")
         except OSError as error:
-            raise KnowHubError("disk-full", "the disk refuses the token; nothing was changed") from error
+            raise KnowHubError("disk-full", "the disk refuses the file; nothing was changed") from error
 
 
 _stored = TypeAdapter(Token)

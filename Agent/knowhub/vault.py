@@ -227,13 +227,13 @@ class Vault:
                 for reference in self.references()[:1]:  # of an older version: no known text yet
                     held = self._read(reference)
                     if held is not None:
-                        self._unwrap(held, reference, str(held.get("for")))
+                        self._unwrap(held, _bind(reference, str(held.get("for"))))
                 with contextlib.suppress(FileExistsError):
                     self.seal(_KNOWN, _KNOWN, known=_KNOWN)
             self.open(_KNOWN, _KNOWN)
-        except (KnowHubError, InvalidTag, KeyError, ValueError, TypeError) as error:
+        except KnowHubError as error:
             self._proved = None
-            if isinstance(error, KnowHubError) and error.code == "disk-full":
+            if error.code == "disk-full":
                 raise
             raise _locked("this master key did not seal the secrets of this hub: bring back the one that did") from None
 
@@ -265,12 +265,8 @@ class Vault:
         held = self._read(reference)
         if held is None:
             return None
-        try:
-            data_key, bound = self._unwrap(held, reference, resource_id)
-            opened = AESGCM(data_key).decrypt(_unb64(held["nonce2"]), _unb64(held["sealed"]), bound)
-            return opened.decode()
-        except (InvalidTag, KeyError, ValueError, TypeError):
-            raise _locked("the secret does not open: it was changed, or belongs elsewhere") from None
+        bound = _bind(reference, resource_id)
+        return _decrypt(self._unwrap(held, bound), held, "nonce2", "sealed", bound).decode()
 
     def is_used(self) -> bool:
         """Return whether anything was ever sealed here."""
@@ -335,13 +331,8 @@ class Vault:
             held = self._read(reference)
             if held is None or held.get("key") == name:
                 continue
-            resource_id = str(held.get("for"))
-            try:
-                data_key, bound = self._unwrap(held, reference, resource_id)
-            except (InvalidTag, KeyError, ValueError, TypeError):
-                raise _locked(f"the sealed file {reference} does not open") from None
-            nonce = secrets.token_bytes(12)
-            wrapped = AESGCM(master).encrypt(nonce, data_key, bound)
+            bound, nonce = _bind(reference, str(held.get("for"))), secrets.token_bytes(12)
+            wrapped = AESGCM(master).encrypt(nonce, self._unwrap(held, bound), bound)
             held |= {"key": name, "nonce": _b64(nonce), "wrapped": _b64(wrapped)}
             self._files.write(reference, json.dumps(held).encode() + b"\n")
             count += reference != _KNOWN
@@ -357,12 +348,11 @@ class Vault:
                 said.append(f"vault/{reference} does not open with the master keys at hand")
         return said
 
-    def _unwrap(self, held: dict[str, str], reference: str, resource_id: str) -> tuple[bytes, bytes]:
+    def _unwrap(self, held: dict[str, str], bound: bytes) -> bytes:
         master = self.ring().get(str(held.get("key")))
         if master is None:
             raise _locked("no master key at hand opens this secret: bring back the one that sealed it")
-        bound = _bind(reference, resource_id)
-        return AESGCM(master).decrypt(_unb64(held["nonce"]), _unb64(held["wrapped"]), bound), bound
+        return _decrypt(master, held, "nonce", "wrapped", bound)
 
     def _read(self, reference: str) -> dict[str, str] | None:
         if not _REFERENCE(reference):
@@ -394,9 +384,15 @@ def _bind(reference: str, resource_id: str) -> bytes:
     return _HEAD + reference.encode() + b"\0" + resource_id.encode()
 
 
+def _decrypt(key: bytes, held: dict[str, str], nonce: str, name: str, bound: bytes) -> bytes:
+    """Return a part of a sealed file, in the clear."""
+    try:
+        salt, sealed = (base64.b64decode(held[part], validate=True) for part in (nonce, name))
+        return AESGCM(key).decrypt(salt, sealed, bound)
+    except (InvalidTag, KeyError, ValueError, TypeError):
+        detail = f"the secret of {held.get('for')} does not open: it was changed, or belongs elsewhere"
+        raise _locked(detail) from None
+
+
 def _b64(data: bytes) -> str:
     return base64.b64encode(data).decode()
-
-
-def _unb64(text: str) -> bytes:
-    return base64.b64decode(text, validate=True)

@@ -4,9 +4,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from ..records import OWNER_SCOPE, Json, KnowHubError, Record, iso_time, kind_of, not_found
-from ..schemas import KnowledgeIn, KnowledgePatch, ListQuery, parse
+from ..schemas import KnowledgeIn, KnowledgePatch, ListQuery
 from ..tokens import Token, need, sees, sees_said
-from .store import Store, entry_fields, judgement_of, page_of, read_case, stamps, told_operation
+from .store import Store, admit, entry_fields, judgement_of, page_of, read_case, stamps, told_operation
 
 HISTORY_LIMIT = 20
 """Cases that an entry shows; `feedback` pages all."""
@@ -32,8 +32,7 @@ class Entries(Store):
 
         Cost: one sync; the postings of the rarest words of its task.
         """
-        need(token, "write")
-        body = self._scoped(token, parse(KnowledgeIn, body))
+        body = self._scoped(token, admit(token, "write", KnowledgeIn, body))
         self._check_scopes(token, body.scopes)
         self._check_secrets(body)
         mark, earlier = self._repeated(token, key, "save", body)
@@ -104,8 +103,7 @@ class Entries(Store):
 
     def list_knowledge(self, token: Token, query: ListQuery | Mapping[str, Any] = {}) -> Json:  # noqa: B006  it is only read
         """Return a page of entries, newest first."""
-        need(token, "read")
-        query = parse(ListQuery, query)
+        query = admit(token, "read", ListQuery, query)
         types, scopes = _split(query.types), _split(query.scopes)
         key, _, value = (query.tag or "").partition(":")
 
@@ -126,8 +124,7 @@ class Entries(Store):
         self, token: Token, id: str, body: KnowledgePatch | Mapping[str, Any], version: int | None = None, key: str = ""
     ) -> Json:
         """Change what a body names of an entry, if it still has the version that was seen."""
-        need(token, "write")
-        body = parse(KnowledgePatch, body)
+        body = admit(token, "write", KnowledgePatch, body)
         given = body.model_dump(exclude_none=True)
         mark, earlier = self._repeated(token, key, "patch", id, body)
         if earlier:

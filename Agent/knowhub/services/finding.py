@@ -9,9 +9,9 @@ from ...models import judge
 from ..prompts import tidy
 from ..records import Json
 from ..routing import ROUTE_S, SHOWN_LIMIT, TASK_SHOWN, read_chosen
-from ..schemas import SearchQuery, parse
-from ..tokens import Token, need, sees
-from .store import Store, entry_fields, judgement_of
+from ..schemas import SearchQuery
+from ..tokens import Token, sees
+from .store import Store, admit, entry_fields, judgement_of
 
 
 class Finding(Store):
@@ -24,8 +24,7 @@ class Finding(Store):
 
         Cost: some milliseconds by words among 30,000; with a model, its time: at most 3 s, for a judge 20.
         """
-        need(token, "read")
-        query = parse(SearchQuery, query)
+        query = admit(token, "read", SearchQuery, query)
         began = time.perf_counter()
         eligible = self.catalog.eligible(token, query.types, query.min_score)
         limit = 2 * query.top_k
@@ -48,17 +47,15 @@ class Finding(Store):
             "reason": reason,
             "eligible": len(eligible),
             "shown": shown,
-            "hidden": 0 if results else self._hidden_from(token),
+            "hidden": 0 if results or not self._is_insider(token) else self.catalog.count_hidden(token),
             "took_ms": round((time.perf_counter() - began) * 1000, 3),
             "usage": usage,
         }
 
-    def _hidden_from(self, token: Token) -> int:
-        """Return how many entries of its organisation's hub a token does not see: a number that no query changes."""
+    def _is_insider(self, token: Token) -> bool:
+        """Return whether a token learns how many entries it does not see: in its own organisation's hub."""
         org = self.tokens.org
-        if not org or token.sees_all() or not token.owns_scope(org):
-            return 0
-        return self.catalog.count_hidden(token)
+        return bool(org) and token.owns_scope(org) and not token.sees_all()
 
     def _results(self, token: Token, ids: list[str], limit: int) -> list[Json]:
         """Return the best of what was found, by quality, ties as they were found."""
@@ -95,23 +92,22 @@ class Finding(Store):
         self, token: Token, query: str, candidates: list[str], limit: int
     ) -> tuple[list[str] | None, str, Json | None]:
         """Return what a model chose, why it chose nothing (None), and what that used."""
-        known = self.catalog.several(candidates)
-        candidates = [id for id in candidates if id in known]
-        shown = [
-            {"idx": idx, "types": known[id].fields["types"], "task": tidy(known[id].fields["task"])[:TASK_SHOWN]}
-            for idx, id in enumerate(candidates)
-        ]
-        versions = [(id, known[id].version) for id in candidates]
+        there = self.catalog.several(candidates)
+        known = [there[id] for id in candidates if id in there]
         models, model = self.models, self.models.choose()
-        cache_key = model, query, limit, tuple(versions)
+        cache_key = model, query, limit, *((each.id, each.version) for each in known)
         chosen: list[str] | None = models.cached(cache_key)
         if chosen is not None:
             return chosen, "cached", None
+        shown = [
+            {"idx": idx, "types": each.fields["types"], "task": tidy(each.fields["task"])[:TASK_SHOWN]}
+            for idx, each in enumerate(known)
+        ]
         question = {"query": query, "limit": limit, "candidates": shown}
 
         def read(data: Any) -> list[str] | None:
-            picked = read_chosen(data, len(candidates), limit)
-            return None if picked is None else [candidates[idx] for idx in picked]
+            picked = read_chosen(data, len(known), limit)
+            return None if picked is None else [known[idx].id for idx in picked]
 
         reply = models.ask("route_knowledge", question, read, token.asker, model, ROUTE_S)
         if reply.data is not None:

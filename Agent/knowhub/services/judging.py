@@ -16,7 +16,7 @@ from ..records import Json, KnowHubError, Record, iso_time, kind_of, not_found
 from ..schemas import AcceptIn, BatchIn, Case, KnowledgeUpdate, PageQuery, ProposalQuery, is_text, parse
 from ..tokens import Token, need, sees, sees_said
 from .entries import Entries
-from .store import page_of, read_case, read_cursor
+from .store import admit, page_of, read_case, read_cursor
 
 
 class Judging(Entries):
@@ -27,8 +27,7 @@ class Judging(Entries):
 
         Cost: one sync; with `evolve_feedback` a model's time, at most 20 s, and one sync more.
         """
-        need(token, "write")
-        body = parse(KnowledgeUpdate, body)
+        body = admit(token, "write", KnowledgeUpdate, body)
         record = self._record(token, id, "knowledge")
         if body.update_score is not None:
             self._check_owner(token, record)
@@ -98,8 +97,7 @@ class Judging(Entries):
 
         Cost: one sync.
         """
-        need(token, "write")
-        body = parse(BatchIn, body)
+        body = admit(token, "write", BatchIn, body)
         mark, earlier = self._repeated(token, key, "batch", body)
         made: list[Record] = []
         results: list[Json] = []
@@ -125,8 +123,7 @@ class Judging(Entries):
 
     def feedback(self, token: Token, id: str, query: PageQuery | Mapping[str, Any] = {}) -> Json:  # noqa: B006
         """Return a page of an entry's feedback, newest first; what is not visible makes a page shorter."""
-        need(token, "read")
-        query, known = parse(PageQuery, query), self._record(token, id, "knowledge")
+        query, known = admit(token, "read", PageQuery, query), self._record(token, id, "knowledge")
         read = self.catalog.feedback(known.id, query.limit + 1, read_cursor(query.cursor))[: query.limit + 1]
         page = [each for each in read[: query.limit] if sees_said(token, each)]
         shown = [{**case_fields(each), "created_at": iso_time(each.created_at)} for each in page]
@@ -186,8 +183,7 @@ class Judging(Entries):
 
     def proposals(self, token: Token, query: ProposalQuery | Mapping[str, Any] = {}) -> Json:  # noqa: B006
         """Return a page of proposals, newest first."""
-        need(token, "read")
-        query = parse(ProposalQuery, query)
+        query = admit(token, "read", ProposalQuery, query)
 
         def wanted(known: Record) -> bool:
             return known.fields["state"] == query.state and self._sees_proposal(token, known)

@@ -10,10 +10,10 @@ from ...base.text import read_time
 from ..catalog import Entry
 from ..ledger import ATTEMPTS
 from ..records import OWNER_SCOPE, Json, KnowHubError, Record, invalid, iso_time, not_found
-from ..schemas import NAME_PATTERN, GoalsIn, GroupIn, PageQuery, TokenIn, parse
+from ..schemas import NAME_PATTERN, GoalsIn, GroupIn, PageQuery, TokenIn
 from ..tokens import Token, check_plain, need, sees, sees_said
 from ..vault import ORPHAN_S
-from .store import ACCESS, CALL, Store, page_of, read_cursor, told_operation
+from .store import ACCESS, CALL, Store, admit, page_of, read_cursor, told_operation
 
 _PURGED_AT_ONCE, _READ_AT_ONCE = 500, 200
 
@@ -29,8 +29,7 @@ class Operations(Store):
 
         Cost: decodes up to 500 operations.
         """
-        need(token, "read")
-        query = parse(PageQuery, query)
+        query = admit(token, "read", PageQuery, query)
         place = read_cursor(query.cursor)
         before = None if place is None else int(place[0])
         read = self.catalog.operations_before(before, _READ_AT_ONCE)
@@ -151,8 +150,7 @@ class Keeping(Store):
 
     def put_goals(self, token: Token, trace_id: str, body: GoalsIn | Mapping[str, Any], key: str = "") -> Json:
         """Keep a goal tree, in the place of the one that is there: it is its principal's alone."""
-        need(token, "write")
-        goals = parse(GoalsIn, body).model_dump(mode="json")["goals"]
+        goals = admit(token, "write", GoalsIn, body).model_dump(mode="json")["goals"]
         self._check_secrets([trace_id, goals])
         mark, earlier = self._repeated(token, key, "goals", trace_id, json.dumps(goals))
         if earlier:
@@ -172,12 +170,11 @@ class Keeping(Store):
 
     def list_goals(self, token: Token, query: PageQuery | Mapping[str, Any] = {}) -> Json:  # noqa: B006
         """Return a page of one's own goal trees, newest first."""
-        need(token, "read")
+        query = admit(token, "read", PageQuery, query)
 
         def show(record: Record) -> Json:
             return {"trace_id": record.id.removeprefix("trace/"), "goals": record.fields["goals"]}
 
-        query = parse(PageQuery, query)
         return self._page("trace", lambda known: known.created_by == token.principal, query, show)
 
     # -- tokens --
@@ -194,8 +191,7 @@ class Keeping(Store):
 
     def make_token(self, token: Token, body: TokenIn | Mapping[str, Any], key: str = "") -> Json:
         """Make a token; its text is shown this once."""
-        need(token, "admin")
-        body = parse(TokenIn, body)
+        body = admit(token, "admin", TokenIn, body)
         expires_at = body.expires_at.timestamp() if body.expires_at else None
         mark, _ = self._repeated(token, key, "token", body)
         earlier = next((each for each in self.tokens.all() if mark and each.mark[:32] == mark[:32]), None)
@@ -231,8 +227,7 @@ class Keeping(Store):
 
     def put_group(self, token: Token, id: str, body: GroupIn | Mapping[str, Any]) -> Json:
         """Let principals see scopes as members of a group; a group without members goes."""
-        need(token, "admin")
-        body = parse(GroupIn, body)
+        body = admit(token, "admin", GroupIn, body)
         if not re.fullmatch(NAME_PATTERN, id):
             raise invalid("/id", "a group's name is 1 to 100 letters, digits, `._-`, no dot first")
         check_plain([*body.members, *body.scopes])

@@ -10,9 +10,9 @@ from typing import Any
 from ...base.text import read_time
 from ..catalog import Entry
 from ..records import Json, KnowHubError, Record, iso_time
-from ..schemas import PageQuery, ResourceIn, check_resource_id, parse
+from ..schemas import PageQuery, ResourceIn, check_resource_id
 from ..tokens import LOCAL, Token, need, sees
-from .store import ACCESS, Store, stamps
+from .store import ACCESS, Store, admit, stamps
 
 RESOURCE_NAMES = ("content_type", "metadata", "scopes", "owner", "expires_at")
 """Fields of a resource that answers and an export tell."""
@@ -55,8 +55,7 @@ class Resources(Store):
 
         Cost: one sync; with a secret, three.
         """
-        need(token, "write")
-        body = parse(ResourceIn, body)
+        body = admit(token, "write", ResourceIn, body)
         self._check_secrets([id, body])
         old = self._resource_there(token, id, version)
         mark, earlier = (mark, None) if mark else self._repeated(token, key, "put", id, body)
@@ -151,8 +150,8 @@ class Resources(Store):
 
     def list_resources(self, token: Token, query: PageQuery | Mapping[str, Any] = {}) -> Json:  # noqa: B006
         """Return a page of resources, newest first."""
-        need(token, "read")
-        return self._page("resource", lambda known: sees(token, known), parse(PageQuery, query), self._told_resource)
+        query = admit(token, "read", PageQuery, query)
+        return self._page("resource", lambda known: sees(token, known), query, self._told_resource)
 
     def delete_resource(self, token: Token, id: str, version: int | None = None, key: str = "") -> Json:
         """Hide a resource, undoably, and destroy its secret, for good."""
@@ -200,13 +199,12 @@ class Resources(Store):
 
         They are kept for 90 days.
         """
-        need(token, "read")
-        is_all = token.may("admin") and token.sees_all()
+        query, is_all = admit(token, "read", PageQuery, query), token.may("admin") and token.sees_all()
 
         def wanted(known: Record) -> bool:
             return is_all or token.principal in (known.fields["owner"], known.created_by)
 
-        return self._page(ACCESS, wanted, parse(PageQuery, query), _told_access)
+        return self._page(ACCESS, wanted, query, _told_access)
 
     def sweep(self) -> None:
         """Destroy sealed files that no resource has named for an hour, and end browsers' sessions.

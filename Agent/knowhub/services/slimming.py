@@ -11,9 +11,9 @@ from ...finding.texts import terms as terms_of
 from ..catalog import text_of
 from ..evolving import SLIM_SHARE, check_merge, find_clusters
 from ..records import Json, KnowHubError, Record
-from ..schemas import CONTENT_LIMIT, TASK_LIMIT, Cluster, Plan, SlimIn, is_text, parse
-from ..tokens import Token, need, sees
-from .store import Store
+from ..schemas import CONTENT_LIMIT, TASK_LIMIT, Cluster, Plan, SlimIn, is_text
+from ..tokens import Token, sees
+from .store import Store, admit
 
 _ALIKE = 0.4
 """Share of all terms that two entries must have in common for a model to compare them."""
@@ -30,13 +30,12 @@ class Slimming(Store):
 
         Cost: a ranking for each entry; a call of a model, 20 s at most, for each cluster of similar ones.
         """
-        need(token, "curate")
-        body = parse(SlimIn, body)
+        body = admit(token, "curate", SlimIn, body)
         mark, earlier = self._repeated(token, key, "slim", body)
         if earlier:
             merged = sum(bool(each.merged_into) for each in earlier.after)
-            id, plan = earlier.operation_id, {"clusters": list[Json]()}
-            return {"model": "", "merged": merged, "operation_id": id, "skipped": [], "plan": plan}
+            id, none = earlier.operation_id, {"clusters": list[Json]()}
+            return {"model": "", "merged": merged, "operation_id": id, "skipped": [], "plan": none}
         if not self.slimming.acquire(blocking=False):
             raise KnowHubError("busy", "another slimming is under way", retry_after_s=5.0)
         try:
@@ -47,7 +46,11 @@ class Slimming(Store):
             shown: Json = {"model": model, "merged": 0, "operation_id": "", "skipped": skipped, "plan": planned}
             if body.dry_run or not clusters:
                 return shown
-            operation_id = self._merge(token, clusters, mark)
+
+            def plan() -> list[Record]:
+                return [record for cluster in clusters for record in self._merge_one(token, cluster)]
+
+            operation_id, _ = self._write(token, "slim", plan, mark)
             return {**shown, "merged": sum(len(each.merge) for each in clusters), "operation_id": operation_id}
         finally:
             self.slimming.release()
@@ -61,44 +64,39 @@ class Slimming(Store):
             families.setdefault((frozenset(known.fields["scopes"]), known.created_by), []).append(known)
         clusters: list[Cluster] = []
         skipped: list[Json] = []
-        for family in families.values():
-            if len(family) < 2 or budget <= 0:
-                continue
-            for ids in self._alike(family, with_model=bool(model)):
-                records = [record for id in ids if (record := self.catalog.get(id)) is not None]
-                cluster, why = self._write_cluster(token, records, model) if len(records) > 1 else (None, "gone")
-                if cluster is None:
-                    skipped.append({"ids": ids, "reason": why})
-                elif len(cluster.merge) > budget:
-                    skipped.append({"ids": ids, "reason": "more than a fifth would go at once"})
-                else:
-                    budget -= len(cluster.merge)
-                    clusters.append(cluster)
+        for records in (group for family in families.values() for group in self._alike(family, with_model=bool(model))):
+            if budget <= 0:
+                break
+            cluster, why = self._write_cluster(token, records, model)
+            if cluster is not None and len(cluster.merge) <= budget:
+                budget -= len(cluster.merge)
+                clusters.append(cluster)
+            else:
+                why = why or "more than a fifth would go at once"
+                skipped.append({"ids": [each.id for each in records], "reason": why})
         return clusters, model, skipped
 
     def _visible(self, token: Token) -> list[Record]:
         return [each for each in self.catalog.all("knowledge") if not each.merged_into and sees(token, each)]
 
-    def _alike(self, family: list[Record], *, with_model: bool) -> list[list[str]]:
+    def _alike(self, family: list[Record], *, with_model: bool) -> list[list[Record]]:
         """Return groups of entries that say the same, and, where a model will look at them, of similar ones."""
-        ordered = sorted(family, key=lambda known: (-known.quality, known.key))
-        equal: dict[str, list[str]] = {}
-        texts: dict[str, str] = {}
-        for known in ordered:
-            texts[known.id] = text_of(known.fields, known.content)
-            same = f"{known.fields['task'].strip()}\0{known.content.strip()}"
-            equal.setdefault(same, []).append(known.id)
-        groups = [ids for ids in equal.values() if len(ids) > 1]
+        equal: dict[tuple[str, str], list[Record]] = {}
+        for known in sorted(family, key=lambda known: (-known.quality, known.key)):
+            equal.setdefault((known.fields["task"].strip(), known.content.strip()), []).append(known)
+        groups = [group for group in equal.values() if len(group) > 1]
         if not with_model:
             return groups
-        taken = {id for ids in groups for id in ids}
-        left = [id for id in texts if id not in taken]
-        among, terms = frozenset(left), {id: set(terms_of(texts[id])) for id in left}
-        alike = {
-            id: [other for other in self.catalog.rank(texts[id][:1000], 6, among) if _likeness(terms, id, other)]
-            for id in left
-        }
-        return groups + find_clusters(left, alike)
+        left = {group[0].id: group[0] for group in equal.values() if len(group) == 1}
+        texts = {id: text_of(known.fields, known.content) for id, known in left.items()}
+        among, terms = frozenset(left), {id: set(terms_of(text)) for id, text in texts.items()}
+
+        def are_alike(one: str, other: str) -> bool:
+            return one != other and len(terms[one] & terms[other]) >= _ALIKE * len(terms[one] | terms[other])
+
+        ranked = {id: self.catalog.rank(texts[id][:1000], 6, among) for id in left}
+        alike = {id: [other for other in found if are_alike(id, other)] for id, found in ranked.items()}
+        return groups + [[left[id] for id in ids] for ids in find_clusters(left, alike)]
 
     def _write_cluster(self, token: Token, records: list[Record], model: str) -> tuple[Cluster | None, str]:
         best, versions = records[0], {record.id: record.version for record in records}
@@ -157,12 +155,6 @@ class Slimming(Store):
             self._check_secrets([cluster.task, cluster.content])
         return clusters
 
-    def _merge(self, token: Token, clusters: Sequence[Cluster], mark: str) -> str:
-        def plan() -> list[Record]:
-            return [record for cluster in clusters for record in self._merge_one(token, cluster)]
-
-        return self._write(token, "slim", plan, mark)[0]
-
     def _merge_one(self, token: Token, cluster: Cluster) -> list[Record]:
         best, *others = (self._record(token, id, "knowledge") for id in (cluster.keep, *cluster.merge))
         own = {**best.fields, "task": cluster.task, "source": {**best.fields["source"]}}
@@ -173,8 +165,3 @@ class Slimming(Store):
             own["tags"] = dict(list(({**other.fields["tags"], **own["tags"]}).items())[-20:])
         merged = [best.changed(cluster.content, **own), *(other.changed(merged_into=best.id) for other in others)]
         return [self.ledger.update(replace(each, version=cluster.versions[each.id])) for each in merged]
-
-
-def _likeness(terms: Mapping[str, set[str]], one: str, other: str) -> bool:
-    mine, theirs = terms.get(one, set()), terms.get(other, set())
-    return one != other and len(mine & theirs) >= _ALIKE * len(mine | theirs)

@@ -16,7 +16,7 @@ from ..catalog import Catalog, Entry
 from ..ledger import ATTEMPTS, KEYWORDS, TreeLedger
 from ..records import OWNER_SCOPE, Json, KnowHubError, Record, iso_time, kind_of, not_found
 from ..routing import Models
-from ..schemas import KnowledgeIn, KnowledgeLine, PageQuery, ResourceIn
+from ..schemas import KnowledgeIn, KnowledgeLine, PageQuery, ResourceIn, parse
 from ..tokens import Token, Tokens, check_plain, need, sees
 from ..vault import Vault
 
@@ -34,6 +34,7 @@ KEY_DAYS = 8
 
 
 _Scoped = TypeVar("_Scoped", KnowledgeIn, KnowledgeLine, ResourceIn)
+_Body = TypeVar("_Body", bound=BaseModel)
 
 
 @dataclass(frozen=True)
@@ -273,6 +274,16 @@ class Store:
         """Refuse a change of another's record by one who may not curate."""
         if record.created_by != token.principal and not token.may("curate"):
             raise KnowHubError("forbidden", "it is another's: changing it needs the right `curate`")
+
+
+def admit(token: Token, right: str, model: type[_Body], given: _Body | Mapping[str, Any]) -> _Body:
+    """Return a call's body or query as its model has it, of a token that has the right for the call.
+
+    Raises:
+        KnowHubError: `forbidden`; `invalid`, with a pointer to each field.
+    """
+    need(token, right)
+    return parse(model, given)
 
 
 def gone_since() -> KnowHubError:
