@@ -22,9 +22,10 @@ from typing import Any, Protocol
 
 from ..base.language import say_in_environment as _say
 from ..base.secrets_in_text import find_cookies, find_credentials
+from ..base.text import mapping_of
 from ..keyword_tree import LLMClient
 from .calling import CallError, request
-from .prompts import KNOWLEDGE_EXTRACTION_PROMPT, knowledge_block, language_of, tidy
+from .prompts import KNOWLEDGE_EXTRACTION_PROMPT, WORDS, knowledge_block, language_of, tidy
 from .tools import Json, ToolResult, _search, tool
 
 __all__ = ["Draft", "Goal", "GoalTree", "ServerTraceStore", "TraceStore", "focus_goal", "goal", "open_trace", "reflect"]
@@ -111,14 +112,17 @@ class GoalTree:
     def from_json(cls, data: Mapping[str, Any]) -> "GoalTree":
         """Return the tree of JSON data; parts without the form of a goal are left out."""
         goals = []
-        rows = data.get("goals")
-        for row in rows if isinstance(rows, list) else ():
-            if isinstance(row, dict) and isinstance(row.get("id"), str) and row["id"]:
-                knowledge = [item for item in row.get("knowledge") or () if isinstance(item, dict)]
+        for row in _objects_of(data.get("goals")):
+            if isinstance(row.get("id"), str) and row["id"]:
                 status = row.get("status") if row.get("status") in STATUSES else "open"
-                words = (str(row.get(name) or "") for name in ("description", "parent_id"))
-                goals.append(Goal(row["id"], next(words), str(status), next(words), knowledge))
+                said, parent_id = (str(row.get(name) or "") for name in ("description", "parent_id"))
+                goals.append(Goal(row["id"], said, str(status), parent_id, _objects_of(row.get("knowledge"))))
         return cls(goals)
+
+
+def _objects_of(value: object) -> list[Json]:
+    """Return the objects of a list that was not checked."""
+    return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
 
 
 class TraceStore(Protocol):
@@ -229,13 +233,11 @@ async def focus_goal(goal_id: str, goal_tree: GoalTree, trace_store: TraceStore,
     found = await _search(current.description, TOP_K, MIN_SCORE, None, SEARCH_S)
     current.knowledge = found.metadata["items"]
     await trace_store.update_goal_tree(trace_id, goal_tree)
-    is_chinese = language_of(current.description) == "zh"
-    head = f"当前目标:{current.description}" if is_chinese else f"Current goal: {current.description}"
+    language = language_of(current.description)
+    block = knowledge_block(current.knowledge, language)
     if found.error is not None:
-        said = "知识库现在不可用,没有附上知识" if is_chinese else "The hub cannot be asked now, so nothing is attached"
-        output = f"{head}\n\n{said}: {found.error}"
-    else:
-        output = f"{head}\n\n{knowledge_block(current.knowledge, language_of(current.description))}"
+        block = WORDS[language]["block_missing"].format(found.error)
+    output = f"{WORDS[language]['focused'].format(current.description)}\n\n{block}"
     return ToolResult("✅ Goal 已聚焦", output, {"items": current.knowledge, "goal_id": goal_id}, None)
 
 
@@ -320,11 +322,8 @@ def _ask(texts: Sequence[str], goal: str, client: LLMClient, ids: list[str]) -> 
         reply = chat(client, "reflect", {**question, "resources": ids})
     except Exception:  # the model's port: without it, the draft is a plain one
         return []
-    rows = reply.get("knowledge") if isinstance(reply, Mapping) else None
     made: list[Json] = []
-    for row in rows if isinstance(rows, list) else ():
-        if not isinstance(row, Mapping):
-            continue
+    for row in _objects_of(mapping_of(reply).get("knowledge")):
         body = {name: row.get(name) for name in ("task", "content", "types", "score")}
         named = [id for id in ids if f"{{{{secret:{id}}}}}" in str(row.get("content")) or id.startswith("code/")]
         with contextlib.suppress(ValueError):

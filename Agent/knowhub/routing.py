@@ -19,6 +19,7 @@ from concurrent.futures import TimeoutError as FutureTimeoutError
 from dataclasses import dataclass
 from typing import Any
 
+from ..base.text import mapping_of
 from ..keyword_tree import BuildMessages, LLMClient, ReadTarget, WhySilent
 from ..models import judge
 from ..models.model_clients import client_from_environment
@@ -117,7 +118,7 @@ def read_chosen(reply: object, count: int, limit: int) -> list[int] | None:
     >>> read_chosen({"chosen": [2, "0", 2.0, True, 9]}, 3, 5), read_chosen({"chosen": "all"}, 3, 5)
     ([2, 0], None)
     """
-    chosen = reply.get("chosen") if isinstance(reply, Mapping) else None
+    chosen = mapping_of(reply).get("chosen")
     if not isinstance(chosen, list):
         return None
     named = dict.fromkeys(ReadTarget(each, {}) for each in chosen)

@@ -31,6 +31,7 @@ from typing import Any, Generic, ParamSpec, Protocol, TypeVar, cast
 from urllib.parse import quote, urlsplit
 
 from ..base.language import say_in_environment as _say
+from ..base.text import mapping_of, strings_of
 from .calling import TIMEOUT_S, CallError, close_local, default_scopes, request
 from .prompts import knowledge_block, language_of, tidy
 
@@ -286,8 +287,7 @@ async def resource_save(
     except CallError as error:
         if error.code != "version-needed":
             raise
-        there = await request("GET", path)  # what is not said stays as it is
-        answer = await request("PUT", path, body=given, if_match=f'"{there["version"]}"')
+        answer = await request("PUT", path, body=given, if_match="*")  # what is not said stays as it is
     kept = answer["resource"]
     return ToolResult(_say("✅ Resource saved"), _resource_text(kept), {"items": [kept], **answer})
 
@@ -389,13 +389,13 @@ async def fill_secrets(call: _Call, allowed: Collection[str]) -> _Call:
     """
     if isinstance(call, HttpCall):
         host = host_of(call)
-        known = await _secrets([*call.headers.values(), call.body], allowed, lambda listed: host in _hosts(listed))
+        known = await _secrets([*call.headers.values(), call.body], allowed, functools.partial(_takes_host, host))
         headers = {name: _filled(text, known) for name, text in call.headers.items()}
         return cast("_Call", replace(call, headers=headers, body=_filled(call.body, known)))
     if isinstance(call, ProgramCall):
         program, environment = call.program, dict(call.environment)
         for name, text in call.environment.items():
-            known = await _secrets([text], allowed, functools.partial(_takes, program, name))
+            known = await _secrets([text], allowed, functools.partial(_takes_variable, program, name))
             environment[name] = _filled(text, known)
         return cast("_Call", replace(call, environment=environment))
     return call
@@ -439,12 +439,9 @@ def host_of(call: HttpCall) -> str:
     return host if port in (None, 443) else f"{host}:{port}"
 
 
-def _hosts(metadata: Mapping[str, Any]) -> list[str]:
-    listed = metadata.get("allowed_hosts")
-    return [each.lower() for each in listed if isinstance(each, str) and each] if isinstance(listed, list) else []
+def _takes_host(host: str, metadata: Mapping[str, Any]) -> bool:
+    return bool(host) and host in map(str.lower, strings_of(metadata.get("allowed_hosts")))
 
 
-def _takes(program: str, variable: str, metadata: Mapping[str, Any]) -> bool:
-    programs = metadata.get("allowed_programs")
-    listed = programs.get(program) if isinstance(programs, dict) else None
-    return isinstance(listed, list) and variable in listed
+def _takes_variable(program: str, variable: str, metadata: Mapping[str, Any]) -> bool:
+    return variable in strings_of(mapping_of(metadata.get("allowed_programs")).get(program))

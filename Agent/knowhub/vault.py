@@ -54,8 +54,8 @@ def key_path() -> Path:
     return Path(os.environ.get("KNOWHUB_KEY_FILE") or config_folder() / "master.key")
 
 
-class KeyRing:
-    """Master keys: the first one seals, each opens what it sealed.
+class KeyRing(dict[str, bytes]):
+    """Master keys by their names: the first one seals, each opens what it sealed.
 
     Args:
         keys: Of 32 bytes each, the newest first.
@@ -64,10 +64,10 @@ class KeyRing:
     def __init__(self, keys: Collection[bytes]) -> None:
         if not keys or any(len(key) != 32 for key in keys):
             raise _locked("a master key has 32 bytes, written in base64, one a line")
-        self._keys = {hashlib.sha256(b"knowhub master key\0" + key).hexdigest()[:16]: key for key in keys}
+        super().__init__({hashlib.sha256(b"knowhub master key\0" + key).hexdigest()[:16]: key for key in keys})
 
     def __repr__(self) -> str:
-        return f"<KeyRing {len(self._keys)} keys>"
+        return f"<KeyRing {len(self)} keys>"
 
     @classmethod
     def make(cls) -> "KeyRing":
@@ -85,26 +85,19 @@ class KeyRing:
 
     def to_text(self) -> str:
         """Return what `parse` reads."""
-        return "".join(base64.urlsafe_b64encode(key).decode() + "\n" for key in self._keys.values())
+        return "".join(base64.urlsafe_b64encode(key).decode() + "\n" for key in self.values())
 
     def with_new(self) -> "KeyRing":
         """Return a ring with a new key before these."""
-        return KeyRing([secrets.token_bytes(32), *self._keys.values()])
+        return KeyRing([secrets.token_bytes(32), *self.values()])
 
     def newest(self) -> tuple[str, bytes]:
         """Return the key that seals, and its name."""
-        return next(iter(self._keys.items()))
+        return next(iter(self.items()))
 
     def only_newest(self) -> "KeyRing":
         """Return the ring without the keys that only open."""
         return KeyRing([self.newest()[1]])
-
-    def get(self, name: str) -> bytes | None:
-        """Return a key by its name."""
-        return self._keys.get(name)
-
-    def __len__(self) -> int:
-        return len(self._keys)
 
 
 def find_ring(data_folder: Path, *, may_make: bool) -> KeyRing:

@@ -84,22 +84,14 @@ class Entries(Store):
     def _show(self, token: Token, record: Record, *, is_new: bool = False) -> Json:
         """Return an entry as answers have it; a new one was judged by no one yet."""
         own, judged_before = record.fields, record.fields.get("judged") or {}
-        shown: dict[bool, list[Json]] = {True: [], False: []} if is_new else self._cases(token, record.id)
-        for is_helpful, name in ((True, "helpful_history"), (False, "harmful_history")):
-            shown[is_helpful] += judged_before.get(name, [])[: HISTORY_LIMIT - len(shown[is_helpful])]
+        known = [] if is_new else self.catalog.feedback(record.id, 2 * HISTORY_LIMIT)
         judged = judgement_of(record)
-        judged |= {"helpful_history": shown[True], "harmful_history": shown[False]}
+        for is_helpful, name in ((True, "helpful_history"), (False, "harmful_history")):
+            seen = [each for each in known if each.fields["helpful"] is is_helpful and sees_said(token, each)]
+            judged[name] = [*map(read_case, seen[:HISTORY_LIMIT]), *judged_before.get(name, [])][:HISTORY_LIMIT]
         source = {"name": record.source, **own["source"]}
         entry = {**entry_fields(record), "message_id": own["message_id"], "source": source, "eval": judged}
         return {**entry, **stamps(record), "merged_into": record.merged_into}
-
-    def _cases(self, token: Token, id: str) -> dict[bool, list[Json]]:
-        shown: dict[bool, list[Json]] = {True: [], False: []}
-        for known in self.catalog.feedback(id, 2 * HISTORY_LIMIT):
-            cases = shown[known.fields["helpful"]]
-            if len(cases) < HISTORY_LIMIT and sees_said(token, known):
-                cases.append(read_case(known))
-        return shown
 
     def list_knowledge(self, token: Token, query: ListQuery | Mapping[str, Any] = {}) -> Json:  # noqa: B006  it is only read
         """Return a page of entries, newest first."""

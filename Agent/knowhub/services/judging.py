@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ...base.secrets_in_text import secret_shape
+from ...base.text import mapping_of
 from ..catalog import Entry
 from ..evolving import check_rewrite
 from ..ledger import ATTEMPTS
@@ -41,10 +42,8 @@ class Judging(Entries):
         if earlier:
             return self._first_answer(token, record, earlier)
         made = [self._new_feedback(token, record, *judged, key, str(judged[0])) for judged in given]
-        proposal = None
         if body.evolve_feedback is not None:
-            proposal = self._new_proposal(token, record, body.evolve_feedback, key)
-            made.append(proposal)
+            made.append(self._new_proposal(token, record, body.evolve_feedback, key))
         note = self._note(token, record) if given else ""
 
         def plan() -> list[Record]:
@@ -57,9 +56,8 @@ class Judging(Entries):
         operation_id, records = self._write(token, "feedback", plan, mark, ATTEMPTS)
         entry = self._show(token, self._record(token, record.id, "knowledge"))
         answer: Json = {"entry": entry, "operation_id": operation_id, "note": note}
-        if proposal is not None:
-            stored = next(each for each in records if each.id == proposal.id)
-            answer["evolution"] = self._evolve(token, record.id, stored, body)
+        if body.evolve_feedback is not None:
+            answer["evolution"] = self._evolve(token, record.id, records[len(given)], body)
             answer["entry"] = self.get(token, id)
         return answer
 
@@ -103,15 +101,16 @@ class Judging(Entries):
         results: list[Json] = []
         problems: list[dict[str, str]] = []
         for place, one in enumerate(body.feedback_list):
+            result: Json = {"knowledge_id": one.knowledge_id, "ok": True, "detail": ""}
             try:
                 record = self._record(token, one.knowledge_id, "knowledge")
                 self._check_secrets(one.case.to_json())
+                made.append(self._new_feedback(token, record, one.is_helpful, one.case, key, str(place)))
+                result["detail"] = self._note(token, record)
             except KnowHubError as error:
                 problems.append({"pointer": f"/feedback_list/{place}", "detail": error.detail})
-                results.append({"knowledge_id": one.knowledge_id, "ok": False, "detail": error.detail})
-                continue
-            made.append(self._new_feedback(token, record, one.is_helpful, one.case, key, str(place)))
-            results.append({"knowledge_id": one.knowledge_id, "ok": True, "detail": self._note(token, record)})
+                result |= {"ok": False, "detail": error.detail}
+            results.append(result)
         if problems and body.atomic:
             raise KnowHubError("conflict", "some of the feedback cannot be taken; none was", problems)
         if earlier:
@@ -143,7 +142,7 @@ class Judging(Entries):
         question = {"query": record.fields["task"], "content": record.content, "feedback": feedback}
 
         def read(data: Any) -> str | None:
-            content = data.get("content") if isinstance(data, Mapping) else None
+            content = mapping_of(data).get("content")
             return str(content) if is_text(content) else None
 
         reply = self.models.ask("evolve_knowledge", question, read, token.asker, body.model)

@@ -1,5 +1,6 @@
 """The keeping of a hub: its operations and their undoing, goal trees, tokens and groups."""
 
+import itertools
 import json
 import re
 from collections.abc import Collection, Mapping
@@ -33,15 +34,11 @@ class Operations(Store):
         place = read_cursor(query.cursor)
         before = None if place is None else int(place[0])
         read = self.catalog.operations_before(before, _READ_AT_ONCE)
-        found, last = list[Json](), None
-        for last in read:
-            shown = self._told_entry(token, last)
-            if shown is not None:
-                found.append(shown)
-                if len(found) == query.limit:
-                    break
+        shown = ((entry, told) for entry in read if (told := self._told_entry(token, entry)) is not None)
+        found = list(itertools.islice(shown, query.limit))
+        last = found[-1][0] if len(found) == query.limit else next(reversed(read), None)
         has_more = last is not None and (last is not read[-1] or len(read) == _READ_AT_ONCE)
-        return page_of(found, (float(last.seq), "") if last is not None and has_more else None)
+        return page_of([told for _, told in found], (float(last.seq), "") if last is not None and has_more else None)
 
     def _told_entry(self, token: Token, entry: Entry) -> Json | None:
         if entry.op.split(":")[0] != "kh" or entry.verb in (ACCESS, CALL):
@@ -194,11 +191,11 @@ class Keeping(Store):
         body = admit(token, "admin", TokenIn, body)
         expires_at = body.expires_at.timestamp() if body.expires_at else None
         mark, _ = self._repeated(token, key, "token", body)
-        earlier = next((each for each in self.tokens.all() if mark and each.mark[:32] == mark[:32]), None)
-        if earlier is not None and earlier.mark != mark:
-            raise KnowHubError("key-reused", "the Idempotency-Key was used for another request")
-        if earlier is not None:
-            raise KnowHubError("conflict", f"it was made, and its text is shown once: revoke {earlier.digest}")
+        for earlier in self.tokens.all():
+            if mark and earlier.mark[:32] == mark[:32]:
+                if earlier.mark != mark:
+                    raise KnowHubError("key-reused", "the Idempotency-Key was used for another request")
+                raise KnowHubError("conflict", f"it was made, and its text is shown once: revoke {earlier.digest}")
         scopes = [each for each in [self.tokens.org] if each] if body.scopes is None else body.scopes
         self._check_grant(token, body.principal, scopes, body.rights)
         text, made = self.tokens.make(body.principal, body.rights, scopes, expires_at, mark=mark)

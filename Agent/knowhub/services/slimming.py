@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from ...base.text import merge_unique
+from ...base.text import mapping_of, merge_unique
 from ...finding.texts import terms as terms_of
 from ..catalog import text_of
 from ..evolving import SLIM_SHARE, check_merge, find_clusters
@@ -111,7 +111,7 @@ class Slimming(Store):
         ]
 
         def read(data: Any) -> tuple[str, str] | str | None:
-            said = data if isinstance(data, Mapping) else {}
+            said = mapping_of(data)
             task, content = said.get("task"), said.get("content")
             if said.get("same") is False:
                 return "they differ"

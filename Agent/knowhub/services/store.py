@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 from pydantic import BaseModel
 
 from ...base.secrets_in_text import secret_shape
+from ...base.text import mapping_of
 from ...keyword_tree import DuplicateIdError, VersionConflictError
 from ..catalog import Catalog, Entry
 from ..ledger import ATTEMPTS, KEYWORDS, TreeLedger
@@ -329,10 +330,9 @@ def page_of(found: list[Json], next_key: tuple[float, str] | None = None) -> Jso
 def read_case(record: Record) -> Json:
     """Return the case that a feedback holds; nothing, where its text is none of ours."""
     try:
-        held = json.loads(record.content)
+        return mapping_of(json.loads(record.content))
     except ValueError:
-        held = {}
-    return held if isinstance(held, dict) else {}
+        return {}
 
 
 def _said(part: str | BaseModel) -> str:
