@@ -151,9 +151,7 @@ def _handle_errors(api: FastAPI, application: Application) -> None:
         page.headers.update(headers or {})
         return page
 
-    @api.exception_handler(KnowHubError)
-    async def refuse(request: Request, error: KnowHubError) -> Response:
-        return await show(request, error)
+    api.exception_handler(KnowHubError)(show)
 
     @api.exception_handler(RequestValidationError)
     async def refuse_invalid(request: Request, error: RequestValidationError) -> Response:

@@ -1,7 +1,6 @@
 """The commands of `knowhub`, each under its name; their arguments are read by `cli.groups`."""
 
 import contextlib
-import ipaddress
 import json
 import os
 import re
@@ -58,7 +57,7 @@ def serve(
     from .serving import SETTINGS, Connection
 
     is_sealed = allowed_hosts and (tls_cert or behind_proxy)
-    if not _is_loopback(host) and not is_sealed:
+    if host not in ("127.0.0.1", "localhost", "::1") and not is_sealed:
         needed = "say --allowed-host NAME, and --tls-cert FILE --tls-key FILE or --behind-proxy"
         raise KnowHubError("invalid", f"{host} can be reached from outside: {needed}")
     _check_free(host, port)
@@ -70,7 +69,7 @@ def serve(
     if org or not tokens.org:
         tokens.org = _scope_of(org or re.sub(r"[\s,*]+", "-", files.name) or "hub")
     scheme = "https" if tls_cert else "http"
-    hosts = [name.lower() for name in ("127.0.0.1", "localhost", "[::1]", *allowed_hosts)]
+    hosts = ["127.0.0.1", "localhost", "[::1]", *map(str.lower, allowed_hosts)]
     stored: Json = {**settings, "data": str(place), "hosts": hosts, "is_secure": bool(tls_cert or behind_proxy)}
     os.environ[SETTINGS] = json.dumps(stored)
     address = f"{scheme}://{host if ':' not in host else f'[{host}]'}:{port}"
@@ -139,15 +138,6 @@ def _check_free(host: str, port: int) -> None:
             return
     except OSError as error:
         raise KnowHubError("conflict", f"{host}:{port} cannot be had ({error.strerror}): say another --port") from error
-
-
-def _is_loopback(host: str) -> bool:
-    if host == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
 
 
 def _allow_connections() -> None:

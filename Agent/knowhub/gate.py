@@ -16,10 +16,10 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, MutableMappi
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
-from urllib.parse import unquote
 
 from prometheus_client import CollectorRegistry, Histogram
 from starlette.concurrency import run_in_threadpool
+from starlette.requests import Request
 from starlette.responses import Response
 
 from .oidc import Provider
@@ -206,11 +206,7 @@ class Gate:
         if path.startswith(("/api/", "/mcp", "/metrics")):
             self._count_stranger(scope)
             raise KnowHubError("unauthenticated", "send `Authorization: Bearer kh_…`; `knowhub token` makes one")
-        for part in headers.get(b"cookie", b"").decode("latin-1").split(";"):
-            name, _, value = part.strip().partition("=")
-            if name == self.cookie_name:
-                return self._tokens.find(unquote(value), kind="session")
-        return None
+        return self._tokens.find(Request(scope).cookies.get(self.cookie_name, ""), kind="session")
 
     @property
     def cookie_name(self) -> str:

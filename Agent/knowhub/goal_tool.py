@@ -183,39 +183,34 @@ def open_trace(trace_id: str, store: TraceStore) -> Iterator[None]:
 
 @tool("Plan: `add` a goal (description, parent_id), `focus` one to see what is known, it is `done`, or `abandon` it.")
 async def goal(action: str, goal_id: str = "", description: str = "", parent_id: str = "") -> ToolResult:
-    trace = _TRACE.get()
-    if trace is None:
-        return _refused(_say("no trace is open"))
     try:
+        if (trace := _TRACE.get()) is None:
+            raise ValueError(_say("no trace is open"))
         if trace.tree is None:
             trace.tree = await trace.store.get_goal_tree(trace.id) or GoalTree()
         tree = trace.tree
         if action == "add":
             if not description.strip():
-                return _refused(_say("a goal needs a description"))
+                raise ValueError(_say("a goal needs a description"))
             made = tree.add(description, parent_id, goal_id)
             await trace.store.update_goal_tree(trace.id, tree)
             return ToolResult(_say("✅ Goal {}", made.id), tree.render(), {"items": [], "goal_id": made.id})
         found = tree.find(goal_id)
         if found is None:
             there = ", ".join(each.id for each in tree.goals) or _say("add one")
-            return _refused(_say("there is no goal {!r}: {}", goal_id[:60], there))
+            raise ValueError(_say("there is no goal {!r}: {}", goal_id[:60], there))
         if action == "focus":
             return await focus_goal(goal_id, tree, trace.store, trace.id)
         action = "abandoned" if action == "abandon" else action  # what is done, or how the goal is called then
         if action not in ("done", "abandoned"):
-            return _refused(_say("there is no action {!r}: add, focus, done, abandon", action[:60]))
+            raise ValueError(_say("there is no action {!r}: add, focus, done, abandon", action[:60]))
         found.status = action
         await trace.store.update_goal_tree(trace.id, tree)
         return ToolResult(
             _say("✅ Goal {}: {}", found.id, _say(action)), tree.render(), {"items": [], "goal_id": found.id}
         )
     except Exception as error:  # tools do not raise
-        return _refused(str(error))
-
-
-def _refused(why: str) -> ToolResult:
-    return ToolResult(_say("❌ Goal"), _say("The goals are as they were: {}", why), {"items": []}, why)
+        return ToolResult(_say("❌ Goal"), _say("The goals are as they were: {}", error), {"items": []}, str(error))
 
 
 async def focus_goal(goal_id: str, goal_tree: GoalTree, trace_store: TraceStore, trace_id: str) -> ToolResult:

@@ -28,10 +28,9 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Self
 
 from ..base.checks import check_methods
-from ..finding.embedder import Embedder, Meaning, meaning_of
+from ..finding.embedder import Embedder, Meaning
 from ..keyword_tree import LLMClient
 from .catalog import Catalog
 from .files import open_files
@@ -48,7 +47,7 @@ from .vault import KeyRing, Vault
 __all__ = ["LOCAL", "KnowHub"]
 
 
-class KnowHub(Transfer, Finding, Slimming, Operations, Keeping):
+class KnowHub(Transfer, Finding, Slimming, Operations, Keeping, contextlib.AbstractContextManager["KnowHub"]):
     """Knowledge, resources and secrets in one place; a context manager, safe for many threads and processes.
 
     Args:
@@ -87,7 +86,6 @@ class KnowHub(Transfer, Finding, Slimming, Operations, Keeping):
             models = {str(getattr(llm_client, "model", "") or type(llm_client).__name__): llm_client}
         for client in (models or {}).values():
             check_methods("a model", client, "Chat")
-        meaning = meaning if isinstance(meaning, bool) else meaning_of(meaning) or False
         with contextlib.ExitStack() as opened:
             self.files = open_files(place)
             opened.callback(self.files.close)
@@ -109,9 +107,6 @@ class KnowHub(Transfer, Finding, Slimming, Operations, Keeping):
     def close(self) -> None:
         """Leave the index on disk and close the store.  Closing twice is no error."""
         self._opened.close()
-
-    def __enter__(self) -> Self:
-        return self
 
     def __exit__(self, *exc_info: object) -> None:
         self.close()

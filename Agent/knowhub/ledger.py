@@ -19,7 +19,7 @@ import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 from ..keyword_tree import (
     ConflictError,
@@ -77,7 +77,7 @@ def record_of(info: Info) -> Record | None:
     return made
 
 
-class TreeLedger:
+class TreeLedger(contextlib.AbstractContextManager["TreeLedger"]):
     """A ledger in a tree; a context manager, safe for many threads and processes.
 
     Args:
@@ -90,9 +90,6 @@ class TreeLedger:
     def __init__(self, place: str | Path, **options: Any) -> None:
         with _told():
             self.tree = open_tree(place, **options)
-
-    def __enter__(self) -> Self:
-        return self
 
     def __exit__(self, *exc_info: object) -> None:
         self.close()

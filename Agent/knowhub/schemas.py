@@ -360,12 +360,13 @@ def _check_json(value: object, limit: int = 20_000) -> None:
     _storable(text)
     if len(text) > limit:
         raise ValueError(f"it must not be longer than {limit} characters")
-    depth = deepest = 0
-    for char in re.sub(r'"(?:[^"\\]|\\.)*"', "", text):
-        depth += (char in "[{") - (char in "]}")
-        deepest = max(deepest, depth)
-    if deepest > 50:
+    if _depth_of(value) > 50:
         raise ValueError("it must not be deeper than 50 levels")
+
+
+def _depth_of(value: object) -> int:
+    held = value.values() if isinstance(value, dict) else value if isinstance(value, (list, tuple)) else None
+    return 0 if held is None else 1 + max(map(_depth_of, held), default=0)
 
 
 class GoalIn(Body):
