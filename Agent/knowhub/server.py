@@ -92,7 +92,7 @@ def answer(data: Any, status: int = 200, version: int | None = None) -> Response
     return Response(to_json(data), status, headers, "application/json")
 
 
-_EVERYWHERE = (400, 401, 403, 404, 405, 408, 409, 413, 421, 422, 429, 431, 500, 503, 507)
+_EVERYWHERE = (400, 401, 403, 404, 405, 408, 409, 412, 413, 421, 422, 429, 431, 500, 503, 507)
 _LINES = {"schema": {"type": "string"}}  # as text, too, for generated clients: they cannot read the other type
 _TAGGED = {"ETag": {"description": "the version, for If-Match", "schema": {"type": "string"}}}
 router = APIRouter(generate_unique_id_function=lambda route: route.name)  # what generated clients call the functions
@@ -135,9 +135,6 @@ def _call(
     )
 
 
-_CHANGED = (412, 428)
-
-
 def _version_of(if_match: str) -> int | None:
     """Return the version that If-Match names; None is any.
 
@@ -176,7 +173,7 @@ def _pass_on(
     _, _, *parameters = inspect.signature(act).parameters.values()  # without the hub and the token
     types = dict(_parameter_of(each, path) for each in parameters)
     if "version" in types:
-        also = (*also, *_CHANGED)
+        also = (*also, 428)
 
     def call(request: Request, **given: Any) -> Response:
         hub, token = caller_of(request)
@@ -221,7 +218,7 @@ _pass_on("GET", f"{_ENTRY}/history", "knowledge_history", KnowHub.history, answe
 _pass_on("GET", f"{_ENTRY}/feedback", "knowledge_feedback", KnowHub.feedback, answers.PageOut)
 _pass_on("GET", "/api/proposal", "list_proposals", KnowHub.proposals, answers.PageOut)
 _pass_on("POST", f"{_PROPOSAL}/accept", "accept_proposal", KnowHub.accept, answers.ChangedOut)
-_pass_on("POST", f"{_PROPOSAL}/reject", "reject_proposal", KnowHub.reject, answers.DoneOut, also=(412,))
+_pass_on("POST", f"{_PROPOSAL}/reject", "reject_proposal", KnowHub.reject, answers.DoneOut)
 
 # Resources
 
@@ -229,7 +226,7 @@ _pass_on("GET", "/api/resource", "list_resources", KnowHub.list_resources, answe
 _pass_on("GET", _RESOURCE, "get_resource", KnowHub.get_resource, answers.ResourceOut)
 
 
-@_call("PUT", _RESOURCE, answers.KeptOut, also=(201, *_CHANGED), has_tag=True)
+@_call("PUT", _RESOURCE, answers.KeptOut, also=(201, 428), has_tag=True)
 def put_resource(request: Request, id: ResourceId, body: schemas.ResourceIn, key: Key, if_match: IfMatch) -> Response:
     """Keep a resource, or take the place of one that has this version; `secure_body` goes to the vault alone."""
     hub, token = caller_of(request)

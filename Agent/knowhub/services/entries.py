@@ -128,7 +128,7 @@ class Entries(Store):
         self._check_secrets(given)
 
         changed = record.changed(**given)
-        operation_id, _ = self._change(token, "change", lambda: [self.ledger.update(changed)], mark)
+        operation_id, _ = self._write(token, "change", lambda: [self.ledger.update(changed)], mark)
         return {"entry": self._show(token, self._record(token, id, "knowledge")), "operation_id": operation_id}
 
     def delete(self, token: Token, id: str, version: int | None = None, key: str = "") -> Json:

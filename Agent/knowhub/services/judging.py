@@ -162,12 +162,12 @@ class Judging(Entries):
                 operation_id = self._apply(token, proposal, record, text)
                 return {**answer, "state": "applied", "operation_id": operation_id}
             except KnowHubError as error:
-                if error.code != "conflict":
+                if error.code != "changed":
                     raise
                 stopped.append("the entry was changed meanwhile")
         why = "; ".join(stopped)[:1000]
         proposed = proposal.changed(text, why=why)
-        operation_id, _ = self._change(token, "propose", lambda: [self.ledger.update(proposed)])
+        operation_id, _ = self._write(token, "propose", lambda: [self.ledger.update(proposed)])
         return {**answer, "state": "proposed", "reason": why, "operation_id": operation_id}
 
     def _apply(self, token: Token, proposal: Record, record: Record, text: str, mark: str = "") -> str:
@@ -235,7 +235,7 @@ class Judging(Entries):
             return {"id": id, "operation_id": earlier.operation_id}
         proposal, _ = self._open_proposal(token, id)
         closed = proposal.changed(state="rejected")
-        operation_id, _ = self._change(token, "reject", lambda: [self.ledger.update(closed)], mark)
+        operation_id, _ = self._write(token, "reject", lambda: [self.ledger.update(closed)], mark)
         return {"id": id, "operation_id": operation_id}
 
 

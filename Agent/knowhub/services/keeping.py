@@ -81,7 +81,7 @@ class Operations(Store):
         if entry.principal != token.principal and not token.may("curate"):
             raise KnowHubError("forbidden", "it is another's operation: undoing it needs the right `curate`")
 
-        undone, _ = self._change(token, "undo", lambda: self._put_back(token, entry), mark)
+        undone, _ = self._write(token, "undo", lambda: self._put_back(token, entry), mark)
         for record in entry.after:  # a secret that is named no more
             now = self.ledger.read(record.id)
             if now is None or now.secret_ref != record.secret_ref:

@@ -12,7 +12,7 @@ from ..catalog import Entry
 from ..records import Json, KnowHubError, Record, iso_time
 from ..schemas import PageQuery, ResourceIn, check_resource_id
 from ..tokens import LOCAL, Token, need, sees
-from .store import ACCESS, Store, admit, stamps
+from .store import ACCESS, Store, admit, outgrown, stamps
 
 RESOURCE_NAMES = ("content_type", "metadata", "scopes", "owner", "expires_at")
 """Fields of a resource that answers and an export tell."""
@@ -80,7 +80,7 @@ class Resources(Store):
         if version is None:
             raise KnowHubError("version-needed", "the resource is there: If-Match must say which version is meant")
         if version != old.version:
-            raise KnowHubError("changed", f"it has version {old.version} by now: read it again")
+            raise outgrown(old.version)
         is_wider = not set(body.scopes) <= set(old.fields["scopes"])
         if old.created_by != token.principal and is_wider and old.secret_ref and body.keeps_secret():
             raise KnowHubError("forbidden", "another's secret is not shown to more than who may see it now")
@@ -102,7 +102,7 @@ class Resources(Store):
         sealed = self.vault.seal(record.id, body.secret()) if body.secret() else ""
         record.fields["secret_ref"] = sealed or (before if body.keeps_secret() else "")
         try:
-            operation_id, [made] = self._change(token, verb, lambda: self.ledger.put(record, old), mark)
+            operation_id, [made] = self._write(token, verb, lambda: self.ledger.put(record, old), mark)
         except KnowHubError as error:
             # What was sealed for nothing goes at once; where it is unknown whether it is named, the sweep decides.
             if error.code != "outcome-unknown":

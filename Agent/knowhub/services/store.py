@@ -91,16 +91,15 @@ class Store:
         return [record for record in there if record is not None]
 
     def _write(
-        self, token: Token, verb: str, plan: Callable[[], list[Record]], mark: str = "", tries: int = 2,
-        *, conflict: str = "conflict",
-    ) -> tuple[str, list[Record]]:  # fmt: skip
+        self, token: Token, verb: str, plan: Callable[[], list[Record]], mark: str = "", tries: int = 2
+    ) -> tuple[str, list[Record]]:
         """Run a plan as one operation of a principal; return its id, and the records as they became.
 
         Where others were quicker, what they wrote is read, and the plan runs again: `tries` times in all.
         A call with a mark that changes nothing leaves a record of the mark alone, and has the id "".
 
         Raises:
-            KnowHubError: `conflict`, or the problem that is given: others were quicker each time.
+            KnowHubError: `changed`, `conflict`: others were quicker each time, with a version that was read, or an id.
         """
 
         def run() -> tuple[str, list[Record]]:
@@ -118,36 +117,24 @@ class Store:
         for left in reversed(range(ATTEMPTS)):
             try:
                 written = run()
+                self.catalog.take_own()
+                return written
             except (VersionConflictError, DuplicateIdError, KnowHubError) as error:
                 is_keyword = isinstance(error, DuplicateIdError) and error.id.startswith(KEYWORDS)
                 tries -= not is_keyword  # a keyword that two made at once is there the next time
                 if not left or not tries or (isinstance(error, KnowHubError) and error.code != "not-found"):
                     if isinstance(error, VersionConflictError):
-                        detail = f"it has version {error.current} by now: read it again"
-                        raise KnowHubError(conflict, detail) from error
+                        raise outgrown(error.current) from error
                     if isinstance(error, DuplicateIdError):
                         detail = "the id is in use, or the same request was done before a purge: read what is there"
                         raise KnowHubError("conflict", detail) from error
                     raise
                 self.catalog.catch_up()  # what processes share may know more than the tree of this one, or less
-            else:
-                self.catalog.take_own()
-                return written
         raise AssertionError("the last attempt returns or raises")
 
     def _create(self, token: Token, verb: str, records: list[Record], mark: str = "") -> tuple[str, list[Record]]:
         """Write new records, as one operation."""
         return self._write(token, verb, lambda: self.ledger.create(records), mark)
-
-    def _change(
-        self, token: Token, verb: str, plan: Callable[[], list[Record]], mark: str = ""
-    ) -> tuple[str, list[Record]]:
-        """Write what goes by a version that was read.
-
-        Raises:
-            KnowHubError: `changed`: it has another one by now.
-        """
-        return self._write(token, verb, plan, mark, conflict="changed")
 
     def _hide(self, token: Token, verb: str, id: str, kind: str, version: int | None, key: str) -> Json:
         """Delete a record, undoably, if it has still the version that was read, and destroy its secret, for good."""
@@ -158,7 +145,7 @@ class Store:
         prefix = f"{kind}/" if kind == "resource" else ""
         record = self._record_at(token, f"{prefix}{id}", kind, version)
         self._check_owner(token, record)
-        operation_id, _ = self._change(token, verb, lambda: [self.ledger.delete(record.id, record.version)], mark)
+        operation_id, _ = self._write(token, verb, lambda: [self.ledger.delete(record.id, record.version)], mark)
         self.vault.destroy(record.secret_ref)
         return {"id": record.id.removeprefix(prefix), "operation_id": operation_id}
 
@@ -186,7 +173,7 @@ class Store:
         """
         record = self._record(token, id, kind, version)
         if version not in (None, record.version):
-            raise KnowHubError("changed", f"it has version {record.version} by now: read it again")
+            raise outgrown(record.version)
         return record
 
     def _new_id(self, kind: str, token: Token, key: str, place: str = "") -> str:
@@ -229,12 +216,11 @@ class Store:
             scopes: Those that the record will have.
             old: The record as it is.
         """
-        is_anothers = old is not None and old.created_by != token.principal and not token.sees_all()
         check_plain(scopes)
-        for scope in scopes:
-            is_foreign = is_anothers and scope == OWNER_SCOPE and old is not None and scope not in old.fields["scopes"]
-            if is_foreign or not token.owns_scope(scope):
-                raise KnowHubError("forbidden", "the token may not write into this scope")
+        is_own = old is None or old.created_by == token.principal or token.sees_all()
+        hides = OWNER_SCOPE in scopes and old is not None and OWNER_SCOPE not in old.fields["scopes"]
+        if (hides and not is_own) or not all(map(token.owns_scope, scopes)):
+            raise KnowHubError("forbidden", "the token may not write into this scope")
 
     def _check_quota(self, written: list[Record]) -> None:
         """Refuse what makes a principal's records more than the share of one; what shrinks them is taken."""
@@ -285,6 +271,11 @@ def admit(token: Token, right: str, model: type[_Body], given: _Body | Mapping[s
     """
     need(token, right)
     return parse(model, given)
+
+
+def outgrown(version: int) -> KnowHubError:
+    """Return the answer to a call that names a version that is no more the newest."""
+    return KnowHubError("changed", f"it has version {version} by now: read it again")
 
 
 def gone_since() -> KnowHubError:
@@ -341,18 +332,13 @@ def _said(part: str | BaseModel) -> str:
 
 def _strings_in(value: object) -> list[str]:
     """Return all texts in a body; the names of a model's fields are ours, those of a dict are not."""
-    found, left = list[str](), [value]
-    while left:
-        each = left.pop()
-        if isinstance(each, str):
-            found.append(each)
-        elif isinstance(each, BaseModel):
-            left += vars(each).values()
-        elif isinstance(each, dict):
-            left += [*each, *each.values()]
-        elif isinstance(each, list):
-            left += each
-    return found
+    if isinstance(value, str):
+        return [value]
+    if isinstance(value, BaseModel):
+        value = [*vars(value).values()]
+    elif isinstance(value, dict):
+        value = [*value, *value.values()]
+    return [text for each in value for text in _strings_in(each)] if isinstance(value, list) else []
 
 
 def digest_of(text: str) -> str:
