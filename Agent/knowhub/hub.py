@@ -35,6 +35,7 @@ from ..keyword_tree import LLMClient
 from .catalog import Catalog
 from .files import open_files
 from .ledger import TreeLedger
+from .records import Shares
 from .routing import Models
 from .services.finding import Finding
 from .services.keeping import Keeping, Operations
@@ -102,7 +103,7 @@ class KnowHub(Transfer, Finding, Slimming, Operations, Keeping, contextlib.Abstr
             opened.callback(self.models.close)
             self._opened = opened.pop_all()
         self.clock, self.allow_secret_shapes, self.quota = clock, allow_secret_shapes, quota
-        self.slimming, self.refused, self.judges = threading.Lock(), {}, judge
+        self.slimming, self.refused, self.judges = threading.Lock(), Shares(clock), judge
 
     def close(self) -> None:
         """Leave the index on disk and close the store.  Closing twice is no error."""

@@ -9,7 +9,7 @@ from typing import Any
 
 from ...base.text import read_time
 from ..catalog import Entry
-from ..records import Json, KnowHubError, Record, iso_time
+from ..records import Json, KnowHubError, Record, Shares, iso_time
 from ..schemas import PageQuery, ResourceIn, check_resource_id
 from ..tokens import LOCAL, Token, need, sees
 from .store import ACCESS, Store, admit, outgrown, stamps
@@ -26,8 +26,8 @@ _log = logging.getLogger("keyword_tree.knowhub")
 class Resources(Store):
     """Code, accounts, cookies."""
 
-    refused: dict[tuple[str, str], float]
-    """When who was last refused which secret."""
+    refused: Shares
+    """How often it is kept who was refused which secret."""
 
     def put_resource(
         self,
@@ -184,13 +184,8 @@ class Resources(Store):
 
     def _note_access(self, token: Token, id: str, owner: str, outcome: str) -> None:
         """Keep that a secret was read, or was not; of refusals one a minute, so that nobody fills the log by them."""
-        now, asked = self.clock(), (token.principal, id)
-        if outcome != "read" and now - self.refused.get(asked, -60.0) < 60.0:
+        if outcome != "read" and self.refused.wait_s(f"{token.principal} {id}", 1 / 60, 1.0):
             return
-        if len(self.refused) > 10_000:
-            self.refused.clear()
-        if outcome != "read":
-            self.refused[asked] = now
         own: Json = {"of": id, "outcome": outcome, "scopes": [], "owner": owner}
         self._create(token, ACCESS, [Record(f"{ACCESS}/{secrets.token_hex(10)}", "", "", own, token.principal)])
 
