@@ -121,7 +121,7 @@ class Index(WritableRows):
         Args:
             query: Any text; of a page of it the last sentence and those that ask count most.
             limit: Hits at most.
-            among: Only these: their ids, or, where they are many, a function from ids to those that may be found.
+            among: Only these: their ids, or a function from ids to those that may be found.
             lent: id → term → share (0 to 1): terms that count for a unit although none of its texts has them.
             quotes: Hits that get an excerpt, the first ones; None: all of them.
         """

@@ -34,11 +34,12 @@ TOGETHER = 5_000  # documents of groups that are looked at
 TRIGRAMS = 0.3  # the most that trigrams of names weigh, of words that no text has
 SURE = 0.5  # the weight of a unit without any word of the question beside one with all
 CANDIDATES = 100  # units, and passages, that are scored in full, where no more are wanted
+FEW = 5_000  # units at most whose documents are looked for; of more the hits are looked at
 OPENED, CHILDREN = 8, 50  # of so many of the best that are a context, so many of what they are one of
 
 
 Among: TypeAlias = Set[str] | Callable[[Collection[str]], Collection[str]]
-"""Which units may be found: a set of ids where they are few, else a function from ids to the allowed ones."""
+"""Which units may be found: a set of ids, or a function from ids to the allowed ones."""
 
 
 class Found(NamedTuple):
@@ -75,7 +76,7 @@ def rank(
     own, passages = query.gains(count if among is None else 0)
     similar = query.similar_names()
     index = query.index
-    only = index.documents_of(among) if isinstance(among, Set) else None
+    only = index.documents_of(among) if isinstance(among, Set) and len(among) <= FEW else None
     nearest = [*_within(query, own, count, among, only), *_within(query, similar, count, among, only)]
     best_passages = _within(query, passages, count, among, only)
     owners = index.owners([*nearest, *best_passages])

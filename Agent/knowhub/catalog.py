@@ -28,7 +28,6 @@ from ..base.text import clean
 from ..finding import texts
 from ..finding.embedder import Embedder, Meaning, meaning_of
 from ..finding.index import Index, LostIndexError, Unit
-from ..finding.score import Among
 from ..keyword_tree import Change, Info, KeywordTreeError
 from ..store.log_follower import LogFollower, Position
 from .ledger import TreeLedger, record_of
@@ -432,7 +431,6 @@ _ELIGIBLE_KEPT = 4  # sets of eligible entries: each of some 1 MB, among 30,000
 _LOOKED_AT, _NEWEST, _COMPARED = 1_000, 100, 50  # entries with a term of a new one; those of them that one sees
 _PAGE = 50  # rows that are read at once: an export without a reader holds them
 _INDEXED_AT_ONCE = 1_000
-_FEW = 5_000  # entries: at most so many are asked for by their ids
 _LATEST = (1e300, "")
 _STALE = ("journal.*", "knowhub.*", "catalog.*", "records.*")
 _SEEN = "SELECT id FROM mark WHERE mark IN (SELECT value FROM json_each(?))"
@@ -644,9 +642,7 @@ class Catalog(Following):
     def rank(self, query: str, limit: int, among: frozenset[str]) -> list[str]:
         """Return those of some entries that fit a query, best first."""
         self.tend()
-        # Where nearly all are eligible, the hits are looked at; where all are, none.
-        chosen: Among | None = among if len(among) <= _FEW else among.intersection
-        some = None if len(among) == self._entries else chosen
+        some = None if len(among) == self._entries else among
         self._index.ask(query)
         return [id for id in self._with_index(lambda: self._index.order(query, limit, among=some)) if id in among]
 

@@ -22,7 +22,7 @@ import json
 import logging
 import sqlite3
 import threading
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
@@ -409,8 +409,6 @@ class Memories:
         lent: Mapping[str, Mapping[str, float]] | None = None,
         quotes: int | None = None,
     ) -> list[Hit]:
-        if isinstance(among, Set) and len(among) > _FEW:
-            among = frozenset(among).intersection
         return self._do(lambda: self._index.search(query, limit, among=among, lent=lent, quotes=quotes))
 
     def questions_before(self, ids: Collection[str]) -> dict[str, str]:

@@ -379,7 +379,9 @@ def test_a_forked_child_has_its_own_connection(tmp_path: os.PathLike[str]) -> No
     assert index.search("child")[0].id == "child"
 
 
-def test_finds_among_some_of_a_group_and_by_what_is_lent() -> None:
+@pytest.mark.parametrize("few", [0, score.FEW])
+def test_finds_among_some_of_a_group_and_by_what_is_lent(few: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(score, "FEW", few)
     index = Index(thesaurus=None)
     index.put([Unit("1", text="green tea", group="chat"), Unit("2", text="black tea"), Unit("3", text="with milk")])
 
