@@ -2848,22 +2848,21 @@ class _FileStore:
         if self._IsReplaced() or self._reader.ReadRest().strip(b" \n"):
             raise StoreError(f"{self._lock.path} was taken away meanwhile, the log stays as it is")
 
-    def Close(self, apply: Callable[[Rows], None]) -> bool:
+    def Close(self, apply: Callable[[Rows], None]) -> None:
         if self.health is Health.READ_ONLY:
-            return False
+            return
         try:
-            self.Begin(apply)
-            if self.seq > self._reader.checkpoint[0]:
-                with contextlib.suppress(Exception):  # a clock that fails: then the next opening redoes more
-                    self._Checkpoint(self._clock())
-            if self._size > self._reader.log.bytes:
-                self.files.Truncate(self._reader.fd, self._reader.log.bytes)
-                self._SyncLog()
-        except StoreError:
-            return False  # nothing that was acknowledged needs a checkpoint, or the log trimmed
+            # Nothing that was acknowledged needs a checkpoint, or the log trimmed.
+            with contextlib.suppress(StoreError):
+                self.Begin(apply)
+                if self.seq > self._reader.checkpoint[0]:
+                    with contextlib.suppress(Exception):  # a clock that fails: then the next opening redoes more
+                        self._Checkpoint(self._clock())
+                if self._size > self._reader.log.bytes:
+                    self.files.Truncate(self._reader.fd, self._reader.log.bytes)
+                    self._SyncLog()
         finally:
             self.End()
-        return True
 
     def Release(self) -> None:
         """Close all files."""
@@ -3836,7 +3835,7 @@ class _Descent:
 
     _engine: _Engine
     _reader: _Reader
-    _client: LLMClient
+    client: LLMClient
     _mru: _MRUCache
     max_candidates: int
     max_rounds: int
@@ -3849,12 +3848,12 @@ class _Descent:
 
     def __post_init__(self) -> None:
         self._wants_evidence = "excerpt" in self.fields or "score" in self.fields
-        judges, wanted = getattr(self._client, "judges", True), getattr(self._client, "short_list", 0)
+        judges, wanted = getattr(self.client, "judges", True), getattr(self.client, "short_list", 0)
         self._short_list = min(int(wanted), self.max_candidates) if judges else 0  # by scores, the first is the best
 
     def Walk(self, query: str, intent: str, **about: str) -> _End:
         question, trace = _MakeQuestion(query, about), _Trace(query, intent)
-        if silence := self.AskWhetherSilent():
+        if silence := WhySilent(self.client):
             if intent == "search":  # without a model there is still a list to show
                 trace.fits = self.Rank(question, intent)
             return self._Conclude(trace, _Reading("silent", "missing", words=silence), _ROOT_ID)
@@ -3897,7 +3896,7 @@ class _Descent:
     def ChooseAmong(self, ids: Sequence[str], query: str, intent: str, **about: str) -> _End:
         """Let the model choose one of a few keywords, also of those that the caller's open operation made."""
         question, trace = _MakeQuestion(query, about), _Trace(query, intent)
-        if silence := self.AskWhetherSilent():
+        if silence := WhySilent(self.client):
             return self._Conclude(trace, _Reading("silent", "missing", words=silence), _ROOT_ID)
         ranked = {"query": about.get("context") or query}
         fits = self.Rank(ranked, "search", ids) if self._wants_evidence else None
@@ -3911,20 +3910,17 @@ class _Descent:
             reading = self._Settle(state, trace, reading, view)
         return self._Conclude(trace, reading, _ROOT_ID)
 
-    def AskWhetherSilent(self) -> str:
-        return WhySilent(self._client)
-
     def _AskRound(self, trace: _Trace, question: _Row, names: list[str], view: _View) -> _Reading:
         path = [_ElidePath([name]) for name in names[-_PATH_LIMIT:]]
         shown = [{name: entry[name] for name in entry if name != "id"} for entry in view.entries]
-        is_lean = getattr(self._client, "lean", False)
+        is_lean = getattr(self.client, "lean", False)
         candidates = [_LineOf(idx, each) if is_lean else {"idx": idx, **each} for idx, each in enumerate(shown)]
         recent = {"recent": view.recent_count} if "score" in self.fields else {}
         question = {"intent": trace.intent, "path": path, "candidates": candidates, **recent, **question}
         messages = BuildMessages(_SystemText(trace.intent), _SchemaOf(trace.intent), question)
         logged: _Row = {"shown": [entry["id"] for entry in view.entries], "reply": None}
         try:
-            reply = self._client.Chat(copy.deepcopy(messages), _SchemaOf(trace.intent))  # it may change what it gets
+            reply = self.client.Chat(copy.deepcopy(messages), _SchemaOf(trace.intent))  # it may change what it gets
             reply = vars(reply) if isinstance(reply, AgentDecision) else reply
             logged["reply"] = _DescribeReply(reply)
             reading = _ReadReply(reply, view)
@@ -3949,7 +3945,7 @@ class _Descent:
     def _ReadUsage(self) -> tuple[int, int, float]:
         """Return tokens in, tokens out and cost of the last call, as far as the client reports them."""
         try:
-            usage = self._client.last_usage  # type: ignore[attr-defined]  # only clients that count have it
+            usage = self.client.last_usage  # type: ignore[attr-defined]  # only clients that count have it
             usages = [float(getattr(usage, name, 0) or 0) for name in ("input_tokens", "output_tokens", "cost")]
             tokens_in, tokens_out, cost = (value if 0 <= value < 1e15 else 0 for value in usages)
             return int(tokens_in), int(tokens_out), cost
@@ -4159,9 +4155,8 @@ _CONFIRMED_LIMIT = 20  # queries kept with a keyword; the oldest goes
 _Plan: TypeAlias = Callable[["_Transaction"], _Value]
 
 
-# What is staged for a record: its row; the record, or of a link its key; the row that the tree has, or had of what is
-# gone.  A plain tuple, since a batch makes thousands.
-_Staged: TypeAlias = tuple[bytes, Any, bytes | None]
+# What is staged for a record: its row; the record, or of a link its key.  A plain tuple, since a batch makes thousands.
+_Staged: TypeAlias = tuple[bytes, Any]
 
 
 class _Transaction:
@@ -4179,7 +4174,7 @@ class _Transaction:
         self.base = base
         self.base_count = base.change_count
         self.staged: dict[_Key, _Staged] = {}
-        # Each key that was staged, what was staged for it before, and the row that it had there.
+        # Each key that was staged, what was staged for it before, and the row that an undo puts back.
         self.steps: list[tuple[_Key, _Staged | None, bytes | None]] = []
         self.first = 0  # the step with which the present operation of a group begins
 
@@ -4197,17 +4192,14 @@ class _Transaction:
         before = _NOTHING
         after = NoRows()
         rows_after = after[:3]
-        replaced: dict[_Key, tuple[_Staged | None, bytes | None]] = {}
-        for key, old, dead in self.steps[first:]:
-            replaced.setdefault(key, (old, dead))  # of its first step: what an earlier operation of the group staged
-        for key, (old, dead) in replaced.items():
-            row, _, was = self.staged[key]
-            if old is not None:
-                was = old[0] if _IsLive(old[0]) else dead
+        replaced: dict[_Key, bytes | None] = {}
+        for key, _, was in self.steps[first:]:
+            replaced.setdefault(key, was)  # of its first step
+        for key, was in replaced.items():
             if was is not None:
                 before = NoRows() if before is _NOTHING else before
                 before[:3][key[0]].append(was)
-            rows_after[key[0]].append(row)
+            rows_after[key[0]].append(self.staged[key][0])
         return before, after
 
     def TakeIn(self, records: Rows) -> bool:
@@ -4253,7 +4245,7 @@ class _Transaction:
         """Stage a new keyword or info, as version 1, or one after that of a deleted one that had its id."""
         key = 0 if isinstance(record, KeywordNode) else 1, record.id, ""
         if key in self.staged:
-            _, gone, _ = self.staged[key]
+            _, gone = self.staged[key]
             is_there = not gone.deleted
         else:
             held, row = self.base.Find(record)
@@ -4297,8 +4289,10 @@ class _Transaction:
         """Stage a row, or with None that the link `before` goes, which the tree has; a link's key is all its head."""
         row = row or cast("bytes", before).replace(_LIVE, _DELETED, 1)
         old = self.staged.get(key)
-        self.steps.append((key, old, dead))  # first: Ctrl-C may come after this
-        self.staged[key] = row, head or key, before if old is None else old[2]
+        if old is not None:  # by an earlier operation of the group, perhaps
+            before = old[0] if _IsLive(old[0]) else dead
+        self.steps.append((key, old, before))  # first: Ctrl-C may come after this
+        self.staged[key] = row, head or key
 
     def CutTo(self, count: int) -> None:
         if self._seen > count:
@@ -4324,7 +4318,7 @@ class _Transaction:
         state, rooted = self.state, {_ROOT_ID}
         mine = dict.fromkeys(key for key, _, _ in self.steps[self.first :])
         for key in mine:
-            (kind, id, keyword_id), (row, head, _), is_whole = key, self.staged[key], True
+            (kind, id, keyword_id), (row, head), is_whole = key, self.staged[key], True
             if kind == 2:
                 is_whole = _DELETED in row or (id in state.infos and keyword_id in state.nodes)
             elif head.deleted:
@@ -5221,11 +5215,8 @@ class _Engine:
             finally:
                 try:
                     store.End()
-                except BaseException:  # Ctrl-C at its entry
-                    try:
-                        store.End()
-                    finally:  # a second Ctrl-C
-                        store.End()
+                except BaseException:  # Ctrl-C at its entry must not leave the lock behind
+                    store.End()
                     raise
         if result is not None:
             self.of_thread.last_operation = operation[1]
@@ -5264,11 +5255,8 @@ class _Engine:
                 finally:
                     try:
                         self.store.End()
-                    except BaseException:  # Ctrl-C at its entry
-                        try:
-                            self.store.End()
-                        finally:  # a second Ctrl-C
-                            self.store.End()
+                    except BaseException:  # Ctrl-C at its entry must not leave the lock behind
+                        self.store.End()
                         raise
             except ReplacedError:
                 self.health = Health.REPLACED
@@ -5511,16 +5499,12 @@ class _PastStore:
     def _DoNothing(self, *_: object) -> None:
         """No other process writes here, and nothing is locked."""
 
-    Begin = Confirm = End = Release = _DoNothing
+    Begin = Confirm = End = Close = Release = _DoNothing
 
     def _Refuse(self, *_: object) -> NoReturn:
         raise StoreError(f"{self._name} can only be read")
 
     Append = Snapshot = Compact = OpenSnapshot = _Refuse
-
-    def Close(self, apply: object) -> bool:
-        """Leave everything as it is."""
-        return False
 
     def ReadRow(self, held: bytes) -> bytes:
         """Return a row, which is held as it is."""
@@ -6003,7 +5987,7 @@ class _Writer:
 
     def Place(self, name: str, description: str) -> tuple[str, _Row | None]:
         """Let the model choose a parent; return it, and what the log keeps of that."""
-        if self._descent.AskWhetherSilent():
+        if WhySilent(self._descent.client):
             return _ROOT_ID, None
         descent = self._descent.Walk(name, "suggest_parent", description=description)
         if descent.io is not None and not descent.chosen:
@@ -6064,7 +6048,6 @@ class _Writer:
 @dataclass(eq=False)
 class _Journal:
     _engine: _Engine
-    _nothing_between: tuple[int, int] = (0, 0)  # two sequence numbers
 
     def Newest(self, id: str | None, limit: int) -> list[Change]:
         with contextlib.closing(self.Lines(id or "")) as lines:
@@ -6073,8 +6056,8 @@ class _Journal:
             return list(itertools.islice(touching, limit))
 
     def Since(self, seq: int) -> list[bytes]:
-        newer, end, is_state = list[bytes](), self._engine.store.seq, False
-        if seq >= end or (seq, end) == self._nothing_between:
+        newer, is_state = list[bytes](), False
+        if seq >= self._engine.store.seq:
             return newer
         with contextlib.closing(self.Lines(with_history=False)) as lines:
             for line, raw in lines:
@@ -6082,8 +6065,6 @@ class _Journal:
                     break
                 is_state = line.op == STATE
                 newer.append(raw)
-        if not newer:  # a checkpoint: to read that again at each call would read the last operation, too
-            self._nothing_between = (seq, end)
         return newer[::-1]
 
     def Has(self, seq: int, operation_id: str) -> bool:
@@ -6348,7 +6329,7 @@ class KeywordTree:
             raise InvalidInputError("data_dir is a folder, and cannot be an address: use addresses.open_tree for one")
         self.data_dir = os.path.abspath(os.fsdecode(os.fspath(data_dir)))  # the current folder may change
         _Check(**{name: value for name, value in arguments.items() if name in _CHECKS})
-        self._client = client = StubLLMClient() if llm_client is None else llm_client
+        client = StubLLMClient() if llm_client is None else llm_client
         if isinstance(client, type) or not callable(getattr(client, "Chat", None)):
             raise _Invalid("llm_client must be an object with a method Chat", llm_client)
         make_ranker = ranker or type(self).default_ranker
@@ -7112,7 +7093,8 @@ class KeywordTree:
     @property
     def can_choose(self) -> bool:
         """Whether a model is connected that chooses by meaning: it is not silent, and `judges`."""
-        return bool(getattr(self._client, "judges", True)) and not self._descent.AskWhetherSilent()
+        client = self._descent.client
+        return bool(getattr(client, "judges", True)) and not WhySilent(client)
 
     def Choose(
         self, query: str, intent: str, among: Sequence[str] | None = None, **about: str

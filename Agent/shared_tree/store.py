@@ -364,9 +364,8 @@ class SharedStore(Reader):
 
     # -- closing --------------------------------------------------------------
 
-    def Close(self, apply: Callable[[port.Records], None]) -> bool:
+    def Close(self, apply: Callable[[port.Records], None]) -> None:
         """Do nothing: all that was acknowledged is where it belongs."""
-        return False
 
     def Release(self) -> None:
         """Use the log no more; connections are the log's own, and a forked child may come here in the middle of one."""
