@@ -2600,9 +2600,11 @@ class _FileStore:
         reader, files = self._reader, self.files
         self._lock.is_held = True
         length = min(reader.log.bytes - reader.last_line, _ENVELOPE_LIMIT)  # a long line is not read whole
-        place = reader.fd, length + 1, reader.last_line  # and a byte after it
-        # Not the log's own time: reading it makes the next sync write the inode, too, half a commit more.
-        marked, changed_at, last_line = files.LockAndLook(self._lock.fd, self.data_dir, *place)
+        # With a byte after it.  Not the log's own time: reading it makes the next sync write the inode, too, half a
+        # commit more.
+        marked, changed_at, last_line = files.LockAndLook(
+            self._lock.fd, self.data_dir, reader.fd, length + 1, reader.last_line
+        )
         if marked:
             raise StoreError(f"a sync of {self.log_path} failed in another process, open the tree again")
         if changed_at != self._folder_time:
