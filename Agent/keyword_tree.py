@@ -4397,8 +4397,9 @@ def _PlanPath(drafts: list[KeywordNode], tx: _Transaction) -> KeywordNode:
     return node
 
 
-def _PlanInfo(info: Info, keyword_ids: list[str], chosen_ids: list[str], tx: _Transaction) -> Info:
-    info.created_at = info.updated_at = tx.now
+def _PlanInfo(draft: tuple[Any, ...], keyword_ids: list[str], chosen_ids: list[str], tx: _Transaction) -> Info:
+    id, content, source, metadata, author = draft
+    info = Info(id, content, source, metadata, 1, tx.now, tx.now, created_by=author)
     authors = {tx.Resolve(id): info.created_by for id in keyword_ids}
     for id in chosen_ids:
         found = tx.state.ResolveMerged(id)
@@ -5937,13 +5938,9 @@ class _Writer:
         """Make one info, of arguments that were checked, linked to the keywords of these ids, and to chosen ones."""
         id = id or self._engine.new_id()
 
-        def Plan(tx: _Transaction) -> Info:
-            content, source, metadata, author = draft
-            info = Info(id, content, source, metadata, 1, 0.0, 0.0, created_by=author)
-            return _PlanInfo(info, ids, chosen, tx)
-
+        plan = partial(_PlanInfo, (id, *draft), ids, chosen)
         make = None if chosen else partial(self.MakeInfo, ids, io, id, *draft)
-        return self._engine.Write("create_info", Plan, draft[-1], [io] if io else (), make)
+        return self._engine.Write("create_info", plan, draft[-1], [io] if io else (), make)
 
     def MakeInfo(
         self, keyword_ids: list[str], io: _Row | None, id: str | None, content: str, source: str, metadata: _Row,
@@ -6026,12 +6023,12 @@ class _Writer:
         checked = list(_CheckSpecs(specs, "content", _INFO_SPEC))
         plans, agent_ios = [], []
         for spec in checked:
-            id, metadata = spec["id"] or self._engine.new_id(), spec["metadata"] or {}
-            info = Info(id, spec["content"], spec["source"], metadata, 1, 0.0, 0.0, created_by=spec["created_by"])
-            chosen, io = self.ChooseLinks(info.content) if spec["auto_link"] else ([], None)
+            id, content = spec["id"] or self._engine.new_id(), spec["content"]
+            draft = id, content, spec["source"], spec["metadata"] or {}, spec["created_by"]
+            chosen, io = self.ChooseLinks(content) if spec["auto_link"] else ([], None)
             if io is not None:
                 agent_ios.append(io)
-            plans.append(partial(_PlanInfo, info, spec["keyword_ids"] or [], chosen))
+            plans.append(partial(_PlanInfo, draft, spec["keyword_ids"] or [], chosen))
         author = checked[0]["created_by"] if checked else "user"
         return self._engine.Write("batch_create_infos", lambda tx: [plan(tx) for plan in plans], author, agent_ios)
 
