@@ -214,7 +214,7 @@ def verify_store(fs: ContextFS, spaces: IndexSpaces, outbox: OutboxStore) -> lis
 def _journal(fs: ContextFS) -> Iterator[str]:
     try:
         fs.journal.check()
-        if fs.journal.is_behind():
+        if fs.journal.unfinished():
             yield "journal: a commit is logged and not in the files; the next write brings it there"
     except (sqlite3.DatabaseError, StoreError) as error:
         yield f"journal: {error}"

@@ -15,6 +15,7 @@ follows from the main store, and may be deleted at any time.
 """
 
 import contextlib
+import functools
 import json
 import logging
 import os
@@ -40,16 +41,21 @@ _NAMED_WORDS = 400  # of a text, that are looked at for names
 _FEW = 2_000  # rows of a target that are given to the finder as a set
 
 _TABLES = """
-create table node(num integer primary key, uri text unique not null, sequence integer not null, digest text not null,
-    category text not null);
-create table name(name text, uri text, primary key (name, uri)) without rowid;
-create index name_of on name(uri);
-create table row(node integer, level integer, part integer, at real not null, speaker text not null,
+create table if not exists node(num integer primary key, uri text unique not null, sequence integer not null,
+    digest text not null, category text not null);
+create table if not exists name(name text, uri text, primary key (name, uri)) without rowid;
+create index if not exists name_of on name(uri);
+create table if not exists row(node integer, level integer, part integer, at real not null, speaker text not null,
     asks integer not null, primary key (node, level, part)) without rowid;
-create table vectored(uri text primary key, digest text not null) without rowid;
+create table if not exists vectored(uri text primary key, digest text not null) without rowid;
 """
 
 terms_of = texts.terms
+
+
+def _make_tables(db: sqlite3.Connection) -> None:
+    for statement in _TABLES.split(";"):
+        db.execute(statement)
 
 
 def split_passages(text: str) -> list[str]:
@@ -145,7 +151,6 @@ class WordIndex:
         self._index = Index(None if path is None else str(path), meaning=meaning or False)
         self._beside = beside
         self._waiting: dict[str, Unit] | None = None  # within `writing`: what is to be put at its end
-        self._prepared: sqlite3.Connection | None = None
         self._near: dict[str, list[Place]] = {}  # by question, the last ones: several threads may ask
         with contextlib.suppress(LostIndexError), self.reading():
             return
@@ -158,7 +163,7 @@ class WordIndex:
     def reading(self) -> Iterator[sqlite3.Connection]:
         """Hold the index as it is while several things are read."""
         with self._index.reading() as db:
-            self._make_tables(db)
+            self._index.remembered(db, "tables", functools.partial(_make_tables, db))
             yield db
 
     @contextlib.contextmanager
@@ -168,21 +173,13 @@ class WordIndex:
             if self._waiting is not None:
                 yield db
                 return
-            self._make_tables(db)
+            _make_tables(db)
             self._waiting = {}
             try:
                 yield db
                 self._index.put(self._waiting.values())  # all at once: a term's postings are then written once
             finally:
                 self._waiting = None
-
-    def _make_tables(self, db: sqlite3.Connection) -> None:
-        if db is self._prepared:
-            return
-        is_new = db.execute("select 1 from sqlite_master where name = 'node'").fetchone() is None
-        for statement in _TABLES.split(";") if is_new else ():
-            db.execute(statement)
-        self._prepared = None if is_new else db  # new ones may be rolled back
 
     @property
     def is_new(self) -> bool:

@@ -49,7 +49,6 @@ from .core.errors import (
     InvalidUriError,
     NodeNotFoundError,
     ProviderDownError,
-    StoreError,
     check_count,
     check_time,
 )
@@ -224,7 +223,7 @@ class ContextEngineService:
             except (sqlite3.Error, OSError) as error:
                 failure = error
                 break
-        raise StoreError(f"the index cannot be used, the files are whole: {failure}") from failure
+        raise ProviderDownError(f"the index cannot be used, the files are whole: {failure}") from failure
 
     def _ask(self, uri: str, ask: Callable[[WordIndex], T]) -> T:
         return self._safely(lambda: ask(self.words(uri)))

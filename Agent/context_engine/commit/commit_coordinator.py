@@ -268,7 +268,7 @@ class CommitCoordinator:
         This is the end of the events `ends`; where some of the archive waits (`stats["waits"]`), another event takes
         their place, for a worker only if anything was done (`stats["is_further"]`): else it would never end. With
         `must` it asks again where something failed. A commit gives the `allowance` that its archives share. A
-        `ProviderDownError` says that nothing could be asked, and nothing was written.
+        `ProviderDownError` says that the model or the index could not be asked, and nothing was written.
         """
         is_commit, allowance = allowance is not None, allowance or Allowance()
         archive = self.builder.read(ctx, archive_uri)
@@ -343,7 +343,7 @@ class CommitCoordinator:
         for candidate in sorted(candidates, key=lambda each: each.category != "entities"):  # others may name them
             try:
                 result = self.apply_plan(ctx, self._router.build_plan(candidate, ctx))
-            except VersionConflictError:
+            except (VersionConflictError, ProviderDownError):  # it is tried again
                 raise
             except ContextEngineError as error:
                 refused.append({"extractor": candidate.category, "error": f"{type(error).__name__}: {error}"[:300]})

@@ -197,17 +197,12 @@ def _fit(entries: list[Entry], count: CountTokens) -> tuple[list[Entry], list[En
     sizes = {id(entry): count(entry.render()) + 1 for entry in entries}
     sizes = {key: size for key, size in sizes.items() if size < limit}  # a longer one was edited, and stays
     total = sum(sizes.values())
-    dropped: set[int] = set()
-    older: list[Entry] = []
-    for only_struck in (True, False):
-        for entry in reversed(entries):
-            if total <= limit:
-                break
-            if entry.is_entry and entry.is_struck == only_struck and id(entry) in sizes.keys() - dropped:
-                dropped.add(id(entry))
-                total -= sizes[id(entry)]
-                if not only_struck:
-                    older.insert(0, entry)
+    oldest_first, dropped = entries[::-1], set[int]()
+    for entry in sorted(oldest_first, key=lambda entry: not entry.is_struck):
+        if total > limit and entry.is_entry and id(entry) in sizes:
+            dropped.add(id(entry))
+            total -= sizes[id(entry)]
+    older = [entry for entry in entries if id(entry) in dropped and not entry.is_struck]
     return [entry for entry in entries if id(entry) not in dropped], older
 
 

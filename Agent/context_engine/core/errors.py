@@ -7,6 +7,7 @@
     ├── NodeNotFoundError     (LookupError)      nothing is there
     ├── VersionConflictError  (ValueError)       another writer was quicker: read it again, and decide again
     ├── ConflictError         (ValueError)       what is there, or came later, stands in the way
+    ├── ProviderDownError                        a model, or the index, cannot be asked now: try again later
     └── StoreError            (OSError)          the disk failed, or the store was closed
         └── StoreCorruptError                    the files hold what the engine cannot have written
 
@@ -82,7 +83,7 @@ class StoreCorruptError(StoreError):
 
 
 class ProviderDownError(ContextEngineError):
-    """A provider does not answer at all: what needs it waits, and nothing counts it as a failure."""
+    """A model or the index cannot be asked now: what needs it waits, and nothing counts it as a failure."""
 
 
 _ALL = 1_000_000_000

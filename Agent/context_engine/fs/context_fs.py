@@ -140,11 +140,10 @@ class History(MainStore):
             + " GROUP BY c.sequence ORDER BY c.sequence DESC LIMIT ?",
             (*(bound for space in spaces for bound in (f"{space}/", f"{space}0")), limit),
         )
-        names = ("id", "sequence", "name", "at", "author", "state")
-        found = [dict(zip(names, row, strict=False)) for row in rows]
-        for each, row in zip(found, rows, strict=True):
-            each["author"] = _author(ctx, row[4])
-            each["uris"] = sorted(uri for uri in json.loads(row[6]) if is_visible(ctx, uri))
+        names = ("id", "sequence", "name", "at", "author", "state", "uris")
+        found = [{**dict(zip(names, row, strict=True)), "author": _author(ctx, row[4])} for row in rows]
+        for each in found:
+            each["uris"] = [uri for uri in sorted(json.loads(each["uris"])) if is_visible(ctx, uri)]
         return found
 
     # -- taking back --
@@ -185,11 +184,7 @@ class History(MainStore):
         is_adopted = was.get(META) is not None
         known = {file: image for file, image in was.items() if image is not None or not is_adopted}
         before = {name: data for name, data in {**present, **known}.items() if data is not None}
-        if META not in before:
-            tx.put(uri, None)
-        else:
-            files = {name: data for name, data in before.items() if name != META}
-            tx.put(uri, Staged(files, read_meta(uri, before)))
+        tx.put(uri, staged_of(uri, before) if META in before else None)
 
     def _refuse_later(self, commit: Commit, uris: Iterable[str]) -> None:
         rows = self.journal.query(

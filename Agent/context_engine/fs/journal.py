@@ -8,8 +8,8 @@
     counters   the last sequence, which is never given twice
 
 A commit is `logged` once its row is synced: from here on it has happened. `applied`: its files are written, not synced.
-`synced`: a sync of the file system came after. What a crash left `logged`, or a power cut `applied`, is done again from
-the images here (see `redo`).
+`synced`: a sync of the file system came after. What a crash left `logged` is done again from the images here (see
+`redo`); so is what was `applied` before a start of the machine, or a failed sync: it is `logged` again.
 
 A transaction is synced itself (FULL), or by the next one that is (NORMAL). Automatic checkpoints are off; ours run
 under the store's lock, since SQLite before 3.51.3 can corrupt a WAL when two race. No connection crosses a fork.
@@ -55,6 +55,7 @@ CREATE INDEX IF NOT EXISTS outbox_open ON outbox(status, due_at) WHERE status <>
 CREATE TABLE IF NOT EXISTS reports(at REAL NOT NULL, uri TEXT NOT NULL, text TEXT NOT NULL);
 """
 
+_DOUBT = "UPDATE commits SET state = 'logged' WHERE state = 'applied'"
 _DAMAGED = "the journal is damaged, `repair` sets it aside"
 
 Files: TypeAlias = Mapping[str, bytes | None]
@@ -279,26 +280,17 @@ class Journal:
             ends = [(id,) for id in commit.ends]
             connection.executemany("UPDATE outbox SET status = 'done' WHERE event_id = ?", ends)
 
-    def mark_applied(self, sequences: Sequence[int], boot: str) -> None:
+    def mark_applied(self, sequences: Sequence[int]) -> None:
         """Say that commits are in the files, and let their events go."""
         with self.writing() as connection:
             for sequence in sequences:
-                connection.execute("UPDATE commits SET state='applied', boot=? WHERE sequence=?", (boot, sequence))
+                connection.execute("UPDATE commits SET state = 'applied' WHERE sequence = ?", (sequence,))
                 sql = "UPDATE outbox SET status = 'pending' WHERE sequence = ? AND status = 'held'"
                 connection.execute(sql, (sequence,))
 
-    def unfinished(self, boot: str) -> list[tuple[int, list[Change]]]:
-        """Return commits to redo: logged ones, and applied ones that a power cut may have taken from the files."""
-        rows = self.query(
-            "SELECT sequence FROM commits WHERE state = 'logged' OR (state = 'applied' AND (boot <> ? OR boot = ''))"
-            " ORDER BY sequence",
-            (boot,),
-        )
-        return [(sequence, self.changes(sequence)) for (sequence,) in rows]
-
-    def is_behind(self) -> bool:
-        """Whether a commit is logged, and not in the files."""
-        return bool(self.query("SELECT 1 FROM commits WHERE state = 'logged' LIMIT 1"))
+    def unfinished(self) -> list[int]:
+        """Return the commits that are logged, and not in the files."""
+        return [sequence for (sequence,) in self.query("SELECT sequence FROM commits WHERE state = 'logged'")]
 
     def changes(self, sequence: int) -> list[Change]:
         """Return the changes of a commit."""
@@ -368,11 +360,12 @@ class Journal:
     def mark_failed(self) -> None:
         """Let the next opening write all again that is not synced: the disk has failed to."""
         with self.writing("FULL") as connection:
-            connection.execute("UPDATE commits SET boot = '' WHERE state = 'applied'")
+            connection.execute(_DOUBT)
 
     def begin_start(self, boot: str) -> None:
-        """Note a start of the machine, and revive events done since the last sync: the index may have lost them."""
+        """Note a start of the machine: what was not synced may be lost in the files, and events in the index."""
         with self.writing() as connection:
+            connection.execute(_DOUBT)
             sql = "UPDATE outbox SET status = 'pending', lease_until = NULL WHERE status IN ('done', 'leased')"
             connection.execute(sql)
             connection.execute("DELETE FROM counters WHERE name LIKE 'boot %'")
@@ -391,12 +384,10 @@ class Journal:
     def truncate(self) -> None:
         """Copy the WAL into the file and empty it; others that read keep it as it is, and are not waited for."""
         with self._lock, _translated(self.path):
-            connection = self._connect()
-            connection.execute("PRAGMA busy_timeout = 100")
             with contextlib.suppress(sqlite3.OperationalError):  # a worker writes, or the disk is full: another time
-                connection.executescript("PRAGMA incremental_vacuum")  # `execute` would free one page
-            connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
-            connection.execute("PRAGMA busy_timeout = 60000")
+                # `execute` would free one page.
+                self._connect().executescript("PRAGMA busy_timeout = 100; PRAGMA incremental_vacuum")
+            self._empty_wal(100)
 
     def rewrite(self) -> bool:
         """Rewrite the file, so that no page holds deleted bytes; False where a reader keeps the WAL.
@@ -406,12 +397,16 @@ class Journal:
         WAL, the next checkpoint empties it. Cost: that of the file; a reader is waited for two seconds.
         """
         with self._lock, _translated(self.path):
-            connection = self._connect()
-            connection.execute("VACUUM")
-            connection.execute("PRAGMA busy_timeout = 2000")
-            rows = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
-            connection.execute("PRAGMA busy_timeout = 60000")
-            return not rows[0][0]
+            self._connect().execute("VACUUM")
+            return self._empty_wal(2_000)
+
+    def _empty_wal(self, patience_ms: int) -> bool:
+        """Copy the WAL into the file; whether no reader keeps it."""
+        connection = self._connect()
+        connection.execute(f"PRAGMA busy_timeout = {patience_ms}")
+        rows = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+        connection.execute("PRAGMA busy_timeout = 60000")
+        return not rows[0][0]
 
     # -- nodes --
 

@@ -294,7 +294,7 @@ class MainStore:
                     self.journal.close()
                     raise StoreError(f"the journal at {self.journal.path!r} cannot be opened: {error}") from error
                 self._begin_journal(error)
-            redo(self.journal, self.folders, self.boot, self.aside)
+            self._recover()
             if is_new or not self.journal.last_sequence():
                 self._take_in()
 
@@ -375,7 +375,7 @@ class MainStore:
                     self._lock_fd = os.open(self.space / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
                     fcntl.flock(self._lock_fd, fcntl.LOCK_EX)
                     self.journal.follow()
-                    if recover and self.journal.is_behind():
+                    if recover:
                         self._recover()
                 yield
             finally:
@@ -390,7 +390,7 @@ class MainStore:
 
     def _recover(self) -> None:
         try:
-            redo(self.journal, self.folders, self.boot, self.aside)
+            redo(self.journal, self.folders, self.aside)
         except OSError as error:
             if isinstance(error, StoreError):
                 raise
@@ -406,7 +406,7 @@ class MainStore:
         except OSError as error:
             text = f"commit {commit.id} is kept in the journal, its files follow with the next write: {error}"
             raise StoreError(text, is_committed=True) from error
-        self.journal.mark_applied([commit.sequence], self.boot)
+        self.journal.mark_applied([commit.sequence])
         self._committed += [event for event, _ in commit.events]
         self._commits_since += 1
         if self._commits_since >= config.CHECKPOINT_COMMITS or self.journal.wal_size() >= config.WAL_BYTES:
@@ -486,9 +486,9 @@ class MainStore:
         if files is not FILES and is_whole(image := self.folders.read(uri.folders, files), files):
             return image
         image = self.folders.read(uri.folders)
-        if not image.keys() - {META} or is_whole(image):
-            return image if image.keys() - {META} else {}
-        if not may_lock:
+        if not image.keys() - {META}:
+            return {}
+        if is_whole(image) or not may_lock:
             return image
         with self.locked():
             return self.folders.read(uri.folders, is_settled=True)

@@ -121,15 +121,15 @@ def copies_of(aside: Path, uris: Iterable[str]) -> list[Path]:
 _BLOCK = 512
 
 
-def redo(journal: Journal, folders: Folders, boot: str, aside: Path) -> None:
+def redo(journal: Journal, folders: Folders, aside: Path) -> None:
     """Bring the files to the state of the journal. The lock is held; idempotent."""
-    if commits := journal.unfinished(boot):
+    if commits := journal.unfinished():
         wanted: dict[str, dict[str, bytes | None]] = {}  # the newest image of each file
-        for change in (change for _, made in commits for change in made):
+        for change in (change for sequence in commits for change in journal.changes(sequence)):
             wanted.setdefault(change.uri, {}).update(change.after)
         for uri, images in wanted.items():
             _write_again(journal, folders, uri, images, aside)
-        journal.mark_applied([sequence for sequence, _ in commits], boot)
+        journal.mark_applied(commits)
 
 
 def _write_again(journal: Journal, folders: Folders, uri: str, change: dict[str, bytes | None], aside: Path) -> None:

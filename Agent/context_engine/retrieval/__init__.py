@@ -10,8 +10,9 @@ RetrievalAssembler    blocks within a budget, each with the reason of its match
 """
 
 import contextlib
+import itertools
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -169,10 +170,13 @@ def _place(hit: WordHit) -> Place:
     return hit.uri, hit.level, hit.part
 
 
-def _reason(hit: WordHit, written: Mapping[str, str]) -> str:
+def _reason(hit: WordHit, written: Sequence[tuple[str, str]]) -> str:
     """Return why a hit fits, in the language that a program has chosen for its screen."""
     answer = say("; after a question") if hit.is_answer else ""
-    said = say(", ").join(_surface(hit.terms, written))
+    # As the query writes them; a character that a pair holds is not listed twice.
+    words = dict.fromkeys([word for word, term in written if term in hit.terms] or hit.terms)
+    shown = [word for word in words if not any(word != other and word in other for other in words)]
+    said = say(", ").join(shown[:_SHOWN_TERMS])
     says = say("says {}", said) if said else say("follows what fits") if hit.is_answer else say("near in meaning")
     return f"{says}{_where(hit)}{answer}"
 
@@ -182,35 +186,24 @@ def _where(hit: WordHit) -> str:
     return f" ({', '.join(parts)})" if parts else ""
 
 
-def _written_terms(query: str) -> dict[str, str]:
-    """Return how a query writes each of its terms."""
-    written: dict[str, str] = {}
-    for word in re.findall(r"[\w+#'’-]+", query):
-        for term in terms_of(word):
-            written.setdefault(term, word.casefold() if word.isascii() else term)
-    return written
-
-
-def _surface(terms: Iterable[str], written: Mapping[str, str]) -> list[str]:
-    """Return terms as the query writes them; a character that a pair holds is not listed twice."""
-    said = [written.get(term, term) for term in terms]
-    kept = [word for word in dict.fromkeys(said) if not any(word != other and word in other for other in said)]
-    return kept[:_SHOWN_TERMS]
+def _written_terms(query: str) -> list[tuple[str, str]]:
+    """Return how a query writes its terms, and these."""
+    words = re.findall(r"[\w+#'’-]+", query)
+    return [(word.casefold() if word.isascii() else term, term) for word in words for term in terms_of(word)]
 
 
 RAISED = 1.1
 
 _CUES = (
-    (r"\b(?:who|whose|whom)\b|谁", ("entities", "profile")),
-    (r"\b(?:when|what (?:day|date|time)|how long ago)\b|什么时候|何时|哪天|几号|几点", ("events",)),
-    (r"\bhow (?:do|to|can|should|did)\b|怎么|怎样|如何|步骤", ("skills", "cases", "patterns", "tools")),
+    (r"(?i)\b(?:who|whose|whom)\b|谁", ("entities", "profile")),
+    (r"(?i)\b(?:when|what (?:day|date|time)|how long ago)\b|什么时候|何时|哪天|几号|几点", ("events",)),
+    (r"(?i)\bhow (?:do|to|can|should|did)\b|怎么|怎样|如何|步骤", ("skills", "cases", "patterns", "tools")),
     (
-        r"\b(?:like|love|prefer|favou?rite|hate|dislike|allergic|enjoy)\w*\b|喜欢|讨厌|偏好|爱吃|爱喝|过敏|习惯",
+        r"(?i)\b(?:like|love|prefer|favou?rite|hate|dislike|allergic|enjoy)\w*\b|喜欢|讨厌|偏好|爱吃|爱喝|过敏|习惯",
         ("preferences",),
     ),
-    (r"\b(?:my name|am i|live|work|birthday|job)\b|我叫|我是谁|住在|工作|生日|职业", ("profile",)),
+    (r"(?i)\b(?:my name|am i|live|work|birthday|job)\b|我叫|我是谁|住在|工作|生日|职业", ("profile",)),
 )
-_COMPILED = tuple((re.compile(pattern, re.IGNORECASE), categories) for pattern, categories in _CUES)
 _TYPES = ("", *dict.fromkeys(map(context_type_of, (*OWNER_OF, SESSIONS))))
 _LAST = 3  # messages of the running session that a second query takes its words from
 
@@ -257,7 +250,7 @@ class QueryPlanner:
             top_k=check_count("top_k", given.get("top_k", 10)),
             filters=_check_filters(given.get("filters")),
             hints={
-                "raised": _raised(query),
+                "raised": {category: RAISED for cue, raised in _CUES if re.search(cue, query) for category in raised},
                 "budget_tokens": check_count("budget_tokens", given.get("budget_tokens", BUDGET_TOKENS)),
                 "weight": 1.0,
             },
@@ -267,11 +260,6 @@ class QueryPlanner:
             last = " ".join(each.text[:400] for each in session_archive.recent_messages[-_LAST:])
             plans.append(replace(planned, text=f"{last}\n{planned.text}", hints={**planned.hints, "weight": 0.5}))
         return plans
-
-
-def _raised(query: str) -> dict[str, float]:
-    found = [category for pattern, categories in _COMPILED if pattern.search(query) for category in categories]
-    return dict.fromkeys(found, RAISED)
 
 
 def _check_names(what: str, names: object, allowed: Sequence[str]) -> list[str]:
@@ -439,11 +427,8 @@ def _newest_first(hits: Sequence[NodeHit]) -> list[NodeHit]:
             for place, hit in zip([found[0]] * (len(newest) - len(found)) + found, newest, strict=True):
                 order[place].append(hit)
     ordered = [hit for place in sorted(order) for hit in order[place]]
-    score = 0.0
-    for place in reversed(range(len(ordered))):
-        score = max(score, ordered[place].score)
-        ordered[place] = replace(ordered[place], score=score)
-    return ordered
+    scores = [*itertools.accumulate([hit.score for hit in reversed(ordered)], max)]
+    return [replace(hit, score=score) for hit, score in zip(ordered, reversed(scores), strict=True)]
 
 
 def _alike(hits: Sequence[NodeHit]) -> Iterator[tuple[list[int], bool]]:

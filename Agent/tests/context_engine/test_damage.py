@@ -10,11 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from Agent.context_engine import ContextEngineService, RequestContext, StoreError
+from Agent.context_engine import ContextEngineService, ProviderDownError, RequestContext
 from Agent.context_engine.core.errors import StoreCorruptError
 from Agent.context_engine.fs.journal import _SCAFFOLD
 from Agent.context_engine.fs.uri import parse_uri
+from Agent.tests.support.clocks import Clock
 from Agent.tests.support.looking import inflated
+from Agent.tests.support.plain_reader import open_engine
 
 ADA = RequestContext("acme", "ada", "helper", "s1")
 JAZZ = "ctx://acme/users/ada/memories/preferences/jazz"
@@ -78,7 +80,7 @@ class TestAnIndex:
 
     @pytest.mark.parametrize("is_held", [True, False], ids=["another program holds", "no disk has room for"])
     def test_that_cannot_be_used_says_so_and_follows_later(
-        self, folder: Path, monkeypatch: pytest.MonkeyPatch, is_held: bool
+        self, folder: Path, monkeypatch: pytest.MonkeyPatch, clock: Clock, is_held: bool
     ) -> None:
         monkeypatch.setattr("Agent.finding.index_file._WAIT_S", 0.1)
         index = folder / ".ctx/index"
@@ -88,20 +90,24 @@ class TestAnIndex:
         else:
             shutil.rmtree(index)
             index.write_text("no folder", encoding="ascii")
-        with ContextEngineService(folder) as engine:
-            assert engine.commit_session(ADA, SAID).status == "archived"
+        with open_engine(folder, clock=clock) as engine:
+            done = engine.commit_session(ADA, [{"role": "user", "content": "I love tea."}])
+            assert (done.status, done.write_results) == ("partial", [])
+            assert "the index cannot be used" in done.stats["failures"][0]["error"]
             jazz = engine.get_node(ADA, JAZZ)
             jazz.abstract = "Likes Miles Davis."
             engine.fs.write_node(ADA, jazz)
             for ask in (engine.search_memory, engine.remember):
-                with pytest.raises(StoreError, match="the index cannot be used, the files are whole"):
+                with pytest.raises(ProviderDownError, match="the index cannot be used, the files are whole"):
                     ask(ADA, "Miles Davis")
             assert any(line.startswith("index:") for line in engine.verify())
             other.close()
             if not is_held:
                 index.unlink()
+            clock.now += 3_600
             engine.work()
             assert JAZZ in {block.uri for block in engine.search_memory(ADA, "Miles Davis").blocks}
+            assert engine.fs.exists(ADA, JAZZ.replace("jazz", "tea"))
             assert engine.verify() == []
 
 
