@@ -165,7 +165,7 @@ def test_a_vector_index_of_the_callers_keeps_the_vectors(tmp_path: Path) -> None
         rows.is_down = True
         found_by_words = engine.search_memory(ADA, "oolong")
         assert found_by_words.blocks[0].content_excerpt == "I love oolong."
-        assert found_by_words.note == "words rank alone: no vectors"
+        assert found_by_words.note == "words rank alone: ConnectionError: no vectors"
         rows.is_down = False
     model = Topics()
     with ContextEngineService(tmp_path, embedder=model, vector_index=rows) as engine:
