@@ -408,7 +408,7 @@ class AsyncMemoryStore(Twin, of=MemoryStore):
         arguments: Those of `MemoryStore`.
 
     Attributes:
-        store: The `MemoryStore`, from the first call on.
+        store: The `MemoryStore`, which is opened at once.
 
     Raises:
         ImportError: anyio is not installed; the message says how.
@@ -421,25 +421,20 @@ class AsyncMemoryStore(Twin, of=MemoryStore):
             raise ImportError("anyio is not installed: pip install 'keyword-tree-memory[async]'") from error
         self._run = to_thread.run_sync
         self._owns_store = not isinstance(place, MemoryStore)
-        self._arguments, self._lock = (place, names, arguments), threading.Lock()
-        self.store: MemoryStore | None = None
+        self.store = place if isinstance(place, MemoryStore) else MemoryStore(place, *names, **arguments)
 
     def __repr__(self) -> str:
-        return repr(self.store) if self.store is not None else f"<AsyncMemoryStore {str(self._arguments[0])!r}>"
+        return repr(self.store)
 
     def _in_thread(self, call: Callable[[], Any]) -> Awaitable[Any]:
         return self._run(call)
 
     def _original(self) -> MemoryStore:
-        with self._lock:
-            if self.store is None:
-                place, names, options = self._arguments
-                self.store = place if isinstance(place, MemoryStore) else MemoryStore(place, *names, **options)
-            return self.store
+        return self.store
 
     async def close(self) -> None:
         """Close the store, unless it was given."""
-        if self._owns_store and self.store is not None:
+        if self._owns_store:
             await self._in_thread(self.store.close)
 
     async def __aiter__(self) -> AsyncIterator[Memory]:

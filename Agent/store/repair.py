@@ -19,7 +19,7 @@ Traceback (most recent call last):
 Agent.keyword_tree.StoreCorruptError: change_log.jsonl, line 2: operation 2 is damaged or missing, ...
 >>> report = repair(damaged, new)
 >>> report
-<RepairReport 2 keywords, 0 infos, 0 links; 2 losses>
+<RepairReport keywords=2, infos=0, links=0, losses=2>
 >>> with KeywordTree(str(new)) as tree:
 ...     print(tree.Search("hammer").node.name, tree.GetKeyword(tools.id).name == f"(lost) {tools.id}")
 hammer True
@@ -126,11 +126,8 @@ class RepairReport:
 
     def __repr__(self) -> str:
         """Return one line."""
-        lost = _count(len(self.losses), "loss") if self.losses else "nothing lost"
-        return (
-            f"<RepairReport {_count(self.keywords, 'keyword')}, {_count(self.infos, 'info')}, "
-            f"{_count(self.links, 'link')}; {lost}>"
-        )
+        counts = f"keywords={self.keywords}, infos={self.infos}, links={self.links}, losses={len(self.losses)}"
+        return f"<RepairReport {counts}>"
 
     def __str__(self) -> str:
         """Return the whole report for people."""
@@ -141,11 +138,6 @@ class RepairReport:
         ]
         lost = [f"Data that could not be saved ({len(self.losses):,}):", *(f"- {loss}" for loss in self.losses)]
         return "\n".join([*lines, "", *(lost if self.losses else ["Nothing is lost."])])
-
-
-def _count(count: int, noun: str) -> str:
-    plural = f"{noun}es" if noun.endswith("s") else f"{noun}s"
-    return f"{count:,} {noun if count == 1 else plural}"
 
 
 def _shorten(ids: tuple[str, ...]) -> str:

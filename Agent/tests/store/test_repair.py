@@ -159,7 +159,7 @@ class TestHealthyStore:
         assert report.is_complete
         assert report.losses == ()
         assert (report.operations, report.keywords, report.infos, report.links) == (OPERATIONS, 6, 3, 5)
-        assert repr(report) == "<RepairReport 6 keywords, 3 infos, 5 links; nothing lost>"
+        assert repr(report) == "<RepairReport keywords=6, infos=3, links=5, losses=0>"
         assert str(report).endswith("\nNothing is lost.")
         assert records(new) == records(damaged)
 
