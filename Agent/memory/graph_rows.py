@@ -4,7 +4,6 @@
     relation  what a keyword's own metadata relates it to
     about     what a memory says that an entity is
     stated    which relation a memory says, in which sentence
-    waiting   a memory that waits to be read
     leads     an id as it was written, and the entity that it leads to now: what it was merged into
 
 `found_by` and `tagged` follow from these: the words and the tags of each entity. All functions take a connection within
@@ -21,7 +20,7 @@ from itertools import chain
 from ..finding.packing import to_id
 from ..keyword_tree import Info, KeywordNode
 from .graph import GraphEntity, GraphRelation, RelationDirection, Saying, TagConstraints, index_terms, whole
-from .memory_fields import REMOVED, TAG, is_relation, is_waiting, own_entity, read_sayings, split_relation_key
+from .memory_fields import REMOVED, TAG, is_relation, own_entity, read_sayings, split_relation_key
 
 __all__ = ["TABLES", "clear_tables", "count_tagged", "entities_with", "has_relations", "lead"]
 __all__ += ["drop_sayings", "read_entity", "read_relations", "take_keyword", "take_sayings"]
@@ -46,7 +45,7 @@ create table if not exists stated(
 ) without rowid;
 create index if not exists stated_source on stated(source);
 create index if not exists stated_target on stated(target);
-create table if not exists waiting(memory integer primary key);
+drop table if exists waiting;
 create table if not exists leads(written text primary key, id text) without rowid;
 create index if not exists leads_id on leads(id);
 """
@@ -57,7 +56,7 @@ _SAYINGS = 100  # listed of one relation: that more say it adds nothing
 
 def clear_tables(db: sqlite3.Connection) -> None:
     """Forget the graph."""
-    for table in ("entity", "found_by", "tagged", "relation", "about", "stated", "waiting", "leads"):
+    for table in ("entity", "found_by", "tagged", "relation", "about", "stated", "leads"):
         db.execute(f"delete from {table}")
 
 
@@ -83,7 +82,7 @@ def take_keyword(db: sqlite3.Connection, node: KeywordNode) -> None:
 def drop_sayings(db: sqlite3.Connection, number: int) -> set[str]:
     """Forget the sayings of a memory; return the entities that it named, for `lead`."""
     touched = {row[0] for row in db.execute("select entity from about where memory = ?", (number,))}
-    for table in ("about", "stated", "waiting"):
+    for table in ("about", "stated"):
         db.execute(f"delete from {table} where memory = ?", (number,))
     return touched
 
@@ -91,8 +90,6 @@ def drop_sayings(db: sqlite3.Connection, number: int) -> set[str]:
 def take_sayings(db: sqlite3.Connection, number: int, info: Info) -> set[str]:
     """Take in the sayings of a memory that has none yet; return the entities that it names, for `lead`."""
     entities, relations = read_sayings(info)
-    if is_waiting(info):
-        db.execute("insert into waiting values (?)", (number,))
     for id, (kind, tags, description) in entities.items():
         db.execute("insert into about values (?, ?, ?, ?, ?)", (number, id, kind, json.dumps(tags), description))
     for place, relation in enumerate(relations):

@@ -18,7 +18,7 @@ for a moment: the one that commits second sees it, and merges them.
 import contextlib
 import logging
 import threading
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from ..base.checks import check_count, shorten
@@ -36,6 +36,7 @@ from ..keyword_tree import (
     RelationType,
     VersionConflictError,
 )
+from ..store.log_follower import all_infos
 from .graph import normalize_tag
 from .memory_fields import MEMORY_KEY, is_waiting, memory_fields
 from .tree_graph import TreeGraph
@@ -73,7 +74,7 @@ class MemoryReader:
 
     Args:
         tree: Where the memories are.
-        graph: The tree as a graph, which knows the waiting memories.
+        graph: The tree as a graph.
         lock: Held while a reading is written, never while a model thinks.
         client: The model, see `check_reader`; None reads nothing.
         find_existing: Returns known texts on the subjects of a text, for the model: name and text of each.
@@ -122,17 +123,17 @@ class MemoryReader:
 
         Raises:
             InvalidInputError: `limit` is no number.
+
+        Cost: a look at each info, and a call of the model for each that waits.
         """
         if limit is not None:
             check_count("limit", limit, 0)
         count = downs = 0
-        for id in self._graph.waiting() if self.client else ():
+        for info in filter(is_waiting, all_infos(self._tree)) if self.client else ():
             if count == limit or downs == DOWNS:
                 break
-            info = self._tree.GetInfo(id)
-            if info is not None and is_waiting(info):  # it may have been read in between
-                count += self._read_into(info)
-                downs = downs + 1 if self._is_down else 0
+            count += self._read_into(info)
+            downs = downs + 1 if self._is_down else 0
         return count
 
     # -- reading --
@@ -182,7 +183,7 @@ class MemoryReader:
             for keyword_id in dict.fromkeys(ids.values()):
                 if keyword_id not in linked:
                     self._tree.LinkInfo(info.id, keyword_id, RelationType.RELATED, EXTRACTION)
-            self.clear((id for id in named if id not in ids.values()), [info.id])
+            self.clear(id for id in named if id not in ids.values())
         self._merge_doubles(made)
 
     def _place(self, found: "Extraction") -> tuple[dict[str, str], list[str]]:
@@ -234,27 +235,19 @@ class MemoryReader:
             self._tree.UnlinkInfo(info_id, keyword_id)
         return gone
 
-    def clear(self, keyword_ids: Iterable[str], memory_ids: Collection[str]) -> None:
-        """Delete those of some keywords that extraction made and that nothing refers to any more.
-
-        Args:
-            keyword_ids: The keywords.
-            memory_ids: The memories that name them no longer, if only in the operation that is open.
-        """
+    def clear(self, keyword_ids: Iterable[str]) -> None:
+        """Delete those of some keywords that extraction made and that nothing refers to any more."""
         for id in dict.fromkeys(keyword_ids):
             node = self._tree.GetKeyword(id)
-            if node is not None and self._is_left_over(node, memory_ids):
+            if node is not None and self._is_left_over(node):
                 self._tree.DeleteKeyword(node.id, info_policy="detach")
 
-    def _is_left_over(self, node: KeywordNode, memory_ids: Collection[str]) -> bool:
+    def _is_left_over(self, node: KeywordNode) -> bool:
         if node.created_by != EXTRACTION or node.parent_id != "root":
             return False
         if node.aliases or node.description or node.metadata or node.confirmed:
             return False
         if self._tree.GetChildren(node.id, 0, 1) or self._tree.GetInfosOfKeyword(node.id, page=0):
-            return False
-        # A memory that names it may have been unlinked by hand.
-        if not set(self._graph.memories_of(node.id)) <= set(memory_ids):
             return False
         return all(relation.said_by for relation in self._graph.get_relations(node.id))
 

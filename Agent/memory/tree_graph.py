@@ -30,7 +30,6 @@ from typing_extensions import override
 
 from ..base.checks import check_count, check_string, check_strings
 from ..base.text import fold_case
-from ..finding.packing import to_id
 from ..keyword_tree import DuplicateIdError, KeywordNode, KeywordTree, NotFoundError, VersionConflictError
 from . import graph_rows
 from .graph import (
@@ -241,23 +240,6 @@ class TreeGraph(KnowledgeGraph):
     @override
     def tag_constraints(self) -> TagConstraints:
         return TagConstraints(graph_rows.MAX_TAGS)
-
-    # -- who says so --
-
-    def memories_of(self, entity_id: str) -> list[str]:
-        """Return the memories that name an entity, in the order of saying; none of an id that nothing has."""
-        named = (
-            "select m.id from about a join leads l on l.written = a.entity join memory m on m.num = a.memory"
-            " where l.id = ? order by m.num"
-        )
-        id = self._id_of(entity_id)
-        return [to_id(key) for (key,) in self._read(lambda db: db.execute(named, (id,)).fetchall())]
-
-    def waiting(self) -> list[str]:
-        """Return the memories that wait to be read, the oldest first."""
-        waits = "select m.id from waiting w join memory m on m.num = w.memory order by m.num"
-        return [to_id(key) for (key,) in self._read(lambda db: db.execute(waits).fetchall())]
-
 
 def _keyword(tree: KeywordTree, id: str) -> KeywordNode | None:
     """Return a keyword other than the root; None where there is none."""

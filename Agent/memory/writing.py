@@ -224,7 +224,7 @@ class MemoryWriter(_Versions):
             unlinked = self._reader.unlink(old.id)
             self.tree.UpdateInfo(old.id, {name: spec[name] for name in ("content", "source", "metadata")})
             self._link(old.id, names, spec["created_by"])
-            self._reader.clear(unlinked, [old.id])
+            self._reader.clear(unlinked)
         return Remembered(old.id, operation.id)
 
     def _link(self, info_id: str, names: Iterable[str], created_by: str) -> None:
@@ -357,7 +357,7 @@ class MemoryWriter(_Versions):
             for keyword_id, relation in relations.items():
                 self.tree.LinkInfo(new_id, keyword_id, relation, spec["created_by"])
             self.tree.UpdateInfo(old.id, {"metadata": {**old.metadata, MEMORY_KEY: {**own, "superseded_by": new_id}}})
-            self._reader.clear(named_in(old), [old.id])
+            self._reader.clear(named_in(old))
         return Remembered(new_id, operation.id)
 
     # -- forgetting --
@@ -395,8 +395,7 @@ class MemoryWriter(_Versions):
             going = {info.id: info for chain in chains for info in chain}
             for id in going:
                 self.tree.DeleteInfo(id)
-            named = [*dict.fromkeys(id for info in going.values() for id in named_in(info))]
-            self._reader.clear(named, going)
+            self._reader.clear(id for info in going.values() for id in named_in(info))
         return operation.id
 
     def undo(self, operation_id: str | None, changed_by: str = "user") -> str:
