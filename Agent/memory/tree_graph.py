@@ -284,11 +284,6 @@ class KnowledgeStore:
         self._graph = graph or TreeGraph(tree)
         self._index = index or Memories(tree)
 
-    def get_page(self, id: str) -> KnowledgePage | None:
-        """Return the page with this id, or None."""
-        node = _keyword(self.tree, id)
-        return None if node is None else self._page(node)
-
     def what_is(self, name: str) -> KnowledgePage | None:
         """Return the page with this title or another name of it; of several the oldest, None where there is none."""
         found = (node for node in self.tree.FindByName(name, 0, 2) if node.parent_id is not None)

@@ -26,12 +26,12 @@ class TestKnowledgeStore:
         id = write(tree, "龙井 Longjing", "A green tea.", "It comes from Hangzhou.", "It is hot.")
 
         page = KnowledgePage(id, "龙井 Longjing", "A green tea.", ("It comes from Hangzhou.", "It is hot."))
-        assert store.get_page(id) == page
-        assert store.get_page("root") is None
-        assert store.get_page("missing") is None
+        assert store.what_is("龙井 Longjing") == page
+        assert store.what_is("root") is None
 
     def test_shows_the_first_of_many_infos(self, tree: KeywordTree, store: KnowledgeStore) -> None:
-        page = store.get_page(write(tree, "Tea", "", *(f"fact {number}" for number in range(60))))
+        write(tree, "Tea", "", *(f"fact {number}" for number in range(60)))
+        page = store.what_is("Tea")
 
         assert page is not None
         assert (len(page.infos), page.infos[0]) == (50, "fact 0")
