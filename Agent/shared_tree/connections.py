@@ -38,6 +38,7 @@ _UNDONE = {"55P03", "57014", "53300"}  # undone: a lock was not to be had in tim
 _READ_ONLY = "25006"
 _NO_TABLES = {"42P01", "42703", "42P10", "3F000"}
 _FINAL = ("authentication failed", "no pg_hba.conf", "does not exist", "no password supplied", "not permitted")
+_FAR_S = 0.04  # of a round trip
 _LONG_S = 600  # what a statement may take that goes through a whole log, and what the server gives any of them
 
 
@@ -45,6 +46,8 @@ class Connection(psycopg.Connection[TupleRow]):
     """One whose server must answer within some seconds, and that notes warnings."""
 
     seconds = 5.0
+    round_trip_s = 0.0
+    """Of the first statement; a turn that was lost since the network became slower ends the connection, too."""
     is_held = False
     """Whether the answer to what `hold` began is still to come."""
     is_warned = False
@@ -53,6 +56,10 @@ class Connection(psycopg.Connection[TupleRow]):
     def wait(self, gen: Any, interval: float = 0.1, timeout: float | None = None) -> Any:
         """Wait for an answer; raise an OperationalError where none comes in time."""
         return super().wait(gen, interval, self.seconds if timeout is None else min(timeout, self.seconds))
+
+    def is_far(self) -> bool:
+        """Tell whether a round trip takes longer than all that it could save."""
+        return self.round_trip_s > _FAR_S
 
     def is_quiet(self) -> bool:
         """Tell whether the server has said nothing since: a session that it has ended is not used once more."""
@@ -199,7 +206,7 @@ class Pool:
             problem = self._explain_refusal(error)
         else:
             self._connections.add(connection)
-            connection.prepare_threshold = None if self._pooled else 0
+            connection.prepare_threshold = None
             connection.add_notice_handler(connection.note)
             try:
                 return self.use(connection, self._check)
@@ -234,7 +241,11 @@ class Pool:
     def _check(self, connection: Connection) -> Connection:
         """Refuse a server that would not keep what it acknowledges."""
         asked = "SELECT current_setting('fsync', true), current_setting('default_transaction_isolation', true)"
+        began = time.monotonic()
         fsync, isolation = connection.execute(asked).fetchone() or ("", "")
+        connection.round_trip_s = time.monotonic() - began
+        if not self._pooled and not connection.is_far():  # to prepare a statement is a round trip of its own
+            connection.prepare_threshold = 0
         if fsync == "off":
             raise StoreError("the server runs with fsync=off: what it acknowledges may be lost at a power cut")
         if isolation not in ("read committed", "", None) and self._pooled:

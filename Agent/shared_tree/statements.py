@@ -68,10 +68,8 @@ READ_BACK = """
     SELECT after, upto, crc, lines, pieces, size FROM kt_batch
     WHERE tree_id = %s AND after < %s AND (%s::bytea IS NULL OR pieces <> '' OR position(%s::bytea IN lines) > 0)
     ORDER BY after DESC LIMIT %s"""
-# A turn lasts a round trip or two: who is stopped in it loses it, and who waits in vain goes on without.
-LIMIT_TURN = "SET LOCAL idle_in_transaction_session_timeout = '300ms'"
-LIMITS = "BEGIN", LIMIT_TURN, "SET LOCAL statement_timeout = '1s'"
-NO_LIMIT = "SET LOCAL statement_timeout TO DEFAULT"
+# Who waits for a turn in vain goes on without.
+LIMIT_WAIT, NO_LIMIT = "SET LOCAL statement_timeout = '1s'", "SET LOCAL statement_timeout TO DEFAULT"
 TAKE_TURN = f"SELECT 1 FROM kt_tree WHERE tree_id = %s AND {_DURABLE} FOR UPDATE"
 PARTS = "SELECT kind, rows, places FROM kt_state WHERE tree_id = %s AND seq = %s ORDER BY part"
 MARK = """

@@ -37,7 +37,7 @@ from ..keyword_tree import ClosedError, NotFoundError, StoreError
 from . import port
 from .reading import PAGE, At, Reader, write_state
 from .rows import Batch, NotSentError, ReadOnlyError, UnansweredError, UnkeptError
-from .tables import PostgresRows
+from .tables import LOOK_S, PostgresRows
 
 __all__ = ["PIECES_FROM", "SharedStore"]
 
@@ -49,7 +49,6 @@ _IDLE_S = 0.1  # since the last commit: others may have written more than is rea
 _FOUND = 64  # batches fetched at once by what they hold
 _HELD_S = 0.05  # for which a turn is kept where the next commit comes at once
 _LONG_S = 0.15  # of waiting for a turn, from which on it is kept for less: many others wait
-_LOOK_S = 0.01  # between guesses that look whether another waits for its turn: looking takes a lock
 _AGAIN = UnansweredError, NotSentError, ReadOnlyError  # what may pass
 _PAUSES = (0.01, 0.5)  # seconds between tries: the first, and the longest
 
@@ -183,7 +182,7 @@ class SharedStore(Reader):
         lines, crc = port.encode_lines(operations, at.seq, at.crc)
         batch = _batch(at.seq, at.seq + len(lines), crc, b"".join(lines))
         behind, began = (at.after, at.crc), time.monotonic()
-        looks = self.is_guess and began > max(self._turn_ends, self._looked_at + _LOOK_S)
+        looks = self.is_guess and began > max(self._turn_ends, self._looked_at + LOOK_S)
         # Only the first try gives way to others: the next one has to show what became of that.
         self._put(lambda again: self._rows.append(self.tree_id, behind, batch, looks and not again), batch)
         self._looked_at = time.monotonic() if looks else self._looked_at
@@ -213,6 +212,8 @@ class SharedStore(Reader):
         """Another writer was quicker: take turns from now on; give up past patience."""
         self._counts["guesses" if self.is_guess else "conflicts"] += 1
         self._turns = _TURNS
+        if self._behind is not None and self._behind[0] == self._at:
+            self._rows.check_format()  # nothing came between, and all the same nothing is written
         at, since = self._behind = self._behind or (self._at, time.monotonic())
         if (waited := time.monotonic() - since) > self._rows.patience:
             why = f"other writers were quicker for {waited:.0f} s"

@@ -25,10 +25,13 @@ from .connections import Connection, Pool, Runner, refuse_warned, run, run_toget
 from .port import Place, StatePart
 from .rows import Batch, Mark, NotSentError, Span, UnansweredError, UnkeptError
 
-__all__ = ["PIECE", "PostgresRows", "create_tables"]
+__all__ = ["LOOK_S", "PIECE", "PostgresRows", "create_tables"]
 
 PIECE = 256 * 1024
 """Bytes of a piece; the same in every version, since a place says in which one it is."""
+LOOK_S = 0.01
+"""Between guesses of a writer that look whether another waits for its turn: looking takes a lock."""
+_IDLE_S, _LONGEST_IDLE_S = 0.3, 1.0  # without a statement, after which a turn ends: near, and however far away
 
 
 class PostgresRows:
@@ -135,7 +138,7 @@ class PostgresRows:
             is_turn = connection is self._runner.own_connection()
             if batch.pieces:
                 if not is_turn:
-                    run_together(connection, ("BEGIN", ()), (sql.LIMIT_TURN, ()))
+                    run_together(connection, *_beginning_turn(connection))
                 self._insert_pieces(connection, tree_id, batch)
                 is_in = run(connection, statement, values).rowcount == 1
                 connection.execute("COMMIT" if is_in else "ROLLBACK")
@@ -146,12 +149,11 @@ class PostgresRows:
             refuse_warned(connection)
             return is_in
 
-        return self._runner.once(work) or self._refuse_newer()
+        return self._runner.once(work)
 
-    def _refuse_newer(self) -> bool:
-        """Raise StoreError where nothing was written since the tables have a newer format by now; else return False."""
+    def check_format(self) -> None:
+        """Raise StoreError where the tables have another format by now: then nothing is written."""
         self._runner.check_format()
-        return False
 
     def _insert_pieces(self, connection: Connection, tree_id: str, batch: Batch) -> None:
         for part, start in enumerate(range(0, batch.size if batch.pieces else 0, PIECE)):
@@ -181,7 +183,7 @@ class PostgresRows:
         anchor = (tree_id, behind[0], behind[1].decode())
 
         def work(connection: Connection) -> bool:
-            run_together(connection, ("BEGIN", ()), (sql.LIMIT_TURN, ()))
+            run_together(connection, *_beginning_turn(connection))
             # Those who are about to append behind this one go first, or wait.
             run(connection, "SELECT 1 FROM kt_batch WHERE tree_id = %s AND after = %s AND crc = %s FOR UPDATE", anchor)
             for number, batch in enumerate(batches):
@@ -196,7 +198,7 @@ class PostgresRows:
             refuse_warned(connection)
             return True
 
-        return self._runner.once(work, is_long=True) or self._refuse_newer()
+        return self._runner.once(work, is_long=True)
 
     def _forget(self, connection: Connection, tree_id: str, batches: Sequence[Batch]) -> None:
         run(connection, "DELETE FROM kt_batch WHERE tree_id = %s AND after < %s", (tree_id, batches[0].after))
@@ -220,11 +222,13 @@ class PostgresRows:
         is lost since the writer was stopped for one, the block goes on without, and is given None. It is the lock on
         the tree's row.
         """
-        take = *((limit, ()) for limit in sql.LIMITS), (sql.TAKE_TURN, (tree_id,)), (sql.NO_LIMIT, ())
+        take = (sql.LIMIT_WAIT, ()), (sql.TAKE_TURN, (tree_id,)), (sql.NO_LIMIT, ())
         read = (sql.READ, (after, after, tree_id, max(after, 0), limit))
 
         def begin(connection: Connection) -> list[Batch]:
-            return list(map(_batch, run_together(connection, *take, read)[-1][1]))
+            # Guesses that did not look may pass still; from far away to wait for them costs less than a conflict.
+            wait = [("SELECT pg_sleep(%s)", (LOOK_S,))] if connection.is_far() else []
+            return list(map(_batch, run_together(connection, *_beginning_turn(connection), *take, *wait, read)[-1][1]))
 
         return self._runner.owning(begin)
 
@@ -394,6 +398,15 @@ def create_tables(pool: Pool) -> None:
     if found != sql.FORMAT:
         hint = "use the version that made them"
         raise StoreError(f"the tables have format {found}, this version makes {sql.FORMAT}: {hint}")
+
+
+def _beginning_turn(connection: Connection) -> tuple[tuple[str, tuple[()]], ...]:
+    """Return what begins a turn: of a writer that is stopped in it the server ends it, in time for those who wait.
+
+    Between two statements of one that is far away lies a round trip.
+    """
+    idle_ms = 1000 * min(max(_IDLE_S, 2 * connection.round_trip_s), _LONGEST_IDLE_S)
+    return ("BEGIN", ()), (f"SET LOCAL idle_in_transaction_session_timeout = '{idle_ms:.0f}ms'", ())
 
 
 def _columns(batch: Batch) -> tuple[int, int, str, bytes, str, int]:

@@ -109,6 +109,9 @@ class MemoryRows:
             self.held[tree_id].batches[batch.after] = batch
             return True
 
+    def check_format(self) -> None:
+        """Do nothing: there are no tables."""
+
     def settle(self, tree_id: str) -> None:
         """Do nothing: nothing here outlives the process."""
 

@@ -497,7 +497,7 @@ class TestGuesses:
     def test_one_gives_way_to_who_has_the_turn(
         self, rows: FaultyRows, log: MemoryLog, tree: KeywordTree, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(store, "_LOOK_S", 0.0)
+        monkeypatch.setattr(store, "LOOK_S", 0.0)
         other, waited = opened(log), list[float]()
         is_taken = threading.Event()
 
