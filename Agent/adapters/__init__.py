@@ -8,7 +8,7 @@
 and what several of them are made of:
 
     walking        a model walks a tree by itself: what MCP's and LangChain's tools do
-    operations     a change is tried again where another process has written first, undone, and survives a lost tail
+    operations     a change is tried again where another process has written first, and undone
     filters        filters are compiled, and values compared and copied as JSON has them
     item_ranking   items are ranked by words and similarity
     items          items in memory follow the log; their list is kept for the next process

@@ -21,12 +21,11 @@ import threading
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from contextlib import suppress
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, Self, TypeVar
 
 from ..keyword_tree import ClosedError, Info, KeywordTree, StoreError
 from ..store.log_follower import LogFollower, Position, all_infos
 from .item_ranking import ItemRanking, index_path
-from .operations import TreeAdapter
 
 __all__ = ["KEPT_FROM", "ItemAdapter", "ItemList"]
 
@@ -168,9 +167,12 @@ class ItemList(ABC, Generic[_T]):
             os.replace(file.name, self._path)
 
 
-class ItemAdapter(TreeAdapter):
-    """An adapter of items: their list and their ranking go with the tree."""
+class ItemAdapter:
+    """What keeps items in a tree that was given, or that it opened itself."""
 
+    tree: KeywordTree
+    _is_own = False
+    """Whether it opened the tree itself: then it closes it."""
     _items: ItemList[Any]
     _ranking: ItemRanking
     _lock: threading.RLock
@@ -190,4 +192,11 @@ class ItemAdapter(TreeAdapter):
         self._ranking.close()
         with suppress(StoreError, ClosedError), self._lock:
             self._items.keep()
-        super().close()
+        if self._is_own:
+            self.tree.Close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()

@@ -14,7 +14,7 @@ documents is found by what the infos say. A document is an info: its content, it
 """
 
 from collections.abc import Iterator
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any
 
 from typing_extensions import override
 
@@ -23,7 +23,6 @@ from ..keyword_tree import Info, KeywordTree, KeywordTreeError
 from ..memory.retriever import MemoryRetriever
 from .filters import read_filter
 from .item_ranking import index_path
-from .operations import on_the_log
 from .walking import TreeWalk
 
 try:
@@ -58,7 +57,6 @@ class KeywordTreeRetriever(BaseRetriever):
     """Conditions on a document's metadata: `{"source": "notes", "page": {"$gt": 3}}`, with `$eq $ne $gt $gte $lt $lte`,
     `$in $nin`; None fits all. `invoke(question, filter=…)` says otherwise for once."""
     _retriever: MemoryRetriever = PrivateAttr()
-    _place: ClassVar[str] = ""  # where the tree could be opened again: its owner knows
 
     @override
     def model_post_init(self, context: Any, /) -> None:
@@ -66,7 +64,6 @@ class KeywordTreeRetriever(BaseRetriever):
         read_filter(self.filter)  # what cannot be used is refused now
 
     @override
-    @on_the_log
     def _get_relevant_documents(
         self,
         query: str,

@@ -54,7 +54,7 @@ from ..store.addresses import open_tree
 from .filters import copy_value, depth_of, leaves, read_filter
 from .item_ranking import ItemRanking, index_path
 from .items import ItemAdapter, ItemList
-from .operations import InOrder, add_missing, on_the_log, try_again
+from .operations import InOrder, add_missing, try_again
 
 try:
     from langgraph.store.base import (
@@ -188,8 +188,7 @@ class KeywordTreeStore(ItemAdapter, BaseStore):
         InvalidInputError: a value is no JSON object (NaN, a set), or nested deeper than 200 levels; a key is no
             string, or has a lone surrogate.
         InvalidNamespaceError: a label is so, or there are more than 100.
-        StoreError: the disk refused. StoreCorruptError where the log lost what was read of it: a store of `from_folder`
-            opens its tree again by itself, unless items that it put itself are lost; then the error names them.
+        StoreError: the disk refused. StoreCorruptError where the log lost items that were put here.
 
     Cost: the first call reads all infos, 20 µs for each, or the kept list, 8 µs; a put is one sync; a get, some
     microseconds.
@@ -218,15 +217,9 @@ class KeywordTreeStore(ItemAdapter, BaseStore):
         self._sweeper: threading.Thread | None = None
         self._stop_sweeping = threading.Event()
         self._put_by: dict[str, str] = {}  # id of an item -> what last put or deleted it, the newest last
-        self._follow(tree)
-
-    def _follow(self, tree: KeywordTree) -> None:
         self.tree = tree
         self._items = _Items(tree, AUTHOR)
         self._ranking = self._make_ranking()
-
-    def _own_operations(self) -> Iterable[str]:
-        return self._put_by.values()
 
     @classmethod
     def from_folder(
@@ -239,7 +232,7 @@ class KeywordTreeStore(ItemAdapter, BaseStore):
         except BaseException:
             tree.Close()
             raise
-        store._place = path
+        store._is_own = True
         return store
 
     def setup(self) -> None:
@@ -297,7 +290,6 @@ class KeywordTreeStore(ItemAdapter, BaseStore):
                     results.append(error)
         return results
 
-    @on_the_log
     def _batch(self, ops: list[Op]) -> list[Result]:
         puts: dict[tuple[_Path, str], PutOp] = {}
         for op in ops:

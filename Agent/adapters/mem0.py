@@ -50,7 +50,7 @@ from ..store.addresses import open_tree
 from .filters import OPERATORS, Filter, Test, all_of, copy_value, look_up
 from .item_ranking import ItemRanking, index_path
 from .items import ItemAdapter, ItemList
-from .operations import LastOperations, add_missing, on_the_log, try_again
+from .operations import LastOperations, add_missing, try_again
 
 __all__ = ["AsyncMemory", "Memory"]
 
@@ -97,8 +97,7 @@ class Memory(ItemAdapter):
 
     Raises:
         InvalidInputError: a `ValueError`; an argument cannot be used, or there is no such memory.
-        StoreError: the disk refused. StoreCorruptError where the log lost what was read of it: a memory that opened its
-            tree itself opens it again, unless memories that it wrote itself are lost; then the error names them.
+        StoreError: the disk refused. StoreCorruptError where the log lost memories that were written here.
     """
 
     def __init__(
@@ -113,24 +112,19 @@ class Memory(ItemAdapter):
         given = {"tree": tree, "path": path, "llm_client": llm_client, "embedder": embedder, **_read_config(config)}
         check_methods("llm_client", given["llm_client"], "Chat")
         check_methods("embedder", given["embedder"], "embed")
-        self._place: str = given["path"] if given["tree"] is None else ""  # of a tree that was opened here
-        self.tree: KeywordTree = open_tree(self._place) if given["tree"] is None else given["tree"]
+        self._is_own = given["tree"] is None
+        self.tree: KeywordTree = open_tree(given["path"]) if self._is_own else given["tree"]
         self._llm_client: LLMClient | None = given["llm_client"]
-        self._embedder = given["embedder"]
         self._lock = threading.RLock()
         self._has_warned = False  # that messages are stored as they are
         try:
-            self._follow(self.tree)
+            self._items = _Items(self.tree, OWN)
+            self._ranking = ItemRanking(self.tree, index_path(self.tree, OWN), _texts_of, given["embedder"])
         except BaseException:
-            if self._place:
+            if self._is_own:
                 self.tree.Close()
             raise
-
-    def _follow(self, tree: KeywordTree) -> None:
-        self.tree = tree
-        self._items = _Items(tree, OWN)
-        self._ranking = ItemRanking(tree, index_path(tree, OWN), _texts_of, self._embedder)
-        self._operations = LastOperations(tree, OWN)
+        self._operations = LastOperations(self.tree, OWN)
 
     @classmethod
     def from_config(cls, config_dict: Mapping[str, Any]) -> Self:
@@ -142,7 +136,6 @@ class Memory(ItemAdapter):
 
     # -- adding ---------------------------------------------------------------
 
-    @on_the_log
     def add(
         self,
         messages: str | Mapping[str, Any] | list[Any],
@@ -250,14 +243,12 @@ class Memory(ItemAdapter):
 
     # -- asking ---------------------------------------------------------------
 
-    @on_the_log
     def get(self, memory_id: str) -> _Row | None:
         """Return a memory, expired or not; None where there is none."""
         with self._lock:
             self._items.catch_up()
             return self._row_of(memory_id) if memory_id in self._items.by_id else None
 
-    @on_the_log
     def get_all(
         self, *, filters: Mapping[str, Any] | None = None, top_k: int = 20, show_expired: bool = False, **others: Any
     ) -> _Row:
@@ -280,7 +271,6 @@ class Memory(ItemAdapter):
             del row["score"]
         return {"results": rows}
 
-    @on_the_log
     def search(
         self,
         query: str,
@@ -369,7 +359,6 @@ class Memory(ItemAdapter):
 
     # -- changing -------------------------------------------------------------
 
-    @on_the_log
     def update(
         self,
         memory_id: str,
@@ -410,7 +399,6 @@ class Memory(ItemAdapter):
         self._embed()
         return {"message": "Memory updated successfully!"}
 
-    @on_the_log
     def delete(self, memory_id: str) -> dict[str, str]:
         """Delete a memory; `undo` brings it back."""
         self._catch_up()
@@ -418,7 +406,6 @@ class Memory(ItemAdapter):
             raise InvalidInputError(f"there is no memory {shorten(memory_id)}")
         return {"message": "Memory deleted successfully!"}
 
-    @on_the_log
     def delete_all(self, user_id: Any = None, agent_id: Any = None, run_id: Any = None) -> dict[str, str]:
         """Delete all memories of a user, an agent and a run, as one operation."""
         scope = _read_scope(user_id=user_id, agent_id=agent_id, run_id=run_id)
@@ -428,7 +415,6 @@ class Memory(ItemAdapter):
         self._delete(ids)
         return {"message": "Memories deleted successfully!"}
 
-    @on_the_log
     def reset(self) -> None:
         """Delete all memories, as one operation that can be undone; other records of the tree stay."""
         with self._lock:
@@ -461,7 +447,6 @@ class Memory(ItemAdapter):
 
     # -- going back -----------------------------------------------------------
 
-    @on_the_log
     def history(self, memory_id: str) -> list[_Row]:
         """Return the changes of a memory, oldest first; the `id` of a row is the operation, for `undo`.
 

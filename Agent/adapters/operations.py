@@ -14,12 +14,10 @@
 
 import asyncio
 import contextvars
-import functools
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
-from contextlib import suppress
-from typing import Any, Generic, NamedTuple, ParamSpec, Self, TypeVar, cast
+from typing import Any, Generic, NamedTuple, TypeVar
 
 from ..base.forks import watch_forks
 from ..keyword_tree import (
@@ -27,13 +25,10 @@ from ..keyword_tree import (
     InvalidInputError,
     KeywordTree,
     NotFoundError,
-    StoreCorruptError,
-    StoreError,
     VersionConflictError,
 )
-from ..store.addresses import open_tree
 
-__all__ = ["Done", "InOrder", "LastOperations", "TreeAdapter", "add_missing", "on_the_log", "open_again", "try_again"]
+__all__ = ["Done", "InOrder", "LastOperations", "add_missing", "try_again"]
 
 ATTEMPTS = 20
 """At a change that another process has outrun."""
@@ -47,7 +42,6 @@ NAME_LIMIT = 512
 OUTRUN = (DuplicateIdError, VersionConflictError, NotFoundError)
 """The end of a change that was planned on data that another process has changed since."""
 
-_P = ParamSpec("_P")
 _T = TypeVar("_T")
 
 
@@ -96,85 +90,6 @@ def add_missing(
             keywords.setdefault(id, spec)
         parent_id = id if above is None else above.id
     return parent_id if known is None else known.id
-
-
-def open_again(place: str, own: Iterable[str]) -> KeywordTree:
-    """Return the tree of a place opened again, since its log no longer holds what was read: a standby that lacked the
-    last writes was promoted, say.
-
-    Args:
-        place: The folder or the address.
-        own: Operations that were acknowledged to the caller.
-
-    Raises:
-        StoreCorruptError: some of those are not there; it counts them, and names the first.
-    """
-    tree = open_tree(place)
-    there = {change.operation_id for change in tree.Changes(0)}
-    missing = [id for id in dict.fromkeys(own) if id not in there]
-    if missing:
-        tree.Close()
-        lost = f"{len(missing)} acknowledged operations are not there any more, the first is {missing[0]}"
-        raise StoreCorruptError("the log", 0, f"{lost}: open again, and repeat what they did")
-    return tree
-
-
-class TreeAdapter:
-    """What stands before a tree that was given, or that it opened itself: then it closes it, and opens it again.
-
-    Where the log has lost what was read of it, methods `on_the_log` go on by themselves on the tree opened again. One
-    that was given can be opened again by its owner alone: the error says so.
-    """
-
-    tree: KeywordTree
-    _place = ""
-    """Where it was opened; empty of a tree that was given."""
-    _operations: "LastOperations"
-
-    def _follow(self, tree: KeywordTree) -> None:
-        """Begin with another tree, of which nothing is known."""
-        raise NotImplementedError
-
-    def _own_operations(self) -> Iterable[str]:
-        """Return the operations that were acknowledged here, and are remembered."""
-        return self._operations.ids()
-
-    def close(self) -> None:
-        """Close the tree, if it was opened here."""
-        if self._place:
-            self.tree.Close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-
-def on_the_log(method: Callable[_P, _T]) -> Callable[_P, _T]:
-    """Let a method of `TreeAdapter` be called again on the tree opened again, where its log lost what was read."""
-
-    @functools.wraps(method)
-    def call(*arguments: _P.args, **named: _P.kwargs) -> _T:
-        adapter = cast("TreeAdapter", arguments[0])
-        tree = adapter.tree
-        try:
-            return method(*arguments, **named)
-        except StoreCorruptError as error:
-            if not adapter._place:
-                advice = f"{error.detail}; what was read is in this tree alone: open it again, and hand it on"
-                raise StoreCorruptError(error.file, error.line, advice) from error
-            with _opening_again:
-                if adapter.tree is tree:  # no other thread was first
-                    adapter._follow(open_again(adapter._place, adapter._own_operations()))
-                    with suppress(StoreError):
-                        tree.Close()
-            return method(*arguments, **named)
-
-    return call
-
-
-_opening_again = threading.Lock()
 
 
 class InOrder:
@@ -249,11 +164,6 @@ class LastOperations:
         self._tree, self._author = tree, author
         self._lock = threading.Lock()
         self._owners: dict[str, str | None] = {}  # operation -> whose it is, the newest last
-
-    def ids(self) -> list[str]:
-        """Return the operations that are remembered."""
-        with self._lock:
-            return list(self._owners)
 
     def note(self, operation_id: str, owner: str | None = "") -> None:
         """Remember an operation as the last one of its owner: of a client, say; an empty id is none."""

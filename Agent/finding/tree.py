@@ -178,7 +178,7 @@ class TreeRanker:
             return
         if stored == position and (stored or not is_first):
             changed: set[str] | None = set()
-        elif not is_first and _number(stored) > _number(position):
+        elif not is_first and _number(stored) > _number(position) >= _number(self._seen):
             return  # another process has taken in more than this one has read
         else:
             changed = self._view.ChangedSince(stored) if stored else None

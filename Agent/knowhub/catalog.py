@@ -152,6 +152,7 @@ class Following:
         self._lock, self._catching_up = threading.RLock(), threading.Lock()
         self._connection: sqlite3.Connection | None = None
         self._placed: tuple[sqlite3.Connection | None, Position] = None, Position()  # of which file, in the log
+        self._store = self._tree._engine.store
         self._tickets, self._covered = itertools.count(1), 0  # an own write with a ticket below is taken in
         self._is_remade = False  # just now, after a failure
         self._next_look = 0.0
@@ -254,6 +255,10 @@ class Following:
         if db is None or db is not self._connection:
             db, place = self._do(self._read_place)
         changes = iter(self._tree.Changes(place.seq))
+        store, self._store = self._store, self._tree._engine.store
+        if store is not self._store:  # opened again, perhaps since the log lost its tail
+            self._placed = None, Position()
+            return self._follow()
         # Read before the file is held: reading waits for writes that are under way.
         while some := list(itertools.islice(changes, _CHANGES)):
             take = functools.partial(self._take_changes, changes=some, first=place, in_state=in_state)

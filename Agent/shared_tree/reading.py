@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Generator, Iterator, Sequence
-from typing import Any, NamedTuple, Self, cast
+from typing import Any, NamedTuple, NoReturn, Self, cast
 
 from ..keyword_tree import ClosedError, StoreError
 from . import port
@@ -108,7 +108,7 @@ class Reader:
             batches = first or self._rows.read(self.tree_id, max(self._at.after, 0), self._at.after, PAGE)
             first, is_last = None, self._is_last(batches)
             if self._at.after >= 0:
-                self._check_own(batches)
+                self._check_last(batches)
                 batches = batches[1:]
             batches = [batch for batch in batches if self._stop is None or batch.upto <= self._stop]
             if not batches:
@@ -122,19 +122,23 @@ class Reader:
         """Tell whether the log ended with a page when it was read."""
         return len(page) < PAGE and sum(each.size for each in page if each.after != self._at.after) < PAGE_BYTES
 
-    def _check_own(self, batches: list[Batch]) -> None:
+    def _check_last(self, batches: list[Batch]) -> None:
         """Compare the first batch with the last one that was read."""
         if not batches:
             self._lose("the rows that were read are gone")
         first = batches[0]
         if first[:3] == self._at:
             return
-        if first.after > self._at.after and port.is_beginning(self._lines_of(first)):
+        if first.after > self._at.after and self._is_beginning(first):
             raise port.ReplacedError(f"the log of the tree {port.shorten(self.tree_id)} was written again")
         self._lose(port.LOST)
 
-    def _lose(self, detail: str) -> None:
-        """Take note that what was read is not there any more."""
+    def _is_beginning(self, batch: Batch) -> bool:
+        """Tell whether a log begins with a batch: where that follows other operations, it was written again."""
+        return port.is_beginning(self._lines_of(batch))
+
+    def _lose(self, detail: str) -> NoReturn:
+        """Raise the error for a log that does not hold any more what was read of it."""
         port.raise_corrupt(self.tree_id, self._at.seq, detail)
 
     def _take(self, batches: list[Batch], all_lines: list[bytes]) -> port.Records:

@@ -17,7 +17,7 @@ from .connections import Runner
 from .copying import copy_in, copy_out
 from .reading import is_due, write_state
 from .rows import MissingTablesError
-from .store import SharedStore
+from .store import Known, SharedStore
 from .tables import PostgresRows, create_tables
 from .vectors import SharedEmbedder
 
@@ -195,7 +195,7 @@ class SharedTree:
 
     def __init__(self, rows: PostgresRows, tree_id: str, counts: Counter[str]) -> None:
         self._rows, self._tree_id = rows, tree_id
-        self._open = partial(SharedStore, rows, tree_id, {}, counts)
+        self._open = partial(SharedStore, rows, tree_id, Known(), counts)
 
     def __call__(self) -> SharedStore:
         """Return a store that has opened nothing yet."""

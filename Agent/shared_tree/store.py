@@ -26,10 +26,12 @@ the outcome is unknown; memory has not moved, and what gets in late is read like
 from __future__ import annotations
 
 import itertools
+import logging
 import time
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import ExitStack
+from dataclasses import dataclass, field
 from functools import partial
 from typing import NoReturn
 
@@ -39,7 +41,7 @@ from .reading import PAGE, At, Reader, write_state
 from .rows import Batch, NotSentError, ReadOnlyError, UnansweredError, UnkeptError
 from .tables import LOOK_S, PostgresRows
 
-__all__ = ["PIECES_FROM", "SharedStore"]
+__all__ = ["PIECES_FROM", "Known", "SharedStore"]
 
 PIECES_FROM = 1024 * 1024
 """Bytes of lines above which a batch is laid down in pieces."""
@@ -51,23 +53,36 @@ _HELD_S = 0.05  # for which a turn is kept where the next commit comes at once
 _LONG_S = 0.15  # of waiting for a turn, from which on it is kept for less: many others wait
 _AGAIN = UnansweredError, NotSentError, ReadOnlyError  # what may pass
 _PAUSES = (0.01, 0.5)  # seconds between tries: the first, and the longest
+_OWN = 1000  # commits of a tree that are remembered, to say what is lost
+_LOGGER = logging.getLogger(__name__)
+
+
+@dataclass
+class Known:
+    """What a store leaves to the next one of the same tree object."""
+
+    log_id: str | None = None
+    own: deque[tuple[At, list[str]]] = field(default_factory=lambda: deque(maxlen=_OWN))
+    """What was acknowledged here: the place of each commit, and its operations."""
 
 
 class SharedStore(Reader):
     """The core's port of a store, over its tables; its methods bear the core's names.
 
-    One thread at a time opens it, writes, and closes it; any may read beside that. `least` is what an opening must
-    find: the position that a tree had read before it opens again; `is_guess` tells whether the last `Begin` put off to
-    ask what others wrote.
+    One thread at a time opens it, writes, and closes it; any may read beside that. `least` is the position that a tree
+    had read before it opens again; `is_guess` tells whether the last `Begin` put off to ask what others wrote.
+
+    Where the log lost what was read of it, as after a failover to a standby that lacked the last writes, the tree opens
+    again by itself, unless an operation that was acknowledged here is missing: what it wrote later went with it.
     """
 
-    def __init__(self, rows: PostgresRows, tree_id: str, known: dict[str, str], counts: Counter[str]) -> None:
+    def __init__(self, rows: PostgresRows, tree_id: str, known: Known, counts: Counter[str]) -> None:
         """Open nothing yet.
 
         Args:
             rows: where the log lies.
             tree_id: whose log it is.
-            known: what the store before this one, of the same tree object, knew: `log_id`.
+            known: what the store before this one, of the same tree object, knew.
             counts: where conflicts and lost answers are counted.
         """
         super().__init__(rows, tree_id)
@@ -95,21 +110,32 @@ class SharedStore(Reader):
             if self._rows.is_readonly():
                 self.health = port.Health.READ_ONLY
             log_id = self._rows.log_id(self.tree_id)
-            if self.least and log_id != self._known.get("log_id"):
-                self._lose("the tree was removed" if log_id is None else "another log has this name now")
+            if self.least and log_id != self._known.log_id:
+                self._refuse("the tree was removed" if log_id is None else "another log has this name now")
+            self._check_own()
             for records in self.load():
                 state.Apply(records)
         if log_id is not None and not self.seq:
-            self._lose("the log is gone, though the tree is known")
-        if self.seq < (least := int(self.least.partition(" ")[0] or 0)):
-            self._lose(f"it ends there, though operation {least} was read: an older one, or cut")
+            self._refuse("the log is gone, though the tree is known")
         if log_id is None:
             self._create(first())
             for records in self.read_on():
                 state.Apply(records)
             log_id = self._rows.log_id(self.tree_id)
         state.Check()
-        self._known["log_id"] = log_id or ""
+        self._known.log_id = log_id
+
+    def _check_own(self) -> None:
+        """Refuse a log that lacks what was acknowledged here."""
+        missing = list[str]()
+        for at, ids in reversed(self._known.own):
+            there = self._rows.read(self.tree_id, at.after, at.after, 1)
+            if there and (there[0][:3] == at or (there[0].after >= at.seq and self._is_beginning(there[0]))):
+                break  # and with it all before
+            missing = [*ids, *missing]
+        if missing:
+            lost = f"{len(missing)} acknowledged operations are not there any more, the first is {missing[0]}"
+            self._refuse(f"{lost}: open it again, and repeat what they did")
 
     def _create(self, operation: port.Operation) -> None:
         if self.health is port.Health.READ_ONLY:
@@ -118,9 +144,16 @@ class SharedStore(Reader):
         create = partial(self._rows.create, self.tree_id, port.new_id(), [Batch(0, 1, crc, line, "", len(line))])
         self._try(lambda _: create() or True, lambda: True)
 
-    def _lose(self, detail: str) -> None:
-        self.health = port.Health.LOST
-        super()._lose(detail)
+    def _refuse_if_replaced(self, below: int) -> None:
+        super()._refuse_if_replaced(below)
+        self._check_own()  # says more than that the chain is broken
+
+    def _refuse(self, detail: str) -> NoReturn:
+        port.raise_corrupt(self.tree_id, self.seq, detail)
+
+    def _lose(self, detail: str) -> NoReturn:
+        _LOGGER.warning("%s is read again: it does not hold what was read of it", self.log_name)
+        raise port.ReplacedError(f"{self.log_name} does not hold what was read of it")
 
     # -- committing -----------------------------------------------------------
 
@@ -192,6 +225,7 @@ class SharedStore(Reader):
                 operation.after.places.update(port.places_in(line, batch.after, start))
             start += len(line)
         self._at = At(batch.after, batch.upto, batch.crc)
+        self._known.own.append((self._at, [operation.id for operation in operations]))
         self.is_guess, self._wrote_at = False, time.monotonic()
         self._took = self._wrote_at - began
 
@@ -359,6 +393,8 @@ class SharedStore(Reader):
                 write_state(self._rows, self.tree_id, seq, is_full=True)
             try:
                 self._put(lambda _: self._rows.replace(self.tree_id, (at.after, at.crc), batches), batches[0])
+                self._known.own.clear()
+                self._known.own.append((At(*batches[0][:3]), ["the compaction"]))
                 return
             except UnkeptError:  # a snapshot was taken meanwhile
                 continue

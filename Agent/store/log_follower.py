@@ -63,13 +63,19 @@ class LogFollower:
         self._tree = tree
         self.position = Position()
         self._is_begun = False
+        self._store = tree._engine.store  # another one where the tree was opened again
 
     def catch_up(self) -> LogChanges:
         """Return the changes.  Cost: some 0.4 ms where nothing is, else a decoded row for each record."""
+        read = self._tree.Changes(self.position.seq)
+        store, self._store = self._store, self._tree._engine.store
+        if store is not self._store and self.position.seq and not self._tree._journal.Has(*self.position):
+            self.position = Position()  # the log lost its tail, as after a failover
+            read = self._tree.Changes()
         position = self.position
         changes = LogChanges(from_nothing=position.seq == 0)
         in_state = False
-        for change in self._tree.Changes(position.seq):
+        for change in read:
             if change.op == _STATE and not in_state:
                 changes = LogChanges(from_nothing=True)
             in_state = change.op == _STATE

@@ -26,7 +26,7 @@ from ...base.language import say
 from ...formats.records import ROOT_ID
 from ...keyword_tree import ClosedError, KeywordTree, KeywordTreeError, LLMClient, StoreError
 from ...store.addresses import is_address, open_tree
-from ..operations import Done, TreeAdapter, on_the_log
+from ..operations import Done
 from ..walking import TreeWalk
 from . import sdk
 from .graph import MemoryGraph
@@ -127,19 +127,13 @@ class Graph(TypedDict):
     omitted: NotRequired[Omitted]
 
 
-class _Tools(TreeAdapter):
+class _Tools:
     """The function of each tool."""
 
-    def __init__(self, tree: KeywordTree, server: Any, place: str, judge: LLMClient | None) -> None:
+    def __init__(self, tree: KeywordTree, server: Any, judge: LLMClient | None) -> None:
         self.watchers = Watchers(server)
-        self._place, self._judge = place, judge
-        self._follow(tree)
-
-    def _follow(self, tree: KeywordTree) -> None:
-        self.tree = tree
         self.graph = MemoryGraph(tree)
-        self.walk = TreeWalk(tree, judge=self._judge)
-        self._operations = self.walk.operations
+        self.walk = TreeWalk(tree, judge=judge)
 
     async def create_entities(
         self, entities: list[Entity], context: Context
@@ -258,10 +252,6 @@ class _Tools(TreeAdapter):
             await self.watchers.notify(context, RESOURCE)
         return done
 
-    @on_the_log
-    def _carry_out(self, work: Callable[[], _T]) -> _T:
-        return work()
-
     async def _work(self, work: Callable[[], _T]) -> _T:
         """Run what uses the tree in a thread; a client that goes away meanwhile does not interrupt it.
 
@@ -269,7 +259,7 @@ class _Tools(TreeAdapter):
         server: it names files.
         """
         try:
-            return await anyio.to_thread.run_sync(lambda: self._carry_out(work))
+            return await anyio.to_thread.run_sync(work)
         except (StoreError, ClosedError) as error:
             _LOGGER.error("the memory's store failed: %s", error)
             is_unknown = isinstance(error, StoreError) and error.outcome_unknown
@@ -325,16 +315,15 @@ _TOOLS = {
 }
 
 
-def build_server(tree: KeywordTree, place: str = "", judge: LLMClient | None = None) -> Any:
+def build_server(tree: KeywordTree, judge: LLMClient | None = None) -> Any:
     """Return the MCP server of a tree: an `MCPServer` of the SDK 2.x, a `FastMCP` of 1.x.
 
     Args:
         tree: The tree to serve; its opener closes it.
-        place: Where it may be opened again, if its log loses what was read: a folder or an address.
         judge: A model that tells which facts answer a question, for `recall`; None returns the best hits.
     """
     server = make_server("keyword-tree", _INSTRUCTIONS)
-    tools = _Tools(tree, server, place, judge)
+    tools = _Tools(tree, server, judge)
     for name, hints in _TOOLS.items():
         tool, annotations = getattr(tools, name), types.ToolAnnotations.model_validate(hints)
         said = {"title": name.replace("_", " ").title(), "description": tool.__doc__.rstrip(".")}
@@ -376,4 +365,4 @@ def serve(place: str, port: int | None = None, judge: LLMClient | None = None, m
         file = os.environ.get("MEMORY_FILE_PATH")
         if file and Path(file).is_file():
             MemoryGraph(tree).import_once(Path(file))
-        sdk.run(build_server(tree, place, judge), port)
+        sdk.run(build_server(tree, judge), port)

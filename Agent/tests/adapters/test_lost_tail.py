@@ -1,118 +1,142 @@
-"""A log that lost its last writes, as after an asynchronous failover: adapters open it again by themselves."""
+"""A log that lost its last writes, as after an asynchronous failover: a tree goes on, unless its own are among them."""
 
+import importlib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from Agent.adapters import langgraph, mem0, operations
-from Agent.adapters.langchain import KeywordTreeRetriever
-from Agent.keyword_tree import KeywordTree, StoreCorruptError
+from Agent.adapters import langchain, langgraph, mem0
+from Agent.keyword_tree import KeywordTree, KeywordTreeError
+from Agent.knowhub import ledger
+from Agent.knowhub.hub import KnowHub
 from Agent.memory.store import MemoryStore
 from Agent.tests.shared.memory_log import MemoryLog
 
-
-@pytest.fixture
-def log(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> MemoryLog:
-    log = MemoryLog()
-
-    def open_tree(place: str) -> KeywordTree:
-        return KeywordTree(str(tmp_path / "cache"), store=log.tree("u42"))
-
-    for module in (langgraph, mem0, operations):
-        monkeypatch.setattr(module, "open_tree", open_tree)
-    return log
+KINDS = ["tree", "ranked keywords", "langgraph", "langgraph, words", "langchain", "mem0", "memory", "knowhub", "mcp"]
 
 
-class Store:
-    """Puts and lists, whichever adapter it is."""
+class Door:
+    """Puts and lists texts, whichever way leads to the tree."""
 
-    def __init__(self, kind: str) -> None:
-        if kind == "langgraph":
-            store = langgraph.KeywordTreeStore.from_folder("here")
-            self.put: Callable[[str], Any] = lambda text: store.put(("a",), text, {"text": text})
-            self.list: Callable[[], list[str]] = lambda: sorted(item.key for item in store.search(("a",)))
-        else:
-            memory = mem0.Memory(path="here")
+    def __init__(self, kind: str, log: MemoryLog, folder: Path, patch: pytest.MonkeyPatch) -> None:
+        self.put: Callable[[str], Any]
+        self.list: Callable[[], list[str]]
+        tree = KeywordTree(str(folder / "cache"), store=log.tree("u42"))
+        if kind == "tree":
+            self.put = tree.CreateInfo
+            self.list = lambda: _fresh(tree, lambda: [info.content for info in tree.ListInfos()])
+        elif kind == "ranked keywords":
+            self.put = lambda text: tree.CreateKeyword(f"word {text}", "root")
+            ranked = lambda: [node.name.removeprefix("word ") for node, _ in tree.RankCandidates("word", 10)]  # noqa: E731
+            self.list = lambda: _fresh(tree, ranked)
+        elif kind.startswith("langgraph"):
+            store, query = langgraph.KeywordTreeStore(tree), "word" if "words" in kind else None
+            self.put = lambda text: store.put(("a",), text, {"text": f"word {text}"})
+            self.list = lambda: [item.key for item in store.search(("a",), query=query)]
+        elif kind == "langchain":
+            retriever = langchain.KeywordTreeRetriever(tree=tree)
+            self.put = lambda text: tree.CreateInfo(f"word {text}")
+            self.list = lambda: [each.page_content.removeprefix("word ") for each in retriever.invoke("word")]
+        elif kind == "mem0":
+            memory = mem0.Memory(tree=tree)
             self.put = lambda text: memory.add(text, user_id="u", infer=False)
-            self.list = lambda: sorted(row["memory"] for row in memory.get_all(filters={"user_id": "u"})["results"])
+            self.list = lambda: [row["memory"] for row in memory.get_all(filters={"user_id": "u"})["results"]]
+        elif kind == "memory":
+            kept = MemoryStore(tree)
+            self.put = lambda text: kept.remember(f"word {text}")
+            self.list = lambda: [each.text.removeprefix("word ") for each in kept.recall("word", 10)]
+        elif kind == "knowhub":
+            patch.setattr(ledger, "open_tree", lambda place, **_: tree)
+            hub = KnowHub(folder / f"hub {id(self)}")
+            shared = {"types": ["tool"], "scopes": ["team"]}
+            _, ada = hub.tokens.make("ada", ["read", "write"], ["team"])
+            self.put = lambda text: hub.save(ada, {**shared, "task": f"word {text}", "content": f"do {text}"})
+
+            def listed() -> list[str]:
+                hub.catalog.catch_up()
+                return [row["task"].removeprefix("word ") for row in hub.list_knowledge(ada)["results"]]
+
+            self.list = listed
+        else:
+            pytest.importorskip("mcp", reason="the extra [mcp] is not installed")
+            build_server = importlib.import_module("Agent.adapters.mcp.server").build_server
+            ask, server = importlib.import_module("Agent.tests.adapters.mcp.test_server").ask, build_server(tree)
+
+            def call(name: str, **arguments: Any) -> Any:
+                result = ask(server, lambda client: client.call_tool(name, arguments))
+                if result.is_error:
+                    raise KeywordTreeError(result.content[0].text)
+                return result.structured_content
+
+            def entity(text: str) -> dict[str, Any]:
+                return {"name": text, "entityType": "word", "observations": []}
+
+            self.put = lambda text: call("create_entities", entities=[entity(text)])
+            self.list = lambda: [each["name"] for each in call("read_graph")["entities"]]
 
 
-@pytest.mark.parametrize("kind", ["langgraph", "mem0"])
+def _fresh(tree: KeywordTree, read: Callable[[], list[str]]) -> list[str]:
+    tree.Refresh()
+    return read()
+
+
+@pytest.mark.parametrize("kind", KINDS)
 class TestLostTail:
-    def test_of_others_is_passed_over(self, log: MemoryLog, kind: str) -> None:
-        mine, theirs = Store(kind), Store(kind)
-        mine.put("mine")
-        theirs.put("theirs")
-        assert mine.list() == ["mine", "theirs"]
+    @pytest.fixture
+    def log(self) -> MemoryLog:
+        return MemoryLog()
+
+    def lose_last(self, log: MemoryLog) -> None:
         batches = log.rows.held["u42"].batches
         del batches[max(batches)]
 
-        assert mine.list() == ["mine", "theirs"]  # what was read can be read on, until something is written
-        mine.put("more")
-        assert mine.list() == Store(kind).list() == ["mine", "more"]
+    def test_of_others_is_passed_over(
+        self, log: MemoryLog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
+    ) -> None:
+        mine = Door(kind, log, tmp_path / "1", monkeypatch)
+        mine.put("mine")
+        theirs = Door(kind, log, tmp_path / "2", monkeypatch)
+        theirs.put("theirs")
+        assert sorted(mine.list()) == ["mine", "theirs"]
+        self.lose_last(log)
 
-    def test_of_its_own_is_said(self, log: MemoryLog, kind: str) -> None:
-        mine = Store(kind)
+        mine.put("more")
+
+        assert sorted(mine.list()) == sorted(Door(kind, log, tmp_path / "3", monkeypatch).list()) == ["mine", "more"]
+
+    def test_of_its_own_is_said(
+        self,
+        log: MemoryLog,
+        tmp_path: Path,
+        monkeypatch: pytest.MonkeyPatch,
+        caplog: pytest.LogCaptureFixture,
+        kind: str,
+    ) -> None:
+        mine = Door(kind, log, tmp_path / "1", monkeypatch)
         mine.put("first")
         mine.put("second")
-        batches = log.rows.held["u42"].batches
-        del batches[max(batches)]
+        self.lose_last(log)
 
         for _ in range(2):
-            with pytest.raises(StoreCorruptError, match="1 acknowledged operations are not there any more"):
+            with pytest.raises(Exception, match=r".") as raised:
                 mine.put("third")
-        assert Store(kind).list() == ["first"]
+            cause = raised.value.__cause__ if kind == "knowhub" else raised.value
+            said = caplog.text if kind == "mcp" else str(cause)
+            assert "1 acknowledged operations are not there any more" in said
+            assert "open it again" in said
+        assert Door(kind, log, tmp_path / "2", monkeypatch).list() == ["first"]
 
 
-def test_an_mcp_server_goes_on_too(log: MemoryLog, tmp_path: Path) -> None:
-    pytest.importorskip("mcp", reason="the extra [mcp] is not installed")
-    from Agent.adapters.mcp.server import build_server
-    from Agent.tests.adapters.mcp.test_server import ask
+def test_a_compaction_that_went_is_said(tmp_path: Path) -> None:
+    log = MemoryLog()
+    with KeywordTree(str(tmp_path), store=log.tree("u42")) as tree:
+        tree.CreateInfo("to be removed")
+        before = dict(log.rows.held["u42"].batches)
+        tree.DeleteInfo(tree.ListInfos()[0].id)
+        tree.CompactStorage(keep_history=False)
+        log.rows.held["u42"].batches = before
 
-    with KeywordTree(str(tmp_path / "elsewhere"), store=log.tree("u42")) as other:
-        server = build_server(KeywordTree(str(tmp_path / "cache"), store=log.tree("u42")), "here")
-
-        def call(name: str, **arguments: Any) -> Any:
-            result = ask(server, lambda client: client.call_tool(name, arguments))
-            assert not result.is_error, result
-            return result.structured_content
-
-        call("remember", content="mine", keywords=["k"])
-        other.CreateInfo("theirs")
-        call("read_graph")
-        batches = log.rows.held["u42"].batches
-        del batches[max(batches)]
-        call("remember", content="more", keywords=["k"])
-
-        assert [fact["content"] for fact in call("search", query="k")["match"]["facts"]] == ["mine", "more"]
-
-
-@pytest.mark.parametrize("kind", ["mem0", "langchain"])
-def test_who_gave_the_tree_is_told_to_open_it_again(log: MemoryLog, tmp_path: Path, kind: str) -> None:
-    with KeywordTree(str(tmp_path / "elsewhere"), store=log.tree("u42")) as tree:
-        memory = mem0.Memory(tree=tree)
-        memory.add("first", user_id="u", infer=False)
-        batches = log.rows.held["u42"].batches
-        del batches[max(batches)]
-
-        retriever = KeywordTreeRetriever(tree=tree)
-        with pytest.raises(StoreCorruptError, match="open it again"):
-            memory.add("second", user_id="u", infer=False) if kind == "mem0" else retriever.invoke("first")
-
-
-def test_a_store_over_a_log_says_which_and_what_to_do(log: MemoryLog, tmp_path: Path) -> None:
-    with MemoryStore(tmp_path, "ada", log=log.tree) as mine, MemoryStore(tmp_path, "ada", log=log.tree) as theirs:
-        mine.remember("mine")
-        theirs.remember("theirs")
-        assert {memory.text for memory in mine.list()} == {"mine", "theirs"}
-        batches = log.rows.held["user=ada/memory"].batches
-        del batches[max(batches)]
-
-        for _ in range(2):
-            with pytest.raises(StoreCorruptError, match=r"^the log of the tree 'user=ada/memory'.*: .*open it again"):
-                mine.remember("more")
-    with MemoryStore(tmp_path, "ada", log=log.tree) as again:
-        again.remember("more")
-        assert {memory.text for memory in again.list()} == {"mine", "more"}
+        with pytest.raises(KeywordTreeError, match="the compaction"):
+            tree.Refresh()

@@ -22,7 +22,7 @@ from typing import Any
 from ...keyword_tree import StoreError
 from ...shared_tree.port import StatePart
 from ...shared_tree.rows import Batch, Mark, Span, UnkeptError
-from ...shared_tree.store import SharedStore
+from ...shared_tree.store import Known, SharedStore
 
 __all__ = ["MemoryLog", "MemoryRows"]
 
@@ -256,4 +256,4 @@ class MemoryLog:
 
     def tree(self, tree_id: str) -> Callable[[], SharedStore]:
         """Return what `KeywordTree(…, store=…)` takes to open a tree."""
-        return partial(SharedStore, self.rows, tree_id, {}, self.counts)
+        return partial(SharedStore, self.rows, tree_id, Known(), self.counts)
