@@ -298,6 +298,7 @@ class SharedStore(Reader):
         """Tell whether a batch is in its place; where another is, it never can be."""
         found = self._rows.read(self.tree_id, batch.after, -1, 1, time.monotonic() + 1)
         if not found or found[0].after != batch.after:  # it may have been there, and be compacted by now
+            self._rows.check_format()
             raise StoreError("the log was written again meanwhile", outcome_unknown=True)
         there = found[0]
         return there == batch if not batch.pieces else there[:3] + there[4:] == batch[:3] + batch[4:]
