@@ -6047,6 +6047,7 @@ class _Writer:
 @dataclass(eq=False)
 class _Journal:
     _engine: _Engine
+    _nothing_between: tuple[int, int] = (0, 0)  # two sequence numbers
 
     def Newest(self, id: str | None, limit: int) -> list[Change]:
         with contextlib.closing(self.Lines(id or "")) as lines:
@@ -6055,8 +6056,8 @@ class _Journal:
             return list(itertools.islice(touching, limit))
 
     def Since(self, seq: int) -> list[bytes]:
-        newer, is_state = list[bytes](), False
-        if seq >= self._engine.store.seq:
+        newer, end, is_state = list[bytes](), self._engine.store.seq, False
+        if seq >= end or (seq, end) == self._nothing_between:
             return newer
         with contextlib.closing(self.Lines(with_history=False)) as lines:
             for line, raw in lines:
@@ -6064,6 +6065,8 @@ class _Journal:
                     break
                 is_state = line.op == STATE
                 newer.append(raw)
+        if not newer:  # a checkpoint: to read that again at each call would read the last operation, too
+            self._nothing_between = (seq, end)
         return newer[::-1]
 
     def Has(self, seq: int, operation_id: str) -> bool:
