@@ -3928,7 +3928,7 @@ class _Descent:
             reading = _ReadReply(reply, view)
         except Exception as error:  # the model's port: recorded in the step, and never passed on
             case = "timed_out" if isinstance(error, TimeoutError) else "failed"
-            reading = _Reading(case, words=_Cut(HideKeys(error, self._client), 200))
+            reading = _Reading(case, words=_Cut(HideKeys(error, self.client), 200))
             logged["error"] = reading.words
             self._Complain(_OUTCOMES[case][1], error, reading.words)
         if self.log_messages:
