@@ -521,7 +521,7 @@ def _remove(session: Session, tree: str) -> None:
 
 
 @command("mcp", "Serve and share", meaning=True, has_json=False)
-@click.argument("folder", required=False)
+@click.argument("folder", required=False, type=click.Path(file_okay=False))
 @click.option("--http", metavar="PORT", type=click.IntRange(1, 65_535),
               help="Serve on this port of 127.0.0.1, not on stdin.")  # fmt: skip
 @click.option("--judge", is_flag=True, help="Let a model tell which facts `recall` returns answer the question.")

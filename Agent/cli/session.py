@@ -58,6 +58,7 @@ NEAR = 0.3
 """Confidence above which a keyword is offered for a name that does not exist."""
 
 FOUND, NOT_FOUND, BAD_USE, STORE_PROBLEM, STOPPED, UNREAD = 0, 1, 2, 3, 130, 141
+_NAMED_WRONGLY = FileNotFoundError, FileExistsError, NotADirectoryError, IsADirectoryError
 
 
 class RefusedError(InvalidInputError):
@@ -79,7 +80,7 @@ class UnknownNameError(NotFoundError):
         self.next_step = next_step
 
 
-class NoStoreError(StoreError):
+class NoStoreError(InvalidInputError):
     """There is no memory in the folder, and the command would not make one."""
 
 
@@ -319,6 +320,8 @@ def code_of(error: BaseException) -> int:
         return UNREAD
     if isinstance(error, KeywordTreeError) and isinstance(error, LookupError):
         return NOT_FOUND
+    if isinstance(error, _NAMED_WRONGLY) and not isinstance(error, KeywordTreeError):
+        return BAD_USE
     if isinstance(error, OSError) and not (isinstance(error, KeywordTreeError) and not isinstance(error, StoreError)):
         return STORE_PROBLEM  # a model that cannot be reached is an OSError, too, and no store problem
     return BAD_USE

@@ -322,8 +322,16 @@ class TestEveryCommand:
         lines += "|alias a b|confirm a b|move a b|merge a b|delete a|history|undo"
         lines += "|backup b|verify|compact|repair new"
         for line in lines.split("|"):
-            assert nothing.ask(*shlex.split(line), code=3)["error"] == "NoStoreError"
+            assert nothing.ask(*shlex.split(line), code=2)["error"] == "NoStoreError"
         assert list(tmp_path.iterdir()) == []
+
+    def test_is_used_badly_where_a_file_is_named_that_is_none_or_in_place_of_a_folder(self, tmp_path: Path) -> None:
+        (tmp_path / "file").write_text("x", "utf-8")
+        program = Program(tmp_path / "new")
+        for line in ("import none.json", "context commit none.json", "hub import none.jsonl", "mcp file"):
+            program.run(*line.split(), code=2)
+        for line in ("show", "hub doctor", "hub token list", "context status", "mcp"):
+            program.run(*line.split(), "--data", "file", code=2)
 
 
 class TestLanguage:
@@ -743,11 +751,11 @@ class TestRemember:
 
         for words in (["recall", "tea"], ["ask", "tea"], ["search", "tea"], ["show"]):
             assert "memory holds the memories of Ada/.., maya, 林悦: say whose with --user" in program.run(
-                *words, code=3
+                *words, code=2
             )
         assert "The tea of 林悦." in program.run("recall", "tea", "--user", "林悦")
         assert "The tea of Ada/" in program.run("--user", "Ada/..", "recall", "tea")
-        program.run("recall", "tea", "--user", "bob", code=3)
+        program.run("recall", "tea", "--user", "bob", code=2)
         assert not (tmp_path / "memory" / "user=bob").exists()
 
 
