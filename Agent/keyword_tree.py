@@ -702,6 +702,17 @@ def WhySilent(client: object) -> str:
         return ""
 
 
+def ReadUsage(client: object) -> tuple[int, int, float]:
+    """Return tokens in, tokens out and cost of the last call, as far as the client reports them."""
+    try:
+        usage = client.last_usage  # type: ignore[attr-defined]  # only clients that count have it
+        usages = [float(getattr(usage, name, 0) or 0) for name in ("input_tokens", "output_tokens", "cost")]
+        tokens_in, tokens_out, cost = (value if 0 <= value < 1e15 else 0 for value in usages)
+        return int(tokens_in), int(tokens_out), cost
+    except Exception:  # the model's port: the answer is not lost for a usage that cannot be read
+        return 0, 0, 0.0
+
+
 class StubLLMClient(LLMClient):
     """A scripted model: answers with prepared decisions, in order, about whole views."""
 
@@ -3934,7 +3945,7 @@ class _Descent:
         if self.log_messages:
             logged["messages"] = messages
         trace.rounds.append(logged)
-        trace.steps.append(DescentStep(reading.action, reading.words, len(view.entries), *self._ReadUsage()))
+        trace.steps.append(DescentStep(reading.action, reading.words, len(view.entries), *ReadUsage(self.client)))
         return reading
 
     def _Complain(self, reason: str, error: Exception, words: str) -> None:
@@ -3943,16 +3954,6 @@ class _Descent:
         if now - self._complained_at.get(kind, -math.inf) >= _COMPLAINT_S:
             self._complained_at[kind] = now
             _LOGGER.warning("the model did not answer (%s): %s", reason, words)
-
-    def _ReadUsage(self) -> tuple[int, int, float]:
-        """Return tokens in, tokens out and cost of the last call, as far as the client reports them."""
-        try:
-            usage = self.client.last_usage  # type: ignore[attr-defined]  # only clients that count have it
-            usages = [float(getattr(usage, name, 0) or 0) for name in ("input_tokens", "output_tokens", "cost")]
-            tokens_in, tokens_out, cost = (value if 0 <= value < 1e15 else 0 for value in usages)
-            return int(tokens_in), int(tokens_out), cost
-        except Exception:  # the model's port: the answer is not lost for a usage that cannot be read
-            return 0, 0, 0.0
 
     def _Settle(self, state: _State, trace: _Trace, reading: _Reading, view: _View) -> _Reading:
         """Return the result of a reply in the present tree, not in the one that was shown, and note it in the step."""

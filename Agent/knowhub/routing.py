@@ -9,7 +9,6 @@ A model is shown numbers, types and the first 100 characters of each task, never
 One that fails three times in a row rests for 30 s; meanwhile words choose, and the answer says so.
 """
 
-import contextlib
 import threading
 import time
 from collections import Counter, OrderedDict
@@ -20,7 +19,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..base.text import mapping_of
-from ..keyword_tree import BuildMessages, LLMClient, ReadTarget, WhySilent
+from ..keyword_tree import BuildMessages, LLMClient, ReadTarget, ReadUsage, WhySilent
 from ..models import judge
 from ..models.model_clients import client_from_environment
 from .records import Json, KnowHubError, Shares
@@ -255,22 +254,12 @@ class Models:
         finally:
             with self._lock:
                 self._running[name] -= 1
-        return Reply(data, reason, _usage(name, client))
+        usage = dict(zip(("input_tokens", "output_tokens", "cost"), ReadUsage(client), strict=True))
+        return Reply(data, reason, {"model": name, **usage})
 
     def close(self) -> None:
         """Wait for no model: one that is slow ends by itself."""
         self._pool.shutdown(wait=False, cancel_futures=True)
-
-
-def _usage(name: str, client: LLMClient) -> Json:
-    shown: Json = {"model": name}
-    with contextlib.suppress(Exception):  # the model's port: an answer is not lost for a usage that cannot be read
-        usage = getattr(client, "last_usage", None)
-        for field in ("input_tokens", "output_tokens", "cost"):
-            value = getattr(usage, field, None)
-            if isinstance(value, (int, float)) and type(value) is not bool and 0 <= value < 1e15:
-                shown[field] = value
-    return shown
 
 
 def make_models(names: Sequence[str]) -> dict[str, LLMClient]:

@@ -103,25 +103,21 @@ class _View(NamedTuple):
 # Reading the question and writing the reply
 
 
-def _read_view(messages: Sequence[Mapping[str, object]]) -> _View | None:
-    """Return the question of the last message, or None if it cannot be read."""
+def _read_view(messages: Sequence[Mapping[str, str]]) -> _View | None:
+    """Return the question of the last message, or None if it is another one than a tree asks."""
     try:
-        question = json.loads(str(messages[-1]["content"]))
-        intent, query = question["intent"], question["query"]
-        listed = list(question["candidates"])
-    except (LookupError, TypeError, ValueError, RecursionError):
+        question = json.loads(messages[-1]["content"])
+        listed = question["candidates"][question.get("recent", 0) :]
+        candidates = [_Candidate(each["idx"], each["name"], each["path"], each.get("score", 0.0)) for each in listed]
+        view = _View(question["intent"], question.get("content") or question["query"], candidates)
+    except (AttributeError, LookupError, TypeError, ValueError, RecursionError):
         return None
-    if not isinstance(intent, str) or not isinstance(query, str):
-        return None
-    content, recent = question.get("content"), question.get("recent")
-    if type(recent) is int and recent > 0:
-        listed = listed[recent:]
-    candidates = [candidate for item in listed if (candidate := _read_candidate(item))]
     while candidates and _is_group(candidates[-1].name):  # they come last
         candidates.pop()
-    if isinstance(context := question.get("context"), str):  # of several keywords with one name
-        candidates = sorted((_with_context(each, context) for each in candidates), key=lambda each: -each.score)
-    return _View(intent, content if isinstance(content, str) and content else query, candidates)
+    if context := question.get("context"):  # of several keywords with one name
+        ranked = sorted((_with_context(each, context) for each in candidates), key=lambda each: -each.score)
+        return view._replace(candidates=ranked)
+    return view
 
 
 def _with_context(candidate: _Candidate, context: str) -> _Candidate:
@@ -130,15 +126,6 @@ def _with_context(candidate: _Candidate, context: str) -> _Candidate:
     above = [words for name in candidate.path.split(" / ")[:-1] if (words := texts.terms(name))]
     share = max((sum(word in said for word in words) / len(words) for words in above), default=0.0)
     return candidate._replace(score=max(candidate.score, 0.8 * share))
-
-
-def _read_candidate(item: object) -> _Candidate | None:
-    if not isinstance(item, dict) or type(item.get("idx")) is not int:
-        return None
-    name, path, score = item.get("name"), item.get("path"), item.get("score", 0.0)
-    if not isinstance(name, str) or not isinstance(path, str) or not isinstance(score, float):
-        return None
-    return _Candidate(item["idx"], name, path, score)
 
 
 def _reply(action: str, targets: Iterable[_Candidate] = (), reason: str = "") -> dict[str, Any]:

@@ -45,13 +45,12 @@ import json
 import math
 import operator
 import os
-import queue
 import re
 import threading
 import time
-import weakref
 from abc import abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
+from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple, TypeVar
 from urllib.parse import urlsplit
@@ -191,28 +190,26 @@ def within(seconds: float, call: Callable[[], _T]) -> _T:
         TimeoutError: It did not return within `seconds`.
         Exception: The error of the call.
     """
-    answers: queue.SimpleQueue[tuple[Any, BaseException | None]] = queue.SimpleQueue()
+    answer: Future[_T] = Future()
     context = contextvars.copy_context()
 
     def run() -> None:
         try:
-            answers.put((context.run(call), None))
+            answer.set_result(context.run(call))
         except BaseException as error:  # it is raised in the caller's thread
-            answers.put((None, error))
+            answer.set_exception(error)
 
     threading.Thread(target=run, name="KeywordTree model call", daemon=True).start()
     try:
-        answer, error = answers.get(timeout=max(0.0, seconds))
-    except queue.Empty:
+        return answer.result(max(0.0, seconds))
+    except TimeoutError:
+        if answer.done():  # of the call itself
+            raise
         raise TimeoutError(f"the model did not answer within {seconds:g} seconds") from None
     finally:
         for variable, value in context.items():  # what a client counted for its caller, `last_usage`
             if variable.get(None) is not value:
                 variable.set(value)
-    if error is not None:
-        raise error
-    made: _T = answer
-    return made
 
 
 def check_time(what: str, seconds: object) -> None:
@@ -291,7 +288,7 @@ class _ChatClient(LLMClient):
         self._left_out: frozenset[str] = frozenset()  # names that the service refused
         self._room = ROOM
         self.usage = self._nothing = Usage(cost=None if prices is None else 0.0)
-        self._last: contextvars.ContextVar[_Call | None] = contextvars.ContextVar("last call", default=None)
+        self._last: contextvars.ContextVar[_Call] = contextvars.ContextVar("last call")
         import_extra("json_repair", self._PACKAGE)  # now, and not when the first broken reply comes
         self.renew_after_fork()
         watch_forks(self)
@@ -299,14 +296,8 @@ class _ChatClient(LLMClient):
     def renew_after_fork(self) -> None:
         """Make a lock and connections: two processes that share them would read each other's answers."""
         self._lock = threading.Lock()  # guards the sum
-        package = import_extra(self._PACKAGE, self._PACKAGE)
-        here = weakref.ref(self)  # so that it can be collected
-
-        def count(_: object) -> None:
-            if (client := here()) is not None:
-                client._count_call()
-
-        http = package.DefaultHttpxClient(event_hooks={"request": [count]}, follow_redirects=False)
+        package, hooks = import_extra(self._PACKAGE, self._PACKAGE), {"request": [lambda _: self._count_call()]}
+        http = package.DefaultHttpxClient(event_hooks=hooks, follow_redirects=False)
         self._service = getattr(package, self._CLASS)(
             api_key=self._key or "none",  # servers of one's own ask for no key, but the packages insist on one
             base_url=self._address,
@@ -321,7 +312,7 @@ class _ChatClient(LLMClient):
     @property
     def last_usage(self) -> Usage:
         """The usage of the latest `Chat` of this thread, or of one whose context it took over, also if it failed."""
-        call = self._last.get()
+        call = self._last.get(None)
         return self._nothing if call is None else call.usage
 
     def close(self) -> None:
@@ -373,35 +364,24 @@ class _ChatClient(LLMClient):
         form = first = self._form if time.monotonic() < self._form_until else 0
         rest_s = 0.0  # for how long the forms before are not asked for
         while True:
-            parts = _without(schema, self._left_out)
-            request = self._build_request(messages, parts, most + self._room, self._FORMS[form])
-            try:
-                body = self._send(request, self._retries if form == first else 0)
-            except ServiceError as error:
-                is_refused = 400 <= error.status < 500 and error.status not in _OF_THE_CALLER
-                named = [name for name in _OPTIONAL if name in str(error) and name not in self._left_out]
-                if is_refused and named:
-                    self._left_out |= {named[0]}
-                elif (is_refused or error.status >= 500) and form + 1 < len(self._FORMS):
-                    form += 1
-                    rest_s = math.inf if is_refused else max(rest_s, FORM_REST_S)
-                else:
-                    raise
-            else:
+            parts, retries = _without(schema, self._left_out), self._retries if form == first else 0
+            body = self._send(self._build_request(messages, parts, most + self._room, self._FORMS[form]), retries)
+            if not isinstance(body, Exception):
                 if rest_s:  # only now: a request that is wrong in itself fails in every form, and shows nothing
                     self._form, self._form_until = form, time.monotonic() + rest_s
                 return body
+            status = getattr(body, "status", 0)
+            is_refused = 400 <= status < 500 and status not in _OF_THE_CALLER
+            named = [name for name in _OPTIONAL if name in str(body) and name not in self._left_out]
+            if is_refused and named:
+                self._left_out |= {named[0]}
+            elif (is_refused or status >= 500) and form + 1 < len(self._FORMS):
+                form += 1
+                rest_s = math.inf if is_refused else max(rest_s, FORM_REST_S)
+            else:
+                raise body
 
     def _send(self, request: dict[str, Any], retries: int) -> object:
-        outcome = self._attempt(request, retries)
-        if isinstance(outcome, Exception):
-            raise outcome
-        tokens = self._find_tokens(outcome)
-        with self._lock:
-            self._add(Usage(0, *tokens, None if self._prices is None else self._prices.cost(*tokens)))
-        return outcome
-
-    def _attempt(self, request: dict[str, Any], retries: int) -> object:
         """Send.  Returns the body, or the error: raised here, its traceback would hold the key."""
         try:
             call = operator.attrgetter(self._CALL)(self._service.with_options(max_retries=retries))
@@ -418,6 +398,9 @@ class _ChatClient(LLMClient):
             return ServiceError(self._clean(f"{self._host}: {error} ({type(cause).__name__}){hint}"), status=status)
         wrong = _at(body, "error")
         if not wrong:  # some gateways write an empty one
+            tokens = self._find_tokens(body)
+            with self._lock:
+                self._add(Usage(0, *tokens, None if self._prices is None else self._prices.cost(*tokens)))
             return body
         status = _at(wrong, "code")  # a gateway may answer 200 for a service that did not
         words = self._clean(f"{self._host} answers with an error: {wrong}")
@@ -425,14 +408,12 @@ class _ChatClient(LLMClient):
 
     def _clean(self, text: str) -> str:
         """Return a message for a person: on one line, printable, not too long, and without keys."""
-        text = text.replace(self._key, "[key]") if self._key else text
-        text = "".join(char if char.isprintable() else " " for char in HideKeys(text))
+        text = "".join(char if char.isprintable() else " " for char in HideKeys(text, self))
         return " ".join(text.split())[:300]
 
     def _count_call(self) -> None:
         """Count a request before it is sent, or refuse it: by the budget, or since its caller waits no more."""
-        call = self._last.get()
-        if call is None or time.monotonic() >= call.deadline:
+        if time.monotonic() >= self._last.get().deadline:
             raise TimeoutError("too late")
         with self._lock:
             used = self.usage.calls, self.usage.input_tokens + self.usage.output_tokens
@@ -445,8 +426,7 @@ class _ChatClient(LLMClient):
     def _add(self, usage: Usage) -> None:
         """Add to the sum and to the call under way; the lock is held."""
         self.usage += usage
-        if (call := self._last.get()) is not None:
-            call.usage += usage
+        self._last.get().usage += usage
 
     @abstractmethod
     def _build_request(
@@ -652,16 +632,16 @@ def bounded(schema: Any) -> Any:
     >>> bounded({"type": "array", "items": {"type": "string"}})
     {'maxItems': 16, 'type': 'array', 'items': {'maxLength': 400, 'type': 'string'}}
     """
-    if isinstance(schema, list):
-        return [bounded(each) for each in schema]
-    if not isinstance(schema, Mapping):
-        return schema
-    kinds, bounds = _kinds(schema), dict[str, int]()
-    if "array" in kinds:
-        bounds["maxItems"] = max(ITEMS, schema.get("minItems", 0))
-    if "string" in kinds and not {"enum", "const"} & schema.keys():
-        bounds["maxLength"] = max(CHARACTERS, schema.get("minLength", 0))
-    return {**bounds, **{name: bounded(value) for name, value in schema.items()}}
+    return json.loads(json.dumps(schema), object_hook=_with_bounds)
+
+
+def _with_bounds(part: dict[str, Any]) -> dict[str, Any]:
+    kind, bounds = part.get("type") or "", dict[str, int]()
+    if "array" in kind:
+        bounds["maxItems"] = max(ITEMS, part.get("minItems", 0))
+    if "string" in kind and not {"enum", "const"} & part.keys():
+        bounds["maxLength"] = max(CHARACTERS, part.get("minLength", 0))
+    return {**bounds, **part}
 
 
 def most_tokens(schema: Any) -> int:
@@ -670,36 +650,26 @@ def most_tokens(schema: Any) -> int:
     >>> most_tokens({"type": "array", "items": {"type": "integer"}, "maxItems": 5})
     40
     """
-    if not isinstance(schema, Mapping):
+    if not isinstance(schema, dict):
         return _NUMBER
-    choices = [each for name in ("anyOf", "oneOf", "allOf") for each in schema.get(name, ())]
-    if choices:
-        return max(map(most_tokens, choices))
-    if "enum" in schema or "const" in schema:
-        return max(len(str(value)) for value in schema.get("enum", [schema.get("const")])) + 2
-    kinds, most = _kinds(schema), [_NUMBER]
-    if "string" in kinds:
-        most.append(_CHARACTER * int(schema.get("maxLength", CHARACTERS)) + 2)
-    if "array" in kinds:
-        most.append(int(schema.get("maxItems", ITEMS)) * most_tokens(schema.get("items", {})))
-    if "object" in kinds:
-        parts = schema.get("properties", {})
-        most.append(sum(_KEY + len(name) // 3 + most_tokens(part) for name, part in parts.items()))
+    most = [_NUMBER, *(len(str(value)) + 2 for value in (*schema.get("enum", ()), schema.get("const", "")))]
+    most += [most_tokens(each) for name in ("anyOf", "oneOf", "allOf") for each in schema.get(name, ())]
+    if "maxLength" in schema:
+        most.append(_CHARACTER * schema["maxLength"] + 2)
+    if "maxItems" in schema:
+        most.append(schema["maxItems"] * most_tokens(schema.get("items")))
+    parts = schema.get("properties", {})
+    most.append(sum(_KEY + len(name) // 3 + most_tokens(part) for name, part in parts.items()))
     return min(max(most), LONGEST)
 
 
-def _kinds(schema: Mapping[str, Any]) -> list[str]:
-    kind = schema.get("type")
-    return [kind] if isinstance(kind, str) else [each for each in kind or () if isinstance(each, str)]
-
-
-def _without(part: Any, names: frozenset[str]) -> Any:
+def _without(schema: Any, names: Collection[str]) -> Any:
     """Return a schema without some of its words."""
-    if isinstance(part, list):
-        return [_without(each, names) for each in part]
-    if not names or not isinstance(part, dict):
-        return part
-    return {name: _without(value, names) for name, value in part.items() if name not in names}
+
+    def drop(part: dict[str, Any]) -> dict[str, Any]:
+        return {name: value for name, value in part.items() if name not in names}
+
+    return json.loads(json.dumps(schema), object_hook=drop)
 
 
 # Reading a model's text

@@ -172,12 +172,12 @@ class TestHostileInput:
     def test_answers_missing_to_broken_messages(self, messages: list[dict[str, str]]) -> None:
         assert LexicalLLMClient().Chat(messages, {})["action"] == "missing"
 
-    def test_skips_candidates_that_are_none(self) -> None:
+    @pytest.mark.parametrize("odd", [None, 7, "0 tea", {"idx": 1}])
+    def test_answers_missing_where_a_candidate_has_another_form(self, odd: object) -> None:
         question = view(["Tea"], "tea")
-        question["candidates"][:0] = [None, 7, {"idx": True, "name": "tea", "path": "tea"}, {"idx": 1}]
-        question["candidates"][-1]["idx"] = 4
+        question["candidates"].append(odd)
 
-        assert ask(question)["targets"] == [4]
+        assert ask(question)["action"] == "missing"
 
     @given(
         intent=st.sampled_from(["search", "suggest_parent", "link_info", "?"]),
