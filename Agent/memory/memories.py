@@ -108,7 +108,7 @@ class Memories:
         is_joined: bool = True,
     ) -> None:
         self._is_joined = is_joined
-        self._tree, self._path, self._passages_of = tree, path, passages_of
+        self._tree, self._path, self._passages_of = tree, path, passages_of or _passages
         self._meaning = meaning_of(meaning, tree, shares=path is not None) or False
         self._index = self._make_index(None if path is None else str(path))
         self._lock = threading.RLock()
@@ -201,8 +201,8 @@ class Memories:
         seen |= {info.id for info in changes.infos}
         touched = Touched()
         with self._index.transaction() as db:
-            for id in {to_id(key) for (key,) in db.execute("select id from memory")} - seen:
-                self._remove(db, id, touched)
+            gone = {to_id(key) for (key,) in db.execute("select id from memory")} - seen
+            self._index.remove([id for id in gone if remove_row(db, id, touched)])
             self._put(self._infos_of(touched.followers), Touched())
             graph_rows.lead(db, touched.entities, self._resolve)
             self._keep_position(_said(self._follower.position))
@@ -253,28 +253,20 @@ class Memories:
         return outside_operations(lambda: [self._tree.GetInfo(id) for id in listed]) if listed else []
 
     def _put(self, infos: Iterable[Info | None], touched: Touched) -> set[str]:
-        """Index infos, those that are there, and return the ids of those that may be found."""
+        """Note and index infos, those that are there, and return the ids of those that may be found."""
+        there = [info for info in infos if info]
+        said = {info.id: [*self._passages_of(info)] for info in there}
+        kept = [info for info in there if said[info.id] and not info.deleted]
         with self._index.transaction() as db:
-            units = self._settle([info for info in infos if info], touched)
+            gone = [id for id in said.keys() - {info.id for info in kept} if remove_row(db, id, touched)]
+            hidden = write_rows(self._index, kept, touched)
+            self._index.remove([*gone, *hidden])
+            units = [self._unit(db, info, said[info.id]) for info in kept if info.id not in hidden]
             if self._is_joined:  # by now all of them are noted: one may precede another
                 before = find_questions_before(db, [unit.id for unit in units if unit.group])
                 units = [unit._replace(context=before.get(unit.id)) for unit in units]
             self._index.put(units)
         return {unit.id for unit in units}
-
-    def _settle(self, infos: Sequence[Info], touched: Touched) -> list[Unit]:
-        """Note values of infos for filters, and return those as units that may be found."""
-        said = {info.id: [*(self._passages_of or _passages)(info)] for info in infos}
-        if self._passages_of is None:
-            left_out = {info.id for info in infos if info.deleted}
-        else:
-            left_out = {info.id for info in infos if info.deleted or not said[info.id]}
-        with self._index.transaction() as db:
-            gone = [id for id in left_out if remove_row(db, id, touched)]
-            kept = [info for info in infos if info.id not in left_out]
-            hidden = write_rows(self._index, kept, touched)
-            self._index.remove([*gone, *hidden])
-            return [self._unit(db, info, said[info.id]) for info in kept if info.id not in hidden]
 
     def _unit(self, db: sqlite3.Connection, info: Info, said: Sequence[str]) -> Unit:
         group = info.source if self._is_joined else ""
@@ -286,10 +278,6 @@ class Memories:
             return []
         olds = find_older(db, [info.id])[1 : _FORMER + 1]
         return [old.content[: texts.PASSAGE_LIMIT] for old in self._infos_of(olds) if old is not None]
-
-    def _remove(self, db: sqlite3.Connection, id: str, touched: Touched) -> None:
-        if remove_row(db, id, touched):
-            self._index.remove([id])
 
     # -- superseding --
 
