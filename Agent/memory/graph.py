@@ -185,7 +185,7 @@ class KnowledgeGraph(ABC):
     def get_relations(
         self, entity_id: str, direction: RelationDirection = RelationDirection.BOTH
     ) -> list[GraphRelation]:
-        """Return an entity's own relations, those that go out first, each kind in the order they were added.
+        """Return an entity's own relations, those that go out first.
 
         One that leads from an entity to itself is listed once.
 

@@ -32,7 +32,7 @@ create index if not exists found_by_entity on found_by(entity);
 create table if not exists tagged(tag text, entity text, primary key (tag, entity)) without rowid;
 create index if not exists tagged_entity on tagged(entity);
 create table if not exists relation(
-    source text, kind text, target text, weight real, number integer, primary key (source, kind, target)
+    source text, kind text, target text, weight real, primary key (source, kind, target)
 ) without rowid;
 create index if not exists relation_target on relation(target);
 create table if not exists about(
@@ -74,8 +74,8 @@ def take_keyword(db: sqlite3.Connection, node: KeywordNode) -> None:
             kind, target = split_relation_key(key)
             # A relation from a keyword to itself that was not written so comes from a merge.
             if kind and target != node.id and (value == REMOVED or is_relation(value)):
-                row = (node.id, kind, target or node.id, value.get("weight"), value.get("number"))
-                db.execute("insert or replace into relation values (?, ?, ?, ?, ?)", row)
+                row = (node.id, kind, target or node.id, value.get("weight"))
+                db.execute("insert or replace into relation(source, kind, target, weight) values (?, ?, ?, ?)", row)
                 db.execute("insert or ignore into leads values (?, null)", (target or node.id,))
 
 
@@ -167,7 +167,7 @@ def _read_one_way(db: sqlite3.Connection, id: str, is_out: bool) -> dict[tuple[s
     ends = f"join entity e on e.id = {there} where {here} = ?"
     by_hand = db.execute(
         f"select s.id, t.id, r.kind, r.weight from relation r join entity s on s.id = r.source"
-        f" join leads t on t.written = r.target {ends} and (s.id <> t.id or r.target = s.id) order by r.number",
+        f" join leads t on t.written = r.target {ends} and (s.id <> t.id or r.target = s.id) order by r.kind, t.id",
         (id,),
     )
     found, removed = dict[tuple[str, str, str], GraphRelation](), set[tuple[str, str, str]]()

@@ -19,7 +19,7 @@ What a keyword says of itself as an entity of the graph:
 
     "entity_type": "person"
     "tag:tea": 0                                            its place among the tags, the most relevant first
-    "relation:works_on:<id>": {"weight": 0.8, "number": 12} numbered in the order of adding; to itself: <id> empty
+    "relation:works_on:<id>": {"weight": 0.8}               to itself: <id> empty
     "relation:works_on:<id>": {"removed": true}             memories say so, which does not count
 
 A colon within a relation's type is written %3A, and % is written %25; an id is written as it is. `"tag:"` alone says
@@ -248,5 +248,5 @@ def is_relation(value: object) -> bool:
     """Tell whether a value of the metadata has the form that this class writes: metadata is anybody's."""
     if not isinstance(value, dict):
         return False
-    number, weight = value.get("number"), value.get("weight")
-    return isinstance(number, int) and isinstance(weight, (int, float)) and 0.0 <= weight <= 1.0
+    weight = value.get("weight")
+    return isinstance(weight, (int, float)) and 0.0 <= weight <= 1.0

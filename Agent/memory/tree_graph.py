@@ -51,7 +51,6 @@ from .memory_fields import (
     CHOSEN,
     REMOVED,
     TAG,
-    is_relation,
     own_entity,
     relation_key,
     split_relation_key,
@@ -89,7 +88,6 @@ class TreeGraph(KnowledgeGraph):
     def __init__(self, tree: KeywordTree, index: Memories | None = None) -> None:
         self._tree = tree
         self._index = index or Memories(tree)
-        self._last_number = 0
 
     # -- writing --
 
@@ -137,15 +135,12 @@ class TreeGraph(KnowledgeGraph):
         check_relation(relation)
         source, target = self._find(relation.source_id), self._find(relation.target_id)
         kind, weight = relation.relation_type, relation.weight
-        known = self._read(lambda db: db.execute("select max(number) from relation").fetchone()[0])
-        number = self._last_number = max(known or 0, self._last_number) + 1
 
         def patch(node: KeywordNode) -> dict[str, Any]:
             # A relation under the name of a merged target keeps its key, so that there stays one.
             old = [key for key in node.metadata if self._leads_to(key, node.id) == (target.id, kind)]
             key = (*old, relation_key(kind, "" if target.id == node.id else target.id))[0]
-            number_now = node.metadata[key]["number"] if old and is_relation(node.metadata[key]) else number
-            return {"metadata": {**node.metadata, key: {"weight": float(weight), "number": number_now}}}
+            return {"metadata": {**node.metadata, key: {"weight": float(weight)}}}
 
         self._update(source.id, patch)
 

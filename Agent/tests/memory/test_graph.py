@@ -568,7 +568,7 @@ class TestTreeGraph:
         assert node.metadata == {"mine": [1], "entity_type": "drink", "tag:": -1}
 
     def test_minds_no_metadata_of_another_form(self, tree: KeywordTree) -> None:
-        values = [5, None, "x", {}, {"weight": 2, "number": 1}, {"weight": "x", "number": 1}, {"weight": 1}]
+        values = [5, None, "x", {}, {"weight": 2}, {"weight": "x"}, {"number": 1}]
         metadata = {f"relation:r{place}:b": value for place, value in enumerate(values)}
         metadata |= {"tag:x": "first", "tag:": 1, "tag:y": 0, "entity_type": 5, "relation:": {}, "relation:b": 1}
         tree.BatchCreateKeywords([{"id": "a", "name": "a", "metadata": metadata}, {"id": "b", "name": "b"}])
