@@ -18,8 +18,6 @@ from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import TYPE_CHECKING, Any, Self
 
-__all__ = ["Twin"]
-
 _Calls = Callable[..., Coroutine[Any, Any, Any]]
 
 

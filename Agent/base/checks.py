@@ -5,8 +5,6 @@ from collections.abc import Iterable
 
 from ..keyword_tree import InvalidInputError
 
-__all__ = ["check_count", "check_methods", "check_string", "check_strings", "shorten"]
-
 _LIMIT = 60  # characters
 
 

@@ -17,9 +17,6 @@ from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 
-__all__ = ["LANGUAGES", "LANGUAGE_VARIABLE", "catalogue", "choose", "choose_from_environment", "count_of"]
-__all__ += ["is_chinese", "language_of", "parts", "say", "say_in", "say_in_environment"]
-
 LANGUAGES = ("en", "zh")
 LANGUAGE_VARIABLE = "KEYWORD_TREE_LANG"
 

@@ -8,8 +8,6 @@ from ..keyword_tree import InvalidInputError
 from .checks import shorten
 from .text import fold_case
 
-__all__ = ["decode_name", "encode_name", "slug_of"]
-
 _NAME_LIMIT = 200  # bytes of a folder's name, which file systems cut at 255
 _SLUG_LIMIT = 80  # characters; a longer name ends in a checksum, so that a paragraph can be a name, too
 

@@ -14,8 +14,6 @@ from collections.abc import Iterator
 
 from .text import sentence_spans
 
-__all__ = ["NOT_OWN", "is_asked", "own_words", "sentences_around"]
-
 NOT_OWN = "\0"
 """Takes the place of a character that is not the speaker's own."""
 

@@ -22,8 +22,6 @@ from rich.text import Text
 from rich.tree import Tree
 from typing_extensions import override
 
-__all__ = ["Screen", "clean", "draw_tree", "line", "shorten", "spell_row", "table"]
-
 PIPED_WIDTH = 10_000
 """Columns where there is no terminal: output to a file or another program is not cut."""
 

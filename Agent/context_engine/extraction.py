@@ -14,7 +14,8 @@ from typing import Any, TypeAlias
 
 from ..base.text import CountTokens, clean, cut_tokens, fold, mapping_of, one_line, read_time, time_of, to_json
 from ..keyword_tree import HideKeys
-from ..memory.extraction import FACTS_SCHEMA, Fact, Shown, check_fact, make_question, tokens_for, within
+from ..memory.extraction import FACTS_SCHEMA, Fact, Shown, check_fact, make_question, tokens_for
+from ..models.model_clients import within
 from .core.config import (
     CHUNK_TOKENS,
     LEVEL_TOKENS,

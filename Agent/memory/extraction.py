@@ -39,10 +39,6 @@ from ..keyword_tree import BuildMessages, KeywordTreeError, LLMClient
 from ..models.model_clients import within
 from .graph import ENTITY_TYPES
 
-__all__ = ["CATEGORIES", "ENTITY_TYPES", "FACTS_SCHEMA", "GRAPH_SCHEMA", "MODEL_SECONDS", "Extraction"]
-__all__ += ["Fact", "FindKnown", "ReplyFormError", "Shown", "check_fact"]
-__all__ += ["check_reply", "make_question", "read_graph", "tokens_for", "within"]
-
 CATEGORIES = ("profile", "preferences", "entities", "events", "cases", "patterns", "skills")
 """The kinds of a fact; the last three are an agent's own."""
 

@@ -22,9 +22,6 @@ from ..keyword_tree import Info, KeywordNode
 from .graph import GraphEntity, GraphRelation, RelationDirection, Saying, TagConstraints, index_terms, whole
 from .memory_fields import REMOVED, TAG, is_relation, own_entity, read_sayings, split_relation_key
 
-__all__ = ["TABLES", "clear_tables", "count_tagged", "entities_with", "has_relations", "lead"]
-__all__ += ["drop_sayings", "read_entity", "read_relations", "take_keyword", "take_sayings"]
-
 TABLES = """
 create table if not exists entity(id text primary key, own text not null, has_tags integer not null) without rowid;
 create table if not exists found_by(unit text, entity text, primary key (unit, entity)) without rowid;

@@ -57,8 +57,6 @@ from .memory_rows import (
     write_rows,
 )
 
-__all__ = ["Filters", "Found", "InfoFacts", "Memories"]
-
 KINDS = ("fact", "episode", "pattern", "skill")
 """What `MemoryStore` keeps; other programs may have written others."""
 

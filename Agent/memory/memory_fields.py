@@ -37,17 +37,6 @@ from ..keyword_tree import Info, KeywordNode
 from .graph import GraphEntity
 from .schemas import EpisodeTrace, ProceduralSkill, SemanticPattern, as_utc
 
-__all__ = ["CHOSEN", "MEMORY_KEY", "RECORD_TYPES", "REMOVED", "TAG", "Memory", "Record"]
-__all__ += [
-    "describe",
-    "is_relation",
-    "is_waiting",
-    "memory_fields",
-    "own_entity",
-]
-__all__ += ["read_sayings", "record_of", "relation_key", "sources_of", "split_relation_key"]
-__all__ += ["superseded_ids", "with_recalls"]
-
 MEMORY_KEY = "memory"
 """The key of an info's metadata that a memory's own fields are under; see `store`."""
 

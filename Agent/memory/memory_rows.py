@@ -23,10 +23,6 @@ from ..keyword_tree import Info, InvalidInputError
 from . import graph_rows
 from .memory_fields import MEMORY_KEY, memory_fields, sources_of, superseded_ids
 
-__all__ = ["LAYOUT", "NOTHING_MORE", "Filters", "InfoFacts", "Touched", "conditions", "create_tables"]
-__all__ += ["facts_of", "find_newer", "find_older", "find_questions_before", "in_order_of_saying", "key_of_text"]
-__all__ += ["linked_ids", "note_superseded", "remove_row", "select_rows", "time_of", "write_rows"]
-
 LAYOUT = "9"
 """Of these tables and those of the graph; another one is filled again."""
 COLUMNS = ("kind text", "source text", "time real", "asks integer", "more text", "same integer")

@@ -44,8 +44,6 @@ from .tree_graph import TreeGraph
 if TYPE_CHECKING:  # its patterns are compiled only where something reads
     from .extraction import Extraction
 
-__all__ = ["EXTRACTION", "MemoryReader", "check_reader", "named_in"]
-
 EXTRACTION = "extraction"
 """Who made the keywords and the links that come from reading a memory."""
 

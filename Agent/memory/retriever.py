@@ -48,8 +48,9 @@ from .keywords import (
     subjects_of,
     words_of,
 )
-from .memories import Filters, Found, InfoFacts, Memories
+from .memories import Found, Memories
 from .memory_fields import Memory, memory_fields
+from .memory_rows import Filters, InfoFacts
 from .scoring import (
     DiceOverlap,
     GraphDistance,

@@ -53,8 +53,8 @@ from ..keyword_tree import LOG_NAME, InvalidInputError, KeywordTree, KeywordTree
 from ..models.judge import SHOWN, judge
 from ..store.addresses import refuse_address
 from .eviction import EvictionPolicy, ForgettingPlan, RecallLog, RecallStats, plan_forgetting
-from .memories import Filters
 from .memory_fields import Memory, Record, record_of, with_recalls
+from .memory_rows import Filters
 from .reading import MemoryReader, check_reader
 from .retriever import MemoryRetriever, Retrieved, RetrieverConfig
 from .schemas import as_utc

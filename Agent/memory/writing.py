@@ -28,8 +28,6 @@ from .reading import EXTRACTION, MemoryReader, named_in
 from .retriever import MemoryRetriever
 from .tree_graph import TreeGraph
 
-__all__ = ["MemoryWriter", "Remembered"]
-
 _SUCCESSORS = uuid.UUID("6f0ce1f2-7d5b-4f0e-9c55-3d0a5f5e8b11")  # any: the namespace of a corrected fact's id
 _ATTEMPTS = 9  # at a write that others disturb
 _SAME_NAMES = 1_000  # keywords of one name that a path may lead through

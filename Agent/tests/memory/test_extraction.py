@@ -12,7 +12,6 @@ from Agent.base.speech import NOT_OWN, own_words
 from Agent.base.text import split_sentences
 from Agent.keyword_tree import StubLLMClient
 from Agent.memory.extraction import (
-    ENTITY_TYPES,
     FACTS_SCHEMA,
     GRAPH_SCHEMA,
     Extraction,
@@ -23,6 +22,7 @@ from Agent.memory.extraction import (
     check_reply,
     read_graph,
 )
+from Agent.memory.graph import ENTITY_TYPES
 from Agent.tests.support.examples import share
 
 

@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 
 from Agent.finding.index import Index
 from Agent.keyword_tree import Info, InvalidInputError, KeywordTree
-from Agent.memory.memories import Filters, InfoFacts, Memories, _pages
+from Agent.memory.memories import Memories, _pages
+from Agent.memory.memory_rows import Filters, InfoFacts
 from Agent.tests.support.examples import share
 
 

@@ -13,7 +13,7 @@ from Agent.finding.calibration import ANSWER_BAR
 from Agent.keyword_tree import InvalidInputError, KeywordTree
 from Agent.memory.graph import GraphRelation
 from Agent.memory.keywords import SimpleKeywordExtractor
-from Agent.memory.memories import Filters
+from Agent.memory.memory_rows import Filters
 from Agent.memory.retriever import MemoryRetriever, RetrievalStrategy, RetrieverConfig
 from Agent.memory.scoring import (
     DAY_S,
