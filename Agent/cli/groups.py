@@ -409,7 +409,7 @@ _of_hub(
 _of_hub(
     "import",
     "Read JSON lines in: those of an export, or any with task, content and types.\n\nFILE - is the input.",
-    click.argument("file"),
+    click.argument("file", type=click.File(encoding="utf-8-sig")),
     has_json=True,
     does="take_in",
 )

@@ -214,10 +214,10 @@ class Following:
 
     # -- following --
 
-    def catch_up(self) -> bool:
-        """Follow the log; return whether there was anything new."""
+    def catch_up(self) -> None:
+        """Follow the log."""
         with self._catching_up:
-            return self._follow()
+            self._follow()
 
     def take_own(self) -> None:
         """Take in a write that was just acknowledged; a failure to read it does not make it look unwritten.
@@ -249,8 +249,8 @@ class Following:
         """Return whether a read need not look at the log."""
         return time.monotonic() < self._next_look
 
-    def _follow(self) -> bool:
-        began, is_new, in_state = next(self._tickets), False, False
+    def _follow(self) -> None:
+        began, in_state = next(self._tickets), False
         db, place = self._placed
         if db is None or db is not self._connection:
             db, place = self._do(self._read_place)
@@ -264,12 +264,11 @@ class Following:
             take = functools.partial(self._take_changes, changes=some, first=place, in_state=in_state)
             if not self._do(take):
                 self._placed = None, Position()
-                return self._follow()  # another process was quicker
+                self._follow()  # another process was quicker
+                return
             place, in_state = Position(some[-1].seq, some[-1].operation_id), some[-1].op == "state"
-            is_new = True
         self._placed, self._covered = (db, place), began
         self._next_look = time.monotonic() + FOLLOW_S
-        return is_new
 
     def _read_place(self, db: sqlite3.Connection) -> tuple[sqlite3.Connection, Position]:
         place = Position(*db.execute("SELECT seq, id FROM place").fetchone())

@@ -11,7 +11,7 @@ import threading
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 from pydantic import TypeAdapter
 
@@ -226,13 +226,10 @@ def key(place: str | Path, *, action: str, drop_old: bool) -> None:
         print(say("The old keys still open old backups and other hubs; --drop-old takes them away."))
 
 
-def take_in(place: str | Path, *, file: str, as_json: bool) -> int:
+def take_in(place: str | Path, *, file: TextIO, as_json: bool) -> int:
     """Read an export, or lines written by hand."""
-    with KnowHub(place) as hub, contextlib.ExitStack() as stack:
-        source: Any = sys.stdin
-        if file != "-":
-            source = stack.enter_context(open(file, encoding="utf-8-sig"))
-        report = hub.take_in(LOCAL, _lines(source))
+    with KnowHub(place) as hub:
+        report = hub.take_in(LOCAL, _lines(file))
     if as_json:
         print(json.dumps(report, ensure_ascii=False))
         return 1 if report["errors"] else 0
@@ -259,8 +256,7 @@ def export(place: str | Path, *, file: str = "-") -> None:
         if file != "-":
             descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
             out = stack.enter_context(open(descriptor, "w", encoding="utf-8"))
-        for line in hub.export(LOCAL):
-            out.write(json.dumps(line, ensure_ascii=False) + "\n")
+        out.writelines(json.dumps(line, ensure_ascii=False) + "\n" for line in hub.export(LOCAL))
 
 
 def audit(place: str | Path, *, limit: int, as_json: bool) -> None:
