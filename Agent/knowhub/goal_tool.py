@@ -183,34 +183,29 @@ def open_trace(trace_id: str, store: TraceStore) -> Iterator[None]:
 
 @tool("Plan: `add` a goal (description, parent_id), `focus` one to see what is known, it is `done`, or `abandon` it.")
 async def goal(action: str, goal_id: str = "", description: str = "", parent_id: str = "") -> ToolResult:
-    try:
-        if (trace := _TRACE.get()) is None:
-            raise ValueError(_say("no trace is open"))
-        if trace.tree is None:
-            trace.tree = await trace.store.get_goal_tree(trace.id) or GoalTree()
-        tree = trace.tree
-        if action == "add":
-            if not description.strip():
-                raise ValueError(_say("a goal needs a description"))
-            made = tree.add(description, parent_id, goal_id)
-            await trace.store.update_goal_tree(trace.id, tree)
-            return ToolResult(_say("✅ Goal {}", made.id), tree.render(), {"items": [], "goal_id": made.id})
-        found = tree.find(goal_id)
-        if found is None:
-            there = ", ".join(each.id for each in tree.goals) or _say("add one")
-            raise ValueError(_say("there is no goal {!r}: {}", goal_id[:60], there))
-        if action == "focus":
-            return await focus_goal(goal_id, tree, trace.store, trace.id)
-        action = "abandoned" if action == "abandon" else action  # what is done, or how the goal is called then
-        if action not in ("done", "abandoned"):
-            raise ValueError(_say("there is no action {!r}: add, focus, done, abandon", action[:60]))
-        found.status = action
+    if (trace := _TRACE.get()) is None:
+        raise ValueError(_say("no trace is open"))
+    if trace.tree is None:
+        trace.tree = await trace.store.get_goal_tree(trace.id) or GoalTree()
+    tree = trace.tree
+    if action == "add":
+        if not description.strip():
+            raise ValueError(_say("a goal needs a description"))
+        made = tree.add(description, parent_id, goal_id)
         await trace.store.update_goal_tree(trace.id, tree)
-        return ToolResult(
-            _say("✅ Goal {}: {}", found.id, _say(action)), tree.render(), {"items": [], "goal_id": found.id}
-        )
-    except Exception as error:  # tools do not raise
-        return ToolResult(_say("❌ Goal"), _say("The goals are as they were: {}", error), {"items": []}, str(error))
+        return ToolResult(_say("✅ Goal {}", made.id), tree.render(), {"items": [], "goal_id": made.id})
+    found = tree.find(goal_id)
+    if found is None:
+        there = ", ".join(each.id for each in tree.goals) or _say("add one")
+        raise ValueError(_say("there is no goal {!r}: {}", goal_id[:60], there))
+    if action == "focus":
+        return await focus_goal(goal_id, tree, trace.store, trace.id)
+    action = "abandoned" if action == "abandon" else action  # what is done, or how the goal is called then
+    if action not in ("done", "abandoned"):
+        raise ValueError(_say("there is no action {!r}: add, focus, done, abandon", action[:60]))
+    found.status = action
+    await trace.store.update_goal_tree(trace.id, tree)
+    return ToolResult(_say("✅ Goal {}: {}", found.id, _say(action)), tree.render(), {"items": [], "goal_id": found.id})
 
 
 async def focus_goal(goal_id: str, goal_tree: GoalTree, trace_store: TraceStore, trace_id: str) -> ToolResult:
@@ -225,13 +220,13 @@ async def focus_goal(goal_id: str, goal_tree: GoalTree, trace_store: TraceStore,
     if current is None:
         raise LookupError(f"there is no goal {goal_id!r}")
     goal_tree.focus(current)
-    found = await _search(current.description, TOP_K, MIN_SCORE, None, SEARCH_S)
-    current.knowledge = found.metadata["items"]
-    await trace_store.update_goal_tree(trace_id, goal_tree)
     language = language_of(current.description)
-    block = knowledge_block(current.knowledge, language)
-    if found.error is not None:
-        block = WORDS[language]["block_missing"].format(found.error)
+    try:
+        current.knowledge = (await _search(current.description, TOP_K, MIN_SCORE, None, SEARCH_S)).metadata["items"]
+        block = knowledge_block(current.knowledge, language)
+    except Exception as error:  # whatever stands in its way
+        current.knowledge, block = [], WORDS[language]["block_missing"].format(error)
+    await trace_store.update_goal_tree(trace_id, goal_tree)
     output = f"{WORDS[language]['focused'].format(current.description)}\n\n{block}"
     return ToolResult("✅ Goal 已聚焦", output, {"items": current.knowledge, "goal_id": goal_id}, None)
 

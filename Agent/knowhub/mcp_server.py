@@ -23,7 +23,7 @@ from .hub import KnowHub
 from .prompts import KNOWLEDGE_EXTRACTION_PROMPT, language_of, research_skill
 from .records import KnowHubError
 from .tokens import Token
-from .tools import TOOLS, Tool, ToolResult, knowledge_get
+from .tools import TOOLS, Tool, knowledge_get
 
 try:
     from mcp.server import MCPServer
@@ -72,7 +72,7 @@ def make_server(hub: KnowHub, token: Token | None = None, *, application: Applic
 
 
 def _as_whoever_asks(
-    called: Tool[Any, ToolResult], api: Any, who: Callable[[], Token], scopes: Callable[[Token], list[str]]
+    called: Tool[...], api: Any, who: Callable[[], Token], scopes: Callable[[Token], list[str]]
 ) -> Callable[..., Any]:
     """Return an agent's tool as one of a host: the same call of the same API, within this process, as the caller.
 

@@ -42,7 +42,6 @@ __all__ += ["request", "tool"]
 
 Json = dict[str, Any]
 _P = ParamSpec("_P")
-_R_co = TypeVar("_R_co", covariant=True)
 
 
 @dataclass
@@ -66,26 +65,35 @@ class ToolResult:
         return len(items) if isinstance(items, Sequence) else 0
 
 
-class Tool(Protocol, Generic[_P, _R_co]):
+class Tool(Protocol, Generic[_P]):
     """An async function with the schema that a model reads."""
 
     schema: Json
     __name__: str
 
-    def __call__(self, *args: _P.args, **kwargs: _P.kwargs) -> Awaitable[_R_co]:
+    def __call__(self, *args: _P.args, **kwargs: _P.kwargs) -> Awaitable[ToolResult]:
         """Do it."""
 
 
-def tool(does: str) -> Callable[[Callable[_P, Awaitable[_R_co]]], Tool[_P, _R_co]]:
-    """Leave an async function as it is, and add `.schema`: its name, what it does, its parameters as JSON schema.
+def tool(does: str) -> Callable[[Callable[_P, Awaitable[ToolResult]]], Tool[_P]]:
+    """Let an async function return what went wrong instead of raising it, since a model reads that; add `.schema`.
 
-    What it does becomes its docstring, too; Python leaves no docstrings where it is run with `-OO`.
+    The schema is its name, what it does, and its parameters as JSON schema. What it does becomes its docstring, too;
+    Python leaves no docstrings where it is run with `-OO`.
     """
 
-    def mark(function: Callable[_P, Awaitable[_R_co]]) -> Tool[_P, _R_co]:
-        function.__doc__ = does
-        function.schema = _schema_of(function, does)  # type: ignore[attr-defined]
-        return typing.cast("Tool[_P, _R_co]", function)
+    def mark(function: Callable[_P, Awaitable[ToolResult]]) -> Tool[_P]:
+        @functools.wraps(function)
+        async def call(*args: _P.args, **kwargs: _P.kwargs) -> ToolResult:
+            try:
+                return await function(*args, **kwargs)
+            except Exception as error:
+                said = _say("{} was not done", call.__name__)
+                return ToolResult(f"❌ {said}", f"{said}: {error}", {"items": []}, str(error))
+
+        call.__doc__ = does
+        call.schema = _schema_of(function, does)  # type: ignore[attr-defined]
+        return cast("Tool[_P]", call)
 
     return mark
 
@@ -119,26 +127,6 @@ def _type_schema(hint: Any) -> Json:
     return dict(_TYPES[hint])
 
 
-# What all tools share
-
-
-def reporting(title: str) -> Callable[[Callable[_P, Awaitable[ToolResult]]], Callable[_P, Awaitable[ToolResult]]]:
-    """Let an async function return what went wrong, under a title, instead of raising it: a model reads it."""
-
-    def mark(function: Callable[_P, Awaitable[ToolResult]]) -> Callable[_P, Awaitable[ToolResult]]:
-        @functools.wraps(function)
-        async def call(*args: _P.args, **kwargs: _P.kwargs) -> ToolResult:
-            try:
-                return await function(*args, **kwargs)
-            except Exception as error:
-                said = _say(title)
-                return ToolResult(f"❌ {said}", f"{said}: {error}", {"items": []}, str(error))
-
-        return call
-
-    return mark
-
-
 # The eight tools
 
 
@@ -149,7 +137,6 @@ async def knowledge_search(
     return await _search(query, top_k, min_score, types, TIMEOUT_S)
 
 
-@reporting("Knowledge search failed")
 async def _search(query: str, top_k: int, min_score: int, types: list[str] | None, timeout_s: float) -> ToolResult:
     params = {"q": query[:2000], "top_k": top_k, "min_score": min_score, "types": ",".join(types or ()) or None}
     answer = await request("GET", "/api/knowledge/search", params=params, timeout_s=timeout_s)
@@ -162,7 +149,6 @@ async def _search(query: str, top_k: int, min_score: int, types: list[str] | Non
 
 
 @tool("Keep a lesson: `task` is the situation, `content` what to do there. No passwords or keys: see resource_save.")
-@reporting("Knowledge was not saved")
 async def knowledge_save(
     task: str,
     content: str,
@@ -201,7 +187,6 @@ async def knowledge_save(
 
 
 @tool("Judge an entry by a case (task, outcome, reason), score it 1 to 5, or say how its text should be improved.")
-@reporting("Knowledge was not updated")
 async def knowledge_update(
     knowledge_id: str,
     add_helpful_case: dict[str, Any] | None = None,
@@ -224,7 +209,6 @@ async def knowledge_update(
 
 
 @tool("Judge several entries at once: each with knowledge_id, is_helpful and case.")
-@reporting("Feedback was not kept")
 async def knowledge_batch_update(feedback_list: list[dict[str, Any]]) -> ToolResult:
     answer = await request("POST", "/api/knowledge/batch_update", body={"feedback_list": feedback_list})
     notes = (f"{each['knowledge_id']}: {_say(each['detail'])}" for each in answer["results"] if each["detail"])
@@ -233,7 +217,6 @@ async def knowledge_batch_update(feedback_list: list[dict[str, Any]]) -> ToolRes
 
 
 @tool("List what was saved, newest first.")
-@reporting("Knowledge was not listed")
 async def knowledge_list(
     limit: int = 10, types: list[str] | None = None, scopes: list[str] | None = None
 ) -> ToolResult:
@@ -247,7 +230,6 @@ async def knowledge_list(
 
 
 @tool("Return one entry whole, with its cases.")
-@reporting("The entry was not read")
 async def knowledge_get(knowledge_id: str) -> ToolResult:
     entry = await request("GET", f"/api/knowledge/{quote(knowledge_id, safe='')}")
     return ToolResult(
@@ -256,7 +238,6 @@ async def knowledge_get(knowledge_id: str) -> ToolResult:
 
 
 @tool("Merge entries that say the same; with dry_run only say which.")
-@reporting("Nothing was merged")
 async def knowledge_slim(model: str = "google/gemini-2.0-flash-001", dry_run: bool = False) -> ToolResult:
     body = {"model": model, "dry_run": dry_run}
     answer = await request("POST", "/api/knowledge/slim", body=body, timeout_s=600.0)
@@ -267,7 +248,6 @@ async def knowledge_slim(model: str = "google/gemini-2.0-flash-001", dry_run: bo
 
 
 @tool("Keep code, an account or a cookie under a path; whatever must stay secret goes into secure_body alone.")
-@reporting("The resource was not saved")
 async def resource_save(
     resource_id: str,
     title: str,
@@ -293,7 +273,6 @@ async def resource_save(
 
 
 @tool("Read a resource; where it has a secret, write the placeholder shown and let a tool fill it in.")
-@reporting("The resource was not read")
 async def resource_get(resource_id: str, reveal: bool = False) -> ToolResult:
     found = await request("GET", _resource_path(resource_id))
     placeholder = _placeholder(found["id"]) if found["secret"] == "sealed" else ""
@@ -321,7 +300,7 @@ def _placeholder(id: str) -> str:
     return f"{{{{secret:{id}}}}}"
 
 
-TOOLS: tuple[Tool[Any, ToolResult], ...] = (
+TOOLS: tuple[Tool[...], ...] = (
     knowledge_search,
     knowledge_save,
     knowledge_update,

@@ -446,5 +446,5 @@ def test_tools_speak_the_language_that_was_chosen(server: str, monkeypatch: pyte
     saved = run(knowledge_save("煮鸡蛋", "七分钟。", ["usecase"]))
     refused = run(knowledge_save("煮鸡蛋", "七分钟。", ["recipe"]))
     assert saved.title == "✅ 知识已保存"
-    assert refused.title == "❌ 知识没有保存"
-    assert run(tools.knowledge_get("knowledge-0")).output.startswith("没有读到条目: not-found")
+    assert refused.title == "❌ knowledge_save 没有完成"
+    assert run(tools.knowledge_get("knowledge-0")).output.startswith("knowledge_get 没有完成: not-found")
