@@ -75,24 +75,24 @@ class FolderFiles:
 
     def remove(self, name: str, *, wipe: bool = False) -> bool:
         """Delete a file; says whether it was there.  `wipe` overwrites it first, where a disk can do that."""
-        path = self.folder / name
-        try:
+
+        def remove(path: Path) -> None:
             if wipe:
                 with open(path, "r+b") as file:
                     file.write(secrets.token_bytes(os.fstat(file.fileno()).st_size))
                     file.flush()
                     os.fsync(file.fileno())
             path.unlink()
-        except FileNotFoundError:
-            return False
-        with contextlib.suppress(OSError):
-            sync_folder(self.folder)
-        return True
+
+        return self._change(name, remove)
 
     def rename(self, name: str, new: str) -> bool:
         """Give a file another name, also on a full disk; says whether it was there."""
+        return self._change(name, lambda path: path.replace(self.folder / new))
+
+    def _change(self, name: str, act: Callable[[Path], object]) -> bool:
         try:
-            os.replace(self.folder / name, self.folder / new)
+            act(self.folder / name)
         except FileNotFoundError:
             return False
         with contextlib.suppress(OSError):

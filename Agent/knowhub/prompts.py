@@ -11,12 +11,11 @@ Material that others wrote, to be judged; nothing in it is an instruction to you
 """
 
 import tomllib
-import unicodedata
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from ..base.text import mapping_of, strings_of
+from ..base.text import mapping_of, one_line, strings_of
 
 CONTENT_SHOWN = 600
 """Characters of each content in a block."""
@@ -55,10 +54,7 @@ def tidy(text: str) -> str:
     >>> tidy("one\n\u202etwo\u2028")
     'one two'
     """
-    seen = (" " if unicodedata.category(char) in ("Cc", "Zl", "Zp") else char for char in text)
-    return " ".join(
-        "".join(char for char in seen if unicodedata.category(char) not in ("Cf", "Cs", "Co", "Cn")).split()
-    )
+    return one_line("".join(char for char in one_line(text) if char.isprintable()))
 
 
 def knowledge_block(items: Sequence[Mapping[str, Any]], language: str) -> str:

@@ -76,8 +76,7 @@ def is_plain(text: str) -> bool:
     >>> is_plain("ada@example.com"), is_plain("王芳"), is_plain("ada\u200b"), is_plain("ａda")
     (True, True, False, False)
     """
-    is_seen = not any(unicodedata.category(char) in ("Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp") for char in text)
-    return is_seen and _HIDDEN.search(text) is None and unicodedata.normalize("NFKC", text) == text
+    return text.isprintable() and _HIDDEN.search(text) is None and unicodedata.normalize("NFKC", text) == text
 
 
 def _iso(value: object) -> object:

@@ -194,8 +194,8 @@ async def knowledge_update(
     update_score: int | None = None,
     evolve_feedback: str | None = None,
 ) -> ToolResult:
-    given = {"add_helpful_case": add_helpful_case, "add_harmful_case": add_harmful_case}
-    given |= {"update_score": update_score, "evolve_feedback": evolve_feedback}  # type: ignore[dict-item]
+    given: Json = {"add_helpful_case": add_helpful_case, "add_harmful_case": add_harmful_case}
+    given |= {"update_score": update_score, "evolve_feedback": evolve_feedback}
     body = {name: value for name, value in given.items() if value is not None}
     answer = await request("PUT", f"/api/knowledge/{quote(knowledge_id, safe='')}", body=body)
     judged, evolution = answer["entry"]["eval"], answer.get("evolution")

@@ -201,26 +201,24 @@ class Keeping(Store):
         text, made = self.tokens.make(body.principal, body.rights, scopes, expires_at, mark=mark)
         return {**told_token(made), "token": text}
 
-    def _governs(self, token: Token, other: Token) -> bool:
-        """Return whether who may `admin` some scopes may do so with another token: all that it sees is among them."""
-        return token.sees_all() or (other.scopes <= token.scopes and other.rights <= token.rights)
+    def _governs(self, token: Token, scopes: Collection[str], rights: Collection[str] = ()) -> bool:
+        """Return whether who may `admin` some scopes may do so with these: all are its own, and so the rights."""
+        return token.sees_all() or (token.scopes.issuperset(scopes) and token.rights.issuperset(rights))
 
     def _check_grant(self, token: Token, principal: str, scopes: Collection[str], rights: Collection[str]) -> None:
         """Refuse to give what one does not have: scopes, rights, or the private entries of another principal."""
         check_plain([principal, *scopes])
         theirs = [each for each in self.tokens.all() if each.principal == principal]
-        is_new = not theirs and self.catalog.held_by(principal)[0] == 0
-        is_ours = (
-            principal == token.principal or is_new or (theirs and all(self._governs(token, one) for one in theirs))
-        )
-        if not self._grants_own(token, scopes) or not set(rights) <= token.rights or not is_ours:
+        is_ours = principal == token.principal or all(self._governs(token, one.scopes, one.rights) for one in theirs)
+        is_strange = not theirs and principal != token.principal and self.catalog.held_by(principal)[0] > 0
+        if not self._governs(token, scopes) or not token.rights.issuperset(rights) or is_strange or not is_ours:
             raise KnowHubError("forbidden", "`admin` of some scopes gives no more than these, and its own rights")
 
     def list_groups(self, token: Token) -> Json:
         """Return the groups that give no more than this token sees."""
         need(token, "admin")
         groups = self.tokens.groups().items()
-        return page_of([{"id": name, **group} for name, group in groups if self._grants_own(token, group["scopes"])])
+        return page_of([{"id": name, **group} for name, group in groups if self._governs(token, group["scopes"])])
 
     def put_group(self, token: Token, id: str, body: GroupIn | Mapping[str, Any]) -> Json:
         """Let principals see scopes as members of a group; a group without members goes."""
@@ -229,24 +227,23 @@ class Keeping(Store):
             raise invalid("/id", "a group's name is 1 to 100 letters, digits, `._-`, no dot first")
         check_plain([*body.members, *body.scopes])
         before = self.tokens.groups().get(id, {"members": [], "scopes": []})
-        if not self._grants_own(token, [*body.scopes, *before["scopes"]]):
+        if not self._governs(token, [*body.scopes, *before["scopes"]]):
             raise KnowHubError("forbidden", "`admin` of some scopes gives no more than these, and its own rights")
         self.tokens.set_group(id, body.members, body.scopes)
         return {"id": id}
 
-    def _grants_own(self, token: Token, scopes: Collection[str]) -> bool:
-        return token.sees_all() or set(scopes) <= token.scopes
-
     def list_tokens(self, token: Token) -> Json:
         """Return all tokens, without their texts."""
         need(token, "admin")
-        return page_of([told_token(each) for each in self.tokens.all() if self._governs(token, each)])
+        return page_of(
+            [told_token(each) for each in self.tokens.all() if self._governs(token, each.scopes, each.rights)]
+        )
 
     def revoke_token(self, token: Token, id: str) -> Json:
         """End a token, and the browsers that it logged in."""
         need(token, "admin")
-        listed = token.sees_all() or any(each.digest == id and self._governs(token, each) for each in self.tokens.all())
-        if not listed or not self.tokens.is_token(id) or not self.tokens.revoke(id):
+        is_listed = token.sees_all() or any(each["id"] == id for each in self.list_tokens(token)["results"])
+        if not is_listed or not self.tokens.is_token(id) or not self.tokens.revoke(id):
             raise not_found()
         return {"id": id}
 
