@@ -15,6 +15,7 @@ import re
 import unicodedata
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
+from functools import partial
 from typing import Annotated, Any, Literal, TypeVar, get_args
 
 from pydantic import (
@@ -67,6 +68,7 @@ def _storable(text: str) -> str:
     return text
 
 
+_Json = TypeVar("_Json")
 _HIDDEN = re.compile("[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u3164\ufe00-\ufe0f\uffa0\U000e0100-\U000e01ef]")
 
 
@@ -98,7 +100,26 @@ def _in_utc(time: datetime) -> datetime:
         raise ValueError("it must be a time of the years 1 to 9999, in UTC, too") from None
 
 
-_Storable = AfterValidator(_storable)
+def _check_json(value: _Json, limit: int = 20_000) -> _Json:
+    """Return a value; refuse one that is no plain JSON, too deep or too long."""
+    try:
+        text, depth = json.dumps(value, ensure_ascii=False, allow_nan=False), _depth_of(value)
+    except (TypeError, ValueError, RecursionError):
+        raise ValueError("it must be plain JSON, with finite numbers") from None
+    _storable(text)
+    if len(text) > limit:
+        raise ValueError(f"it must not be longer than {limit} characters")
+    if depth > 50:
+        raise ValueError("it must not be deeper than 50 levels")
+    return value
+
+
+def _depth_of(value: object) -> int:
+    held = value.values() if isinstance(value, dict) else value if isinstance(value, (list, tuple)) else None
+    return 0 if held is None else 1 + max(map(_depth_of, held), default=0)
+
+
+_Storable, _Plain = AfterValidator(_storable), AfterValidator(_check_json)
 Time = Annotated[AwareDatetime, BeforeValidator(_iso), AfterValidator(_in_utc)]
 # Blanks and control characters. ECMA 262, whose patterns a JSON schema has, and Rust, which checks them here, differ in
 # what `\\s` means (U+0085, U+FEFF): both are listed.
@@ -190,13 +211,8 @@ class Judgement(Body):
     helpful: Annotated[int, Field(ge=0, le=1_000_000)] = 0
     harmful: Annotated[int, Field(ge=0, le=1_000_000)] = 0
     confidence: Confidence = 0.5
-    helpful_history: Annotated[list[dict[str, Any]], Field(max_length=20)] = []
-    harmful_history: Annotated[list[dict[str, Any]], Field(max_length=20)] = []
-
-    @model_validator(mode="after")
-    def _is_storable(self) -> "Judgement":
-        _check_json([self.helpful_history, self.harmful_history])
-        return self
+    helpful_history: Annotated[list[dict[str, Any]], Field(max_length=20), _Plain] = []
+    harmful_history: Annotated[list[dict[str, Any]], Field(max_length=20), _Plain] = []
 
 
 class KnowledgeLine(KnowledgeIn):
@@ -305,7 +321,7 @@ class ResourceFields(Body):
     title: Name
     body: Annotated[str, StringConstraints(max_length=BODY_LIMIT), _Storable] = ""
     content_type: ContentType = "text"
-    metadata: Annotated[dict[Name, Any], Field(max_length=50)] = {}
+    metadata: Annotated[dict[Name, Any], Field(max_length=50), _Plain] = {}
     scopes: Scopes = [OWNER_SCOPE]
     owner: Short = ""
 
@@ -319,7 +335,6 @@ class ResourceIn(ResourceFields):
     @model_validator(mode="after")
     def _is_storable(self) -> "ResourceIn":
         _storable(self.secret())
-        _check_json(self.metadata)
         ends_at = self.ends_at()
         # A caller who says when a secret ends relies on it.
         if self.metadata.get("expires_at") is not None and (ends_at is None or not 0 <= ends_at <= LAST_S):
@@ -350,22 +365,7 @@ class ResourceLine(ResourceIn):
     created_by: Short = ""
 
 
-def _check_json(value: object, limit: int = 20_000) -> None:
-    """Refuse a value that is no plain JSON, too deep or too long."""
-    try:
-        text = json.dumps(value, ensure_ascii=False, allow_nan=False)
-    except (TypeError, ValueError, RecursionError):
-        raise ValueError("it must be plain JSON, with finite numbers") from None
-    _storable(text)
-    if len(text) > limit:
-        raise ValueError(f"it must not be longer than {limit} characters")
-    if _depth_of(value) > 50:
-        raise ValueError("it must not be deeper than 50 levels")
-
-
-def _depth_of(value: object) -> int:
-    held = value.values() if isinstance(value, dict) else value if isinstance(value, (list, tuple)) else None
-    return 0 if held is None else 1 + max(map(_depth_of, held), default=0)
+_PlainKnowledge = AfterValidator(partial(_check_json, limit=CONTENT_LIMIT))
 
 
 class GoalIn(Body):
@@ -375,12 +375,7 @@ class GoalIn(Body):
     description: Longer = ""
     status: Literal["open", "focused", "done", "abandoned"] = "open"
     parent_id: Short = ""
-    knowledge: Annotated[list[dict[str, Any]], Field(max_length=50)] = []
-
-    @model_validator(mode="after")
-    def _is_storable(self) -> "GoalIn":
-        _check_json(self.knowledge, CONTENT_LIMIT)
-        return self
+    knowledge: Annotated[list[dict[str, Any]], Field(max_length=50), _PlainKnowledge] = []
 
 
 class GoalsIn(Body):

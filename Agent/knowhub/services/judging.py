@@ -15,7 +15,7 @@ from ..evolving import check_rewrite
 from ..ledger import ATTEMPTS
 from ..records import Json, KnowHubError, Record, iso_time, kind_of, not_found
 from ..schemas import AcceptIn, BatchIn, Case, KnowledgeUpdate, PageQuery, ProposalQuery, is_text, parse
-from ..tokens import Token, need, sees, sees_said
+from ..tokens import Token, need, sees_said
 from .entries import Entries
 from .store import admit, page_of, read_case, read_cursor
 
@@ -175,17 +175,12 @@ class Judging(Entries):
         changed = record.changed(text), proposal.changed(text, state="accepted")
         return self._write(token, "evolve", lambda: [*map(self.ledger.update, changed)], mark)[0]
 
-    def _sees_proposal(self, token: Token, known: Record) -> bool:
-        """Return whether a token sees both the entry as it is, and as it was when the proposal was written."""
-        entry = self.catalog.lead(known.fields["of"])
-        return entry is not None and sees(token, entry) and sees_said(token, known)
-
     def proposals(self, token: Token, query: ProposalQuery | Mapping[str, Any] = {}) -> Json:  # noqa: B006
         """Return a page of proposals, newest first."""
         query = admit(token, "read", ProposalQuery, query)
 
         def wanted(known: Record) -> bool:
-            return known.fields["state"] == query.state and self._sees_proposal(token, known)
+            return known.fields["state"] == query.state and self._sees_statement(token, known)
 
         return self._page("proposal", wanted, query, self._told_proposal)
 
@@ -201,7 +196,7 @@ class Judging(Entries):
         """Return an open proposal and its entry, for one who may decide on it."""
         need(token, "write")
         proposal = self._current(self.catalog.get, id) if kind_of(id) == "proposal" else None
-        if proposal is None or not self._sees_proposal(token, proposal):
+        if proposal is None or not self._sees_statement(token, proposal):
             raise not_found()
         record = self._record(token, proposal.fields["of"], "knowledge", proposal.fields["version"])
         self._check_owner(token, record)

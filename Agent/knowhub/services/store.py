@@ -18,7 +18,7 @@ from ..ledger import ATTEMPTS, KEYWORDS, TreeLedger
 from ..records import OWNER_SCOPE, Json, KnowHubError, Record, iso_time, kind_of, not_found
 from ..routing import Models
 from ..schemas import KnowledgeIn, KnowledgeLine, PageQuery, ResourceIn, parse
-from ..tokens import Token, Tokens, check_plain, need, sees
+from ..tokens import Token, Tokens, check_plain, need, sees, sees_said
 from ..vault import Vault
 
 TARGETS = ("allowed_hosts", "allowed_programs")
@@ -191,6 +191,11 @@ class Store:
         if there is not None and there.deleted:
             raise gone_since()
         return ids[0] if there is None else there.id
+
+    def _sees_statement(self, token: Token, said: Record) -> bool:
+        """Return whether a token sees both an entry as it is, and as it was when this was said of it."""
+        entry = self.catalog.lead(str(said.fields["of"]))
+        return entry is not None and sees(token, entry) and sees_said(token, said)
 
     def _page(
         self, kind: str, wanted: Callable[[Record], bool], query: PageQuery, show: Callable[[Record], Json]

@@ -7,7 +7,7 @@ from typing import Any
 from ..ledger import ATTEMPTS
 from ..records import Json, KnowHubError, Record, invalid, iso_time, kind_of, not_found
 from ..schemas import FeedbackLine, ImportIn, KnowledgeLine, ResourceLine, check_resource_id, parse
-from ..tokens import Token, need, sees, sees_said
+from ..tokens import Token, need, sees
 from .judging import Judging, case_fields
 from .resources import Resources, resource_fields
 from .store import digest_of, entry_fields
@@ -27,12 +27,7 @@ class Transfer(Judging, Resources):
         need(token, "read")
         for kind in ("knowledge", "resource", "feedback"):
             for record in self.catalog.all(kind):
-                if kind == "feedback":
-                    entry = self.catalog.lead(record.fields["of"])
-                    is_seen = sees_said(token, record) and entry is not None and sees(token, entry)
-                else:
-                    is_seen = sees(token, record)
-                if is_seen:
+                if self._sees_statement(token, record) if kind == "feedback" else sees(token, record):
                     yield {"kind": kind, **self._exported(record)}
 
     def _exported(self, record: Record) -> Json:
