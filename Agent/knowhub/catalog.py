@@ -258,7 +258,8 @@ class Following:
         store, self._store = self._store, self._tree._engine.store
         if store is not self._store:  # opened again, perhaps since the log lost its tail
             self._placed = None, Position()
-            return self._follow()
+            self._follow()
+            return
         # Read before the file is held: reading waits for writes that are under way.
         while some := list(itertools.islice(changes, _CHANGES)):
             take = functools.partial(self._take_changes, changes=some, first=place, in_state=in_state)
