@@ -3121,8 +3121,8 @@ class _State:
         self.next_ordinal = ordinals[-1] + 1
         self.children.AddAll(zip(parents, ids, strict=True), True)
         self.names.AddAll(zip(folds, named_ids, strict=True), True)
-        tokens = zip(map(_TokenOf, folds), folds, named_ids, strict=True)
-        self.tokens.AddAll(((token, id) for token, fold, id in tokens if token != fold), True)
+        unlike = [(_TokenOf(fold), fold, id) for fold, id in zip(folds, named_ids, strict=True) if not fold.isalnum()]
+        self.tokens.AddAll([(token, id) for token, fold, id in unlike if token != fold], True)
         return True
 
     def AddNode(self, id: str, row: bytes, ordinal: int, parent_id: str, folds: list[str], tokens: list[str]) -> None:
