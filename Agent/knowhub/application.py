@@ -34,8 +34,8 @@ from .schemas import problem_of
 from .server import answer, caller_of, router
 from .tokens import need
 
-SWEEP_S, TEND_S = 60, 5
-"""Seconds between two looks for expired secrets, and for new words: those of many entries at once cost half."""
+SWEEP_S, TEND_S = 60, 2
+"""Seconds between two looks for expired secrets, and for new words: those of many entries at once cost less."""
 
 _log = logging.getLogger(__name__)
 
