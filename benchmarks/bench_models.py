@@ -236,7 +236,7 @@ class Counts:
 
 
 def cases_of(path: Path, trees: Sequence[str], every: int) -> dict[str, list[Case]]:
-    """Return every so-manieth question for each tree, those with an answer first, then foreign ones."""
+    """Return every n-th question for each tree, those with an answer first, then foreign ones."""
     asked = {tree: list(questions.items()) for tree, questions in ASKED.items()}
     foreign = dict(FOREIGN)
     if path.is_file():
