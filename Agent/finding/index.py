@@ -30,6 +30,7 @@ __all__ = ["Hit", "Index", "LostIndexError", "Ranking", "Unit"]
 
 _NEAREST = 200  # units that meaning brings: as many as the words do
 _WHOLE = 50  # candidates where no text is in pieces: the first ten of 1,498 questions in 1,500 are those of 100
+_FAR = 0.25  # of the best score: texts below say little of a question, and have a confidence of some 0.02
 _LEAST = 0.02  # above the score of a text with nothing that is asked for, see `calibration`
 _BESIDE = 0.8  # the share of its context's nearness that a unit inherits; as with words, see `score.DECAY`
 
@@ -144,7 +145,7 @@ class Index(WritableRows):
             asked = score.Query(self, texts.question(query), query=query)
             candidates = score.CANDIDATES if asked.counts.get("passages") else _WHOLE
             found = [] if asked.is_empty else score.rank(asked, limit, candidates, among=among)
-            return [each.id for each in found if each.coverage]
+            return [each.id for each in found if each.coverage and each.score >= _FAR * found[0].score]
 
     def rank(
         self,

@@ -662,6 +662,9 @@ def test_a_question_of_stop_words_has_no_answer(query: str, count: int) -> None:
     assert all(hit.score < 0.3 for hit in index.search(query))
     assert words.order(query) == []
     assert words.order("boss of a kettle") == (["3"] if count > 3 else []) + [str(at) for at in range(7, count, 4)]
+    said = "The boss of the team counts the keys of the kettle."  # of which the others say next to nothing
+    words.put([Unit("whole", text=said)])
+    assert words.order(said) == ["whole"]
 
 
 def test_an_index_of_another_version_is_refused_to_readers_too(tmp_path: Path) -> None:
