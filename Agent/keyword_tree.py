@@ -3753,9 +3753,7 @@ def ReadTarget(item: object, id_of: Mapping[int | str, str]) -> int | str | None
 
 def _ReadConfidence(value: object) -> float | None:
     """Return a number from 0 to 1, also one that is written as a text; None for all else."""
-    if type(value) not in (int, float, str):
-        return None
-    with contextlib.suppress(ValueError, OverflowError):
+    with contextlib.suppress(TypeError, ValueError, OverflowError):
         number = float(cast("str", value))
         return number if 0 <= number <= 1 else None
     return None

@@ -18,8 +18,7 @@ from concurrent.futures import TimeoutError as FutureTimeoutError
 from dataclasses import dataclass
 from typing import Any
 
-from ..base.text import mapping_of
-from ..keyword_tree import BuildMessages, LLMClient, ReadTarget, ReadUsage, WhySilent
+from ..keyword_tree import BuildMessages, LLMClient, ReadUsage, WhySilent
 from ..models import judge
 from ..models.model_clients import client_from_environment
 from .records import Json, KnowHubError, Shares
@@ -109,20 +108,6 @@ def chat(client: LLMClient, intent: str, question: Json) -> Any:
     """Return a model's reply to a question in the library's form: a system text with the schema, one JSON object."""
     messages = BuildMessages(f"{TASKS[intent]}\n{RULES}", SCHEMAS[intent], {"intent": intent, **question})
     return client.Chat(messages, SCHEMAS[intent])
-
-
-def read_chosen(reply: object, count: int, limit: int) -> list[int] | None:
-    """Return the model's choice among `count` candidates, each once and at most `limit`; None is no answer.
-
-    >>> read_chosen({"chosen": [2, "0", 2.0, True, 9]}, 3, 5), read_chosen({"chosen": "all"}, 3, 5)
-    ([2, 0], None)
-    """
-    chosen = mapping_of(reply).get("chosen")
-    if not isinstance(chosen, list):
-        return None
-    named = dict.fromkeys(ReadTarget(each, {}) for each in chosen)
-    valid = [idx for idx in named if isinstance(idx, int) and 0 <= idx < count]
-    return None if chosen and not valid else valid[:limit]
 
 
 @dataclass

@@ -6,10 +6,11 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
+from ..base.text import mapping_of
 from ..keyword_tree import BuildMessages, HideKeys, LLMClient, ReadTarget, WhySilent
 from .model_clients import within
 
-__all__ = ["SCHEMA", "SHOWN", "TASK", "judge", "question_of", "read_targets"]
+__all__ = ["SCHEMA", "SHOWN", "TASK", "judge", "question_of", "read_choice", "read_targets"]
 
 _LOGGER = logging.getLogger(__name__)
 SHOWN, CHARACTERS = 8, 400
@@ -65,11 +66,21 @@ def question_of(question: str, texts: Sequence[tuple[str, str]]) -> dict[str, An
     return {"candidates": shown, "query": question[:2000]}
 
 
-def read_targets(reply: Any, texts: Sequence[tuple[str, str]]) -> list[str] | None:
+def read_targets(reply: object, texts: Sequence[tuple[str, str]]) -> list[str] | None:
     """Return the ids of the texts that a reply names, of an empty list none; None where it cannot be read."""
-    targets = reply.get("targets") if isinstance(reply, dict) else None
-    if not isinstance(targets, list):
+    chosen = read_choice(reply, "targets", len(texts[:SHOWN]))
+    return None if chosen is None else [id for idx, (id, _) in enumerate(texts) if idx in chosen]
+
+
+def read_choice(reply: object, field: str, count: int) -> list[int] | None:
+    """Return which of `count` candidates a reply's list names, each once; None where it cannot be read.
+
+    >>> read_choice({"chosen": [2, "0", 2.0, True, 9]}, "chosen", 3), read_choice({"chosen": "all"}, "chosen", 3)
+    ([2, 0], None)
+    """
+    listed = mapping_of(reply).get(field)
+    if not isinstance(listed, list):
         return None
-    named: dict[int | str, str] = dict(enumerate(id for id, _ in texts[:SHOWN]))
-    chosen = {ReadTarget(target, named) for target in targets}
-    return None if targets and named.keys().isdisjoint(chosen) else [id for idx, id in named.items() if idx in chosen]
+    named = dict.fromkeys(ReadTarget(each, {}) for each in listed)
+    chosen = [idx for idx in named if isinstance(idx, int) and 0 <= idx < count]
+    return None if listed and not chosen else chosen

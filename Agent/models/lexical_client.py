@@ -76,8 +76,8 @@ class LexicalLLMClient(LLMClient):
         Cost: below a millisecond for a view of 50.
         """
         view = _read_view(messages)
-        if view is None:
-            return _reply("missing", reason="the last message is no question that this client knows")
+        if view is None or not view.candidates:
+            return _reply("missing", reason="the last message is no question that this client knows, or shows nothing")
         if view.intent == "suggest_parent":
             return _choose_parent(view)
         if view.intent == "link_info":
@@ -137,13 +137,13 @@ def _reply(action: str, targets: Iterable[_Candidate] = (), reason: str = "") ->
 
 def _choose_answer(view: _View) -> dict[str, Any]:
     """Search: the first in the order, if it fits."""
-    chosen = _first_if_it_fits(view, LEAST_SCORE)
-    if chosen is None:
+    first = view.candidates[0]
+    if first.score < LEAST_SCORE:
         return _reply("missing", reason="nothing says enough of the query")
-    twins = [each for each in view.candidates if _is_twin(each, chosen)]
+    twins = [each for each in view.candidates if _is_twin(each, first)]
     if len(twins) > 1:
         return _reply("ambiguous", twins, reason="they have one name, and one says no more than another")
-    return _reply("match", [chosen], reason=f"first in the order, with a score of {chosen.score:.2f}")
+    return _reply("match", [first], reason=f"first in the order, with a score of {first.score:.2f}")
 
 
 def _choose_parent(view: _View) -> dict[str, Any]:
@@ -151,22 +151,14 @@ def _choose_parent(view: _View) -> dict[str, Any]:
 
     The order already counts the votes of similar keywords for their parents, with descriptions.
     """
-    name = view.text.casefold().strip()
-    chosen = _first_if_it_fits(view, LEAST_OF_A_PARENT)
-    if chosen is not None and chosen.name.casefold() == name:  # a second Nora is not a kind of Nora
-        chosen = None
+    name, first = view.text.casefold().strip(), view.candidates[0]
     heads = [each for each in view.candidates[:HEAD_PLACES] if _is_head(each.name.casefold(), name)]
-    first = view.candidates[0] if view.candidates else None
-    heads = [each for each in heads if first is not None and not _is_under(first.path, each.path)]
+    heads = [each for each in heads if not _is_under(first.path, each.path)]
     if heads:
         return _reply("match", [max(heads, key=lambda each: len(each.name))], reason="the new name ends with its name")
-    if chosen is None:
+    if first.score < LEAST_OF_A_PARENT or first.name.casefold() == name:  # a second Nora is not a kind of Nora
         return _reply("missing", reason="it has too little in common with any")
-    return _reply("match", [chosen], reason=f"first in the order, with a score of {chosen.score:.2f}")
-
-
-def _first_if_it_fits(view: _View, least: float) -> _Candidate | None:
-    return next((each for each in view.candidates[:1] if each.score >= least), None)
+    return _reply("match", [first], reason=f"first in the order, with a score of {first.score:.2f}")
 
 
 def _choose_links(view: _View) -> dict[str, Any]:

@@ -51,7 +51,7 @@ import time
 from abc import abstractmethod
 from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import Future
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from typing import Any, ClassVar, NamedTuple, TypeVar
 from urllib.parse import urlsplit
 
@@ -163,13 +163,9 @@ class Usage:
     counts as any other input."""
 
     def __add__(self, other: "Usage") -> "Usage":
-        return Usage(
-            self.calls + other.calls,
-            self.input_tokens + other.input_tokens,
-            self.output_tokens + other.output_tokens,
-            self.cached_tokens + other.cached_tokens,
-            None if self.cost is None or other.cost is None else self.cost + other.cost,
-        )
+        pairs = zip(astuple(self), astuple(other), strict=True)
+        sums: list[Any] = [None if None in pair else sum(pair) for pair in pairs]
+        return Usage(*sums)
 
 
 @dataclass
@@ -258,7 +254,6 @@ class _ChatClient(LLMClient):
         timeout_s: float = 60.0,
         retries: int = 2,
         budget_calls: int | None = None,
-        budget_tokens: int | None = None,
         prices: Prices | None = None,
         options: Mapping[str, Any] | None = None,
     ) -> None:
@@ -274,7 +269,7 @@ class _ChatClient(LLMClient):
         if not self._key.isascii() or not self._key.isprintable() or " " in self._key:
             raise InvalidInputError("api_key holds characters that no key has")  # and is not shown
         check_time("timeout_s", timeout_s)
-        for name, number in (("retries", retries), ("budget_calls", budget_calls), ("budget_tokens", budget_tokens)):
+        for name, number in (("retries", retries), ("budget_calls", budget_calls)):
             if number is not None:
                 check_count(name, number, 0)
         if not isinstance(prices, Prices | None):
@@ -282,7 +277,7 @@ class _ChatClient(LLMClient):
         if not isinstance(options, Mapping | None):  # whose values may be secret
             raise InvalidInputError(f"options must be a mapping, and is of type {type(options).__name__}")
         self._timeout_s, self._retries, self._prices = timeout_s, retries, prices
-        self._budget = budget_calls, budget_tokens
+        self._budget = math.inf if budget_calls is None else budget_calls
         self._options = dict(options or {})
         self._form, self._form_until = 0, math.inf
         self._left_out: frozenset[str] = frozenset()  # names that the service refused
@@ -416,11 +411,8 @@ class _ChatClient(LLMClient):
         if time.monotonic() >= self._last.get().deadline:
             raise TimeoutError("too late")
         with self._lock:
-            used = self.usage.calls, self.usage.input_tokens + self.usage.output_tokens
-            for count, budget, unit in zip(used, self._budget, ("calls", "tokens"), strict=True):
-                if budget is not None and count >= budget:
-                    said = f"the budget of {budget:,} {unit} is used up: {used[0]:,} calls, {used[1]:,} tokens"
-                    raise BudgetError(said)
+            if self.usage.calls >= self._budget:
+                raise BudgetError(f"the budget of {self._budget:,} calls is used up")
             self._add(Usage(calls=1, cost=self._nothing.cost))
 
     def _add(self, usage: Usage) -> None:
@@ -456,8 +448,6 @@ class OpenAIChatClient(_ChatClient):
             thread that still waits for an answer goes on until it fails; its tokens do not count.
         retries: how often a failed request is sent again, by the package's rules.
         budget_calls: max requests, of all threads together; None: no limit.
-        budget_tokens: nothing is sent once this many tokens, input and output, were used; calls under way may exceed
-            it. None: no limit.
         prices: of the model; for `Usage.cost`.
         options: further fields of the request, as the service names them, such as `{"temperature": 0.5}`; they go
             before what is sent by itself, temperature 0 and `max_tokens`.
@@ -476,11 +466,8 @@ class OpenAIChatClient(_ChatClient):
         self, messages: list[dict[str, str]], schema: dict[str, Any], most: int, form: str
     ) -> dict[str, Any]:
         limit = "max_completion_tokens" if "max_tokens" in self._left_out else "max_tokens"
-        sent = {"temperature": 0, limit: most}
-        if not {"max_tokens", "max_completion_tokens"}.isdisjoint(self._options):
-            del sent[limit]
-        request: dict[str, Any] = {"model": self.model, "messages": messages}
-        request |= {name: value for name, value in sent.items() if name not in self._left_out}
+        request: dict[str, Any] = {"model": self.model, "messages": messages, "temperature": 0, limit: most}
+        request = {name: value for name, value in request.items() if name not in self._left_out}
         if form == "schema":
             is_strict = set(schema.get("required", ())) == set(schema.get("properties", ()))
             wanted = {"name": "reply", "schema": schema, "strict": is_strict}

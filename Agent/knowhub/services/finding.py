@@ -8,7 +8,7 @@ from typing import Any
 from ...models import judge
 from ..prompts import tidy
 from ..records import Json
-from ..routing import ROUTE_S, SHOWN_LIMIT, TASK_SHOWN, read_chosen
+from ..routing import ROUTE_S, SHOWN_LIMIT, TASK_SHOWN
 from ..schemas import SearchQuery
 from ..tokens import Token, sees
 from .store import Store, admit, entry_fields, judgement_of
@@ -106,8 +106,8 @@ class Finding(Store):
         question = {"query": query, "limit": limit, "candidates": shown}
 
         def read(data: Any) -> list[str] | None:
-            picked = read_chosen(data, len(known), limit)
-            return None if picked is None else [known[idx].id for idx in picked]
+            picked = judge.read_choice(data, "chosen", len(known))
+            return None if picked is None else [known[idx].id for idx in picked[:limit]]
 
         reply = models.ask("route_knowledge", question, read, token.asker, model, ROUTE_S)
         if reply.data is not None:

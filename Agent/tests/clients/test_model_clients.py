@@ -634,7 +634,7 @@ class TestUsage:
     def test_what_is_not_reported_counts_nothing(
         self, reported: object, wire: Wire, server: Server, connect: Connect
     ) -> None:
-        client = connect(prices=Prices(3.0, 15.0), budget_tokens=1)
+        client = connect(prices=Prices(3.0, 15.0))
         server.script = [body({**wire.text(json.dumps(MATCH)), "usage": reported})]
         client.Chat(MESSAGES, SCHEMA)
 
@@ -669,16 +669,8 @@ class TestBudget:
         with ThreadPoolExecutor(4) as threads:
             answered = list(threads.map(ask, range(16)))
         assert len(server.requests) == sum(answered) == 10
-        with pytest.raises(BudgetError, match="the budget of 10 calls is used up: 10 calls, 1,070 tokens"):
+        with pytest.raises(BudgetError, match="the budget of 10 calls is used up"):
             client.Chat(MESSAGES, SCHEMA)
-
-    def test_of_tokens_stops_the_next_call(self, server: Server, connect: Connect) -> None:
-        client = connect(budget_tokens=107)
-        client.Chat(MESSAGES, SCHEMA)
-        with pytest.raises(BudgetError, match="the budget of 107 tokens is used up: 1 calls, 107 tokens"):
-            client.Chat(MESSAGES, SCHEMA)
-
-        assert (len(server.requests), client.last_usage) == (1, Usage())
 
 
 def everything_told_by(error: BaseException) -> str:
@@ -788,7 +780,6 @@ class TestConstructor:
             ({"retries": -1}, "retries must be a whole number and not below 0, not -1"),
             ({"retries": 1.5}, "retries must be .* not 1.5"),
             ({"budget_calls": "5"}, "budget_calls must be .* not '5'"),
-            ({"budget_tokens": True}, "budget_tokens must be .* not True"),
             ({"prices": (1, 2)}, r"prices must be Prices\(…\), not \(1, 2\)"),
             ({"options": "x"}, "options must be a mapping, and is of type str"),
             ({"base_url": "localhost:11434/v1"}, "base_url must begin with http:// or https://: 'localhost:11434/v1'"),
