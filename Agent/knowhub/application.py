@@ -175,13 +175,9 @@ def _handle_errors(api: FastAPI, application: Application) -> None:
 
 def _methods_of(api: FastAPI, scope: Scope) -> set[str]:
     """Return all methods of a path; each function is a route of its own."""
-    found: set[str] = set()
-    for route in api.router.routes:
-        match, _ = route.matches({**scope, "method": "GET"})
-        methods = getattr(route, "methods", None)
-        if match is not Match.NONE and methods:
-            found |= set(methods)
-    return found
+    got = {**scope, "method": "GET"}
+    matching = (route for route in api.router.routes if route.matches(got)[0] is not Match.NONE)
+    return {method for route in matching for method in getattr(route, "methods", None) or ()}
 
 
 def _add_house(api: FastAPI, application: Application) -> None:

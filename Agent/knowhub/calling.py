@@ -54,13 +54,18 @@ _connection: ContextVar[Connection | None] = ContextVar("knowhub_connection", de
 
 
 @contextlib.contextmanager
-def connected(connection: Connection) -> Iterator[None]:
-    """Let the tools of a block ask through a connection, whatever the environment says."""
-    mark = _connection.set(connection)
+def holding(variable: ContextVar[Any], value: Any) -> Iterator[None]:
+    """Let a variable hold a value within the block."""
+    mark = variable.set(value)
     try:
         yield
     finally:
-        _connection.reset(mark)
+        variable.reset(mark)
+
+
+def connected(connection: Connection) -> contextlib.AbstractContextManager[None]:
+    """Let the tools of a block ask through a connection, whatever the environment says."""
+    return holding(_connection, connection)
 
 
 async def _connect() -> Connection:

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from ..keyword_tree import InvalidInputError, StoreError
+from ..keyword_tree import InvalidInputError, StoreError, _Files
 from ..store.addresses import is_address, refuse_address
 from ..store.backup import make_file
 from .records import KnowHubError
@@ -96,7 +96,7 @@ class FolderFiles:
         except FileNotFoundError:
             return False
         with contextlib.suppress(OSError):
-            sync_folder(self.folder)
+            _Files().SyncFolder(self._path)
         return True
 
     def names(self) -> list[str]:
@@ -284,16 +284,7 @@ def write_new(path: Path, data: bytes, *, is_first: bool = False) -> None:
     finally:
         with contextlib.suppress(OSError):  # where it was replaced, it has gone
             os.unlink(beside)
-    sync_folder(path.parent)
-
-
-def sync_folder(folder: Path) -> None:
-    """Make renamed and unlinked files of a folder durable."""
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+    _Files().SyncFolder(str(path.parent))
 
 
 # A person's own files

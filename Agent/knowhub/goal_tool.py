@@ -14,8 +14,9 @@ with open_trace("trace-1", ServerTraceStore()):
 """
 
 import contextlib
+import itertools
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import asdict, dataclass, field
 from typing import Any, Protocol
@@ -24,7 +25,7 @@ from ..base.language import say_in_environment as _say
 from ..base.secrets_in_text import find_cookies, find_credentials
 from ..base.text import mapping_of
 from ..keyword_tree import LLMClient
-from .calling import CallError, request
+from .calling import CallError, holding, request
 from .prompts import KNOWLEDGE_EXTRACTION_PROMPT, WORDS, knowledge_block, language_of, tidy
 from .tools import Json, ToolResult, _search, tool
 
@@ -67,11 +68,8 @@ class GoalTree:
             raise LookupError(f"there is no goal {parent_id!r}")
         if id and self.find(id) is not None:
             raise ValueError(f"there is a goal {id!r} already")
-        taken = {goal.id for goal in self.goals}
-        number = len(self.goals) + 1
-        while str(number) in taken:
-            number += 1
-        made = Goal(id or str(number), description, parent_id=parent_id)
+        numbers = map(str, itertools.count(len(self.goals) + 1))
+        made = Goal(id or next(each for each in numbers if self.find(each) is None), description, parent_id=parent_id)
         self.goals.append(made)
         return made
 
@@ -171,14 +169,9 @@ class _Trace:
 _TRACE: ContextVar[_Trace | None] = ContextVar("the trace whose goals the tool changes", default=None)
 
 
-@contextlib.contextmanager
-def open_trace(trace_id: str, store: TraceStore) -> Iterator[None]:
+def open_trace(trace_id: str, store: TraceStore) -> contextlib.AbstractContextManager[None]:
     """Say whose goals the tool changes within the block."""
-    mark = _TRACE.set(_Trace(trace_id, store))
-    try:
-        yield
-    finally:
-        _TRACE.reset(mark)
+    return holding(_TRACE, _Trace(trace_id, store))
 
 
 @tool("Plan: `add` a goal (description, parent_id), `focus` one to see what is known, it is `done`, or `abandon` it.")

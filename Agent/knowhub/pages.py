@@ -91,7 +91,6 @@ class Pages:
         environment = Environment(loader=FileSystemLoader(_FOLDER), autoescape=True, trim_blocks=True)
         environment.filters |= {"markdown": render_markdown, "time": show_time}
         environment.filters["pathquote"] = lambda text: quote(str(text), safe="")
-        environment.filters["idquote"] = lambda text: quote(str(text), safe="/")
         environment.globals["parts"] = environment.get_template("parts.html").module
         files = [environment.get_template(f"{name}.html") for name in ("knowledge", "house")]
         self.frame = environment.get_template("base.html")

@@ -11,7 +11,7 @@ One that fails three times in a row rests for 30 s; meanwhile words choose, and 
 
 import threading
 import time
-from collections import Counter, OrderedDict
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from concurrent.futures import TimeoutError as FutureTimeoutError
@@ -141,7 +141,7 @@ class Models:
         self._failures: dict[str, int] = {}
         self._rests_until: dict[str, float] = {}
         self._shares = Shares(clock)
-        self._cache: OrderedDict[Any, Any] = OrderedDict()
+        self._cache: dict[Any, Any] = {}
         self.calls = 0
         """How many calls were made."""
 
@@ -172,18 +172,14 @@ class Models:
 
     def cached(self, key: Any) -> Any:
         """Return an earlier answer to the same question, or None."""
-        with self._lock:
-            if key in self._cache:
-                self._cache.move_to_end(key)
-                return self._cache[key]
-        return None
+        return self._cache.get(key)
 
     def keep(self, key: Any, data: Any) -> None:
         """Keep an answer that could be read."""
         with self._lock:
             self._cache[key] = data
-            while len(self._cache) > CACHE_SIZE:
-                self._cache.popitem(last=False)
+            if len(self._cache) > CACHE_SIZE:
+                del self._cache[next(iter(self._cache))]
 
     def ask(
         self, intent: str, question: Json, read: Callable[[Any], Any], who: str, name: str = "",

@@ -337,8 +337,8 @@ class Vault:
         for reference in self.references():
             try:
                 self.open(reference, str((self._read(reference) or {}).get("for")))
-            except KnowHubError:
-                said.append(f"vault/{reference} does not open with the master keys at hand")
+            except KnowHubError as error:
+                said.append(f"vault/{reference} does not open with the master keys at hand: {error.detail}")
         return said
 
     def _unwrap(self, held: dict[str, str], bound: bytes) -> bytes:

@@ -37,7 +37,9 @@ class Finding(Store):
             candidates = self._candidates(eligible, ids)
             chosen, reason, usage = self._choose(token, query.q, candidates, limit)
             ids, shown = (ids[:limit], 0) if chosen is None else (chosen, len(candidates))
-        results = self._results(token, ids, query.top_k)
+        # A model takes its time: what was hidden meanwhile must not come out.
+        best = itertools.islice((each for each in self.catalog.best(ids) if sees(token, each)), query.top_k)
+        results = [{**entry_fields(one), "eval": judgement_of(one), "quality_score": one.quality} for one in best]
         if self.judges and results and query.route != "recall" and not self.models.available():
             results, usage = self._judged(token, query.q, results, usage)
         return {
@@ -56,12 +58,6 @@ class Finding(Store):
         """Return whether a token learns how many entries it does not see: in its own organisation's hub."""
         org = self.tokens.org
         return bool(org) and token.owns_scope(org) and not token.sees_all()
-
-    def _results(self, token: Token, ids: list[str], limit: int) -> list[Json]:
-        """Return the best of what was found, by quality, ties as they were found."""
-        # A model takes its time: what was hidden meanwhile must not come out.
-        best = itertools.islice((each for each in self.catalog.best(ids) if sees(token, each)), limit)
-        return [{**entry_fields(each), "eval": judgement_of(each), "quality_score": each.quality} for each in best]
 
     def _judged(
         self, token: Token, query: str, results: list[Json], usage: Json | None

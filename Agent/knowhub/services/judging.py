@@ -213,12 +213,11 @@ class Judging(Entries):
             [entry] = [each for each in earlier.after if each.kind == "knowledge"]
             return {"entry": self.get(token, entry.id), "operation_id": earlier.operation_id}
         proposal, record = self._open_proposal(token, id)
-        own_words = body.content
-        text = own_words or proposal.content
+        text = body.content or proposal.content
         if not text:
             raise KnowHubError("conflict", "there is no text yet: give one as `content`")
         self._check_secrets(text)
-        if not own_words and record.version != proposal.fields["version"]:
+        if not body.content and record.version != proposal.fields["version"]:
             raise KnowHubError("conflict", "the entry was changed since: it outgrew the proposal")
         operation_id = self._apply(token, proposal, record, text, mark)
         return {"entry": self.get(token, record.id), "operation_id": operation_id}
