@@ -152,9 +152,6 @@ class TableFiles:
                 _rows(pool, _TABLE, ())
             _rows(pool, f"SELECT 1 FROM kt_knowhub_file WHERE {_ONE}", ("", "", ""))
 
-    def mark(self, name: str) -> object:
-        return self.read(name)
-
     def read(self, name: str) -> bytes | None:
         now = time.monotonic()
         known = self._cache.get(name)
@@ -164,6 +161,8 @@ class TableFiles:
                 self._cache.clear()
             known = self._cache[name] = (now + FRESH_S, bytes(found[0][0]) if found else None)
         return known[1]
+
+    mark = read
 
     def write(self, name: str, data: bytes, *, is_first: bool = False) -> None:
         kept = "SET data = kt_knowhub_file.data" if is_first else "SET data = excluded.data"

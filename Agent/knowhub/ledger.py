@@ -72,9 +72,8 @@ def record_of(info: Info) -> Record | None:
         return None
     if not all(isinstance(each, str) for name, _ in form if name in _OF_TEXTS for each in own[name]):
         return None
-    made = Record(info.id, info.content, info.source, own, info.created_by, info.version)
-    made.created_at, made.updated_at, made.deleted = info.created_at, info.updated_at, info.deleted or is_gone
-    return made
+    stamps = info.version, info.created_at, info.updated_at, info.deleted or is_gone
+    return Record(info.id, info.content, info.source, own, info.created_by, *stamps)
 
 
 class TreeLedger(contextlib.AbstractContextManager["TreeLedger"]):

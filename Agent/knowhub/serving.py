@@ -100,8 +100,7 @@ class Connection(HttpToolsProtocol):
     def pause_writing(self) -> None:
         """Write no more until what waits was read, and wait for that so long."""
         super().pause_writing()
-        if self._stalled is None:
-            self._stalled = self.loop.call_later(WRITE_S, self.transport.abort)
+        self._stalled = self._stalled or self.loop.call_later(WRITE_S, self.transport.abort)
 
     def resume_writing(self) -> None:
         """Go on writing."""

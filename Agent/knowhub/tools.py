@@ -386,9 +386,8 @@ async def _secrets(
     """Return the secrets that texts refer to, of those resources whose metadata list the target."""
     known: dict[str, str] = {}
     for id in dict.fromkeys(id for text in texts for id in _REFERENCE.findall(text)):
-        path = quote(id, safe="/")
-        if id in allowed and is_meant((await request("GET", f"/api/resource/{path}"))["metadata"]):
-            known[id] = str((await request("GET", f"/api/secret/{path}"))["secure_body"])
+        if id in allowed and is_meant((await request("GET", _resource_path(id)))["metadata"]):
+            known[id] = str((await request("GET", _resource_path(id, "secret")))["secure_body"])
     return known
 
 

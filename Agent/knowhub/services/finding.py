@@ -64,11 +64,8 @@ class Finding(Store):
     ) -> tuple[list[Json], Json | None]:
         """Return the results that a model says answer a query, all where it fails, and the tokens of both calls."""
         texts = [(each["id"], f"{each['task']}\n{each['content']}") for each in results]
-
-        def read(data: Any) -> list[str] | None:
-            return judge.read_targets(data, texts)
-
-        reply = self.models.ask("judge", judge.question_of(query, texts), read, token.asker)
+        question = judge.question_of(query, texts)
+        reply = self.models.ask("judge", question, lambda data: judge.read_targets(data, texts), token.asker)
         for name, value in (usage or {}).items():
             if reply.usage is not None and not isinstance(value, str):
                 reply.usage[name] = reply.usage.get(name, 0) + value

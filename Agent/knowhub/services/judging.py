@@ -54,12 +54,10 @@ class Judging(Entries):
             return written
 
         operation_id, records = self._write(token, "feedback", plan, mark, ATTEMPTS)
-        entry = self._show(token, self._record(token, record.id, "knowledge"))
-        answer: Json = {"entry": entry, "operation_id": operation_id, "note": note}
+        answer: Json = {"operation_id": operation_id, "note": note}
         if body.evolve_feedback is not None:
             answer["evolution"] = self._evolve(token, record.id, records[len(given)], body)
-            answer["entry"] = self.get(token, id)
-        return answer
+        return {"entry": self._show(token, self._record(token, record.id, "knowledge")), **answer}
 
     def _note(self, token: Token, record: Record) -> str:
         """Return why a vote of a token does not count, or does not count once more; "" where it counts."""

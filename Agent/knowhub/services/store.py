@@ -257,11 +257,6 @@ class Store:
             raise KnowHubError("forbidden", f"it says where the secret may go: changing {TARGETS[0]} needs `secrets`")
         return is_other
 
-    def _check_said_owner(self, token: Token, owner: str | None, old: str = "") -> None:
-        """Refuse another owner than the token's principal, but for who may `admin`."""
-        if owner not in (None, "", old, token.principal) and not token.may_say(str(owner)):
-            raise KnowHubError("forbidden", "the owner is what the token says: naming another needs `admin`")
-
     def _check_owner(self, token: Token, record: Record) -> None:
         """Refuse a change of another's record by one who may not curate."""
         if record.created_by != token.principal and not token.may("curate"):

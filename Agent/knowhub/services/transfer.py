@@ -48,10 +48,7 @@ class Transfer(Judging, Resources):
         Who may `admin` keeps whose it was; for others all becomes their own.
         """
         need(token, "write")
-        if isinstance(lines, ImportIn):
-            lines = lines.lines
-        elif key:
-            lines = list(lines)
+        lines = lines.lines if isinstance(lines, ImportIn) else list(lines) if key else lines
         mark, earlier = self._repeated(token, key, "import", json.dumps(lines, sort_keys=True) if key else "")
         report: Json = {"written": 0, "skipped": 0, "errors": [], "notes": []}
         waiting, kind, is_again = dict[str, Record](), None, earlier is not None
