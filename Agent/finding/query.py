@@ -244,8 +244,7 @@ class Query:
         (MaxScore).
         """
         saturated, has_passages = self._saturated, bool(self.counts.get("passages"))
-        unread = sum(len(postings.codes) for postings in self.postings.values())
-        may_drop = count and unread > DROPPED
+        may_drop = count and sum(len(postings.codes) for postings in self.postings.values()) > DROPPED
         most = {term: self.weights[term] for term in self.postings}
         if may_drop:
             for term, postings in self.postings.items():
@@ -253,13 +252,12 @@ class Query:
         found, left = dict[int, float](), math.fsum(most.values())
         bar, may_gain = left / 6, None
         for term in sorted(most, key=lambda term: (-most[term], term)):
-            if may_drop and left < bar and unread > 2 * len(found):
+            if may_drop and left < bar:
                 bar = left / 4
                 if best_ones := _drop_lesser(found, 1 + has_passages, count, left):
                     found, may_gain = best_ones, best_ones.__contains__
             _add(found, self.postings[term], self.weights[term], saturated, self.shares.get(term, {}), may_gain)
             left -= most[term]
-            unread -= len(self.postings[term].codes)
         if not has_passages:
             return found, {}
         passages = {document: gain for document, gain in found.items() if document & 1}
@@ -311,8 +309,6 @@ class Query:
     def similar_names(self) -> dict[int, float]:
         """Return document → 0 … 1: the share of the question's trigrams that its names have, by their weight."""
         found: dict[int, float] = {}
-        if not self._grams:
-            return found
         mass = math.fsum(map(self.idf, self._grams)) or 1.0
         saturated = _Table(lambda code: self._tf[code] / (K1 * self._name_weight + self._tf[code]))
         for gram, postings in self.index.postings(self._choose(self._grams)).items():
