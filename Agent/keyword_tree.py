@@ -5132,7 +5132,10 @@ class _Engine:
         """Return the outermost block that this thread or task has open: those that it starts write for themselves."""
         if not self._blocks:  # nearly always
             return None
-        return next((block for block in self.OpenBlocks() if block.owner == _WhoRuns()), None)
+        blocks = self.OpenBlocks()
+        if not blocks:
+            self.NoteBlocks()  # the end of one was interrupted: look-ups are not to ask for it again
+        return next((block for block in blocks if block.owner == _WhoRuns()), None)
 
     def OpenBlocks(self) -> list[OpenOperation]:
         return [block for ref in self._blocks if (block := ref()) is not None and block.is_open]

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import random
 import sys
 import threading
+import weakref
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -22,7 +24,7 @@ from Agent.keyword_tree import (
     NotFoundError,
     RelationType,
 )
-from Agent.tests.support.inside import check_tables, note_updates_planned
+from Agent.tests.support.inside import blocks_noted, check_tables, note_updates_planned
 from Agent.tests.support.threads import in_a_child
 
 
@@ -52,6 +54,20 @@ class TestAnInterruptAtTheEndOfABlock:
             assert other.GetKeyword(after.id) == after
         assert [node.name for node in tree.Walk()][1:] == ["after"]
         tree.Close()
+
+    def test_leaves_nothing_of_many_blocks_in_memory(self, tree: KeywordTree) -> None:
+        ended = []
+        for _ in range(20):
+            with contextlib.suppress(KeyboardInterrupt), tree.Operation() as op:
+                tree.CreateInfo("x" * 100_000)
+                ended.append(weakref.ref(op))
+                interrupt_next_call()
+        del op
+        gc.collect()
+
+        assert tree.GetKeyword("root")
+        assert [block() for block in ended] == [None] * 20
+        assert blocks_noted(tree) == 0  # else each look-up asks for the last one
 
     def test_is_noticed_while_the_error_is_handled(self, tree: KeywordTree) -> None:
         try:

@@ -143,6 +143,11 @@ def make_checkpoint_due(tree: KeywordTree) -> None:
     store._reader.checkpoint = store._reader.seq - kt._CHECKPOINT_OPERATIONS, 0
 
 
+def blocks_noted(tree: KeywordTree) -> int:
+    """Return of how many blocks a tree has a note, open or not."""
+    return len(tree._engine._blocks)
+
+
 def must_reopen(tree: KeywordTree) -> None:
     """Let a tree open its folder again at the next call, as one in a forked child does."""
     tree._engine.health = kt.Health.STALE
