@@ -48,6 +48,7 @@ import os
 import re
 import threading
 import time
+import weakref
 from abc import abstractmethod
 from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import Future
@@ -291,7 +292,8 @@ class _ChatClient(LLMClient):
     def renew_after_fork(self) -> None:
         """Make a lock and connections: two processes that share them would read each other's answers."""
         self._lock = threading.Lock()  # guards the sum
-        package, hooks = import_extra(self._PACKAGE, self._PACKAGE), {"request": [lambda _: self._count_call()]}
+        package, here = import_extra(self._PACKAGE, self._PACKAGE), weakref.proxy(self)  # so that it can be collected
+        hooks = {"request": [lambda _: here._count_call()]}
         http = package.DefaultHttpxClient(event_hooks=hooks, follow_redirects=False)
         self._service = getattr(package, self._CLASS)(
             api_key=self._key or "none",  # servers of one's own ask for no key, but the packages insist on one

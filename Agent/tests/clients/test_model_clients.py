@@ -15,6 +15,7 @@ import textwrap
 import threading
 import time
 import traceback
+import weakref
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -788,6 +789,14 @@ class TestConstructor:
     def test_names_the_value_that_cannot_be_used(self, arguments: dict[str, Any], words: str, wire: Wire) -> None:
         with pytest.raises(InvalidInputError, match=f"{words}$"):
             wire.client_class("test-model", KEY, **arguments)
+
+    def test_what_it_makes_holds_it_in_no_cycle(self, wire: Wire) -> None:
+        for _ in range(2):  # the first imports the package
+            client = wire.client_class("test-model", KEY, LOCAL)
+            here = weakref.ref(client)
+            del client
+
+        assert here() is None  # and its connections are closed
 
     @pytest.mark.parametrize("missing", ["openai", "json_repair"])
     def test_says_how_to_install_what_is_missing(self, missing: str, monkeypatch: pytest.MonkeyPatch) -> None:
