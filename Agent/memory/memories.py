@@ -49,7 +49,6 @@ from .memory_rows import (
     find_questions_before,
     in_order_of_saying,
     key_of_text,
-    linked_ids,
     note_superseded,
     remove_row,
     select_rows,
@@ -237,12 +236,9 @@ class Memories:
         return {id: id if node is None else node.id for id, node in nodes.items()}
 
     def _take_page(self, infos: Sequence[Info]) -> None:
-        own, touched = {info.id for info in infos}, Touched()
+        touched = Touched()
         with self._index.transaction() as db:  # of all: the notes are unchanged when the page comes again
-            linked = linked_ids(db, [*own])
-            noted = [info for info in infos if info.id in linked or superseded_ids(info)]
-            others = dict.fromkeys(id for info in noted for id in note_superseded(db, info) if id not in own)
-            put = self._put([*infos, *self._infos_of(others)], touched)
+            put = self._put([*infos, *self._infos_of(note_superseded(db, infos))], touched)
             self._put(self._infos_of(id for id in touched.followers if id not in put), Touched())
             graph_rows.lead(db, touched.entities, self._resolve)
 

@@ -123,10 +123,11 @@ def write_rows(index: Index, infos: Sequence[Info], touched: Touched) -> set[str
     """Note values of infos for filters, scores and the graph; return the ids of those that were superseded."""
     ids, rows = [info.id for info in infos], list[tuple[object, ...]]()
     with index.transaction() as db:
-        linked, columns = linked_ids(db, ids), "id, num, time, asks, source, is_hidden"
+        columns = "id, num, time, asks, source, is_hidden"
         there = {to_id(key): row for key, *row in select_rows(db, f"select {columns} from memory where true", ids)}
         hidden = {info.id for info in infos if memory_fields(info).get("superseded_by")}
-        hidden |= {id for id in linked - hidden if find_newer(db, id)}
+        older = "select distinct value from json_each(?) cross join supersedes on old = value"
+        hidden |= {id for (id,) in db.execute(older, (json.dumps(ids),)) if find_newer(db, id)}
         again = set[str]()
         for info in infos:
             if (row := there.get(info.id)) is None:
@@ -200,41 +201,26 @@ def find_questions_before(db: sqlite3.Connection, ids: Collection[str]) -> dict[
 # Superseding
 
 
-def note_superseded(db: sqlite3.Connection, info: Info) -> list[str]:
-    """Note which infos an info supersedes, and return those that may come or go with it, or say it as a former text."""
-    olds = set() if info.deleted else set(superseded_ids(info))
-    before = {row[0] for row in db.execute("select old from supersedes where new = ?", (info.id,))}
-    newer = walk_on(db, info.id)
-    if olds == before:
-        return newer
-    touched = find_older(db, [info.id, *before])
-    db.execute("delete from supersedes where new = ?", (info.id,))
-    db.executemany("insert into supersedes values (?, ?)", [(info.id, old) for old in olds])
-    touched += [*find_older(db, [info.id]), *newer]
-    return [id for id in dict.fromkeys(touched) if id != info.id]
+def note_superseded(db: sqlite3.Connection, infos: Sequence[Info]) -> set[str]:
+    """Note which infos some supersede, and return the others that this connects with these, before or now.
 
-
-def linked_ids(db: sqlite3.Connection, ids: Sequence[str]) -> set[str]:
-    """Return which of some infos supersede another one, or are superseded."""
-    ends = (f"select value from json_each(?1) cross join supersedes on {end} = value" for end in ("new", "old"))
-    return {id for (id,) in db.execute(" union ".join(ends), (json.dumps(ids),))}
+    They may come or go with these, or have their texts as former ones.
+    """
+    ids = [info.id for info in infos]
+    connected = {*_walk(db, ids, "iif(new = id, old, new) from found join supersedes on new = id or old = id")}
+    db.executemany("delete from supersedes where new = ?", [(id,) for id in ids])
+    noted = [(info.id, old) for info in infos if not info.deleted for old in superseded_ids(info)]
+    db.executemany("insert or ignore into supersedes values (?, ?)", noted)
+    return connected.union(find_older(db, [id for id, _ in noted])).difference(ids)
 
 
 def find_older(db: sqlite3.Connection, ids: Iterable[str]) -> list[str]:
     """Return infos and all that they supersede, at however many removes, the nearest first."""
-    return _walk(db, ids, "new", "old")
+    return _walk(db, ids, "old from found join supersedes on new = id")
 
 
-def walk_on(db: sqlite3.Connection, id: str) -> list[str]:
-    """Return all infos that supersede an info, at however many removes."""
-    return _walk(db, [id], "old", "new")[1:]
-
-
-def _walk(db: sqlite3.Connection, ids: Iterable[str], here: str, there: str) -> list[str]:
-    found = (
-        "with recursive found(id) as (select value from json_each(?)"
-        f" union select {there} from found join supersedes on {here} = id) select id from found"
-    )
+def _walk(db: sqlite3.Connection, ids: Iterable[str], step: str) -> list[str]:
+    found = f"with recursive found(id) as (select value from json_each(?) union select {step}) select id from found"
     return [id for (id,) in db.execute(found, (json.dumps([*ids]),))]
 
 
