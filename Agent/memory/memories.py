@@ -28,7 +28,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from ..finding import texts
 from ..finding.embedder import Embedder, Meaning, meaning_of
-from ..finding.index import Hit, Index, LostIndexError, Unit
+from ..finding.index import Index, LostIndexError, Unit
 from ..finding.packing import to_id
 from ..finding.score import Among
 from ..keyword_tree import ClosedError, Info, InvalidInputError, KeywordNode, KeywordTree
@@ -381,17 +381,8 @@ class Memories:
             quotes: See `Index.search`.
         """
         note = self._index.ask(query)
-        return [Found(*hit, note) for hit in self._search(query, limit, among, lent, quotes)]
-
-    def _search(
-        self,
-        query: str,
-        limit: int,
-        among: Among | None,
-        lent: Mapping[str, Mapping[str, float]] | None = None,
-        quotes: int | None = None,
-    ) -> list[Hit]:
-        return self._do(lambda: self._index.search(query, limit, among=among, lent=lent, quotes=quotes))
+        hits = self._do(lambda: self._index.search(query, limit, among=among, lent=lent, quotes=quotes))
+        return [Found(*hit, note) for hit in hits]
 
     def questions_before(self, ids: Collection[str]) -> dict[str, str]:
         """Return the questions just before infos in their sources: id → text."""
