@@ -158,7 +158,7 @@ class Memories:
         position = self._index.position
         if position and position == self._taken:
             self._follower.position = _position(position)  # changes of a failed step come again
-        elif not self._resume(position):
+        elif not self._follower.resume(_position(position)):
             self._read_all()
             return
         changes = self._follower.catch_up()
@@ -168,9 +168,6 @@ class Memories:
             self._take(changes, _said(self._follower.position))
         else:
             self._taken = position
-
-    def _resume(self, position: str) -> bool:
-        return self._follower.resume(_position(position))
 
     def _read_all(self) -> None:
         """Take in all infos of the tree; those in the index are not indexed again."""
@@ -397,7 +394,7 @@ class Memories:
         with self._lock:
             if self._path is not None and self._path.exists():
                 with contextlib.suppress(LostIndexError, sqlite3.Error, OSError, ClosedError):  # the tree may be closed
-                    if not self._resume(self._index.position):
+                    if not self._follower.resume(_position(self._index.position)):
                         self._catch_up()
             self._index.close()
 

@@ -184,11 +184,6 @@ class TreeGraph(KnowledgeGraph):
             raise NotFoundError("keyword", id)
         return node
 
-    def _id_of(self, written: str) -> str:
-        """Return the target of a merged id."""
-        node = self._tree.GetKeyword(written)
-        return written if node is None else node.id
-
     def _leads_to(self, key: str, source_id: str) -> tuple[str, str]:
         """Return where a key of a keyword's metadata leads, and the relation's type; two empty strings if nowhere.
 
@@ -197,8 +192,8 @@ class TreeGraph(KnowledgeGraph):
         kind, written = split_relation_key(key)
         if not kind or not written:
             return (source_id, kind) if kind else ("", "")
-        target = self._id_of(written)
-        return ("", "") if target == source_id else (target, kind)
+        target = self._tree.GetKeyword(written)  # what it was merged into
+        return ("", "") if target is None or target.id == source_id else (target.id, kind)
 
     # -- finding --
 
