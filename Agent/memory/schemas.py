@@ -83,7 +83,8 @@ class _Column(NamedTuple):
     """The type of the value, or of the list's elements."""
     many: bool
     nullable: bool
-    field: Field[Any]
+    is_bare: bool
+    """Whether it has no default."""
     wire: str
     required: bool = False
     one_of: tuple[str, ...] = ()
@@ -107,7 +108,9 @@ class _Record:
         """
         if not isinstance(data, Mapping):
             raise ValueError(f"{cls.__name__} must be an object, not {type(data).__name__}")
-        return cls(**{column.name: _read(cls.__name__, column, data) for column in _columns_of(cls)})
+        said = {column.name: _read(cls.__name__, column, data) for column in _columns_of(cls)}
+        said = {name: value for name, value in said.items() if value is not None}
+        return cls(**{column.name: _nothing(column) for column in _columns_of(cls) if column.is_bare} | said)
 
     def validate(self) -> list[str]:
         """Return a message for everything that is wrong; none if nothing is."""
@@ -129,7 +132,8 @@ def _columns_of(record: type[_Record]) -> tuple[_Column, ...]:
         hint = get_args(hint)[0] if nullable else hint
         many = get_origin(hint) is list
         rules["wire"] = rules.get("wire") or declared.name
-        columns.append(_Column(declared.name, get_args(hint)[0] if many else hint, many, nullable, declared, **rules))
+        is_bare = declared.default is MISSING and declared.default_factory is MISSING
+        columns.append(_Column(declared.name, get_args(hint)[0] if many else hint, many, nullable, is_bare, **rules))
     _known[record] = tuple(columns)
     return _known[record]
 
@@ -145,12 +149,12 @@ def _encode(value: Any) -> Any:
 
 
 def _read(record: str, column: _Column, data: Mapping[str, Any]) -> Any:
-    """Return the value of a field; null is as good as nothing, since older writers wrote it for nothing."""
+    """Return the value of a field, None where there is none: older writers wrote null for nothing."""
     value = data.get(column.wire)
     value = data.get(column.name) if value is None else value
-    if value is None:
-        return _default(column)
     what = f"{record}.{column.name}"
+    if value is None:
+        return None
     if not column.many:
         return _decode(what, column.kind, value)
     if not isinstance(value, (list, tuple)):  # of a string, every character would become an element
@@ -158,14 +162,8 @@ def _read(record: str, column: _Column, data: Mapping[str, Any]) -> Any:
     return [_decode(f"{what}[{index}]", column.kind, item) for index, item in enumerate(value)]
 
 
-def _default(column: _Column) -> Any:
-    if column.nullable:
-        return None
-    if column.field.default is not MISSING:
-        return column.field.default
-    if column.field.default_factory is not MISSING:
-        return column.field.default_factory()
-    # A required list or text that is missing must come to `validate`; an unknown time is that of reading it.
+def _nothing(column: _Column) -> Any:
+    """Return what stands for a missing value: a list or text must come to `validate`; a time is that of reading it."""
     return [] if column.many else _now() if column.kind is datetime else column.kind()
 
 
