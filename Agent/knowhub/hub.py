@@ -30,7 +30,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from ..base.checks import check_methods
-from ..finding.embedder import Embedder, Meaning
+from ..finding.embedder import Embedder, Meaning, meaning_of
 from ..keyword_tree import LLMClient
 from .catalog import Catalog
 from .files import open_files
@@ -87,6 +87,7 @@ class KnowHub(Transfer, Finding, Slimming, Operations, Keeping, contextlib.Abstr
             models = {str(getattr(llm_client, "model", "") or type(llm_client).__name__): llm_client}
         for client in (models or {}).values():
             check_methods("a model", client, "Chat")
+        meaning = meaning if isinstance(meaning, bool) else meaning_of(meaning) or False
         with contextlib.ExitStack() as opened:
             self.files = open_files(place)
             opened.callback(self.files.close)
