@@ -62,9 +62,7 @@ class Forgetter:
             self._outbox.append(OutboxEvent("", FORGET, found.space, payload, "pending", 0, 0.0))
         return result
 
-    def _stage(
-        self, ctx: RequestContext, tx: Transaction, found: Uri, result: ForgetResult
-    ) -> dict[str, list[str]]:
+    def _stage(self, ctx: RequestContext, tx: Transaction, found: Uri, result: ForgetResult) -> dict[str, list[str]]:
         """Stage deletions, emptied archives and removed references; return the payload of `finish`."""
         nodes, past = list(self._fs.walk(found)), map(parse_uri, self._fs.past_uris(found.text))
         present = set(nodes)

@@ -20,7 +20,8 @@ import json
 import logging
 import os
 import sqlite3
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
@@ -32,7 +33,7 @@ from ..finding.index import Index, LostIndexError, Ranking, Unit
 from ..keyword_tree import BuildMessages, HideKeys, LLMClient
 from .core.config import PASSAGE_CHARACTERS, PLACES, SESSIONS, context_type_of
 from .core.entries import parse_entries
-from .core.messages import decode_message
+from .core.messages import decode_line
 from .core.objects import LLM, ContextNode, Embedder, IndexRecord, Message, RequestContext, VectorIndex
 
 _RANKED = 150  # units that are ranked for a question, of all levels
@@ -248,14 +249,11 @@ class WordIndex:
             db.executemany("insert into name values (?, ?)", [(name, uri) for name in sorted(folded)])
             held = self._drop_rows(db, num)
             units = list(self._units(db, num, uri, records, group))
-            db.executemany(
-                "insert into row values (?, ?, ?, ?, ?, ?)",
-                [
-                    (num, each.level, each.part, float(each.metadata.get("at") or 0.0),
-                     str(each.metadata.get("speaker") or ""), _asks(each.text))
-                    for each in records
-                ],
-            )  # fmt: skip
+            rows = [
+                (num, each.level, each.part, each.metadata["at"], each.metadata.get("speaker", ""), _asks(each.text))
+                for each in records
+            ]
+            db.executemany("insert into row values (?, ?, ?, ?, ?, ?)", rows)
             self._drop_units(held - {unit.id for unit in units})
             assert self._waiting is not None
             self._waiting.update({unit.id: unit for unit in units})
@@ -494,7 +492,7 @@ def passage_of_archive(lines: Sequence[bytes], part: int, where: str) -> tuple[s
     `part` is as `passages_of` counts them; what is not there gives empty texts. An error calls the archive `where`.
     """
     place, of_message = divmod(part, PLACES)
-    message = decode_message(lines, of_message + 1, where)
+    message = decode_line(lines[of_message], of_message + 1, where) if of_message < len(lines) else None
     passages = split_passages(said_text(message)) if message is not None and not message.forgotten else []
     if message is None or place >= len(passages):
         return "", "", ""
@@ -503,14 +501,9 @@ def passage_of_archive(lines: Sequence[bytes], part: int, where: str) -> tuple[s
 
 def passages_of(node: ContextNode, messages: Sequence[Message] = ()) -> Iterator[tuple[int, str, dict[str, Any]]]:
     """Yield the passages of a node's content: part, text, and `at` and `speaker` of each."""
-    if node.category == SESSIONS:
-        yield from _passages_of_messages(messages)
-    else:
+    if node.category != SESSIONS:
         for part, (text, at) in enumerate(_passages_of_entries(node)):
             yield part, text, {"at": at, "speaker": "user "}  # a memory is the user's
-
-
-def _passages_of_messages(messages: Sequence[Message]) -> Iterator[tuple[int, str, dict[str, Any]]]:
     for place, message in enumerate(messages):
         if not message.forgotten and message.text.strip():
             for number, passage in enumerate(split_passages(said_text(message))):
@@ -552,6 +545,7 @@ def as_embedder(embedder: Embedder | FinderEmbedder) -> FinderEmbedder:
     return EmbedderAdapter(embedder) if hasattr(embedder, "embed_texts") else embedder
 
 
+@dataclass(frozen=True)
 class IndexedVectors:
     """The vectors of a space in a `VectorIndex` of the caller's; the space's index notes which nodes have theirs there.
 
@@ -559,32 +553,28 @@ class IndexedVectors:
     space. What fails, the embedder or the index, is tried again at the next call.
     """
 
-    def __init__(
-        self,
-        embedder: FinderEmbedder,
-        index: VectorIndex,
-        records_of: Callable[[str], list[IndexRecord]],
-        filters: Mapping[str, str],
-    ) -> None:
-        self._embedder, self._index, self._records_of, self._filters = embedder, index, records_of, dict(filters)
+    embedder: FinderEmbedder
+    index: VectorIndex
+    records_of: Callable[[str], list[IndexRecord]]
+    filters: dict[str, str]
 
     def drop(self, words: WordIndex, uri: str) -> None:
         """Delete the vectors of a node."""
         with contextlib.suppress(Exception):  # the port: it is tried again
-            self._index.delete_by_uri(uri)
+            self.index.delete_by_uri(uri)
             words.note_vectors(uri, None)
 
     def catch_up(self, words: WordIndex) -> None:
         """Delete the vectors of nodes that have changed or are gone, and upsert those of all that are there."""
-        for uri, digest in words.other_vectors(self._embedder.name):
+        for uri, digest in words.other_vectors(self.embedder.name):
             try:
-                self._index.delete_by_uri(uri)
+                self.index.delete_by_uri(uri)
                 if digest is not None:
-                    records = self._records_of(uri)
-                    vectors = self._embedder.embed([record.text for record in records])
+                    records = self.records_of(uri)
+                    vectors = self.embedder.embed([record.text for record in records])
                     for record, vector in zip(records, vectors, strict=True):
                         record.metadata |= {"vector": list(vector), "part": record.part}
-                    self._index.upsert(records)
+                    self.index.upsert(records)
             except Exception as error:  # the ports: words rank alone until then
                 _log.warning("vectors of %s wait: %s", uri, HideKeys(error, self))
                 return
@@ -592,8 +582,8 @@ class IndexedVectors:
 
     def nearest(self, query: str) -> list[Place]:
         """Return the places that are nearest to a question, nearest first."""
-        (vector,) = self._embedder.embed([query])
-        near = [hit for level in (0, 2) for hit in self._index.search(vector, self._filters, _RANKED, level)]
+        (vector,) = self.embedder.embed([query])
+        near = [hit for level in (0, 2) for hit in self.index.search(vector, self.filters, _RANKED, level)]
         near.sort(key=lambda hit: -hit.score)
         return [(hit.uri, hit.level, int(hit.metadata.get("part") or 0)) for hit in near]
 

@@ -11,6 +11,7 @@ from ...base.text import (
     cut_tokens,
     date_of,
     digest_of,
+    mapping_of,
     one_line,
     split_sentences,
     strings_of,
@@ -81,8 +82,7 @@ class ArchiveBuilder:
     def names(self, ctx: RequestContext) -> list[str]:
         """Return the names of a session's archives, in their order, those included that were deleted or have moved."""
         found = self._fs.folders.child_names(parse_uri(session_uri(ctx)).folders)
-        numbered = sorted([(number_of(name), name) for name in found])
-        return [name for number, name in numbered if number]
+        return sorted(filter(number_of, found), key=number_of)
 
     def known_ids(self, ctx: RequestContext, names: Sequence[str]) -> dict[str, str]:
         """Return the ids of all messages that some archives of a session hold, each with a digest of its text.
@@ -109,9 +109,8 @@ class ArchiveBuilder:
         """Return an archive that is in the store; `StoreCorruptError` says that its messages cannot be read."""
         node = self._fs.read_node(ctx, uri, include_content=False)
         said = decode_messages(self._fs.read_file(ctx, uri, MESSAGES), uri, node.metadata["created_at"])
-        stats = node.metadata["metadata"].get("stats")
-        session = parse_uri(node.uri).segments[-2]
-        return SessionArchive(session, node.uri, node.abstract, said, dict(stats) if isinstance(stats, dict) else {})
+        session, stats = parse_uri(node.uri).segments[-2], mapping_of(node.metadata["metadata"].get("stats"))
+        return SessionArchive(session, node.uri, node.abstract, said, stats)
 
 
 def next_number(names: Sequence[str]) -> int:

@@ -40,7 +40,7 @@ class AggregateTopicPolicy:
         slug = parse_uri(uri).name
         before = parse_entries(existing_node.content if existing_node else "", candidate.category, slug)
         after, reason = self._merge(before, _entry_of(candidate, slug)) if candidate.content else (before, "")
-        metadata = self._metadata(candidate, existing_node)
+        metadata = self._metadata(candidate, mapping_of(existing_node.metadata["metadata"]) if existing_node else {})
         if existing_node is not None and after == before and metadata is None:
             return _plan(SKIP, uri, candidate, existing_node, {}, reason or "it is there already")
         kept, older = _fit(after, self._count)
@@ -60,9 +60,8 @@ class AggregateTopicPolicy:
         action = MERGE if existing_node else CREATE
         return _plan(action, uri, candidate, existing_node, patch, reason or "first of its topic")
 
-    def _metadata(self, candidate: CandidateMemory, existing: ContextNode | None) -> dict[str, Any] | None:
+    def _metadata(self, candidate: CandidateMemory, held: dict[str, Any]) -> dict[str, Any] | None:
         """Return new metadata of the node; None leaves it unchanged."""
-        held = mapping_of(existing.metadata.get("metadata")) if existing else {}
         return {**held, DANGER: True} if candidate.key == DANGER and held.get(DANGER) is not True else None
 
     def _merge(self, entries: list[Entry], new: Entry) -> tuple[list[Entry], str]:
@@ -93,8 +92,7 @@ class SkillToolPolicy(AggregateTopicPolicy):
 
     categories = ("skills", "tools")
 
-    def _metadata(self, candidate: CandidateMemory, existing: ContextNode | None) -> dict[str, Any] | None:
-        held = mapping_of(existing.metadata.get("metadata")) if existing else {}
+    def _metadata(self, candidate: CandidateMemory, held: dict[str, Any]) -> dict[str, Any] | None:
         archives, stats, figures = list(held.get("archives") or ()), mapping_of(held.get("stats")), {}
         sources = [_label(ref, with_message=False) for ref in candidate.source_refs]
         with contextlib.suppress(ValueError):

@@ -480,7 +480,7 @@ def decode_messages(
     found: list[Message] = []
     for number, line in enumerate(lines_of(data), 1):
         try:
-            found.append(_decode(line, number, where, at))
+            found.append(decode_line(line, number, where, at))
         except StoreCorruptError as error:
             if damage is None:
                 raise
@@ -501,17 +501,13 @@ def render_messages(messages: Iterable[Message]) -> str:
     return "".join(lines)
 
 
-def decode_message(lines: Sequence[bytes], number: int, where: str = "messages.jsonl") -> Message | None:
-    """Return one message of a file's lines, counted from 1, with the time of its own line; None if they are fewer."""
-    return _decode(lines[number - 1], number, where) if 1 <= number <= len(lines) else None
-
-
 def lines_of(data: bytes) -> list[bytes]:
     """Return the lines of a file."""
     return [line for line in data.split(b"\n") if line.strip()]
 
 
-def _decode(line: bytes, number: int, where: str, before: float = 0.0) -> Message:
+def decode_line(line: bytes, number: int, where: str, before: float = 0.0) -> Message:
+    """Return the message of a line of this `number`; `before` is the time of the line in front of it."""
     try:
         row = json.loads(line)
         if row.keys() not in _WRAPPED:

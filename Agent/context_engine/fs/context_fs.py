@@ -326,11 +326,11 @@ class ContextFS(History):
             NodeNotFoundError: There is none.
             StoreCorruptError: A file is no UTF-8, or too large; it is left as it is.
         """
-        found, staged = self._look_up(ctx, uri, FILES if include_content else _HEAD)
+        found, staged = self.look_up(ctx, uri, FILES if include_content else _HEAD)
         return node_of(found, staged, include_content)
 
-    def _look_up(self, ctx: RequestContext, uri: str, files: Sequence[str] = FILES) -> tuple[Uri, Staged]:
-        """Return a node with some of its files."""
+    def look_up(self, ctx: RequestContext, uri: str, files: Sequence[str] = FILES) -> tuple[Uri, Staged]:
+        """Return a node with some of its files, as they were at one moment."""
         found, current = check_access(ctx, uri), self.current()
         if current is not None:
             return found, current.look(found)
@@ -339,17 +339,12 @@ class ContextFS(History):
 
     def read_file(self, ctx: RequestContext, uri: str, name: str) -> bytes:
         """Return one of a node's files; b"" where it has none of the name."""
-        return self._look_up(ctx, uri, (name, META))[1].files.get(name, b"")
-
-    def read_all(self, ctx: RequestContext, uri: str) -> tuple[ContextNode, Image]:
-        """Return a node, and its files, as they were at one moment."""
-        found, staged = self._look_up(ctx, uri)
-        return node_of(found, staged), staged.files
+        return self.look_up(ctx, uri, (name, META))[1].files.get(name, b"")
 
     def read_level(self, ctx: RequestContext, uri: str, level: str) -> str:
         """Return a node's abstract (L0), overview (L1) or content (L2)."""
         name = file_of(level)
-        found, staged = self._look_up(ctx, uri, (name, MESSAGES, META) if name == CONTENT else (name, META))
+        found, staged = self.look_up(ctx, uri, (name, MESSAGES, META) if name == CONTENT else (name, META))
         return _text_of(found, name, staged)
 
     def read_metadata(self, ctx: RequestContext, uri: str) -> dict[str, Any]:

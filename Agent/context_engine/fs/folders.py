@@ -16,7 +16,7 @@ import os
 import signal
 import stat
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
@@ -92,13 +92,8 @@ def _entries(fd: int) -> list[os.DirEntry[str]]:
         return list(entries)
 
 
-def _folders_in(entries: Sequence[os.DirEntry[str]]) -> list[str]:
-    """Return the names of the folders in an open one that are the store's."""
-    return sorted(entry.name for entry in entries if entry.name != SPACE and entry.is_dir(follow_symlinks=False))
-
-
-def _is_node(entries: Sequence[os.DirEntry[str]]) -> bool:
-    return any(entry.name in FILES and entry.name != META for entry in entries)
+def _is_node(names: Iterable[str]) -> bool:
+    return any(name in FILES and name != META for name in names)
 
 
 def _is_being_written(fd: int) -> bool:
@@ -375,13 +370,14 @@ class Folders:
     def has_node(self, names: Sequence[str]) -> bool:
         """Whether a folder holds a node: a file besides the metadata, which an earlier version left after a move."""
         with contextlib.suppress(FileNotFoundError), self.opened(names) as fd:
-            return _is_node(_entries(fd))
+            return _is_node(os.listdir(fd))
         return False
 
     def child_names(self, names: Sequence[str]) -> list[str]:
         """Return the names of the folders within a folder, whatever is in them, without opening one."""
         with contextlib.suppress(FileNotFoundError), self.opened(names) as fd:
-            return _folders_in(_entries(fd))
+            folders = [entry.name for entry in _entries(fd) if entry.is_dir(follow_symlinks=False)]
+            return sorted(name for name in folders if name != SPACE)
         return []
 
     def walk(self, names: Sequence[str], files: Sequence[str] = (META,), depth: int = URI_SEGMENTS) -> Iterator[Entry]:
@@ -393,8 +389,8 @@ class Folders:
             for place, folders, found, fd in os.fwalk(".", dir_fd=top):
                 inner = place.split("/")[1:]
                 folders[:] = sorted(name for name in folders if name != SPACE)
-                is_node = any(name in FILES and name != META for name in found)
-                yield Entry((*names, *inner), self._read_some(files, fd) if is_node else None, bool(folders))
+                image = self._read_some(files, fd) if _is_node(found) else None
+                yield Entry((*names, *inner), image, bool(folders))
                 if len(inner) == depth:
                     folders.clear()
 

@@ -32,6 +32,10 @@ from ..core.config import FILES, MESSAGES, META
 from ..core.errors import StoreCorruptError, StoreError
 from ..core.objects import OutboxEvent
 
+_SETTINGS = (
+    "PRAGMA auto_vacuum = INCREMENTAL; PRAGMA journal_mode = WAL; PRAGMA wal_autocheckpoint = 0;"
+    " PRAGMA secure_delete = ON"
+)
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS counters(name TEXT PRIMARY KEY, value INTEGER NOT NULL) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS commits(
@@ -189,14 +193,8 @@ class Journal:
         try:
             if fresh:
                 os.chmod(self.path, 0o600)
-            made.execute("PRAGMA auto_vacuum = INCREMENTAL")
-            made.execute("PRAGMA journal_mode = WAL")
-            made.execute("PRAGMA wal_autocheckpoint = 0")
-            made.execute("PRAGMA secure_delete = ON")
-            made.execute("BEGIN IMMEDIATE")
-            for statement in _SCHEMA.split(";"):
-                made.execute(statement)
-            made.execute("COMMIT")
+            made.executescript(_SETTINGS)
+            made.executescript(f"BEGIN IMMEDIATE; {_SCHEMA} COMMIT")
             self._inode = os.stat(self.path).st_ino
         except sqlite3.Error:
             made.close()

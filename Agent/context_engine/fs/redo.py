@@ -107,15 +107,8 @@ def put_aside(aside: Path, uri: str, files: Image) -> Path:
 
 def copies_of(aside: Path, uris: Iterable[str]) -> list[Path]:
     """Return the copies in `aside` of some URIs, and of every journal, which has images of all nodes."""
-    wanted = set(uris)
-    found = list(aside.glob("journal-*"))
-    for place in sorted(aside.glob("*")) if aside.is_dir() else []:
-        try:
-            if (place / "uri").read_text(encoding="utf-8") in wanted:
-                found.append(place)
-        except OSError:
-            continue
-    return found
+    wanted = {uri.encode() for uri in uris}
+    return [*aside.glob("journal-*"), *(note.parent for note in aside.glob("*/uri") if note.read_bytes() in wanted)]
 
 
 _BLOCK = 512

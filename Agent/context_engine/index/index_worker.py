@@ -12,7 +12,7 @@ import logging
 import os
 import threading
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -118,7 +118,7 @@ class IndexSpaces:
         self,
         folder: Path,
         meaning: Meaning | None = None,
-        beside: Callable[[Mapping[str, str]], IndexedVectors] | None = None,
+        beside: Callable[[dict[str, str]], IndexedVectors] | None = None,
     ) -> None:
         self.folder, self._meaning, self._beside = folder, meaning, beside
         self._lock = threading.Lock()

@@ -45,7 +45,7 @@ from ..core.objects import (
     SessionArchive,
     TypedQuery,
 )
-from ..fs.context_fs import ContextFS, RelationStore
+from ..fs.context_fs import ContextFS, RelationStore, node_of
 from ..fs.meta import file_of, read_edges
 from ..fs.uri import check_access, is_visible, parse_uri, space_uris
 from ..providers import Filters, Place, WordHit, WordIndex, passage_of_archive, passages_of, projected_digest, terms_of
@@ -56,16 +56,13 @@ NAMED = 1.0
 
 def spaces_of(typed_query: TypedQuery, ctx: RequestContext) -> list[str]:
     """Return the spaces that a query looks into."""
-    spaces = space_uris(ctx)
-    return [parse_uri(typed_query.target_uri).space] if typed_query.target_uri else list(dict.fromkeys(spaces))
+    return [parse_uri(typed_query.target_uri).space] if typed_query.target_uri else list(space_uris(ctx))
 
 
 class L0Retriever:
     """Searches level 0 only, by words and meaning; `on_stale` gets the URI of a hit that the store no longer has."""
 
-    def __init__(
-        self, fs: ContextFS, words: Callable[[str], WordIndex], on_stale: Callable[[str], None]
-    ) -> None:
+    def __init__(self, fs: ContextFS, words: Callable[[str], WordIndex], on_stale: Callable[[str], None]) -> None:
         self._fs, self._words, self._on_stale = fs, words, on_stale
 
     def search(self, typed_query: TypedQuery, ctx: RequestContext) -> list[SeedHit]:
@@ -307,9 +304,7 @@ class _Seen(NamedTuple):
 class RetrievalAssembler:
     """Makes blocks of hits; `on_stale` gets the URI of a node that the index has in another state than the store."""
 
-    def __init__(
-        self, fs: ContextFS, words: Callable[[str], WordIndex], on_stale: Callable[[str], None]
-    ) -> None:
+    def __init__(self, fs: ContextFS, words: Callable[[str], WordIndex], on_stale: Callable[[str], None]) -> None:
         self._fs, self._words, self._count, self._on_stale = fs, words, fs.count_tokens, on_stale
 
     def assemble(self, typed_query: TypedQuery, hits: Sequence[NodeHit], ctx: RequestContext) -> list[RetrievedBlock]:
@@ -364,7 +359,8 @@ class RetrievalAssembler:
                 # Never changed but to forget: each line stands for itself, and a digest costs more than the reading.
                 image = self._fs.folders.read(parse_uri(node.uri).folders, (RELATIONS, MESSAGES))
             else:
-                node, image = self._fs.read_all(ctx, uri)
+                found, staged = self._fs.look_up(ctx, uri)
+                node, image = node_of(found, staged), staged.files
         except NodeNotFoundError:
             self._on_stale(uri)
             return None
