@@ -169,8 +169,7 @@ class ContextEngineService:
         self.fs = ContextFS(folder, clock=clock, new_id=new_id, count_tokens=count_tokens, disk=disk)
         self.relations = RelationStore(self.fs)
         self.outbox = OutboxStore(self.fs.journal, clock)
-        index_folder = self.fs.space / "index"
-        self.spaces = IndexSpaces(index_folder, None if beside else compared, beside)
+        self.spaces = IndexSpaces(self.fs.space / "index", None if beside else compared, beside)
         self.worker: IndexWorker = IndexWorker(self.fs, self.outbox, self.spaces, graph=graph)
         self._lock = threading.RLock()
         self.coordinator = CommitCoordinator(self.fs, self.relations, self._ask, as_llm(llm))

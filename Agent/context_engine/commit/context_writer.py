@@ -103,13 +103,12 @@ class RelationWriter:
 
         `relation_ops` are `{"op": "upsert" | "append" | "remove", "to_uri", "relation_type", "reason", "weight"}`.
         """
+        add = {"upsert": self._store.upsert_edges, "append": self._store.append_edges}
         for op in relation_ops:
             kind, to, relation = op.get("op", "upsert"), str(op.get("to_uri")), str(op.get("relation_type"))
-            edge = RelationEdge(uri, to, relation, str(op.get("reason") or ""), float(op.get("weight") or 1.0))
-            if kind == "upsert":
-                self._store.upsert_edges(ctx, uri, [edge])
-            elif kind == "append":
-                self._store.append_edges(ctx, uri, [edge])
+            if kind in add:
+                edge = RelationEdge(uri, to, relation, str(op.get("reason") or ""), float(op.get("weight") or 1.0))
+                add[kind](ctx, uri, [edge])
             elif kind == "remove":
                 self._store.remove_edges(ctx, uri, [to], [relation])
             else:

@@ -375,7 +375,7 @@ class MainStore:
                     self._lock_fd = os.open(self.space / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
                     fcntl.flock(self._lock_fd, fcntl.LOCK_EX)
                     self.journal.follow()
-                    if recover:
+                    if recover and self.journal.unfinished():
                         self._recover()
                 yield
             finally:

@@ -344,11 +344,13 @@ class RetrievalAssembler:
                 continue
             excerpts.add(block.content_excerpt)
             made[key] = block
-            fitted = self._fit(block, left)
-            if fitted is not None:
+            abstract, size = self._count(block.abstract), self._count(block.content_excerpt)
+            if abstract + size > left and block.abstract:  # its abstract alone may fit
+                block.content_excerpt, size = "", 0
+            if abstract + size <= left:
                 shown.add(block.uri)
-                left -= self._count(fitted.abstract) + self._count(fitted.content_excerpt)
-                blocks.append(fitted)
+                left -= abstract + size
+                blocks.append(block)
         typed_query.hints["total"] = len(made)
         return blocks
 
@@ -384,16 +386,6 @@ class RetrievalAssembler:
         )
         excerpt = excerpt[:PASSAGE_CHARACTERS]
         return RetrievedBlock(held.node.uri, level, abstract, "", excerpt, held.edges, score, reason)
-
-    def _fit(self, block: RetrievedBlock, left: int) -> RetrievedBlock | None:
-        """Return a block as far as it fits: whole, then its abstract alone, then nothing."""
-        abstract, excerpt = self._count(block.abstract), self._count(block.content_excerpt)
-        if abstract + excerpt <= left:
-            return block
-        if block.abstract and abstract <= left:
-            block.content_excerpt = ""
-            return block
-        return None
 
 
 def _best_parts(hits: Sequence[NodeHit]) -> dict[str, int]:
