@@ -412,8 +412,7 @@ class WordIndex:
         sql = "select value, num from json_each(?) join node on uri = value"
         numbers = dict(db.execute(sql, (json.dumps([*{uri for uri, *_ in places}]),)))
         ids = [_id_of(numbers[uri], level, part) for uri, level, part in places if uri in numbers]
-        rows = _rows_of(db, ids)
-        return [id for id in ids if id in rows and filters.lets(rows[id].uri, rows[id].category, rows[id].at)]
+        return [*filter(_allowed(db, filters, ids).__contains__, ids)]
 
 
 def _fuse(*rankings: Sequence[str]) -> dict[str, float]:
@@ -454,11 +453,14 @@ def _among(db: sqlite3.Connection, filters: Filters) -> score.Among:
     target = filters.target
     under = db.execute(sql, (target, f"{target}/", f"{target}0")).fetchall() if target else None
 
-    def wanted(ids: Collection[str]) -> frozenset[str]:
-        rows = _rows_of(db, ids).items()
-        return frozenset([id for id, row in rows if filters.lets(row.uri, row.category, row.at)])
-
+    wanted = functools.partial(_allowed, db, filters)
     return wanted([_id_of(*row) for row in under]) if under is not None and len(under) <= _FEW else wanted
+
+
+def _allowed(db: sqlite3.Connection, filters: Filters, ids: Collection[str]) -> frozenset[str]:
+    """Return those of some units that are there and pass."""
+    rows = _rows_of(db, ids).items()
+    return frozenset([id for id, row in rows if filters.lets(row.uri, row.category, row.at)])
 
 
 def _asks(text: str) -> bool:

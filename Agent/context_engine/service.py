@@ -367,6 +367,7 @@ class ContextEngineService:
 
         Raises:
             InvalidInputError: There is no such category, or the text is empty or longer than 5,000 tokens.
+            ProviderDownError: The index, which knows the topics, is locked, or the disk is full. Nothing was written.
 
         Cost: one sync.
         """
@@ -414,6 +415,7 @@ class ContextEngineService:
 
         Raises:
             InvalidInputError, InvalidUriError, AccessDeniedError: An argument cannot be used.
+            ProviderDownError: The index is locked, or the disk is full.
 
         Cost: milliseconds; one call of the embedder, where there is one.
         """

@@ -325,8 +325,8 @@ class Journal:
 
     def images_of(self, uri: str, file: str) -> set[bytes]:
         """Return every image of a file that the journal holds."""
-        images = [image for change in self._changes("uri = ?", uri) for image in (change.before, change.after)]
-        return {image for files in images if (image := files.get(file))}
+        changes = self._changes("uri = ?", uri)
+        return {image for each in changes for files in (each.before, each.after) if (image := files.get(file))}
 
     def last_images(self, uri: str) -> dict[str, bytes | None]:
         """Return the last written image of each of a node's files, None where the journal has none."""
