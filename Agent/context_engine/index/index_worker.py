@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from ...base.forks import watch_forks
 from ...base.text import digest_of
 from ...finding.embedder import Meaning
 from ...keyword_tree import HideKeys
@@ -120,7 +121,13 @@ class IndexSpaces:
         beside: Callable[[dict[str, str]], IndexedVectors] | None = None,
     ) -> None:
         self.folder, self._meaning, self._beside = folder, meaning, beside
+        self._lock = threading.Lock()  # two openings of one file would wait for each other
         self._open: dict[str, WordIndex] = {}
+        watch_forks(self)
+
+    def renew_after_fork(self) -> None:
+        """Begin with a lock of its own."""
+        self._lock = threading.Lock()
 
     def folder_of(self, space: str) -> Path:
         """Return where a space's index lies."""
@@ -133,17 +140,20 @@ class IndexSpaces:
         Cost: a millisecond, the first time.
         """
         parsed = parse_uri(uri)
-        if (found := self._open.get(parsed.space)) is not None:
-            return found
-        filters = {"account": parsed.account, "owner_space": parsed.owner_space}
-        vectors = self._beside(filters) if self._beside is not None else None
-        made = WordIndex(self.folder_of(parsed.space) / "index.db", self._meaning, vectors)
-        return self._open.setdefault(parsed.space, made)  # where two threads open it at once, one of them
+        with self._lock:
+            if parsed.space not in self._open:
+                filters = {"account": parsed.account, "owner_space": parsed.owner_space}
+                vectors = self._beside(filters) if self._beside is not None else None
+                path = self.folder_of(parsed.space) / "index.db"
+                self._open[parsed.space] = WordIndex(path, self._meaning, vectors)
+            return self._open[parsed.space]
 
     def close(self) -> None:
         """Close all that is open."""
-        while self._open:
-            self._open.popitem()[1].close()
+        with self._lock:
+            for index in self._open.values():
+                index.close()
+            self._open = {}
 
 
 _TOGETHER = 200  # nodes that are projected while the index is held: others wait for it two seconds
