@@ -367,7 +367,9 @@ class WordIndex:
         """Delete the vectors of some nodes in the caller's `VectorIndex`, where there is one."""
         if self._beside is not None:
             for uri in uris:
-                self._beside.drop(self, uri)
+                with contextlib.suppress(Exception):  # the port: it is tried again
+                    self._beside.index.delete_by_uri(uri)
+                    self.note_vectors(uri, None)
 
     def other_vectors(self, model: str) -> list[tuple[str, str | None]]:
         """Return the nodes whose noted vectors, if any, are not those that a model makes of them now.
@@ -559,12 +561,6 @@ class IndexedVectors:
     index: VectorIndex
     records_of: Callable[[str], list[IndexRecord]]
     filters: dict[str, str]
-
-    def drop(self, words: WordIndex, uri: str) -> None:
-        """Delete the vectors of a node."""
-        with contextlib.suppress(Exception):  # the port: it is tried again
-            self.index.delete_by_uri(uri)
-            words.note_vectors(uri, None)
 
     def catch_up(self, words: WordIndex) -> None:
         """Delete the vectors of nodes that have changed or are gone, and upsert those of all that are there."""

@@ -56,6 +56,7 @@ _log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 _ATTEMPTS = 50
+_KNOWN_EDITS = 1_024
 
 
 _EMPTY: Image = {config.ABSTRACT: b"", config.OVERVIEW: b"", CONTENT: b"", RELATIONS: b"[]\n"}
@@ -265,6 +266,7 @@ class MainStore:
         self._identity: tuple[int, int] | None = None
         self._commits_since = 0  # the last checkpoint
         self._committed: list[OutboxEvent] = []  # events of this thread's commits, until the lock is free
+        self._known_edits: dict[str, str] = {}  # uri -> state that was read under the lock
         self.on_commit: Callable[[Sequence[OutboxEvent]], None] = lambda events: None
         watch_forks(self)
         self._open()
@@ -481,17 +483,22 @@ class MainStore:
 
         The metadata is among `files`; of a node that is edited all are returned. What is not whole is read again under
         the lock, for which who holds an index must not wait (`may_lock`), since who has it may wait for the index: then
-        it is an edit, or its event is yet to come. Cost: one open a file and folder; of an edit the lock.
+        it is an edit, or its event is yet to come. Cost: one open a file and folder; of an edit the lock, once.
         """
         if files is not FILES and is_whole(image := self.folders.read(uri.folders, files), files):
             return image
         image = self.folders.read(uri.folders)
         if not image.keys() - {META}:
             return {}
-        if is_whole(image) or not may_lock:
+        # An edit that was read under the lock once is read without it: each wait would let another one come between.
+        if is_whole(image) or not may_lock or self._known_edits.get(uri.text) == state_of(image):
             return image
         with self.locked():
-            return self.folders.read(uri.folders, is_settled=True)
+            image = self.folders.read(uri.folders, is_settled=True)
+        if len(self._known_edits) >= _KNOWN_EDITS:
+            self._known_edits.clear()
+        self._known_edits[uri.text] = state_of(image)
+        return image
 
     def entries(self, uri: Uri, depth: int = config.URI_SEGMENTS) -> Iterator[tuple[Uri, Entry]]:
         """Yield a folder and those under it, parents first; folders that no URI has are left out."""

@@ -92,16 +92,11 @@ class IndexProjector:
 
     def build_relation_records(self, uri: str, edges: Sequence[RelationEdge]) -> list[RelationIndexRecord]:
         """Return a node's edges as records, one for each (from, to, type)."""
-        return [
-            RelationIndexRecord(
-                digest_of(uri, edge.to_uri, edge.relation_type, size=8),
-                uri,
-                edge.to_uri,
-                edge.relation_type,
-                {"reason": edge.reason, "weight": edge.weight},
-            )
-            for edge in edges
-        ]
+        found = []
+        for edge in edges:
+            key, metadata = (uri, edge.to_uri, edge.relation_type), {"reason": edge.reason, "weight": edge.weight}
+            found.append(RelationIndexRecord(digest_of(*key, size=8), *key, metadata))
+        return found
 
     def build_move_records(self, from_uri: str, to_uri: str) -> MoveProjection:
         """Return the changes of a move."""
