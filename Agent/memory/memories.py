@@ -5,7 +5,7 @@
 ...     memories = Memories(tree)
 ...     info = tree.CreateInfo("龙井来自杭州", "notes")
 ...     memories.catch_up()
-...     [(found.id == info.id, found.passage) for found in memories.rank("杭州有什么茶?", 5)]
+...     [(found.id == info.id, found.excerpt) for found in memories.rank("杭州有什么茶?", 5)[0]]
 [(True, '龙井来自杭州')]
 
 Three things are derived from infos here, and can be thrown away at any time: the index of words (`finding.index`); what
@@ -24,11 +24,11 @@ import sqlite3
 import threading
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 from ..finding import texts
 from ..finding.embedder import Embedder, Meaning, meaning_of
-from ..finding.index import Index, LostIndexError, Unit
+from ..finding.index import Hit, Index, LostIndexError, Unit
 from ..finding.packing import to_id
 from ..finding.score import Among
 from ..keyword_tree import ClosedError, Info, InvalidInputError, KeywordNode, KeywordTree
@@ -64,18 +64,6 @@ _FORMER = 5  # texts that an info took the place of, which help to find it
 _FEW = 5_000  # memories: at most this many are asked for by their ids
 _log = logging.getLogger(__name__)
 _T = TypeVar("_T")
-
-
-class Found(NamedTuple):
-    """An info that fits."""
-
-    id: str
-    score: float
-    """From 0 to 1, as everywhere; see `finding.index.Hit`."""
-    passage: str
-    """The sentence that says so, at most 160 characters; "" where none does."""
-    note: str = ""
-    """Why the ranking was less than usual: "words ranked alone: …" where an embedder was late; else ""."""
 
 
 class Memories:
@@ -367,8 +355,8 @@ class Memories:
         among: Among | None = None,
         lent: Mapping[str, Mapping[str, float]] | None = None,
         quotes: int | None = None,
-    ) -> list[Found]:
-        """Return the infos that fit a question, best first.
+    ) -> tuple[list[Hit], str]:
+        """Return the infos that fit a question, best first, and why the ranking was less than usual, or "".
 
         Args:
             query: Any text.
@@ -379,7 +367,7 @@ class Memories:
         """
         note = self._index.ask(query)
         hits = self._do(lambda: self._index.search(query, limit, among=among, lent=lent, quotes=quotes))
-        return [Found(*hit, note) for hit in hits]
+        return hits, note
 
     def questions_before(self, ids: Collection[str]) -> dict[str, str]:
         """Return the questions just before infos in their sources: id → text."""

@@ -34,6 +34,7 @@ from ..base.text import fold
 from ..finding import texts
 from ..finding.calibration import LACKING
 from ..finding.embedder import Embedder, Meaning
+from ..finding.index import Hit
 from ..finding.score import Among, allow
 from ..keyword_tree import Info, InvalidInputError, KeywordNode, KeywordTree
 from .graph import ENTITY_TYPES, GraphEntity, KnowledgeGraph, RelationDirection
@@ -48,7 +49,7 @@ from .keywords import (
     subjects_of,
     words_of,
 )
-from .memories import Found, Memories
+from .memories import Memories
 from .memory_fields import Memory, memory_fields
 from .memory_rows import Filters, InfoFacts
 from .scoring import (
@@ -309,7 +310,9 @@ class _Search:
         by_dice = isinstance(self._scoring, DiceOverlap)
         # Another order may bring forward a memory that the text alone ranks later.
         reach = reach if self._text_alone and not by_dice else max(100, 4 * reach)
-        ranked = [] if self._graph_only else self._index.rank(self._query, reach, self._among, self._lent)
+        ranked, self._note = list[Hit](), ""
+        if not self._graph_only:
+            ranked, self._note = self._index.rank(self._query, reach, self._among, self._lent)
         said = {found.id: found for found in ranked}
         known = self._index.facts([*dict.fromkeys([*said, *([] if self._text_alone else self._hanging)])])
         self._read(known)
@@ -340,7 +343,7 @@ class _Search:
         return self._results(chosen, said, later), len(said) < reach
 
     def _results(
-        self, chosen: Sequence[tuple[_Scored, Info]], said: Mapping[str, Found], later: Mapping[str, str]
+        self, chosen: Sequence[tuple[_Scored, Info]], said: Mapping[str, Hit], later: Mapping[str, str]
     ) -> list[Retrieved]:
         """Return memories with their paths, the passages that fit best, and the other texts that count."""
         before = self._index.questions_before([info.id for _, info in chosen if info.source])
@@ -351,11 +354,11 @@ class _Search:
             if node is not None and node.parent_id != "root":
                 path = [each.name for each in self._tree.GetPath(node.id)[1:]]
             # The replaced text may be the one that fits.
-            if found is not None and found.passage and _words(found.passage.strip("…")) in _words(info.content):
-                passage = found.passage
+            if found is not None and found.excerpt and _words(found.excerpt.strip("…")) in _words(info.content):
+                passage = found.excerpt
             names = (text for each in self._nodes[id] for text in (each.name, *each.aliases))
             context = "\n".join([*names, before.get(id, "")])
-            more = {"later": later.get(id, ""), "note": "" if found is None else found.note, "context": context}
+            more = {"later": later.get(id, ""), "note": self._note, "context": context}
             results.append(Retrieved(info, total, breakdown, path, passage, self._scoring, query=self._query, **more))
         return results
 
@@ -372,7 +375,7 @@ class _Search:
         wider, facts = list[str](), dict(known)
         if self._asks_for:
             wider_query = f"{self._query} {words_of(self._asks_for)}"
-            wider = [found.id for found in self._index.rank(wider_query, _WIDER, self._among, quotes=0)]
+            wider = [found.id for found in self._index.rank(wider_query, _WIDER, self._among, quotes=0)[0]]
             facts |= self._index.facts(wider)
         group = [id for id in ranked if id in facts and self._has_subject(id)]
         if group:

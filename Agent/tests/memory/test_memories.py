@@ -26,7 +26,7 @@ def path(tmp_path: Path) -> Path:
 
 def ranked(index: Memories, query: str = "tea") -> list[str]:
     index.catch_up()
-    return [found.id for found in index.rank(query, 50)]
+    return [found.id for found in index.rank(query, 50)[0]]
 
 
 def create(tree: KeywordTree, *contents: str, **own: Any) -> list[str]:
