@@ -280,12 +280,18 @@ class KnowledgeGraph(ABC):
     # -- tags --
 
     @abstractmethod
+    def count_tags(self) -> Counter[str]:
+        """Return how many entities have each tag."""
+
     def find_tags(self, prefix: str) -> list[str]:
         """Return the tags that begin with `prefix`, the most used first, equals in alphabetical order."""
+        beginning = fold(check_string("prefix", prefix)).lstrip()
+        counted = self.count_tags()
+        return sorted((tag for tag in counted if tag.startswith(beginning)), key=lambda tag: (-counted[tag], tag))
 
-    @abstractmethod
     def entity_count_by_tag(self, tag: str) -> int:
         """Return how many entities have a tag."""
+        return self.count_tags()[normalize_tag(tag)]
 
     @abstractmethod
     def set_entity_tags(self, entity_id: str, tags: Iterable[str]) -> int:
@@ -465,16 +471,7 @@ class InMemoryGraph(KnowledgeGraph):
             return rank_entities(wanted, limit, map(_copy, self._entities.values()))
 
     @override
-    def find_tags(self, prefix: str) -> list[str]:
-        beginning = fold(check_string("prefix", prefix)).lstrip()
-        counted = self._count_tags()
-        return sorted((tag for tag in counted if tag.startswith(beginning)), key=lambda tag: (-counted[tag], tag))
-
-    @override
-    def entity_count_by_tag(self, tag: str) -> int:
-        return self._count_tags()[normalize_tag(tag)]
-
-    def _count_tags(self) -> Counter[str]:
+    def count_tags(self) -> Counter[str]:
         with self._lock:
             return Counter(tag for entity in self._entities.values() for tag in entity.tags)
 

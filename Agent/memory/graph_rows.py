@@ -217,11 +217,6 @@ def entities_with(
     return [entity for id in candidates if (entity := read_entity(db, id)) is not None]
 
 
-def count_tagged(db: sqlite3.Connection, tag: str) -> int:
-    """Return how many entities have a tag."""
-    return int(db.execute("select count(*) from tagged where tag = ?", (_storable(tag),)).fetchone()[0])
-
-
 def _storable(text: str) -> str:
     """Return a text that may be asked for: half of a surrogate pair, which nothing has, is none of SQLite's."""
     return text.encode("utf-8", "replace").decode()

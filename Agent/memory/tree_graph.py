@@ -22,14 +22,14 @@ A page's title is a keyword's name, its summary the description, its texts the i
 
 import contextlib
 import sqlite3
+from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 from typing_extensions import override
 
-from ..base.checks import check_count, check_string, check_strings
-from ..base.text import fold_case
+from ..base.checks import check_count, check_strings
 from ..keyword_tree import DuplicateIdError, KeywordNode, KeywordTree, NotFoundError, VersionConflictError
 from . import graph_rows
 from .graph import (
@@ -42,7 +42,6 @@ from .graph import (
     check_entity,
     check_keywords,
     check_relation,
-    normalize_tag,
     normalize_tags,
     rank_entities,
 )
@@ -218,14 +217,9 @@ class TreeGraph(KnowledgeGraph):
         return rank_entities(wanted, limit, self._read(lambda db: graph_rows.entities_with(db, wanted, limit)))
 
     @override
-    def find_tags(self, prefix: str) -> list[str]:
-        beginning = fold_case(check_string("prefix", prefix)).lstrip()
-        counted = "select tag from tagged group by tag order by count(*) desc, tag"
-        return [tag for (tag,) in self._read(lambda db: db.execute(counted).fetchall()) if tag.startswith(beginning)]
-
-    @override
-    def entity_count_by_tag(self, tag: str) -> int:
-        return self._read(lambda db: graph_rows.count_tagged(db, normalize_tag(tag)))
+    def count_tags(self) -> Counter[str]:
+        counted = "select tag, count(*) from tagged group by tag"
+        return Counter(dict(self._read(lambda db: db.execute(counted).fetchall())))
 
     @override
     def tag_constraints(self) -> TagConstraints:
