@@ -754,9 +754,11 @@ class TestFork:
 
         def work(tell: Tell) -> None:
             tree, done = KeywordTree(str(folder)), threading.Event()
+            room = threading.Semaphore(0)  # for a fork's time only: each child reads the whole tree again
 
             def write(number: int) -> None:
                 for n in itertools.count():
+                    room.acquire()
                     if done.is_set():
                         return
                     tell(tree.CreateKeyword(f"thread {number} {n}", "root").id)
@@ -765,10 +767,12 @@ class TestFork:
             for thread in threads:
                 thread.start()
             for number in range(forks):
+                room.release(40)
                 children = [fork_a_writer(tree, f"{number} {twin}", tell) for twin in range(2)]
                 for child in children:
                     assert os.waitpid(child, 0)[1] == 0
             done.set()
+            room.release(len(threads))
             for thread in threads:
                 thread.join()
             tree.Close()
