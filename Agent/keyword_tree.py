@@ -5861,9 +5861,29 @@ class _Reader:
         """Return keywords that read their rows when they are looked at.  The lock is held."""
         return [_DeferNode(id, state.nodes[id], state.LevelOf(id), self.ListChildren) for id in ids]
 
+    def Get(self, id: str) -> KeywordNode | None:
+        self._engine.CheckOpen()
+
+        def Look(state: _State) -> KeywordNode | None:
+            found = state.ResolveMerged(id)
+            return None if found is None else self.Nodes(state, [found])[0]
+
+        return self._engine.Look(Look)
+
     def ListChildren(self, id: str) -> list[str]:
         with self._engine.SeeOwn() as state:
             return list(state.children.Get(id))
+
+    def Walk(self, id: str, depth: int | None) -> Iterator[KeywordNode]:
+        waiting = [(id, 0)]
+        while waiting:
+            id, level = waiting.pop()
+            node = self.Get(id)
+            if node is None or (level and node.id != id):  # merged into another one meanwhile
+                continue
+            yield node
+            if depth is None or level < depth:
+                waiting.extend((child, level + 1) for child in reversed(self.ListChildren(node.id)))
 
     def Infos(self, held: Iterable[Any]) -> list[Info]:
         """Return infos from where they are held; long ones are read from the disk, so the lock must not be held."""
@@ -6494,14 +6514,7 @@ class KeywordTree:
 
     def GetKeyword(self, id: str) -> KeywordNode | None:
         """Return a keyword, or None.  Cost: a dictionary look-up; decodes the row when a field is read."""
-        id = _CheckId("id", id)
-        self._engine.CheckOpen()
-
-        def Look(state: _State) -> KeywordNode | None:
-            found = state.ResolveMerged(id)
-            return None if found is None else self._reader.Nodes(state, [found])[0]
-
-        return self._engine.Look(Look)
+        return self._reader.Get(_CheckId("id", id))
 
     def GetChildren(self, id: str, page: int | None = None, size: int = _PAGE) -> list[KeywordNode]:
         """Return a keyword's children in the order of their creation.  Cost: a step for each."""
@@ -6525,18 +6538,7 @@ class KeywordTree:
         (id,) = self._Enter(id=id)
         if depth is not None:
             _CheckCount("depth", depth, 0)
-        return self._Walk(id, depth)
-
-    def _Walk(self, id: str, depth: int | None) -> Iterator[KeywordNode]:
-        waiting = [(id, 0)]
-        while waiting:
-            id, level = waiting.pop()
-            node = self.GetKeyword(id)
-            if node is None or (level and node.id != id):  # merged into another one meanwhile
-                continue
-            yield node
-            if depth is None or level < depth:
-                waiting.extend((child, level + 1) for child in reversed(self._reader.ListChildren(node.id)))
+        return self._reader.Walk(id, depth)
 
     def __len__(self) -> int:
         """Return the number of keywords, the root left out."""
