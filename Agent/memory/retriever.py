@@ -24,6 +24,7 @@ the words that the name says and the text does not count twice.
 
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from enum import Enum
 from pathlib import Path
@@ -36,7 +37,7 @@ from ..finding.calibration import LACKING
 from ..finding.embedder import Embedder, Meaning
 from ..finding.index import Hit
 from ..finding.score import Among, allow
-from ..keyword_tree import Info, InvalidInputError, KeywordNode, KeywordTree
+from ..keyword_tree import Info, InvalidInputError, KeywordNode, KeywordTree, NotFoundError
 from .graph import ENTITY_TYPES, GraphEntity, KnowledgeGraph, RelationDirection
 from .keywords import (
     OTHER,
@@ -225,8 +226,9 @@ class MemoryRetriever:
         near = dict.fromkeys(named, 1.0)
         is_bare = own is not None and not own.has_relations()
         for id in () if is_bare else named:
-            for other in self._graph.get_related(id, depth, RelationDirection.BOTH, None):
-                near[other.entity.id] = max(other.score, near.get(other.entity.id, 0.0))
+            with suppress(NotFoundError):  # deleted in between
+                for other in self._graph.get_related(id, depth, RelationDirection.BOTH, None):
+                    near[other.entity.id] = max(other.score, near.get(other.entity.id, 0.0))
         return named, dict(sorted(near.items(), key=lambda item: -item[1]))
 
 

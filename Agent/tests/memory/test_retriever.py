@@ -11,7 +11,7 @@ import pytest
 
 from Agent.finding.calibration import ANSWER_BAR
 from Agent.keyword_tree import InvalidInputError, KeywordTree
-from Agent.memory.graph import GraphRelation
+from Agent.memory.graph import GraphEntity, GraphRelation
 from Agent.memory.keywords import SimpleKeywordExtractor
 from Agent.memory.memory_rows import Filters
 from Agent.memory.retriever import MemoryRetriever, RetrievalStrategy, RetrieverConfig
@@ -134,6 +134,22 @@ class TestGraphChannel:
         found = retriever.retrieve("龙井", config=RetrieverConfig(HYBRID, Hybrid(ScoreWeights(1, 1, 0, 0))))
 
         assert {memory.info.content for memory in found} == {"on tea", "on the city", "龙井, without keyword"}
+
+
+    def test_a_keyword_that_is_deleted_in_between_leads_nowhere(
+        self, tree: KeywordTree, retriever: MemoryRetriever, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        find = TreeGraph.find_by_keywords
+
+        def delete_then(graph: TreeGraph, *asked: Any) -> list[GraphEntity]:
+            found = find(graph, *asked)
+            for entity in found:
+                tree.DeleteKeyword(entity.id)
+            return found
+
+        tree.CreateInfo("The ferry waits.")
+        monkeypatch.setattr(TreeGraph, "find_by_keywords", delete_then)
+        assert contents(retriever, "龙井: does the ferry wait?")[0] == "The ferry waits."
 
 
 class TestScoring:
