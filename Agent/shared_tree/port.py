@@ -26,7 +26,6 @@ CHUNK = core.CHUNK
 FIRST_CRC = core.FIRST_CRC
 PART_ROWS = 4096  # at most, of a part of a state
 FORMAT_FIELD = core.FORMAT_FIELD
-LOST = core.LOST
 _STATE, _CHECKPOINT = core.STATE, core.CHECKPOINT
 
 no_records = core.NoRows

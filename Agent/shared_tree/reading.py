@@ -6,9 +6,10 @@ may write it, and twice does no harm. Nothing is lost with it.
 
 from __future__ import annotations
 
+import logging
 import zlib
 from collections.abc import Generator, Iterator, Sequence
-from typing import Any, NamedTuple, NoReturn, Self, cast
+from typing import Any, NamedTuple, Self, cast
 
 from ..keyword_tree import ClosedError, StoreError
 from . import port
@@ -22,6 +23,7 @@ PAGE = 4096
 """Batches read at once, where they are not large."""
 _BACK, _BACK_LIMIT = 8, 512  # batches looked back at: at first, and at most
 _LEAST = 256 * 1024  # bytes of lines that are read so quickly that no state is worth its room
+_LOGGER = logging.getLogger(__name__)
 _KEPT = 2  # states: one that is new, and one that may just be read
 
 
@@ -101,8 +103,8 @@ class Reader:
             first: the first page from the last batch that was read on, where the caller has it already.
 
         Raises:
-            ReplacedError: the log was written again since.
-            StoreCorruptError: it does not hold what was read, or is damaged.
+            ReplacedError: the log was written again since, or does not hold what was read.
+            StoreCorruptError: it is damaged.
         """
         while self._stop is None or self._at.seq < self._stop:
             batches = first or self._rows.read(self.tree_id, max(self._at.after, 0), self._at.after, PAGE)
@@ -124,22 +126,15 @@ class Reader:
 
     def _check_last(self, batches: list[Batch]) -> None:
         """Compare the first batch with the last one that was read."""
-        if not batches:
-            self._lose("the rows that were read are gone")
-        first = batches[0]
-        if first[:3] == self._at:
+        if batches and batches[0][:3] == self._at:
             return
-        if first.after > self._at.after and self._is_beginning(first):
-            raise port.ReplacedError(f"the log of the tree {port.shorten(self.tree_id)} was written again")
-        self._lose(port.LOST)
+        if not batches or batches[0].after <= self._at.after or not self._is_beginning(batches[0]):
+            _LOGGER.warning("%s does not hold what was read of it", self.log_name)
+        raise port.ReplacedError(f"{self.log_name} was written again, or cut")
 
     def _is_beginning(self, batch: Batch) -> bool:
         """Tell whether a log begins with a batch: where that follows other operations, it was written again."""
         return port.is_beginning(self._lines_of(batch))
-
-    def _lose(self, detail: str) -> NoReturn:
-        """Raise the error for a log that does not hold any more what was read of it."""
-        port.raise_corrupt(self.tree_id, self._at.seq, detail)
 
     def _take(self, batches: list[Batch], all_lines: list[bytes]) -> port.Records:
         """Check batches that follow, and return what they bring."""

@@ -26,7 +26,6 @@ the outcome is unknown; memory has not moved, and what gets in late is read like
 from __future__ import annotations
 
 import itertools
-import logging
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Generator, Iterable, Iterator
@@ -54,7 +53,6 @@ _LONG_S = 0.15  # of waiting for a turn, from which on it is kept for less: many
 _AGAIN = UnansweredError, NotSentError, ReadOnlyError  # what may pass
 _PAUSES = (0.01, 0.5)  # seconds between tries: the first, and the longest
 _OWN = 1000  # commits of a tree that are remembered, to say what is lost
-_LOGGER = logging.getLogger(__name__)
 
 
 @dataclass
@@ -150,10 +148,6 @@ class SharedStore(Reader):
 
     def _refuse(self, detail: str) -> NoReturn:
         port.raise_corrupt(self.tree_id, self.seq, detail)
-
-    def _lose(self, detail: str) -> NoReturn:
-        _LOGGER.warning("%s is read again: it does not hold what was read of it", self.log_name)
-        raise port.ReplacedError(f"{self.log_name} does not hold what was read of it")
 
     # -- committing -----------------------------------------------------------
 

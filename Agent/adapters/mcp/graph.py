@@ -162,7 +162,7 @@ class MemoryGraph:
 
         def plan() -> tuple[None, list[_Write]]:
             ids = dict.fromkeys(id for name in wanted if (id := self._resolve(name)) is not None)
-            gone = self.index.relations(ids.keys())
+            gone = self.index.touching(ids)
             deletes = [partial(self.tree.DeleteInfo, id) for id in gone]
             return None, [*deletes, *(partial(self.tree.DeleteKeyword, id, False, "delete") for id in ids)]
 
@@ -232,8 +232,9 @@ class MemoryGraph:
         """Carry out a plan as one operation; where another process has written first, plan again."""
 
         def change() -> Done[_T]:
-            self.index.catch_up()
-            result, writes = plan()
+            with self.index.lock:
+                self.index.catch_up()
+                result, writes = plan()
             if not writes:
                 return Done(result, "")
             with self.tree.Operation(name) as operation:
@@ -273,7 +274,7 @@ class MemoryGraph:
         node = self.tree.GetKeyword(entity_id(Outline(KEY, ROOT_ID), name))
         if node is not None and not is_type(said_of(node)) and node.id != ROOT_ID:
             return node.id
-        return self.index.id_of(name)
+        return self.index.ids.get(name)
 
     def _resolve(self, name: str) -> str | None:
         """Return the entity of this name, alias or path; None where there is none.
@@ -284,7 +285,7 @@ class MemoryGraph:
         found = self._find(name)
         others = self._find_all(name) if found is None else []
         if len(others) > 1:
-            names = ", ".join(repr(self.index.name_of(id)) for id in others[:5])
+            names = ", ".join(repr(self.index.names[id]) for id in others[:5])
             raise InvalidInputError(f"{shorten(name)} is several entities: {names}")
         return others[0] if others else found
 
@@ -292,7 +293,7 @@ class MemoryGraph:
         """Return the entities that have an alias or a path, or a name but for case and width."""
         result = self.tree.Search(name, llm_expand_query=False)
         nodes = [result.node] if result.status is SearchStatus.MATCHED else result.candidates
-        return [node.id for node in nodes if node is not None and self.index.name_of(node.id) is not None]
+        return [node.id for node in nodes if node is not None and node.id in self.index.names]
 
     def _need(self, name: str) -> str:
         id = self._resolve(name)
@@ -306,25 +307,25 @@ class MemoryGraph:
 
     def _parent_of(self, ids: tuple[str, str]) -> str | None:
         """Return the parent of the first one, as "is beneath" has it; None without such a relation."""
-        names = [self.index.name_of(id) for id in ids]
-        if None in names or self.index.kind_of(ids[0]) != KEYWORD or ids[0] == ids[1]:
+        if not {*ids} <= self.index.names.keys() or self.index.entities[ids[0]].kind != KEYWORD or ids[0] == ids[1]:
             return None
         return self.index.parent_of(ids[0]) or ROOT_ID
 
     def _find_relations(self, ids: tuple[str, str], kind: str) -> list[str]:
         """Return the infos that say this of two entities."""
-        ours = set(self.index.relations({ids[0]})) & set(self.index.relations({ids[1]}))
-        return [id for id in ours if self.index.relation(id).kind == kind and self.index.end_ids(id) == ids]
+        ours = set(self.index.touching(ids[:1])) & set(self.index.touching(ids[1:]))
+        return [id for id in ours if self.index.relations[id].kind == kind and self.index.end_ids(id) == ids]
 
     # -- reading --
 
     def read_graph(self) -> _Row:
         """Return the newest 1,000 entities and their relations, and how many are left out."""
-        self.index.catch_up()
-        ids = self.index.ids()
-        shown = ids[-ENTITIES:]
-        touched = None if len(shown) == len(ids) else set(shown)
-        graph = self._describe(shown[::-1], touched, len(ids) - len(shown))
+        with self.index.lock:
+            self.index.catch_up()
+            ids = list(self.index.names)
+            shown = ids[-ENTITIES:]
+            touched = None if len(shown) == len(ids) else set(shown)
+            graph = self._describe(shown[::-1], touched, len(ids) - len(shown))
         return {**graph, "entities": graph["entities"][::-1]}
 
     def search_nodes(self, query: str) -> _Row:
@@ -333,37 +334,39 @@ class MemoryGraph:
         What contains it comes in the order of creation, then what contains each of its words, wherever. Where nothing
         does, or the query has several words, up to ten follow that the tree's ranking finds.
         """
-        self.index.catch_up()
-        words = query.split()
-        found = self.index.find(query)
-        if len(words) > 1:
-            having, known = [dict.fromkeys(self.index.find(word)) for word in words], set(found)
-            found += [id for id in having[0] if id not in known and all(id in each for each in having)]
+        words, ranked = query.split(), list[str]()
+        with self.index.lock:
+            self.index.catch_up()
+            found = self.index.find(query)
+            if len(words) > 1:
+                having, known = [dict.fromkeys(self.index.find(word)) for word in words], set(found)
+                found += [id for id in having[0] if id not in known and all(id in each for each in having)]
         if query.strip() and (not found or len(words) > 1):
-            ranked = self.tree.RankCandidates(query, 2 * _RANKED)
-            fitting = [node.id for node, confidence in ranked if confidence >= _LEAST_CONFIDENCE]
+            hits = self.tree.RankCandidates(query, 2 * _RANKED)
+            ranked = [node.id for node, confidence in hits if confidence >= _LEAST_CONFIDENCE]
+        with self.index.lock:
             known = set(found)
-            found += [id for id in fitting if id not in known and self.index.name_of(id) is not None][:_RANKED]
-        return self._describe(found[:ENTITIES], set(found[:ENTITIES]), max(0, len(found) - ENTITIES))
+            found += [id for id in ranked if id not in known and id in self.index.names][:_RANKED]
+            return self._describe(found[:ENTITIES], set(found[:ENTITIES]), max(0, len(found) - ENTITIES))
 
     def open_nodes(self, names: Iterable[str]) -> _Row:
         """Return entities by name, alias or path, and their relations; of what several have, all."""
-        self.index.catch_up()
         found: dict[str, None] = {}
-        for name in names:
-            id = self._find(name)
-            found |= dict.fromkeys(self._find_all(name) if id is None else [id])
-        return self._describe(list(found)[:ENTITIES], set(found), max(0, len(found) - ENTITIES))
+        with self.index.lock:
+            self.index.catch_up()
+            for name in names:
+                id = self._find(name)
+                found |= dict.fromkeys(self._find_all(name) if id is None else [id])
+            return self._describe(list(found)[:ENTITIES], set(found), max(0, len(found) - ENTITIES))
 
     def _describe(self, ids: list[str], touched: set[str] | None, left_out: int) -> _Row:
         """Return entities, what matters most first, and their relations, as far as RESULT_BYTES reach."""
         room = _Room(RESULT_BYTES * 3 // 4)
         entities, observations = list[_Row](), 0
         for place, id in enumerate(ids):
-            name = self.index.name_of(id)
-            if name is None:
+            if id not in self.index.names:  # it was deleted meanwhile
                 continue
-            row: _Row = {"name": name, "entityType": self.index.kind_of(id), "observations": []}
+            row: _Row = {"name": self.index.names[id], "entityType": self.index.entities[id].kind, "observations": []}
             if not room.take(row):
                 left_out += len(ids) - place
                 break
@@ -381,18 +384,18 @@ class MemoryGraph:
     def _relations(self, touched: set[str] | None) -> Iterable[_Row]:
         """Yield the relations that touch some entities, or all, those that follow from places included."""
         pairs: dict[tuple[str, str], None] = {}
-        for id in self.index.ids() if touched is None else touched:
+        for id in self.index.names if touched is None else touched:
             parent_id = self.index.parent_of(id)
             if parent_id is not None:
                 pairs[id, parent_id] = None
             node = self.tree.GetKeyword(id) if touched is not None else None
             children = [] if node is None else node.children
             pairs |= {(child, id): None for child in children if self.index.parent_of(child) == id}
-        for info_id in self.index.relations(touched):
+        for info_id in self.index.relations if touched is None else self.index.touching(touched):
             start, end = self.index.ends(info_id)
-            yield {"from": start, "to": end, "relationType": self.index.relation(info_id).kind}
+            yield {"from": start, "to": end, "relationType": self.index.relations[info_id].kind}
         for child, parent in pairs:
-            yield {"from": self.index.name_of(child), "to": self.index.name_of(parent), "relationType": BENEATH}
+            yield {"from": self.index.names[child], "to": self.index.names[parent], "relationType": BENEATH}
 
 
 class _Room:

@@ -8,7 +8,7 @@ follows its log; the observations themselves are read from the tree.
 import threading
 import unicodedata
 from collections import defaultdict
-from collections.abc import Iterator, Set
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from ...formats.mcp_memory import free_name, is_type, kept_names, kind_of, said_of
@@ -55,8 +55,17 @@ class Relation(NamedTuple):
 class GraphIndex:
     """Follows a tree; `catch_up` comes before anything else is asked. Not to be used within an `Operation`.
 
+    Whoever asks holds the `lock`.
+
     Args:
         tree: Whose keywords.
+
+    Attributes:
+        lock: Of the whole object.
+        entities: The keywords by id, types among them.
+        names: The name that each entity goes by, in the order of creation.
+        ids: The same the other way round.
+        relations: By the info that states it.
 
     Cost: some 30 µs for each keyword and info when it is first asked; later, for each record that changes.
     """
@@ -64,14 +73,14 @@ class GraphIndex:
     def __init__(self, tree: KeywordTree) -> None:
         self._tree = tree
         self._follower = LogFollower(tree)
-        self._lock = threading.RLock()
+        self.lock = threading.RLock()
         self._clear()
 
     def _clear(self) -> None:
-        self._entities: dict[str, Entity] = {}
-        self._names: dict[str, str] = {}  # id -> the name it goes by, in the order of creation
-        self._ids: dict[str, str] = {}  # and the other way round
-        self._relations: dict[str, Relation] = {}  # by info
+        self.entities: dict[str, Entity] = {}
+        self.names: dict[str, str] = {}
+        self.ids: dict[str, str] = {}
+        self.relations: dict[str, Relation] = {}
         self._relations_of: dict[str, dict[str, None]] = defaultdict(dict)  # keyword -> infos
         self._infos_of: dict[str, dict[str, None]] = defaultdict(dict)  # keyword -> infos that are linked to it
         self._texts: dict[str, str | None] = {}  # observation -> its text, folded; None where it is long
@@ -81,17 +90,16 @@ class GraphIndex:
 
     def catch_up(self) -> None:
         """Follow the log."""
-        with self._lock:
-            self._follower.follow(
-                self._clear, self._read_tree, self._take, lambda changes: any(node.deleted for node in changes.nodes)
-            )
+        self._follower.follow(
+            self._clear, self._read_tree, self._take, lambda changes: any(node.deleted for node in changes.nodes)
+        )
 
     def _read_tree(self) -> None:
         for node in self._tree.Walk():
             if node.id != ROOT_ID:
-                self._entities[node.id] = _entity_of(node)
+                self.entities[node.id] = _entity_of(node)
         self._must_rename = True
-        for id in self._entities:
+        for id in self.entities:
             for info in pages(self._tree.GetInfosOfKeyword, id):
                 self._infos_of[id][info.id] = None
                 self._take_info(info)
@@ -113,13 +121,13 @@ class GraphIndex:
     def _take_node(self, node: KeywordNode) -> None:
         if node.id == ROOT_ID:
             return
-        old, new = self._entities.get(node.id), None if node.deleted else _entity_of(node)
+        old, new = self.entities.get(node.id), None if node.deleted else _entity_of(node)
         if old == new:
             return
         if new is None:
-            self._entities.pop(node.id, None)
+            self.entities.pop(node.id, None)
         else:
-            self._entities[node.id] = new
+            self.entities[node.id] = new
         if old is not None or new is None or node.version > 1:
             self._must_rename = True  # an entity that comes back is not the newest, either
         elif not self._must_rename:
@@ -136,7 +144,7 @@ class GraphIndex:
         if "relation" not in said:
             return False
         relation = Relation(str(said["relation"]), str(said.get("from")), str(said.get("to")), kept_names(said))
-        self._relations[info.id] = relation
+        self.relations[info.id] = relation
         if not self._must_rename:
             self._list_relation(info.id, relation)
         return True
@@ -146,14 +154,14 @@ class GraphIndex:
             self._relations_of[self._lead(end)][info_id] = None
 
     def _forget_relation(self, info_id: str) -> None:
-        relation = self._relations.pop(info_id, None)
+        relation = self.relations.pop(info_id, None)
         if relation is not None and not self._must_rename:
             for end in (relation.start, relation.end):
                 self._relations_of[self._lead(end)].pop(info_id, None)
 
     def _lead(self, id: str) -> str:
         """Return the target of a merged keyword, or itself."""
-        if id in self._entities:
+        if id in self.entities:
             return id
         node = self._tree.GetKeyword(id)
         return id if node is None else node.id
@@ -162,95 +170,64 @@ class GraphIndex:
         """Give everybody a name, and each relation its ends, where that is due."""
         if not self._must_rename:
             return
-        self._names, self._ids, self._relations_of = {}, {}, defaultdict(dict)
-        for id in sorted(self._entities, key=lambda id: self._entities[id].ordinal):
+        self.names, self.ids, self._relations_of = {}, {}, defaultdict(dict)
+        for id in sorted(self.entities, key=lambda id: self.entities[id].ordinal):
             self._give_name(id)
         self._must_rename = False
-        for info_id, relation in self._relations.items():
+        for info_id, relation in self.relations.items():
             self._list_relation(info_id, relation)
 
     def _give_name(self, id: str) -> None:
-        entity = self._entities[id]
+        entity = self.entities[id]
         if entity.is_type:
             return
-        path = self._path(id) if entity.name in self._ids else []
-        self._names[id] = name = free_name(entity.name, path, self._ids)
-        self._ids[name] = id
+        path = self._path(id) if entity.name in self.ids else []
+        self.names[id] = name = free_name(entity.name, path, self.ids)
+        self.ids[name] = id
 
     def _path(self, id: str) -> list[str]:
         names: list[str] = []
-        while id in self._entities:
-            names.append(self._entities[id].name)
-            id = self._entities[id].parent_id
+        while id in self.entities:
+            names.append(self.entities[id].name)
+            id = self.entities[id].parent_id
         return names[::-1]
 
     # -- asking --
 
-    def id_of(self, name: str) -> str | None:
-        """Return the entity that goes by a name."""
-        with self._lock:
-            return self._ids.get(name)
-
-    def name_of(self, id: str) -> str | None:
-        """Return the name that an entity goes by; None where it is none."""
-        with self._lock:
-            return self._names.get(id)
-
-    def kind_of(self, id: str) -> str:
-        """Return an entity's type."""
-        with self._lock:
-            return self._entities[id].kind
-
     def parent_of(self, id: str) -> str | None:
         """Return the entity above an entity without a type; None where there is none."""
-        with self._lock:
-            entity = self._entities[id]
-            return entity.parent_id if entity.kind == _KEYWORD and entity.parent_id in self._names else None
+        entity = self.entities.get(id)  # none of a keyword that is newer than what was read
+        if entity is None or entity.kind != _KEYWORD or entity.parent_id not in self.names:
+            return None
+        return entity.parent_id
 
-    def ids(self) -> list[str]:
-        """Return all entities, in the order of creation."""
-        with self._lock:
-            return list(self._names)
-
-    def relations(self, ids: Set[str] | None = None) -> list[str]:
-        """Return the infos of all relations, or of those that begin or end at one of some entities."""
-        with self._lock:
-            if ids is None:
-                return list(self._relations)
-            return list(dict.fromkeys(info_id for id in ids for info_id in self._relations_of.get(id, ())))
-
-    def relation(self, info_id: str) -> Relation:
-        """Return the content of a relation's info."""
-        with self._lock:
-            return self._relations[info_id]
+    def touching(self, ids: Iterable[str]) -> list[str]:
+        """Return the infos of the relations that begin or end at one of some entities."""
+        return list(dict.fromkeys(info_id for id in ids for info_id in self._relations_of.get(id, ())))
 
     def ends(self, info_id: str) -> tuple[str, str]:
         """Return the names of a relation's two ends, as they are now; of one that is gone, as it was then."""
-        with self._lock:
-            relation = self._relations[info_id]
-            ids = (self._lead(relation.start), self._lead(relation.end))
-            start, end = (self._names.get(id) or kept or id for id, kept in zip(ids, relation.names, strict=True))
-            return start, end
+        relation = self.relations[info_id]
+        ids = (self._lead(relation.start), self._lead(relation.end))
+        start, end = (self.names.get(id) or kept or id for id, kept in zip(ids, relation.names, strict=True))
+        return start, end
 
     def end_ids(self, info_id: str) -> tuple[str, str]:
         """Return the entities at a relation's two ends; of one that is gone, its id."""
-        with self._lock:
-            relation = self._relations[info_id]
-            return self._lead(relation.start), self._lead(relation.end)
+        relation = self.relations[info_id]
+        return self._lead(relation.start), self._lead(relation.end)
 
     def saying(self, id: str, text: str) -> list[str]:
         """Return the observations of an entity that are this text."""
         wanted = fold(text)
-        with self._lock:
-            alike = [info_id for info_id in self._infos_of.get(id, ()) if self._text_of(info_id) == wanted]
+        alike = [info_id for info_id in self._infos_of.get(id, ()) if self._text_of(info_id) == wanted]
         infos = map(self._tree.GetInfo, alike)
         return [info.id for info in infos if info is not None and info.content == text]
 
     def find(self, text: str) -> list[str]:
         """Return the entities whose name, type or observations contain a text, in the order of creation."""
         wanted = fold(text)
-        with self._lock:
-            return [id for id in self._names if wanted in self._entities[id].said or self._contains(id, wanted)]
+        return [id for id in self.names if wanted in self.entities[id].said or self._contains(id, wanted)]
 
     def _contains(self, id: str, wanted: str) -> bool:
         return any(wanted in self._text_of(info_id) for info_id in self._infos_of.get(id, ()))
