@@ -615,6 +615,7 @@ def _compile(wanted: Mapping[str, Any]) -> Filter:
 
 
 def _compile_one(name: str, condition: Any) -> Filter:
+    name = {"$or": "OR", "$not": "NOT"}.get(name, name)
     if name not in _LOGICAL:
         test = _read_condition(condition)
         return lambda payload: test(look_up(payload, name))

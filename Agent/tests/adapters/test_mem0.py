@@ -235,6 +235,7 @@ class TestSearch:
             ({"AND": [{"topic": "tea"}, {"cups": {"gt": 2}}]}, "g"),
             ({"OR": [{"cups": 3}, {"topic": "dog"}]}, "gd"),
             ({"NOT": [{"topic": "tea"}]}, "d"),
+            ({"$or": [{"cups": 3}, {"$not": [{"topic": "tea"}]}]}, "gd"),
             ({"NOT": [{"OR": [{"cups": 3}, {"topic": "dog"}]}]}, "b"),
             ({"at.city": "Bern"}, "d"),
             ({"x' OR 1=1": 1}, ""),
