@@ -227,7 +227,8 @@ class PostgresRows:
 
         def begin(connection: Connection) -> list[Batch]:
             # Guesses that did not look may pass still; from far away to wait for them costs less than a conflict.
-            wait = [("SELECT pg_sleep(%s)", (LOOK_S,))] if connection.is_far() else []
+            pause_s = max(LOOK_S, connection.round_trip_s / 10)  # more from further away: the server may be busy
+            wait = [("SELECT pg_sleep(%s)", (pause_s,))] if connection.is_far() else []
             return list(map(_batch, run_together(connection, *_beginning_turn(connection), *take, *wait, read)[-1][1]))
 
         return self._runner.owning(begin)
