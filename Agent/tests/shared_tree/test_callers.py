@@ -76,7 +76,7 @@ class TestCommandLine:
     def test_makes_no_tree_by_looking(self, capsys: pytest.CaptureFixture[str], data: str, log: SharedLog) -> None:
         code, _, err = self.run(capsys, data, "show")
 
-        assert code == 3
+        assert code == 2
         assert "there is no memory in postgresql://…#u42" in err
         assert log.trees() == []
 
