@@ -285,7 +285,7 @@ class TestSearch:
             ("x", {"filters": {**ADA, "n": {"eq": ["x"]}}}, "eq of a filter"),
             ("x", {"filters": {**ADA, "n": {"gt": [1]}}}, "gt of a filter"),
             ("x", {"filters": {**ADA, "n": {"contains": 3}}}, "contains of a filter .* 3"),
-            ("x", {"filters": {**ADA, "$or": [{"n": 3}]}}, "in of a filter"),
+            ("x", {"filters": {**ADA, "$nor": [{"n": 3}]}}, "in of a filter"),
             ("x", {"filters": {**ADA, "AND": "x"}}, "takes a list of filters"),
             ("x", {"filters": {**ADA, "NOT": ["x"]}}, "takes a list of filters"),
         ],
