@@ -1,10 +1,9 @@
 """From scores to confidence, a number between 0 and 1: how often the best one is right.
 
-odds of the best = (1 + own)^1.4 / texts^0.24 · e^(6.1 · coverage^1.5 · lead - 0.65)
-                   coverage: the share of the question's words, by their weight, that the text says or nearly says
-                   lead: 1 - rival / score, at most 0.7, since few texts have no rival; where the text says all of it,
-                   0.3 at least, since several may answer; the rival is the next text that says something else
-                   own: how many unknown words those weigh that the text has itself
+odds of the best = 2 · (1 + explained · √lead)^6 / √texts
+                   explained: the score times the weight of the question, in words that no text has
+                   lead: 1 - rival / score, the rival being the next text that says something else; where the text says
+                   all of it, 0.3 at least, since several may answer
                    texts: of the index, at least 100; among many, more of them have some of any question by chance
 odds of another  = odds of the best · (score / score of the best)³, by meaning (order / order of the best)⁴
 
@@ -19,17 +18,17 @@ odds of the best = e^(3.8 · nearness + 2.8 · confidence by words + 4.3 · lead
                    nearer the nearest is than the tenth after it
 
 A text that lacks a name or a number of the question is no answer, however much else it has, nor is one that says
-another thing of its kind (the red bike for the blue one) or in its place (my knee operation for that of my hip),
-nothing else, or nothing but a time: LACKING at most, whether it is the best or another. One with a single word of
-several is none alone: UNSURE, or LACKING where it lacks a time ("will it rain tomorrow?"). From a nearness of MEANT on
-only names, numbers and kinds count so. The numbers are a logistic regression on the even cases of
-the sets of `bench_finding`; where a Chinese word begins and ends is said by the thesaurus, so that one bar serves all
-languages.
+another thing of its kind (the red bike for the blue one), its opposite (the neighbours upstairs for those downstairs),
+another word in its place (my knee operation for that of my hip), nothing else, or nothing but a time: LACKING at most,
+whether it is the best or another. One with a single word of several is none alone: UNSURE, or LACKING where it lacks a
+time ("will it rain tomorrow?"). From a nearness of MEANT on only names, numbers and kinds count so. The numbers are a
+logistic regression on the even cases of the sets of `bench_finding` and of the gate's, rounded; where a Chinese word
+begins and ends is said by the thesaurus, so that one bar serves all languages.
 """
 
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from functools import cache, cached_property
 from heapq import nlargest
 from typing import TypeAlias
@@ -41,23 +40,30 @@ __all__ = ["ANSWER_BAR", "LACKING", "Confidence", "part_of"]
 
 ANSWER_BAR = 0.5
 """The score from which on something is an answer."""
-LEAD, OWN, TEXTS, BASE = 6.1, 1.4, 0.24, 0.65
+EVEN, EXPLAINED, LEAST_LEAD = 2.0, 6, 0.3
 SAID, ASIDE, NEAR = 1.2, 0.05, 0.15
 NEARNESS, WORDS, MEANT_LEAD, MEANT_TEXTS, MEANT_BASE = 3.8, 2.8, 4.3, 0.35, 1.8
 FALL, MEANT_FALL = 3, 4  # the even cases want 4 and 6, but have one answer each: of several, none of the best goes then
 CROWD = 100  # texts: fewer do not show which words are common
-MOST_LEAD, LEAST_LEAD = 0.7, 0.3
 LACKING, UNSURE = 0.29, 0.45  # most of such texts; by UNSURE 18 of 192 questions without answer reach 0.5, not 26
 NEARLY = 0.3  # the nearness of a word that is not lacking
 BESIDE = 0.15  # least share of the other words, for a text with the name: without, 86 of those 192 reach 0.3, not 60
 MEANT = 0.4  # nearness from which on other words may say it; 1: 50 in place of 61 % of the right ones reach 0.5
 CLOSE = 11  # the nearest text and ten others: LoCoMo, first / @10, 36.3 / 70.3 → 46.5 / 77.5 (by words 47.1 / 76.8)
+MOST = 1e9  # odds: of a question of a thousand words they are certainty
 NOTHING = 0.01  # the confidence without any word that is asked for
 RIVALS, SAME, _COMPARED = 5, 0.5, 2_000  # hits compared; common terms of equal statements; characters of each
 _SURNAMES = frozenset(
     "王李张刘陈杨黄赵吴周徐孙马朱胡郭何林高罗郑梁谢宋唐许韩冯邓曹彭曾肖田董袁潘于蒋蔡余杜叶程苏魏吕丁任沈姚卢姜崔钟谭陆"
     "汪范金石廖贾夏韦付方白邹孟熊秦邱江尹薛闫段雷侯龙史陶黎贺顾毛郝龚邵万钱严覃武戴莫孔向汤小老阿大"
 )
+# A text that says another of a group is about another thing: 楼下 and 楼上, the evening train and the morning train.
+_GROUPS = (
+    "上 中 下/左 右/前 后/里 外/早 午 晚/春 夏 秋 冬/暑 寒/东 南 西 北/男 女/公 母/大 小/新 旧/冷 热/left right/"
+    "front back/upper lower/upstairs downstairs/inside outside/morning afternoon evening/spring summer autumn winter/"
+    "north south east west"
+)
+_OPPOSITES = {one: {*group} - {one} for group in map(texts.terms, _GROUPS.split("/")) for one in group if len(one) != 2}
 
 
 Said: TypeAlias = tuple[str, str, float, float]
@@ -88,16 +94,13 @@ class Confidence:
     def _sure(self, found: "Sequence[score.Found]") -> float:
         first, query = found[0], self._query
         said, _ = self._said(first.id, first.number, first.documents[0])
-        mass = math.fsum(weight for _, _, weight, _ in said)
-        coverage = math.fsum(weight * share for _, _, weight, share in said) / (mass or 1.0)
-        if query.is_empty or not coverage:
+        if query.is_empty or not any(share for *_, share in said):
             return NOTHING
-        own = math.fsum(weight for _, _, weight, share in said if share >= score.MISSPELLED) / query.idf("")
+        explained = first.score * query.mass / query.idf("")
         rival = _rival(query, [(each.documents[0], each.score) for each in found[:RIVALS]])
-        lead = max(min(MOST_LEAD, 1.0 - rival), LEAST_LEAD * coverage**8)
-        crowd = TEXTS * math.log(max(CROWD, query.total))
-        strength = LEAD * coverage**1.5 * lead + OWN * math.log(1 + own) - crowd - BASE
-        return 1 / (1 + math.exp(-strength))
+        lead = max(1.0 - rival, LEAST_LEAD * first.coverage**8)
+        odds = EVEN * (1.0 + explained * math.sqrt(lead)) ** EXPLAINED / math.sqrt(max(CROWD, query.total))
+        return odds / (1.0 + odds) if odds < MOST else 1.0 - 1.0 / MOST
 
     def blend(
         self,
@@ -174,7 +177,10 @@ class Confidence:
             if known := [term for term in terms if term in query.weights and term in query.telling]:
                 kind = "name" if at in names else "time" if "#time" in texts.kinds(word) else ""
                 near = query.thesaurus.near(word if texts.is_unspaced(word) else terms[0]) if query.thesaurus else ()
-                others = {other for other, share in near or () if not share} - query.weights.keys()
+                others = {other for other, share in near or () if not share}
+                after = query.words[at + 1][0][:1] if at + 1 < len(query.words) else ""
+                others |= _opposites(word, terms[0], after)
+                others -= query.weights.keys()
                 place = (keys[at], keys[at + 2]) if len(word) > 1 else ("", "")
                 found.append((word, kind, max(map(query.idf, known)), known, others, place))
         return [] if query.asks_time and all(kind == "time" for _, kind, *_ in found) else found
@@ -211,6 +217,15 @@ class Confidence:
         between = (each for each in zip(said, said[1:], said[2:], strict=False) if not _IDLE.issuperset(each[::2]))
         idle = _IDLE | asked
         return {(before, after) for before, one, after in between if len(one) > 1 and one not in idle}
+
+
+def _opposites(word: str, term: str, after: str) -> Set[str]:
+    """Return what stands for the opposites of a word in texts; a single character needs the next one of its run."""
+    if not texts.is_unspaced(word):
+        return _OPPOSITES.get(term, frozenset())
+    run = word if len(word) > 1 else word + after
+    changed = (run[:at] + other + run[at + 1 :] for at, one in enumerate(run) for other in _OPPOSITES.get(one, ()))
+    return {each for each in changed if len(each) > 1}
 
 
 def _limit(said: Sequence[Said], is_text: bool, is_near: bool = False) -> float:

@@ -536,6 +536,9 @@ def test_what_is_known_of_another_person_is_no_answer(facts: list[str], question
         (["Kofi was born in 1987.", "Amira was born in 1990."], "who was born in 1987?"),
         (["王芳最喜欢的电影是《活着》。", "我最喜欢的电影是《英雄》。"], "王芳最喜欢的电影是什么？"),
         (["小雨对花生过敏。", "小林对海鲜过敏。"], "小雨对什么过敏？"),
+        (["The evening train is often full.", "The morning train is often full."], "Is the evening train often full?"),
+        (["楼下的邻居养了一条狗。", "楼上的邻居养了一只鹦鹉。"], "楼下的邻居养了什么？"),
+        (["右膝盖爬楼梯疼。", "左膝盖爬楼梯疼。"], "右膝盖爬楼梯疼吗？"),
     ],
 )
 def test_nor_is_it_beside_the_answer(facts: list[str], question: str) -> None:
